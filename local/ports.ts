@@ -1,0 +1,45 @@
+// Ports of the local stack: find free ones, and say in one line which one is taken and what to set instead.
+import { createServer, type Server } from 'node:net';
+
+export const LOOPBACK = '127.0.0.1';
+
+/** An error whose message is meant for the person at the terminal: printed as one line, without a stack. */
+export class StackError extends Error {}
+
+/** Starts `server` on loopback and resolves to its port (0 asks for any free one). */
+export function listen(server: Server, port: number, label: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => reject(explainListenError(error, port, label)));
+    server.listen(port, LOOPBACK, () => {
+      const address = server.address();
+      if (address === null || typeof address === 'string') reject(new Error(`${label}: no TCP address`));
+      else resolve(address.port);
+    });
+  });
+}
+
+function explainListenError(error: NodeJS.ErrnoException, port: number, label: string): Error {
+  if (error.code === 'EADDRINUSE') return new StackError(`port ${port} (${label}) is taken`);
+  if (error.code === 'EACCES')
+    return new StackError(`port ${port} (${label}) needs privileges; pick one above 1023`);
+  return error;
+}
+
+export function close(server: Server): Promise<void> {
+  return new Promise((resolve) => server.close(() => resolve()));
+}
+
+/** Fails with the same clear line as `listen` when a port that another program will open is taken. */
+export async function assertPortFree(port: number, label: string): Promise<void> {
+  const probe = createServer();
+  await listen(probe, port, label);
+  await close(probe);
+}
+
+/** A port nobody listens on now. Whoever uses it must still cope with losing the race for it. */
+export async function freePort(): Promise<number> {
+  const probe = createServer();
+  const port = await listen(probe, 0, 'any free port');
+  await close(probe);
+  return port;
+}
