@@ -1,0 +1,44 @@
+// All rules, compiled for matching, under one version. Immutable: a change is a new snapshot.
+import type { Rule } from './rule.ts';
+
+export interface Snapshot {
+  readonly version: string;
+  readonly ruleCount: number;
+  /** The rules that apply to a canonical match path: the best one of each (scope, resource) slot. */
+  match(matchPath: string): readonly Rule[];
+}
+
+/** The port between the gateway and wherever snapshots come from. */
+export interface SnapshotSource {
+  /** The rules to decide by, or undefined if this isolate has never seen any. */
+  current(afterResponse: (work: Promise<unknown>) => void): Promise<Snapshot | undefined>;
+}
+
+export function compileSnapshot(version: string, rules: readonly Rule[]): Snapshot {
+  const compiled = bestOfEachSlot(rules).map((rule) => ({ rule, matches: compileResource(rule.resource) }));
+  return {
+    version,
+    ruleCount: rules.length,
+    match: (path) => compiled.filter(({ matches }) => matches(path)).map(({ rule }) => rule),
+  };
+}
+
+/** Lowest priority number first, then the id, so that a tie has the same winner everywhere. */
+function bestOfEachSlot(rules: readonly Rule[]): Rule[] {
+  const slots = new Map<string, Rule>();
+  for (const rule of [...rules].sort(byPriorityThenId)) {
+    const slot = `${rule.scope} ${rule.resource.toLowerCase()}`;
+    if (!slots.has(slot)) slots.set(slot, rule);
+  }
+  return [...slots.values()];
+}
+
+const byPriorityThenId = (a: Rule, b: Rule) => a.priority - b.priority || (a.id < b.id ? -1 : 1);
+
+function compileResource(resource: string): (matchPath: string) => boolean {
+  const lower = resource.toLowerCase();
+  if (lower === '/*') return () => true;
+  if (!lower.endsWith('/*')) return (path) => path === lower;
+  const prefix = lower.slice(0, -2);
+  return (path) => path === prefix || path.startsWith(`${prefix}/`);
+}

@@ -1,0 +1,73 @@
+// The way of a request: identity, matching, decision, then a denial or the origin's answer.
+import type { Check, Decision } from '../core/decision.ts';
+import { decisiveResult } from '../core/decision.ts';
+import { counterKey } from '../core/keys.ts';
+import type { Rule } from '../core/rule.ts';
+import { setDecisionHeaders, toSeconds } from './headers.ts';
+import { problem } from './problem.ts';
+import { proxy } from './proxy.ts';
+import type { Services } from './services.ts';
+
+export interface GatewayRequest {
+  readonly request: Request;
+  readonly path: string;
+  readonly matchPath: string;
+  readonly query: string;
+  readonly afterResponse: (work: Promise<unknown>) => void;
+}
+
+export async function handleGateway(services: Services, gatewayRequest: GatewayRequest): Promise<Response> {
+  const { request, path, query } = gatewayRequest;
+  const decision = await decide(services, gatewayRequest);
+  if (decision.kind === 'degraded') services.log.degraded(decision.reason);
+  const response = decision.allowed
+    ? await proxy(request, { originUrl: services.originUrl, path, query })
+    : denial(decision);
+  setDecisionHeaders(response.headers, decision);
+  return response;
+}
+
+async function decide(
+  services: Services,
+  { request, matchPath, afterResponse }: GatewayRequest,
+): Promise<Decision> {
+  const snapshot = await services.snapshots.current(afterResponse);
+  if (!snapshot) return { kind: 'degraded', allowed: true, reason: 'no-rules' };
+  const checks = await Promise.all(snapshot.match(matchPath).map((rule) => toCheck(rule, request)));
+  return services.limiter.decide(services.regionOf(request).store, checks);
+}
+
+async function toCheck(rule: Rule, request: Request): Promise<Check> {
+  return {
+    rule,
+    key: await counterKey(rule, subjectOf(rule, request)),
+    algorithm: rule.algorithm,
+    limit: rule.limit,
+    windowMs: rule.windowSeconds * 1000,
+    cost: 1,
+  };
+}
+
+function subjectOf(rule: Rule, request: Request): string {
+  // Cloudflare sets this header itself; without it all callers share one bucket rather than escape.
+  return rule.scope === 'global' ? 'all' : (request.headers.get('CF-Connecting-IP') ?? 'unknown');
+}
+
+function denial(decision: Extract<Decision, { kind: 'counted' }>): Response {
+  const decisive = decisiveResult(decision.results);
+  const waitMs = decisive?.outcome.retryAfterMs;
+  return problem({
+    type: 'https://iana.org/assignments/http-problem-types#quota-exceeded',
+    status: 429,
+    code: 'rate-limited',
+    title: 'Too many requests',
+    detail:
+      waitMs === undefined
+        ? 'This request costs more than the limit can ever hold.'
+        : `Try again in ${toSeconds(waitMs)} s.`,
+    rule: decisive?.check.rule.name,
+    'violated-policies': decision.results
+      .filter(({ outcome }) => !outcome.allowed)
+      .map(({ check }) => check.rule.name),
+  });
+}

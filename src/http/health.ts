@@ -1,0 +1,57 @@
+// GET /_weir/health: which version runs, by which rules, and how each part is doing. It answers 200 even
+// when parts are down: requests go on without them, and that is what a load balancer must know.
+import { version } from '../../package.json';
+import type { RegionService, Services } from './services.ts';
+
+type PartState = 'ok' | 'down';
+
+/** Anyone may ask, so the answer is kept for a moment: asking often costs the parts nothing. */
+const KEEP_MS = 1_000;
+
+export function createHealth(services: Services) {
+  let parts: Record<string, PartState> = {};
+  let checkedAt = Number.NEGATIVE_INFINITY;
+
+  return async (request: Request, afterResponse: (work: Promise<unknown>) => void): Promise<Response> => {
+    const snapshot = await services.snapshots.current(afterResponse);
+    if (services.now() - checkedAt >= KEEP_MS) {
+      parts = await probeParts(services);
+      checkedAt = services.now();
+    }
+    const healthy = snapshot !== undefined && Object.values(parts).every((state) => state === 'ok');
+    return Response.json(
+      {
+        status: healthy ? 'ok' : 'degraded',
+        version,
+        region: services.regionOf(request).name,
+        rules: { version: snapshot?.version ?? null, count: snapshot?.ruleCount ?? 0 },
+        parts: { rules: snapshot ? 'ok' : 'missing', ...parts },
+      },
+      { headers: { 'cache-control': 'no-store' } },
+    );
+  };
+}
+
+async function probeParts(services: Services): Promise<Record<string, PartState>> {
+  const signal = AbortSignal.timeout(services.deadlineMs);
+  const probes: [string, Promise<void>][] = [
+    ...services.regions.map((region: RegionService): [string, Promise<void>] => [
+      `redis:${region.name}`,
+      region.store.ping(signal),
+    ]),
+    ['postgres', services.pingDatabase(signal)],
+  ];
+  const states = await Promise.all(
+    probes.map(
+      async ([name, probe]) =>
+        [
+          name,
+          await probe.then(
+            () => 'ok',
+            () => 'down',
+          ),
+        ] as const,
+    ),
+  );
+  return Object.fromEntries(states) as Record<string, PartState>;
+}

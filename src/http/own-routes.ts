@@ -1,0 +1,43 @@
+// Weir's own paths, all under /_weir. Nothing here is ever proxied.
+import { Hono } from 'hono';
+import { isAdmin } from './admin-auth.ts';
+import { createHealth } from './health.ts';
+import { problem } from './problem.ts';
+import type { Services } from './services.ts';
+
+export const OWN_PREFIX = '/_weir';
+
+export const isOwnPath = (matchPath: string) =>
+  matchPath === OWN_PREFIX || matchPath.startsWith(`${OWN_PREFIX}/`);
+
+export function createOwnRoutes(services: Services): Hono {
+  const app = new Hono().basePath(OWN_PREFIX);
+  const health = createHealth(services);
+
+  app.get('/health', (c) => health(c.req.raw, (work) => c.executionCtx.waitUntil(work)));
+
+  app.use('/admin/*', async (c, next) => {
+    if (await isAdmin(c.req.raw, services.adminToken)) return next();
+    return problem(
+      { status: 401, code: 'unauthorized', title: 'An admin token is needed' },
+      { 'WWW-Authenticate': 'Bearer' },
+    );
+  });
+
+  app.post('/admin/publish', async (c) => {
+    try {
+      return c.json(await services.publish());
+    } catch (error) {
+      services.log.error('publish-failed', error);
+      return problem({
+        status: 503,
+        code: 'publish-failed',
+        title: 'The rules could not be published',
+        detail: 'Postgres or KV did not answer. The rules that were in force stay in force.',
+      });
+    }
+  });
+
+  app.notFound(() => problem({ status: 404, code: 'not-found', title: 'Weir has nothing at this path' }));
+  return app;
+}

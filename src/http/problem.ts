@@ -1,0 +1,20 @@
+// Every error body of Weir is application/problem+json (RFC 9457) with a stable `code`.
+
+export interface Problem {
+  readonly status: number;
+  readonly code: string;
+  readonly title: string;
+  readonly detail?: string;
+  readonly type?: string;
+  readonly [extension: string]: unknown;
+}
+
+export function problem(body: Problem, headers?: HeadersInit): Response {
+  const response = Response.json(
+    { type: 'about:blank', ...body },
+    { status: body.status, ...(headers && { headers }) },
+  );
+  response.headers.set('content-type', 'application/problem+json');
+  response.headers.set('cache-control', 'no-store');
+  return response;
+}

@@ -1,0 +1,105 @@
+// The counters of one region, in Upstash Redis over HTTP.
+import { Redis } from '@upstash/redis/cloudflare';
+import { type CounterStore, CounterStoreError } from '../core/counter-store.ts';
+import type { Check } from '../core/decision.ts';
+import { parseOutcomes } from './reply.ts';
+import { composeTakeScript, type Script } from './script.ts';
+
+export interface UpstashOptions {
+  readonly url: string;
+  readonly token: string;
+}
+
+export function createUpstashStore(options: UpstashOptions): CounterStore {
+  const client = createClient(options);
+  let script: Script | undefined;
+
+  return {
+    async take(checks, signal) {
+      script ??= await composeTakeScript();
+      const keys = checks.map((check) => check.key);
+      const reply = await evaluate(client, script, keys, takeArguments(checks), signal);
+      return parseOutcomes(reply, checks.length);
+    },
+
+    async ping(signal) {
+      await client.send(signal, (redis) => redis.ping());
+    },
+  };
+}
+
+function takeArguments(checks: readonly Check[]): string[] {
+  const serverClock = '';
+  return [
+    serverClock,
+    ...checks.flatMap(({ algorithm, limit, windowMs, cost }) => [
+      algorithm,
+      String(limit),
+      String(windowMs),
+      String(cost),
+    ]),
+  ];
+}
+
+/** EVALSHA; if Redis has lost the script (restart, flush), EVAL once with its text, under the same signal. */
+async function evaluate(
+  client: Client,
+  { text, sha }: Script,
+  keys: string[],
+  args: string[],
+  signal: AbortSignal,
+): Promise<unknown> {
+  try {
+    return await client.send(signal, (redis) => redis.evalsha(sha, keys, args));
+  } catch (error) {
+    if (!(error instanceof ScriptMissing)) throw error;
+    return await client.send(signal, (redis) => redis.eval(text, keys, args));
+  }
+}
+
+interface Client {
+  send<T>(signal: AbortSignal, command: (redis: Redis) => Promise<T>): Promise<T>;
+}
+
+class ScriptMissing extends CounterStoreError {}
+
+function createClient({ url, token }: UpstashOptions): Client {
+  let nextSignal: AbortSignal | undefined;
+  const redis = new Redis({
+    url,
+    token,
+    // Auto-pipelining would join commands of different requests in one promise: forbidden on Workers.
+    enableAutoPipelining: false,
+    // A retried take could charge twice, and its backoff knows nothing of our deadline.
+    retry: { retries: 0 },
+    automaticDeserialization: false,
+    responseEncoding: false,
+    readYourWrites: false,
+    enableTelemetry: false,
+    // Only a function makes an abort throw; a plain signal turns it into a reply that looks like success.
+    signal: () => nextSignal ?? AbortSignal.abort(),
+  });
+
+  return {
+    async send(signal, command) {
+      try {
+        // The client reads its signal synchronously while the command is being issued: no other request can
+        // come between these two lines.
+        nextSignal = signal;
+        return await command(redis);
+      } catch (error) {
+        throw withoutDetails(error, signal);
+      }
+    },
+  };
+}
+
+/** The client's messages embed the whole command, keys and all: only what kind of failure it was goes on. */
+function withoutDetails(error: unknown, signal: AbortSignal): CounterStoreError {
+  const message = error instanceof Error ? error.message : '';
+  if (message.startsWith('NOSCRIPT')) return new ScriptMissing('unavailable', 'script not loaded');
+  if (signal.aborted) return new CounterStoreError('timeout', 'no answer before the deadline');
+  if (error instanceof SyntaxError || (error as Error)?.name === 'UpstashJSONParseError')
+    return new CounterStoreError('bad-reply', 'the reply is not JSON');
+  return new CounterStoreError('unavailable', 'the command failed');
+}
