@@ -1,5 +1,7 @@
 // All that the Worker is given from outside: bindings, variables and secrets. Nothing else reads `env`.
 
+import type { KVNamespace } from '@cloudflare/workers-types';
+
 export interface Bindings {
   /** Workers KV: compiled rules. */
   readonly RULES: KVNamespace;

@@ -1,5 +1,6 @@
 // Bindings and variables, checked once per isolate into a typed config. A bad one is named in the error,
 // never its value: it may be a secret.
+import type { KVNamespace } from '@cloudflare/workers-types';
 import * as z from 'zod';
 import type { Bindings } from './bindings.ts';
 

@@ -1,4 +1,5 @@
 // Publish: Postgres → validated → snapshot in KV. Run by the cron trigger and by the admin route.
+import type { KVNamespace } from '@cloudflare/workers-types';
 import { asc, eq } from 'drizzle-orm';
 import type { Database } from './database.ts';
 import { parseRules, type RejectedRow } from './rule-schema.ts';

@@ -1,5 +1,6 @@
 // Snapshots in Workers KV: each under a key that holds its version (so it is never read stale), and one
 // small key that names the current version.
+import type { KVNamespace } from '@cloudflare/workers-types';
 import * as z from 'zod';
 import { compileSnapshot, type Snapshot } from '../core/snapshot.ts';
 import { parseRules, type ruleSchema } from './rule-schema.ts';

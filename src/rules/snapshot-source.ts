@@ -1,5 +1,6 @@
 // The snapshot of this isolate. Kept in memory, looked up in KV at most once per interval and off the
 // request path; only a cold isolate waits for it.
+import type { KVNamespace } from '@cloudflare/workers-types';
 import type { Snapshot, SnapshotSource } from '../core/snapshot.ts';
 import { readCurrentVersion, readSnapshot } from './snapshot-kv.ts';
 

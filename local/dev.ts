@@ -1,0 +1,105 @@
+// `npm run dev`: Weir and everything around it on this machine, then a short guide. Ctrl-C ends it all.
+import { mkdir, rm } from 'node:fs/promises';
+import { parseArgs } from 'node:util';
+import { seedDemoRules } from './demo-rules.ts';
+import { guide } from './guide.ts';
+import { StackError } from './ports.ts';
+import { parseSettings, type Settings } from './settings.ts';
+import { startStack } from './stack.ts';
+import { type LocalWorker, startWorker } from './worker.ts';
+
+const HELP = `npm run dev [-- --fresh]
+
+  --fresh  start with an empty database
+  --help   this text
+
+Variables: PORT (8787), ORIGIN_URL, DATABASE_URL, ADMIN_TOKEN, DEADLINE_MS, WEIR_DATA_DIR (.weir),
+ORIGIN_PORT (8788), UPSTASH_PORT (8790 and the two after it), NEON_PORT (8795), POSTGRES_PORT (5488),
+REDIS_PORT (6390 and the two after it). A port of 0 means any free one.`;
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({ options: { fresh: { type: 'boolean' }, help: { type: 'boolean' } } });
+  if (values.help) return console.log(HELP);
+  const settings = parseSettings(process.env);
+  const signal = abortOnInterrupt();
+  // However this block is left, `cleanup` ends every process that was started in it.
+  await using cleanup = new AsyncDisposableStack();
+  try {
+    const worker = await start(settings, { fresh: values.fresh === true, signal, cleanup });
+    await Promise.race([aborted(signal), worker.ended]);
+    if (!signal.aborted) throw new StackError('wrangler dev ended by itself');
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  }
+}
+
+interface StartOptions {
+  readonly fresh: boolean;
+  readonly signal: AbortSignal;
+  readonly cleanup: AsyncDisposableStack;
+}
+
+async function start(settings: Settings, { fresh, signal, cleanup }: StartOptions): Promise<LocalWorker> {
+  if (fresh) await rm(settings.dataDir, { recursive: true, force: true });
+  await mkdir(settings.dataDir, { recursive: true });
+  const stack = cleanup.use(await startStack({ ...settings, say, signal }));
+  await seedDemoRules(stack.databaseUrl);
+
+  say('starting the Worker (wrangler dev)');
+  const worker = await startWorker({
+    port: settings.ports.worker,
+    dataDir: settings.dataDir,
+    variables: {
+      ...stack.variables,
+      ADMIN_TOKEN: settings.adminToken,
+      ...(settings.deadlineMs && { DEADLINE_MS: settings.deadlineMs }),
+    },
+    onOutput: (line) => console.log(`  worker │ ${line}`),
+    signal,
+  });
+  cleanup.defer(() => worker.stop());
+  await publish(worker.url, settings.adminToken);
+  console.log(guide({ workerUrl: worker.url, adminToken: settings.adminToken, stack }));
+  return worker;
+}
+
+async function publish(workerUrl: string, adminToken: string): Promise<void> {
+  const answer = await fetch(`${workerUrl}/_weir/admin/publish`, {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${adminToken}` },
+  });
+  if (!answer.ok) throw new StackError(`the rules could not be published: ${await answer.text()}`);
+}
+
+/** The first Ctrl-C stops in order; a second one stops at once. */
+function abortOnInterrupt(): AbortSignal {
+  const controller = new AbortController();
+  const interrupt = () => {
+    if (controller.signal.aborted) process.exit(130);
+    say('stopping');
+    controller.abort(new StackError('stopped'));
+  };
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, interrupt);
+  return controller.signal;
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+}
+
+function say(line: string): void {
+  console.log(`weir: ${line}`);
+}
+
+try {
+  await main();
+  process.exit(0);
+} catch (error) {
+  const known =
+    error instanceof StackError || (error as NodeJS.ErrnoException).code?.startsWith('ERR_PARSE_ARGS');
+  console.error(known ? `weir: ${(error as Error).message}` : error);
+  process.exit(1);
+}

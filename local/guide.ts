@@ -1,0 +1,28 @@
+// What `npm run dev` ends with: what runs where, and what to try first.
+import type { Stack } from './stack.ts';
+
+export interface GuideOptions {
+  readonly workerUrl: string;
+  readonly adminToken: string;
+  readonly stack: Stack;
+}
+
+export function guide({ workerUrl, adminToken, stack }: GuideOptions): string {
+  const regions = stack.regions.map(({ name, redis }) => `${name} 127.0.0.1:${redis.port}`).join(', ');
+  return `
+Weir is up at ${workerUrl}, in front of ${stack.originUrl}
+
+  Get limited       for i in $(seq 1 8); do curl -s -o /dev/null -w '%{http_code} ' ${workerUrl}/login; done
+                    five pass, three are answered 429
+  See why           curl -i ${workerUrl}/login
+  Health            curl ${workerUrl}/_weir/health
+  Play a region     curl -i -H 'X-Weir-Region: ap' ${workerUrl}/hello
+  Admin             curl -X POST -H 'Authorization: Bearer ${adminToken}' ${workerUrl}/_weir/admin/publish
+  Your own API      ORIGIN_URL=https://api.example.com npm run dev
+
+  Redis             ${regions}
+  Postgres          ${stack.databaseUrl}
+  Start empty       npm run dev -- --fresh
+  Stop              Ctrl-C
+`;
+}

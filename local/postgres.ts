@@ -1,0 +1,183 @@
+// The local Postgres: PGlite, in memory or in a folder, on a TCP port for psql, `pg` and drizzle-kit.
+// Or a Postgres that exists already, by its URL.
+import { linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
+import { PGlite } from '@electric-sql/pglite';
+import pg from 'pg';
+import { startPgliteServer } from './neon-gateway/pglite-server.ts';
+import { assertPortFree, LOOPBACK, StackError } from './ports.ts';
+
+const LABEL = 'Postgres';
+const IDLE_IN_TRANSACTION_MS = 60_000;
+const CONNECT_TIMEOUT_MS = 5_000;
+
+export interface PostgresOptions {
+  /** Where the data lives; without it, in memory and gone on stop. */
+  dataDir?: string | undefined;
+  port: number;
+  /** How long an idle transaction may hold up other clients before its client is cut off. */
+  idleInTransactionMs?: number;
+}
+
+export interface LocalPostgres {
+  url: string;
+  port: number;
+  stop(): Promise<void>;
+}
+
+export async function startPostgres(options: PostgresOptions): Promise<LocalPostgres> {
+  // Before the database starts, which takes seconds.
+  await assertPortFree(options.port, LABEL);
+  const unlock = options.dataDir === undefined ? () => {} : lockFolder(options.dataDir);
+  try {
+    return await open(options, unlock);
+  } catch (error) {
+    unlock();
+    throw error;
+  }
+}
+
+async function open(options: PostgresOptions, unlock: () => void): Promise<LocalPostgres> {
+  const db = await PGlite.create(options.dataDir === undefined ? {} : { dataDir: options.dataDir });
+  const server = await startPgliteServer({
+    db,
+    port: options.port,
+    label: LABEL,
+    idleInTransactionMs: options.idleInTransactionMs ?? IDLE_IN_TRANSACTION_MS,
+  }).catch(async (error) => {
+    await db.close();
+    throw error;
+  });
+  let stopping: Promise<void> | undefined;
+  const stop = async () => {
+    await server.stop();
+    await db.close();
+    unlock();
+  };
+  return {
+    url: `postgres://postgres:postgres@${LOOPBACK}:${server.port}/postgres`,
+    port: server.port,
+    stop: () => (stopping ??= stop()),
+  };
+}
+
+export interface ExistingPostgres {
+  url: string;
+  /** "host:port/database": fit for printing, without the password. */
+  name: string;
+  version: string;
+}
+
+/** Checks that a Postgres answers at `url`, and says in one line when it does not. */
+export async function describePostgres(url: string): Promise<ExistingPostgres> {
+  const name = nameOf(url);
+  const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: CONNECT_TIMEOUT_MS });
+  client.on('error', () => {});
+  try {
+    await client.connect();
+    const { rows } = await client.query<{ server_version: string }>('show server_version');
+    return { url, name, version: rows[0]?.server_version ?? 'unknown' };
+  } catch (error) {
+    throw new StackError(`cannot use Postgres at ${name}: ${reasonOf(error)}`);
+  } finally {
+    await client.end().catch(() => {});
+  }
+}
+
+function nameOf(url: string): string {
+  try {
+    const { protocol, host, pathname } = new URL(url);
+    if (/^postgres(ql)?:$/.test(protocol)) return `${host}${pathname}`;
+  } catch {}
+  throw new StackError('the URL of Postgres must look like postgres://user:password@host:5432/database');
+}
+
+function reasonOf(error: unknown): string {
+  // A refused connection to a name with two addresses is an AggregateError with an empty message.
+  if (error instanceof AggregateError) return reasonOf(error.errors[0]);
+  return error instanceof Error ? error.message : String(error);
+}
+
+const heldHere = new Set<string>();
+
+/** Two processes on one folder would destroy it. A lock left by a dead process is taken over. */
+function lockFolder(dataDir: string): () => void {
+  const folder = resolve(dataDir);
+  const path = `${folder}.lock`;
+  mkdirSync(dirname(folder), { recursive: true });
+  takeLock(path, folder);
+  heldHere.add(path);
+  return () => {
+    if (heldHere.delete(path)) rmSync(path, { force: true });
+  };
+}
+
+function takeLock(path: string, folder: string): void {
+  const mine = `${process.pid} ${startOf(process.pid)}\n`;
+  if (writeIfAbsent(path, mine)) return;
+  const holder = readIfPresent(path);
+  if (holder !== null && isAlive(holder, path)) throw inUse(path, folder, holder);
+  if (holder !== null) moveStaleAside(path, folder, holder);
+  if (!writeIfAbsent(path, mine)) throw inUse(path, folder, readIfPresent(path) ?? '');
+}
+
+/** By rename, so that of two processes that find the same stale lock only one goes on. */
+function moveStaleAside(path: string, folder: string, stale: string): void {
+  const aside = `${path}.${process.pid}`;
+  try {
+    renameSync(path, aside);
+  } catch {
+    return;
+  }
+  const moved = readFileSync(aside, 'utf8');
+  if (moved !== stale) linkSync(aside, path);
+  rmSync(aside);
+  if (moved !== stale) throw inUse(path, folder, moved);
+}
+
+function inUse(path: string, folder: string, holder: string): StackError {
+  const pid = holder.split(' ')[0] || 'unknown';
+  return new StackError(`${folder} is in use by process ${pid}; if that is not Weir, delete ${path}`);
+}
+
+function isAlive(holder: string, path: string): boolean {
+  const [pidText = '', start = ''] = holder.trim().split(' ');
+  const pid = Number(pidText);
+  if (!Number.isInteger(pid) || pid <= 0 || !signalReaches(pid)) return false;
+  // Process ids are used again, in containers at every start: the start time tells them apart.
+  if (start !== '' && startOf(pid) !== '') return start === startOf(pid);
+  return pid !== process.pid || heldHere.has(path);
+}
+
+function signalReaches(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
+
+/** When a process started, in ticks since boot; empty where the system does not tell. */
+function startOf(pid: number): string {
+  const stat = readIfPresent(`/proc/${pid}/stat`) ?? '';
+  return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? '';
+}
+
+function writeIfAbsent(path: string, text: string): boolean {
+  try {
+    writeFileSync(path, text, { flag: 'wx' });
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
+    throw error;
+  }
+}
+
+function readIfPresent(path: string): string | null {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,74 @@
+// What the local stack can be told by environment variables, checked at once: a bad one is one clear line.
+import { randomBytes } from 'node:crypto';
+import { resolve } from 'node:path';
+import * as z from 'zod';
+import { StackError } from './ports.ts';
+
+const REGION_COUNT = 3;
+
+/** A port, or 0 for any free one. */
+const port = (fallback: number) =>
+  z
+    .string()
+    .regex(/^\d{1,5}$/, 'must be a port number from 0 to 65535 (0 = any free one)')
+    .transform(Number)
+    .refine(
+      (value) => value <= 65_535 - REGION_COUNT,
+      'must be a port number from 0 to 65532 (0 = any free one)',
+    )
+    .default(fallback);
+
+const settingsSchema = z.object({
+  PORT: port(8787),
+  ORIGIN_PORT: port(8788),
+  UPSTASH_PORT: port(8790),
+  NEON_PORT: port(8795),
+  REDIS_PORT: port(6390),
+  POSTGRES_PORT: port(5488),
+  ORIGIN_URL: z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).optional(),
+  DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/, error: 'must be a postgres:// URL' }).optional(),
+  ADMIN_TOKEN: z.string().min(16, 'must have at least 16 characters').optional(),
+  DEADLINE_MS: z
+    .string()
+    .regex(/^[1-9]\d{0,4}$/, 'must be a whole number of milliseconds from 1 to 99999')
+    .optional(),
+  WEIR_DATA_DIR: z.string().min(1).default('.weir'),
+});
+
+export interface Settings {
+  readonly ports: Readonly<Record<'worker' | 'origin' | 'upstash' | 'neon' | 'redis' | 'postgres', number>>;
+  readonly originUrl: string | undefined;
+  readonly databaseUrl: string | undefined;
+  readonly adminToken: string;
+  readonly deadlineMs: string | undefined;
+  readonly dataDir: string;
+}
+
+export function parseSettings(env: NodeJS.ProcessEnv): Settings {
+  const parsed = settingsSchema.safeParse(withoutEmpty(env));
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues;
+    throw new StackError(`${issue?.path.join('.')} ${issue?.message}`);
+  }
+  const { data } = parsed;
+  return {
+    ports: {
+      worker: data.PORT,
+      origin: data.ORIGIN_PORT,
+      upstash: data.UPSTASH_PORT,
+      neon: data.NEON_PORT,
+      redis: data.REDIS_PORT,
+      postgres: data.POSTGRES_PORT,
+    },
+    originUrl: data.ORIGIN_URL,
+    databaseUrl: data.DATABASE_URL,
+    adminToken: data.ADMIN_TOKEN ?? randomBytes(24).toString('base64url'),
+    deadlineMs: data.DEADLINE_MS,
+    dataDir: resolve(data.WEIR_DATA_DIR),
+  };
+}
+
+/** `PORT= npm run dev` means the default, as it does in a shell. */
+function withoutEmpty(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''));
+}

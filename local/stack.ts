@@ -1,0 +1,82 @@
+// All that stands around the Worker on one machine: Redis in three regions behind Upstash gateways,
+// Postgres behind a Neon gateway, and a demo origin. Used by `npm run dev` and by the tests.
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { applyMigrations } from './migrations.ts';
+import { startNeonGateway } from './neon-gateway/server.ts';
+import { startOrigin } from './origin.ts';
+import { startPostgres } from './postgres.ts';
+import { findOrInstallRedis } from './redis-server.ts';
+import { type LocalRegion, regionsVariable, startRegions } from './regions.ts';
+import type { Settings } from './settings.ts';
+
+export interface StackOptions {
+  readonly ports: Omit<Settings['ports'], 'worker'>;
+  /** Where Postgres keeps its data; in memory if left out. */
+  readonly dataDir?: string | undefined;
+  readonly databaseUrl?: string | undefined;
+  readonly originUrl?: string | undefined;
+  /** Told before each part that takes a while. */
+  readonly say: (line: string) => void;
+  /** Aborted: the start is given up between two parts, and those that run are stopped. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface Stack extends AsyncDisposable {
+  readonly regions: readonly LocalRegion[];
+  readonly databaseUrl: string;
+  readonly originUrl: string;
+  /** What the Worker needs to know of the stack. */
+  readonly variables: Readonly<Record<string, string>>;
+}
+
+export async function startStack(options: StackOptions): Promise<Stack> {
+  const { ports, signal } = options;
+  const say = (line: string) => {
+    signal?.throwIfAborted();
+    options.say(line);
+  };
+  await using cleanup = new AsyncDisposableStack();
+
+  await findOrInstallRedis({ say });
+  say('starting Redis and its Upstash gateways: us, eu, ap');
+  const regions = await startRegions({ redisPort: ports.redis, upstashPort: ports.upstash }, cleanup);
+
+  say(options.databaseUrl ? 'using the Postgres at DATABASE_URL' : 'starting Postgres (a few seconds)');
+  const databaseUrl = options.databaseUrl ?? (await startLocalPostgres(options, cleanup));
+  const neon = await startNeonGateway({ port: ports.neon, databaseUrl });
+  cleanup.defer(() => neon.stop());
+  await applyMigrations(databaseUrl);
+
+  const originUrl = options.originUrl ?? (await startDemoOrigin(ports.origin, cleanup));
+  const owned = cleanup.move();
+  return {
+    regions,
+    databaseUrl,
+    originUrl,
+    variables: {
+      ENVIRONMENT: 'development',
+      ORIGIN_URL: originUrl,
+      REGIONS: regionsVariable(regions),
+      DATABASE_URL: databaseUrl,
+      DATABASE_HTTP_ENDPOINT: neon.fetchEndpoint,
+    },
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+async function startLocalPostgres({ ports, dataDir }: StackOptions, cleanup: AsyncDisposableStack) {
+  if (dataDir) await mkdir(dataDir, { recursive: true });
+  const postgres = await startPostgres({
+    port: ports.postgres,
+    ...(dataDir && { dataDir: join(dataDir, 'postgres') }),
+  });
+  cleanup.defer(() => postgres.stop());
+  return postgres.url;
+}
+
+async function startDemoOrigin(port: number, cleanup: AsyncDisposableStack): Promise<string> {
+  const origin = await startOrigin({ port });
+  cleanup.defer(() => origin.stop());
+  return origin.url;
+}

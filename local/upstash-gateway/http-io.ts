@@ -1,0 +1,45 @@
+// Reading request bodies and sending answers: whole ones, and for a fault half ones.
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Answer } from './replies.ts';
+
+export const MAX_BODY_BYTES = 10 * 1024 * 1024;
+const PATIENCE_BYTES = 10 * MAX_BODY_BYTES;
+
+/** The body, or undefined when it is larger than Upstash takes. */
+export async function readBody(request: IncomingMessage): Promise<Buffer | undefined> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  // Read to the end even when it is too large: a client that is cut off while sending sees a reset, not the answer.
+  for await (const chunk of request) {
+    size += chunk.length;
+    if (size <= MAX_BODY_BYTES) chunks.push(chunk);
+    else if (size > PATIENCE_BYTES) request.destroy();
+  }
+  return size <= MAX_BODY_BYTES ? Buffer.concat(chunks) : undefined;
+}
+
+/** Resolves when the answer is on its way or the client is gone. */
+export function sendAnswer(response: ServerResponse, answer: Answer): Promise<void> {
+  return new Promise((resolve) => {
+    response.once('close', resolve);
+    writeHead(response, answer);
+    response.end(answer.body, resolve);
+  });
+}
+
+/** Sends the head and half of the body, then drops the connection. */
+export function sendHalf(response: ServerResponse, answer: Answer): Promise<void> {
+  const half = answer.body.slice(0, Math.ceil(answer.body.length / 2));
+  return new Promise((resolve) => {
+    response.once('close', resolve);
+    writeHead(response, answer);
+    response.write(half, () => response.destroy());
+  });
+}
+
+function writeHead(
+  response: ServerResponse,
+  { status, body, contentType = 'application/json' }: Answer,
+): void {
+  response.writeHead(status, { 'Content-Type': contentType, 'Content-Length': Buffer.byteLength(body) });
+}

@@ -1,0 +1,108 @@
+// The Upstash REST API: an HTTP request becomes Redis commands, their replies become the answer.
+import { timingSafeEqual } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
+import { BadRequestError, createCommand, parseCommand, parseCommandList, refusal } from './commands.ts';
+import {
+  type Argument,
+  type RedisCommand,
+  RedisDownError,
+  type RedisLink,
+  type Reply,
+} from './redis-link.ts';
+import { type Answer, type Encoding, renderError, renderList, renderSingle } from './replies.ts';
+import type { Scripts } from './scripts.ts';
+
+export interface RestRequest {
+  method: string;
+  url: string;
+  headers: IncomingHttpHeaders;
+  body: Buffer;
+}
+
+export interface RestOptions {
+  token: string;
+  link: RedisLink;
+  scripts: Scripts;
+}
+
+const METHODS = new Set(['HEAD', 'GET', 'POST', 'PUT']);
+
+export async function answerRest(request: RestRequest, options: RestOptions): Promise<Answer> {
+  const [path = '', query = ''] = request.url.split(/\?(.*)/s);
+  const params = new URLSearchParams(query);
+  if (!METHODS.has(request.method)) return renderError(405, `ERR method ${request.method} is not allowed`);
+  if (!isAuthorized(request.headers, params, options.token))
+    return renderError(401, 'WRONGPASS invalid or missing auth token');
+  try {
+    return await execute({ ...request, path, params }, options);
+  } catch (error) {
+    if (error instanceof BadRequestError) return renderError(400, error.message);
+    if (error instanceof RedisDownError) return renderError(503, `ERR ${error.message}`);
+    throw error;
+  }
+}
+
+function isAuthorized(headers: IncomingHttpHeaders, params: URLSearchParams, token: string): boolean {
+  const bearer = /^Bearer\s+(.*)$/i.exec(headers.authorization ?? '')?.[1];
+  const given = Buffer.from(bearer ?? params.get('_token') ?? '');
+  const expected = Buffer.from(token);
+  return given.length === expected.length && timingSafeEqual(given, expected);
+}
+
+type LocatedRequest = RestRequest & { path: string; params: URLSearchParams };
+
+async function execute(request: LocatedRequest, options: RestOptions): Promise<Answer> {
+  const encoding = readEncoding(request.headers);
+  const hasBody = request.method === 'POST' || request.method === 'PUT';
+  if (hasBody && request.path === '/pipeline') {
+    const commands = parseCommandList(request.body);
+    return renderList(await Promise.all(commands.map((command) => runOne(command, options))), encoding);
+  }
+  if (hasBody && request.path === '/multi-exec') {
+    const replies = await runAtomically(parseCommandList(request.body), options);
+    return replies instanceof Error ? renderSingle(replies, encoding) : renderList(replies, encoding);
+  }
+  const inBody = hasBody && request.path === '/';
+  const command = inBody ? parseCommand(request.body) : parsePath(request);
+  return renderSingle(await runOne(command, options), encoding);
+}
+
+function readEncoding(headers: IncomingHttpHeaders): Encoding {
+  const format = headers['upstash-response-format'] ?? 'json';
+  if (format !== 'json') throw new BadRequestError(`ERR response format '${format}' is not supported here`);
+  return headers['upstash-encoding'] === 'base64' ? 'base64' : 'utf8';
+}
+
+/** `/set/key/value?EX=100`; a body, sent as it is, comes after the path and before the query. */
+function parsePath({ path, params, body }: LocatedRequest): RedisCommand {
+  const [name, ...args] = path.slice(1).split('/').map(decodeSegment);
+  const values: Argument[] = body.length > 0 ? [...args, body] : args;
+  for (const [key, value] of params) {
+    if (key !== '_token') values.push(...(value === '' ? [key] : [key, value]));
+  }
+  return createCommand(name, values);
+}
+
+function decodeSegment(segment: string): string {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    throw new BadRequestError('ERR failed to parse: the path is not valid percent-encoding');
+  }
+}
+
+async function runOne(command: RedisCommand, { link, scripts }: RestOptions): Promise<Reply> {
+  const refused = refusal(command);
+  if (refused !== undefined) return refused;
+  const translated = scripts.translate(command);
+  return translated.restore(await link.send(translated.command));
+}
+
+async function runAtomically(commands: RedisCommand[], options: RestOptions): Promise<Reply[] | Error> {
+  const refused = commands.map(refusal).find((error) => error !== undefined);
+  if (refused !== undefined) return refused;
+  const translated = commands.map((command) => options.scripts.translate(command));
+  const replies = await options.link.transaction(translated.map(({ command }) => command));
+  if (replies instanceof Error) return replies;
+  return replies.map((reply, index) => translated[index]?.restore(reply) ?? reply);
+}

@@ -1,0 +1,111 @@
+// Scripts with Upstash's `allow-key-locking` flag on a Redis that does not know it: the text is rewritten on its way in,
+// while callers keep using the SHA of what they wrote. Only Redis knows what is loaded, so NOSCRIPT comes through.
+import { createHash } from 'node:crypto';
+import type { RedisCommand, Reply } from './redis-link.ts';
+
+const FLAG = 'allow-key-locking';
+
+/** Makes the code that is put in front of a script, on one line, or '' for none. */
+export type Prelude = (script: string) => string;
+
+export interface Translated {
+  command: RedisCommand;
+  /** Puts the caller's SHA back into what Redis answered. */
+  restore(reply: Reply): Reply;
+}
+
+export interface Scripts {
+  translate(command: RedisCommand): Translated;
+}
+
+interface Rewritten {
+  text: string;
+  sha: string;
+  originalSha: string;
+}
+
+const unchanged = (reply: Reply) => reply;
+
+export function createScripts(prelude: Prelude): Scripts {
+  const byText = new Map<string, Rewritten>();
+  const bySha = new Map<string, Rewritten>();
+
+  const rewritten = (text: string): Rewritten | undefined => {
+    const known = byText.get(text);
+    if (known !== undefined) return known;
+    const changed = rewriteScript(text, prelude);
+    if (changed === undefined) return undefined;
+    const entry = { text: changed, sha: sha1(changed), originalSha: sha1(text) };
+    byText.set(text, entry);
+    bySha.set(entry.originalSha, entry);
+    return entry;
+  };
+
+  const evaluate = (command: RedisCommand, entry: Rewritten | undefined, replacement: string | undefined) => {
+    if (entry === undefined || replacement === undefined) return { command, restore: unchanged };
+    const [name, , ...rest] = command;
+    return {
+      command: [name, replacement, ...rest] as const,
+      restore: (reply: Reply) => withOriginalSha(reply, entry),
+    };
+  };
+
+  const translate = (command: RedisCommand): Translated => {
+    const [name, first = '', second = ''] = command;
+    switch (name.toUpperCase()) {
+      case 'EVAL':
+      case 'EVAL_RO': {
+        const entry = rewritten(String(first));
+        return evaluate(command, entry, entry?.text);
+      }
+      case 'EVALSHA':
+      case 'EVALSHA_RO': {
+        const entry = bySha.get(String(first).toLowerCase());
+        return evaluate(command, entry, entry?.sha);
+      }
+      case 'SCRIPT':
+        return translateScript(command, String(first).toUpperCase(), rewritten(String(second)));
+      default:
+        return { command, restore: unchanged };
+    }
+  };
+
+  const translateScript = (command: RedisCommand, verb: string, entry: Rewritten | undefined): Translated => {
+    const [name, first = '', ...rest] = command;
+    if (verb === 'EXISTS') {
+      const shas = rest.map((sha) => bySha.get(String(sha).toLowerCase())?.sha ?? sha);
+      return { command: [name, first, ...shas], restore: unchanged };
+    }
+    if (verb !== 'LOAD' || entry === undefined) return { command, restore: unchanged };
+    const restore = (reply: Reply) =>
+      reply instanceof Buffer ? Buffer.from(entry.originalSha) : withOriginalSha(reply, entry);
+    return { command: [name, first, entry.text, ...rest.slice(1)], restore };
+  };
+
+  return { translate };
+}
+
+function withOriginalSha(reply: Reply, { sha, originalSha }: Rewritten): Reply {
+  return reply instanceof Error ? new Error(reply.message.replaceAll(sha, originalSha)) : reply;
+}
+
+/** The text for stock Redis, line for line; undefined for a script without the flag. */
+export function rewriteScript(script: string, prelude: Prelude): string | undefined {
+  const [, shebang = ''] = /^#!lua[ \t]+([^\n]*)/.exec(script) ?? [];
+  const words = shebang.trim().split(/\s+/);
+  const flags =
+    words
+      .find((word) => word.startsWith('flags='))
+      ?.slice('flags='.length)
+      .split(',') ?? [];
+  if (!flags.includes(FLAG)) return undefined;
+  const body = script.includes('\n') ? script.slice(script.indexOf('\n') + 1) : '';
+  const others = flags.filter((flag) => flag !== FLAG && flag !== '');
+  // Without a flag left the whole line can go, which Redis 6 needs too: it knows no such line.
+  if (others.length === 0) return `${prelude(script)}\n${body}`;
+  return `#!lua flags=${others.join(',')}\n${prelude(script)} ${body}`;
+}
+
+function sha1(text: string): string {
+  return createHash('sha1').update(text).digest('hex');
+}

@@ -1,0 +1,73 @@
+import { describe, expect, it } from 'vitest';
+import type { Bindings } from '../src/bindings.ts';
+import { ConfigError, parseConfig } from '../src/config.ts';
+
+const SECRET = 'a-token-nobody-may-see';
+const region = {
+  name: 'us',
+  url: 'https://us.example.com',
+  token: SECRET,
+  share: 1,
+  latitude: 39,
+  longitude: -77,
+};
+const env = {
+  RULES: {},
+  ORIGIN_URL: 'https://api.example.com/v1/',
+  REGIONS: JSON.stringify([region]),
+  DATABASE_URL: 'postgres://u:p@db.example.com/weir',
+  ADMIN_TOKEN: '0123456789abcdef',
+};
+const parse = (changes: Record<string, unknown>) =>
+  parseConfig({ ...env, ...changes } as unknown as Bindings);
+const problemsOf = (changes: Record<string, unknown>) => {
+  try {
+    parse(changes);
+    return [];
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return error.problems;
+  }
+};
+
+describe('parseConfig', () => {
+  it('fills in what has a default', () => {
+    expect(parse({})).toMatchObject({
+      originUrl: 'https://api.example.com/v1',
+      isDevelopment: false,
+      deadlineMs: 250,
+      regions: [region],
+    });
+  });
+
+  it.each([
+    [{ ORIGIN_URL: undefined }, 'ORIGIN_URL: is missing'],
+    [{ ORIGIN_URL: 'api.example.com' }, 'ORIGIN_URL: must be an http or https URL'],
+    [{ ORIGIN_URL: 'ftp://api.example.com' }, 'ORIGIN_URL: must be an http or https URL'],
+    [{ RULES: undefined }, 'RULES: KV binding is missing'],
+    [{ DATABASE_URL: 'mysql://x' }, 'DATABASE_URL: must be a postgres:// URL'],
+    [{ ADMIN_TOKEN: 'short' }, 'ADMIN_TOKEN: must have at least 16 characters'],
+    [{ DEADLINE_MS: '0' }, 'DEADLINE_MS: must be a whole number of milliseconds from 1 to 99999'],
+    [{ REGIONS: undefined }, 'REGIONS: is missing'],
+    [{ REGIONS: '[{' }, 'REGIONS: must be a JSON list'],
+    [{ REGIONS: JSON.stringify([region, region]) }, 'REGIONS: has two regions of one name'],
+    [{ REGIONS: JSON.stringify([{ ...region, token: '' }]) }, 'REGIONS[0].token: must not be empty'],
+    [
+      { REGIONS: JSON.stringify([region, { ...region, name: 'eu', url: SECRET }]) },
+      'REGIONS[1].url: must be an http or https URL',
+    ],
+  ])('names what is wrong: %o', (changes, problem) => expect(problemsOf(changes)).toEqual([problem]));
+
+  it('names all that is wrong at once, and never a value', () => {
+    const region1 = { ...region, share: SECRET, latitude: SECRET, [SECRET.slice(0, 5)]: SECRET };
+    const problems = problemsOf({
+      ORIGIN_URL: SECRET,
+      ENVIRONMENT: SECRET,
+      REGIONS: JSON.stringify([region1]),
+    });
+    expect(problems.length).toBeGreaterThanOrEqual(4);
+    expect(problems.join()).not.toContain(SECRET);
+  });
+
+  it('refuses an empty list of regions', () => expect(problemsOf({ REGIONS: '[]' })).toHaveLength(1));
+});
