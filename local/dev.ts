@@ -17,6 +17,8 @@ Variables: PORT (8787), ORIGIN_URL, DATABASE_URL, ADMIN_TOKEN, DEADLINE_MS, WEIR
 ORIGIN_PORT (8788), UPSTASH_PORT (8790 and the two after it), NEON_PORT (8795), POSTGRES_PORT (5488),
 REDIS_PORT (6390 and the two after it). A port of 0 means any free one.`;
 
+const CRON_INTERVAL_MS = 60_000;
+
 async function main(): Promise<void> {
   const { values } = parseArgs({ options: { fresh: { type: 'boolean' }, help: { type: 'boolean' } } });
   if (values.help) return console.log(HELP);
@@ -46,6 +48,7 @@ async function start(settings: Settings, { fresh, signal, cleanup }: StartOption
   await seedDemoRules(stack.databaseUrl);
 
   say('starting the Worker (wrangler dev)');
+  let isUp = false;
   const worker = await startWorker({
     port: settings.ports.worker,
     dataDir: settings.dataDir,
@@ -54,10 +57,14 @@ async function start(settings: Settings, { fresh, signal, cleanup }: StartOption
       ADMIN_TOKEN: settings.adminToken,
       ...(settings.deadlineMs && { DEADLINE_MS: settings.deadlineMs }),
     },
-    onOutput: (line) => console.log(`  worker │ ${line}`),
+    // Until it is up, what wrangler says matters only if it fails, and then it is part of the error.
+    onOutput: (line) => isUp && console.log(`  worker │ ${line}`),
     signal,
   });
+  isUp = true;
   cleanup.defer(() => worker.stop());
+  const cron = setInterval(() => runCron(worker.url), CRON_INTERVAL_MS);
+  cleanup.defer(() => clearInterval(cron));
   await publish(worker.url, settings.adminToken);
   console.log(guide({ workerUrl: worker.url, adminToken: settings.adminToken, stack }));
   return worker;
@@ -69,6 +76,11 @@ async function publish(workerUrl: string, adminToken: string): Promise<void> {
     headers: { Authorization: `Bearer ${adminToken}` },
   });
   if (!answer.ok) throw new StackError(`the rules could not be published: ${await answer.text()}`);
+}
+
+/** wrangler dev knows the cron trigger but leaves it to others to pull it. */
+function runCron(workerUrl: string): void {
+  fetch(`${workerUrl}/cdn-cgi/local/scheduled`).catch(() => console.error('weir: the cron run failed'));
 }
 
 /** The first Ctrl-C stops in order; a second one stops at once. */

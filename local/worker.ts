@@ -67,7 +67,13 @@ function spawnWrangler(port: number, inspectorPort: number, dataDir: string, env
     // A group of its own, so that stopping it ends workerd and esbuild with it.
     detached: true,
     stdio: ['ignore', 'pipe', 'pipe'],
-    env: { ...process.env, WRANGLER_SEND_METRICS: 'false', NO_COLOR: '1' },
+    env: {
+      ...process.env,
+      WRANGLER_SEND_METRICS: 'false',
+      // Nothing here needs the network: `request.cf` is a placeholder, X-Weir-Region plays other places.
+      CLOUDFLARE_CF_FETCH_ENABLED: 'false',
+      NO_COLOR: '1',
+    },
   });
 }
 

@@ -99,7 +99,13 @@ function withoutDetails(error: unknown, signal: AbortSignal): CounterStoreError 
   const message = error instanceof Error ? error.message : '';
   if (message.startsWith('NOSCRIPT')) return new ScriptMissing('unavailable', 'script not loaded');
   if (signal.aborted) return new CounterStoreError('timeout', 'no answer before the deadline');
-  if (error instanceof SyntaxError || (error as Error)?.name === 'UpstashJSONParseError')
-    return new CounterStoreError('bad-reply', 'the reply is not JSON');
+  if (isBadReply(error, message))
+    return new CounterStoreError('bad-reply', 'the reply is not what Upstash sends');
   return new CounterStoreError('unavailable', 'the command failed');
+}
+
+/** Not JSON, or JSON without a result: this is how the client tells. */
+function isBadReply(error: unknown, message: string): boolean {
+  if (error instanceof SyntaxError || message === 'Request did not return a result') return true;
+  return error instanceof Error && error.name === 'UpstashJSONParseError';
 }

@@ -1,18 +1,21 @@
-// The real stack around the Worker under test, on free ports; ends with the run.
+// Starts the stack around the Worker under test. In a process of its own, because the modules of this
+// project are resolved for workerd, which the stack is not made for.
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
 import type { TestProject } from 'vitest/node';
-import { startStack } from '../../local/stack.ts';
-
-declare module 'vitest' {
-  interface ProvidedContext {
-    readonly workerVariables: Record<string, string>;
-  }
-}
-
-export const ADMIN_TOKEN = 'an-admin-token-for-tests';
 
 export default async function setup(project: TestProject) {
-  const ports = { origin: 0, upstash: 0, neon: 0, redis: 0, postgres: 0 };
-  const stack = await startStack({ ports, say: () => {} });
-  project.provide('workerVariables', { ...stack.variables, ADMIN_TOKEN });
-  return () => stack[Symbol.asyncDispose]();
+  const child = fork(fileURLToPath(new URL('./stack-process.ts', import.meta.url)));
+  const ended = once(child, 'exit');
+  const [variables] = await Promise.race([once(child, 'message'), ended.then(failed)]);
+  project.provide('workerVariables', { ...variables, ADMIN_TOKEN: 'an-admin-token-for-tests' });
+  return async () => {
+    child.disconnect();
+    await ended;
+  };
+}
+
+function failed(): never {
+  throw new Error('the local stack did not start: see above');
 }

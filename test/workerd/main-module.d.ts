@@ -1,0 +1,6 @@
+// Lets `exports.default` of cloudflare:workers be the Worker under test.
+declare namespace Cloudflare {
+  interface GlobalProps {
+    mainModule: typeof import('../../src/index.ts');
+  }
+}

@@ -1,0 +1,103 @@
+import { createExecutionContext, createScheduledController, waitOnExecutionContext } from 'cloudflare:test';
+import { env } from 'cloudflare:workers';
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { Bindings } from '../../src/bindings.ts';
+import worker from '../../src/index.ts';
+import { admin, call, kv, sql, withFault } from './worker.ts';
+
+const publish = (headers: Record<string, string> = admin) =>
+  call('/_weir/admin/publish', { method: 'POST', headers });
+const health = async (path = '/_weir/health') =>
+  (await (await call(path, { region: 'eu' })).json()) as object;
+
+beforeEach(async () => {
+  await sql('delete from rules');
+  await sql(`insert into rules (name, resource, scope, algorithm, "limit", window_seconds)
+    values ('one', '/*', 'ip', 'fixed-window', 5, 60)`);
+});
+
+describe('the admin route', () => {
+  it.each([
+    {},
+    { Authorization: 'Bearer wrong' },
+    { Authorization: 'Bearer ' },
+    { Authorization: 'Basic x' },
+  ])('is closed to %o, whatever the path', async (headers) => {
+    for (const path of ['/_weir/admin/publish', '/_weir/admin/nothing', '/_WEIR/admin/publish']) {
+      const answer = await call(path, { method: 'POST', headers });
+      expect(answer.status).toBe(401);
+      expect(await answer.json()).toMatchObject({ code: 'unauthorized' });
+    }
+  });
+
+  it('publishes what is in Postgres, and says if nothing has changed', async () => {
+    const first = await publish();
+    expect(await first.json()).toMatchObject({ ruleCount: 1, rejected: [] });
+    expect(await (await publish()).json()).toMatchObject({ changed: false });
+    await sql(`update rules set "limit" = 6`);
+    expect(await (await publish()).json()).toMatchObject({ changed: true });
+  });
+
+  it('puts a bad row aside and publishes the rest', async () => {
+    await sql(`insert into rules (name, resource, scope, algorithm, "limit", window_seconds)
+      values ('ten years', '/slow', 'ip', 'fixed-window', 5, 315360000)`);
+    const body = (await (await publish()).json()) as { rejected: { problems: string[] }[] };
+    expect(body).toMatchObject({ ruleCount: 1 });
+    expect(body.rejected[0]?.problems[0]).toMatch(/^windowSeconds: /);
+  });
+});
+
+describe('the cron run', () => {
+  it('brings KV in line with Postgres', async () => {
+    await sql(`update rules set "limit" = 77`);
+    const context = createExecutionContext();
+    await worker.scheduled(createScheduledController(), env as unknown as Bindings);
+    await waitOnExecutionContext(context);
+    const version = await kv.get('rules:current');
+    expect(await kv.get(`rules:snapshot:${version}`, 'json')).toMatchObject({ rules: [{ limit: 77 }] });
+  });
+});
+
+describe('health', () => {
+  it('tells version, region, rules and parts, under any spelling of its path', async () => {
+    await publish();
+    expect(await health('//_weir/./HEALTH')).toMatchObject({
+      version: expect.stringMatching(/^\d+\.\d+\.\d+$/),
+      region: 'eu',
+      rules: { version: expect.any(String), count: expect.any(Number) },
+      parts: { 'redis:us': 'ok', 'redis:eu': 'ok', 'redis:ap': 'ok', postgres: 'ok' },
+    });
+  });
+
+  it('answers 200 and names the part that is down', async () => {
+    await withFault('ap', { hang: true }, async () => {
+      await expect.poll(health, { timeout: 5_000 }).toMatchObject({
+        status: 'degraded',
+        parts: { 'redis:ap': 'down', 'redis:us': 'ok' },
+      });
+    });
+  });
+});
+
+describe('other paths under /_weir', () => {
+  it('are never passed on to the origin', async () => {
+    const answer = await call('/_weir/nothing');
+    expect(answer.status).toBe(404);
+    expect(await answer.json()).toMatchObject({ code: 'not-found' });
+  });
+});
+
+describe('a Worker that is not configured', () => {
+  it('answers with the name of what is missing', async () => {
+    const answer = await worker.fetch(
+      new Request('https://weir.test/') as never,
+      { RULES: kv } as never,
+      createExecutionContext(),
+    );
+    expect(answer.status).toBe(500);
+    expect(await answer.json()).toMatchObject({
+      code: 'bad-config',
+      problems: expect.arrayContaining(['ORIGIN_URL: is missing', 'REGIONS: is missing']),
+    });
+  });
+});
