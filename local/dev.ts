@@ -4,7 +4,7 @@ import { parseArgs } from 'node:util';
 import { seedDemoRules } from './demo-rules.ts';
 import { guide } from './guide.ts';
 import { StackError } from './ports.ts';
-import { parseSettings, type Settings } from './settings.ts';
+import { assertPortsFree, parseSettings, type Settings } from './settings.ts';
 import { startStack } from './stack.ts';
 import { type LocalWorker, startWorker } from './worker.ts';
 
@@ -13,7 +13,7 @@ const HELP = `npm run dev [-- --fresh]
   --fresh  start with an empty database
   --help   this text
 
-Variables: PORT (8787), ORIGIN_URL, DATABASE_URL, ADMIN_TOKEN, DEADLINE_MS, WEIR_DATA_DIR (.weir),
+Variables: PORT (8787), ORIGIN_URL, DATABASE_URL, ADMIN_TOKEN, DEADLINE_MS (1000), WEIR_DATA_DIR (.weir),
 ORIGIN_PORT (8788), UPSTASH_PORT (8790 and the two after it), NEON_PORT (8795), POSTGRES_PORT (5488),
 REDIS_PORT (6390 and the two after it). A port of 0 means any free one.`;
 
@@ -23,6 +23,7 @@ async function main(): Promise<void> {
   const { values } = parseArgs({ options: { fresh: { type: 'boolean' }, help: { type: 'boolean' } } });
   if (values.help) return console.log(HELP);
   const settings = parseSettings(process.env);
+  await assertPortsFree(settings);
   const signal = abortOnInterrupt();
   // However this block is left, `cleanup` ends every process that was started in it.
   await using cleanup = new AsyncDisposableStack();
@@ -55,7 +56,7 @@ async function start(settings: Settings, { fresh, signal, cleanup }: StartOption
     variables: {
       ...stack.variables,
       ADMIN_TOKEN: settings.adminToken,
-      ...(settings.deadlineMs && { DEADLINE_MS: settings.deadlineMs }),
+      DEADLINE_MS: settings.deadlineMs,
     },
     // Until it is up, what wrangler says matters only if it fails, and then it is part of the error.
     onOutput: (line) => isUp && console.log(`  worker │ ${line}`),

@@ -194,26 +194,31 @@ async function launch(options: RedisServerOptions, port: number): Promise<RedisS
 
 /** Ends Redis and its folder with this process, also when that is killed hard. Returns what undoes the arrangement. */
 function endWithParent(child: ChildProcess, dir: string): () => void {
+  const removeDir = () => rmSync(dir, { recursive: true, force: true });
   const onExit = () => {
     child.kill('SIGKILL');
-    rmSync(dir, { recursive: true, force: true });
+    removeDir();
   };
   process.once('exit', onExit);
-  if (child.pid === undefined) return () => process.off('exit', onExit);
+  const watchdog = child.pid === undefined ? undefined : startWatchdog(child.pid, dir);
+  return () => {
+    process.off('exit', onExit);
+    watchdog?.kill('SIGKILL');
+    removeDir();
+  };
+}
+
+function startWatchdog(pid: number, dir: string): ChildProcess {
   // `read` returns when the other end of its pipe, which only this process holds, is gone.
   const script = 'read _; kill -9 "$1"; rm -rf "$2"';
-  const watchdog = spawn('/bin/sh', ['-c', script, 'watchdog', String(child.pid), dir], {
+  const watchdog = spawn('/bin/sh', ['-c', script, 'watchdog', String(pid), dir], {
     detached: true,
     stdio: ['pipe', 'ignore', 'ignore'],
   });
   watchdog.on('error', () => {});
   watchdog.stdin.on('error', () => {});
   watchdog.unref();
-  return () => {
-    process.off('exit', onExit);
-    watchdog.kill('SIGKILL');
-    rmSync(dir, { recursive: true, force: true });
-  };
+  return watchdog;
 }
 
 async function untilReady(child: ChildProcess, port: number): Promise<void> {

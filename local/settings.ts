@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { resolve } from 'node:path';
 import * as z from 'zod';
-import { StackError } from './ports.ts';
+import { assertPortFree, StackError } from './ports.ts';
 
 const REGION_COUNT = 3;
 
@@ -31,7 +31,8 @@ const settingsSchema = z.object({
   DEADLINE_MS: z
     .string()
     .regex(/^[1-9]\d{0,4}$/, 'must be a whole number of milliseconds from 1 to 99999')
-    .optional(),
+    // All parts share this machine: a burst of curls should be counted, not let through for lack of time.
+    .default('1000'),
   WEIR_DATA_DIR: z.string().min(1).default('.weir'),
 });
 
@@ -40,7 +41,7 @@ export interface Settings {
   readonly originUrl: string | undefined;
   readonly databaseUrl: string | undefined;
   readonly adminToken: string;
-  readonly deadlineMs: string | undefined;
+  readonly deadlineMs: string;
   readonly dataDir: string;
 }
 
@@ -66,6 +67,22 @@ export function parseSettings(env: NodeJS.ProcessEnv): Settings {
     deadlineMs: data.DEADLINE_MS,
     dataDir: resolve(data.WEIR_DATA_DIR),
   };
+}
+
+/** Before anything is started: the variable to change is named while there is nothing to clean up. */
+export async function assertPortsFree({ ports, originUrl, databaseUrl }: Settings): Promise<void> {
+  const wanted: [variable: string, first: number, count: number][] = [
+    ['PORT', ports.worker, 1],
+    ['ORIGIN_PORT', ports.origin, originUrl ? 0 : 1],
+    ['UPSTASH_PORT', ports.upstash, REGION_COUNT],
+    ['NEON_PORT', ports.neon, 1],
+    ['REDIS_PORT', ports.redis, REGION_COUNT],
+    ['POSTGRES_PORT', ports.postgres, databaseUrl ? 0 : 1],
+  ];
+  for (const [variable, first, count] of wanted) {
+    if (first === 0) continue;
+    for (let i = 0; i < count; i += 1) await assertPortFree(first + i, `set ${variable} to use another`);
+  }
 }
 
 /** `PORT= npm run dev` means the default, as it does in a shell. */

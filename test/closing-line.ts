@@ -5,8 +5,10 @@ export default class ClosingLine implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], unhandledErrors: readonly unknown[]): void {
     const tests = modules.flatMap((module) => [...module.children.allTests()]);
     const count = (state: string) => tests.filter((test) => test.result().state === state).length;
-    // A file that could not be loaded, or an error outside any test, is a failure too.
-    const broken = modules.filter((module) => module.errors().length > 0).length + unhandledErrors.length;
+    // A file that could not be loaded, a set-up that failed, or an error outside any test: failures too.
+    const hasErrors = (part: { errors(): readonly unknown[] }) => part.errors().length > 0;
+    const suites = modules.flatMap((module) => [...module.children.allSuites()]);
+    const broken = [...modules, ...suites].filter(hasErrors).length + unhandledErrors.length;
     const skipped = count('skipped') + count('pending');
     const ending = skipped > 0 ? `, ${skipped} skipped` : '';
     process.stdout.write(`\n${count('passed')} passed, ${count('failed') + broken} failed${ending}\n`);

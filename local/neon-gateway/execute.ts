@@ -16,10 +16,15 @@ interface ExtendedQuery extends pg.QueryArrayConfig {
   queryMode: 'extended';
 }
 
+const CONNECT_TIMEOUT_MS = 10_000;
 const AS_TEXT = { getTypeParser: () => (text: string) => text };
 
 export function createSqlPool(databaseUrl: string, connections: number): pg.Pool {
-  const pool = new pg.Pool({ connectionString: databaseUrl, max: connections });
+  const pool = new pg.Pool({
+    connectionString: databaseUrl,
+    max: connections,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+  });
   // A connection that breaks while idle is replaced by the next request.
   pool.on('error', () => {});
   return pool;

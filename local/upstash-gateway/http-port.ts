@@ -26,7 +26,7 @@ export function createHttpPort(wantedPort: number, label: string, serve: Serve):
     close: async () => {
       if (!server.listening) return;
       const closed = close(server);
-
+      server.closeAllConnections();
       await closed;
     },
   };

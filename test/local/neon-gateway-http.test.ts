@@ -205,7 +205,8 @@ describe('stopping', () => {
     const headers = { 'Neon-Connection-String': CONNECTION_STRING };
     const waiting = fetch(stopped.fetchEndpoint, { method: 'POST', headers, body: '{"query":"select 1"}' });
     const failed = expect(waiting).rejects.toThrow();
-    await blocker.query('select pg_sleep(0.05)');
+    // Round trips of the same process: by then the query above is in the queue for Postgres.
+    for (let round = 0; round < 50; round += 1) await blocker.query('select 1');
     await stopped.stop();
     await failed;
     await blocker.query('commit');

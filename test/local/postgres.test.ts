@@ -89,6 +89,14 @@ describe('several clients at once', () => {
     expect((await second.ask(BIND, EXECUTE, SYNC)).toString('latin1')).toContain('second');
   });
 
+  it('runs what a client bound, after another client ran a whole query in between', async () => {
+    const [first, second] = [await RawClient.open(postgres.port), await RawClient.open(postgres.port)];
+    first.send(parse("select 'first'"), BIND);
+    const other = await second.ask(parse("select 'second'"), BIND, EXECUTE, SYNC);
+    expect(other.toString('latin1')).toContain('second');
+    expect((await first.ask(EXECUTE, SYNC)).toString('latin1')).toContain('first');
+  });
+
   it('reports an error to its own client and serves the next query of both', async () => {
     const [first, second] = [await connectClient(), await connectClient()];
     const [failed, fine] = await Promise.allSettled([
@@ -267,8 +275,9 @@ describe('a database in a folder', () => {
   });
 
   it('takes over a lock whose process id now belongs to another program', async () => {
-    // Our own id with another start time: what a container leaves behind that restarts with the same ids.
-    writeFileSync(`${dataDir}.lock`, `${process.pid} 1\n`);
+    // A container that restarts uses the same ids again. Elsewhere than on Linux only our own id can be told.
+    const pid = existsSync('/proc/self/stat') ? process.ppid : process.pid;
+    writeFileSync(`${dataDir}.lock`, `${pid} 1\n`);
     const restarted = await startPostgres({ dataDir, port: await freePort() });
     await restarted.stop();
   });
@@ -325,8 +334,12 @@ class RawClient {
 
   ask(...messages: Buffer[]): Promise<Buffer> {
     const reply = new Promise<Buffer>((resolve) => this.#socket.once('data', resolve));
-    this.#socket.write(Buffer.concat(messages));
+    this.send(...messages);
     return reply;
+  }
+
+  send(...messages: Buffer[]): void {
+    this.#socket.write(Buffer.concat(messages));
   }
 
   end(): void {

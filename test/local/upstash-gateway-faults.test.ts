@@ -113,6 +113,13 @@ describe('faults', () => {
     await works();
   });
 
+  test('of changes made at once, the last one counts', async () => {
+    await harness.gateway.faults.set({ refuse: true });
+    void harness.gateway.faults.clear();
+    await harness.gateway.faults.set({ refuse: true });
+    await expect(raw()).rejects.toMatchObject({ cause: { code: 'ECONNREFUSED' } });
+  });
+
   test('rate hits that share of the requests', async () => {
     await harness.gateway.faults.set({ status: 500, rate: 0.3 });
     chance = 0.29;

@@ -1,0 +1,161 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { close, listen } from '../../local/ports.ts';
+import { type DevProcess, readGuide, runDev } from './dev-process.ts';
+
+let dataDir: string;
+beforeAll(async () => {
+  dataDir = await mkdtemp(join(tmpdir(), 'weir-dev-'));
+});
+afterAll(() => rm(dataDir, { recursive: true, force: true }));
+
+async function redisInfo(port: number): Promise<{ pid: number }> {
+  const redis = new Redis(port);
+  const info = await redis.info('server');
+  redis.disconnect();
+  return { pid: Number(/process_id:(\d+)/.exec(info)?.[1]) };
+}
+
+async function query(databaseUrl: string, sql: string): Promise<unknown[]> {
+  const client = new pg.Client({ connectionString: databaseUrl });
+  await client.connect();
+  try {
+    return (await client.query(sql)).rows;
+  } finally {
+    await client.end();
+  }
+}
+
+const isAlive = (pid: number) => {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+};
+
+describe('npm run dev', () => {
+  let dev: DevProcess;
+  let guide: ReturnType<typeof readGuide>;
+  const call = (path: string, ip: string) =>
+    fetch(`${guide.workerUrl}${path}`, { headers: { 'CF-Connecting-IP': ip } });
+
+  beforeAll(async () => {
+    dev = runDev({ WEIR_DATA_DIR: dataDir, DEADLINE_MS: '2000' });
+    guide = readGuide(await dev.guide);
+    // An hour long, so that the test does not cross the end of a window.
+    await query(guide.databaseUrl, 'update rules set window_seconds = 3600');
+    await fetch(`${guide.workerUrl}/_weir/admin/publish`, {
+      method: 'POST',
+      headers: { Authorization: `Bearer ${guide.adminToken}` },
+    });
+  });
+
+  afterAll(() => dev.child.kill('SIGINT') && dev.ended);
+
+  it('serves the rules that were published, without a restart', async () => {
+    const reset = async () => (await call('/warm-up', '192.0.2.1')).headers.get('X-RateLimit-Reset');
+    await expect.poll(async () => Number(await reset()) % 3600, { timeout: 10_000 }).toBe(0);
+  });
+
+  it('admits exactly the limit of 200 requests', async () => {
+    const statuses: number[] = [];
+    while (statuses.length < 200) {
+      const answers = await Promise.all(Array.from({ length: 10 }, () => call('/hello', '192.0.2.2')));
+      expect(answers.map(({ headers }) => headers.get('X-Weir-Degraded'))).toEqual(Array(10).fill(null));
+      statuses.push(...answers.map(({ status }) => status));
+    }
+    expect(statuses.filter((status) => status === 200)).toHaveLength(100);
+    expect(statuses.filter((status) => status === 429)).toHaveLength(100);
+  });
+
+  it('answers 200 in time while Redis is frozen, and limits again when it thaws', async () => {
+    for (let i = 0; i < 5; i += 1) expect((await call('/login', '192.0.2.3')).status).toBe(200);
+    expect((await call('/login', '192.0.2.3')).status).toBe(429);
+    const { pid } = await redisInfo(guide.redisPorts[0] ?? 0);
+    process.kill(pid, 'SIGSTOP');
+    try {
+      const answer = await call('/login', '192.0.2.3');
+      expect(answer.status).toBe(200);
+      expect(answer.headers.get('X-Weir-Degraded')).toBe('timeout');
+    } finally {
+      process.kill(pid, 'SIGCONT');
+    }
+    await expect.poll(async () => (await call('/login', '192.0.2.3')).status, { timeout: 5_000 }).toBe(429);
+  });
+
+  it('leaves nothing running after Ctrl-C, and keeps the data for the next start', async () => {
+    const pids = await Promise.all(guide.redisPorts.map(async (port) => (await redisInfo(port)).pid));
+    expect(pids).toHaveLength(3);
+    await query(guide.databaseUrl, `update rules set "limit" = 7 where resource = '/login'`);
+    dev.child.kill('SIGINT');
+    expect((await dev.ended).code).toBe(0);
+    expect(pids.filter(isAlive)).toEqual([]);
+    await expect(fetch(guide.workerUrl)).rejects.toThrow();
+
+    const next = runDev({ WEIR_DATA_DIR: dataDir });
+    const { databaseUrl } = readGuide(await next.guide);
+    const rows = await query(databaseUrl, `select "limit" from rules where resource = '/login'`);
+    expect(rows).toEqual([{ limit: 7 }]);
+    next.child.kill('SIGTERM');
+    expect((await next.ended).code).toBe(0);
+  });
+
+  it('stops in order when interrupted while it is still starting', async () => {
+    const starting = runDev({ WEIR_DATA_DIR: dataDir });
+    await expect.poll(starting.output, { timeout: 20_000 }).toContain('starting Postgres');
+    starting.child.kill('SIGINT');
+    const { code, output } = await starting.ended;
+    expect([code, output]).toEqual([0, expect.not.stringContaining('Error')]);
+  });
+
+  it('starts empty with --fresh', async () => {
+    const fresh = runDev({ WEIR_DATA_DIR: dataDir }, '--fresh');
+    const { databaseUrl } = readGuide(await fresh.guide);
+    expect(await query(databaseUrl, `select "limit" from rules where resource = '/login'`)).toEqual([
+      { limit: 5 },
+    ]);
+    fresh.child.kill('SIGINT');
+    expect((await fresh.ended).code).toBe(0);
+  });
+});
+
+describe('npm run dev says in one line what is wrong', () => {
+  it.each([
+    [{ PORT: 'abc' }, [], /^weir: PORT must be a port number from 0 to 65535 \(0 = any free one\)\n$/],
+    [{ ORIGIN_URL: 'example.com' }, [], /^weir: ORIGIN_URL must be an http or https URL\n$/],
+    [{ ADMIN_TOKEN: 'short' }, [], /^weir: ADMIN_TOKEN must have at least 16 characters\n$/],
+    [{}, ['--frehs'], /^weir: Unknown option '--frehs'/],
+  ])('%o %o', async (env, args, message) => {
+    const { code, output } = await runDev({ WEIR_DATA_DIR: dataDir, ...env }, ...args).ended;
+    expect(code).toBe(1);
+    expect(output).toMatch(message);
+  });
+
+  it.each(['PORT', 'ORIGIN_PORT', 'UPSTASH_PORT', 'NEON_PORT', 'REDIS_PORT', 'POSTGRES_PORT'])(
+    'a %s that is taken',
+    async (variable) => {
+      const other = createServer();
+      const port = await listen(other, 0, 'a port for the test');
+      const { code, output } = await runDev({ WEIR_DATA_DIR: dataDir, [variable]: String(port) }).ended;
+      await close(other);
+      expect(code).toBe(1);
+      expect(output).toBe(`weir: port ${port} (set ${variable} to use another) is taken\n`);
+    },
+  );
+
+  it('a data folder that another run is using', async () => {
+    const first = runDev({ WEIR_DATA_DIR: dataDir });
+    await first.guide;
+    const { code, output } = await runDev({ WEIR_DATA_DIR: dataDir }).ended;
+    first.child.kill('SIGINT');
+    await first.ended;
+    expect(code).toBe(1);
+    expect(output.trim().split('\n').at(-1)).toMatch(/^weir: .*WEIR_DATA_DIR|^weir: .*in use/);
+  });
+});
