@@ -1,5 +1,5 @@
 // The snapshot of this isolate. Kept in memory, looked up in KV at most once per interval and off the
-// request path; only a cold isolate waits for it.
+// request path; only an isolate that has none yet waits for it.
 import type { KVNamespace } from '@cloudflare/workers-types';
 import type { Snapshot, SnapshotSource } from '../core/snapshot.ts';
 import { readCurrentVersion, readSnapshot } from './snapshot-kv.ts';
@@ -15,7 +15,6 @@ export interface SnapshotSourceOptions {
 export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions): SnapshotSource {
   let snapshot: Snapshot | undefined;
   let lookedUpAt = Number.NEGATIVE_INFINITY;
-  let everLookedUp = false;
 
   // What is kept between requests are values; each request awaits only promises of its own.
   const refresh = async () => {
@@ -26,15 +25,13 @@ export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions
       snapshot = (await readSnapshot(kv, version)) ?? snapshot;
     } catch (error) {
       onError(error);
-    } finally {
-      everLookedUp = true;
     }
   };
 
   return {
     async current(afterResponse) {
       const due = now() - lookedUpAt >= REFRESH_INTERVAL_MS;
-      if (snapshot === undefined && (due || !everLookedUp)) await refresh();
+      if (snapshot === undefined) await refresh();
       else if (due) afterResponse(refresh());
       return snapshot;
     },

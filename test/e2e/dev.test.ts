@@ -59,8 +59,9 @@ describe('npm run dev', () => {
   afterAll(() => dev.child.kill('SIGINT') && dev.ended);
 
   it('serves the rules that were published, without a restart', async () => {
-    const reset = async () => (await call('/warm-up', '192.0.2.1')).headers.get('X-RateLimit-Reset');
-    await expect.poll(async () => Number(await reset()) % 3600, { timeout: 10_000 }).toBe(0);
+    const reset = async () => Number((await call('/warm-up', '192.0.2.1')).headers.get('X-RateLimit-Reset'));
+    const endsOnTheHour = async () => (await reset()) > 0 && (await reset()) % 3600 === 0;
+    await expect.poll(endsOnTheHour, { timeout: 10_000 }).toBe(true);
   });
 
   it('admits exactly the limit of 200 requests', async () => {
