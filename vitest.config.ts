@@ -37,7 +37,7 @@ export default defineConfig({
         test: {
           name: 'workerd',
           include: ['test/workerd/**/*.test.ts'],
-          globalSetup: ['test/workerd/start-stack.ts'],
+          globalSetup: ['test/install-redis.ts', 'test/workerd/start-stack.ts'],
           testTimeout: 30_000,
           hookTimeout: 60_000,
         },

@@ -4,8 +4,8 @@ import { linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } 
 import { dirname, resolve } from 'node:path';
 import { PGlite } from '@electric-sql/pglite';
 import pg from 'pg';
-import { startPgliteServer } from './neon-gateway/pglite-server.ts';
 import { assertPortFree, LOOPBACK, StackError } from './ports.ts';
+import { startPgliteServer } from './postgres/pglite-server.ts';
 
 const LABEL = 'Postgres';
 const IDLE_IN_TRANSACTION_MS = 60_000;

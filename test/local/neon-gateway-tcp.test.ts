@@ -2,8 +2,8 @@
 import { connect, type Socket } from 'node:net';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { cstring, frame, int32, SYNC } from '../../local/neon-gateway/pg-messages.ts';
 import { LOOPBACK } from '../../local/ports.ts';
+import { cstring, frame, int32, SYNC } from '../../local/postgres/pg-messages.ts';
 import { type LocalPostgres, startPostgres } from '../../local/postgres.ts';
 
 const IDLE_IN_TRANSACTION_MS = 400;
