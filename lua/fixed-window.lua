@@ -1,23 +1,28 @@
 -- fixed-window: at most `limit` units in each window of `windowMs`; windows are aligned to the epoch.
 --
--- State, packed as text: "<start of the window, epoch ms>:<units used in it>".
--- A state from another window (older, or from a clock that went back) is as good as none.
-return function(state, now, limit, windowMs)
-  local start = now - now % windowMs
-  local used = 0
-  if state then
-    local seenStart, seenUsed = string.match(state, '^(%d+):(%d+)$')
-    if tonumber(seenStart) == start then used = tonumber(seenUsed) end
-  end
+-- Simple and cheapest, but two windows meet: up to twice the limit can pass around their border.
+--
+-- State: { start of the window (epoch ms), units used in it }
+-- The window after now's can only come from a clock that went back: it stays the current one. One further
+-- ahead counts as none, so that nobody is locked out for longer than a window.
+local fixedWindow = { code = 1 }
 
-  return {
-    used = used,
-    remaining = math.max(0, limit - used),
-    resetAt = start + windowMs,
-    admits = function(cost) return used + cost <= limit end,
-    -- Waiting helps at the end of the window, unless the cost can never fit.
-    retryMs = function(cost) return cost > limit and -1 or start + windowMs - now end,
-    charged = function(cost) return string.format('%.0f:%.0f', start, used + cost) end,
-    ttlMs = start + windowMs - now,
-  }
+function fixedWindow.advance(state, now, limit, windowMs)
+  local start = now - now % windowMs
+  if not state[1] or state[1] < start or state[1] > start + windowMs then
+    state[1], state[2] = start, 0
+  end
+  return limit - state[2], limit
 end
+
+function fixedWindow.wait(state, now, limit, windowMs)
+  return state[1] + windowMs - now
+end
+
+function fixedWindow.charge(state, units, at, now, limit, windowMs)
+  -- Only the window in which a charge was made can take it back.
+  if units > 0 or at >= state[1] then state[2] = math.max(0, state[2] + units) end
+  return state[2] > 0 and state[1] + windowMs or now
+end
+
+return fixedWindow

@@ -1,9 +1,20 @@
 // The port between the limiter and whatever keeps the counters of one region.
-import type { Check, Outcome } from './decision.ts';
+import type { Answer, Check, Operation } from './check.ts';
+
+export interface CounterCall {
+  readonly operation: Operation;
+  readonly checks: readonly Check[];
+  /** The key that remembers the answer to this request: the same request is charged once. */
+  readonly requestKey?: string | undefined;
+  /** For tests; the store's own clock if left out. */
+  readonly nowMs?: number | undefined;
+}
 
 export interface CounterStore {
-  /** Charges all checks or none, atomically. Throws a CounterStoreError when there is no trustworthy answer. */
-  take(checks: readonly Check[], signal: AbortSignal): Promise<readonly Outcome[]>;
+  /** Changes all counters of the checks or none. Throws a CounterStoreError if there is no answer to trust. */
+  run(call: CounterCall, signal: AbortSignal): Promise<Answer>;
+  /** Forgets the counters of these keys. */
+  reset(keys: readonly string[], signal: AbortSignal): Promise<void>;
   /** Resolves if the store answers. */
   ping(signal: AbortSignal): Promise<void>;
 }

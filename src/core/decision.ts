@@ -1,48 +1,44 @@
-// The words of a decision: checks go in, outcomes come back, a decision is drawn from them.
-import type { Algorithm, Rule } from './rule.ts';
-
-/** One rule, one subject, one cost. */
-export interface Check {
-  readonly rule: Rule;
-  readonly key: string;
-  readonly algorithm: Algorithm;
-  readonly limit: number;
-  readonly windowMs: number;
-  readonly cost: number;
-}
-
-export interface Outcome {
-  readonly allowed: boolean;
-  readonly limit: number;
-  /** Exactly this many more units would pass now. */
-  readonly remaining: number;
-  readonly resetAtMs: number;
-  /** 0 when allowed; undefined when no wait will ever help. */
-  readonly retryAfterMs: number | undefined;
-}
+// What is decided about a request, drawn from the outcomes of its checks.
+import type { Check, Outcome } from './check.ts';
 
 /** Why a request was let through without having been counted. Listed in docs/operations.md. */
 export type DegradedReason = 'timeout' | 'unavailable' | 'bad-reply' | 'no-rules';
 
-export type Decision =
-  | { readonly kind: 'counted'; readonly allowed: boolean; readonly results: readonly CheckResult[] }
-  | { readonly kind: 'degraded'; readonly allowed: true; readonly reason: DegradedReason }
-  | { readonly kind: 'unlimited'; readonly allowed: true };
-
-export interface CheckResult {
-  readonly check: Check;
+export interface CheckResult<C extends Check = Check> {
+  readonly check: C;
   readonly outcome: Outcome;
 }
 
+export interface CountedDecision<C extends Check = Check> {
+  readonly kind: 'counted';
+  readonly allowed: boolean;
+  /** By the clock of the counters. */
+  readonly nowMs: number;
+  readonly results: readonly CheckResult<C>[];
+}
+
+export type Decision<C extends Check = Check> =
+  | CountedDecision<C>
+  | { readonly kind: 'degraded'; readonly allowed: true; readonly reason: DegradedReason }
+  | { readonly kind: 'unlimited'; readonly allowed: true };
+
+/** The results that denied the request: those of `log` rules never do. */
+export function denyingResults<C extends Check>(results: readonly CheckResult<C>[]): CheckResult<C>[] {
+  return results.filter(({ check, outcome }) => !outcome.allowed && !check.log);
+}
+
 /** The result that clients should read about: the longest wait when denied, else the rule nearest to its limit. */
-export function decisiveResult(results: readonly CheckResult[]): CheckResult | undefined {
-  const denied = results.filter((result) => !result.outcome.allowed);
+export function decisiveResult<C extends Check>(
+  results: readonly CheckResult<C>[],
+): CheckResult<C> | undefined {
+  const denied = denyingResults(results);
   if (denied.length > 0) return denied.reduce((a, b) => (waitOf(b) > waitOf(a) ? b : a));
-  return results.reduce<CheckResult | undefined>(
+  const enforced = results.filter(({ check }) => !check.log);
+  return enforced.reduce<CheckResult<C> | undefined>(
     (nearest, result) => (nearest && headroom(nearest) <= headroom(result) ? nearest : result),
     undefined,
   );
 }
 
 const waitOf = ({ outcome }: CheckResult) => outcome.retryAfterMs ?? Number.POSITIVE_INFINITY;
-const headroom = ({ outcome }: CheckResult) => outcome.remaining / outcome.limit;
+const headroom = ({ check, outcome }: CheckResult) => outcome.remaining / check.limit;

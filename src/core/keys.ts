@@ -1,16 +1,65 @@
-// The only place where counter keys are made. Whatever a subject contains, two of them never share a key,
-// and the key is short: what is long or unusual is replaced by its digest.
-import type { Rule } from './rule.ts';
+// The only place where keys of Redis are made. Whatever a subject contains, two of them never share a key, and
+// the key is short: what is long or unusual is replaced by its digest. All keys of one subject have one hash
+// tag, so that a cluster keeps them together.
+import type { AlgorithmId } from './algorithms/registry.ts';
 
 const PLAIN = /^[A-Za-z0-9.:_-]{1,64}$/;
+/** 48 bits: within one key, where ids meet only those of the same deployment's rules. */
+const COUNTER_ID_LENGTH = 8;
+const LEASE_ID_LENGTH = 16;
 
-export async function counterKey(rule: Rule, subject: string): Promise<string> {
-  return `weir:{${rule.scope}:${await subjectTag(subject)}}:${rule.id}`;
+/** These states can be large: kept apart, so that the other counters of the subject stay cheap to rewrite. */
+const KEPT_APART: readonly AlgorithmId[] = ['sliding-window-log', 'concurrency'];
+
+/** Where the counters of a subject are; `group` keeps some of them apart from the others. */
+export async function subjectKey(scope: string, subject: string, group = ''): Promise<string> {
+  const tag = `weir:{${scope}:${await tagOf(subject)}}`;
+  return group === '' ? tag : `${tag}:${group}`;
 }
 
+/** The group of a counter: '' for the one key that most counters of a subject share. */
+export const groupOf = (algorithm: AlgorithmId, counterId: string) =>
+  KEPT_APART.includes(algorithm) ? counterId : '';
+
+/** The id of a counter within its key. Another algorithm or window starts from nothing; another limit does not. */
+export function counterId(
+  ruleId: string,
+  algorithm: AlgorithmId,
+  windowMs: number,
+  extra = 0,
+): Promise<string> {
+  const buckets = algorithm === 'sliding-window-buckets' ? extra : 0;
+  return short(`${ruleId}\n${algorithm}\n${windowMs}\n${buckets}`, COUNTER_ID_LENGTH);
+}
+
+/** Remembers the answer to one request, beside the counters of `key`. */
+export async function requestKey(key: string, requestId: string): Promise<string> {
+  return `${key}:request:${await short(requestId, LEASE_ID_LENGTH)}`;
+}
+
+/** The 16 characters by which the script knows a lease. */
+export const leaseId = (id: string): Promise<string> => short(id, LEASE_ID_LENGTH);
+
+/** What two keys must share to be in one slot of a cluster. */
+export const hashTagOf = (key: string): string => key.slice(key.indexOf('{') + 1, key.indexOf('}'));
+
 // '=' and '#' cannot both start a tag for the same subject, so a plain subject never collides with a digest.
-async function subjectTag(subject: string): Promise<string> {
+async function tagOf(subject: string): Promise<string> {
   if (PLAIN.test(subject)) return `=${subject}`;
-  const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(subject));
-  return `#${Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, '0')).join('')}`;
+  return `#${toBase64Url(await sha256(subject))}`;
+}
+
+async function short(text: string, length: number): Promise<string> {
+  return toBase64Url(await sha256(text)).slice(0, length);
+}
+
+async function sha256(text: string): Promise<Uint8Array> {
+  return new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text)));
+}
+
+function toBase64Url(bytes: Uint8Array): string {
+  return btoa(String.fromCharCode(...bytes))
+    .replaceAll('+', '-')
+    .replaceAll('/', '_')
+    .replaceAll('=', '');
 }

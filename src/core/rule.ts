@@ -1,7 +1,6 @@
 // What a rule says, once it has been validated. Everything downstream may trust these fields.
 
-export const ALGORITHMS = ['fixed-window'] as const;
-export type Algorithm = (typeof ALGORITHMS)[number];
+import type { AlgorithmId } from './algorithms/registry.ts';
 
 export const SCOPES = ['global', 'ip'] as const;
 export type Scope = (typeof SCOPES)[number];
@@ -12,7 +11,7 @@ export interface Rule {
   /** An exact path (`/login`), a prefix (`/api/*`) or everything (`/*`). */
   readonly resource: string;
   readonly scope: Scope;
-  readonly algorithm: Algorithm;
+  readonly algorithm: AlgorithmId;
   readonly limit: number;
   readonly windowSeconds: number;
   /** Lower comes first. */

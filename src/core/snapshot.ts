@@ -1,11 +1,19 @@
 // All rules, compiled for matching, under one version. Immutable: a change is a new snapshot.
+import { counterId, groupOf } from './keys.ts';
 import type { Rule } from './rule.ts';
+
+/** A rule with what can be worked out before any request comes. */
+export interface CompiledRule extends Rule {
+  readonly counterId: string;
+  /** Which of the subject's keys its counter is in. */
+  readonly counterGroup: string;
+}
 
 export interface Snapshot {
   readonly version: string;
   readonly ruleCount: number;
   /** The rules that apply to a canonical match path: the best one of each (scope, resource) slot. */
-  match(matchPath: string): readonly Rule[];
+  match(matchPath: string): readonly CompiledRule[];
 }
 
 /** The port between the gateway and wherever snapshots come from. */
@@ -14,13 +22,23 @@ export interface SnapshotSource {
   current(afterResponse: (work: Promise<unknown>) => void): Promise<Snapshot | undefined>;
 }
 
-export function compileSnapshot(version: string, rules: readonly Rule[]): Snapshot {
-  const compiled = bestOfEachSlot(rules).map((rule) => ({ rule, matches: compileResource(rule.resource) }));
+export async function compileSnapshot(version: string, rules: readonly Rule[]): Promise<Snapshot> {
+  const compiled = await Promise.all(
+    bestOfEachSlot(rules).map(async (rule) => ({
+      rule: await compileRule(rule),
+      matches: compileResource(rule.resource),
+    })),
+  );
   return {
     version,
     ruleCount: rules.length,
     match: (path) => compiled.filter(({ matches }) => matches(path)).map(({ rule }) => rule),
   };
+}
+
+async function compileRule(rule: Rule): Promise<CompiledRule> {
+  const id = await counterId(rule.id, rule.algorithm, rule.windowSeconds * 1000);
+  return { ...rule, counterId: id, counterGroup: groupOf(rule.algorithm, id) };
 }
 
 /** Lowest priority number first, then the id, so that a tie has the same winner everywhere. */

@@ -1,8 +1,8 @@
 // The way of a request: identity, matching, decision, then a denial or the origin's answer.
-import type { Check, Decision } from '../core/decision.ts';
-import { decisiveResult } from '../core/decision.ts';
-import { counterKey } from '../core/keys.ts';
-import type { Rule } from '../core/rule.ts';
+import type { Check } from '../core/check.ts';
+import { type CountedDecision, type Decision, decisiveResult, denyingResults } from '../core/decision.ts';
+import { subjectKey } from '../core/keys.ts';
+import type { CompiledRule } from '../core/snapshot.ts';
 import { setDecisionHeaders, toSeconds } from './headers.ts';
 import { problem } from './problem.ts';
 import { proxy } from './proxy.ts';
@@ -30,17 +30,23 @@ export async function handleGateway(services: Services, gatewayRequest: GatewayR
 async function decide(
   services: Services,
   { request, matchPath, afterResponse }: GatewayRequest,
-): Promise<Decision> {
+): Promise<Decision<RuleCheck>> {
   const snapshot = await services.snapshots.current(afterResponse);
   if (!snapshot) return { kind: 'degraded', allowed: true, reason: 'no-rules' };
   const checks = await Promise.all(snapshot.match(matchPath).map((rule) => toCheck(rule, request)));
   return services.limiter.decide(services.regionOf(request).store, checks);
 }
 
-async function toCheck(rule: Rule, request: Request): Promise<Check> {
+/** A check that knows the rule it comes from. */
+interface RuleCheck extends Check {
+  readonly rule: CompiledRule;
+}
+
+async function toCheck(rule: CompiledRule, request: Request): Promise<RuleCheck> {
   return {
     rule,
-    key: await counterKey(rule, subjectOf(rule, request)),
+    key: await subjectKey(rule.scope, subjectOf(rule, request), rule.counterGroup),
+    id: rule.counterId,
     algorithm: rule.algorithm,
     limit: rule.limit,
     windowMs: rule.windowSeconds * 1000,
@@ -48,12 +54,12 @@ async function toCheck(rule: Rule, request: Request): Promise<Check> {
   };
 }
 
-function subjectOf(rule: Rule, request: Request): string {
+function subjectOf(rule: CompiledRule, request: Request): string {
   // Cloudflare sets this header itself; without it all callers share one bucket rather than escape.
   return rule.scope === 'global' ? 'all' : (request.headers.get('CF-Connecting-IP') ?? 'unknown');
 }
 
-function denial(decision: Extract<Decision, { kind: 'counted' }>): Response {
+function denial(decision: CountedDecision<RuleCheck>): Response {
   const decisive = decisiveResult(decision.results);
   const waitMs = decisive?.outcome.retryAfterMs;
   return problem({
@@ -66,8 +72,6 @@ function denial(decision: Extract<Decision, { kind: 'counted' }>): Response {
         ? 'This request costs more than the limit can ever hold.'
         : `Try again in ${toSeconds(waitMs)} s.`,
     rule: decisive?.check.rule.name,
-    'violated-policies': decision.results
-      .filter(({ outcome }) => !outcome.allowed)
-      .map(({ check }) => check.rule.name),
+    'violated-policies': denyingResults(decision.results).map(({ check }) => check.rule.name),
   });
 }

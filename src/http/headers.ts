@@ -13,7 +13,7 @@ export function setDecisionHeaders(headers: Headers, decision: Decision): void {
 }
 
 function setRateLimitHeaders(headers: Headers, { check, outcome }: CheckResult): void {
-  headers.set('X-RateLimit-Limit', String(outcome.limit));
+  headers.set('X-RateLimit-Limit', String(check.limit));
   headers.set('X-RateLimit-Remaining', String(outcome.remaining));
   headers.set('X-RateLimit-Reset', String(toSeconds(outcome.resetAtMs)));
   headers.set('X-RateLimit-Cost', String(check.cost));

@@ -1,10 +1,12 @@
 // Decides a request: one call to the counters of one region, under one deadline. When there is no
 // answer in time the request goes on (fail-open), and the decision says why.
+
+import type { Check } from '../core/check.ts';
 import { type CounterStore, CounterStoreError } from '../core/counter-store.ts';
-import type { Check, Decision, DegradedReason } from '../core/decision.ts';
+import { type Decision, type DegradedReason, denyingResults } from '../core/decision.ts';
 
 export interface Limiter {
-  decide(store: CounterStore, checks: readonly Check[]): Promise<Decision>;
+  decide<C extends Check>(store: CounterStore, checks: readonly C[]): Promise<Decision<C>>;
 }
 
 export interface LimiterOptions {
@@ -17,12 +19,10 @@ export function createLimiter({ deadlineMs }: LimiterOptions): Limiter {
     async decide(store, checks) {
       if (checks.length === 0) return { kind: 'unlimited', allowed: true };
       try {
-        const outcomes = await store.take(checks, AbortSignal.timeout(deadlineMs));
-        return {
-          kind: 'counted',
-          allowed: outcomes.every((outcome) => outcome.allowed),
-          results: checks.map((check, i) => ({ check, outcome: must(outcomes[i]) })),
-        };
+        const call = { operation: 'take', checks } as const;
+        const { nowMs, outcomes } = await store.run(call, AbortSignal.timeout(deadlineMs));
+        const results = checks.map((check, i) => ({ check, outcome: must(outcomes[i]) }));
+        return { kind: 'counted', allowed: denyingResults(results).length === 0, nowMs, results };
       } catch (error) {
         return { kind: 'degraded', allowed: true, reason: reasonOf(error) };
       }

@@ -1,9 +1,28 @@
 // Composes the Lua modules into the one script that Redis runs, and knows its SHA-1.
+import concurrency from '../../lua/concurrency.lua';
+import counters from '../../lua/counters.lua';
 import fixedWindow from '../../lua/fixed-window.lua';
-import take from '../../lua/take.lua';
-import type { Algorithm } from '../core/rule.ts';
+import gcra from '../../lua/gcra.lua';
+import leakyBucket from '../../lua/leaky-bucket.lua';
+import slidingWindowBuckets from '../../lua/sliding-window-buckets.lua';
+import slidingWindowCounter from '../../lua/sliding-window-counter.lua';
+import slidingWindowLog from '../../lua/sliding-window-log.lua';
+import tokenBucket from '../../lua/token-bucket.lua';
+import type { AlgorithmId } from '../core/algorithms/registry.ts';
 
-const MODULES: Readonly<Record<Algorithm, string>> = { 'fixed-window': fixedWindow };
+const MODULES: Readonly<Record<AlgorithmId, string>> = {
+  'fixed-window': fixedWindow,
+  'sliding-window-log': slidingWindowLog,
+  'sliding-window-counter': slidingWindowCounter,
+  'sliding-window-buckets': slidingWindowBuckets,
+  'token-bucket': tokenBucket,
+  'leaky-bucket': leakyBucket,
+  gcra,
+  concurrency,
+};
+
+/** Without this flag Upstash locks the whole database for the run instead of the keys named in KEYS. */
+const FLAG = '#!lua flags=allow-key-locking';
 
 export interface Script {
   readonly text: string;
@@ -11,16 +30,15 @@ export interface Script {
   readonly sha: string;
 }
 
-export async function composeTakeScript(): Promise<Script> {
-  const text = composeText(MODULES, take);
+export async function composeScript(): Promise<Script> {
+  const text = composeText();
   return { text, sha: await sha1Hex(text) };
 }
 
 /** A module becomes a function that is called only when a check needs it: unused algorithms cost nothing. */
-function composeText(modules: Readonly<Record<string, string>>, main: string): string {
-  const entries = Object.entries(modules).map(([id, body]) => `['${id}'] = function()\n${body}\nend,`);
-  // Without this flag Upstash locks the whole database for the run instead of the keys named in KEYS.
-  return ['#!lua flags=allow-key-locking', 'local algorithms = {', ...entries, '}', main].join('\n');
+function composeText(): string {
+  const modules = Object.entries(MODULES).map(([id, body]) => `['${id}'] = function()\n${body}\nend,`);
+  return [FLAG, 'local algorithms = {', ...modules, '}', counters].join('\n');
 }
 
 async function sha1Hex(text: string): Promise<string> {

@@ -1,9 +1,8 @@
 // The counters of one region, in Upstash Redis over HTTP.
 import { Redis } from '@upstash/redis/cloudflare';
 import { type CounterStore, CounterStoreError } from '../core/counter-store.ts';
-import type { Check } from '../core/decision.ts';
-import { parseOutcomes } from './reply.ts';
-import { composeTakeScript, type Script } from './script.ts';
+import { composeScript, type Script } from './script.ts';
+import { parseAnswer, type ScriptCall, toScriptCall } from './wire.ts';
 
 export interface UpstashOptions {
   readonly url: string;
@@ -15,11 +14,13 @@ export function createUpstashStore(options: UpstashOptions): CounterStore {
   let script: Script | undefined;
 
   return {
-    async take(checks, signal) {
-      script ??= await composeTakeScript();
-      const keys = checks.map((check) => check.key);
-      const reply = await evaluate(client, script, keys, takeArguments(checks), signal);
-      return parseOutcomes(reply, checks.length);
+    async run(call, signal) {
+      script ??= await composeScript();
+      return parseAnswer(await evaluate(client, script, toScriptCall(call), signal), call.checks);
+    },
+
+    async reset(keys, signal) {
+      if (keys.length > 0) await client.send(signal, (redis) => redis.unlink(...keys));
     },
 
     async ping(signal) {
@@ -28,25 +29,11 @@ export function createUpstashStore(options: UpstashOptions): CounterStore {
   };
 }
 
-function takeArguments(checks: readonly Check[]): string[] {
-  const serverClock = '';
-  return [
-    serverClock,
-    ...checks.flatMap(({ algorithm, limit, windowMs, cost }) => [
-      algorithm,
-      String(limit),
-      String(windowMs),
-      String(cost),
-    ]),
-  ];
-}
-
 /** EVALSHA; if Redis has lost the script (restart, flush), EVAL once with its text, under the same signal. */
 async function evaluate(
   client: Client,
   { text, sha }: Script,
-  keys: string[],
-  args: string[],
+  { keys, args }: ScriptCall,
   signal: AbortSignal,
 ): Promise<unknown> {
   try {

@@ -1,6 +1,7 @@
 // Turns a row, from Postgres or from a stored snapshot, into a rule, or says what is wrong with it.
 import * as z from 'zod';
-import { ALGORITHMS, type Rule, SCOPES } from '../core/rule.ts';
+import { ALGORITHM_IDS } from '../core/algorithms/registry.ts';
+import { type Rule, SCOPES } from '../core/rule.ts';
 
 const MAX_WINDOW_SECONDS = 366 * 86_400;
 
@@ -9,7 +10,7 @@ export const ruleSchema = z.object({
   name: z.string().min(1).max(128),
   resource: z.string().startsWith('/').max(1024),
   scope: z.enum(SCOPES),
-  algorithm: z.enum(ALGORITHMS),
+  algorithm: z.enum(ALGORITHM_IDS),
   limit: z.int().positive(),
   windowSeconds: z.int().positive().max(MAX_WINDOW_SECONDS),
   priority: z.int(),

@@ -2,7 +2,8 @@
 // a migration is refused there when SQL can tell that it is wrong.
 import { sql } from 'drizzle-orm';
 import { boolean, check, integer, pgTable, text, timestamp, uuid } from 'drizzle-orm/pg-core';
-import { ALGORITHMS, SCOPES } from '../core/rule.ts';
+import { ALGORITHM_IDS } from '../core/algorithms/registry.ts';
+import { SCOPES } from '../core/rule.ts';
 
 const oneOf = (values: readonly string[]) => sql.raw(values.map((value) => `'${value}'`).join(', '));
 
@@ -13,7 +14,7 @@ export const rules = pgTable(
     name: text().notNull().unique(),
     resource: text().notNull(),
     scope: text({ enum: SCOPES }).notNull(),
-    algorithm: text({ enum: ALGORITHMS }).notNull(),
+    algorithm: text({ enum: ALGORITHM_IDS }).notNull(),
     limit: integer().notNull(),
     windowSeconds: integer('window_seconds').notNull(),
     priority: integer().notNull().default(100),
@@ -24,7 +25,7 @@ export const rules = pgTable(
   (table) => [
     check('rules_resource_is_a_path', sql`${table.resource} like '/%'`),
     check('rules_scope_is_known', sql`${table.scope} in (${oneOf(SCOPES)})`),
-    check('rules_algorithm_is_known', sql`${table.algorithm} in (${oneOf(ALGORITHMS)})`),
+    check('rules_algorithm_is_known', sql`${table.algorithm} in (${oneOf(ALGORITHM_IDS)})`),
     check('rules_limit_is_positive', sql`${table.limit} > 0`),
     check('rules_window_is_positive', sql`${table.windowSeconds} > 0`),
   ],

@@ -1,39 +1,61 @@
 import { describe, expect, it } from 'vitest';
-import { counterKey } from '../../src/core/keys.ts';
-import type { Rule } from '../../src/core/rule.ts';
+import { counterId, groupOf, hashTagOf, leaseId, requestKey, subjectKey } from '../../src/core/keys.ts';
 
-const rule: Rule = {
-  id: 'r1',
-  name: 'r1',
-  resource: '/*',
-  scope: 'ip',
-  algorithm: 'fixed-window',
-  limit: 1,
-  windowSeconds: 1,
-  priority: 1,
-};
+const SUBJECTS = ['a', 'a}', '{a', '}{', 'a b', 'ä', '', '=a', '#a', 'a:', '\u0000', '💧'.repeat(9)].concat([
+  'x'.repeat(10_000),
+  'x'.repeat(10_001),
+]);
 
-describe('counterKey', () => {
+describe('subjectKey', () => {
   it('keeps a plain subject readable', async () => {
-    expect(await counterKey(rule, '2001:db8::1')).toBe('weir:{ip:=2001:db8::1}:r1');
+    expect(await subjectKey('ip', '2001:db8::1')).toBe('weir:{ip:=2001:db8::1}');
+    expect(await subjectKey('ip', '2001:db8::1', 'log1')).toBe('weir:{ip:=2001:db8::1}:log1');
   });
 
   it('gives every subject a key of its own, short and with one hash tag', async () => {
-    const subjects = [
-      'a',
-      'a}',
-      '{a',
-      'a b',
-      'ä',
-      '',
-      '=a',
-      '#a',
-      'a:',
-      'x'.repeat(10_000),
-      'x'.repeat(10_001),
-    ];
-    const keys = await Promise.all(subjects.map((subject) => counterKey(rule, subject)));
-    expect(new Set(keys).size).toBe(subjects.length);
-    for (const key of keys) expect(key).toMatch(/^weir:\{[^{}]{1,100}\}:r1$/);
+    const keys = await Promise.all(SUBJECTS.map((subject) => subjectKey('user', subject)));
+    expect(new Set(keys).size).toBe(SUBJECTS.length);
+    for (const key of keys) expect(key).toMatch(/^weir:\{user:[^{}]{1,65}\}$/);
   });
+
+  it('keeps scopes apart, and a subject that spells another scope too', async () => {
+    const keys = await Promise.all([
+      subjectKey('ip', 'b'),
+      subjectKey('user', 'b'),
+      subjectKey('ip', 'user:b'),
+    ]);
+    expect(new Set(keys).size).toBe(3);
+  });
+
+  it('puts all keys of a subject into one slot', async () => {
+    const key = await subjectKey('ip', 'x}{y');
+    const group = await subjectKey('ip', 'x}{y', await counterId('r', 'sliding-window-log', 1000));
+    const request = await requestKey(key, 'any } id {');
+    expect(new Set([key, group, request].map(hashTagOf)).size).toBe(1);
+  });
+});
+
+describe('counterId', () => {
+  it('changes with rule, algorithm, window and number of buckets, and with nothing else', async () => {
+    const ids = await Promise.all([
+      counterId('r', 'gcra', 1000),
+      counterId('s', 'gcra', 1000),
+      counterId('r', 'fixed-window', 1000),
+      counterId('r', 'gcra', 2000),
+      counterId('r', 'sliding-window-buckets', 1000, 5),
+      counterId('r', 'sliding-window-buckets', 1000, 6),
+    ]);
+    expect(new Set(ids).size).toBe(6);
+    expect(await counterId('r', 'token-bucket', 1000, 5)).toBe(await counterId('r', 'token-bucket', 1000, 6));
+  });
+
+  it('is a group of its own for what can grow large', () => {
+    expect(groupOf('sliding-window-log', 'id')).toBe('id');
+    expect(groupOf('concurrency', 'id')).toBe('id');
+    expect(groupOf('gcra', 'id')).toBe('');
+  });
+});
+
+it('a lease id has the 16 characters that the script wants', async () => {
+  for (const id of SUBJECTS) expect(await leaseId(id)).toHaveLength(16);
 });

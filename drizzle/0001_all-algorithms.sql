@@ -1,0 +1,2 @@
+ALTER TABLE "rules" DROP CONSTRAINT "rules_algorithm_is_known";--> statement-breakpoint
+ALTER TABLE "rules" ADD CONSTRAINT "rules_algorithm_is_known" CHECK ("rules"."algorithm" in ('fixed-window', 'sliding-window-log', 'sliding-window-counter', 'sliding-window-buckets', 'token-bucket', 'leaky-bucket', 'gcra', 'concurrency'));

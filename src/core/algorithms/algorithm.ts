@@ -1,0 +1,50 @@
+// What every algorithm can do. Each is the exact twin of the Lua module of the same name: same state, same
+// whole-number arithmetic, same answers. States are never changed in place.
+
+export interface Params {
+  readonly limit: number;
+  readonly windowMs: number;
+  /** Burst or number of buckets; undefined for the default. */
+  readonly extra: number | undefined;
+  /** Of a `concurrency` check; '' elsewhere. */
+  readonly leaseId: string;
+}
+
+export interface Reading<S> {
+  /** As of now: what has expired is gone. */
+  readonly state: S;
+  /** Units that fit now; negative if denied requests are counted and have overdrawn it. */
+  readonly room: number;
+  /** The most it can ever hold. */
+  readonly capacity: number;
+  /** Time until all before it have left, where that has a meaning. */
+  readonly delayMs: number;
+}
+
+export interface Charged<S> {
+  readonly state: S;
+  /** When the whole limit is free again: from then on the state is as good as none. */
+  readonly resetAtMs: number;
+}
+
+export interface Algorithm<S> {
+  /** The state as of `nowMs`; undefined stands for a subject that was never seen. */
+  advance(state: S | undefined, nowMs: number, params: Params): Reading<S>;
+  /** How long until `cost` fits. Asked only if it does not now, and if it ever can. */
+  waitMs(state: S, nowMs: number, params: Params, cost: number): number;
+  /** Moves the counter; negative units give back a charge that was made at `atMs`. */
+  charge(state: S, units: number, atMs: number, nowMs: number, params: Params): Charged<S>;
+}
+
+/** Units of a lease, for `concurrency`; nothing else has any. */
+export interface Holder<S> {
+  held(state: S, leaseId: string): number;
+}
+
+/**
+ * Time does not go back for a level: it stands still until the clock has caught up. If the clock went back by
+ * more than a window, it goes on from there instead.
+ */
+export function notBefore(atMs: number, nowMs: number, windowMs: number): number {
+  return atMs - nowMs > windowMs ? nowMs : Math.max(atMs, nowMs);
+}

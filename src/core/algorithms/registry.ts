@@ -1,0 +1,31 @@
+// All algorithms by id. A new one is a Lua file, a TypeScript file, and a line here and in redis/script.ts.
+import type { Algorithm } from './algorithm.ts';
+import { concurrency } from './concurrency.ts';
+import { fixedWindow } from './fixed-window.ts';
+import { gcra } from './gcra.ts';
+import { leakyBucket } from './leaky-bucket.ts';
+import { slidingWindowBuckets } from './sliding-window-buckets.ts';
+import { slidingWindowCounter } from './sliding-window-counter.ts';
+import { slidingWindowLog } from './sliding-window-log.ts';
+import { tokenBucket } from './token-bucket.ts';
+
+const registry = {
+  'fixed-window': fixedWindow,
+  'sliding-window-log': slidingWindowLog,
+  'sliding-window-counter': slidingWindowCounter,
+  'sliding-window-buckets': slidingWindowBuckets,
+  'token-bucket': tokenBucket,
+  'leaky-bucket': leakyBucket,
+  gcra,
+  concurrency,
+};
+
+export type AlgorithmId = keyof typeof registry;
+
+export const ALGORITHM_IDS = Object.keys(registry) as [AlgorithmId, ...AlgorithmId[]];
+
+/** Its states are its own business: whoever keeps them hands back what it was given. */
+export const algorithmOf = (id: AlgorithmId): Algorithm<unknown> => registry[id] as Algorithm<unknown>;
+
+export const heldUnits = (state: unknown, leaseId: string): number =>
+  concurrency.held(state as Parameters<typeof concurrency.held>[0], leaseId);

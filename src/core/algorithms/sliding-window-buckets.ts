@@ -1,0 +1,51 @@
+// sliding-window-buckets: the window is cut into buckets; the one at its far edge is counted whole, so that
+// no true window ever holds more than the limit.
+import type { Algorithm, Params } from './algorithm.ts';
+
+const DEFAULT_BUCKETS = 10;
+
+interface State {
+  /** Number of the current bucket. */
+  readonly number: number;
+  /** Units in the current bucket, the one before, … back to the one at the edge. */
+  readonly used: readonly number[];
+}
+
+const bucketsOf = ({ extra }: Params) => extra ?? DEFAULT_BUCKETS;
+const bucketMs = (params: Params) => Math.ceil(params.windowMs / bucketsOf(params));
+const sum = (used: readonly number[]) => used.reduce((total, units) => total + units, 0);
+const leavesAtMs = (state: State, place: number, params: Params) =>
+  (state.number - place + bucketsOf(params) + 1) * bucketMs(params);
+
+export const slidingWindowBuckets: Algorithm<State> = {
+  advance(seen, nowMs, params) {
+    const kept = bucketsOf(params) + 1;
+    const number = Math.floor(nowMs / bucketMs(params));
+    // A bucket ahead of now comes from a clock that went back: it stays the current one, unless that is by
+    // more than the window.
+    const isKnown = seen && seen.used.length === kept && seen.number - number <= kept;
+    const known = isKnown ? seen : { number, used: Array<number>(kept).fill(0) };
+    const steps = Math.min(kept, Math.max(0, number - known.number));
+    const used = [...Array<number>(steps).fill(0), ...known.used.slice(0, kept - steps)];
+    const state = { number: Math.max(number, known.number), used };
+    return { state, room: params.limit - sum(used), capacity: params.limit, delayMs: 0 };
+  },
+
+  waitMs(state, nowMs, params, cost) {
+    let missing = sum(state.used) + cost - params.limit;
+    let place = state.used.length;
+    do {
+      place -= 1;
+      missing -= state.used[place] ?? 0;
+    } while (missing > 0);
+    return leavesAtMs(state, place, params) - nowMs;
+  },
+
+  charge(state, units, atMs, nowMs, params) {
+    const place = units < 0 ? Math.max(0, state.number - Math.floor(atMs / bucketMs(params))) : 0;
+    const used = state.used.map((seen, i) => (i === place ? Math.max(0, seen + units) : seen));
+    const newest = used.findIndex((seen) => seen > 0);
+    const after = { number: state.number, used };
+    return { state: after, resetAtMs: newest < 0 ? nowMs : leavesAtMs(after, newest, params) };
+  },
+};

@@ -1,0 +1,41 @@
+// sliding-window-counter: the last window is estimated from two aligned ones; the previous counts in
+// proportion to how much of it is still inside. All terms are multiplied by the window, so they stay whole.
+import type { Algorithm } from './algorithm.ts';
+
+interface State {
+  readonly startMs: number;
+  readonly current: number;
+  readonly previous: number;
+}
+
+export const slidingWindowCounter: Algorithm<State> = {
+  advance(seen, nowMs, { limit, windowMs }) {
+    const state = roll(seen, nowMs - (nowMs % windowMs), windowMs);
+    // A clock that went back stands at the start of the window.
+    const weighted = state.previous * (windowMs - Math.max(0, nowMs - state.startMs));
+    const room = Math.floor((limit * windowMs - weighted) / windowMs) - state.current;
+    return { state, room, capacity: limit, delayMs: 0 };
+  },
+
+  // In this window if what it has used leaves room for the cost, else in the next one.
+  waitMs({ startMs, current, previous }, nowMs, { limit, windowMs }, cost) {
+    const free = limit - current - cost;
+    if (free >= 0) return startMs + windowMs - Math.floor((free * windowMs) / previous) - nowMs;
+    return startMs + 2 * windowMs - Math.floor(((limit - cost) * windowMs) / current) - nowMs;
+  },
+
+  charge(state, units, atMs, nowMs, { windowMs }) {
+    const { startMs } = state;
+    let { current, previous } = state;
+    if (units > 0 || atMs >= startMs) current = Math.max(0, current + units);
+    else if (atMs >= startMs - windowMs) previous = Math.max(0, previous + units);
+    const resetAtMs = current > 0 ? startMs + 2 * windowMs : previous > 0 ? startMs + windowMs : nowMs;
+    return { state: { startMs, current, previous }, resetAtMs };
+  },
+};
+
+function roll(seen: State | undefined, startMs: number, windowMs: number): State {
+  if (!seen || Math.abs(seen.startMs - startMs) > windowMs) return { startMs, current: 0, previous: 0 };
+  if (seen.startMs < startMs) return { startMs, current: 0, previous: seen.current };
+  return seen;
+}

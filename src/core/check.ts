@@ -1,0 +1,82 @@
+// A check is one rule, one subject, one cost, as the counters see it; an outcome is the answer to it.
+import { ALGORITHM_IDS, type AlgorithmId } from './algorithms/registry.ts';
+
+export interface Check {
+  /** Where the counters of the subject are kept. */
+  readonly key: string;
+  /** Of this counter within its key: another rule, algorithm or window is another id. */
+  readonly id: string;
+  readonly algorithm: AlgorithmId;
+  readonly limit: number;
+  readonly windowMs: number;
+  /** Burst (token-bucket, leaky-bucket, gcra) or number of buckets (sliding-window-buckets). */
+  readonly extra?: number | undefined;
+  /** Of a `concurrency` check: 16 characters. */
+  readonly leaseId?: string | undefined;
+  /** Units to take, or to give back. */
+  readonly cost: number;
+  /** Units to lease beyond the cost, as far as there is room. */
+  readonly want?: number | undefined;
+  /** Count denied requests too. */
+  readonly countDenied?: boolean | undefined;
+  /** Deny everything for so long once the limit is exceeded. */
+  readonly blockMs?: number | undefined;
+  /** Say what it would do, but never deny. */
+  readonly log?: boolean | undefined;
+  /** Of a refund: when the charge was made. */
+  readonly chargedAtMs?: number | undefined;
+}
+
+export interface Outcome {
+  /** By this check alone. For a renewal: whether the lease was still held. */
+  readonly allowed: boolean;
+  /** Exactly this many more units would pass now. */
+  readonly remaining: number;
+  /** When the whole limit is free again. */
+  readonly resetAtMs: number;
+  /** 0 when allowed; undefined when no wait will ever help. */
+  readonly retryAfterMs: number | undefined;
+  /** Units leased beyond the cost. */
+  readonly granted: number;
+  /** Until its turn, for those that throttle. */
+  readonly delayMs: number;
+}
+
+export type Operation = 'take' | 'peek' | 'refund' | 'renew';
+
+export interface Answer {
+  /** By the clock of the counters. A refund names it as the time of the charge. */
+  readonly nowMs: number;
+  readonly outcomes: readonly Outcome[];
+}
+
+/** Products of units and milliseconds stay whole numbers up to here, with room for twice the capacity. */
+const LARGEST = 2 ** 52;
+/** These remember every unit for itself. */
+const MOST_UNITS: Partial<Record<AlgorithmId, number>> = {
+  'sliding-window-log': 100_000,
+  concurrency: 100_000,
+};
+const MOST_BUCKETS = 100;
+const LEASE_ID_LENGTH = 16;
+
+const isWhole = (value: number) => Number.isInteger(value) && value >= 1 && value <= LARGEST;
+
+/** What makes a check unusable, in the words of the script; undefined if nothing does. */
+export function problemOf(check: Check): string | undefined {
+  const { algorithm, limit, windowMs, cost, extra, leaseId = '' } = check;
+  const mostUnits = MOST_UNITS[algorithm];
+  if (!ALGORITHM_IDS.includes(algorithm)) return 'unknown algorithm';
+  if (!isWhole(limit)) return 'limit must be a whole number above 0';
+  if (!isWhole(windowMs)) return 'windowMs must be a whole number above 0';
+  if (!isWhole(cost)) return 'cost must be a whole number above 0';
+  if (algorithm === 'concurrency') {
+    if (leaseId.length !== LEASE_ID_LENGTH) return 'a lease id must have 16 characters';
+    if (check.countDenied) return 'concurrency cannot count denied requests';
+  } else if (extra !== undefined && !isWhole(extra)) return 'burst and buckets must be whole numbers above 0';
+  if (mostUnits !== undefined && limit > mostUnits) return `${algorithm} takes a limit of up to ${mostUnits}`;
+  if (algorithm === 'sliding-window-buckets' && extra !== undefined && extra > MOST_BUCKETS)
+    return `there can be up to ${MOST_BUCKETS} buckets`;
+  if (Math.max(limit, extra ?? 0) * windowMs > LARGEST) return 'limit times windowMs must stay below 2^52';
+  return undefined;
+}

@@ -1,0 +1,180 @@
+// Judges the checks of one request and charges all of them, or none: the twin of lua/counters.lua, on
+// counters in memory. It is the model the script is tested against, and the limiter when Redis is gone.
+import type { Reading } from './algorithms/algorithm.ts';
+import { type AlgorithmId, algorithmOf, heldUnits } from './algorithms/registry.ts';
+import { type Answer, type Check, type Operation, type Outcome, problemOf } from './check.ts';
+
+export interface Counter {
+  readonly algorithm: AlgorithmId;
+  readonly state: unknown;
+  readonly blockedUntilMs: number;
+  /** From then on it is as good as none. */
+  readonly expiresAtMs: number;
+}
+
+/** Where counters are kept. What has expired may be left out. */
+export interface Counters {
+  get(key: string, id: string): Counter | undefined;
+  /** Keeps a counter that was changed, or forgets it; whatever else of the key has expired may go too. */
+  save(key: string, id: string, counter: Counter | undefined, nowMs: number): void;
+}
+
+export function runChecks(
+  operation: Operation,
+  checks: readonly Check[],
+  nowMs: number,
+  counters: Counters,
+): Answer {
+  checks.forEach(assertUsable);
+  const judged = checks.map((check) => judge(check, counters.get(check.key, check.id), nowMs));
+  const settled = OPERATIONS[operation](judged, nowMs);
+  for (const { check, changed, state, blockedUntilMs, resetAtMs } of settled) {
+    const expiresAtMs = Math.max(resetAtMs, blockedUntilMs);
+    if (!changed) continue;
+    const counter = { algorithm: check.algorithm, state, blockedUntilMs, expiresAtMs };
+    counters.save(check.key, check.id, expiresAtMs > nowMs ? counter : undefined, nowMs);
+  }
+  return { nowMs, outcomes: settled.map((one) => toOutcome(one, nowMs)) };
+}
+
+interface Judged extends Reading<unknown> {
+  readonly check: Check;
+  readonly blockedUntilMs: number;
+  /** 0 if the cost fits; infinite if it never will. */
+  readonly retryMs: number;
+}
+
+interface Settled {
+  readonly check: Check;
+  readonly allowed: boolean;
+  readonly changed: boolean;
+  readonly state: unknown;
+  readonly room: number;
+  readonly delayMs: number;
+  readonly granted: number;
+  readonly retryMs: number;
+  readonly resetAtMs: number;
+  readonly blockedUntilMs: number;
+}
+
+const OPERATIONS: Record<Operation, (judged: readonly Judged[], nowMs: number) => Settled[]> = {
+  take(judged, nowMs) {
+    const passes = judged.every((one) => fits(one) || one.check.log);
+    return judged.map((one) => {
+      if (!passes && (fits(one) || one.check.log)) return charge(one, 0, nowMs);
+      return fits(one) ? admit(one, nowMs) : deny(one, nowMs);
+    });
+  },
+
+  peek: (judged, nowMs) => judged.map((one) => charge(one, 0, nowMs)),
+
+  refund: (judged, nowMs) =>
+    judged.map((one) => {
+      const settled = charge(one, -one.check.cost, nowMs);
+      const counter = { ...settled, algorithm: one.check.algorithm, expiresAtMs: Number.POSITIVE_INFINITY };
+      const { room, delayMs } = judge(one.check, counter, nowMs);
+      return { ...settled, allowed: true, retryMs: 0, room, delayMs };
+    }),
+
+  renew: (judged, nowMs) =>
+    judged.map((one, i) => {
+      if (one.check.algorithm !== 'concurrency') throw new BadCheckError(i, 'only leases can be renewed');
+      const held = heldUnits(one.state, one.check.leaseId ?? '');
+      return { ...charge(one, held, nowMs), allowed: held > 0, retryMs: 0 };
+    }),
+};
+
+const paramsOf = ({ limit, windowMs, extra, leaseId = '' }: Check) => ({ limit, windowMs, extra, leaseId });
+const fits = ({ retryMs }: Judged) => retryMs === 0;
+
+/** What this check alone would answer. */
+function judge(check: Check, counter: Counter | undefined, nowMs: number): Judged {
+  const known = counter?.algorithm === check.algorithm ? counter : undefined;
+  const reading = algorithmOf(check.algorithm).advance(known?.state, nowMs, paramsOf(check));
+  const blockedUntilMs = known?.blockedUntilMs ?? 0;
+  return { ...reading, check, blockedUntilMs, retryMs: retryMs(check, reading, blockedUntilMs, nowMs) };
+}
+
+function retryMs(check: Check, reading: Reading<unknown>, blockedUntilMs: number, nowMs: number): number {
+  if (check.cost > reading.capacity) return Number.POSITIVE_INFINITY;
+  const waitMs =
+    check.cost > reading.room
+      ? algorithmOf(check.algorithm).waitMs(reading.state, nowMs, paramsOf(check), check.cost)
+      : 0;
+  return Math.max(waitMs, blockedUntilMs - nowMs, 0);
+}
+
+/** Moves the counter by so many units; by 0, it only tells when the limit is free again. */
+function charge(one: Judged, units: number, nowMs: number): Settled {
+  const { check, blockedUntilMs, delayMs, retryMs: wait } = one;
+  const atMs = check.chargedAtMs ?? nowMs;
+  const { state, resetAtMs } = algorithmOf(check.algorithm).charge(
+    one.state,
+    units,
+    atMs,
+    nowMs,
+    paramsOf(check),
+  );
+  return {
+    check,
+    allowed: fits(one),
+    changed: units !== 0,
+    state,
+    room: one.room - units,
+    delayMs,
+    granted: 0,
+    retryMs: wait,
+    resetAtMs,
+    blockedUntilMs,
+  };
+}
+
+function admit(one: Judged, nowMs: number): Settled {
+  const granted = Math.min(one.check.want ?? 0, one.room - one.check.cost);
+  return { ...charge(one, one.check.cost + granted, nowMs), granted };
+}
+
+/**
+ * What the rule that denies asks for: to count this request too, up to a debt of its whole capacity; and to
+ * block from now on.
+ */
+function deny(one: Judged, nowMs: number): Settled {
+  const { check, capacity } = one;
+  const units = check.countDenied ? Math.max(0, Math.min(check.cost, one.room + capacity)) : 0;
+  const settled = charge(one, units, nowMs);
+  if (one.retryMs === Number.POSITIVE_INFINITY) return settled;
+  const blocks = check.blockMs !== undefined && one.blockedUntilMs <= nowMs;
+  const blockedUntilMs = blocks ? nowMs + (check.blockMs ?? 0) : one.blockedUntilMs;
+  const reading = { ...one, state: settled.state, room: settled.room };
+  return {
+    ...settled,
+    changed: settled.changed || blocks,
+    blockedUntilMs,
+    retryMs: retryMs(check, reading, blockedUntilMs, nowMs),
+  };
+}
+
+function toOutcome(settled: Settled, nowMs: number): Outcome {
+  const { allowed, room, resetAtMs, blockedUntilMs, granted, delayMs } = settled;
+  return {
+    allowed,
+    remaining: blockedUntilMs > nowMs ? 0 : Math.max(0, room),
+    resetAtMs: Math.max(resetAtMs, blockedUntilMs),
+    retryAfterMs: Number.isFinite(settled.retryMs) ? settled.retryMs : undefined,
+    granted,
+    delayMs,
+  };
+}
+
+/** A bug of the caller: rules are validated long before they become checks. */
+export class BadCheckError extends Error {
+  constructor(index: number, problem: string) {
+    super(`check ${index + 1}: ${problem}`);
+    this.name = 'BadCheckError';
+  }
+}
+
+function assertUsable(check: Check, index: number): void {
+  const problem = problemOf(check);
+  if (problem !== undefined) throw new BadCheckError(index, problem);
+}

@@ -1,0 +1,57 @@
+// The composed script on a real redis-server of its own, called as the store calls it.
+import { Redis } from 'ioredis';
+import { startRedisServer } from '../../local/redis-server.ts';
+import { rewriteScript } from '../../local/upstash-gateway/scripts.ts';
+import type { Answer } from '../../src/core/check.ts';
+import type { CounterCall } from '../../src/core/counter-store.ts';
+import { composeScript } from '../../src/redis/script.ts';
+import { parseAnswer, toScriptCall } from '../../src/redis/wire.ts';
+
+export interface LuaCounters extends AsyncDisposable {
+  readonly redis: Redis;
+  readonly port: number;
+  readonly script: string;
+  run(call: CounterCall): Promise<Answer>;
+}
+
+/** Redis expires keys by its own clock. Under an injected one they must stay until that clock says so. */
+const WITHOUT_TTL = [
+  'local real = redis',
+  'local redis = { error_reply = real.error_reply }',
+  "redis.call = function(name, key, value, ...) if name == 'SET' then return real.call('SET', key, value) end",
+  'if value then return real.call(name, key, value, ...) end',
+  'if key then return real.call(name, key) end return real.call(name) end',
+].join(' ');
+
+/** The script as stock Redis takes it: without the flag that only Upstash knows. */
+export async function stockScript(prelude = ''): Promise<string> {
+  const { text } = await composeScript();
+  return rewriteScript(text, () => prelude) ?? text;
+}
+
+export interface LuaCountersOptions {
+  /** Keys never expire by the server's clock: for histories on an injected one. */
+  readonly injectedClock: boolean;
+}
+
+export async function startLuaCounters({ injectedClock }: LuaCountersOptions): Promise<LuaCounters> {
+  const server = await startRedisServer({ port: 0, name: 'counters' });
+  const redis = new Redis(server.port);
+  const script = await stockScript(injectedClock ? WITHOUT_TTL : '');
+  redis.defineCommand('counters', { lua: script });
+  const command = redis as Redis & { counters(count: number, ...rest: string[]): Promise<unknown> };
+
+  return {
+    redis,
+    port: server.port,
+    script,
+    async run(call) {
+      const { keys, args } = toScriptCall(call);
+      return parseAnswer(await command.counters(keys.length, ...keys, ...args), call.checks);
+    },
+    async [Symbol.asyncDispose]() {
+      redis.disconnect();
+      await server.stop();
+    },
+  };
+}
