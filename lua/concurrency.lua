@@ -2,8 +2,7 @@
 -- characters) and an expiry, `windowMs` after it was taken or last renewed. Taking with an id that is held
 -- already replaces that lease. Giving back and renewing go by the id.
 --
--- State: { the leases, one record of 22 bytes for each unit: id, then expiry in 6 bytes }, by expiry
-local concurrency = { code = 8 }
+-- State: the leases by expiry, one record of 22 bytes for each unit: id, then expiry in 6 bytes.
 local ID, RECORD = 16, 22
 
 local function expiry(leases, i)
@@ -50,24 +49,19 @@ local function insert(leases, id, units, moment)
   return string.sub(leases, 1, place) .. string.rep(record(id, moment), units) .. string.sub(leases, place + 1)
 end
 
-function concurrency.advance(state, now, limit, windowMs, extra)
-  local leases = state[1] or ''
-  state[1] = string.sub(leases, endedBy(leases, now) * RECORD + 1)
-  local others, held = without(state[1], extra)
-  state.held = held
-  return limit - #others / RECORD, limit
+local function read(now, limit, windowMs, id, cost, leases)
+  leases = leases and string.sub(leases, endedBy(leases, now) * RECORD + 1) or ''
+  local others, held = without(leases, id)
+  local room = limit - #others / RECORD
+  local wait = cost > room and cost <= limit and expiry(others, cost - room) - now
+  return room, limit, wait, leases, held
 end
 
-function concurrency.wait(state, now, limit, windowMs, extra, cost)
-  local others = without(state[1], extra)
-  return expiry(others, #others / RECORD + cost - limit) - now
+local function charge(units, at, now, limit, windowMs, id, leases, held)
+  if units ~= 0 then leases = without(leases, id) end
+  if units > 0 then leases = insert(leases, id, units, now + windowMs) end
+  local count = #leases / RECORD
+  return count > 0 and expiry(leases, count) or now, leases, math.max(0, units)
 end
 
-function concurrency.charge(state, units, at, now, limit, windowMs, extra)
-  if units ~= 0 then state[1] = without(state[1], extra) end
-  if units > 0 then state[1] = insert(state[1], extra, units, now + windowMs) end
-  local count = #state[1] / RECORD
-  return count > 0 and expiry(state[1], count) or now
-end
-
-return concurrency
+return { code = 8, read = read, charge = charge }

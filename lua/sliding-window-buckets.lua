@@ -1,56 +1,53 @@
 -- sliding-window-buckets: the window is cut into `extra` buckets (10 if not given). A window that ends now
--- touches that many whole buckets and one at its far edge, which is counted whole: so no true window ever
+-- touches that many buckets and one more at its far edge, which is counted whole: so no true window ever
 -- holds more than the limit, and units come free at most one bucket late.
 --
--- State: { number of the current bucket, units in it, in the one before, … back to the one at the edge }
-local slidingWindowBuckets = { code = 3 }
-
+-- State: number of the current bucket; units in it, in the one before, … back to the edge (MessagePack).
 local function bucketMs(windowMs, extra)
   return math.ceil(windowMs / (extra or 10))
 end
 
-function slidingWindowBuckets.advance(state, now, limit, windowMs, extra)
+local function leavesAt(number, place, windowMs, extra)
+  return (number - place + 1 + (extra or 10) + 1) * bucketMs(windowMs, extra)
+end
+
+local function read(now, limit, windowMs, extra, cost, number, packed)
   local kept = (extra or 10) + 1
-  local number = math.floor(now / bucketMs(windowMs, extra))
+  local current = math.floor(now / bucketMs(windowMs, extra))
+  local stored = number and { cmsgpack.unpack(packed) } or {}
   -- A bucket ahead of now comes from a clock that went back: it stays the current one, unless that is by
   -- more than the window.
-  local known = state[kept + 1] and state[1] - number <= kept
-  local steps = known and math.max(0, number - state[1]) or kept
-  if steps > 0 then
-    for i = kept + 1, 2, -1 do
-      state[i] = i - steps >= 2 and state[i - steps] or 0
-    end
-    state[1] = number
+  local known = #stored == kept and number - current <= kept
+  local steps = known and math.max(0, current - number) or kept
+  local units, used = {}, 0
+  for place = 1, kept do
+    units[place] = stored[place - steps] or 0
+    used = used + units[place]
   end
-  local used = 0
-  for i = 2, kept + 1 do used = used + state[i] end
-  return limit - used, limit
-end
+  number = known and math.max(number, current) or current
 
--- The bucket at place i leaves when the current number has moved on far enough.
-local function leavesAt(state, i, windowMs, extra)
-  return (state[1] - (i - 2) + (extra or 10) + 1) * bucketMs(windowMs, extra)
-end
-
-function slidingWindowBuckets.wait(state, now, limit, windowMs, extra, cost)
-  local missing = cost - limit
-  for i = 2, #state do missing = missing + state[i] end
-  local i = #state + 1
-  repeat
-    i = i - 1
-    missing = missing - state[i]
-  until missing <= 0
-  return leavesAt(state, i, windowMs, extra) - now
-end
-
-function slidingWindowBuckets.charge(state, units, at, now, limit, windowMs, extra)
-  local i = 2
-  if units < 0 then i = 2 + math.max(0, state[1] - math.floor(at / bucketMs(windowMs, extra))) end
-  if state[i] then state[i] = math.max(0, state[i] + units) end
-  for place = 2, #state do
-    if state[place] > 0 then return leavesAt(state, place, windowMs, extra) end
+  local wait = false
+  if used + cost > limit and cost <= limit then
+    local missing, place = used + cost - limit, kept + 1
+    repeat
+      place = place - 1
+      missing = missing - units[place]
+    until missing <= 0
+    wait = leavesAt(number, place, windowMs, extra) - now
   end
-  return now
+  return limit - used, limit, wait, number, cmsgpack.pack(unpack(units))
 end
 
-return slidingWindowBuckets
+local function charge(units, at, now, limit, windowMs, extra, number, packed)
+  local stored = { cmsgpack.unpack(packed) }
+  local place = 1
+  if units < 0 then place = 1 + math.max(0, number - math.floor(at / bucketMs(windowMs, extra))) end
+  if stored[place] then stored[place] = math.max(0, stored[place] + units) end
+  packed = cmsgpack.pack(unpack(stored))
+  for newest = 1, #stored do
+    if stored[newest] > 0 then return leavesAt(number, newest, windowMs, extra), number, packed end
+  end
+  return now, number, packed
+end
+
+return { code = 3, read = read, charge = charge }

@@ -1,10 +1,9 @@
 -- sliding-window-log: every charge is remembered for `windowMs`, so the sum over any window is exact.
 -- Charges of one millisecond share an entry. The memory is bounded by the limit, and is what it costs.
 --
--- State: { units ever charged before the first entry, the entries }
+-- State: units ever charged before the first entry; the entries.
 -- An entry is 12 bytes: its time and the units ever charged up to and with it, 6 bytes each. Both only grow,
 -- so that a place in the log is found by halving, without reading all of it.
-local slidingWindowLog = { code = 7 }
 local ENTRY = 12
 
 local function number(log, at)
@@ -34,62 +33,58 @@ local function firstAtLeast(log, read, value)
   return low
 end
 
-local function total(state)
-  local count = #state[2] / ENTRY
-  return count > 0 and totalOf(state[2], count) or state[1]
+local function totalBy(before, log)
+  local count = #log / ENTRY
+  return count > 0 and totalOf(log, count) or before
 end
 
-function slidingWindowLog.advance(state, now, limit, windowMs)
-  local log = state[2] or ''
-  local count = #log / ENTRY
+local function read(now, limit, windowMs, extra, cost, before, log)
+  local count = log and #log / ENTRY or 0
   -- A clock that went back stands still at the last entry; by more than a window, it starts from nothing.
-  if count == 0 or timeOf(log, count) - now > windowMs then
-    state[1], state[2] = 0, ''
-    return limit, limit
-  end
-  now = math.max(now, timeOf(log, count))
-  local live = firstAtLeast(log, timeOf, now - windowMs + 1)
+  if count == 0 or timeOf(log, count) - now > windowMs then return limit, limit, false, 0, '' end
+  local live = firstAtLeast(log, timeOf, math.max(now, timeOf(log, count)) - windowMs + 1)
   if live > 1 then
-    state[1] = totalOf(log, live - 1)
-    state[2] = string.sub(log, (live - 1) * ENTRY + 1)
+    before = totalOf(log, live - 1)
+    log = string.sub(log, (live - 1) * ENTRY + 1)
   end
-  return limit - (total(state) - state[1]), limit
+  local total = totalBy(before, log)
+  local room = limit - (total - before)
+  local wait = false
+  if cost > room and cost <= limit then
+    wait = timeOf(log, firstAtLeast(log, totalOf, total + cost - limit)) + windowMs - now
+  end
+  return room, limit, wait, before, log
 end
 
-function slidingWindowLog.wait(state, now, limit, windowMs, extra, cost)
-  local leaving = firstAtLeast(state[2], totalOf, total(state) + cost - limit)
-  return timeOf(state[2], leaving) + windowMs - now
-end
-
-local function append(state, units, now)
-  local log, sum = state[2], total(state) + units
-  local count = #log / ENTRY
-  if count > 0 and timeOf(log, count) >= now then
-    state[2] = string.sub(log, 1, -7) .. bytes(sum)
-  else
-    state[2] = log .. bytes(now) .. bytes(sum)
-  end
+local function append(before, log, units, now)
+  local count, total = #log / ENTRY, totalBy(before, log) + units
+  if count > 0 and timeOf(log, count) >= now then return string.sub(log, 1, -7) .. bytes(total) end
+  return log .. bytes(now) .. bytes(total)
 end
 
 -- Takes units back out of the entry they were charged to, if the window still holds it.
-local function remove(state, units, at)
-  local log = state[2]
+local function remove(before, log, units, at)
+  local count = #log / ENTRY
   local i = firstAtLeast(log, timeOf, at)
-  if i > #log / ENTRY or timeOf(log, i) ~= at then return end
-  local before = i > 1 and totalOf(log, i - 1) or state[1]
-  local removed = math.min(units, totalOf(log, i) - before)
+  if i > count or timeOf(log, i) ~= at then return log end
+  local earlier = i > 1 and totalOf(log, i - 1) or before
+  local removed = math.min(units, totalOf(log, i) - earlier)
   local kept = { string.sub(log, 1, (i - 1) * ENTRY) }
-  for j = i, #log / ENTRY do
+  for j = i, count do
     local left = totalOf(log, j) - removed
-    if j > i or left > before then kept[#kept + 1] = bytes(timeOf(log, j)) .. bytes(left) end
+    if j > i or left > earlier then kept[#kept + 1] = bytes(timeOf(log, j)) .. bytes(left) end
   end
-  state[2] = table.concat(kept)
+  return table.concat(kept)
 end
 
-function slidingWindowLog.charge(state, units, at, now, limit, windowMs)
-  if units > 0 then append(state, units, now) elseif units < 0 then remove(state, -units, at) end
-  local count = #state[2] / ENTRY
-  return count > 0 and timeOf(state[2], count) + windowMs or now
+local function charge(units, at, now, limit, windowMs, extra, before, log)
+  if units > 0 then
+    log = append(before, log, units, now)
+  elseif units < 0 then
+    log = remove(before, log, -units, at)
+  end
+  local count = #log / ENTRY
+  return count > 0 and timeOf(log, count) + windowMs or now, before, log
 end
 
-return slidingWindowLog
+return { code = 7, read = read, charge = charge }

@@ -4,6 +4,7 @@ import counters from '../../lua/counters.lua';
 import fixedWindow from '../../lua/fixed-window.lua';
 import gcra from '../../lua/gcra.lua';
 import leakyBucket from '../../lua/leaky-bucket.lua';
+import refusal from '../../lua/refusal.lua';
 import slidingWindowBuckets from '../../lua/sliding-window-buckets.lua';
 import slidingWindowCounter from '../../lua/sliding-window-counter.lua';
 import slidingWindowLog from '../../lua/sliding-window-log.lua';
@@ -35,10 +36,12 @@ export async function composeScript(): Promise<Script> {
   return { text, sha: await sha1Hex(text) };
 }
 
-/** A module becomes a function that is called only when a check needs it: unused algorithms cost nothing. */
+/** `load` makes a part when it is needed: what is not used costs nothing. */
 function composeText(): string {
-  const modules = Object.entries(MODULES).map(([id, body]) => `['${id}'] = function()\n${body}\nend,`);
-  return [FLAG, 'local algorithms = {', ...modules, '}', counters].join('\n');
+  const parts = Object.entries({ ...MODULES, refusal });
+  const branches = parts.map(([id, body]) => `if id == '${id}' then\n${body}\nend`);
+  // Declared first, because a part may load another.
+  return [FLAG, 'local load', 'load = function(id)', ...branches, 'end', counters].join('\n');
 }
 
 async function sha1Hex(text: string): Promise<string> {
