@@ -1,5 +1,6 @@
 // `npm run dev`: Weir and everything around it on this machine, then a short guide. Ctrl-C ends it all.
 import { mkdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { seedDemoRules } from './demo-rules.ts';
 import { guide } from './guide.ts';
@@ -43,10 +44,13 @@ interface StartOptions {
 }
 
 async function start(settings: Settings, { fresh, signal, cleanup }: StartOptions): Promise<LocalWorker> {
-  if (fresh) await rm(settings.dataDir, { recursive: true, force: true });
-  await mkdir(settings.dataDir, { recursive: true });
-  const stack = cleanup.use(await startStack({ ...settings, say, signal }));
-  await seedDemoRules(stack.databaseUrl);
+  await mkdir(settings.dataDir, { recursive: true }).catch((error: Error) => {
+    throw new StackError(`WEIR_DATA_DIR cannot be used: ${error.message}`);
+  });
+  const stack = cleanup.use(await startStack({ ...settings, fresh, say, signal }));
+  // Whoever brings a database brings the rules: demo rules in a real one would be enforced.
+  if (!settings.databaseUrl) await seedOrExplain(stack.databaseUrl);
+  if (fresh) await rm(join(settings.dataDir, 'worker'), { recursive: true, force: true });
 
   say('starting the Worker (wrangler dev)');
   let isUp = false;
@@ -69,6 +73,14 @@ async function start(settings: Settings, { fresh, signal, cleanup }: StartOption
   await publish(worker.url, settings.adminToken);
   console.log(guide({ workerUrl: worker.url, adminToken: settings.adminToken, stack }));
   return worker;
+}
+
+async function seedOrExplain(databaseUrl: string): Promise<void> {
+  await seedDemoRules(databaseUrl).catch((error: Error) => {
+    throw new StackError(
+      `the database is not as the migrations left it (${error.message.split('\n')[0]}); try --fresh`,
+    );
+  });
 }
 
 async function publish(workerUrl: string, adminToken: string): Promise<void> {

@@ -21,8 +21,15 @@ Weir is up at ${workerUrl}, in front of ${stack.originUrl}
   Your own API      ORIGIN_URL=https://api.example.com npm run dev
 
   Redis             ${regions}
-  Postgres          ${stack.databaseUrl}
+  Postgres          ${withoutPassword(stack.databaseUrl)}
   Start empty       npm run dev -- --fresh
   Stop              Ctrl-C
 `;
+}
+
+/** The local one has none worth hiding; somebody's own has. */
+function withoutPassword(databaseUrl: string): string {
+  const url = new URL(databaseUrl);
+  if (url.password !== 'postgres') url.password = '';
+  return url.href;
 }

@@ -12,6 +12,8 @@ const IDLE_IN_TRANSACTION_MS = 60_000;
 const CONNECT_TIMEOUT_MS = 5_000;
 
 export interface PostgresOptions {
+  /** Start with an empty folder. */
+  fresh?: boolean;
   /** Where the data lives; without it, in memory and gone on stop. */
   dataDir?: string | undefined;
   port: number;
@@ -30,6 +32,8 @@ export async function startPostgres(options: PostgresOptions): Promise<LocalPost
   await assertPortFree(options.port, LABEL);
   const unlock = options.dataDir === undefined ? () => {} : lockFolder(options.dataDir);
   try {
+    // Only now: before the lock, it could be the data of another run.
+    if (options.fresh && options.dataDir) rmSync(options.dataDir, { recursive: true, force: true });
     return await open(options, unlock);
   } catch (error) {
     unlock();
@@ -38,7 +42,14 @@ export async function startPostgres(options: PostgresOptions): Promise<LocalPost
 }
 
 async function open(options: PostgresOptions, unlock: () => void): Promise<LocalPostgres> {
-  const db = await PGlite.create(options.dataDir === undefined ? {} : { dataDir: options.dataDir });
+  const db = await PGlite.create(options.dataDir === undefined ? {} : { dataDir: options.dataDir }).catch(
+    (error) => {
+      const where = options.dataDir ?? 'memory';
+      throw new StackError(
+        `the database in ${where} cannot be opened (${reasonOf(error)}); --fresh starts an empty one`,
+      );
+    },
+  );
   const server = await startPgliteServer({
     db,
     port: options.port,

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { assertPortFree, freePort, LOOPBACK, StackError } from './ports.ts';
+import { startWatchdog } from './watchdog.ts';
 
 const INSTALL_TIMEOUT_MS = 300_000;
 const START_TIMEOUT_MS = 15_000;
@@ -200,25 +201,13 @@ function endWithParent(child: ChildProcess, dir: string): () => void {
     removeDir();
   };
   process.once('exit', onExit);
-  const watchdog = child.pid === undefined ? undefined : startWatchdog(child.pid, dir);
+  const watchdog =
+    child.pid === undefined ? undefined : startWatchdog('kill -9 "$1"; rm -rf "$2"', String(child.pid), dir);
   return () => {
     process.off('exit', onExit);
     watchdog?.kill('SIGKILL');
     removeDir();
   };
-}
-
-function startWatchdog(pid: number, dir: string): ChildProcess {
-  // `read` returns when the other end of its pipe, which only this process holds, is gone.
-  const script = 'read _; kill -9 "$1"; rm -rf "$2"';
-  const watchdog = spawn('/bin/sh', ['-c', script, 'watchdog', String(pid), dir], {
-    detached: true,
-    stdio: ['pipe', 'ignore', 'ignore'],
-  });
-  watchdog.on('error', () => {});
-  watchdog.stdin.on('error', () => {});
-  watchdog.unref();
-  return watchdog;
 }
 
 async function untilReady(child: ChildProcess, port: number): Promise<void> {

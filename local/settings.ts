@@ -6,16 +6,16 @@ import { assertPortFree, StackError } from './ports.ts';
 
 const REGION_COUNT = 3;
 
+/** Some settings are the first of three in a row. */
+const PORT_RANGE = 'must be a port number from 0 to 65532 (0 = any free one)';
+
 /** A port, or 0 for any free one. */
 const port = (fallback: number) =>
   z
     .string()
-    .regex(/^\d{1,5}$/, 'must be a port number from 0 to 65535 (0 = any free one)')
+    .regex(/^\d{1,5}$/, PORT_RANGE)
     .transform(Number)
-    .refine(
-      (value) => value <= 65_535 - REGION_COUNT,
-      'must be a port number from 0 to 65532 (0 = any free one)',
-    )
+    .refine((value) => value <= 65_535 - REGION_COUNT, PORT_RANGE)
     .default(fallback);
 
 const settingsSchema = z.object({

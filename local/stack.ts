@@ -1,11 +1,11 @@
 // All that stands around the Worker on one machine: Redis in three regions behind Upstash gateways,
 // Postgres behind a Neon gateway, and a demo origin. Used by `npm run dev` and by the tests.
-import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { applyMigrations } from './migrations.ts';
 import { startNeonGateway } from './neon-gateway/server.ts';
 import { startOrigin } from './origin.ts';
-import { startPostgres } from './postgres.ts';
+import { StackError } from './ports.ts';
+import { describePostgres, startPostgres } from './postgres.ts';
 import { findOrInstallRedis } from './redis-server.ts';
 import { type LocalRegion, regionsVariable, startRegions } from './regions.ts';
 import type { Settings } from './settings.ts';
@@ -15,6 +15,8 @@ export interface StackOptions {
   /** Where Postgres keeps its data; in memory if left out. */
   readonly dataDir?: string | undefined;
   readonly databaseUrl?: string | undefined;
+  /** Start with an empty database. Somebody's own at `databaseUrl` is never emptied. */
+  readonly fresh?: boolean | undefined;
   readonly originUrl?: string | undefined;
   /** Told before each part that takes a while. */
   readonly say: (line: string) => void;
@@ -42,11 +44,14 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   say('starting Redis and its Upstash gateways: us, eu, ap');
   const regions = await startRegions({ redisPort: ports.redis, upstashPort: ports.upstash }, cleanup);
 
-  say(options.databaseUrl ? 'using the Postgres at DATABASE_URL' : 'starting Postgres (a few seconds)');
+  say(options.databaseUrl ? 'migrating the Postgres at DATABASE_URL' : 'starting Postgres (a few seconds)');
+  if (options.databaseUrl) await describePostgres(options.databaseUrl);
   const databaseUrl = options.databaseUrl ?? (await startLocalPostgres(options, cleanup));
   const neon = await startNeonGateway({ port: ports.neon, databaseUrl });
   cleanup.defer(() => neon.stop());
-  await applyMigrations(databaseUrl);
+  await applyMigrations(databaseUrl).catch((error: Error) => {
+    throw new StackError(`the migrations could not be applied: ${error.message.split('\n')[0]}`);
+  });
 
   const originUrl = options.originUrl ?? (await startDemoOrigin(ports.origin, cleanup));
   const owned = cleanup.move();
@@ -65,10 +70,10 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   };
 }
 
-async function startLocalPostgres({ ports, dataDir }: StackOptions, cleanup: AsyncDisposableStack) {
-  if (dataDir) await mkdir(dataDir, { recursive: true });
+async function startLocalPostgres({ ports, dataDir, fresh }: StackOptions, cleanup: AsyncDisposableStack) {
   const postgres = await startPostgres({
     port: ports.postgres,
+    fresh: fresh === true,
     ...(dataDir && { dataDir: join(dataDir, 'postgres') }),
   });
   cleanup.defer(() => postgres.stop());

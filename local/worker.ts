@@ -4,6 +4,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { assertPortFree, freePort, LOOPBACK, StackError } from './ports.ts';
+import { startWatchdog } from './watchdog.ts';
 
 const START_TIMEOUT_MS = 60_000;
 const WRANGLER = fileURLToPath(new URL('../node_modules/wrangler/bin/wrangler.js', import.meta.url));
@@ -119,9 +120,15 @@ async function failWhen(ended: Promise<void>, lastLines: readonly string[]): Pro
 
 /** The last resort when this process is made to end without stopping in order. */
 function killOnExit(child: ChildProcess): void {
-  const kill = () => child.pid && signalGroup(child.pid, 'SIGKILL');
+  const { pid } = child;
+  if (pid === undefined) return;
+  const kill = () => signalGroup(pid, 'SIGKILL');
+  const watchdog = startWatchdog('kill -s KILL -- "-$1"', String(pid));
   process.once('exit', kill);
-  child.once('exit', () => process.off('exit', kill));
+  child.once('exit', () => {
+    process.off('exit', kill);
+    watchdog.kill('SIGKILL');
+  });
 }
 
 async function endGroup(child: ChildProcess, ended: Promise<void>): Promise<void> {

@@ -1,20 +1,19 @@
 -- counters: judges the checks of one request and charges all of them, or none. The algorithms are the
 -- modules beside this file (`load` makes one by its id); this part knows keys, options and operations.
 --
--- KEYS   each holds the counters of some rules for one subject; the last may be the memory of a request id
--- ARGV   [1] operation: take, peek (a take that changes nothing), refund, renew (of leases)
---        [2] now in epoch ms, or '' for the server's own clock
---        [3] number of the key that remembers this request's answer, or ''
---        then eight for each check:
+-- KEYS   each holds the counters of some rules for one subject; one may be the memory of a request id
+-- ARGV   [1] operation: take, peek (a take that changes nothing), refund, renew (of leases); it may be followed
+--            by now=MS (for tests; else the server's own clock) and memory=N (number of the key that remembers
+--            the answer to this request)
+--        then six for each check:
 --          key        number of its key in KEYS
 --          algorithm  id of the algorithm
 --          id         of this counter within its key: another rule, algorithm or window is another id
 --          limit, windowMs
---          extra      burst, number of buckets, or lease id; '' for the default
---          cost       units to take, or to give back
---          options    '' or any of: want=N (units to lease beyond the cost, as far as there is room),
---                     block=MS (deny everything for so long once exceeded), denied (count denied requests
---                     too), log (never deny), at=MS (refund: when the charge was made)
+--          options    '' or any of: cost=N (units to take or give back; 1 if left out), extra=N (burst or number
+--                     of buckets), lease=ID, want=N (units to lease beyond the cost, as far as there is room),
+--                     block=MS (deny everything for so long once exceeded), denied (count denied requests too),
+--                     log (never deny), at=MS (refund: when the charge was made)
 -- reply  now, then six integers for each check:
 --          allowed    1 or 0, by this check alone (renew: whether the lease was still held)
 --          remaining  units that would still pass now
@@ -22,11 +21,12 @@
 --          retryMs    wait until the cost fits; 0 if it does, -1 if it never will
 --          granted    units leased beyond the cost
 --          delayMs    wait until its turn, for those that throttle
+--        or, if a take passes and all the others are 1 and 0, in short: now, then remaining and resetAt for each
 --
--- A module has `read(now, limit, windowMs, extra, cost, state…)`, which brings the state up to now and returns
--- the room, the capacity, the wait if the cost does not fit, the state, and a delay; and `charge(units, at, now,
--- limit, windowMs, extra, state…)`, which moves it and returns when the limit is free again, and the state.
--- Neither touches Redis. Waits and levels are whole numbers: (a - a % b) / b is a divided by b and rounded down,
+-- A module is two functions and the code that its state is stored under. `read(now, limit, windowMs, extra, cost,
+-- state…)` brings the state up to now and returns the room, the capacity, the wait if the cost does not fit, the
+-- state, and a delay. `charge(units, at, now, limit, windowMs, extra, state…)` moves it and returns when the limit
+-- is free again, and the state. Neither touches Redis. Waits and levels are whole numbers: (a - a % b) / b is a divided by b and rounded down,
 -- (a + -a % b) / b is rounded up, both exact.
 --
 -- A key's value is a flat MessagePack stream: FORMAT, then seven values for each counter: its id, the code of
@@ -39,30 +39,37 @@
 --
 -- The code is one straight piece on purpose: every function costs Redis time in each run, just by being there.
 local FORMAT = 'weir1'
-local FIRST, ARGUMENTS, VALUES = 4, 8, 7
+local FIRST, ARGUMENTS, VALUES = 2, 6, 7
 -- Products of units and milliseconds stay whole numbers up to here, with room for twice the capacity.
 local LARGEST = 4503599627370496
 -- Above this, some algorithms say no: `refusal` knows.
 local LARGE = 100000
--- Rules that are gone leave counters until they expire. Beyond so many values of them, a key starts again.
-local MOST_VALUES = 700
+-- Times fit into 6 bytes: windows of up to 34 years, until the year 6429.
+local LONGEST, LATEST = 1099511627776, 140737488355328
+-- A key holds so many values at most (1,000 counters). Beyond, the counter that expires first makes room.
+local MOST_VALUES = 7000
 
-local ARGV, KEYS, tonumber, call = ARGV, KEYS, tonumber, redis.call
-local operation, memory, count = ARGV[1], tonumber(ARGV[3]), (#ARGV - FIRST + 1) / ARGUMENTS
-local isTake = operation == 'take'
-
+local ARGV, KEYS, call = ARGV, KEYS, redis.call
+local operation, now, memory, count = ARGV[1], nil, nil, (#ARGV - FIRST + 1) / ARGUMENTS
 if count < 1 or count % 1 ~= 0 then
-  return redis.error_reply('WEIR_BAD_ARGUMENT expected 3 arguments and 8 for each check')
+  return redis.error_reply('WEIR_BAD_ARGUMENT expected 1 argument and 6 for each check')
+end
+if operation ~= 'take' then
+  now = tonumber(string.match(operation, ' now=(%S+)')) or string.find(operation, ' now=', 1, true) and 0
+  memory = tonumber(string.match(operation, ' memory=(%S+)'))
+  operation = string.match(operation, '^%a+')
+end
+local isTake = operation == 'take'
+if memory and not KEYS[memory] then
+  return redis.error_reply('WEIR_BAD_ARGUMENT memory must be the number of a key')
 end
 if not isTake and operation ~= 'peek' and operation ~= 'refund' and operation ~= 'renew' then
   return redis.error_reply('WEIR_BAD_ARGUMENT unknown operation')
 end
-
-local now = tonumber(ARGV[2])
-if ARGV[2] == '' then
+if not now then
   local time = call('TIME')
   now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-elseif not now or now < 1 or now > LARGEST or now % 1 ~= 0 then
+elseif not (now >= 1 and now <= LATEST and now % 1 == 0) then
   return redis.error_reply('WEIR_BAD_ARGUMENT now must be a whole number above 0')
 end
 
@@ -73,8 +80,8 @@ if memory and values[memory] then
 end
 
 -- The counters of each key as the flat list they are stored in: 1 once changed, FORMAT, and then the counters.
-local lists, modules = {}, {}
-local reply = { now, 0, 0, 0, 0, 0, 0 }
+local lists = {}
+local reply, isShort = { now, 0, 0, 0, 0, 0, 0 }, isTake
 local passes = isTake
 local i = 0
 
@@ -82,32 +89,24 @@ while i < count do
   local at, last = FIRST + i * ARGUMENTS, 1 + i * 6
   i = i + 1
 
-  -- The check's arguments.
-  local key, algorithm, id, extra = tonumber(ARGV[at]), ARGV[at + 1], ARGV[at + 2], ARGV[at + 5]
-  local limit, windowMs = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
-  local cost, options = tonumber(ARGV[at + 6]), ARGV[at + 7]
-  local module = modules[algorithm]
-  if not module then
-    module = load(algorithm)
-    modules[algorithm] = module
-  end
-  local isPlain = module and extra == '' and limit and windowMs and cost and values[key] ~= nil
-    and limit >= 1 and limit <= LARGE and limit % 1 == 0 and windowMs >= 1 and windowMs % 1 == 0
-    and cost >= 1 and cost <= LARGEST and cost % 1 == 0 and limit * windowMs <= LARGEST
-  if not isPlain or operation == 'renew' then
+  -- The check's arguments. Text that is no number at all ends the script here.
+  local key, algorithm, id, options = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 5]
+  local limit, windowMs, cost, extra = ARGV[at + 3] + 0, ARGV[at + 4] + 0, 1, nil
+  local want, blockMs, chargedAt, countsDenied, isLog = 0, nil, now, nil, nil
+  local read, charge, code = load(algorithm)
+  key = key == '1' and 1 or tonumber(key)
+  if options ~= '' or not (isTake and code and values[key] ~= nil and limit >= 1 and limit <= LARGE and limit % 1 == 0
+    and windowMs >= 1 and windowMs <= LONGEST and windowMs % 1 == 0 and limit * windowMs <= LARGEST) then
     local wrong = load('refusal')(at, operation)
     if wrong then return redis.error_reply('WEIR_BAD_ARGUMENT check ' .. i .. ': ' .. wrong) end
-  end
-  if extra == '' then
-    extra = nil
-  elseif algorithm ~= 'concurrency' then
-    extra = tonumber(extra)
-  end
-  local want, blockMs, chargedAt, countsDenied, isLog = 0, nil, now, nil, nil
-  if options ~= '' then
-    want = tonumber(string.match(options, 'want=(%d+)')) or 0
-    blockMs = tonumber(string.match(options, 'block=(%d+)'))
-    chargedAt = tonumber(string.match(options, 'at=(%d+)')) or now
+    -- A lease id comes last and may hold anything: it must not be taken for other options.
+    local lease = string.find(options, 'lease=', 1, true)
+    if lease then options, extra = string.sub(options, 1, lease - 1), string.sub(options, lease + 6) end
+    cost = tonumber(string.match(options, 'cost=(%S+)')) or 1
+    extra = extra or tonumber(string.match(options, 'extra=(%S+)'))
+    want = tonumber(string.match(options, 'want=(%S+)')) or 0
+    blockMs = tonumber(string.match(options, 'block=(%S+)'))
+    chargedAt = tonumber(string.match(options, 'at=(%S+)')) or now
     countsDenied = string.find(options, 'denied', 1, true)
     isLog = string.find(options, 'log', 1, true)
   end
@@ -122,13 +121,13 @@ while i < count do
   local size = #list
   local place, blockedUntil, a, b, c = 3, 0, nil, nil, nil
   while place < size and list[place] ~= id do place = place + VALUES end
-  if list[place + 1] == module.code then
+  if list[place + 1] == code then
     blockedUntil, a, b, c = list[place + 3], list[place + 4], list[place + 5], list[place + 6]
   end
 
   -- What this check alone says.
   local room, capacity, wait, delayMs
-  room, capacity, wait, a, b, c, delayMs = module.read(now, limit, windowMs, extra, cost, a, b, c)
+  room, capacity, wait, a, b, c, delayMs = read(now, limit, windowMs, extra, cost, a, b, c)
   local retryMs = 0
   if cost > capacity then
     retryMs = -1
@@ -151,7 +150,7 @@ while i < count do
       end
     elseif isTake and (passes or not isLog) then
       -- A denied request counts only where it was denied, and up to a debt of the whole capacity.
-      if countsDenied then units = math.max(0, math.min(cost, room + capacity)) end
+      if countsDenied and retryMs > 0 then units = math.max(0, math.min(cost, room + capacity)) end
       blocks = blockMs and retryMs > 0 and blockedUntil <= now
       if blocks then blockedUntil = now + blockMs end
     elseif operation == 'refund' then
@@ -161,12 +160,17 @@ while i < count do
       units, fits = b, b > 0
     end
     local resetAt
-    resetAt, a, b, c = module.charge(units, chargedAt, now, limit, windowMs, extra, a, b, c)
+    resetAt, a, b, c = charge(units, chargedAt, now, limit, windowMs, extra, a, b, c)
     local expiry = resetAt > blockedUntil and resetAt or blockedUntil
     if units ~= 0 or blocks then
-      if place > MOST_VALUES then list, place = { true, FORMAT }, 3 end
-      lists[key], list[1] = list, 1
-      list[place], list[place + 1], list[place + 2], list[place + 3] = id, module.code, expiry, blockedUntil
+      if place > MOST_VALUES then
+        place = 3
+        for other = 3, size, VALUES do
+          if list[other + 2] < list[place + 2] then place = other end
+        end
+      end
+      list[1] = 1
+      list[place], list[place + 1], list[place + 2], list[place + 3] = id, code, expiry, blockedUntil
       list[place + 4], list[place + 5], list[place + 6] = a, b or 0, c or 0
     end
 
@@ -175,11 +179,12 @@ while i < count do
       room = room - units
     elseif units ~= 0 or blocks then
       local newDelayMs
-      room, capacity, wait, a, b, c, newDelayMs = module.read(now, limit, windowMs, extra, cost, a, b, c)
+      room, capacity, wait, a, b, c, newDelayMs = read(now, limit, windowMs, extra, cost, a, b, c)
       if retryMs >= 0 then retryMs = math.max(cost > room and wait or 0, blockedUntil - now) end
       if operation == 'refund' then delayMs = newDelayMs end
     end
     if operation == 'refund' then fits = true end
+    if not fits or granted > 0 or delayMs then isShort = false end
     reply[last + 1] = fits and 1 or 0
     reply[last + 2] = blockedUntil <= now and room > 0 and room or 0
     reply[last + 3], reply[last + 4] = expiry, (isTake or operation == 'peek') and retryMs or 0
@@ -220,4 +225,10 @@ if memory and hasChanged then
   end
   if holdsMs > 0 then call('SET', KEYS[memory], cmsgpack.pack(FORMAT, unpack(reply)), 'PX', holdsMs) end
 end
-return reply
+if not isShort then return reply end
+-- Every integer costs: an answer that says nothing but how much is left says only that.
+local short = { now, reply[3], reply[4] }
+for check = 1, count - 1 do
+  short[2 + 2 * check], short[3 + 2 * check] = reply[3 + 6 * check], reply[4 + 6 * check]
+end
+return short

@@ -18,4 +18,4 @@ local function charge(units, at, now, limit, windowMs, extra, start, used)
   return start + windowMs, start, used
 end
 
-return { code = 1, read = read, charge = charge }
+return read, charge, 1

@@ -30,4 +30,4 @@ local function charge(units, at, now, limit, windowMs, extra, tat, rest)
   return rest > 0 and tat + 1 or tat, tat, rest
 end
 
-return { code = 6, read = read, charge = charge }
+return read, charge, 6

@@ -27,4 +27,4 @@ local function charge(units, chargedAt, now, limit, windowMs, extra, content, at
   return at + (content + -content % limit) / limit, content, at
 end
 
-return { code = 5, read = read, charge = charge }
+return read, charge, 5

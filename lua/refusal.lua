@@ -1,6 +1,6 @@
 -- refusal: what is wrong with the check whose arguments begin at `at`, or nil. Loaded only for checks that are
 -- not plain; the words are those of problemOf in src/core/check.ts.
-local LARGEST, MOST_UNITS, MOST_BUCKETS = 4503599627370496, 100000, 100
+local LARGEST, LONGEST, MOST_UNITS, MOST_BUCKETS = 4503599627370496, 1099511627776, 100000, 100
 
 local function whole(text)
   local number = tonumber(text)
@@ -8,19 +8,26 @@ local function whole(text)
 end
 
 return function(at, operation)
-  local algorithm, extra = ARGV[at + 1], ARGV[at + 5]
+  local algorithm, options = ARGV[at + 1], ARGV[at + 5]
   local limit, windowMs, most = whole(ARGV[at + 3]), whole(ARGV[at + 4]), 0
+  local lease = string.match(options, 'lease=(.*)$')
+  options = string.gsub(options, 'lease=.*$', '')
+  local cost, extra = string.match(options, 'cost=(%S+)'), string.match(options, 'extra=(%S+)')
   if algorithm == 'refusal' or not load(algorithm) then return 'unknown algorithm' end
   if not KEYS[tonumber(ARGV[at])] then return 'key must be the number of a key' end
   if not limit then return 'limit must be a whole number above 0' end
-  if not windowMs then return 'windowMs must be a whole number above 0' end
-  if not whole(ARGV[at + 6]) then return 'cost must be a whole number above 0' end
+  if not windowMs or windowMs > LONGEST then return 'windowMs must be a whole number from 1 to 2^40' end
+  if cost and not whole(cost) then return 'cost must be a whole number above 0' end
   if algorithm == 'concurrency' then
-    if #extra ~= 16 then return 'a lease id must have 16 characters' end
-    if string.find(ARGV[at + 7], 'denied', 1, true) then return 'concurrency cannot count denied requests' end
-  elseif extra ~= '' then
+    if not lease or #lease ~= 16 then return 'a lease id must have 16 characters' end
+    if string.find(options, 'denied', 1, true) then return 'concurrency cannot count denied requests' end
+  elseif extra then
     most = whole(extra)
     if not most then return 'burst and buckets must be whole numbers above 0' end
+  end
+  for _, option in ipairs({ 'want', 'block', 'at' }) do
+    local value = string.match(options, option .. '=(%S+)')
+    if value and not whole(value) then return option .. ' must be a whole number above 0' end
   end
   if operation == 'renew' and algorithm ~= 'concurrency' then return 'only leases can be renewed' end
   if (algorithm == 'concurrency' or algorithm == 'sliding-window-log') and limit > MOST_UNITS then

@@ -7,12 +7,17 @@ local function bucketMs(windowMs, extra)
   return math.ceil(windowMs / (extra or 10))
 end
 
+-- The current bucket, all that the window can touch before it, and the one at the edge.
+local function keptBuckets(windowMs, extra)
+  return math.ceil(windowMs / bucketMs(windowMs, extra)) + 1
+end
+
 local function leavesAt(number, place, windowMs, extra)
-  return (number - place + 1 + (extra or 10) + 1) * bucketMs(windowMs, extra)
+  return (number - place + 1 + keptBuckets(windowMs, extra)) * bucketMs(windowMs, extra)
 end
 
 local function read(now, limit, windowMs, extra, cost, number, packed)
-  local kept = (extra or 10) + 1
+  local kept = keptBuckets(windowMs, extra)
   local current = math.floor(now / bucketMs(windowMs, extra))
   local stored = number and { cmsgpack.unpack(packed) } or {}
   -- A bucket ahead of now comes from a clock that went back: it stays the current one, unless that is by
@@ -50,4 +55,4 @@ local function charge(units, at, now, limit, windowMs, extra, number, packed)
   return now, number, packed
 end
 
-return { code = 3, read = read, charge = charge }
+return read, charge, 3

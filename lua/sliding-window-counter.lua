@@ -5,15 +5,7 @@
 -- State: start of the current window (epoch ms), units in it, units in the previous window.
 -- A clock that went back stands at the start of the window; by more than a window, it starts from nothing.
 
--- Everything is multiplied by W, so that it stays a whole number. The wait is solved for the first
--- millisecond at which the cost fits: in this window if what it has used leaves room for the cost, else in
--- the next one, where this window's units are those that fade.
-local function waitMs(now, limit, windowMs, cost, start, current, previous)
-  local free = limit - current - cost
-  if free >= 0 then return start + windowMs - math.floor(free * windowMs / previous) - now end
-  return start + 2 * windowMs - math.floor((limit - cost) * windowMs / current) - now
-end
-
+-- Everything is multiplied by W, so that it stays a whole number.
 local function read(now, limit, windowMs, extra, cost, start, current, previous)
   local started = now - now % windowMs
   if not start or start < started - windowMs or start > started + windowMs then
@@ -24,8 +16,13 @@ local function read(now, limit, windowMs, extra, cost, start, current, previous)
   local elapsed = now > start and now - start or 0
   local free = limit * windowMs - previous * (windowMs - elapsed)
   local room = (free - free % windowMs) / windowMs - current
-  local wait = cost > room and cost <= limit and waitMs(now, limit, windowMs, cost, start, current, previous)
-  return room, limit, wait, start, current, previous
+  if cost <= room or cost > limit then return room, limit, nil, start, current, previous end
+
+  -- The first millisecond at which the cost fits: in this window if what it has used leaves room for the
+  -- cost, else in the next one, where this window's units are those that fade.
+  local ends, fading, left = start + windowMs, previous, limit - current - cost
+  if left < 0 then ends, fading, left = ends + windowMs, current, limit - cost end
+  return room, limit, ends - math.floor(left * windowMs / fading) - now, start, current, previous
 end
 
 local function charge(units, at, now, limit, windowMs, extra, start, current, previous)
@@ -38,4 +35,4 @@ local function charge(units, at, now, limit, windowMs, extra, start, current, pr
   return previous > 0 and start + windowMs or now, start, current, previous
 end
 
-return { code = 2, read = read, charge = charge }
+return read, charge, 2

@@ -87,4 +87,4 @@ local function charge(units, at, now, limit, windowMs, extra, before, log)
   return count > 0 and timeOf(log, count) + windowMs or now, before, log
 end
 
-return { code = 7, read = read, charge = charge }
+return read, charge, 7

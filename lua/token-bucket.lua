@@ -29,4 +29,4 @@ local function charge(units, chargedAt, now, limit, windowMs, extra, level, at)
   return at + (missing + -missing % limit) / limit, level, at
 end
 
-return { code = 4, read = read, charge = charge }
+return read, charge, 4

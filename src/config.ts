@@ -13,6 +13,8 @@ const region = z.strictObject({
   url: httpUrl,
   token: z.string().min(1, 'must not be empty'),
   share: z.number().positive(),
+  /** A Redis Cluster: one call for each subject, because a script can touch one slot only. */
+  cluster: z.boolean().default(false),
   latitude: z.number().min(-90).max(90),
   longitude: z.number().min(-180).max(180),
 });

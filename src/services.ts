@@ -6,6 +6,7 @@ import { nearestRegion, type RequestOrigin } from './core/regions.ts';
 import { createLog } from './http/log.ts';
 import type { Services } from './http/services.ts';
 import { createLimiter } from './limiter/limiter.ts';
+import { splitBySlot } from './limiter/slot-split.ts';
 import { createUpstashStore } from './redis/upstash-store.ts';
 import { createDatabase } from './rules/database.ts';
 import { publishRules } from './rules/publish.ts';
@@ -40,11 +41,11 @@ export function createServices(env: Bindings): Services {
 type RegionParts = ReturnType<typeof createRegions>[number];
 
 function createRegions({ regions }: Config) {
-  const create = ({ name, url, token, latitude, longitude }: Config['regions'][number]) => ({
+  const create = ({ name, url, token, cluster, latitude, longitude }: Config['regions'][number]) => ({
     name,
     latitude,
     longitude,
-    store: createUpstashStore({ url, token }),
+    store: cluster ? splitBySlot(createUpstashStore({ url, token })) : createUpstashStore({ url, token }),
   });
   const [first, ...others] = regions;
   return [create(first), ...others.map(create)] as const;

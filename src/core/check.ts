@@ -52,6 +52,8 @@ export interface Answer {
 
 /** Products of units and milliseconds stay whole numbers up to here, with room for twice the capacity. */
 const LARGEST = 2 ** 52;
+/** Times fit into 6 bytes: windows of up to 34 years. */
+const LONGEST_MS = 2 ** 40;
 /** These remember every unit for itself. */
 const MOST_UNITS: Partial<Record<AlgorithmId, number>> = {
   'sliding-window-log': 100_000,
@@ -68,12 +70,18 @@ export function problemOf(check: Check): string | undefined {
   const mostUnits = MOST_UNITS[algorithm];
   if (!ALGORITHM_IDS.includes(algorithm)) return 'unknown algorithm';
   if (!isWhole(limit)) return 'limit must be a whole number above 0';
-  if (!isWhole(windowMs)) return 'windowMs must be a whole number above 0';
+  if (!isWhole(windowMs) || windowMs > LONGEST_MS) return 'windowMs must be a whole number from 1 to 2^40';
   if (!isWhole(cost)) return 'cost must be a whole number above 0';
   if (algorithm === 'concurrency') {
     if (leaseId.length !== LEASE_ID_LENGTH) return 'a lease id must have 16 characters';
     if (check.countDenied) return 'concurrency cannot count denied requests';
   } else if (extra !== undefined && !isWhole(extra)) return 'burst and buckets must be whole numbers above 0';
+  for (const [option, value] of [
+    ['want', check.want],
+    ['block', check.blockMs],
+    ['at', check.chargedAtMs],
+  ] as const)
+    if (value && !isWhole(value)) return `${option} must be a whole number above 0`;
   if (mostUnits !== undefined && limit > mostUnits) return `${algorithm} takes a limit of up to ${mostUnits}`;
   if (algorithm === 'sliding-window-buckets' && extra !== undefined && extra > MOST_BUCKETS)
     return `there can be up to ${MOST_BUCKETS} buckets`;

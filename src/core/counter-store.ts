@@ -4,7 +4,10 @@ import type { Answer, Check, Operation } from './check.ts';
 export interface CounterCall {
   readonly operation: Operation;
   readonly checks: readonly Check[];
-  /** The key that remembers the answer to this request: the same request is charged once. */
+  /**
+   * The key that remembers the answer (see `requestKey`): the same request is charged once, and gets the same
+   * answer, for as long as its longest window. Never made from what a client can choose.
+   */
   readonly requestKey?: string | undefined;
   /** For tests; the store's own clock if left out. */
   readonly nowMs?: number | undefined;

@@ -140,9 +140,10 @@ function admit(one: Judged, nowMs: number): Settled {
  */
 function deny(one: Judged, nowMs: number): Settled {
   const { check, capacity } = one;
-  const units = check.countDenied ? Math.max(0, Math.min(check.cost, one.room + capacity)) : 0;
+  const canEverFit = one.retryMs !== Number.POSITIVE_INFINITY;
+  const units = check.countDenied && canEverFit ? Math.max(0, Math.min(check.cost, one.room + capacity)) : 0;
   const settled = charge(one, units, nowMs);
-  if (one.retryMs === Number.POSITIVE_INFINITY) return settled;
+  if (!canEverFit) return settled;
   const blocks = check.blockMs !== undefined && one.blockedUntilMs <= nowMs;
   const blockedUntilMs = blocks ? nowMs + (check.blockMs ?? 0) : one.blockedUntilMs;
   const reading = { ...one, state: settled.state, room: settled.room };

@@ -40,6 +40,10 @@ export async function requestKey(key: string, requestId: string): Promise<string
 /** The 16 characters by which the script knows a lease. */
 export const leaseId = (id: string): Promise<string> => short(id, LEASE_ID_LENGTH);
 
+/** The same key for another subject, in that one's slot. */
+export const movedToSlotOf = (key: string, other: string): string =>
+  other.slice(0, other.indexOf('}') + 1) + key.slice(key.indexOf('}') + 1);
+
 /** What two keys must share to be in one slot of a cluster. */
 export const hashTagOf = (key: string): string => key.slice(key.indexOf('{') + 1, key.indexOf('}'));
 

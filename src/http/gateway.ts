@@ -19,7 +19,7 @@ export interface GatewayRequest {
 export async function handleGateway(services: Services, gatewayRequest: GatewayRequest): Promise<Response> {
   const { request, path, query } = gatewayRequest;
   const decision = await decide(services, gatewayRequest);
-  if (decision.kind === 'degraded') services.log.degraded(decision.reason);
+  if (decision.kind === 'degraded') services.log.degraded(decision.reason, services.regionOf(request).name);
   const response = decision.allowed
     ? await proxy(request, { originUrl: services.originUrl, path, query })
     : denial(decision);

@@ -3,7 +3,7 @@
 import type { DegradedReason } from '../core/decision.ts';
 
 export interface Log {
-  degraded(reason: DegradedReason): void;
+  degraded(reason: DegradedReason, region: string): void;
   error(event: string, error: unknown): void;
 }
 
@@ -25,7 +25,7 @@ export function createLog(now: () => number, write: (line: string) => void): Log
   };
 
   return {
-    degraded: (reason) => sampled(reason, { event: 'degraded', reason }),
+    degraded: (reason, region) => sampled(`${reason} ${region}`, { event: 'degraded', reason, region }),
     error: (event, error) =>
       sampled(event, { event, error: error instanceof Error ? error.name : typeof error }),
   };

@@ -33,11 +33,21 @@ export function createOwnRoutes(services: Services): Hono {
         status: 503,
         code: 'publish-failed',
         title: 'The rules could not be published',
-        detail: 'Postgres or KV did not answer. The rules that were in force stay in force.',
+        detail: `${reasonOf(error)} The rules that were in force stay in force.`,
       });
     }
   });
 
   app.notFound(() => problem({ status: 404, code: 'not-found', title: 'Weir has nothing at this path' }));
   return app;
+}
+
+const UNDEFINED_TABLE = '42P01';
+
+/** The likeliest mistake of a first deployment has a reason of its own. */
+function reasonOf(error: unknown): string {
+  const cause = error instanceof Error ? (error.cause ?? error) : error;
+  const code = cause instanceof Error && 'code' in cause ? cause.code : undefined;
+  if (code === UNDEFINED_TABLE) return 'The tables are missing: run `npm run db:migrate`.';
+  return 'Postgres or KV did not answer.';
 }

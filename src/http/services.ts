@@ -29,5 +29,9 @@ export interface Publication {
   readonly version: string;
   readonly changed: boolean;
   readonly ruleCount: number;
-  readonly rejected: readonly { readonly id: string; readonly problems: readonly string[] }[];
+  readonly rejected: readonly {
+    readonly id: string;
+    readonly name: string;
+    readonly problems: readonly string[];
+  }[];
 }

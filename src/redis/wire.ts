@@ -2,7 +2,9 @@
 import type { Answer, Check, Outcome } from '../core/check.ts';
 import { type CounterCall, CounterStoreError } from '../core/counter-store.ts';
 
-const STRIDE = 6;
+/** Integers for each check, in the two forms of a reply. */
+const LONG = 6;
+const SHORT = 2;
 
 export interface ScriptCall {
   readonly keys: string[];
@@ -16,48 +18,44 @@ export function toScriptCall({ operation, checks, requestKey, nowMs }: CounterCa
     return known >= 0 ? known + 1 : keys.push(key);
   };
   const checkArgs = checks.flatMap((check) => toArguments(check, numberOf(check.key)));
-  const memory = requestKey === undefined ? '' : String(numberOf(requestKey));
-  return { keys, args: [operation, nowMs === undefined ? '' : String(nowMs), memory, ...checkArgs] };
+  const clock = nowMs === undefined ? '' : ` now=${nowMs}`;
+  const memory = requestKey === undefined ? '' : ` memory=${numberOf(requestKey)}`;
+  return { keys, args: [`${operation}${clock}${memory}`, ...checkArgs] };
 }
 
 function toArguments(check: Check, keyNumber: number): string[] {
-  return [
-    String(keyNumber),
-    check.algorithm,
-    check.id,
-    String(check.limit),
-    String(check.windowMs),
-    check.leaseId ?? (check.extra === undefined ? '' : String(check.extra)),
-    String(check.cost),
-    toOptions(check),
-  ];
+  const { algorithm, id, limit, windowMs } = check;
+  return [String(keyNumber), algorithm, id, String(limit), String(windowMs), toOptions(check)];
 }
 
-function toOptions({ want, blockMs, countDenied, log, chargedAtMs }: Check): string {
-  if (!want && !blockMs && !countDenied && !log && chargedAtMs === undefined) return '';
-  const options = [
-    want ? `want=${want}` : '',
-    blockMs ? `block=${blockMs}` : '',
-    countDenied ? 'denied' : '',
-    log ? 'log' : '',
-    chargedAtMs === undefined ? '' : `at=${chargedAtMs}`,
-  ];
-  return options.filter((option) => option !== '').join(' ');
+function toOptions({ cost, extra, leaseId, want, blockMs, countDenied, log, chargedAtMs }: Check): string {
+  let options = '';
+  if (cost !== 1) options += `cost=${cost} `;
+  if (extra !== undefined) options += `extra=${extra} `;
+  if (want) options += `want=${want} `;
+  if (blockMs) options += `block=${blockMs} `;
+  if (countDenied) options += 'denied ';
+  if (log) options += 'log ';
+  if (chargedAtMs !== undefined) options += `at=${chargedAtMs} `;
+  // Last, because an id may hold anything.
+  if (leaseId !== undefined) options += `lease=${leaseId}`;
+  return options;
 }
 
 /** Checks the shape of a reply before anything trusts it. */
 export function parseAnswer(reply: unknown, checks: readonly Check[]): Answer {
-  if (
-    !Array.isArray(reply) ||
-    reply.length !== 1 + checks.length * STRIDE ||
-    !reply.every(Number.isSafeInteger)
-  )
-    throw new CounterStoreError('bad-reply', `expected ${1 + checks.length * STRIDE} integers`);
-  const [nowMs = 0, ...fields] = reply as number[];
-  return {
-    nowMs,
-    outcomes: checks.map((check, i) => toOutcome(fields.slice(i * STRIDE, (i + 1) * STRIDE), check)),
-  };
+  const stride = Array.isArray(reply) ? (reply.length - 1) / checks.length : 0;
+  if (!Array.isArray(reply) || (stride !== LONG && stride !== SHORT) || !reply.every(Number.isSafeInteger))
+    throw new CounterStoreError('bad-reply', `expected ${1 + checks.length * LONG} integers`);
+  const [nowMs, ...fields] = reply as [number, ...number[]];
+  const fieldsOf = (i: number) => fields.slice(i * stride, (i + 1) * stride);
+  return { nowMs, outcomes: checks.map((check, i) => toOutcome(inFull(fieldsOf(i)), check)) };
+}
+
+/** The short form says nothing but what is left: all the rest is as plain as can be. */
+function inFull(fields: readonly number[]): readonly number[] {
+  const [remaining = 0, resetAtMs = 0] = fields;
+  return fields.length === SHORT ? [1, remaining, resetAtMs, 0, 0, 0] : fields;
 }
 
 function toOutcome(fields: readonly number[], { limit, extra = 0 }: Check): Outcome {

@@ -107,6 +107,20 @@ describe('npm run dev', () => {
     expect((await next.ended).code).toBe(0);
   });
 
+  it('leaves nothing running even when it is killed hard', async () => {
+    const killed = runDev({ WEIR_DATA_DIR: dataDir });
+    const { workerUrl, redisPorts } = readGuide(await killed.guide);
+    const { pid } = await redisInfo(redisPorts[0] ?? 0);
+    killed.child.kill('SIGKILL');
+    await expect.poll(() => isAlive(pid), { timeout: 10_000 }).toBe(false);
+    const isUp = () =>
+      fetch(workerUrl).then(
+        () => true,
+        () => false,
+      );
+    await expect.poll(isUp, { timeout: 10_000 }).toBe(false);
+  });
+
   it('stops in order when interrupted while it is still starting', async () => {
     const starting = runDev({ WEIR_DATA_DIR: dataDir });
     await expect.poll(starting.output, { timeout: 20_000 }).toContain('starting Postgres');
@@ -128,9 +142,15 @@ describe('npm run dev', () => {
 
 describe('npm run dev says in one line what is wrong', () => {
   it.each([
-    [{ PORT: 'abc' }, [], /^weir: PORT must be a port number from 0 to 65535 \(0 = any free one\)\n$/],
+    [{ PORT: 'abc' }, [], /^weir: PORT must be a port number from 0 to 65532 \(0 = any free one\)\n$/],
     [{ ORIGIN_URL: 'example.com' }, [], /^weir: ORIGIN_URL must be an http or https URL\n$/],
     [{ ADMIN_TOKEN: 'short' }, [], /^weir: ADMIN_TOKEN must have at least 16 characters\n$/],
+    [
+      { DATABASE_URL: 'postgres://u:secret@127.0.0.1:1/x' },
+      [],
+      /\nweir: cannot use Postgres at 127\.0\.0\.1:1\/x: .*\n$/,
+    ],
+    [{ WEIR_DATA_DIR: '/dev/null/x' }, [], /^weir: WEIR_DATA_DIR cannot be used: .*\n$/],
     [{}, ['--frehs'], /^weir: Unknown option '--frehs'/],
   ])('%o %o', async (env, args, message) => {
     const { code, output } = await runDev({ WEIR_DATA_DIR: dataDir, ...env }, ...args).ended;
@@ -150,10 +170,12 @@ describe('npm run dev says in one line what is wrong', () => {
     },
   );
 
-  it('a data folder that another run is using', async () => {
+  it('a data folder that another run is using, also when it is to be emptied', async () => {
     const first = runDev({ WEIR_DATA_DIR: dataDir });
     await first.guide;
-    const { code, output } = await runDev({ WEIR_DATA_DIR: dataDir }).ended;
+    const { code, output } = await runDev({ WEIR_DATA_DIR: dataDir }, '--fresh').ended;
+    const { databaseUrl } = readGuide(first.output());
+    expect(await query(databaseUrl, 'select count(*)::int as count from rules')).toEqual([{ count: 2 }]);
     first.child.kill('SIGINT');
     await first.ended;
     expect(code).toBe(1);

@@ -11,15 +11,16 @@ interface State {
   readonly used: readonly number[];
 }
 
-const bucketsOf = ({ extra }: Params) => extra ?? DEFAULT_BUCKETS;
-const bucketMs = (params: Params) => Math.ceil(params.windowMs / bucketsOf(params));
+const bucketMs = ({ windowMs, extra = DEFAULT_BUCKETS }: Params) => Math.ceil(windowMs / extra);
+/** The current bucket, all that the window can touch before it, and the one at the edge. */
+const keptBuckets = (params: Params) => Math.ceil(params.windowMs / bucketMs(params)) + 1;
 const sum = (used: readonly number[]) => used.reduce((total, units) => total + units, 0);
 const leavesAtMs = (state: State, place: number, params: Params) =>
-  (state.number - place + bucketsOf(params) + 1) * bucketMs(params);
+  (state.number - place + keptBuckets(params)) * bucketMs(params);
 
 export const slidingWindowBuckets: Algorithm<State> = {
   advance(seen, nowMs, params) {
-    const kept = bucketsOf(params) + 1;
+    const kept = keptBuckets(params);
     const number = Math.floor(nowMs / bucketMs(params));
     // A bucket ahead of now comes from a clock that went back: it stays the current one, unless that is by
     // more than the window.

@@ -1,0 +1,33 @@
+// The counting engine: what a decision costs on one real Redis (time, billed commands, bytes), beside the
+// unmodified scripts of @upstash/ratelimit; how exact the approximate window is; and ways to store counters.
+import { composeScript } from '../src/redis/script.ts';
+import { accuracyTable, measureAccuracy } from './engine/accuracy.ts';
+import { startBenchRedis } from './engine/bench-redis.ts';
+import { bytesTable, measureBytes } from './engine/bytes.ts';
+import { commandsTable, measureCommands } from './engine/commands.ts';
+import { layoutTable, measureLayout } from './engine/layout.ts';
+import { measureMicros, microsTable } from './engine/micros.ts';
+import type { Bench } from './shared/bench.ts';
+
+export const run: Bench = async (options) => {
+  await using redis = await startBenchRedis();
+  const { text } = await composeScript();
+  const sha = await redis.load(text);
+  const commands = await measureCommands(redis, sha);
+  const bytes = await measureBytes(redis, sha);
+  options.say('commands and bytes: counted');
+  const accuracy = measureAccuracy();
+  options.say('accuracy: measured');
+  const time = await measureMicros(redis, sha, options);
+  const layout = await measureLayout(redis, sha, options);
+  return {
+    tables: [
+      commandsTable(commands),
+      microsTable(time),
+      bytesTable(bytes),
+      accuracyTable(accuracy),
+      layoutTable(layout),
+    ],
+    json: { commands, ...time, bytes, accuracy, layout },
+  };
+};

@@ -1,0 +1,72 @@
+// One real redis-server, called by SHA in pipelines, that tells what scripts cost: time, commands, bytes.
+import { Redis } from 'ioredis';
+import { startRedisServer } from '../../local/redis-server.ts';
+import { sumCalls } from '../../local/upstash-gateway/billing.ts';
+import { rewriteScript } from '../../local/upstash-gateway/scripts.ts';
+
+export interface ShaCall {
+  readonly sha: string;
+  readonly keys: readonly string[];
+  readonly args: readonly string[];
+}
+
+export interface BenchRedis extends AsyncDisposable {
+  /** Loads a script as stock Redis takes it, which is without the flag that only Upstash knows; its SHA. */
+  load(text: string): Promise<string>;
+  /** The replies, in order. */
+  run(calls: readonly ShaCall[]): Promise<unknown[]>;
+  /** Redis's own time for one of the calls, in µs, on average. */
+  micros(calls: readonly ShaCall[]): Promise<number>;
+  /** Commands that Upstash would bill for what runs inside. */
+  billed(run: () => Promise<unknown>): Promise<number>;
+  /** Memory of all keys there are. */
+  bytes(): Promise<number>;
+  clear(): Promise<void>;
+}
+
+export async function startBenchRedis(): Promise<BenchRedis> {
+  const server = await startRedisServer({ port: 0, name: 'bench' });
+  const redis = new Redis(server.port);
+  const commandstats = () => redis.info('commandstats');
+
+  const run = async (calls: readonly ShaCall[]) => {
+    const pipeline = redis.pipeline();
+    for (const { sha, keys, args } of calls) pipeline.evalsha(sha, keys.length, ...keys, ...args);
+    const replies = (await pipeline.exec()) ?? [];
+    return replies.map(([error, reply]) => {
+      if (error) throw error;
+      return reply;
+    });
+  };
+
+  return {
+    run,
+    load: async (text) => String(await redis.script('LOAD', rewriteScript(text, () => '') ?? text)),
+
+    async micros(calls) {
+      await redis.config('RESETSTAT');
+      await run(calls);
+      const [, count, usec] = /cmdstat_evalsha:calls=(\d+),usec=(\d+)/.exec(await commandstats()) ?? [];
+      if (Number(count) !== calls.length) throw new Error(`Redis counted ${count} of ${calls.length} calls`);
+      return Number(usec) / calls.length;
+    },
+
+    async billed(work) {
+      const before = sumCalls(await commandstats());
+      await work();
+      return sumCalls(await commandstats()) - before;
+    },
+
+    async bytes() {
+      const sizes = (await redis.keys('*')).map((key) => redis.memory('USAGE', key, 'SAMPLES', 0));
+      return (await Promise.all(sizes)).reduce<number>((sum, size) => sum + (size ?? 0), 0);
+    },
+
+    clear: async () => void (await redis.flushall()),
+
+    async [Symbol.asyncDispose]() {
+      redis.disconnect();
+      await server.stop();
+    },
+  };
+}

@@ -1,0 +1,112 @@
+// Redis's own time for a decision: Weir's script beside those of the peer and a bare counter, in turns.
+import type { BenchOptions, Table } from '../shared/bench.ts';
+import { inTurns, interleave, median, medianRatio, type Slice, sumOf } from '../shared/rounds.ts';
+import { fixed } from '../shared/table.ts';
+import type { BenchRedis } from './bench-redis.ts';
+import { createPeer, PEER_ALGORITHMS, PEERS_OF, type PeerAlgorithm } from './peer.ts';
+import { type Count, checksOf, mixedRules, subjects, takeCall } from './rules.ts';
+
+const ROUNDS = 61;
+const SLICE = 500;
+/** Nobody is ever denied. */
+const LIMIT = 1_000_000;
+const WINDOW_MS = 60_000;
+const TARGETS = { one: 1.5, three: 0.7, five: 0.55 } as const;
+const COUNT_OF = { one: 1, three: 3, five: 5 } as const;
+
+/** What no limiter can go below: it counts, and decides nothing. */
+const FLOOR = `local count = redis.call('INCR', KEYS[1])
+if count == 1 then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
+return count`;
+
+export type Micros = Record<keyof typeof TARGETS | PeerAlgorithm | 'floor', number>;
+export type Ratios = Record<keyof typeof TARGETS, number>;
+
+export interface MicrosResult {
+  readonly micros: Micros;
+  readonly ratios: Ratios;
+}
+
+export async function measureMicros(
+  redis: BenchRedis,
+  sha: string,
+  { say }: BenchOptions,
+): Promise<MicrosResult> {
+  const slices: Record<keyof Micros, Slice> = {
+    one: await weirSlice(redis, sha, 1),
+    peerSliding: await peerSlice(redis, 'peerSliding'),
+    three: await weirSlice(redis, sha, 3),
+    peerFixed: await peerSlice(redis, 'peerFixed'),
+    five: await weirSlice(redis, sha, 5),
+    peerToken: await peerSlice(redis, 'peerToken'),
+    floor: await floorSlice(redis),
+  };
+  const series = await interleave(slices, { rounds: ROUNDS, say: (line) => say(`time: ${line}`) });
+  await redis.clear();
+  const ratio = (name: keyof Ratios) =>
+    medianRatio(series[name], sumOf(...PEERS_OF[COUNT_OF[name]].map((algorithm) => series[algorithm])));
+  return {
+    micros: mapValues(series, median),
+    ratios: { one: ratio('one'), three: ratio('three'), five: ratio('five') },
+  };
+}
+
+const mapValues = <K extends string, A, B>(record: Record<K, A>, map: (value: A) => B) =>
+  Object.fromEntries(Object.entries<A>(record).map(([key, value]) => [key, map(value)])) as Record<K, B>;
+
+/** Every subject was seen in the window before already, as most are: the sliding windows then have two windows. */
+async function weirSlice(redis: BenchRedis, sha: string, count: Count): Promise<Slice> {
+  const callsAt = (nowMs?: number) =>
+    Promise.all(
+      subjects(count).map(async (subject) =>
+        takeCall(sha, await checksOf(mixedRules(count, LIMIT), { subject }), nowMs),
+      ),
+    );
+  await redis.run(await callsAt(Date.now() - WINDOW_MS));
+  const part = inTurns(await callsAt(), SLICE);
+  return () => redis.micros(part());
+}
+
+async function peerSlice(redis: BenchRedis, algorithm: PeerAlgorithm): Promise<Slice> {
+  const peer = await createPeer(redis);
+  // Subjects of their own: with one prefix, two of its algorithms would count in the same key.
+  const own = subjects(100 + PEER_ALGORITHMS.indexOf(algorithm));
+  const rule = { algorithm, limit: LIMIT, windowMs: WINDOW_MS };
+  await redis.run(await peer.calls(rule, own, Date.now() - WINDOW_MS));
+  const part = inTurns(own, SLICE);
+  return async () => redis.micros(await peer.calls(rule, part()));
+}
+
+async function floorSlice(redis: BenchRedis): Promise<Slice> {
+  const sha = await redis.load(FLOOR);
+  const args = [String(WINDOW_MS)];
+  const calls = subjects(200).map((subject) => ({ sha, keys: [`floor:${subject}`], args }));
+  const part = inTurns(calls, SLICE);
+  return () => redis.micros(part());
+}
+
+export function microsTable({ micros, ratios }: MicrosResult): Table {
+  const { peerFixed, peerSliding, peerToken, floor } = micros;
+  const row = (name: keyof Ratios, rules: string) => [
+    rules,
+    fixed(micros[name]),
+    fixed(PEERS_OF[COUNT_OF[name]].reduce((sum, algorithm) => sum + micros[algorithm], 0)),
+    fixed(ratios[name]),
+    `≤ ${TARGETS[name]}`,
+    ratios[name] <= TARGETS[name] ? 'yes' : 'NO',
+  ];
+  return {
+    title: `Redis time per decision, µs (evalsha in INFO commandstats; ${subjects(0).length} subjects, all admitted)`,
+    head: ['rules of one subject', 'Weir', '@upstash/ratelimit', 'ratio', 'target', 'met'],
+    rows: [
+      row('one', '1: sliding-window-counter'),
+      row('three', '3: fixed, sliding, token'),
+      row('five', '5: and sliding, token'),
+    ],
+    notes: [
+      `peer alone: fixed ${fixed(peerFixed)}, sliding ${fixed(peerSliding)}, token ${fixed(peerToken)};` +
+        ` several rules are several calls. Bare INCR with PEXPIRE: ${fixed(floor)}.`,
+      `Medians of ${ROUNDS} rounds in turns; ratios are medians of each round's ratio. Only ratios mean something.`,
+    ],
+  };
+}

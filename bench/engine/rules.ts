@@ -1,0 +1,60 @@
+// The rules that the bench puts on a subject, and the calls of Weir's own script for them.
+import type { AlgorithmId } from '../../src/core/algorithms/registry.ts';
+import type { Check } from '../../src/core/check.ts';
+import { counterId, groupOf, leaseId, subjectKey } from '../../src/core/keys.ts';
+import { toScriptCall } from '../../src/redis/wire.ts';
+import type { ShaCall } from './bench-redis.ts';
+
+export interface BenchRule {
+  readonly algorithm: AlgorithmId;
+  readonly limit: number;
+  readonly windowMs: number;
+}
+
+/** How many rules one subject has, in all parts of the bench. */
+export const COUNTS = [1, 3, 5] as const;
+export type Count = (typeof COUNTS)[number];
+
+const FIVE: readonly Omit<BenchRule, 'limit'>[] = [
+  { algorithm: 'fixed-window', windowMs: 60_000 },
+  { algorithm: 'sliding-window-counter', windowMs: 60_000 },
+  { algorithm: 'token-bucket', windowMs: 60_000 },
+  { algorithm: 'sliding-window-counter', windowMs: 10_000 },
+  { algorithm: 'token-bucket', windowMs: 3_600_000 },
+];
+
+/** One: a sliding-window-counter. Three: the algorithms that the peer has. Five: two of them once more. */
+export const mixedRules = (count: Count, limit: number): BenchRule[] =>
+  (count === 1 ? FIVE.slice(1, 2) : FIVE.slice(0, count)).map((rule) => ({ ...rule, limit }));
+
+/** That many addresses; another set shares none with it. */
+export const subjects = (set: number): string[] =>
+  Array.from({ length: 1_000 }, (_, i) => `203.${set}.${100 + Math.floor(i / 100)}.${100 + (i % 100)}`);
+
+export interface CheckOptions {
+  readonly subject: string;
+  readonly cost?: number;
+  /** Each take of a `concurrency` rule is a lease of its own, by this name. */
+  readonly lease?: string;
+  /** Each rule in a key of its own, whatever the engine would do. */
+  readonly keyPerRule?: boolean;
+}
+
+/** The checks as the gateway makes them of rules. */
+export function checksOf(rules: readonly BenchRule[], options: CheckOptions): Promise<Check[]> {
+  const { subject, cost = 1, lease = 'lease', keyPerRule = false } = options;
+  return Promise.all(
+    rules.map(async ({ algorithm, limit, windowMs }, i): Promise<Check> => {
+      const id = await counterId(`rule-${i}`, algorithm, windowMs);
+      const key = await subjectKey('ip', subject, keyPerRule ? id : groupOf(algorithm, id));
+      const held = algorithm === 'concurrency' ? await leaseId(lease) : undefined;
+      return { key, id, algorithm, limit, windowMs, cost, leaseId: held };
+    }),
+  );
+}
+
+/** One decision, by Redis's own clock unless told. */
+export const takeCall = (sha: string, checks: readonly Check[], nowMs?: number): ShaCall => ({
+  sha,
+  ...toScriptCall({ operation: 'take', checks, nowMs }),
+});

@@ -1,0 +1,59 @@
+// Measures several things against each other on a noisy machine: in turns, in short slices, for many rounds.
+// Whatever slows the machine down for a while then slows all of them; medians drop the rest.
+
+/** Measures one slice. */
+export type Slice = () => Promise<number>;
+
+export interface RoundsOptions {
+  readonly rounds: number;
+  say(line: string): void;
+}
+
+/** The measurements by name, one for each round. A round before the first warms up and is not counted. */
+export async function interleave<Name extends string>(
+  slices: Readonly<Record<Name, Slice>>,
+  { rounds, say }: RoundsOptions,
+): Promise<Record<Name, number[]>> {
+  const names = Object.keys(slices) as Name[];
+  const measured = Object.fromEntries(names.map((name) => [name, []])) as unknown as Record<Name, number[]>;
+  for (let round = 0; round <= rounds; round++) {
+    // Another one begins each round, so that nobody always follows the same neighbour's warm caches.
+    for (const name of rotate(names, round)) {
+      const value = await slices[name]();
+      if (round > 0) measured[name].push(value);
+    }
+    if (round > 0 && round % 10 === 0) say(`round ${round} of ${rounds}`);
+  }
+  return measured;
+}
+
+const rotate = <T>(list: readonly T[], by: number): T[] => {
+  const start = by % list.length;
+  const turned = [...list.slice(start), ...list.slice(0, start)];
+  return by % 2 === 0 ? turned : turned.reverse();
+};
+
+/** The list in parts, one at each call, again and again: a slice is short, and all of the list is used. */
+export function inTurns<T>(list: readonly T[], size: number): () => T[] {
+  let at = -size;
+  return () => {
+    at = at + size < list.length ? at + size : 0;
+    return list.slice(at, at + size);
+  };
+}
+
+export function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted.length / 2;
+  const low = sorted[Math.ceil(middle) - 1] ?? Number.NaN;
+  const high = sorted[Math.floor(middle)] ?? Number.NaN;
+  return (low + high) / 2;
+}
+
+/** The median of what each round says, which is steadier than dividing two medians. */
+export const medianRatio = (above: readonly number[], below: readonly number[]): number =>
+  median(above.map((value, round) => value / (below[round] ?? Number.NaN)));
+
+/** Round by round. */
+export const sumOf = (...series: readonly (readonly number[])[]): number[] =>
+  (series[0] ?? []).map((_, round) => series.reduce((sum, values) => sum + (values[round] ?? 0), 0));

@@ -1,0 +1,122 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Check } from '../../src/core/check.ts';
+import type { CounterStore } from '../../src/core/counter-store.ts';
+import { requestKey, subjectKey } from '../../src/core/keys.ts';
+import { splitBySlot } from '../../src/limiter/slot-split.ts';
+import { type LocalCluster, startCluster } from './cluster.ts';
+
+let local: LocalCluster;
+let store: CounterStore;
+beforeAll(async () => {
+  local = await startCluster();
+  store = splitBySlot(local.store);
+});
+afterAll(() => local[Symbol.asyncDispose]());
+
+const signal = AbortSignal.timeout(60_000);
+let subjects = 0;
+
+/** One check for each of three subjects, which live in different slots. */
+async function checksOf(changes: Partial<Check>[] = [{}, {}, {}]): Promise<Check[]> {
+  subjects += 1;
+  return Promise.all(
+    changes.map(async (change, i) => ({
+      key: await subjectKey(['ip', 'user', 'tenant'][i] ?? 'ip', `subject-${subjects}`),
+      id: `rule-${i}`,
+      algorithm: 'fixed-window',
+      limit: 10,
+      windowMs: 3_600_000,
+      cost: 1,
+      ...change,
+    })),
+  );
+}
+const take = (checks: Check[]) => store.run({ operation: 'take', checks }, signal);
+const remaining = async (checks: Check[]) =>
+  (await store.run({ operation: 'peek', checks }, signal)).outcomes.map((outcome) => outcome.remaining);
+
+describe('on a Redis Cluster of three', () => {
+  it('one call over several slots is refused, which is why it is split', async () => {
+    const checks = await checksOf();
+    await expect(local.store.run({ operation: 'take', checks }, signal)).rejects.toThrow(/slot/i);
+  });
+
+  it('charges every subject in its own slot', async () => {
+    const checks = await checksOf();
+    const { outcomes } = await take(checks);
+    expect(outcomes.map(({ allowed, remaining: left }) => [allowed, left])).toEqual(Array(3).fill([true, 9]));
+    expect(await remaining(checks)).toEqual([9, 9, 9]);
+  });
+
+  it.each([0, 1, 2])('charges none if subject %i denies, and says what each would', async (denying) => {
+    const checks = await checksOf([0, 1, 2].map((i) => (i === denying ? { limit: 1 } : {})));
+    await take(checks);
+    const before = await remaining(checks);
+    const { outcomes } = await take(checks);
+    expect(outcomes.map(({ allowed }) => allowed)).toEqual([0, 1, 2].map((i) => i !== denying));
+    expect(outcomes.map((outcome) => outcome.remaining)).toEqual(before);
+    expect(await remaining(checks)).toEqual(before);
+  });
+
+  it('gives back what was leased beyond the cost too', async () => {
+    const checks = await checksOf([{ want: 5, cost: 2 }, {}, { limit: 1, cost: 2 }]);
+    const { outcomes } = await take(checks);
+    expect(outcomes.map(({ allowed, granted }) => [allowed, granted])).toEqual([
+      [true, 0],
+      [true, 0],
+      [false, 0],
+    ]);
+    expect(await remaining(checks)).toEqual([10, 10, 1]);
+  });
+
+  it('a log rule of another slot does not deny', async () => {
+    const checks = await checksOf([{}, { limit: 1, log: true }, {}]);
+    await take(checks);
+    expect((await take(checks)).outcomes.map(({ allowed }) => allowed)).toEqual([true, false, true]);
+    expect(await remaining(checks)).toEqual([8, 0, 8]);
+  });
+
+  it('admits exactly the limit to racing callers whose other subjects deny now and then', async () => {
+    const [shared] = await checksOf([{ limit: 25 }]);
+    const answers = await Promise.all(
+      Array.from({ length: 100 }, async (_, i) => {
+        const [, own] = await checksOf([{}, { limit: i % 2 === 0 ? 1 : 10, cost: i % 2 === 0 ? 2 : 1 }]);
+        return take([shared as Check, own as Check]);
+      }),
+    );
+    const admitted = answers.filter(({ outcomes }) => outcomes.every(({ allowed }) => allowed)).length;
+    expect(admitted).toBeLessThanOrEqual(25);
+    expect(await remaining([shared as Check])).toEqual([25 - admitted]);
+  });
+
+  it('charges a request once for each subject, however often it is sent', async () => {
+    const checks = await checksOf();
+    const call = {
+      operation: 'take',
+      checks,
+      requestKey: await requestKey(checks[0]?.key ?? '', 'request-1'),
+    } as const;
+    expect(await store.run(call, signal)).toEqual(await store.run(call, signal));
+    expect(await remaining(checks)).toEqual([9, 9, 9]);
+  });
+
+  it('charges a request anew whose first try was denied in another slot', async () => {
+    const checks = await checksOf([{}, { limit: 1 }, {}]);
+    await take(checks.slice(1, 2));
+    const key = await requestKey(checks[0]?.key ?? '', 'request-2');
+    await store.run({ operation: 'take', checks, requestKey: key }, signal);
+    await store.reset([checks[1]?.key ?? ''], signal);
+    await store.run({ operation: 'take', checks, requestKey: key }, signal);
+    expect(await remaining(checks)).toEqual([9, 0, 9]);
+  });
+
+  it('resets subjects in any slot', async () => {
+    const checks = await checksOf();
+    await take(checks);
+    await store.reset(
+      checks.map(({ key }) => key),
+      signal,
+    );
+    expect(await remaining(checks)).toEqual([10, 10, 10]);
+  });
+});

@@ -1,0 +1,224 @@
+// What the script is given may be wrong, and what it finds may not be its own: it says so before it writes, or
+// counts it as nothing, and no key is ever spoiled by it.
+import fc from 'fast-check';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/algorithms/registry.ts';
+import { type Answer, type Check, type Operation, problemOf } from '../../src/core/check.ts';
+import { runChecks } from '../../src/core/counters.ts';
+import { createMemoryCounters } from '../../src/core/memory-counters.ts';
+import { toScriptCall } from '../../src/redis/wire.ts';
+import { createCheck, holdsLeases, next, nextKey, WITHOUT_LEASES } from './engines.ts';
+import { type LuaCounters, startLuaCounters } from './lua-counters.ts';
+
+const HOUR_MS = 3_600_000;
+const LIMIT = 5;
+
+let lua: LuaCounters;
+let good: Check;
+beforeAll(async () => {
+  lua = await startLuaCounters({ injectedClock: false });
+});
+afterAll(() => lua[Symbol.asyncDispose]());
+beforeEach(async () => {
+  await lua.redis.flushall();
+  good = createCheck({ algorithm: 'gcra', limit: LIMIT, windowMs: 1_000 * HOUR_MS });
+  await run('take', [good]);
+});
+
+const run = (operation: Operation, checks: readonly Check[]): Promise<Answer> =>
+  lua.run({ operation, checks });
+const send = (keys: readonly string[], args: readonly string[]) =>
+  lua.redis.eval(lua.script, keys.length, ...keys, ...args);
+
+/** The good check with something wrong in it, of any type. */
+const spoilt = (changes: Partial<Record<keyof Check, unknown>>): Check =>
+  ({ ...createCheck(good), ...changes }) as unknown as Check;
+
+/** All there is in Redis. */
+async function dump(): Promise<Record<string, string>> {
+  const keys = (await lua.redis.keys('*')).sort();
+  const values = await Promise.all(keys.map((key) => lua.redis.dumpBuffer(key)));
+  return Object.fromEntries(keys.map((key, i) => [key, values[i]?.toString('hex') ?? '']));
+}
+
+/** Refuses with these words, writes nothing, and goes on as if it had not been asked. */
+async function expectRefusal(asked: () => Promise<unknown>, message: string | RegExp): Promise<void> {
+  const before = await dump();
+  await expect(asked()).rejects.toThrow(
+    typeof message === 'string'
+      ? new RegExp(`^WEIR_BAD_ARGUMENT ${message.replaceAll(/[\^.]/g, '\\$&')}$`)
+      : message,
+  );
+  expect(await dump()).toEqual(before);
+  expect((await run('take', [good])).outcomes).toMatchObject([{ allowed: true, remaining: LIMIT - 2 }]);
+  await lua.redis.flushall();
+  await run('take', [good]);
+}
+
+const refuses = (changes: Partial<Record<keyof Check, unknown>>, problem: string) =>
+  // A good check goes first: it must not have been charged when the second one is refused.
+  expectRefusal(() => run('take', [good, spoilt(changes)]), `check 2: ${problem}`);
+
+const NO_WHOLE_NUMBERS = [0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 52 + 1, 2 ** 53, 1e300];
+
+describe('refused', () => {
+  it.each([
+    ['limit', 'limit must be a whole number above 0'],
+    ['windowMs', 'windowMs must be a whole number from 1 to 2^40'],
+    ['cost', 'cost must be a whole number above 0'],
+    ['extra', 'burst and buckets must be whole numbers above 0'],
+  ] as const)('%s that is no whole number from 1 to 2^52', async (field, problem) => {
+    for (const value of NO_WHOLE_NUMBERS) await refuses({ [field]: value }, problem);
+  });
+
+  it('a window above 2^40 ms, and a time above 2^47', async () => {
+    await refuses({ windowMs: 2 ** 40 + 1 }, 'windowMs must be a whole number from 1 to 2^40');
+    await expectRefusal(
+      () => lua.run({ operation: 'take', checks: [good], nowMs: 2 ** 47 + 1 }),
+      'now must be a whole number above 0',
+    );
+  });
+
+  it('text for a number, without a write', async () => {
+    for (const field of ['limit', 'windowMs', 'cost', 'extra'] as const)
+      await expectRefusal(() => run('take', [good, spoilt({ [field]: 'abc' })]), /./);
+  });
+
+  it('a time that is no whole number from 1 to 2^52', async () => {
+    for (const nowMs of [...NO_WHOLE_NUMBERS, 'abc' as unknown as number])
+      await expectRefusal(
+        () => lua.run({ operation: 'take', checks: [good], nowMs }),
+        'now must be a whole number above 0',
+      );
+  });
+
+  it('an unknown algorithm', async () => {
+    for (const algorithm of ['', 'GCRA', 'counters', 'refusal', 'nil', "gcra'"])
+      await refuses({ algorithm }, 'unknown algorithm');
+  });
+
+  it('an unknown operation', async () => {
+    for (const operation of ['', 'TAKE', 'reset', 'taken', '1'])
+      await expectRefusal(() => run(operation as Operation, [good]), 'unknown operation');
+  });
+
+  it('a lease id that has not 16 characters', async () => {
+    for (const leaseId of ['', 'x'.repeat(15), 'x'.repeat(17), 'x'.repeat(32)])
+      await refuses({ algorithm: 'concurrency', leaseId }, 'a lease id must have 16 characters');
+  });
+
+  it('to count denials of leases', async () => {
+    const lease = createCheck({ algorithm: 'concurrency', limit: LIMIT, windowMs: HOUR_MS });
+    await refuses({ ...lease, countDenied: true }, 'concurrency cannot count denied requests');
+  });
+
+  it('more units, buckets or unit-milliseconds than it can count exactly', async () => {
+    const tooMany = { limit: 100_001, windowMs: 1 };
+    await refuses(
+      { algorithm: 'sliding-window-log', ...tooMany },
+      'sliding-window-log takes a limit of up to 100000',
+    );
+    const lease = { algorithm: 'concurrency', leaseId: 'x'.repeat(16) };
+    await refuses({ ...lease, ...tooMany }, 'concurrency takes a limit of up to 100000');
+    await refuses({ algorithm: 'sliding-window-buckets', extra: 101 }, 'there can be up to 100 buckets');
+    const product = 'limit times windowMs must stay below 2^52';
+    await refuses({ limit: 2 ** 26 + 1, windowMs: 2 ** 26 }, product);
+    await refuses({ limit: 1, windowMs: 2 ** 26, extra: 2 ** 26 + 1 }, product);
+  });
+
+  it('any other number of arguments', async () => {
+    const { keys, args } = toScriptCall({ operation: 'take', checks: [good] });
+    for (const wrong of [args.slice(0, -1), [...args, ''], args.slice(0, args.indexOf('gcra') - 1)])
+      await expectRefusal(
+        () => send(keys, wrong),
+        /^WEIR_BAD_ARGUMENT expected \d arguments? and \d for each check$/,
+      );
+  });
+
+  it('a memory that is not there', async () => {
+    const { keys, args } = toScriptCall({ operation: 'take', checks: [good] });
+    const wrong = args.with(0, 'take memory=9');
+    await expectRefusal(() => send(keys, wrong), 'memory must be the number of a key');
+  });
+
+  it('options that are no whole numbers', async () => {
+    for (const value of [1.5, -1, 1e20]) {
+      await refuses({ blockMs: value }, 'block must be a whole number above 0');
+      await refuses({ want: value }, 'want must be a whole number above 0');
+      await refuses({ chargedAtMs: value }, 'at must be a whole number above 0');
+    }
+  });
+
+  it('the renewal of what is no lease', async () => {
+    for (const algorithm of ALGORITHM_IDS.filter((id) => id !== 'concurrency'))
+      await expectRefusal(() => run('renew', [spoilt({ algorithm })]), 'check 1: only leases can be renewed');
+  });
+
+  it('a call without arguments', async () => {
+    await expectRefusal(() => send([nextKey()], []), 'expected 1 argument and 6 for each check');
+  });
+
+  it('a key that is not there', async () => {
+    const { keys, args } = toScriptCall({ operation: 'take', checks: [good] });
+    const at = args.indexOf('gcra') - 1;
+    for (const number of ['0', '2', '-1', '1.5', 'abc', '', 'nan']) {
+      const wrong = args.with(at, number);
+      await expectRefusal(() => send(keys, wrong), 'check 1: key must be the number of a key');
+    }
+    await expectRefusal(() => send([], args), 'check 1: key must be the number of a key');
+  });
+});
+
+describe('the script and problemOf', () => {
+  const number = fc.oneof(
+    fc.integer({ min: 1, max: 10 }),
+    fc.constantFrom(...NO_WHOLE_NUMBERS, 100, 101, 100_000, 100_001, 2 ** 26, 2 ** 26 + 1, 2 ** 52),
+  );
+  const anyCheck = fc
+    .record({
+      algorithm: fc.constantFrom<string>(...ALGORITHM_IDS, 'unknown'),
+      limit: number,
+      windowMs: number,
+      cost: number,
+      extra: fc.option(number, { nil: undefined }),
+      leaseLength: fc.constantFrom(0, 15, 16, 16, 16, 17),
+      countDenied: fc.boolean(),
+    })
+    .map(({ algorithm, extra, leaseLength, ...rest }): Check => {
+      const isLease = holdsLeases(algorithm as AlgorithmId);
+      const own = isLease ? { leaseId: 'x'.repeat(leaseLength) } : { extra };
+      return { key: nextKey(), id: 'rule', algorithm: algorithm as AlgorithmId, ...rest, ...own };
+    });
+
+  it('refuse the same checks, in the same words', async () => {
+    await fc.assert(
+      fc.asyncProperty(anyCheck, async (check) => {
+        const problem = problemOf(check);
+        const words = problem === undefined ? undefined : `check 2: ${problem}`;
+        const refusal = (error: Error) => error.message;
+        const byScript = await run('peek', [good, check]).then(() => undefined, refusal);
+        const byTwin = await Promise.resolve()
+          .then(() => runChecks('peek', [good, check], 1, createMemoryCounters()))
+          .then(() => undefined, refusal);
+        expect(byTwin).toBe(words);
+        expect(byScript).toBe(words === undefined ? undefined : `WEIR_BAD_ARGUMENT ${words}`);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  it('answer alike where limit times windowMs is just 2^52', async () => {
+    const nowMs = 1_800_000_000_001;
+    for (const algorithm of WITHOUT_LEASES) {
+      const limit = algorithm === 'sliding-window-log' ? 2 ** 16 : 2 ** 20;
+      const check = createCheck({ algorithm, limit, windowMs: 2 ** 52 / limit });
+      const memory = createMemoryCounters();
+      for (const cost of [limit, 1, limit - 1, 1, 1]) {
+        const later = nowMs + (cost === 1 ? 0 : 2 ** 31 + 1);
+        const checks = [next(check, { cost, countDenied: true })];
+        const expected = runChecks('take', checks, later, memory);
+        expect(await lua.run({ operation: 'take', checks, nowMs: later })).toEqual(expected);
+      }
+    }
+  });
+});

@@ -1,0 +1,169 @@
+// Each algorithm against its definition (docs and design), computed the slow way from all that was admitted;
+// and against an adversary that looks for a moment at which more passes than the limit says.
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { AlgorithmId } from '../../src/core/algorithms/registry.ts';
+import type { Check } from '../../src/core/check.ts';
+import { ask, createCheck, ENGINE_NAMES, ENGINES, type Engine, look, next } from './engines.ts';
+import { type Admission, admissionsOf, age, ruleOf, steps, unitsOf } from './histories.ts';
+
+const RUNS = { 'its twin': 1_000, 'the script': 200 };
+
+type Definition = (past: readonly Admission[], nowMs: number, check: Check) => boolean;
+
+const windowOf = ({ atMs }: Admission, cellMs: number) => Math.floor(atMs / cellMs);
+
+/** All that was poured into a bucket, drained at its pace; exact, in units times the window. */
+const bucket: Definition = (past, nowMs, { limit, windowMs, extra: size = limit, cost }) => {
+  let content = 0n;
+  let lastMs = 0;
+  for (const { atMs, units } of [...past, { atMs: nowMs, units: cost }]) {
+    const left = content - BigInt(atMs - lastMs) * BigInt(limit);
+    content = (left > 0n ? left : 0n) + BigInt(units) * BigInt(windowMs);
+    lastMs = atMs;
+  }
+  return content <= BigInt(size) * BigInt(windowMs);
+};
+
+const DEFINITIONS: Record<AlgorithmId, Definition> = {
+  'fixed-window': (past, nowMs, { limit, windowMs, cost }) =>
+    unitsOf(past.filter((one) => windowOf(one, windowMs) === Math.floor(nowMs / windowMs))) + cost <= limit,
+
+  'sliding-window-log': (past, nowMs, { limit, windowMs, cost }) =>
+    unitsOf(past.filter(({ atMs }) => atMs > nowMs - windowMs)) + cost <= limit,
+
+  'sliding-window-counter'(past, nowMs, { limit, windowMs, cost }) {
+    const [previous, current] = [1, 0].map((ago) =>
+      unitsOf(past.filter((one) => windowOf(one, windowMs) === Math.floor(nowMs / windowMs) - ago)),
+    ) as [number, number];
+    return previous * (windowMs - (nowMs % windowMs)) + (current + cost) * windowMs <= limit * windowMs;
+  },
+
+  'sliding-window-buckets'(past, nowMs, { limit, windowMs, extra: buckets = 10, cost }) {
+    const cellMs = Math.ceil(windowMs / buckets);
+    const first = Math.floor(nowMs / cellMs) - Math.ceil(windowMs / cellMs);
+    return unitsOf(past.filter((one) => windowOf(one, cellMs) >= first)) + cost <= limit;
+  },
+
+  'token-bucket': bucket,
+  'leaky-bucket': bucket,
+  gcra: bucket,
+
+  concurrency: (past, nowMs, { limit, windowMs, cost }) =>
+    unitsOf(past.filter(({ atMs }) => atMs + windowMs > nowMs)) + cost <= limit,
+};
+
+describe.each(ENGINE_NAMES)('on %s', (name) => {
+  let engine: Engine;
+  beforeAll(async () => {
+    engine = await ENGINES[name]();
+  });
+  afterAll(() => engine[Symbol.asyncDispose]());
+  const numRuns = RUNS[name];
+
+  it.each(Object.keys(DEFINITIONS) as AlgorithmId[])(
+    '%s admits what its definition says',
+    async (algorithm) => {
+      await fc.assert(
+        fc.asyncProperty(ruleOf(algorithm), steps, async (rule, history) => {
+          const { attempts } = await age(engine, rule, history);
+          attempts.forEach(({ atMs, check, outcome }, i) => {
+            const past = admissionsOf(attempts.slice(0, i));
+            expect(outcome.allowed).toBe(DEFINITIONS[algorithm](past, atMs, check));
+          });
+        }),
+        { numRuns: numRuns / 4 },
+      );
+    },
+  );
+
+  it.each(['sliding-window-log', 'sliding-window-buckets'] as const)(
+    '%s holds no more than the limit in any true window, whatever is tried',
+    async (algorithm) => {
+      await fc.assert(
+        fc.asyncProperty(ruleOf(algorithm), steps, async (rule, history) => {
+          const admitted = admissionsOf((await age(engine, rule, history)).attempts);
+          for (const { atMs: endMs } of admitted) {
+            const inside = admitted.filter(({ atMs }) => atMs > endMs - rule.windowMs && atMs <= endMs);
+            expect(unitsOf(inside)).toBeLessThanOrEqual(rule.limit);
+          }
+        }),
+        { numRuns },
+      );
+    },
+  );
+
+  it.each(['token-bucket', 'leaky-bucket', 'gcra'] as const)(
+    '%s never admits more than its burst and what comes back meanwhile, in any interval',
+    async (algorithm) => {
+      await fc.assert(
+        fc.asyncProperty(ruleOf(algorithm), steps, async ({ extra, ...rule }, history) => {
+          const { limit, windowMs } = rule;
+          const admitted = admissionsOf((await age(engine, { ...rule, extra }, history)).attempts);
+          admitted.forEach((from, i) => {
+            admitted.slice(i).forEach((to, j) => {
+              const units = unitsOf(admitted.slice(i, i + j + 1));
+              const allowed = (extra ?? limit) * windowMs + limit * (to.atMs - from.atMs);
+              expect(units * windowMs).toBeLessThanOrEqual(allowed);
+            });
+          });
+        }),
+        { numRuns: numRuns / 2 },
+      );
+    },
+  );
+
+  it('token-bucket, gcra and leaky-bucket of one burst answer every request alike', async () => {
+    const options = fc.record({
+      countDenied: fc.boolean(),
+      blockMs: fc.option(fc.integer({ min: 1, max: 90 })),
+    });
+    await fc.assert(
+      fc.asyncProperty(
+        ruleOf('token-bucket'),
+        options,
+        steps,
+        async (rule, { countDenied, blockMs }, history) => {
+          const answers = await Promise.all(
+            (['token-bucket', 'gcra', 'leaky-bucket'] as const).map(async (algorithm) => {
+              const asked = { ...rule, algorithm, countDenied, blockMs: blockMs ?? undefined };
+              const { attempts } = await age(engine, asked, history);
+              return attempts.map(({ atMs, outcome }) => ({ atMs, ...outcome, delayMs: 0 }));
+            }),
+          );
+          expect(answers[1]).toEqual(answers[0]);
+          expect(answers[2]).toEqual(answers[0]);
+        },
+      ),
+      { numRuns: numRuns / 2 },
+    );
+  });
+
+  it('sliding-window-buckets frees at most one bucket later than the log, and never earlier', async () => {
+    const shape = fc.record({
+      limit: fc.integer({ min: 1, max: 12 }),
+      bucketMs: fc.integer({ min: 1, max: 20 }),
+      buckets: fc.integer({ min: 1, max: 12 }),
+    });
+    await fc.assert(
+      fc.asyncProperty(
+        shape,
+        steps,
+        fc.nat({ max: 300 }),
+        async ({ limit, bucketMs, buckets }, history, afterMs) => {
+          const rule = { limit, windowMs: bucketMs * buckets };
+          const inBuckets = { ...rule, algorithm: 'sliding-window-buckets', extra: buckets } as const;
+          const { check, attempts, nowMs } = await age(engine, inBuckets, history);
+          const log = createCheck({ ...rule, algorithm: 'sliding-window-log' });
+          for (const { atMs, units } of admissionsOf(attempts))
+            expect((await ask(engine, 'take', next(log, { cost: units }), atMs)).allowed).toBe(true);
+          const byLog = (await look(engine, log, nowMs + afterMs)).remaining;
+          expect((await look(engine, check, nowMs + afterMs)).remaining).toBeLessThanOrEqual(byLog);
+          const later = await look(engine, check, nowMs + afterMs + bucketMs);
+          expect(later.remaining).toBeGreaterThanOrEqual(byLog);
+        },
+      ),
+      { numRuns },
+    );
+  });
+});

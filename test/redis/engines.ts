@@ -1,0 +1,127 @@
+// The two engines that must keep the same promises: the script on a real Redis, and its twin in memory. Both on
+// an injected clock, with the few calls that tests make of them.
+import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/algorithms/registry.ts';
+import type { Answer, Check, Operation, Outcome } from '../../src/core/check.ts';
+import type { CounterCall } from '../../src/core/counter-store.ts';
+import { runChecks } from '../../src/core/counters.ts';
+import { createMemoryCounters } from '../../src/core/memory-counters.ts';
+import { startLuaCounters } from './lua-counters.ts';
+
+export interface TimedCall extends CounterCall {
+  readonly nowMs: number;
+}
+
+export interface Engine extends AsyncDisposable {
+  run(call: TimedCall): Promise<Answer>;
+  /** Whether anything is kept for this check. */
+  exists(check: Check): Promise<boolean>;
+  /** The same checks on copies of their counters: what is tried there changes nothing here. */
+  fork(checks: readonly Check[], nowMs: number): Promise<Check[]>;
+}
+
+export const ENGINES: Readonly<Record<'the script' | 'its twin', () => Promise<Engine>>> = {
+  'the script': createLuaEngine,
+  'its twin': async () => createMemoryEngine(),
+};
+
+export const ENGINE_NAMES = Object.keys(ENGINES) as (keyof typeof ENGINES)[];
+
+export function createMemoryEngine(): Engine {
+  const counters = createMemoryCounters();
+  return {
+    run: async ({ operation, checks, nowMs }) => runChecks(operation, checks, nowMs, counters),
+    exists: async ({ key, id }) => counters.get(key, id) !== undefined,
+    async fork(checks, nowMs) {
+      const keys = new Map(checks.map(({ key }) => [key, nextKey()]));
+      return checks.map((check) => {
+        const key = keys.get(check.key) ?? '';
+        counters.save(key, check.id, counters.get(check.key, check.id), nowMs);
+        return { ...check, key };
+      });
+    },
+    [Symbol.asyncDispose]: async () => {},
+  };
+}
+
+async function createLuaEngine(): Promise<Engine> {
+  const lua = await startLuaCounters({ injectedClock: true });
+  return {
+    run: (call) => lua.run(call),
+    exists: async ({ key }) => (await lua.redis.exists(key)) === 1,
+    async fork(checks) {
+      const keys = new Map(checks.map(({ key }) => [key, nextKey()]));
+      await Promise.all([...keys].map(([from, to]) => lua.redis.copy(from, to)));
+      return checks.map((check) => ({ ...check, key: keys.get(check.key) ?? '' }));
+    },
+    [Symbol.asyncDispose]: () => lua[Symbol.asyncDispose](),
+  };
+}
+
+export const START_MS = 1_800_000_000_000;
+export const holdsLeases = (algorithm: AlgorithmId) => algorithm === 'concurrency';
+export const WITHOUT_LEASES = ALGORITHM_IDS.filter((id) => !holdsLeases(id));
+
+let keys = 0;
+let leases = 0;
+
+/** All keys of the tests share a hash tag, as the keys of one call must. */
+export const nextKey = () => `{test}:${++keys}`;
+export const nextLeaseId = () => `lease-${String(++leases).padStart(10, '0')}`;
+
+export type RuleShape = Pick<Check, 'algorithm' | 'limit' | 'windowMs'> & Partial<Check>;
+
+/** A check of one unit by a new rule on a new subject, if not told otherwise. */
+export function createCheck({ extra, ...rule }: RuleShape): Check {
+  const isLease = holdsLeases(rule.algorithm);
+  return {
+    key: nextKey(),
+    id: 'rule',
+    cost: 1,
+    ...(isLease ? { leaseId: nextLeaseId() } : { extra }),
+    ...rule,
+  };
+}
+
+/** The next request under the same rule: what a lease holds is another one's. */
+export function next(check: Check, changes: Partial<Check> = {}): Check {
+  return { ...check, ...(holdsLeases(check.algorithm) ? { leaseId: nextLeaseId() } : {}), ...changes };
+}
+
+/** One check, asked at one moment. */
+export async function ask(
+  engine: Engine,
+  operation: Operation,
+  check: Check,
+  nowMs: number,
+): Promise<Outcome> {
+  const { outcomes } = await engine.run({ operation, checks: [check], nowMs });
+  const [outcome] = outcomes;
+  if (!outcome) throw new Error('a check without an outcome');
+  return outcome;
+}
+
+/** What is left, as anybody would see it who holds nothing yet. */
+export const look = (engine: Engine, check: Check, nowMs: number) =>
+  ask(engine, 'peek', next(check, { cost: 1 }), nowMs);
+
+/** Takes one unit after the other until one is denied, on a copy; how many passed. */
+export async function countAdmitted(
+  engine: Engine,
+  check: Check,
+  nowMs: number,
+  most: number,
+): Promise<number> {
+  const [copy = check] = await engine.fork([check], nowMs);
+  for (let admitted = 0; ; admitted++) {
+    const { allowed } = await ask(engine, 'take', next(copy, { cost: 1 }), nowMs);
+    if (!allowed) return admitted;
+    if (admitted > most) throw new Error(`more than ${most} were admitted`);
+  }
+}
+
+/** Whether these checks would pass together; tried on copies. */
+export async function wouldPass(engine: Engine, checks: readonly Check[], nowMs: number): Promise<boolean> {
+  const copies = await engine.fork(checks, nowMs);
+  const { outcomes } = await engine.run({ operation: 'take', checks: copies, nowMs });
+  return outcomes.every(({ allowed }, i) => allowed || checks[i]?.log);
+}

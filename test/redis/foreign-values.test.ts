@@ -1,0 +1,127 @@
+// A key may hold what the script did not write: another type, another format, another algorithm's state. That
+// counts as no state, and the next charge replaces it.
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
+import type { Check } from '../../src/core/check.ts';
+import { createCheck, next, nextKey } from './engines.ts';
+import { type LuaCounters, startLuaCounters } from './lua-counters.ts';
+
+const LIMIT = 5;
+
+let lua: LuaCounters;
+beforeAll(async () => {
+  lua = await startLuaCounters({ injectedClock: false });
+});
+afterAll(() => lua[Symbol.asyncDispose]());
+
+const rule = (algorithm: (typeof ALGORITHM_IDS)[number]) =>
+  createCheck({ algorithm, limit: LIMIT, windowMs: 3_600_000_000 });
+
+async function remainingAfter(operation: 'take' | 'peek', check: Check): Promise<number> {
+  const { outcomes } = await lua.run({ operation, checks: [next(check)] });
+  return outcomes[0]?.remaining ?? Number.NaN;
+}
+
+/** Reads as nothing, is left alone by a peek, and is replaced by a take. */
+async function expectNoState(check: Check): Promise<void> {
+  const before = await lua.redis.dumpBuffer(check.key);
+  expect(await remainingAfter('peek', check)).toBe(LIMIT);
+  expect(await lua.redis.dumpBuffer(check.key)).toEqual(before);
+  expect(await remainingAfter('take', check)).toBe(LIMIT - 1);
+  expect(await remainingAfter('take', check)).toBe(LIMIT - 2);
+  expect(await lua.redis.type(check.key)).toBe('string');
+  expect(await lua.redis.pttl(check.key)).toBeGreaterThan(0);
+}
+
+const OTHER_TYPES: Record<string, (key: string) => Promise<unknown>> = {
+  list: (key) => lua.redis.rpush(key, 'a', 'b'),
+  hash: (key) => lua.redis.hset(key, 'a', 'b'),
+  set: (key) => lua.redis.sadd(key, 'a'),
+  zset: (key) => lua.redis.zadd(key, 1, 'a'),
+  stream: (key) => lua.redis.xadd(key, '*', 'a', 'b'),
+};
+
+const pack = (key: string, values: string) =>
+  lua.redis.eval(`redis.call('SET', KEYS[1], cmsgpack.pack(${values}))`, 1, key);
+
+describe.each(ALGORITHM_IDS)('%s', (algorithm) => {
+  it.each(Object.keys(OTHER_TYPES))('takes a %s under its key for no state', async (type) => {
+    const check = rule(algorithm);
+    await OTHER_TYPES[type]?.(check.key);
+    await expectNoState(check);
+  });
+
+  it('takes any text under its key for no state', async () => {
+    const text = fc.oneof(fc.string(), fc.constantFrom('', '0', '5', '{"count":5}', 'weir1', '\u0000'));
+    await fc.assert(
+      fc.asyncProperty(text, async (value) => {
+        const check = rule(algorithm);
+        await lua.redis.set(check.key, value);
+        await expectNoState(check);
+      }),
+      { numRuns: 30 },
+    );
+  });
+
+  it('takes another format for no state', async () => {
+    for (const values of [
+      "'weir0', 'rule', 1, 2, 3, 4, 5, 6",
+      "{ 'weir1' }",
+      "1, 'weir1'",
+      "'weir1', 'rule'",
+      'nil',
+    ]) {
+      const check = rule(algorithm);
+      await pack(check.key, values);
+      await expectNoState(check);
+    }
+  });
+
+  it('takes the state of another version of the format for no state', async () => {
+    const check = rule(algorithm);
+    await lua.run({ operation: 'take', checks: [next(check, { cost: LIMIT })] });
+    const value = (await lua.redis.getBuffer(check.key)) ?? Buffer.alloc(0);
+    const version = value.indexOf('weir') + 'weir'.length;
+    value.writeUInt8(value.readUInt8(version) ^ 1, version);
+    await lua.redis.set(check.key, value);
+    await expectNoState(check);
+  });
+
+  it('takes the first bytes of its own state for no state', async () => {
+    const check = rule(algorithm);
+    await lua.run({ operation: 'take', checks: [next(check, { cost: LIMIT })] });
+    const whole = (await lua.redis.getBuffer(check.key)) ?? Buffer.alloc(0);
+    expect(whole.length).toBeGreaterThan(20);
+    for (let length = 0; length < whole.length; length++) {
+      await lua.redis.set(check.key, whole.subarray(0, length));
+      await expectNoState(check);
+    }
+  });
+
+  it.each(ALGORITHM_IDS.filter((id) => id !== algorithm))(
+    'starts from nothing where %s has counted under the same id, and the other way round',
+    async (other) => {
+      const before = rule(other);
+      await lua.run({ operation: 'take', checks: [next(before, { cost: LIMIT })] });
+      const after = { ...rule(algorithm), key: before.key };
+      expect(await remainingAfter('peek', after)).toBe(LIMIT);
+      expect(await remainingAfter('take', after)).toBe(LIMIT - 1);
+      expect(await remainingAfter('take', before)).toBe(LIMIT - 1);
+    },
+  );
+
+  it('charges a request whose memory holds something else, and remembers it from then on', async () => {
+    const check = rule(algorithm);
+    for (const spoil of [OTHER_TYPES['hash'], (key: string) => lua.redis.set(key, 'text')]) {
+      const requestKey = nextKey();
+      await spoil?.(requestKey);
+      const request = { operation: 'take', checks: [next(check)], requestKey } as const;
+      const before = await remainingAfter('peek', check);
+      const first = await lua.run(request);
+      expect(first.outcomes).toMatchObject([{ allowed: true, remaining: before - 1 }]);
+      expect(await lua.run(request)).toEqual(first);
+      expect(await remainingAfter('peek', check)).toBe(before - 1);
+    }
+  });
+});

@@ -1,0 +1,201 @@
+// What is left in Redis: keys with real TTLs by the server's own clock, no longer than they are needed, and of
+// a size that has a bound.
+import fc from 'fast-check';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
+import type { Check, Outcome } from '../../src/core/check.ts';
+import { createCheck, holdsLeases, next, nextKey, type RuleShape } from './engines.ts';
+import { type LuaCounters, startLuaCounters } from './lua-counters.ts';
+
+const HOUR_MS = 3_600_000;
+
+let lua: LuaCounters;
+beforeAll(async () => {
+  lua = await startLuaCounters({ injectedClock: false });
+});
+afterAll(() => lua[Symbol.asyncDispose]());
+beforeEach(async () => void (await lua.redis.flushall()));
+
+const ruleWithin = (windowMs: fc.Arbitrary<number>): fc.Arbitrary<RuleShape> =>
+  fc
+    .record({
+      algorithm: fc.constantFrom(...ALGORITHM_IDS),
+      limit: fc.integer({ min: 1, max: 6 }),
+      windowMs,
+      extra: fc.option(fc.integer({ min: 1, max: 12 }), { nil: undefined }),
+      countDenied: fc.boolean(),
+      blockMs: fc.option(windowMs, { nil: undefined }),
+    })
+    .map((rule) => ({ ...rule, countDenied: rule.countDenied && !holdsLeases(rule.algorithm) }));
+
+const request = fc.record({
+  operation: fc.constantFrom('take', 'take', 'take', 'take', 'refund', 'peek'),
+  used: fc.uniqueArray(fc.nat({ max: 3 }), { minLength: 1, maxLength: 4 }),
+  cost: fc.integer({ min: 1, max: 4 }),
+  hasId: fc.boolean(),
+});
+
+type Request = typeof request extends fc.Arbitrary<infer R> ? R : never;
+
+/** Four rules, two of them under one key, and any requests under them, by the server's clock. */
+async function play(rules: readonly RuleShape[], requests: readonly Request[]): Promise<Check[]> {
+  const shared = nextKey();
+  const checks = rules.map((rule, i) =>
+    createCheck({ ...rule, id: `rule-${i}`, key: i < 2 ? shared : nextKey() }),
+  );
+  for (const { operation, used, cost, hasId } of requests) {
+    const asked = used.flatMap((i) => checks[i] ?? []).map((check) => next(check, { cost }));
+    const requestKey = hasId && operation === 'take' ? nextKey() : undefined;
+    await lua.run({ operation, checks: asked, requestKey });
+    await expectTtls();
+  }
+  return checks;
+}
+
+async function expectTtls(): Promise<void> {
+  const keys = await lua.redis.keys('*');
+  // -2 is a key that has just expired; -1 one that never will.
+  for (const key of keys) expect(await lua.redis.pttl(key)).not.toBe(-1);
+}
+
+const rulesWithin = (windowMs: fc.Arbitrary<number>) =>
+  fc.array(ruleWithin(windowMs), { minLength: 4, maxLength: 4 });
+const requests = fc.array(request, { minLength: 1, maxLength: 12 });
+
+const only = (outcomes: readonly Outcome[]): Outcome => {
+  const [outcome] = outcomes;
+  if (!outcome || outcomes.length > 1) throw new Error('expected one outcome');
+  return outcome;
+};
+
+describe('a key', () => {
+  it('always has a TTL, and none longer than its rules need', async () => {
+    const windowMs = fc.oneof(fc.integer({ min: 1, max: 50 }), fc.constantFrom(10_000, HOUR_MS));
+    await fc.assert(
+      fc.asyncProperty(rulesWithin(windowMs), requests, async (rules, history) => {
+        await lua.redis.flushall();
+        const checks = await play(rules, history);
+        for (const key of new Set(checks.map((check) => check.key))) {
+          const own = checks.filter((check) => check.key === key).map((check) => next(check));
+          const before = await lua.run({ operation: 'peek', checks: own });
+          const last = createCheck({
+            algorithm: 'fixed-window',
+            id: 'last',
+            key,
+            limit: 9,
+            windowMs: 10_000,
+          });
+          const { nowMs, outcomes } = await lua.run({ operation: 'take', checks: [last] });
+          const needed = [...before.outcomes, ...outcomes].map(({ resetAtMs }) => resetAtMs - nowMs);
+          const ttl = await lua.redis.pttl(key);
+          expect(ttl === -2 || ttl > 0).toBe(true);
+          expect(ttl).toBeLessThanOrEqual(Math.max(...needed));
+        }
+      }),
+      { numRuns: 100 },
+    );
+  });
+
+  it.each(ALGORITHM_IDS)('of %s lives two windows at most, twice as long in debt', async (algorithm) => {
+    const check = createCheck({ algorithm, limit: 3, windowMs: HOUR_MS, cost: 3 });
+    const ttlAfter = async (asked: Check) => {
+      await lua.run({ operation: 'take', checks: [asked] });
+      return lua.redis.pttl(check.key);
+    };
+    const ttl = await ttlAfter(check);
+    expect(ttl).toBeGreaterThan(0);
+    expect(ttl).toBeLessThanOrEqual(2 * HOUR_MS);
+    if (holdsLeases(algorithm)) return;
+    for (let i = 0; i < 5; i++)
+      expect(await ttlAfter(next(check, { countDenied: true }))).toBeLessThanOrEqual(2 * HOUR_MS);
+  });
+
+  it('lives until the burst is whole again, or the block is over', async () => {
+    const burst = createCheck({ algorithm: 'token-bucket', limit: 1, extra: 5, windowMs: HOUR_MS, cost: 5 });
+    await lua.run({ operation: 'take', checks: [burst] });
+    expect(await lua.redis.pttl(burst.key)).toBeGreaterThan(4 * HOUR_MS);
+    expect(await lua.redis.pttl(burst.key)).toBeLessThanOrEqual(5 * HOUR_MS);
+    const blocked = createCheck({ algorithm: 'gcra', limit: 1, windowMs: 1_000, blockMs: 9 * HOUR_MS });
+    await lua.run({ operation: 'take', checks: [blocked] });
+    await lua.run({ operation: 'take', checks: [blocked] });
+    expect(await lua.redis.pttl(blocked.key)).toBeGreaterThan(8 * HOUR_MS);
+    expect(await lua.redis.pttl(blocked.key)).toBeLessThanOrEqual(9 * HOUR_MS);
+  });
+
+  it('that remembers a request lives for its longest window', async () => {
+    const check = createCheck({ algorithm: 'gcra', limit: 5, windowMs: 2 * HOUR_MS });
+    const short = createCheck({ algorithm: 'fixed-window', limit: 5, windowMs: 10_000 });
+    const requestKey = nextKey();
+    await lua.run({ operation: 'take', checks: [check, short], requestKey });
+    const ttl = await lua.redis.pttl(requestKey);
+    expect(ttl).toBeGreaterThan(HOUR_MS);
+    expect(ttl).toBeLessThanOrEqual(2 * HOUR_MS);
+  });
+
+  it('keeps a slow counter when a fast one beside it has run out', async () => {
+    const slow = createCheck({ algorithm: 'token-bucket', id: 'slow', limit: 5, windowMs: 1_000 * HOUR_MS });
+    const fast = { ...slow, id: 'fast', windowMs: 20 };
+    await lua.run({ operation: 'take', checks: [slow] });
+    await lua.run({ operation: 'take', checks: [fast] });
+    await vi.waitFor(async () => {
+      const { outcomes } = await lua.run({ operation: 'peek', checks: [fast] });
+      expect(only(outcomes).remaining).toBe(5);
+    });
+    const { outcomes } = await lua.run({ operation: 'peek', checks: [slow] });
+    expect(only(outcomes).remaining).toBe(4);
+  });
+
+  it('is gone when its subject goes quiet', async () => {
+    await fc.assert(
+      fc.asyncProperty(rulesWithin(fc.integer({ min: 1, max: 20 })), requests, async (rules, history) => {
+        await play(rules, history);
+      }),
+      { numRuns: 30 },
+    );
+    await vi.waitFor(async () => expect(await lua.redis.dbsize()).toBe(0), { timeout: 10_000, interval: 20 });
+  });
+});
+
+describe('the size of a key', () => {
+  it('does not grow with rules that come and go', async () => {
+    const rule = createCheck({ algorithm: 'fixed-window', limit: 5, windowMs: HOUR_MS });
+    const sizes: number[] = [];
+    for (let i = 0; i < 2_100; i++) {
+      await lua.run({ operation: 'take', checks: [{ ...rule, id: String(i).padStart(8, '0') }] });
+      sizes.push(await lua.redis.strlen(rule.key));
+    }
+    expect(Math.max(...sizes.slice(1_050))).toBeLessThanOrEqual(Math.max(...sizes.slice(0, 1_050)));
+  });
+
+  it('holds the counters of hundreds of rules without forgetting one', async () => {
+    const rule = createCheck({ algorithm: 'fixed-window', limit: 1, windowMs: 1_000 * HOUR_MS });
+    const checks = Array.from({ length: 900 }, (_, i) => ({ ...rule, id: `rule-${i}` }));
+    for (let i = 0; i < checks.length; i += 90)
+      await lua.run({ operation: 'take', checks: checks.slice(i, i + 90) });
+    for (let i = 0; i < checks.length; i += 90) {
+      const { outcomes } = await lua.run({ operation: 'take', checks: checks.slice(i, i + 90) });
+      expect(outcomes.filter(({ allowed }) => allowed)).toEqual([]);
+    }
+  });
+
+  it.each([
+    { countDenied: false, most: 20 },
+    { countDenied: true, most: 40 },
+  ])('of a log has $most entries at most for a limit of 20, countDenied $countDenied', async (options) => {
+    const { countDenied, most } = options;
+    const check = createCheck({ algorithm: 'sliding-window-log', limit: 20, windowMs: HOUR_MS, countDenied });
+    const nowMs = Date.now();
+    for (let i = 0; i < 100; i++) await lua.run({ operation: 'take', checks: [check], nowMs: nowMs + i });
+    expect(await lua.redis.strlen(check.key)).toBeGreaterThanOrEqual(most * 12);
+    expect(await lua.redis.strlen(check.key)).toBeLessThan(most * 12 + 64);
+  });
+
+  it('of leases has one record for each unit of the limit at most', async () => {
+    const check = createCheck({ algorithm: 'concurrency', limit: 20, windowMs: HOUR_MS });
+    const leases = Array.from({ length: 60 }, () => next(check));
+    for (const operation of ['take', 'renew', 'take'] as const)
+      for (const lease of leases) await lua.run({ operation, checks: [lease] });
+    expect(await lua.redis.strlen(check.key)).toBeGreaterThanOrEqual(20 * 22);
+    expect(await lua.redis.strlen(check.key)).toBeLessThan(20 * 22 + 64);
+  });
+});

@@ -1,0 +1,176 @@
+// What every algorithm promises about rules that apply together, and about the options of a rule.
+import { expect, it } from 'vitest';
+import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
+import { type Check, problemOf } from '../../src/core/check.ts';
+import { type ContractCase, createSubject, createUsed } from './algorithm-contract.ts';
+import { ask, createCheck, type Engine, look, next, nextKey, wouldPass } from './engines.ts';
+
+const take = async (engine: Engine, checks: readonly Check[], nowMs: number) =>
+  (await engine.run({ operation: 'take', checks, nowMs })).outcomes;
+
+/** A rule of another algorithm that has nothing left. */
+async function createFull(
+  engine: Engine,
+  rule: Pick<Check, 'algorithm' | 'key' | 'id'>,
+  nowMs: number,
+): Promise<Check> {
+  const check = createCheck({ limit: 2, windowMs: 3_600_000, cost: 2, ...rule });
+  await ask(engine, 'take', check, nowMs);
+  return next(check, { cost: 1 });
+}
+
+export function combinesRules(contractCase: ContractCase): void {
+  for (const algorithm of ALGORITHM_IDS)
+    it(`charges nothing for a request that a rule of ${algorithm} denies, before or after it`, async () => {
+      const { engine, check, nowMs, capacity } = await createSubject(contractCase);
+      for (const key of [check.key, nextKey()]) {
+        const full = await createFull(engine, { algorithm, key, id: 'full' }, nowMs);
+        for (const checks of [
+          [full, next(check)],
+          [next(check), full],
+        ]) {
+          const outcomes = await take(engine, checks, nowMs);
+          expect(outcomes.map(({ allowed }) => allowed)).toEqual(checks.map((one) => one !== full));
+          expect((await look(engine, check, nowMs)).remaining).toBe(capacity);
+        }
+      }
+    });
+
+  it('charges all rules of a request that all of them allow', async () => {
+    const { engine, check, nowMs, capacity } = await createSubject(contractCase);
+    const others = ALGORITHM_IDS.map((algorithm) =>
+      createCheck({ algorithm, limit: 5, windowMs: 3_600_000, cost: 2 }),
+    );
+    await take(engine, [next(check), ...others], nowMs);
+    expect((await look(engine, check, nowMs)).remaining).toBe(capacity - 1);
+    for (const other of others) expect((await look(engine, other, nowMs)).remaining).toBe(3);
+  });
+
+  it('waits as long as the slowest of the rules that deny', async () => {
+    const { engine, check, nowMs } = await createUsed(contractCase);
+    const checks = [next(check)];
+    for (const algorithm of ALGORITHM_IDS)
+      checks.push(await createFull(engine, { algorithm, key: nextKey(), id: 'full' }, nowMs));
+    const waits = (await take(engine, checks, nowMs)).map(({ retryAfterMs = Number.NaN }) => retryAfterMs);
+    const longestMs = Math.max(...waits);
+    expect(await wouldPass(engine, checks, nowMs + longestMs)).toBe(true);
+    expect(await wouldPass(engine, checks, nowMs + longestMs - 1)).toBe(false);
+  });
+
+  it('never denies as a log rule, and says what it would have done', async () => {
+    const { engine, check, nowMs } = await createUsed(contractCase);
+    const before = await look(engine, check, nowMs);
+    const enforced = createCheck({ ...contractCase.rule, key: nextKey() });
+    const { remaining: capacity } = await look(engine, enforced, nowMs);
+    const [logged, passed] = await take(engine, [next(check, { log: true }), enforced], nowMs);
+    expect(logged).toMatchObject({ allowed: false, remaining: 0, retryAfterMs: before.retryAfterMs });
+    expect(passed).toMatchObject({ allowed: true, remaining: capacity - 1 });
+    expect(await look(engine, check, nowMs)).toEqual(before);
+  });
+
+  it('charges a log rule only if the request passes', async () => {
+    const { engine, check, nowMs, capacity } = await createSubject(contractCase);
+    const log = () => next(check, { log: true });
+    const full = await createFull(engine, { algorithm: 'fixed-window', key: nextKey(), id: 'full' }, nowMs);
+    await take(engine, [log(), full], nowMs);
+    expect((await look(engine, check, nowMs)).remaining).toBe(capacity);
+    await take(engine, [log()], nowMs);
+    expect((await look(engine, check, nowMs)).remaining).toBe(capacity - 1);
+  });
+
+  it('neither counts nor blocks as a log rule for a request that another rule denies', async () => {
+    const { engine, check, nowMs } = await createUsed(contractCase);
+    const before = await look(engine, check, nowMs);
+    const counting = next(check, { countDenied: true });
+    const options = { log: true, blockMs: 3_600_000, countDenied: problemOf(counting) === undefined };
+    const full = await createFull(engine, { algorithm: 'fixed-window', key: nextKey(), id: 'full' }, nowMs);
+    for (const asked of [next(check, options), next(check, { ...options, cost: 2 })]) {
+      await take(engine, [asked, full], nowMs);
+      await take(engine, [full, asked], nowMs);
+      expect(await look(engine, check, nowMs)).toEqual(before);
+    }
+  });
+}
+
+export function keepsViolatorsOut(contractCase: ContractCase): void {
+  const counting = { countDenied: true } as const;
+
+  it('counts denied requests if asked to, up to a debt of its whole capacity; or refuses to', async () => {
+    const { engine, check, nowMs, capacity } = await createUsed(contractCase);
+    const asked = () => next(check, counting);
+    const problem = problemOf(asked());
+    if (problem !== undefined) {
+      await expect(ask(engine, 'take', asked(), nowMs)).rejects.toThrow(problem);
+      return;
+    }
+    const refund = (cost: number) => ask(engine, 'refund', { ...check, cost, chargedAtMs: nowMs }, nowMs);
+    expect(await ask(engine, 'take', asked(), nowMs)).toMatchObject({ allowed: false, remaining: 0 });
+    expect(await refund(1)).toMatchObject({ remaining: 0 });
+    expect(await refund(1)).toMatchObject({ remaining: 1 });
+    await ask(engine, 'take', next(check), nowMs);
+    for (let i = 0; i < 3 * capacity; i++) await ask(engine, 'take', asked(), nowMs);
+    expect(await refund(capacity)).toMatchObject({ remaining: 0 });
+    expect(await refund(1)).toMatchObject({ remaining: 1 });
+  });
+
+  it('counts a request denied by another rule for the rule that denied it alone', async () => {
+    const { engine, check, nowMs, capacity } = await createSubject(contractCase);
+    if (problemOf(next(check, counting)) !== undefined) return;
+    const full = await createFull(engine, { algorithm: 'fixed-window', key: nextKey(), id: 'full' }, nowMs);
+    await take(engine, [next(check, counting), full], nowMs);
+    expect((await look(engine, check, nowMs)).remaining).toBe(capacity);
+  });
+
+  it('blocks whoever exceeds it for the set time, and is not kept longer by asking again', async () => {
+    const { engine, check, nowMs, capacity } = await createUsed(contractCase);
+    const { resetAtMs } = await look(engine, check, nowMs);
+    const blockMs = resetAtMs - nowMs + 1_000;
+    const untilMs = nowMs + blockMs;
+    const asked = () => next(check, { blockMs });
+    const blocked = { allowed: false, remaining: 0, resetAtMs: untilMs };
+    expect(await ask(engine, 'take', asked(), nowMs)).toMatchObject({ ...blocked, retryAfterMs: blockMs });
+    expect(await ask(engine, 'take', asked(), nowMs + 1)).toMatchObject({
+      ...blocked,
+      retryAfterMs: blockMs - 1,
+    });
+    expect(await ask(engine, 'take', asked(), untilMs - 1)).toMatchObject({ ...blocked, retryAfterMs: 1 });
+    expect(await look(engine, check, untilMs - 1)).toMatchObject(blocked);
+    expect(await ask(engine, 'take', asked(), untilMs)).toMatchObject({
+      allowed: true,
+      remaining: capacity - 1,
+    });
+  });
+
+  it('does not shorten a wait by a block, and does not block for a cost it can never hold', async () => {
+    const { engine, check, nowMs, capacity } = await createUsed(contractCase);
+    const { retryAfterMs } = await look(engine, check, nowMs);
+    expect(await ask(engine, 'take', next(check, { blockMs: 1 }), nowMs)).toMatchObject({ retryAfterMs });
+    const unused = createCheck(contractCase.rule);
+    const never = { cost: capacity + 1, blockMs: 1_000 };
+    expect(await ask(engine, 'take', next(unused, never), nowMs)).toMatchObject({ retryAfterMs: undefined });
+    expect(await ask(engine, 'take', next(unused), nowMs)).toMatchObject({ allowed: true });
+  });
+}
+
+/** For engines that know request ids. */
+export function chargesARequestOnce(contractCase: ContractCase): void {
+  it('charges a request id once, and gives the same answer to its repetitions', async () => {
+    const { engine, check, nowMs, capacity } = await createSubject(contractCase);
+    const requestKey = nextKey();
+    const request = { operation: 'take', checks: [next(check)], requestKey } as const;
+    const first = await engine.run({ ...request, nowMs });
+    await ask(engine, 'take', next(check), nowMs);
+    expect(await engine.run({ ...request, nowMs: nowMs + 1 })).toEqual(first);
+    expect((await look(engine, check, nowMs)).remaining).toBe(capacity - 2);
+    await engine.run({ ...request, requestKey: nextKey(), checks: [next(check)], nowMs });
+    expect((await look(engine, check, nowMs)).remaining).toBe(capacity - 3);
+  });
+
+  it('judges a denied request id again, since it was charged nothing', async () => {
+    const { engine, check, nowMs } = await createUsed(contractCase);
+    const request = { operation: 'take', checks: [next(check)], requestKey: nextKey() } as const;
+    const { outcomes } = await engine.run({ ...request, nowMs });
+    const laterMs = nowMs + (outcomes[0]?.retryAfterMs ?? Number.NaN);
+    expect((await engine.run({ ...request, nowMs: laterMs })).outcomes).toMatchObject([{ allowed: true }]);
+  });
+}
