@@ -46,8 +46,9 @@ local LARGEST = 4503599627370496
 local LARGE = 100000
 -- Times fit into 6 bytes: windows of up to 34 years, until the year 6429.
 local LONGEST, LATEST = 1099511627776, 140737488355328
--- A key holds so many values at most (1,000 counters). Beyond, the counter that expires first makes room.
-local MOST_VALUES = 7000
+-- A key holds so many values at most (500 counters): more than twice that does not fit on the stack at once.
+-- Beyond, the counter that expires first makes room.
+local MOST_VALUES = 3500
 
 local ARGV, KEYS, call = ARGV, KEYS, redis.call
 local operation, now, memory, count = ARGV[1], nil, nil, (#ARGV - FIRST + 1) / ARGUMENTS
