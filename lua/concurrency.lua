@@ -64,4 +64,4 @@ local function charge(units, at, now, limit, windowMs, id, leases, held)
   return count > 0 and expiry(leases, count) or now, leases, math.max(0, units)
 end
 
-return read, charge, 8
+return read, charge

@@ -1,5 +1,5 @@
--- counters: judges the checks of one request and charges all of them, or none. The algorithms are the
--- modules beside this file (`load` makes one by its id); this part knows keys, options and operations.
+-- counters: judges the checks of one request and charges all of them, or none. The algorithms are in
+-- the files beside this one; this part knows keys, options and operations.
 --
 -- KEYS   each holds the counters of some rules for one subject; one may be the memory of a request id
 -- ARGV   [1] operation: take, peek (a take that changes nothing), refund, renew (of leases); it may be followed
@@ -23,10 +23,11 @@
 --          delayMs    wait until its turn, for those that throttle
 --        or, if a take passes and all the others are 1 and 0, in short: now, then remaining and resetAt for each
 --
--- A module is two functions and the code that its state is stored under. `read(now, limit, windowMs, extra, cost,
--- state…)` brings the state up to now and returns the room, the capacity, the wait if the cost does not fit, the
--- state, and a delay. `charge(units, at, now, limit, windowMs, extra, state…)` moves it and returns when the limit
--- is free again, and the state. Neither touches Redis. Waits and levels are whole numbers: (a - a % b) / b is a divided by b and rounded down,
+-- An algorithm is two blocks of code that are put in place of --@read and --@charge below when the script is
+-- composed: `read` brings the state a, b, c up to now and sets room, capacity, wait (if the cost does not fit)
+-- and delayMs (if it has any); `charge` moves the state by `units` and sets resetAt. One that needs functions of
+-- its own is a module instead, which returns these two as functions; `load` makes it when a check needs it.
+-- Neither touches Redis. Waits and levels are whole numbers: (a - a % b) / b is a divided by b and rounded down,
 -- (a + -a % b) / b is rounded up, both exact.
 --
 -- A key's value is a flat MessagePack stream: FORMAT, then seven values for each counter: its id, the code of
@@ -37,7 +38,7 @@
 -- wrote before an error. A take is first worked out as if it passes; if a check then denies it, that is thrown
 -- away and all is worked out again as denied.
 --
--- The code is one straight piece on purpose: every function costs Redis time in each run, just by being there.
+-- One straight piece on purpose: a function costs Redis time in each run by being made, and again when called.
 local FORMAT = 'weir1'
 local FIRST, ARGUMENTS, VALUES = 2, 6, 7
 -- Products of units and milliseconds stay whole numbers up to here, with room for twice the capacity.
@@ -94,11 +95,12 @@ while i < count do
   local key, algorithm, id, options = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 5]
   local limit, windowMs, cost, extra = ARGV[at + 3] + 0, ARGV[at + 4] + 0, 1, nil
   local want, blockMs, chargedAt, countsDenied, isLog = 0, nil, now, nil, nil
-  local read, charge, code = load(algorithm)
+  local code
+  --@code
   key = key == '1' and 1 or tonumber(key)
   if options ~= '' or not (isTake and code and values[key] ~= nil and limit >= 1 and limit <= LARGE and limit % 1 == 0
     and windowMs >= 1 and windowMs <= LONGEST and windowMs % 1 == 0 and limit * windowMs <= LARGEST) then
-    local wrong = load('refusal')(at, operation)
+    local wrong = load('refusal')(at, operation, code)
     if wrong then return redis.error_reply('WEIR_BAD_ARGUMENT check ' .. i .. ': ' .. wrong) end
     -- A lease id comes last and may hold anything: it must not be taken for other options.
     local lease = string.find(options, 'lease=', 1, true)
@@ -128,7 +130,7 @@ while i < count do
 
   -- What this check alone says.
   local room, capacity, wait, delayMs
-  room, capacity, wait, a, b, c, delayMs = read(now, limit, windowMs, extra, cost, a, b, c)
+  --@read
   local retryMs = 0
   if cost > capacity then
     retryMs = -1
@@ -161,7 +163,7 @@ while i < count do
       units, fits = b, b > 0
     end
     local resetAt
-    resetAt, a, b, c = charge(units, chargedAt, now, limit, windowMs, extra, a, b, c)
+    --@charge
     local expiry = resetAt > blockedUntil and resetAt or blockedUntil
     if units ~= 0 or blocks then
       if place > MOST_VALUES then
@@ -179,10 +181,10 @@ while i < count do
     if fits and units >= 0 then
       room = room - units
     elseif units ~= 0 or blocks then
-      local newDelayMs
-      room, capacity, wait, a, b, c, newDelayMs = read(now, limit, windowMs, extra, cost, a, b, c)
+      local delayedMs = delayMs
+      --@read
       if retryMs >= 0 then retryMs = math.max(cost > room and wait or 0, blockedUntil - now) end
-      if operation == 'refund' then delayMs = newDelayMs end
+      if isTake then delayMs = delayedMs end
     end
     if operation == 'refund' then fits = true end
     if not fits or granted > 0 or delayMs then isShort = false end

@@ -2,32 +2,31 @@
 -- theoretical arrival time (TAT) of the next one T further. A request passes if that leaves TAT at most
 -- `extra` spacings (the limit if not given) ahead of now.
 --
--- State: whole ms of TAT, the rest in 1/limit of a ms. So TAT is exact, though T is rarely whole.
-local function read(now, limit, windowMs, extra, cost, tat, rest)
-  local burst = extra or limit
-  local full = burst * windowMs
-  if not tat or tat < now then tat, rest = now, 0 end
-  local ahead = (tat - now) * limit + rest
-  if ahead > 2 * full then
-    -- No charge puts TAT that far ahead: the clock went back. It starts again with nothing left.
-    ahead, rest = full, full % limit
-    tat = now + (full - rest) / limit
-  end
-  local free = full - ahead
+-- State: a, whole ms of TAT; b, the rest in 1/limit of a ms. So TAT is exact, though T is rarely whole.
+
+--@read
+capacity = extra or limit
+local full = capacity * windowMs
+if not a or a < now then a, b = now, 0 end
+local ahead = (a - now) * limit + b
+if ahead > 2 * full then
+  -- No charge puts TAT that far ahead: the clock went back. It starts again with nothing left.
+  ahead, b = full, full % limit
+  a = now + (full - b) / limit
+end
+local free = full - ahead
+room = (free - free % windowMs) / windowMs
+if cost > room then
   local missing = cost * windowMs - free
-  local wait = missing > 0 and (missing + -missing % limit) / limit
-  return (free - free % windowMs) / windowMs, burst, wait, tat, rest
+  wait = (missing + -missing % limit) / limit
 end
 
-local function charge(units, at, now, limit, windowMs, extra, tat, rest)
-  -- The window of a charge is the time W after it; given back later, it gives nothing.
-  if units > 0 or now - at < windowMs then
-    local moved = rest + units * windowMs
-    rest = moved % limit
-    tat = tat + (moved - rest) / limit
-    if tat < now then tat, rest = now, 0 end
-  end
-  return rest > 0 and tat + 1 or tat, tat, rest
+--@charge
+-- The window of a charge is the time W after it; given back later, it gives nothing.
+if units > 0 or now - chargedAt < windowMs then
+  local moved = b + units * windowMs
+  b = moved % limit
+  a = a + (moved - b) / limit
+  if a < now then a, b = now, 0 end
 end
-
-return read, charge, 6
+resetAt = b > 0 and a + 1 or a

@@ -55,4 +55,4 @@ local function charge(units, at, now, limit, windowMs, extra, number, packed)
   return now, number, packed
 end
 
-return read, charge, 3
+return read, charge

@@ -87,4 +87,4 @@ local function charge(units, at, now, limit, windowMs, extra, before, log)
   return count > 0 and timeOf(log, count) + windowMs or now, before, log
 end
 
-return read, charge, 7
+return read, charge

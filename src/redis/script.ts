@@ -11,16 +11,17 @@ import slidingWindowLog from '../../lua/sliding-window-log.lua';
 import tokenBucket from '../../lua/token-bucket.lua';
 import type { AlgorithmId } from '../core/algorithms/registry.ts';
 
-const MODULES: Readonly<Record<AlgorithmId, string>> = {
-  'fixed-window': fixedWindow,
-  'sliding-window-log': slidingWindowLog,
-  'sliding-window-counter': slidingWindowCounter,
-  'sliding-window-buckets': slidingWindowBuckets,
-  'token-bucket': tokenBucket,
-  'leaky-bucket': leakyBucket,
-  gcra,
-  concurrency,
-};
+/** By the code that a counter's state is stored under: a code is never given to another algorithm. */
+const ALGORITHMS: readonly (readonly [code: number, id: AlgorithmId, source: string])[] = [
+  [1, 'fixed-window', fixedWindow],
+  [2, 'sliding-window-counter', slidingWindowCounter],
+  [3, 'token-bucket', tokenBucket],
+  [4, 'gcra', gcra],
+  [5, 'leaky-bucket', leakyBucket],
+  [6, 'sliding-window-buckets', slidingWindowBuckets],
+  [7, 'sliding-window-log', slidingWindowLog],
+  [8, 'concurrency', concurrency],
+];
 
 /** Without this flag Upstash locks the whole database for the run instead of the keys named in KEYS. */
 const FLAG = '#!lua flags=allow-key-locking';
@@ -36,12 +37,44 @@ export async function composeScript(): Promise<Script> {
   return { text, sha: await sha1Hex(text) };
 }
 
-/** `load` makes a part when it is needed: what is not used costs nothing. */
+type Block = 'read' | 'charge';
+
 function composeText(): string {
-  const parts = Object.entries({ ...MODULES, refusal });
-  const branches = parts.map(([id, body]) => `if id == '${id}' then\n${body}\nend`);
-  // Declared first, because a part may load another.
-  return [FLAG, 'local load', 'load = function(id)', ...branches, 'end', counters].join('\n');
+  const main = counters
+    .replace(/^ *--@code$/gm, () => choose(([code]) => `code = ${code}`))
+    .replace(/^ *--@(read|charge)$/gm, (_, name: Block) =>
+      choose(([, id, source]) => blockOf(source, name) ?? callOf(id, name)),
+    );
+  return [FLAG, composeLoad(), main].join('\n');
+}
+
+/** One branch for each algorithm. */
+function choose(branchOf: (algorithm: (typeof ALGORITHMS)[number]) => string): string {
+  const branches = ALGORITHMS.map(
+    (algorithm) => `algorithm == '${algorithm[1]}' then\n${branchOf(algorithm)}\n`,
+  );
+  return `if ${branches.join('elseif ')}end`;
+}
+
+/** The block of that name, if the source is made of blocks. */
+function blockOf(source: string, name: Block): string | undefined {
+  const [, after] = source.split(`--@${name}\n`);
+  return after?.split('--@')[0];
+}
+
+const CALLS: Record<Block, string> = {
+  read: 'room, capacity, wait, a, b, c = read(now, limit, windowMs, extra, cost, a, b, c)',
+  charge: 'resetAt, a, b, c = charge(units, chargedAt, now, limit, windowMs, extra, a, b, c)',
+};
+
+const callOf = (id: AlgorithmId, name: Block): string => `local read, charge = load('${id}')\n${CALLS[name]}`;
+
+/** `load` makes a part when it is needed: what is not used costs nothing. */
+function composeLoad(): string {
+  const modules = ALGORITHMS.filter(([, , source]) => blockOf(source, 'read') === undefined);
+  const parts = [...modules.map(([, id, source]) => [id, source] as const), ['refusal', refusal] as const];
+  const branches = parts.map(([id, source]) => `if id == '${id}' then\n${source}\nend`);
+  return ['local function load(id)', ...branches, 'end'].join('\n');
 }
 
 async function sha1Hex(text: string): Promise<string> {
