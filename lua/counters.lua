@@ -70,12 +70,13 @@ if not isTake and operation ~= 'peek' and operation ~= 'refund' and operation ~=
 end
 if not now then
   local time = call('TIME')
-  now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+  local micros = time[2] + 0
+  now = time[1] * 1000 + (micros - micros % 1000) / 1000
 elseif not (now >= 1 and now <= LATEST and now % 1 == 0) then
   return redis.error_reply('WEIR_BAD_ARGUMENT now must be a whole number above 0')
 end
 
-local values = KEYS[1] and call('MGET', unpack(KEYS)) or {}
+local values = KEYS[2] and call('MGET', unpack(KEYS)) or KEYS[1] and call('MGET', KEYS[1]) or {}
 if memory and values[memory] then
   local known = { pcall(cmsgpack.unpack, values[memory]) }
   if known[2] == FORMAT and #known == 3 + 6 * count then return { unpack(known, 3) } end
@@ -83,12 +84,12 @@ end
 
 -- The counters of each key as the flat list they are stored in: 1 once changed, FORMAT, and then the counters.
 local lists = {}
-local reply, isShort = { now, 0, 0, 0, 0, 0, 0 }, isTake
-local passes = isTake
+-- Worked out as if it passes and the answer is short; if not, once more from the start.
+local passes, isShort, reply = isTake, isTake and not memory, { now, 0, 0 }
 local i = 0
 
 while i < count do
-  local at, last = FIRST + i * ARGUMENTS, 1 + i * 6
+  local at = FIRST + i * ARGUMENTS
   i = i + 1
 
   -- The check's arguments. Text that is no number at all ends the script here.
@@ -141,8 +142,9 @@ while i < count do
   local fits = retryMs == 0
 
   if passes and not fits and not isLog then
-    -- It does not pass: once more from the start, as denied.
-    passes, lists, i = false, {}, 0
+    passes, isShort, lists, i = false, false, {}, 0
+  elseif isShort and (not fits or want > 0 or delayMs) then
+    isShort, lists, i = false, {}, 0
   else
     -- By how much the counter moves, and whether it blocks from now on.
     local units, granted, blocks = 0, 0, false
@@ -187,11 +189,16 @@ while i < count do
       if isTake then delayMs = delayedMs end
     end
     if operation == 'refund' then fits = true end
-    if not fits or granted > 0 or delayMs then isShort = false end
-    reply[last + 1] = fits and 1 or 0
-    reply[last + 2] = blockedUntil <= now and room > 0 and room or 0
-    reply[last + 3], reply[last + 4] = expiry, (isTake or operation == 'peek') and retryMs or 0
-    reply[last + 5], reply[last + 6] = granted, delayMs or 0
+    if isShort then
+      -- Every integer costs: an answer that says nothing but how much is left says only that.
+      reply[2 * i], reply[2 * i + 1] = room, expiry
+    else
+      local last = 6 * i - 5
+      reply[last + 1] = fits and 1 or 0
+      reply[last + 2] = blockedUntil <= now and room > 0 and room or 0
+      reply[last + 3], reply[last + 4] = expiry, (isTake or operation == 'peek') and retryMs or 0
+      reply[last + 5], reply[last + 6] = granted, delayMs or 0
+    end
   end
 end
 
@@ -228,10 +235,4 @@ if memory and hasChanged then
   end
   if holdsMs > 0 then call('SET', KEYS[memory], cmsgpack.pack(FORMAT, unpack(reply)), 'PX', holdsMs) end
 end
-if not isShort then return reply end
--- Every integer costs: an answer that says nothing but how much is left says only that.
-local short = { now, reply[3], reply[4] }
-for check = 1, count - 1 do
-  short[2 + 2 * check], short[3 + 2 * check] = reply[3 + 6 * check], reply[4 + 6 * check]
-end
-return short
+return reply
