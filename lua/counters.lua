@@ -43,8 +43,8 @@ local FORMAT = 'weir1'
 local FIRST, ARGUMENTS, VALUES = 2, 6, 7
 -- Products of units and milliseconds stay whole numbers up to here, with room for twice the capacity.
 local LARGEST = 4503599627370496
--- Above this, some algorithms say no: `refusal` knows.
-local LARGE = 100000
+-- The longest log.
+local MOST_UNITS = 100000
 -- Times fit into 6 bytes: windows of up to 34 years, until the year 6429.
 local LONGEST, LATEST = 1099511627776, 140737488355328
 -- A key holds so many values at most (500 counters): more than twice that does not fit on the stack at once.
@@ -99,8 +99,9 @@ while i < count do
   local code
   --@code
   key = key == '1' and 1 or tonumber(key)
-  if options ~= '' or not (isTake and code and values[key] ~= nil and limit >= 1 and limit <= LARGE and limit % 1 == 0
-    and windowMs >= 1 and windowMs <= LONGEST and windowMs % 1 == 0 and limit * windowMs <= LARGEST) then
+  if options ~= '' or not (isTake and code and values[key] ~= nil and limit >= 1 and limit % 1 == 0
+    and windowMs >= 1 and windowMs <= LONGEST and windowMs % 1 == 0 and limit * windowMs <= LARGEST
+    and (limit <= MOST_UNITS or algorithm ~= 'sliding-window-log')) then
     local wrong = load('refusal')(at, operation, code)
     if wrong then return redis.error_reply('WEIR_BAD_ARGUMENT check ' .. i .. ': ' .. wrong) end
     -- A lease id comes last and may hold anything: it must not be taken for other options.
