@@ -79,9 +79,14 @@ export async function assertPortsFree({ ports, originUrl, databaseUrl }: Setting
     ['REDIS_PORT', ports.redis, REGION_COUNT],
     ['POSTGRES_PORT', ports.postgres, databaseUrl ? 0 : 1],
   ];
+  const taken = new Map<number, string>();
   for (const [variable, first, count] of wanted) {
-    if (first === 0) continue;
-    for (let i = 0; i < count; i += 1) await assertPortFree(first + i, `set ${variable} to use another`);
+    for (let port = first; first !== 0 && port < first + count; port += 1) {
+      const other = taken.get(port);
+      if (other) throw new StackError(`${variable} and ${other} both want port ${port}`);
+      taken.set(port, variable);
+      await assertPortFree(port, `set ${variable} to use another`);
+    }
   }
 }
 

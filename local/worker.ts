@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { stripVTControlCharacters } from 'node:util';
 import { assertPortFree, freePort, LOOPBACK, StackError } from './ports.ts';
 import { startWatchdog } from './watchdog.ts';
 
@@ -89,7 +90,10 @@ function followOutput(child: ChildProcess, onOutput: (line: string) => void): st
   const lastLines: string[] = [];
   for (const stream of [child.stdout, child.stderr]) {
     stream?.setEncoding('utf8').on('data', (text: string) => {
-      for (const line of text.split('\n').filter((candidate) => candidate.trim() !== '')) {
+      for (const line of text
+        .split('\n')
+        .map(plain)
+        .filter((candidate) => candidate !== '')) {
         lastLines.push(line);
         if (lastLines.length > 20) lastLines.shift();
         onOutput(line);
@@ -98,6 +102,12 @@ function followOutput(child: ChildProcess, onOutput: (line: string) => void): st
   }
   return lastLines;
 }
+
+/** wrangler paints and labels what the Worker logs; the Worker's own lines are JSON. */
+const plain = (line: string) =>
+  stripVTControlCharacters(line)
+    .trim()
+    .replace(/^[▲✘] \[(WARNING|ERROR)\] (?=\{)/, '');
 
 async function untilHealthy(url: string, signal: AbortSignal | undefined): Promise<void> {
   const giveUpAt = Date.now() + START_TIMEOUT_MS;

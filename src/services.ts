@@ -55,10 +55,10 @@ function regionOf(
   request: Request,
   regions: readonly [RegionParts, ...RegionParts[]],
   isDevelopment: boolean,
-): RegionParts {
+): RegionParts | undefined {
   const played = isDevelopment ? request.headers.get('X-Weir-Region') : null;
-  const chosen = played === null ? undefined : regions.find(({ name }) => name === played);
-  return chosen ?? nearestRegion(regions, (request.cf ?? {}) as RequestOrigin);
+  if (played !== null) return regions.find(({ name }) => name === played);
+  return nearestRegion(regions, (request.cf ?? {}) as RequestOrigin);
 }
 
 /** Drizzle's HTTP driver takes no signal: the answer of a query that is late is not waited for. */

@@ -1,5 +1,6 @@
 // All rules, compiled for matching, under one version. Immutable: a change is a new snapshot.
 import { counterId, groupOf } from './keys.ts';
+import { compileResource } from './resource.ts';
 import type { Rule } from './rule.ts';
 
 /** A rule with what can be worked out before any request comes. */
@@ -52,11 +53,3 @@ function bestOfEachSlot(rules: readonly Rule[]): Rule[] {
 }
 
 const byPriorityThenId = (a: Rule, b: Rule) => a.priority - b.priority || (a.id < b.id ? -1 : 1);
-
-function compileResource(resource: string): (matchPath: string) => boolean {
-  const lower = resource.toLowerCase();
-  if (lower === '/*') return () => true;
-  if (!lower.endsWith('/*')) return (path) => path === lower;
-  const prefix = lower.slice(0, -2);
-  return (path) => path === prefix || path.startsWith(`${prefix}/`);
-}

@@ -1,7 +1,8 @@
 // The front door: one canonical path per request, then either Weir's own routes or the gateway.
 import { canonicalPath } from '../core/canonical-path.ts';
+import { isOwnPath } from '../core/resource.ts';
 import { handleGateway } from './gateway.ts';
-import { createOwnRoutes, isOwnPath } from './own-routes.ts';
+import { createOwnRoutes } from './own-routes.ts';
 import { problem } from './problem.ts';
 import type { Services } from './services.ts';
 
@@ -23,8 +24,11 @@ export function createApp(services: Services): App {
         url.pathname = matchPath;
         return ownRoutes.fetch(new Request(url, request), undefined, context);
       }
+      const region = services.regionOf(request);
+      if (!region) return unknownRegion(services);
       return handleGateway(services, {
         request,
+        region,
         path,
         matchPath,
         query: url.search,
@@ -32,4 +36,15 @@ export function createApp(services: Services): App {
       });
     },
   };
+}
+
+/** Only where X-Weir-Region plays a region: a typing error should not be served by another one. */
+function unknownRegion({ regions }: Services): Response {
+  const names = regions.map(({ name }) => name).join(', ');
+  return problem({
+    status: 400,
+    code: 'unknown-region',
+    title: 'There is no such region',
+    detail: `X-Weir-Region must be one of ${names}.`,
+  });
 }

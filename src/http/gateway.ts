@@ -6,10 +6,11 @@ import type { CompiledRule } from '../core/snapshot.ts';
 import { setDecisionHeaders, toSeconds } from './headers.ts';
 import { problem } from './problem.ts';
 import { proxy } from './proxy.ts';
-import type { Services } from './services.ts';
+import type { RegionService, Services } from './services.ts';
 
 export interface GatewayRequest {
   readonly request: Request;
+  readonly region: RegionService;
   readonly path: string;
   readonly matchPath: string;
   readonly query: string;
@@ -17,9 +18,9 @@ export interface GatewayRequest {
 }
 
 export async function handleGateway(services: Services, gatewayRequest: GatewayRequest): Promise<Response> {
-  const { request, path, query } = gatewayRequest;
+  const { request, region, path, query } = gatewayRequest;
   const decision = await decide(services, gatewayRequest);
-  if (decision.kind === 'degraded') services.log.degraded(decision.reason, services.regionOf(request).name);
+  if (decision.kind === 'degraded') services.log.degraded(decision.reason, region.name);
   const response = decision.allowed
     ? await proxy(request, { originUrl: services.originUrl, path, query })
     : denial(decision);
@@ -29,12 +30,12 @@ export async function handleGateway(services: Services, gatewayRequest: GatewayR
 
 async function decide(
   services: Services,
-  { request, matchPath, afterResponse }: GatewayRequest,
+  { request, region, matchPath, afterResponse }: GatewayRequest,
 ): Promise<Decision<RuleCheck>> {
   const snapshot = await services.snapshots.current(afterResponse);
   if (!snapshot) return { kind: 'degraded', allowed: true, reason: 'no-rules' };
   const checks = await Promise.all(snapshot.match(matchPath).map((rule) => toCheck(rule, request)));
-  return services.limiter.decide(services.regionOf(request).store, checks);
+  return services.limiter.decide(region.store, checks);
 }
 
 /** A check that knows the rule it comes from. */

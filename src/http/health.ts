@@ -23,7 +23,7 @@ export function createHealth(services: Services) {
       {
         status: healthy ? 'ok' : 'degraded',
         version,
-        region: services.regionOf(request).name,
+        region: services.regionOf(request)?.name ?? null,
         rules: { version: snapshot?.version ?? null, count: snapshot?.ruleCount ?? 0 },
         parts: { rules: snapshot ? 'ok' : 'missing', ...parts },
       },

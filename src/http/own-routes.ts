@@ -1,14 +1,10 @@
 // Weir's own paths, all under /_weir. Nothing here is ever proxied.
 import { Hono } from 'hono';
+import { OWN_PREFIX } from '../core/resource.ts';
 import { isAdmin } from './admin-auth.ts';
 import { createHealth } from './health.ts';
 import { problem } from './problem.ts';
 import type { Services } from './services.ts';
-
-export const OWN_PREFIX = '/_weir';
-
-export const isOwnPath = (matchPath: string) =>
-  matchPath === OWN_PREFIX || matchPath.startsWith(`${OWN_PREFIX}/`);
 
 export function createOwnRoutes(services: Services): Hono {
   const app = new Hono().basePath(OWN_PREFIX);

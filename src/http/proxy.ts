@@ -10,7 +10,9 @@ export interface ProxyTarget {
 
 export async function proxy(request: Request, { originUrl, path, query }: ProxyTarget): Promise<Response> {
   try {
-    const answer = await fetch(new Request(`${originUrl}${path}${query}`, request), { redirect: 'manual' });
+    const passedOn = new Request(`${originUrl}${path}${query}`, request);
+    passedOn.headers.delete('X-Weir-Region');
+    const answer = await fetch(passedOn, { redirect: 'manual' });
     // A copy, because the headers of what fetch returns cannot be changed.
     return new Response(answer.body, answer);
   } catch {

@@ -13,7 +13,8 @@ export interface Services {
   readonly originUrl: string;
   readonly adminToken: string;
   readonly regions: readonly RegionService[];
-  readonly regionOf: (request: Request) => RegionService;
+  /** Undefined only if the request plays a region that there is not. */
+  readonly regionOf: (request: Request) => RegionService | undefined;
   readonly snapshots: SnapshotSource;
   readonly limiter: Limiter;
   /** Reads the rules from Postgres and makes them the current snapshot. */

@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { ALGORITHM_IDS } from '../core/algorithms/registry.ts';
 import { problemOf } from '../core/check.ts';
+import { resourceProblem } from '../core/resource.ts';
 import { type Rule, SCOPES } from '../core/rule.ts';
 
 const MAX_WINDOW_SECONDS = 366 * 86_400;
@@ -9,7 +10,7 @@ const MAX_WINDOW_SECONDS = 366 * 86_400;
 const ruleFields = z.object({
   id: z.string().min(1).max(64),
   name: z.string().min(1).max(128),
-  resource: z.string().startsWith('/').max(1024),
+  resource: z.string().max(1024),
   scope: z.enum(SCOPES),
   algorithm: z.enum(ALGORITHM_IDS),
   limit: z.int().positive(),
@@ -17,9 +18,11 @@ const ruleFields = z.object({
   priority: z.int(),
 });
 
-/** What the counters would refuse is refused here, long before a request comes. */
+/** What could never match, or what the counters would refuse, is refused here, long before a request comes. */
 export const ruleSchema = ruleFields.superRefine((rule, context) => {
   const { algorithm, limit, windowSeconds } = rule;
+  const wrongPath = resourceProblem(rule.resource);
+  if (wrongPath) context.addIssue({ code: 'custom', path: ['resource'], message: wrongPath });
   if (algorithm === 'concurrency') {
     context.addIssue({
       code: 'custom',

@@ -151,6 +151,7 @@ describe('npm run dev says in one line what is wrong', () => {
       /\nweir: cannot use Postgres at 127\.0\.0\.1:1\/x: .*\n$/,
     ],
     [{ WEIR_DATA_DIR: '/dev/null/x' }, [], /^weir: WEIR_DATA_DIR cannot be used: .*\n$/],
+    [{ PORT: '28790', UPSTASH_PORT: '28789' }, [], /^weir: UPSTASH_PORT and PORT both want port 28790\n$/],
     [{}, ['--frehs'], /^weir: Unknown option '--frehs'/],
   ])('%o %o', async (env, args, message) => {
     const { code, output } = await runDev({ WEIR_DATA_DIR: dataDir, ...env }, ...args).ended;

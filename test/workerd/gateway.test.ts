@@ -81,6 +81,15 @@ describe('the gateway', () => {
     expect(await statuses(4, '/login', { ip, region: 'ap' })).toEqual([...times(3, 200), 429]);
   });
 
+  it('refuses to play a region that there is not', async () => {
+    const answer = await call('/x', { region: 'mars' });
+    expect(answer.status).toBe(400);
+    expect(await answer.json()).toMatchObject({
+      code: 'unknown-region',
+      detail: 'X-Weir-Region must be one of us, eu, ap.',
+    });
+  });
+
   it('leaves only keys that expire', async () => {
     const ip = freshIp();
     await call('/login', { ip });
@@ -110,6 +119,7 @@ describe('the origin', () => {
     expect(answer.status).toBe(201);
     const echo = (await answer.json()) as { headers: [string, string][] };
     expect(echo).toMatchObject({ method: 'POST', path: '/a/b/?q=1&status=201', body: 'hello' });
+    expect(echo.headers.filter(([name]) => name.toLowerCase() === 'x-weir-region')).toEqual([]);
     expect(echo.headers.find(([name]) => name.toLowerCase() === 'x-mine')).toEqual([
       expect.anything(),
       'yes',
