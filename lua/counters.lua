@@ -3,14 +3,14 @@
 --
 -- KEYS   each holds the counters of some rules for one subject; one may be the memory of a request id
 -- ARGV   [1] operation: take, peek (a take that changes nothing), refund, renew (of leases); it may be followed
---            by now=MS (for tests; else the server's own clock) and memory=N (number of the key that remembers
---            the answer to this request)
---        then six for each check:
---          key        number of its key in KEYS
+--            by the words keys and options (see below), now=MS (for tests; else the server's own clock) and
+--            memory=N (number of the key that remembers the answer to this request)
+--        then four to six for each check:
+--          key        number of its key in KEYS; only if [1] has the word keys, else all are in the first
 --          algorithm  id of the algorithm
 --          id         of this counter within its key: another rule, algorithm or window is another id
 --          limit, windowMs
---          options    '' or any of: cost=N (units to take or give back; 1 if left out), extra=N (burst or number
+--          options    only if [1] has the word options: '' or any of: cost=N (units to take or give back; 1 if left out), extra=N (burst or number
 --                     of buckets), lease=ID, want=N (units to lease beyond the cost, as far as there is room),
 --                     block=MS (deny everything for so long once exceeded), denied (count denied requests too),
 --                     log (never deny), at=MS (refund: when the charge was made)
@@ -40,7 +40,7 @@
 --
 -- One straight piece on purpose: a function costs Redis time in each run by being made, and again when called.
 local FORMAT = 'weir1'
-local FIRST, ARGUMENTS, VALUES = 2, 6, 7
+local FIRST, VALUES = 2, 7
 -- Products of units and milliseconds stay whole numbers up to here, with room for twice the capacity.
 local LARGEST = 4503599627370496
 -- The longest log.
@@ -52,16 +52,19 @@ local LONGEST, LATEST = 1099511627776, 140737488355328
 local MOST_VALUES = 3500
 
 local ARGV, KEYS, call = ARGV, KEYS, redis.call
-local operation, now, memory, count = ARGV[1], nil, nil, (#ARGV - FIRST + 1) / ARGUMENTS
-if count < 1 or count % 1 ~= 0 then
-  return redis.error_reply('WEIR_BAD_ARGUMENT expected 1 argument and 6 for each check')
-end
-if operation ~= 'take' then
+local operation, now, memory, hasKeys, hasOptions, arguments = ARGV[1], nil, nil, nil, nil, 4
+if operation and operation ~= 'take' then
+  hasKeys = string.find(operation, ' keys', 1, true)
+  hasOptions = string.find(operation, ' options', 1, true)
+  arguments = 4 + (hasKeys and 1 or 0) + (hasOptions and 1 or 0)
   now = tonumber(string.match(operation, ' now=(%S+)')) or string.find(operation, ' now=', 1, true) and 0
   memory = tonumber(string.match(operation, ' memory=(%S+)'))
   operation = string.match(operation, '^%a+')
 end
-local isTake = operation == 'take'
+local isTake, count = operation == 'take', (#ARGV - FIRST + 1) / arguments
+if count < 1 or count % 1 ~= 0 then
+  return redis.error_reply('WEIR_BAD_ARGUMENT expected 1 argument and ' .. arguments .. ' for each check')
+end
 if memory and not KEYS[memory] then
   return redis.error_reply('WEIR_BAD_ARGUMENT memory must be the number of a key')
 end
@@ -89,20 +92,23 @@ local passes, isShort, reply = isTake, isTake and not memory, { now, 0, 0 }
 local i = 0
 
 while i < count do
-  local at = FIRST + i * ARGUMENTS
+  local at, key, options = FIRST + i * arguments, 1, ''
   i = i + 1
 
   -- The check's arguments. Text that is no number at all ends the script here.
-  local key, algorithm, id, options = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 5]
-  local limit, windowMs, cost, extra = ARGV[at + 3] + 0, ARGV[at + 4] + 0, 1, nil
+  if hasKeys then
+    key, at = tonumber(ARGV[at]), at + 1
+  end
+  if hasOptions then options = ARGV[at + 4] end
+  local algorithm, id, limit, windowMs = ARGV[at], ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3] + 0
+  local cost, extra = 1, nil
   local want, blockMs, chargedAt, countsDenied, isLog = 0, nil, now, nil, nil
   local code
   --@code
-  key = key == '1' and 1 or tonumber(key)
   if options ~= '' or not (isTake and code and values[key] ~= nil and limit >= 1 and limit % 1 == 0
     and windowMs >= 1 and windowMs <= LONGEST and windowMs % 1 == 0 and limit * windowMs <= LARGEST
     and (limit <= MOST_UNITS or algorithm ~= 'sliding-window-log')) then
-    local wrong = load('refusal')(at, operation, code)
+    local wrong = load('refusal')(at, key, options, operation, code)
     if wrong then return redis.error_reply('WEIR_BAD_ARGUMENT check ' .. i .. ': ' .. wrong) end
     -- A lease id comes last and may hold anything: it must not be taken for other options.
     local lease = string.find(options, 'lease=', 1, true)
@@ -232,7 +238,7 @@ if memory and hasChanged then
   -- An answer holds for the longest window once charged, or for the longest wait if denied.
   local holdsMs = 0
   for check = 0, count - 1 do
-    holdsMs = math.max(holdsMs, passes and ARGV[FIRST + check * ARGUMENTS + 4] or reply[5 + check * 6])
+    holdsMs = math.max(holdsMs, passes and ARGV[FIRST + check * arguments + (hasKeys and 4 or 3)] or reply[5 + check * 6])
   end
   if holdsMs > 0 then call('SET', KEYS[memory], cmsgpack.pack(FORMAT, unpack(reply)), 'PX', holdsMs) end
 end

@@ -7,14 +7,13 @@ local function whole(text)
   return number and number >= 1 and number <= LARGEST and number % 1 == 0 and number
 end
 
-return function(at, operation, code)
-  local algorithm, options = ARGV[at + 1], ARGV[at + 5]
-  local limit, windowMs, most = whole(ARGV[at + 3]), whole(ARGV[at + 4]), 0
+return function(at, key, options, operation, code)
+  local algorithm, limit, windowMs, most = ARGV[at], whole(ARGV[at + 2]), whole(ARGV[at + 3]), 0
   local lease = string.match(options, 'lease=(.*)$')
   options = string.gsub(options, 'lease=.*$', '')
   local cost, extra = string.match(options, 'cost=(%S+)'), string.match(options, 'extra=(%S+)')
   if not code then return 'unknown algorithm' end
-  if not KEYS[tonumber(ARGV[at])] then return 'key must be the number of a key' end
+  if not KEYS[key] then return 'key must be the number of a key' end
   if not limit then return 'limit must be a whole number above 0' end
   if not windowMs or windowMs > LONGEST then return 'windowMs must be a whole number from 1 to 2^40' end
   if cost and not whole(cost) then return 'cost must be a whole number above 0' end

@@ -12,20 +12,23 @@ export interface ScriptCall {
 }
 
 export function toScriptCall({ operation, checks, requestKey, nowMs }: CounterCall): ScriptCall {
-  const keys: string[] = [];
-  const numberOf = (key: string) => {
-    const known = keys.indexOf(key);
-    return known >= 0 ? known + 1 : keys.push(key);
-  };
-  const checkArgs = checks.flatMap((check) => toArguments(check, numberOf(check.key)));
-  const clock = nowMs === undefined ? '' : ` now=${nowMs}`;
-  const memory = requestKey === undefined ? '' : ` memory=${numberOf(requestKey)}`;
-  return { keys, args: [`${operation}${clock}${memory}`, ...checkArgs] };
-}
-
-function toArguments(check: Check, keyNumber: number): string[] {
-  const { algorithm, id, limit, windowMs } = check;
-  return [String(keyNumber), algorithm, id, String(limit), String(windowMs), toOptions(check)];
+  const keys = [...new Set(checks.map(({ key }) => key))];
+  const options = checks.map(toOptions);
+  // Every argument costs Redis time: columns that say nothing are left out.
+  const hasKeys = keys.length > 1;
+  const hasOptions = options.some((option) => option !== '');
+  let call: string = operation;
+  if (hasKeys) call += ' keys';
+  if (hasOptions) call += ' options';
+  if (nowMs !== undefined) call += ` now=${nowMs}`;
+  if (requestKey !== undefined) call += ` memory=${keys.push(requestKey)}`;
+  const args = [call];
+  checks.forEach(({ key, algorithm, id, limit, windowMs }, i) => {
+    if (hasKeys) args.push(String(keys.indexOf(key) + 1));
+    args.push(algorithm, id, String(limit), String(windowMs));
+    if (hasOptions) args.push(options[i] ?? '');
+  });
+  return { keys, args };
 }
 
 function toOptions({ cost, extra, leaseId, want, blockMs, countDenied, log, chargedAtMs }: Check): string {

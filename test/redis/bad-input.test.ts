@@ -155,15 +155,15 @@ describe('refused', () => {
   });
 
   it('a call without arguments', async () => {
-    await expectRefusal(() => send([nextKey()], []), 'expected 1 argument and 6 for each check');
+    await expectRefusal(() => send([nextKey()], []), 'expected 1 argument and 4 for each check');
   });
 
   it('a key that is not there', async () => {
-    const { keys, args } = toScriptCall({ operation: 'take', checks: [good] });
-    const at = args.indexOf('gcra') - 1;
-    for (const number of ['0', '2', '-1', '1.5', 'abc', '', 'nan']) {
+    const { keys, args } = toScriptCall({ operation: 'take', checks: [good, { ...good, key: nextKey() }] });
+    const at = args.lastIndexOf('gcra') - 1;
+    for (const number of ['0', '3', '-1', '1.5', 'abc', '', 'nan']) {
       const wrong = args.with(at, number);
-      await expectRefusal(() => send(keys, wrong), 'check 1: key must be the number of a key');
+      await expectRefusal(() => send(keys, wrong), 'check 2: key must be the number of a key');
     }
     await expectRefusal(() => send([], args), 'check 1: key must be the number of a key');
   });
