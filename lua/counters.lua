@@ -145,7 +145,7 @@ while i < count do
   elseif cost > room then
     retryMs = wait
   end
-  if retryMs >= 0 and blockedUntil - now > retryMs then retryMs = blockedUntil - now end
+  if blockedUntil > now and retryMs >= 0 then retryMs = math.max(retryMs, blockedUntil - now) end
   local fits = retryMs == 0
 
   if passes and not fits and not isLog then
@@ -227,7 +227,7 @@ for key = 1, #KEYS do
       end
     end
     if size > 2 then
-      call('SET', KEYS[key], cmsgpack.pack(unpack(list, 2, size)), 'PX', latest - now)
+      call('PSETEX', KEYS[key], latest - now, cmsgpack.pack(unpack(list, 2, size)))
     else
       call('DEL', KEYS[key])
     end
@@ -240,6 +240,6 @@ if memory and hasChanged then
   for check = 0, count - 1 do
     holdsMs = math.max(holdsMs, passes and ARGV[FIRST + check * arguments + (hasKeys and 4 or 3)] or reply[5 + check * 6])
   end
-  if holdsMs > 0 then call('SET', KEYS[memory], cmsgpack.pack(FORMAT, unpack(reply)), 'PX', holdsMs) end
+  if holdsMs > 0 then call('PSETEX', KEYS[memory], holdsMs, cmsgpack.pack(FORMAT, unpack(reply))) end
 end
 return reply

@@ -18,7 +18,7 @@ export interface LuaCounters extends AsyncDisposable {
 const WITHOUT_TTL = [
   'local real = redis',
   'local redis = { error_reply = real.error_reply }',
-  "redis.call = function(name, key, value, ...) if name == 'SET' then return real.call('SET', key, value) end",
+  "redis.call = function(name, key, value, ...) if name == 'PSETEX' then return real.call('SET', key, ...) end",
   'if value then return real.call(name, key, value, ...) end',
   'if key then return real.call(name, key) end return real.call(name) end',
 ].join(' ');
