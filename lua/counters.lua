@@ -10,10 +10,11 @@
 --          algorithm  id of the algorithm
 --          id         of this counter within its key: another rule, algorithm or window is another id
 --          limit, windowMs
---          options    only if [1] has the word options: '' or any of: cost=N (units to take or give back; 1 if left out), extra=N (burst or number
---                     of buckets), lease=ID, want=N (units to lease beyond the cost, as far as there is room),
---                     block=MS (deny everything for so long once exceeded), denied (count denied requests too),
---                     log (never deny), at=MS (refund: when the charge was made)
+--          options    only if [1] has the word options: '' or any of: cost=N (units to take or give back; 1 if
+--                     left out), extra=N (burst or number of buckets), want=N (units to lease beyond the cost,
+--                     as far as there is room), block=MS (deny everything for so long once exceeded), denied
+--                     (count denied requests too), log (never deny), at=MS (refund: when the charge was made);
+--                     and last, lease=ID
 -- reply  now, then six integers for each check:
 --          allowed    1 or 0, by this check alone (renew: whether the lease was still held)
 --          remaining  units that would still pass now

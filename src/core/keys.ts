@@ -2,6 +2,7 @@
 // the key is short: what is long or unusual is replaced by its digest. All keys of one subject have one hash
 // tag, so that a cluster keeps them together.
 import type { AlgorithmId } from './algorithms/registry.ts';
+import { digest, toBase64Url } from './digest.ts';
 
 const PLAIN = /^[A-Za-z0-9.:_-]{1,64}$/;
 /** 48 bits: within one key, where ids meet only those of the same deployment's rules. */
@@ -50,20 +51,9 @@ export const hashTagOf = (key: string): string => key.slice(key.indexOf('{') + 1
 // '=' and '#' cannot both start a tag for the same subject, so a plain subject never collides with a digest.
 async function tagOf(subject: string): Promise<string> {
   if (PLAIN.test(subject)) return `=${subject}`;
-  return `#${toBase64Url(await sha256(subject))}`;
+  return `#${toBase64Url(await digest('SHA-256', subject))}`;
 }
 
 async function short(text: string, length: number): Promise<string> {
-  return toBase64Url(await sha256(text)).slice(0, length);
-}
-
-async function sha256(text: string): Promise<Uint8Array> {
-  return new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text)));
-}
-
-function toBase64Url(bytes: Uint8Array): string {
-  return btoa(String.fromCharCode(...bytes))
-    .replaceAll('+', '-')
-    .replaceAll('/', '_')
-    .replaceAll('=', '');
+  return toBase64Url(await digest('SHA-256', text)).slice(0, length);
 }

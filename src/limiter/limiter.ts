@@ -30,9 +30,9 @@ export function createLimiter({ deadlineMs }: LimiterOptions): Limiter {
   };
 }
 
+/** Whatever went wrong, a bug included: no request fails because of the limiter. */
 function reasonOf(error: unknown): DegradedReason {
-  if (error instanceof CounterStoreError) return error.failure;
-  throw error;
+  return error instanceof CounterStoreError ? error.failure : 'unavailable';
 }
 
 function must<T>(value: T | undefined): T {

@@ -10,6 +10,7 @@ import slidingWindowCounter from '../../lua/sliding-window-counter.lua';
 import slidingWindowLog from '../../lua/sliding-window-log.lua';
 import tokenBucket from '../../lua/token-bucket.lua';
 import type { AlgorithmId } from '../core/algorithms/registry.ts';
+import { digest, toHex } from '../core/digest.ts';
 
 /** By the code that a counter's state is stored under: a code is never given to another algorithm. */
 const ALGORITHMS: readonly (readonly [code: number, id: AlgorithmId, source: string])[] = [
@@ -34,7 +35,7 @@ export interface Script {
 
 export async function composeScript(): Promise<Script> {
   const text = composeText();
-  return { text, sha: await sha1Hex(text) };
+  return { text, sha: toHex(await digest('SHA-1', text)) };
 }
 
 type Block = 'read' | 'charge';
@@ -75,9 +76,4 @@ function composeLoad(): string {
   const parts = [...modules.map(([, id, source]) => [id, source] as const), ['refusal', refusal] as const];
   const branches = parts.map(([id, source]) => `if id == '${id}' then\n${source}\nend`);
   return ['local function load(id)', ...branches, 'end'].join('\n');
-}
-
-async function sha1Hex(text: string): Promise<string> {
-  const digest = await crypto.subtle.digest('SHA-1', new TextEncoder().encode(text));
-  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, '0')).join('');
 }

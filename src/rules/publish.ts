@@ -1,6 +1,7 @@
 // Publish: Postgres → validated → snapshot in KV. Run by the cron trigger and by the admin route.
 import type { KVNamespace } from '@cloudflare/workers-types';
 import { asc, eq } from 'drizzle-orm';
+import { digest, toHex } from '../core/digest.ts';
 import type { Database } from './database.ts';
 import { parseRules, type RejectedRow } from './rule-schema.ts';
 import { rules as rulesTable } from './schema.ts';
@@ -28,8 +29,5 @@ export async function publishRules(database: Database, kv: KVNamespace): Promise
 
 /** The same rules have the same version, so the cron run writes nothing when nothing has changed. */
 async function versionOf(rules: readonly unknown[]): Promise<string> {
-  const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(JSON.stringify(rules)));
-  return Array.from(new Uint8Array(digest).slice(0, 8), (byte) => byte.toString(16).padStart(2, '0')).join(
-    '',
-  );
+  return toHex((await digest('SHA-256', JSON.stringify(rules))).slice(0, 8));
 }
