@@ -2,7 +2,7 @@
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { seedDemoRules } from './demo-rules.ts';
+import { demoKeys, seedDemoSet } from './demo-set.ts';
 import { guide } from './guide.ts';
 import { StackError } from './ports.ts';
 import { assertPortsFree, parseSettings, type Settings } from './settings.ts';
@@ -71,12 +71,13 @@ async function start(settings: Settings, { fresh, signal, cleanup }: StartOption
   const cron = setInterval(() => runCron(worker.url), CRON_INTERVAL_MS);
   cleanup.defer(() => clearInterval(cron));
   await publish(worker.url, settings.adminToken);
-  console.log(guide({ workerUrl: worker.url, adminToken: settings.adminToken, stack }));
+  const keys = settings.databaseUrl ? [] : await demoKeys();
+  console.log(guide({ workerUrl: worker.url, adminToken: settings.adminToken, stack, keys }));
   return worker;
 }
 
 async function seedOrExplain(databaseUrl: string): Promise<void> {
-  await seedDemoRules(databaseUrl).catch((error: Error) => {
+  await seedDemoSet(databaseUrl).catch((error: Error) => {
     throw new StackError(
       `the database is not as the migrations left it (${error.message.split('\n')[0]}); try --fresh`,
     );

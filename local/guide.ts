@@ -1,13 +1,16 @@
 // What `npm run dev` ends with: what runs where, and what to try first.
+import type { DemoKey } from './demo-set.ts';
 import type { Stack } from './stack.ts';
 
 export interface GuideOptions {
   readonly workerUrl: string;
   readonly adminToken: string;
   readonly stack: Stack;
+  /** Of the demo set; none in somebody's own database. */
+  readonly keys: readonly DemoKey[];
 }
 
-export function guide({ workerUrl, adminToken, stack }: GuideOptions): string {
+export function guide({ workerUrl, adminToken, stack, keys }: GuideOptions): string {
   const regions = stack.regions.map(({ name, redis }) => `${name} 127.0.0.1:${redis.port}`).join(', ');
   return `
 Weir is up at ${workerUrl}, in front of ${stack.originUrl}
@@ -17,7 +20,9 @@ Weir is up at ${workerUrl}, in front of ${stack.originUrl}
   See why           curl -i ${workerUrl}/login
   Health            curl ${workerUrl}/_weir/health
   Play a region     curl -i -H 'X-Weir-Region: ap' ${workerUrl}/hello
-  Admin             curl -X POST -H 'Authorization: Bearer ${adminToken}' ${workerUrl}/_weir/admin/publish
+${keys.map(({ name, key }) => `  ${name.padEnd(24)}  curl -i -H 'X-API-Key: ${key}' ${workerUrl}/api/hello`).join('\n')}
+  See the rules     curl -H 'Authorization: Bearer ${adminToken}' ${workerUrl}/_weir/admin/rules
+  Read about it     ${workerUrl}/_weir/admin/docs (any user name; the token is the password)
   Your own API      ORIGIN_URL=https://api.example.com npm run dev
 
   Redis             ${regions}

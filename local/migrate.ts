@@ -1,17 +1,48 @@
-// `npm run db:migrate`: applies drizzle/ to DATABASE_URL, or else to the Postgres of a running `npm run dev`.
+// `npm run db:migrate`: applies drizzle/ to DATABASE_URL, or else to the Postgres of a running `npm run dev`. With
+// WEIR_URL and ADMIN_TOKEN it also publishes, so that new rules are in force at once.
 import { applyMigrations } from './migrations.ts';
 import { LOOPBACK, StackError } from './ports.ts';
 import { parseSettings } from './settings.ts';
 
+interface Published {
+  readonly ruleCount?: number;
+  readonly version?: string;
+  readonly rejected?: readonly { readonly name: string; readonly problems: readonly string[] }[];
+  readonly regions?: readonly { readonly name: string; readonly announced: boolean }[];
+  readonly title?: string;
+  readonly detail?: string;
+}
+
 try {
-  const { databaseUrl, ports } = parseSettings(process.env);
+  const { databaseUrl, ports, weirUrl } = parseSettings(process.env);
   const target = databaseUrl ?? `postgres://postgres@${LOOPBACK}:${ports.postgres}/postgres`;
   console.log(`migrating ${describe(target)}`);
   await applyMigrations(target);
   console.log('migrated');
+  if (weirUrl) await publish(weirUrl, process.env['ADMIN_TOKEN'] ?? '');
+  else console.log('in force within a minute; at once, if WEIR_URL and ADMIN_TOKEN say where to publish');
 } catch (error) {
   console.error(explain(error));
   process.exit(1);
+}
+
+async function publish(url: string, token: string): Promise<void> {
+  const endpoint = `${url.replace(/\/+$/, '')}/_weir/admin/publish`;
+  const answer = await fetch(endpoint, {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${token}` },
+  }).catch(() => undefined);
+  if (!answer) throw new StackError(`migrated, but not published: nothing answers at ${url}`);
+  const body = (await answer.json().catch(() => ({}))) as Published;
+  if (!answer.ok)
+    throw new StackError(
+      `migrated, but not published: ${answer.status} ${body.title ?? ''} ${body.detail ?? ''}`,
+    );
+  console.log(`published ${body.ruleCount} rules as version ${body.version}`);
+  for (const { name, problems } of body.rejected ?? [])
+    console.warn(`left out: ${name}: ${problems.join('; ')}`);
+  for (const { name } of (body.regions ?? []).filter(({ announced }) => !announced))
+    console.warn(`region ${name} did not answer; the cron run tells it within a minute`);
 }
 
 /** Without user and password. */

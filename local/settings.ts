@@ -27,6 +27,7 @@ const settingsSchema = z.object({
   POSTGRES_PORT: port(5488),
   ORIGIN_URL: z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).optional(),
   DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/, error: 'must be a postgres:// URL' }).optional(),
+  WEIR_URL: z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).optional(),
   ADMIN_TOKEN: z.string().min(16, 'must have at least 16 characters').optional(),
   DEADLINE_MS: z
     .string()
@@ -40,6 +41,8 @@ export interface Settings {
   readonly ports: Readonly<Record<'worker' | 'origin' | 'upstash' | 'neon' | 'redis' | 'postgres', number>>;
   readonly originUrl: string | undefined;
   readonly databaseUrl: string | undefined;
+  /** Of a Weir that runs: where `npm run db:migrate` publishes. */
+  readonly weirUrl: string | undefined;
   readonly adminToken: string;
   readonly deadlineMs: string;
   readonly dataDir: string;
@@ -63,6 +66,7 @@ export function parseSettings(env: NodeJS.ProcessEnv): Settings {
     },
     originUrl: data.ORIGIN_URL,
     databaseUrl: data.DATABASE_URL,
+    weirUrl: data.WEIR_URL,
     adminToken: data.ADMIN_TOKEN ?? randomBytes(24).toString('base64url'),
     deadlineMs: data.DEADLINE_MS,
     dataDir: resolve(data.WEIR_DATA_DIR),

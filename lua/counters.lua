@@ -4,7 +4,8 @@
 -- KEYS   each holds the counters of some rules for one subject; one may be the memory of a request id
 -- ARGV   [1] operation: take, peek (a take that changes nothing), refund, renew (of leases); it may be followed
 --            by the words keys and options (see below), now=MS (for tests; else the server's own clock) and
---            memory=N (number of the key that remembers the answer to this request)
+--            memory=N (number of the key that remembers the answer to this request), announced=N:TEXT (number of
+--            the key of the announcement, and the one that is expected)
 --        then four to six for each check:
 --          key        number of its key in KEYS; only if [1] has the word keys, else all are in the first
 --          algorithm  id of the algorithm
@@ -22,6 +23,7 @@
 --          retryMs    wait until the cost fits; 0 if it does, -1 if it never will
 --          granted    units leased beyond the cost
 --          delayMs    wait until its turn, for those that throttle
+--        or, if another announcement stands there than the expected one, nothing but: now, announcement
 --        or, if a take passes and all the others are 1 and 0, in short: now, then remaining and resetAt for each
 --
 -- An algorithm is two blocks of code that are put in place of --@read and --@charge below when the script is
@@ -54,12 +56,14 @@ local MOST_VALUES = 3500
 
 local ARGV, KEYS, call = ARGV, KEYS, redis.call
 local operation, now, memory, hasKeys, hasOptions, arguments = ARGV[1], nil, nil, nil, nil, 4
+local board, expected
 if operation and operation ~= 'take' then
   hasKeys = string.find(operation, ' keys', 1, true)
   hasOptions = string.find(operation, ' options', 1, true)
   arguments = 4 + (hasKeys and 1 or 0) + (hasOptions and 1 or 0)
   now = tonumber(string.match(operation, ' now=(%S+)')) or string.find(operation, ' now=', 1, true) and 0
   memory = tonumber(string.match(operation, ' memory=(%S+)'))
+  board, expected = string.match(operation, ' announced=(%d+):(%S+)')
   operation = string.match(operation, '^%a+')
 end
 local isTake, count = operation == 'take', (#ARGV - FIRST + 1) / arguments
@@ -81,6 +85,8 @@ elseif not (now >= 1 and now <= LATEST and now % 1 == 0) then
 end
 
 local values = KEYS[2] and call('MGET', unpack(KEYS)) or KEYS[1] and call('MGET', KEYS[1]) or {}
+local announcement = board and values[tonumber(board)]
+if announcement and announcement ~= expected then return { now, announcement } end
 if memory and values[memory] then
   local known = { pcall(cmsgpack.unpack, values[memory]) }
   if known[2] == FORMAT and #known == 3 + 6 * count then return { unpack(known, 3) } end

@@ -11,8 +11,12 @@ export interface Bindings {
   readonly REGIONS: string;
   /** Secret. Postgres connection string. */
   readonly DATABASE_URL: string;
-  /** Secret. Bearer token of the admin route. */
-  readonly ADMIN_TOKEN: string;
+  /** Secret. Bearer token of the admin route; its name in the history is `admin`. */
+  readonly ADMIN_TOKEN?: string;
+  /** Secret. JSON list of further tokens: name, token, role (`admin` or `read`). */
+  readonly ADMIN_TOKENS?: string;
+  /** Cloudflare Access in front of the admin route, as JSON: teamDomain, audience, admins (e-mail addresses). */
+  readonly ADMIN_ACCESS?: string;
   /** `production` (default) or `development`, which enables X-Weir-Region. */
   readonly ENVIRONMENT?: string;
   /** Time for one decision before the request goes on uncounted. */

@@ -19,41 +19,77 @@ const region = z.strictObject({
   longitude: z.number().min(-180).max(180),
 });
 
-const regionList = z
-  .string()
-  .transform((text, context) => {
-    try {
-      return JSON.parse(text) as unknown;
-    } catch {
-      context.addIssue({ code: 'custom', message: 'must be a JSON list' });
-      return z.NEVER;
-    }
-  })
-  .pipe(z.tuple([region], region))
-  .refine(
-    (list) => new Set(list.map(({ name }) => name)).size === list.length,
-    'has two regions of one name',
-  );
-
-const configSchema = z.object({
-  RULES: z.custom<KVNamespace>(
-    (value) => typeof value === 'object' && value !== null,
-    'KV binding is missing',
-  ),
-  ORIGIN_URL: httpUrl.transform((url) => url.replace(/\/+$/, '')),
-  REGIONS: regionList,
-  DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/, error: 'must be a postgres:// URL' }),
-  ADMIN_TOKEN: z.string().min(16, 'must have at least 16 characters'),
-  ENVIRONMENT: z.enum(['production', 'development']).default('production'),
-  DEADLINE_MS: z
-    .string()
-    .regex(/^[1-9]\d{0,4}$/, 'must be a whole number of milliseconds from 1 to 99999')
-    .transform(Number)
-    .default(DEFAULT_DEADLINE_MS),
-  DATABASE_HTTP_ENDPOINT: httpUrl.optional(),
+const jsonText = z.string().transform((text, context) => {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    context.addIssue({ code: 'custom', message: 'must be JSON' });
+    return z.NEVER;
+  }
 });
 
+const regionList = jsonText
+  .pipe(z.tuple([region], region))
+  .refine(haveNamesOfTheirOwn, 'has two regions of one name');
+
+const token = z.string().min(16, 'must have at least 16 characters');
+
+const adminTokens = jsonText.pipe(
+  z.array(
+    z.strictObject({
+      name: z
+        .string()
+        .regex(/^[\w.@ -]{1,64}$/, 'must be 1 to 64 letters, digits and any of _ . @ - or space'),
+      token,
+      role: z.enum(['admin', 'read']).default('admin'),
+    }),
+  ),
+);
+
+const access = jsonText.pipe(
+  z.strictObject({
+    teamDomain: z.url({ protocol: /^https?$/, error: 'must be https://TEAM.cloudflareaccess.com' }),
+    audience: z.string().min(1, 'must not be empty'),
+    admins: z.array(z.string()).default([]),
+  }),
+);
+
+const configSchema = z
+  .object({
+    RULES: z.custom<KVNamespace>(
+      (value) => typeof value === 'object' && value !== null,
+      'KV binding is missing',
+    ),
+    ORIGIN_URL: httpUrl.transform((url) => url.replace(/\/+$/, '')),
+    REGIONS: regionList,
+    DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/, error: 'must be a postgres:// URL' }),
+    ADMIN_TOKEN: token.optional(),
+    ADMIN_TOKENS: adminTokens.optional(),
+    ADMIN_ACCESS: access.optional(),
+    ENVIRONMENT: z.enum(['production', 'development']).default('production'),
+    DEADLINE_MS: z
+      .string()
+      .regex(/^[1-9]\d{0,4}$/, 'must be a whole number of milliseconds from 1 to 99999')
+      .transform(Number)
+      .default(DEFAULT_DEADLINE_MS),
+    DATABASE_HTTP_ENDPOINT: httpUrl.optional(),
+  })
+  .refine(
+    (env) => Boolean(env.ADMIN_TOKEN || env.ADMIN_TOKENS?.length || env.ADMIN_ACCESS),
+    // Told together with all else that is missing.
+    {
+      path: ['ADMIN_TOKEN'],
+      error: 'is missing, and so are ADMIN_TOKENS and ADMIN_ACCESS',
+      when: isAdminParsed,
+    },
+  )
+  .refine((env) => haveNamesOfTheirOwn(adminTokensOf(env.ADMIN_TOKEN, env.ADMIN_TOKENS)), {
+    path: ['ADMIN_TOKENS'],
+    error: 'has two tokens of one name (ADMIN_TOKEN is named admin)',
+  });
+
 export type Region = z.infer<typeof region>;
+export type AdminToken = z.infer<typeof adminTokens>[number];
 
 export interface Config {
   readonly rulesKv: KVNamespace;
@@ -61,7 +97,8 @@ export interface Config {
   readonly regions: readonly [Region, ...Region[]];
   readonly databaseUrl: string;
   readonly databaseHttpEndpoint: string | undefined;
-  readonly adminToken: string;
+  readonly adminTokens: readonly AdminToken[];
+  readonly adminAccess: z.infer<typeof access> | undefined;
   readonly isDevelopment: boolean;
   readonly deadlineMs: number;
 }
@@ -86,10 +123,27 @@ export function parseConfig(env: Bindings): Config {
     regions: data.REGIONS,
     databaseUrl: data.DATABASE_URL,
     databaseHttpEndpoint: data.DATABASE_HTTP_ENDPOINT,
-    adminToken: data.ADMIN_TOKEN,
+    adminTokens: adminTokensOf(data.ADMIN_TOKEN, data.ADMIN_TOKENS),
+    adminAccess: data.ADMIN_ACCESS,
     isDevelopment: data.ENVIRONMENT === 'development',
     deadlineMs: data.DEADLINE_MS,
   };
+}
+
+function haveNamesOfTheirOwn(list: readonly { readonly name: string }[]): boolean {
+  return new Set(list.map(({ name }) => name)).size === list.length;
+}
+
+/** False if something is wrong with one of them: that is told, and they are not missing. */
+function isAdminParsed({ issues }: z.core.ParsePayload): boolean {
+  return !issues.some(({ path }) => String(path?.[0]).startsWith('ADMIN_'));
+}
+
+/** ADMIN_TOKEN is the short way to have one token. */
+function adminTokensOf(single: string | undefined, several: readonly AdminToken[] = []): AdminToken[] {
+  const tokens: AdminToken[] = [...several];
+  if (single !== undefined) tokens.push({ name: 'admin', token: single, role: 'admin' });
+  return tokens;
 }
 
 /** `REGIONS[1].token: must not be empty`, or `ORIGIN_URL: is missing`. */

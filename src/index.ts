@@ -3,22 +3,28 @@ import type { Bindings } from './bindings.ts';
 import { ConfigError } from './config.ts';
 import { type App, createApp } from './http/app.ts';
 import { problem } from './http/problem.ts';
-import { createServices } from './services.ts';
+import { publish, sweepPublished } from './rules/publish.ts';
+import { createParts, type Parts } from './services.ts';
 
-const apps = new WeakMap<Bindings, App>();
+interface Isolate extends Parts {
+  readonly app: App;
+}
 
-function appOf(env: Bindings): App {
-  const known = apps.get(env);
+const isolates = new WeakMap<Bindings, Isolate>();
+
+function isolateOf(env: Bindings): Isolate {
+  const known = isolates.get(env);
   if (known) return known;
-  const app = createApp(createServices(env));
-  apps.set(env, app);
-  return app;
+  const parts = createParts(env);
+  const isolate = { ...parts, app: createApp(parts.services) };
+  isolates.set(env, isolate);
+  return isolate;
 }
 
 export default {
   async fetch(request, env, context) {
     try {
-      return await appOf(env).fetch(request, context);
+      return await isolateOf(env).app.fetch(request, context);
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error;
       console.error(error.message);
@@ -31,9 +37,11 @@ export default {
     }
   },
 
-  async scheduled(_event, env) {
-    const { version, changed, ruleCount, rejected } = await createServices(env).publish();
+  async scheduled({ scheduledTime }, env) {
+    const { publishing } = isolateOf(env);
+    const { version, changed, ruleCount, rejected } = await publish(publishing);
     if (changed) console.log(JSON.stringify({ event: 'published', version, ruleCount }));
     for (const row of rejected) console.warn(JSON.stringify({ event: 'rule-rejected', ...row }));
+    if (new Date(scheduledTime).getUTCMinutes() === 0) await sweepPublished(publishing);
   },
 } satisfies ExportedHandler<Bindings>;

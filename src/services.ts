@@ -1,5 +1,7 @@
 // Puts the real parts together, once per isolate. Only this file and the entry see everything.
 import { sql } from 'drizzle-orm';
+import type { ExecutionContext } from 'hono';
+import type { AdminServices } from './admin/services.ts';
 import type { Bindings } from './bindings.ts';
 import { type Config, parseConfig } from './config.ts';
 import { nearestRegion, type RequestOrigin } from './core/regions.ts';
@@ -7,46 +9,89 @@ import { createLog } from './http/log.ts';
 import type { Services } from './http/services.ts';
 import { createLimiter } from './limiter/limiter.ts';
 import { splitBySlot } from './limiter/slot-split.ts';
+import { createAnnouncementBoard } from './redis/announcement-board.ts';
+import { createClient } from './redis/client.ts';
 import { createUpstashStore } from './redis/upstash-store.ts';
+import type { CallerRevisions } from './rules/caller-revisions.ts';
+import { createCallerDirectory } from './rules/callers.ts';
 import { createDatabase } from './rules/database.ts';
-import { publishRules } from './rules/publish.ts';
+import { type PublishOptions, publish } from './rules/publish.ts';
+import { createRuleReader } from './rules/rule-reader.ts';
 import { createSnapshotSource } from './rules/snapshot-source.ts';
+import { withDeadline } from './rules/with-deadline.ts';
 
-export function createServices(env: Bindings): Services {
+/** What an isolate has: the services of its requests, and what the cron run needs. */
+export interface Parts {
+  readonly services: Services;
+  readonly publishing: PublishOptions;
+}
+
+export function createParts(env: Bindings): Parts {
   const config = parseConfig(env);
+  const { deadlineMs, rulesKv: kv, isDevelopment } = config;
   const now = () => Date.now();
   const log = createLog(now, (line) => console.warn(line));
   const database = createDatabase({ url: config.databaseUrl, httpEndpoint: config.databaseHttpEndpoint });
   const regions = createRegions(config);
-
-  return {
-    originUrl: config.originUrl,
-    adminToken: config.adminToken,
-    deadlineMs: config.deadlineMs,
+  const reportAs = (event: string) => (error: unknown) => log.error(event, error);
+  const snapshots = createSnapshotSource({ kv, now, onError: reportAs('snapshot-unreadable') });
+  const reader = createRuleReader(database);
+  const publishing = { database, reader, kv, regions, now, onError: reportAs('publish-incomplete') };
+  const admin: AdminServices = {
+    database,
+    regions,
+    deadlineMs,
     now,
     log,
-    regions,
-    regionOf: (request) => regionOf(request, regions, config.isDevelopment),
-    limiter: createLimiter({ deadlineMs: config.deadlineMs }),
-    snapshots: createSnapshotSource({
-      kv: config.rulesKv,
+    publish: () => publish(publishing),
+    auth: { tokens: config.adminTokens, access: config.adminAccess },
+  };
+  return {
+    publishing,
+    services: {
+      originUrl: config.originUrl,
+      isDevelopment,
+      deadlineMs,
       now,
-      onError: (error) => log.error('snapshot-unreadable', error),
-    }),
-    publish: () => publishRules(database, config.rulesKv),
-    pingDatabase: (signal) => withSignal(signal, database.execute(sql`select 1`)),
+      log,
+      regions,
+      snapshots,
+      regionOf: (request) => regionOf(request, regions, isDevelopment),
+      limiter: createLimiter({ snapshots, deadlineMs }),
+      callers: createCallerDirectory({
+        database,
+        kv,
+        now,
+        deadlineMs,
+        revisions: () => revisionsOf(snapshots.callerRevisions()),
+        onError: reportAs('caller-unknown'),
+      }),
+      admin: createAdmin(admin),
+      pingDatabase: async (signal) => void (await withDeadline(signal, database.execute(sql`select 1`))),
+    },
+  };
+}
+
+const revisionsOf = ({ epoch, revisions }: CallerRevisions) => ({ epoch, of: (id: string) => revisions[id] });
+
+/** The admin route is loaded when it is first called: the gateway starts without it. */
+function createAdmin(services: AdminServices): Services['admin'] {
+  let app: { fetch(request: Request, env: object, context: ExecutionContext): Response | Promise<Response> };
+  return async (request, context) => {
+    app ??= (await import('./admin/app.ts')).createAdminApp(services);
+    return app.fetch(request, {}, context);
   };
 }
 
 type RegionParts = ReturnType<typeof createRegions>[number];
 
 function createRegions({ regions }: Config) {
-  const create = ({ name, url, token, cluster, latitude, longitude }: Config['regions'][number]) => ({
-    name,
-    latitude,
-    longitude,
-    store: cluster ? splitBySlot(createUpstashStore({ url, token })) : createUpstashStore({ url, token }),
-  });
+  const create = ({ name, url, token, cluster, latitude, longitude }: Config['regions'][number]) => {
+    const client = createClient({ url, token });
+    const board = createAnnouncementBoard(client);
+    const store = createUpstashStore(client);
+    return { name, latitude, longitude, board, store: cluster ? splitBySlot(store, board) : store };
+  };
   const [first, ...others] = regions;
   return [create(first), ...others.map(create)] as const;
 }
@@ -59,12 +104,4 @@ function regionOf(
   const played = isDevelopment ? request.headers.get('X-Weir-Region') : null;
   if (played !== null) return regions.find(({ name }) => name === played);
   return nearestRegion(regions, (request.cf ?? {}) as RequestOrigin);
-}
-
-/** Drizzle's HTTP driver takes no signal: the answer of a query that is late is not waited for. */
-async function withSignal(signal: AbortSignal, query: Promise<unknown>): Promise<void> {
-  const aborted = new Promise<never>((_, reject) => {
-    signal.addEventListener('abort', () => reject(signal.reason), { once: true });
-  });
-  await Promise.race([query, aborted]);
 }

@@ -49,7 +49,21 @@ describe('parseConfig', () => {
     [{ ADMIN_TOKEN: 'short' }, 'ADMIN_TOKEN: must have at least 16 characters'],
     [{ DEADLINE_MS: '0' }, 'DEADLINE_MS: must be a whole number of milliseconds from 1 to 99999'],
     [{ REGIONS: undefined }, 'REGIONS: is missing'],
-    [{ REGIONS: '[{' }, 'REGIONS: must be a JSON list'],
+    [{ REGIONS: '[{' }, 'REGIONS: must be JSON'],
+    [{ ADMIN_TOKEN: undefined }, 'ADMIN_TOKEN: is missing, and so are ADMIN_TOKENS and ADMIN_ACCESS'],
+    [{ ADMIN_TOKENS: 'x' }, 'ADMIN_TOKENS: must be JSON'],
+    [
+      { ADMIN_TOKENS: JSON.stringify([{ name: 'ci', token: 'short' }]) },
+      'ADMIN_TOKENS[0].token: must have at least 16 characters',
+    ],
+    [
+      { ADMIN_TOKENS: JSON.stringify([{ name: 'admin', token: SECRET }]) },
+      'ADMIN_TOKENS: has two tokens of one name (ADMIN_TOKEN is named admin)',
+    ],
+    [
+      { ADMIN_ACCESS: JSON.stringify({ teamDomain: 'team', audience: 'x' }) },
+      'ADMIN_ACCESS.teamDomain: must be https://TEAM.cloudflareaccess.com',
+    ],
     [{ REGIONS: JSON.stringify([region, region]) }, 'REGIONS: has two regions of one name'],
     [{ REGIONS: JSON.stringify([{ ...region, token: '' }]) }, 'REGIONS[0].token: must not be empty'],
     [

@@ -48,6 +48,8 @@ export interface Answer {
   /** By the clock of the counters. A refund names it as the time of the charge. */
   readonly nowMs: number;
   readonly outcomes: readonly Outcome[];
+  /** The announcement, if it is not the expected one: nothing was charged, and there are no outcomes. */
+  readonly news?: string | undefined;
 }
 
 /** Products of units and milliseconds stay whole numbers up to here, with room for twice the capacity. */

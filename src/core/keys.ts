@@ -4,7 +4,7 @@
 import type { AlgorithmId } from './algorithms/registry.ts';
 import { digest, toBase64Url } from './digest.ts';
 
-const PLAIN = /^[A-Za-z0-9.:_-]{1,64}$/;
+const PLAIN = /^[A-Za-z0-9.:_@/-]{1,64}$/;
 /** 48 bits: within one key, where ids meet only those of the same deployment's rules. */
 const COUNTER_ID_LENGTH = 8;
 const LEASE_ID_LENGTH = 16;
@@ -18,9 +18,21 @@ export async function subjectKey(scope: string, subject: string, group = ''): Pr
   return group === '' ? tag : `${tag}:${group}`;
 }
 
-/** The group of a counter: '' for the one key that most counters of a subject share. */
-export const groupOf = (algorithm: AlgorithmId, counterId: string) =>
-  KEPT_APART.includes(algorithm) ? counterId : '';
+/** Where the version of the rules in force is announced. */
+export const ANNOUNCEMENT_KEY = 'weir:announcement';
+
+/** So many rules share a key: few enough that no subject ever has too many counters in one. */
+const RULES_IN_A_GROUP = 64;
+
+/**
+ * The group of a counter: '' for the one key that most counters of a subject share. It depends on the rule alone:
+ * a rule that comes or goes never moves the counters of another.
+ */
+export function groupOf(algorithm: AlgorithmId, counterId: string, ordinal = 0): string {
+  if (KEPT_APART.includes(algorithm)) return counterId;
+  const group = Math.floor(ordinal / RULES_IN_A_GROUP);
+  return group === 0 ? '' : `group${group}`;
+}
 
 /** The id of a counter within its key. Another algorithm or window starts from nothing; another limit does not. */
 export function counterId(

@@ -1,4 +1,5 @@
-// What a rule applies to: a path, a prefix (`/api/*`) or everything (`/*`), read as requests are read.
+// What a rule applies to: a path (`/login`), a template (`/users/:id` or `/users/{id}`), a prefix (`/api/*`) or
+// everything (`/*`), read as requests are read.
 import { canonicalPath } from './canonical-path.ts';
 
 /** Paths that are Weir's own: never proxied, never limited by rules. */
@@ -7,29 +8,91 @@ export const OWN_PREFIX = '/_weir';
 export const isOwnPath = (matchPath: string) =>
   matchPath === OWN_PREFIX || matchPath.startsWith(`${OWN_PREFIX}/`);
 
+/** Stands for a parameter, whatever its name. No literal segment is spelled like this: URLs encode braces. */
+export const PARAMETER = '{}';
+const MOST_SEGMENTS = 32;
+
+export type ParsedResource =
+  | { readonly ok: true; readonly segments: readonly string[]; readonly isPrefix: boolean }
+  | { readonly ok: false; readonly problem: string };
+
+export function parseResource(resource: string): ParsedResource {
+  if (!resource.startsWith('/')) return wrong('must start with /');
+  const isPrefix = resource.endsWith('/*');
+  const written = (isPrefix ? resource.slice(0, -1) : resource).split('/');
+  const names = new Set<string>();
+  for (const segment of written) {
+    const name = parameterName(segment);
+    const problem = nameProblem(segment, name);
+    if (problem !== undefined) return wrong(problem);
+    if (name === undefined) continue;
+    if (names.has(name)) return wrong(`has two parameters named ${name}`);
+    names.add(name);
+  }
+  const template = written.map((segment) =>
+    parameterName(segment) === undefined ? encode(segment) : PARAMETER,
+  );
+  return parseTemplate(template.join('/'), isPrefix);
+}
+
+function parseTemplate(template: string, isPrefix: boolean): ParsedResource {
+  if (template.includes('*')) return wrong('may have a * only at its end, as in /api/*');
+  if (/[?#]/.test(template)) return wrong('is a path: it has no ? and no #');
+  const canonical = canonicalPath(template);
+  if (!canonical.ok) return wrong(canonical.reason);
+  if (isOwnPath(canonical.matchPath)) return wrong(`is under ${OWN_PREFIX}, which rules do not apply to`);
+  const segments = segmentsOf(canonical.matchPath);
+  if (segments.length > MOST_SEGMENTS) return wrong(`has more than ${MOST_SEGMENTS} segments`);
+  return { ok: true, segments, isPrefix };
+}
+
 /** Why a resource could never match a request, or undefined. */
 export function resourceProblem(resource: string): string | undefined {
-  if (!resource.startsWith('/')) return 'must start with /';
-  const { base } = split(resource);
-  if (base.includes('*')) return 'may have a * only at its end, as in /api/*';
-  const canonical = canonicalPath(base);
-  if (!canonical.ok) return canonical.reason;
-  if (isOwnPath(canonical.matchPath)) return `is under ${OWN_PREFIX}, which rules do not apply to`;
-  return undefined;
+  const parsed = parseResource(resource);
+  return parsed.ok ? undefined : parsed.problem;
+}
+
+/** One text for all spellings of a resource: `/users/:id` and `/Users/{name}/` are the same. */
+export function slotOf(resource: string): string {
+  const parsed = parseResource(resource);
+  if (!parsed.ok) return resource;
+  const path = parsed.segments.map((segment) => `/${segment}`).join('');
+  return parsed.isPrefix ? `${path}/*` : path || '/';
 }
 
 /** The resource as a test of canonical match paths. */
 export function compileResource(resource: string): (matchPath: string) => boolean {
-  const { base, isPrefix } = split(resource);
-  const canonical = canonicalPath(base);
-  if (!canonical.ok) return () => false;
-  const { matchPath } = canonical;
-  if (!isPrefix) return (path) => path === matchPath;
-  if (matchPath === '/') return () => true;
-  return (path) => path === matchPath || path.startsWith(`${matchPath}/`);
+  const parsed = parseResource(resource);
+  if (!parsed.ok) return () => false;
+  const { segments, isPrefix } = parsed;
+  return (matchPath) => {
+    if (isOwnPath(matchPath)) return false;
+    const asked = segmentsOf(matchPath);
+    if (isPrefix ? asked.length < segments.length : asked.length !== segments.length) return false;
+    return segments.every((segment, i) => segment === PARAMETER || segment === asked[i]);
+  };
 }
 
-function split(resource: string): { base: string; isPrefix: boolean } {
-  const isPrefix = resource.endsWith('/*');
-  return { base: isPrefix ? resource.slice(0, -1) : resource, isPrefix };
+const wrong = (problem: string): ParsedResource => ({ ok: false, problem });
+
+const segmentsOf = (matchPath: string) => matchPath.split('/').filter((segment) => segment !== '');
+
+/** Undefined for a literal segment. What only looks like a parameter has a name that `nameProblem` refuses. */
+function parameterName(segment: string): string | undefined {
+  if (segment.startsWith(':')) return segment.slice(1);
+  if (segment.startsWith('{') && segment.endsWith('}')) return segment.slice(1, -1);
+  return undefined;
 }
+
+function nameProblem(segment: string, name: string | undefined): string | undefined {
+  if (name === undefined)
+    return /[{}]/.test(segment) ? `has { or } in "${segment}": a parameter is a whole segment` : undefined;
+  if (name === '') return `has a parameter without a name in "${segment}"`;
+  if (name.endsWith('?')) return `has "${segment}": a parameter is never optional, that takes two rules`;
+  if (/[{}:(]/.test(name)) return `has "${segment}": a parameter has no pattern and is a whole segment`;
+  return /^[\w-]+$/.test(name) ? undefined : `has "${segment}": a name has only letters, digits, _ and -`;
+}
+
+/** As URLs of requests are encoded; `%` stays, it begins an escape already. */
+const encode = (segment: string) =>
+  segment.toWellFormed().replace(/[^\x21-\x7e]|["<>^`]/gu, (character) => encodeURIComponent(character));

@@ -1,19 +1,97 @@
 // What a rule says, once it has been validated. Everything downstream may trust these fields.
-
 import type { AlgorithmId } from './algorithms/registry.ts';
 
-export const SCOPES = ['global', 'ip'] as const;
+/** Whom a rule counts: everybody together, or each tenant, user, API key or IP for itself. */
+export const SCOPES = ['global', 'tenant', 'user', 'apiKey', 'ip'] as const;
 export type Scope = (typeof SCOPES)[number];
+
+/** `log` only records what it would have done. */
+export const ACTIONS = ['reject', 'throttle', 'log'] as const;
+export type Action = (typeof ACTIONS)[number];
+
+/** What happens to a request while its counters cannot be reached. */
+export const ON_UNAVAILABLE = ['open', 'closed', 'local'] as const;
+export type OnUnavailable = (typeof ON_UNAVAILABLE)[number];
 
 export interface Rule {
   readonly id: string;
   readonly name: string;
-  /** An exact path (`/login`), a prefix (`/api/*`) or everything (`/*`). */
+  /** A path (`/login`), a template (`/users/:id`), a prefix (`/api/*`) or everything (`/*`). */
   readonly resource: string;
+  /** None: every method. `GET` includes `HEAD`. */
+  readonly methods: readonly string[];
   readonly scope: Scope;
+  /** None: callers of every tier. */
+  readonly tiers: readonly string[];
+  /** None: every subject of the scope. An override names the users, tenants, keys or IPs it is made for. */
+  readonly subjects: readonly string[];
   readonly algorithm: AlgorithmId;
-  readonly limit: number;
+  /** Null: only tiers that have `limitName` are limited. */
+  readonly limit: number | null;
+  /** The limit of this name of the caller's tier comes before `limit`. */
+  readonly limitName: string | null;
   readonly windowSeconds: number;
+  readonly burst: number | null;
+  readonly buckets: number | null;
+  readonly cost: number;
+  readonly action: Action;
+  /** The longest that `throttle` makes a request wait. */
+  readonly maxDelayMs: number | null;
   /** Lower comes first. */
   readonly priority: number;
+  readonly countDenied: boolean;
+  readonly blockSeconds: number | null;
+  /** Of the answer to a denied request. */
+  readonly status: number;
+  readonly message: string | null;
+  readonly onUnavailable: OnUnavailable;
+  /** Parts of the limit by region's name; null: as configured for all rules. */
+  readonly shares: Readonly<Record<string, number>> | null;
+  readonly spill: boolean;
+  /** In the order of creation. Decides which counters share a key, for good. */
+  readonly ordinal: number;
+}
+
+/** What a rule need not say. */
+export const RULE_DEFAULTS = {
+  methods: [] as string[],
+  tiers: [] as string[],
+  subjects: [] as string[],
+  limit: null,
+  limitName: null,
+  burst: null,
+  buckets: null,
+  cost: 1,
+  action: 'reject',
+  maxDelayMs: null,
+  priority: 100,
+  countDenied: false,
+  blockSeconds: null,
+  status: 429,
+  message: null,
+  onUnavailable: 'open',
+  shares: null,
+  spill: true,
+} as const satisfies Partial<Rule>;
+
+/** Named limits of a tier; null is unlimited. */
+export type TierLimits = Readonly<Record<string, number | null>>;
+
+export interface Tier {
+  readonly name: string;
+  readonly limits: TierLimits;
+  /** The tier of callers of whom nothing better is known. */
+  readonly isDefault: boolean;
+}
+
+export const LISTS = ['allow', 'deny'] as const;
+export const LISTED_KINDS = ['ip', 'apiKey', 'user', 'tenant'] as const;
+
+/** An entry of the allow or deny list. */
+export interface ListEntry {
+  readonly list: (typeof LISTS)[number];
+  readonly kind: (typeof LISTED_KINDS)[number];
+  /** An address or a CIDR range; the id of an API key, user or tenant. */
+  readonly value: string;
+  readonly expiresAtMs: number | null;
 }

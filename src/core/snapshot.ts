@@ -1,55 +1,210 @@
-// All rules, compiled for matching, under one version. Immutable: a change is a new snapshot.
-import { counterId, groupOf } from './keys.ts';
-import { compileResource } from './resource.ts';
-import type { Rule } from './rule.ts';
+// All rules, tiers and lists, compiled for matching, under one version. Immutable: a change is a new snapshot.
+import { type Caller, idInScope } from './caller.ts';
+import { counterId } from './keys.ts';
+import { compileLists } from './lists.ts';
+import { NameTable } from './name-table.ts';
+import { isOwnPath, type ParsedResource, parseResource } from './resource.ts';
+import { createRouteTrie, type RouteTrie } from './route-trie.ts';
+import { type ListEntry, type Rule, SCOPES, type Scope, type Tier, type TierLimits } from './rule.ts';
 
 /** A rule with what can be worked out before any request comes. */
 export interface CompiledRule extends Rule {
   readonly counterId: string;
-  /** Which of the subject's keys its counter is in. */
-  readonly counterGroup: string;
+}
+
+/** What a snapshot is made from, and how it is stored. */
+export interface SnapshotContent {
+  readonly rules: readonly CompiledRule[];
+  readonly tiers: readonly Tier[];
+  readonly lists: readonly ListEntry[];
+}
+
+export interface MatchRequest {
+  /** Canonical, for matching. */
+  readonly matchPath: string;
+  readonly method: string;
+  readonly caller: Caller;
+}
+
+/** A rule that applies, and the limit it has for this caller. */
+export interface Match {
+  readonly rule: CompiledRule;
+  readonly limit: number;
 }
 
 export interface Snapshot {
   readonly version: string;
   readonly ruleCount: number;
-  /** The rules that apply to a canonical match path: the best one of each (scope, resource) slot. */
-  match(matchPath: string): readonly CompiledRule[];
+  /** The rules that apply: the best one of each (scope, resource) slot, broad resources first, then by scope. */
+  match(request: MatchRequest): readonly Match[];
+  /** Whether the caller is on a list; the deny list comes first. */
+  listed(caller: Caller, nowMs: number): ListEntry['list'] | undefined;
 }
 
-/** The port between the gateway and wherever snapshots come from. */
-export interface SnapshotSource {
-  /** The rules to decide by, or undefined if this isolate has never seen any. */
-  current(afterResponse: (work: Promise<unknown>) => void): Promise<Snapshot | undefined>;
-}
-
-export async function compileSnapshot(version: string, rules: readonly Rule[]): Promise<Snapshot> {
-  const compiled = await Promise.all(
-    bestOfEachSlot(rules).map(async (rule) => ({
-      rule: await compileRule(rule),
-      matches: compileResource(rule.resource),
-    })),
+/** Names the counter of each rule. The only part that waits, so it is done before a snapshot is stored. */
+export function withCounterIds(rules: readonly Rule[]): Promise<CompiledRule[]> {
+  return Promise.all(
+    rules.map(async (rule) => {
+      const windowMs = rule.windowSeconds * 1000;
+      return { ...rule, counterId: await counterId(rule.id, rule.algorithm, windowMs, rule.buckets ?? 0) };
+    }),
   );
+}
+
+export function compileSnapshot(version: string, content: SnapshotContent): Snapshot {
+  const routes = compileRoutes(content.rules);
+  const tierOf = compileTiers(content.tiers);
   return {
     version,
-    ruleCount: rules.length,
-    match: (path) => compiled.filter(({ matches }) => matches(path)).map(({ rule }) => rule),
+    ruleCount: content.rules.length,
+    listed: compileLists(content.lists),
+    match(request) {
+      if (isOwnPath(request.matchPath)) return [];
+      const tier = tierOf(request.caller);
+      const matches: Match[] = [];
+      for (const slots of routes.find(request.matchPath))
+        for (const slot of slots) {
+          const match = matchOf(bestOf(slot, request, tier.name), tier.limits);
+          if (match) matches.push(match);
+        }
+      return matches;
+    },
   };
 }
 
-async function compileRule(rule: Rule): Promise<CompiledRule> {
-  const id = await counterId(rule.id, rule.algorithm, rule.windowSeconds * 1000);
-  return { ...rule, counterId: id, counterGroup: groupOf(rule.algorithm, id) };
+/** Which of two rules of a slot wins: priority, then the one that says more about the caller, then the id. */
+export function byRank(a: Rule, b: Rule): number {
+  return a.priority - b.priority || specificity(b) - specificity(a) || (a.id < b.id ? -1 : 1);
 }
 
-/** Lowest priority number first, then the id, so that a tie has the same winner everywhere. */
-function bestOfEachSlot(rules: readonly Rule[]): Rule[] {
-  const slots = new Map<string, Rule>();
-  for (const rule of [...rules].sort(byPriorityThenId)) {
-    const slot = `${rule.scope} ${rule.resource.toLowerCase()}`;
-    if (!slots.has(slot)) slots.set(slot, rule);
+/** Naming subjects says more than naming tiers, and that more than naming methods. */
+export const specificity = ({ subjects, tiers, methods }: Rule): number =>
+  (subjects.length > 0 ? 4 : 0) + (tiers.length > 0 ? 2 : 0) + (methods.length > 0 ? 1 : 0);
+
+/** The methods a rule applies to, `HEAD` spelled out; none: all. */
+export const methodsOf = ({ methods }: Rule): readonly string[] =>
+  methods.includes('GET') && !methods.includes('HEAD') ? [...methods, 'HEAD'] : methods;
+
+export interface CallerTier {
+  readonly name: string | undefined;
+  readonly limits: TierLimits | undefined;
+}
+
+/** Whoever has no tier, or one that there is not, has the default one. */
+export function compileTiers(tiers: readonly Tier[]): (caller: Caller) => CallerTier {
+  const byName = new Map<string | undefined, CallerTier>(tiers.map((tier) => [tier.name, tier]));
+  const byDefault = tiers.find(({ isDefault }) => isDefault) ?? { name: undefined, limits: undefined };
+  return ({ tier }) => byName.get(tier) ?? byDefault;
+}
+
+/** What the tier says about a rule's limit: null is unlimited, undefined is nothing. */
+export function limitOfTier({ limitName }: Rule, limits: TierLimits | undefined): number | null | undefined {
+  return limitName !== null && limits && Object.hasOwn(limits, limitName) ? limits[limitName] : undefined;
+}
+
+/** A rule of a slot, with what is asked of it for every request worked out. */
+interface Candidate {
+  readonly rule: CompiledRule;
+  /** Its place among all rules. */
+  readonly rank: number;
+  readonly methods: readonly string[];
+  /** With the rule's own limit. */
+  readonly match: Match | undefined;
+}
+
+/** The rules of one scope and resource, best first, by the narrowest thing that they ask of a caller. */
+interface Slot {
+  readonly scope: Scope;
+  readonly everybody: Candidate[];
+  byTier: NameTable<Candidate[]> | undefined;
+  bySubject: NameTable<Candidate[]> | undefined;
+}
+
+function compileRoutes(rules: readonly CompiledRule[]): RouteTrie<Slot[]> {
+  const routes = createRouteTrie<Slot[]>();
+  const parsed = new Map<string, ParsedResource>();
+  for (const [rank, rule] of [...rules].sort(byRank).entries()) {
+    const route = parsed.get(rule.resource) ?? parseResource(rule.resource);
+    parsed.set(rule.resource, route);
+    if (route.ok) addToSlot(slotOfScope(routes.at(route, createSlots), rule.scope), rule, rank);
   }
-  return [...slots.values()];
+  return routes;
 }
 
-const byPriorityThenId = (a: Rule, b: Rule) => a.priority - b.priority || (a.id < b.id ? -1 : 1);
+const createSlots = (): Slot[] => [];
+
+function slotOfScope(slots: Slot[], scope: Scope): Slot {
+  const known = slots.find((slot) => slot.scope === scope);
+  if (known) return known;
+  const slot: Slot = { scope, everybody: [], byTier: undefined, bySubject: undefined };
+  slots.push(slot);
+  slots.sort((a, b) => SCOPES.indexOf(a.scope) - SCOPES.indexOf(b.scope));
+  return slot;
+}
+
+function addToSlot(slot: Slot, rule: CompiledRule, rank: number): void {
+  const match = rule.limit === null ? undefined : { rule, limit: rule.limit };
+  const candidate: Candidate = { rule, rank, methods: methodsOf(rule), match };
+  if (rule.subjects.length > 0) slot.bySubject = addByName(slot.bySubject, rule.subjects, candidate);
+  else if (rule.tiers.length > 0) slot.byTier = addByName(slot.byTier, rule.tiers, candidate);
+  else addUnlessCovered(slot.everybody, candidate);
+}
+
+function addByName(
+  lists = new NameTable<Candidate[]>(),
+  names: readonly string[],
+  candidate: Candidate,
+): NameTable<Candidate[]> {
+  for (const name of names) addUnlessCovered(lists.getOrSet(name, createList), candidate);
+  return lists;
+}
+
+const createList = (): Candidate[] => [];
+
+/** A rule that a better one always takes the place of is not even looked at: lists stay short. */
+function addUnlessCovered(list: Candidate[], candidate: Candidate): void {
+  const isCovered = list.some(
+    (better) => covers(better.methods, candidate.methods) && covers(better.rule.tiers, candidate.rule.tiers),
+  );
+  if (!isCovered) list.push(candidate);
+}
+
+const covers = (wide: readonly string[], narrow: readonly string[]) =>
+  wide.length === 0 || (narrow.length > 0 && narrow.every((name) => wide.includes(name)));
+
+function bestOf(
+  slot: Slot,
+  { method, caller }: MatchRequest,
+  tier: string | undefined,
+): Candidate | undefined {
+  let best = firstOf(slot.everybody, method, tier);
+  if (slot.byTier && tier !== undefined) best = better(best, firstOf(slot.byTier.get(tier), method, tier));
+  if (slot.bySubject) {
+    // Its own id: whoever is only counted by IP for want of one is not the one an override names.
+    const id = idInScope(slot.scope, caller);
+    if (id !== undefined) best = better(best, firstOf(slot.bySubject.get(id), method, tier));
+  }
+  return best;
+}
+
+function firstOf(
+  list: readonly Candidate[] | undefined,
+  method: string,
+  tier: string | undefined,
+): Candidate | undefined {
+  return list?.find(({ methods, rule }) => names(methods, method) && names(rule.tiers, tier));
+}
+
+const names = (list: readonly string[], name: string | undefined) =>
+  list.length === 0 || (name !== undefined && list.includes(name));
+
+const better = (a: Candidate | undefined, b: Candidate | undefined) =>
+  a === undefined || (b !== undefined && b.rank < a.rank) ? b : a;
+
+/** Whoever is unlimited is so by the rule that won: the next one of the slot does not step in. */
+function matchOf(winner: Candidate | undefined, limits: TierLimits | undefined): Match | undefined {
+  if (!winner) return undefined;
+  const limit = limitOfTier(winner.rule, limits);
+  if (limit === undefined) return winner.match;
+  return limit === null ? undefined : { rule: winner.rule, limit };
+}

@@ -1,11 +1,9 @@
-// The way of a request: identity, matching, decision, then a denial or the origin's answer.
-import type { Check } from '../core/check.ts';
-import { type CountedDecision, type Decision, decisiveResult, denyingResults } from '../core/decision.ts';
-import { subjectKey } from '../core/keys.ts';
-import type { CompiledRule } from '../core/snapshot.ts';
-import { setDecisionHeaders, toSeconds } from './headers.ts';
-import { problem } from './problem.ts';
+// The way of a request: identity, lists and matching, decision, then a refusal or the origin's answer.
+import { planRequest } from '../core/plan.ts';
+import { setDecisionHeaders } from './headers.ts';
+import { identify } from './identity.ts';
 import { proxy } from './proxy.ts';
+import { refusal } from './refusals.ts';
 import type { RegionService, Services } from './services.ts';
 
 export interface GatewayRequest {
@@ -21,58 +19,22 @@ export async function handleGateway(services: Services, gatewayRequest: GatewayR
   const { request, region, path, query } = gatewayRequest;
   const decision = await decide(services, gatewayRequest);
   if (decision.kind === 'degraded') services.log.degraded(decision.reason, region.name);
+  else if (decision.isStale) services.log.degraded('stale-rules', region.name);
   const response = decision.allowed
     ? await proxy(request, { originUrl: services.originUrl, path, query })
-    : denial(decision);
-  setDecisionHeaders(response.headers, decision);
+    : refusal(decision);
+  setDecisionHeaders(response.headers, decision, services);
   return response;
 }
 
-async function decide(
-  services: Services,
-  { request, region, matchPath, afterResponse }: GatewayRequest,
-): Promise<Decision<RuleCheck>> {
-  const snapshot = await services.snapshots.current(afterResponse);
-  if (!snapshot) return { kind: 'degraded', allowed: true, reason: 'no-rules' };
-  const checks = await Promise.all(snapshot.match(matchPath).map((rule) => toCheck(rule, request)));
-  return services.limiter.decide(region.store, checks);
-}
-
-/** A check that knows the rule it comes from. */
-interface RuleCheck extends Check {
-  readonly rule: CompiledRule;
-}
-
-async function toCheck(rule: CompiledRule, request: Request): Promise<RuleCheck> {
-  return {
-    rule,
-    key: await subjectKey(rule.scope, subjectOf(rule, request), rule.counterGroup),
-    id: rule.counterId,
-    algorithm: rule.algorithm,
-    limit: rule.limit,
-    windowMs: rule.windowSeconds * 1000,
-    cost: 1,
-  };
-}
-
-function subjectOf(rule: CompiledRule, request: Request): string {
-  // Cloudflare sets this header itself; without it all callers share one bucket rather than escape.
-  return rule.scope === 'global' ? 'all' : (request.headers.get('CF-Connecting-IP') ?? 'unknown');
-}
-
-function denial(decision: CountedDecision<RuleCheck>): Response {
-  const decisive = decisiveResult(decision.results);
-  const waitMs = decisive?.outcome.retryAfterMs;
-  return problem({
-    type: 'https://iana.org/assignments/http-problem-types#quota-exceeded',
-    status: 429,
-    code: 'rate-limited',
-    title: 'Too many requests',
-    detail:
-      waitMs === undefined
-        ? 'This request costs more than the limit can ever hold.'
-        : `Try again in ${toSeconds(waitMs)} s.`,
-    rule: decisive?.check.rule.name,
-    'violated-policies': denyingResults(decision.results).map(({ check }) => check.rule.name),
+function decide(services: Services, { request, region, matchPath, afterResponse }: GatewayRequest) {
+  return services.limiter.decide({
+    region,
+    afterResponse,
+    async plan(snapshot) {
+      const caller = await identify(request, services.callers, afterResponse);
+      const nowMs = services.now();
+      return planRequest(snapshot, { matchPath, method: request.method, caller, nowMs });
+    },
   });
 }

@@ -5,8 +5,19 @@ import { decisiveResult } from '../core/decision.ts';
 /** Whole seconds, rounded up: whoever waits that long has waited long enough. */
 export const toSeconds = (ms: number) => Math.ceil(ms / 1000);
 
-export function setDecisionHeaders(headers: Headers, decision: Decision): void {
+export interface HeaderOptions {
+  /** Which rules a decision was made by is nobody's business in production. */
+  readonly isDevelopment: boolean;
+}
+
+export function setDecisionHeaders(
+  headers: Headers,
+  decision: Decision,
+  { isDevelopment }: HeaderOptions,
+): void {
   if (decision.kind === 'degraded') headers.set('X-Weir-Degraded', decision.reason);
+  else if (decision.isStale) headers.set('X-Weir-Degraded', 'stale-rules');
+  if (isDevelopment && decision.rulesVersion) headers.set('X-Weir-Rules-Version', decision.rulesVersion);
   if (decision.kind !== 'counted') return;
   const decisive = decisiveResult(decision.results);
   if (decisive) setRateLimitHeaders(headers, decisive);

@@ -12,8 +12,10 @@ export function createHealth(services: Services) {
   let parts: Record<string, PartState> = {};
   let checkedAt = Number.NEGATIVE_INFINITY;
 
-  return async (request: Request, afterResponse: (work: Promise<unknown>) => void): Promise<Response> => {
-    const snapshot = await services.snapshots.current(afterResponse);
+  return async (request: Request): Promise<Response> => {
+    const region = services.regionOf(request);
+    const { snapshots } = services;
+    const snapshot = snapshots.current() ?? (await snapshots.start((region ?? services.regions[0]).board));
     if (services.now() - checkedAt >= KEEP_MS) {
       parts = await probeParts(services);
       checkedAt = services.now();
@@ -23,7 +25,7 @@ export function createHealth(services: Services) {
       {
         status: healthy ? 'ok' : 'degraded',
         version,
-        region: services.regionOf(request)?.name ?? null,
+        region: region?.name ?? null,
         rules: { version: snapshot?.version ?? null, count: snapshot?.ruleCount ?? 0 },
         parts: { rules: snapshot ? 'ok' : 'missing', ...parts },
       },

@@ -9,7 +9,7 @@ export interface Problem {
   readonly [extension: string]: unknown;
 }
 
-export function problem(body: Problem, headers?: HeadersInit): Response {
+export function problem(body: Problem, headers?: Record<string, string>): Response {
   const response = Response.json(
     { type: 'about:blank', ...body },
     { status: body.status, ...(headers && { headers }) },

@@ -1,38 +1,28 @@
 // What the HTTP side needs from the rest, as interfaces: the entry puts the real parts in.
-import type { CounterStore } from '../core/counter-store.ts';
-import type { SnapshotSource } from '../core/snapshot.ts';
-import type { Limiter } from '../limiter/limiter.ts';
+import type { ExecutionContext } from 'hono';
+import type { CallerDirectory } from '../core/caller.ts';
+import type { SnapshotSource } from '../core/snapshot-source.ts';
+import type { Limiter, LimiterRegion } from '../limiter/limiter.ts';
 import type { Log } from './log.ts';
 
-export interface RegionService {
+export interface RegionService extends LimiterRegion {
   readonly name: string;
-  readonly store: CounterStore;
 }
 
 export interface Services {
   readonly originUrl: string;
-  readonly adminToken: string;
-  readonly regions: readonly RegionService[];
+  readonly isDevelopment: boolean;
+  readonly regions: readonly [RegionService, ...RegionService[]];
   /** Undefined only if the request plays a region that there is not. */
   readonly regionOf: (request: Request) => RegionService | undefined;
   readonly snapshots: SnapshotSource;
   readonly limiter: Limiter;
-  /** Reads the rules from Postgres and makes them the current snapshot. */
-  readonly publish: () => Promise<Publication>;
+  readonly callers: CallerDirectory;
+  /** Everything under /_weir/admin. */
+  readonly admin: (request: Request, context: ExecutionContext) => Promise<Response>;
   /** Resolves if Postgres answers. */
   readonly pingDatabase: (signal: AbortSignal) => Promise<void>;
   readonly deadlineMs: number;
   readonly now: () => number;
   readonly log: Log;
-}
-
-export interface Publication {
-  readonly version: string;
-  readonly changed: boolean;
-  readonly ruleCount: number;
-  readonly rejected: readonly {
-    readonly id: string;
-    readonly name: string;
-    readonly problems: readonly string[];
-  }[];
 }

@@ -1,13 +1,18 @@
 // For a Redis Cluster, where one script run can touch one slot only: one call for each subject, still
 // all-or-nothing. What was charged before a later subject denies is given back.
+import type { AnnouncementBoard } from '../core/announcement.ts';
 import type { Answer, Check, Outcome } from '../core/check.ts';
 import type { CounterCall, CounterStore } from '../core/counter-store.ts';
 import { hashTagOf, movedToSlotOf } from '../core/keys.ts';
 
-export function splitBySlot(store: CounterStore): CounterStore {
+export function splitBySlot(store: CounterStore, board: AnnouncementBoard): CounterStore {
   return {
     ...store,
-    async run(call, signal) {
+    async run({ expects, ...call }, signal) {
+      // The announcement is in a slot of its own: here, asking for it is a call more.
+      const announced = expects === undefined ? undefined : await board.read(signal);
+      if (announced !== undefined && announced !== expects)
+        return { nowMs: 0, outcomes: [], news: announced };
       const groups = groupBySlot(call.checks);
       if (groups.length === 1) return store.run(call, signal);
       return call.operation === 'take'

@@ -1,16 +1,10 @@
 // The counters of one region, in Upstash Redis over HTTP.
-import { Redis } from '@upstash/redis/cloudflare';
-import { type CounterStore, CounterStoreError } from '../core/counter-store.ts';
+import type { CounterStore } from '../core/counter-store.ts';
+import { type Client, ScriptMissing } from './client.ts';
 import { composeScript, type Script } from './script.ts';
 import { parseAnswer, type ScriptCall, toScriptCall } from './wire.ts';
 
-export interface UpstashOptions {
-  readonly url: string;
-  readonly token: string;
-}
-
-export function createUpstashStore(options: UpstashOptions): CounterStore {
-  const client = createClient(options);
+export function createUpstashStore(client: Client): CounterStore {
   let script: Script | undefined;
 
   return {
@@ -42,57 +36,4 @@ async function evaluate(
     if (!(error instanceof ScriptMissing)) throw error;
     return await client.send(signal, (redis) => redis.eval(text, keys, args));
   }
-}
-
-interface Client {
-  send<T>(signal: AbortSignal, command: (redis: Redis) => Promise<T>): Promise<T>;
-}
-
-class ScriptMissing extends CounterStoreError {}
-
-function createClient({ url, token }: UpstashOptions): Client {
-  let nextSignal: AbortSignal | undefined;
-  const redis = new Redis({
-    url,
-    token,
-    // Auto-pipelining would join commands of different requests in one promise: forbidden on Workers.
-    enableAutoPipelining: false,
-    // A retried take could charge twice, and its backoff knows nothing of our deadline.
-    retry: { retries: 0 },
-    automaticDeserialization: false,
-    responseEncoding: false,
-    readYourWrites: false,
-    enableTelemetry: false,
-    // Only a function makes an abort throw; a plain signal turns it into a reply that looks like success.
-    signal: () => nextSignal ?? AbortSignal.abort(),
-  });
-
-  return {
-    async send(signal, command) {
-      try {
-        // The client reads its signal synchronously while the command is being issued: no other request can
-        // come between these two lines.
-        nextSignal = signal;
-        return await command(redis);
-      } catch (error) {
-        throw withoutDetails(error, signal);
-      }
-    },
-  };
-}
-
-/** The client's messages embed the whole command, keys and all: only what kind of failure it was goes on. */
-function withoutDetails(error: unknown, signal: AbortSignal): CounterStoreError {
-  const message = error instanceof Error ? error.message : '';
-  if (message.startsWith('NOSCRIPT')) return new ScriptMissing('unavailable', 'script not loaded');
-  if (signal.aborted) return new CounterStoreError('timeout', 'no answer before the deadline');
-  if (isBadReply(error, message))
-    return new CounterStoreError('bad-reply', 'the reply is not what Upstash sends');
-  return new CounterStoreError('unavailable', 'the command failed');
-}
-
-/** Not JSON, or JSON without a result: this is how the client tells. */
-function isBadReply(error: unknown, message: string): boolean {
-  if (error instanceof SyntaxError || message === 'Request did not return a result') return true;
-  return error instanceof Error && error.name === 'UpstashJSONParseError';
 }

@@ -1,39 +1,114 @@
-// Turns a row, from Postgres or from a stored snapshot, into a rule, or says what is wrong with it.
+// What a rule may say, derived from its table: for the admin route, and for every row on its way to the edge.
+import { createInsertSchema } from 'drizzle-zod';
 import * as z from 'zod';
-import { ALGORITHM_IDS } from '../core/algorithms/registry.ts';
+import { ALGORITHM_IDS, type AlgorithmId } from '../core/algorithms/registry.ts';
 import { problemOf } from '../core/check.ts';
 import { resourceProblem } from '../core/resource.ts';
-import { type Rule, SCOPES } from '../core/rule.ts';
+import type { Rule } from '../core/rule.ts';
+import { rules } from './schema.ts';
 
-const MAX_WINDOW_SECONDS = 366 * 86_400;
+const LONGEST_WINDOW_SECONDS = 366 * 86_400;
+const LARGEST = 1_000_000_000_000;
+const WITH_BURST: readonly AlgorithmId[] = ['token-bucket', 'leaky-bucket', 'gcra'];
 
-const ruleFields = z.object({
-  id: z.string().min(1).max(64),
-  name: z.string().min(1).max(128),
-  resource: z.string().max(1024),
-  scope: z.enum(SCOPES),
+const whole = (most: number) => z.int().min(1).max(most);
+const names = (describe: string) => z.array(z.string().min(1).max(256)).max(1000).describe(describe);
+
+/** The fields of a rule that people write, each by itself; `checkRule` looks at them together. */
+export const ruleFields = createInsertSchema(rules, {
+  name: z.string().min(1).max(128).describe('Unique. Shown to denied callers.'),
+  resource: z
+    .string()
+    .max(1024)
+    .superRefine((resource, context) => {
+      const problem = resourceProblem(resource);
+      if (problem) context.addIssue({ code: 'custom', message: problem });
+    })
+    .describe('A path (/login), a template (/users/:id), a prefix (/api/*) or everything (/*).'),
+  methods: z
+    .array(z.string().regex(/^[A-Z]{1,20}$/, 'must be upper-case letters'))
+    .max(20)
+    .describe('None: every method. GET includes HEAD.'),
+  tiers: names('None: callers of every tier.'),
+  subjects: names('None: every subject of the scope. An override names whom it is made for.'),
   algorithm: z.enum(ALGORITHM_IDS),
-  limit: z.int().positive(),
-  windowSeconds: z.int().positive().max(MAX_WINDOW_SECONDS),
-  priority: z.int(),
-});
+  limit: whole(LARGEST).nullable().describe('Needed unless there is a limitName.'),
+  limitName: z
+    .string()
+    .min(1)
+    .max(64)
+    .nullable()
+    .describe('A named limit of the caller’s tier; it comes before limit.'),
+  windowSeconds: whole(LONGEST_WINDOW_SECONDS),
+  burst: whole(LARGEST)
+    .nullable()
+    .describe('Capacity of token-bucket, leaky-bucket and gcra; the limit if left out.'),
+  buckets: whole(100).nullable().describe('Of sliding-window-buckets.'),
+  cost: whole(1_000_000_000).describe('What one request takes.'),
+  maxDelayMs: whole(30_000).nullable().describe('The longest that throttle makes a request wait.'),
+  priority: z.int32().describe('Lower comes first.'),
+  blockSeconds: whole(LONGEST_WINDOW_SECONDS).nullable().describe('Keeps a violator out for so long.'),
+  status: z.int().min(400).max(599).describe('Of the answer to a denied request.'),
+  message: z.string().max(1024).nullable().describe('For people, in the answer to a denied request.'),
+  shares: z.record(z.string(), z.number().positive()).nullable().describe('Parts of the limit by region.'),
+}).omit({ id: true, ordinal: true, revision: true, createdAt: true, updatedAt: true });
+
+type Fields = z.infer<typeof ruleFields>;
+type RuleFields = { readonly [Field in keyof Fields]?: Fields[Field] | undefined };
 
 /** What could never match, or what the counters would refuse, is refused here, long before a request comes. */
-export const ruleSchema = ruleFields.superRefine((rule, context) => {
-  const { algorithm, limit, windowSeconds } = rule;
-  const wrongPath = resourceProblem(rule.resource);
-  if (wrongPath) context.addIssue({ code: 'custom', path: ['resource'], message: wrongPath });
-  if (algorithm === 'concurrency') {
-    context.addIssue({
-      code: 'custom',
-      path: ['algorithm'],
-      message: 'concurrency is not yet enforced for requests',
-    });
-    return;
-  }
-  const problem = problemOf({ key: '', id: '', algorithm, limit, windowMs: windowSeconds * 1000, cost: 1 });
-  if (problem) context.addIssue({ code: 'custom', path: ['limit'], message: problem });
-}) satisfies z.ZodType<Rule>;
+export function checkRule(rule: RuleFields, context: z.core.$RefinementCtx<unknown>): void {
+  for (const [field, message] of problemsOf(rule))
+    context.addIssue({ code: 'custom', path: [field], message, input: rule[field] });
+}
+
+type Problem = [field: keyof RuleFields, message: string];
+
+function problemsOf(rule: RuleFields): Problem[] {
+  const { algorithm, limit, limitName, windowSeconds } = rule;
+  const problems: Problem[] = [...notYetEnforced(rule)];
+  if (limit == null && limitName == null) problems.push(['limit', 'is needed, or else a limitName']);
+  if (rule.scope === 'global' && rule.subjects?.length)
+    problems.push(['subjects', 'cannot be named when everybody is counted together']);
+  if (rule.maxDelayMs != null && rule.action !== 'throttle')
+    problems.push(['maxDelayMs', 'belongs to the action throttle']);
+  if (algorithm === undefined || windowSeconds === undefined) return problems;
+  if (rule.burst != null && !WITH_BURST.includes(algorithm))
+    problems.push(['burst', `belongs to ${WITH_BURST.join(', ')}`]);
+  if (rule.buckets != null && algorithm !== 'sliding-window-buckets')
+    problems.push(['buckets', 'belongs to sliding-window-buckets']);
+  if (limit == null || algorithm === 'concurrency') return problems;
+  const problem = limitProblem({ algorithm, windowSeconds, burst: rule.burst, buckets: rule.buckets }, limit);
+  if (problem) problems.push(['limit', problem]);
+  return problems;
+}
+
+export interface Counting {
+  readonly algorithm: AlgorithmId;
+  readonly windowSeconds: number;
+  readonly burst?: number | null | undefined;
+  readonly buckets?: number | null | undefined;
+}
+
+/** Why the counters would refuse this limit, or undefined. */
+export function limitProblem({ algorithm, windowSeconds, burst, buckets }: Counting, limit: number) {
+  const extra = burst ?? buckets ?? undefined;
+  return problemOf({ key: '', id: '', algorithm, limit, windowMs: windowSeconds * 1000, extra, cost: 1 });
+}
+
+/** A rule that nothing enforces yet must not look as if it were in force. */
+function* notYetEnforced({ algorithm, action, onUnavailable, shares, spill }: RuleFields): Iterable<Problem> {
+  if (algorithm === 'concurrency') yield ['algorithm', 'concurrency is not yet enforced for requests'];
+  if (action === 'throttle') yield ['action', 'throttle is not yet enforced'];
+  if (onUnavailable === 'local') yield ['onUnavailable', 'local is not yet enforced'];
+  if (shares != null) yield ['shares', 'are not yet enforced'];
+  if (spill === false) yield ['spill', 'is not yet enforced'];
+}
+
+/** A row on its way to the edge. */
+const ruleRow = z
+  .object({ ...ruleFields.required().shape, id: z.string(), ordinal: z.int() })
+  .superRefine(checkRule) satisfies z.ZodType<Rule>;
 
 export interface RejectedRow {
   readonly id: string;
@@ -46,7 +121,7 @@ export function parseRules(rows: readonly unknown[]): { rules: Rule[]; rejected:
   const rules: Rule[] = [];
   const rejected: RejectedRow[] = [];
   for (const row of rows) {
-    const parsed = ruleSchema.safeParse(row);
+    const parsed = ruleRow.safeParse(row);
     if (parsed.success) rules.push(parsed.data);
     else
       rejected.push({

@@ -54,6 +54,14 @@ describe('counterId', () => {
     expect(groupOf('concurrency', 'id')).toBe('id');
     expect(groupOf('gcra', 'id')).toBe('');
   });
+
+  it('shares its key with those of 63 neighbouring rules, and a rule among the first with all of them', () => {
+    const groups = Array.from({ length: 10_000 }, (_, ordinal) => groupOf('gcra', 'id', ordinal));
+    const sizes = Map.groupBy(groups, (group) => group);
+    expect(Math.max(...[...sizes.values()].map(({ length }) => length))).toBe(64);
+    expect(groups.slice(0, 64)).toEqual(Array(64).fill(''));
+    expect(groups[64]).toBe('group1');
+  });
 });
 
 it('a lease id has the 16 characters that the script wants', async () => {

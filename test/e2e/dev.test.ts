@@ -101,7 +101,7 @@ describe('npm run dev', () => {
 
     const next = runDev({ WEIR_DATA_DIR: dataDir });
     const { databaseUrl } = readGuide(await next.guide);
-    const rows = await query(databaseUrl, `select "limit" from rules where resource = '/login'`);
+    const rows = await query(databaseUrl, `select "limit"::int from rules where resource = '/login'`);
     expect(rows).toEqual([{ limit: 7 }]);
     next.child.kill('SIGTERM');
     expect((await next.ended).code).toBe(0);
@@ -132,7 +132,7 @@ describe('npm run dev', () => {
   it('starts empty with --fresh', async () => {
     const fresh = runDev({ WEIR_DATA_DIR: dataDir }, '--fresh');
     const { databaseUrl } = readGuide(await fresh.guide);
-    expect(await query(databaseUrl, `select "limit" from rules where resource = '/login'`)).toEqual([
+    expect(await query(databaseUrl, `select "limit"::int from rules where resource = '/login'`)).toEqual([
       { limit: 5 },
     ]);
     fresh.child.kill('SIGINT');

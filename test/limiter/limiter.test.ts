@@ -1,28 +1,123 @@
 import { describe, expect, it } from 'vitest';
-import type { Check } from '../../src/core/check.ts';
+import type { AnnouncementBoard } from '../../src/core/announcement.ts';
+import type { Outcome } from '../../src/core/check.ts';
 import { type CounterStore, CounterStoreError } from '../../src/core/counter-store.ts';
+import type { Plan } from '../../src/core/plan.ts';
+import { RULE_DEFAULTS } from '../../src/core/rule.ts';
+import type { CompiledRule, Snapshot } from '../../src/core/snapshot.ts';
+import type { Question, SnapshotSource } from '../../src/core/snapshot-source.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
 
-const check: Check = { key: 'k', id: 'i', algorithm: 'gcra', limit: 1, windowMs: 1_000, cost: 1 };
-const storeThat = (run: CounterStore['run']): CounterStore => ({
-  run,
-  reset: async () => {},
-  ping: async () => {},
+const rule: CompiledRule = {
+  ...RULE_DEFAULTS,
+  id: 'r',
+  name: 'r',
+  resource: '/*',
+  scope: 'ip',
+  algorithm: 'gcra',
+  limit: 1,
+  windowSeconds: 1,
+  ordinal: 1,
+  counterId: 'c',
+};
+const check = { rule, key: 'k', id: 'i', algorithm: 'gcra', limit: 1, windowMs: 1_000, cost: 1 } as const;
+const outcome: Outcome = {
+  allowed: true,
+  remaining: 0,
+  resetAtMs: 1,
+  retryAfterMs: 0,
+  granted: 0,
+  delayMs: 0,
+};
+const snapshotOf = (version: string): Snapshot => ({
+  version,
+  ruleCount: 1,
+  match: () => [],
+  listed: () => undefined,
 });
-const decide = (run: CounterStore['run']) =>
-  createLimiter({ deadlineMs: 20 }).decide(storeThat(run), [check]);
+
+interface Situation {
+  readonly run?: CounterStore['run'];
+  readonly read?: AnnouncementBoard['read'];
+  readonly plan?: Plan;
+  readonly question?: Question;
+  /** What loading the news comes to; never, if left out. */
+  readonly load?: () => Promise<boolean>;
+  readonly isCold?: boolean;
+}
+
+/** One decision, and all that was asked and told on the way. */
+async function decide(situation: Situation) {
+  const asked: string[] = [];
+  const later: Promise<unknown>[] = [];
+  let version = 'old';
+  const snapshots: SnapshotSource = {
+    current: () => (situation.isCold ? undefined : snapshotOf(version)),
+    question: () => situation.question,
+    confirm: () => void asked.push('confirmed'),
+    async load(announced) {
+      asked.push(`load ${announced}`);
+      const isLoaded = (await situation.load?.()) ?? true;
+      if (isLoaded) version = 'new';
+      return isLoaded;
+    },
+    start: async () => undefined,
+  };
+  const store: CounterStore = {
+    async run(call, signal) {
+      asked.push(call.expects === undefined ? 'take' : `take expecting ${call.expects}`);
+      return situation.run ? situation.run(call, signal) : { nowMs: 1, outcomes: [outcome] };
+    },
+    reset: async () => {},
+    ping: async () => {},
+  };
+  const board: AnnouncementBoard = {
+    async read(signal) {
+      asked.push('read');
+      return situation.read?.(signal);
+    },
+    write: async () => {},
+  };
+  const decision = await createLimiter({ snapshots, deadlineMs: 20 }).decide({
+    region: { store, board },
+    plan: async () => situation.plan ?? { kind: 'checks', checks: [check] },
+    afterResponse: (work) => void later.push(work),
+  });
+  const beforeResponse = [...asked];
+  await Promise.all(later);
+  return { decision, beforeResponse, asked };
+}
+
+const nothing: Plan = { kind: 'checks', checks: [] };
+const due: Question = { expects: 'this', isOverdue: false, askedAtMs: 0 };
+const overdue: Question = { ...due, isOverdue: true };
+const otherRules: CounterStore['run'] = async ({ expects }) =>
+  expects === undefined ? { nowMs: 1, outcomes: [outcome] } : { nowMs: 1, outcomes: [], news: 'that' };
 
 describe('the limiter lets a request go on, and says why, when its store', () => {
   it.each(['timeout', 'unavailable', 'bad-reply'] as const)('fails with %s', async (failure) => {
-    const decision = await decide(() => Promise.reject(new CounterStoreError(failure, 'x')));
-    expect(decision).toEqual({ kind: 'degraded', allowed: true, reason: failure });
+    const { decision } = await decide({ run: () => Promise.reject(new CounterStoreError(failure, 'x')) });
+    expect(decision).toMatchObject({ kind: 'degraded', allowed: true, reason: failure });
   });
 
   it('has a bug', async () => {
     const degraded = { kind: 'degraded', allowed: true, reason: 'unavailable' };
-    expect(await decide(() => Promise.reject(new TypeError('x')))).toEqual(degraded);
-    expect(await decide(async () => ({ nowMs: 1, outcomes: [] }))).toEqual(degraded);
+    expect((await decide({ run: () => Promise.reject(new TypeError('x')) })).decision).toMatchObject(
+      degraded,
+    );
+    expect((await decide({ run: async () => ({ nowMs: 1, outcomes: [] }) })).decision).toMatchObject(
+      degraded,
+    );
   });
+});
+
+it('lets nobody pass uncounted where a rule is closed', async () => {
+  const closed: Plan = {
+    kind: 'checks',
+    checks: [check, { ...check, rule: { ...rule, onUnavailable: 'closed' } }],
+  };
+  const run = () => Promise.reject(new CounterStoreError('timeout', 'x'));
+  expect((await decide({ run, plan: closed })).decision).toMatchObject({ kind: 'degraded', allowed: false });
 });
 
 it('gives the store a signal that ends with the deadline', async () => {
@@ -30,13 +125,93 @@ it('gives the store a signal that ends with the deadline', async () => {
     new Promise<never>((_, reject) => {
       signal.addEventListener('abort', () => reject(new CounterStoreError('timeout', 'x')));
     });
-  expect(await decide((_, signal) => untilAborted(signal))).toMatchObject({ reason: 'timeout' });
+  expect((await decide({ run: (_, signal) => untilAborted(signal) })).decision).toMatchObject({
+    reason: 'timeout',
+  });
 });
 
-it('asks nobody when no rule applies', async () => {
-  const store = storeThat(() => Promise.reject(new Error('asked')));
-  expect(await createLimiter({ deadlineMs: 20 }).decide(store, [])).toEqual({
-    kind: 'unlimited',
-    allowed: true,
+it('knows the version of the rules that it decided by', async () => {
+  expect((await decide({})).decision).toMatchObject({ rulesVersion: 'old', isStale: false });
+});
+
+it('says so when it has no rules at all', async () => {
+  const { decision } = await decide({ isCold: true });
+  expect(decision).toEqual({ kind: 'degraded', allowed: true, reason: 'no-rules' });
+});
+
+describe('whoever is on a list', () => {
+  it.each([
+    ['allow', true],
+    ['deny', false],
+  ] as const)('%s: is answered without counting', async (list, allowed) => {
+    const { decision, asked } = await decide({ plan: { kind: 'listed', list } });
+    expect(decision).toMatchObject({ kind: 'listed', list, allowed });
+    expect(asked).toEqual([]);
+  });
+});
+
+describe('when it is time to ask which rules are in force', () => {
+  it('asks in the call that is made anyway, and notes that nothing has changed', async () => {
+    expect((await decide({ question: due })).asked).toEqual(['take expecting this', 'confirmed']);
+  });
+
+  it('does not take silence for an answer', async () => {
+    const run = () => Promise.reject(new CounterStoreError('timeout', 'x'));
+    expect((await decide({ question: overdue, run })).asked).toEqual(['take expecting this']);
+  });
+
+  it('uses rules that were confirmed a moment ago once more, and loads the news after the response', async () => {
+    const load = () => new Promise<boolean>((resolve) => setTimeout(() => resolve(true), 30));
+    const { decision, beforeResponse } = await decide({ question: due, run: otherRules, load });
+    expect(beforeResponse).toEqual(['take expecting this', 'load that', 'take']);
+    expect(decision).toMatchObject({ kind: 'counted', rulesVersion: 'old', isStale: false });
+  });
+
+  it('judges nobody by rules that nobody has confirmed: it loads the news first', async () => {
+    const { decision, beforeResponse } = await decide({ question: overdue, run: otherRules });
+    expect(beforeResponse).toEqual(['take expecting this', 'load that', 'take']);
+    expect(decision).toMatchObject({ kind: 'counted', rulesVersion: 'new', isStale: false });
+  });
+
+  it.each([
+    ['cannot be read', async () => false],
+    ['hang', () => new Promise<boolean>((resolve) => setTimeout(() => resolve(true), 60))],
+  ])('goes on with what it has, and says so, if the news %s', async (_, load) => {
+    const { decision } = await decide({ question: overdue, run: otherRules, load });
+    expect(decision).toMatchObject({ kind: 'counted', allowed: true, rulesVersion: 'old', isStale: true });
+  });
+});
+
+describe('when no rule applies', () => {
+  it('asks nobody', async () => {
+    const { decision, asked } = await decide({ plan: nothing });
+    expect(decision).toMatchObject({ kind: 'unlimited', allowed: true });
+    expect(asked).toEqual([]);
+  });
+
+  it('reads the announcement after the response while the rules are fresh', async () => {
+    const { beforeResponse, asked } = await decide({
+      plan: nothing,
+      question: due,
+      read: async () => 'that',
+    });
+    expect(beforeResponse).toEqual(['read']);
+    expect(asked).toEqual(['read', 'load that']);
+  });
+
+  it('waits for it when they are not, and for the news it brings', async () => {
+    const read = async () => 'that';
+    const { decision } = await decide({ plan: nothing, question: overdue, read });
+    expect(decision).toMatchObject({ kind: 'unlimited', rulesVersion: 'new' });
+  });
+
+  it.each([
+    ['the expected one', async () => 'this', ['read', 'confirmed']],
+    ['none', async () => undefined, ['read', 'confirmed']],
+    ['no answer', () => Promise.reject(new CounterStoreError('timeout', 'x')), ['read']],
+  ])('goes on if the announcement is %s', async (_, read, expected) => {
+    const { decision, asked } = await decide({ plan: nothing, question: overdue, read });
+    expect(decision).toMatchObject({ kind: 'unlimited', rulesVersion: 'old' });
+    expect(asked).toEqual(expected);
   });
 });

@@ -9,7 +9,7 @@ let local: LocalCluster;
 let store: CounterStore;
 beforeAll(async () => {
   local = await startCluster();
-  store = splitBySlot(local.store);
+  store = splitBySlot(local.store, { read: async () => undefined, write: async () => {} });
 });
 afterAll(() => local[Symbol.asyncDispose]());
 

@@ -4,6 +4,7 @@ import { type RedisServer, startRedisServer } from '../../local/redis-server.ts'
 import { startUpstashGateway, type UpstashGateway } from '../../local/upstash-gateway/server.ts';
 import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
 import { type CounterStore, CounterStoreError } from '../../src/core/counter-store.ts';
+import { createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/upstash-store.ts';
 import { createCheck, next } from './engines.ts';
 
@@ -20,7 +21,7 @@ beforeAll(async () => {
     redisUrl: server.url,
     name: 'lost-scripts',
   });
-  store = createUpstashStore({ url: gateway.url, token: 'token' });
+  store = createUpstashStore(createClient({ url: gateway.url, token: 'token' }));
 });
 afterAll(async () => {
   await gateway.stop();

@@ -2,6 +2,7 @@ import { createExecutionContext, createScheduledController, waitOnExecutionConte
 import { env } from 'cloudflare:workers';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Bindings } from '../../src/bindings.ts';
+import { parseAnnouncement } from '../../src/core/announcement.ts';
 import worker from '../../src/index.ts';
 import { admin, call, kv, sql, withFault } from './worker.ts';
 
@@ -40,10 +41,10 @@ describe('the admin route', () => {
 
   it('puts a bad row aside and publishes the rest', async () => {
     await sql(`insert into rules (name, resource, scope, algorithm, "limit", window_seconds)
-      values ('ten years', '/slow', 'ip', 'fixed-window', 5, 315360000)`);
+      values ('never matches', '/a%2Fb', 'ip', 'fixed-window', 5, 60)`);
     const body = (await (await publish()).json()) as { rejected: { problems: string[] }[] };
     expect(body).toMatchObject({ ruleCount: 1 });
-    expect(body.rejected[0]?.problems[0]).toMatch(/^windowSeconds: /);
+    expect(body.rejected[0]?.problems[0]).toMatch(/^resource: /);
   });
 });
 
@@ -53,8 +54,8 @@ describe('the cron run', () => {
     const context = createExecutionContext();
     await worker.scheduled(createScheduledController(), env as unknown as Bindings);
     await waitOnExecutionContext(context);
-    const version = await kv.get('rules:current');
-    expect(await kv.get(`rules:snapshot:${version}`, 'json')).toMatchObject({ rules: [{ limit: 77 }] });
+    const announcement = parseAnnouncement(await kv.get('current'));
+    expect(await kv.get(`rules:${announcement?.rules}`, 'json')).toMatchObject({ rules: [{ limit: 77 }] });
   });
 });
 

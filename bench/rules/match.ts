@@ -1,0 +1,95 @@
+// What matching costs, and whether that grows with the number of rules; how large all rules are, and how long
+// they take to compile.
+import {
+  compileSnapshot,
+  type MatchRequest,
+  type Snapshot,
+  type SnapshotContent,
+} from '../../src/core/snapshot.ts';
+import { inTurns, median } from '../shared/rounds.ts';
+import { createContent, createRequests } from './random-rules.ts';
+
+const ROUNDS = 201;
+const REQUESTS = 2000;
+const SLICE = 400;
+const COMPILATIONS = 11;
+const COUNTS = [10, 1000, 10_000] as const;
+
+export type MatchMicros = Record<(typeof COUNTS)[number], number>;
+
+/** Microseconds for a request: the median of slices that take turns, so that a slow moment is everybody's. */
+export function measureMatch(): MatchMicros {
+  const requests = createRequests(REQUESTS);
+  const snapshots = COUNTS.map((count) => compileSnapshot(String(count), readBack(store(count))));
+  expectTheSame(snapshots, requests);
+  const series = snapshots.map((snapshot) => ({ snapshot, micros: [] as number[] }));
+  const next = inTurns(requests, SLICE);
+  for (let round = -ROUNDS; round < ROUNDS; round++) {
+    const part = next();
+    for (const { snapshot, micros } of round % 2 === 0 ? series : series.toReversed()) {
+      const value = measureSlice(snapshot, part.map(asArrived));
+      // The first half warms up.
+      if (round >= 0) micros.push(value);
+    }
+  }
+  const [ten = 0, thousand = 0, tenThousand = 0] = series.map(({ micros }) => median(micros));
+  return { 10: ten, 1000: thousand, 10000: tenThousand };
+}
+
+function measureSlice(snapshot: Snapshot, requests: readonly MatchRequest[]): number {
+  let matched = 0;
+  const startMs = performance.now();
+  for (const request of requests) matched += snapshot.match(request).length;
+  const tookMs = performance.now() - startMs;
+  if (matched === 0) throw new Error('no rule has matched');
+  return (tookMs * 1000) / requests.length;
+}
+
+/** New texts, as a request brings them: V8 has not hashed any of them before. */
+function asArrived({ matchPath, method, caller }: MatchRequest): MatchRequest {
+  const { ip, address, userId, apiKeyId, tenantId, tier } = caller;
+  return {
+    matchPath: renew(matchPath),
+    method,
+    caller: {
+      ip: renew(ip),
+      address,
+      userId: renew(userId),
+      apiKeyId: renew(apiKeyId),
+      tenantId: renew(tenantId),
+      tier: renew(tier),
+    },
+  };
+}
+
+const renew = (text = '') => Buffer.from(text).toString();
+
+/** Were a request to meet more rules in the larger set, the number of rules would not be all that differs. */
+function expectTheSame(snapshots: readonly Snapshot[], requests: readonly MatchRequest[]): void {
+  for (const request of requests) {
+    const answers = snapshots.map((snapshot) =>
+      JSON.stringify(snapshot.match(request).map(({ rule, limit }) => [rule.id, limit])),
+    );
+    if (new Set(answers).size !== 1) throw new Error(`${request.matchPath} has several answers: ${answers}`);
+  }
+}
+
+export interface SnapshotSize {
+  readonly bytes: number;
+  readonly compileMs: number;
+}
+
+/** Compiled from what was just read, as an isolate does it, not from objects that are warm. */
+export function measureSnapshot(count: number): SnapshotSize {
+  const stored = store(count);
+  const times = Array.from({ length: COMPILATIONS }, () => {
+    const content = readBack(stored);
+    const startMs = performance.now();
+    compileSnapshot('measured', content);
+    return performance.now() - startMs;
+  });
+  return { bytes: Buffer.byteLength(stored), compileMs: median(times) };
+}
+
+const store = (count: number) => JSON.stringify(createContent(count));
+const readBack = (stored: string) => JSON.parse(stored) as SnapshotContent;

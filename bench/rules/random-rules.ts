@@ -1,0 +1,102 @@
+// A set of rules of any size, and requests for it. The requests meet only the first ten rules, which are of every
+// kind; all others stand beside them: siblings in the same folders, other services, and overrides and tiers in
+// the same slots. So a request has the same answer in every set, and only the number of rules differs.
+import type { Caller } from '../../src/core/caller.ts';
+import { RULE_DEFAULTS, SCOPES, type Tier } from '../../src/core/rule.ts';
+import type { CompiledRule, MatchRequest, SnapshotContent } from '../../src/core/snapshot.ts';
+import { createRandom, type Random } from '../shared/random.ts';
+
+const SEED = 7;
+
+const TIERS: readonly Tier[] = [
+  { name: 'free', limits: { requests: 100, exports: 5 }, isDefault: true },
+  { name: 'premium', limits: { requests: 5000, exports: 100 }, isDefault: false },
+  { name: 'enterprise', limits: { requests: 100_000, exports: 1000 }, isDefault: false },
+];
+
+type Fields = Partial<CompiledRule> & Pick<CompiledRule, 'resource' | 'scope'>;
+
+const MET: readonly Fields[] = [
+  { resource: '/*', scope: 'global', limit: 1_000_000 },
+  { resource: '/*', scope: 'ip' },
+  { resource: '/*', scope: 'ip', subjects: ['203.0.113.1', '203.0.113.2'] },
+  { resource: '/api/*', scope: 'apiKey', limit: null, limitName: 'requests' },
+  { resource: '/api/v1/*', scope: 'tenant', tiers: ['free', 'premium', 'enterprise'] },
+  { resource: '/api/v1/users/:id', scope: 'user' },
+  { resource: '/api/v1/users/:id/orders/*', scope: 'user', methods: ['GET', 'POST'] },
+  { resource: '/api/:version/search', scope: 'user', methods: ['GET'] },
+  { resource: '/api/v1/orders', scope: 'user', subjects: ['user-1', 'user-2'], methods: ['POST'] },
+  { resource: '/login', scope: 'ip', methods: ['POST'] },
+];
+
+export function createContent(count: number): SnapshotContent {
+  const random = createRandom(SEED);
+  const fields = Array.from({ length: count }, (_, i) => MET[i] ?? beside(random, i));
+  return { rules: fields.map(toRule), tiers: TIERS, lists: [] };
+}
+
+const toRule = (fields: Fields, ordinal: number): CompiledRule => ({
+  ...RULE_DEFAULTS,
+  id: `00000000-0000-4000-8000-${String(ordinal).padStart(12, '0')}`,
+  name: `rule ${ordinal}`,
+  algorithm: 'sliding-window-counter',
+  limit: 100,
+  windowSeconds: 60,
+  ordinal,
+  counterId: ordinal.toString(36).padStart(8, '0'),
+  ...fields,
+});
+
+/** Four in ten are overrides or tiers in slots that requests meet, the others have resources of their own. */
+function beside(random: Random, i: number): Fields {
+  const scope = pick(random, SCOPES);
+  const kinds: readonly (() => Fields)[] = [
+    () => ({ resource: `/api/v1/things-${i}`, scope, methods: [pick(random, ['GET', 'POST', 'PUT'])] }),
+    () => ({ resource: `/api/v1/things-${i}/:id`, scope }),
+    () => ({ resource: `/api/v1/users/:id/things-${i}/*`, scope }),
+    () => ({ resource: `/api/v${i}/search/:index`, scope }),
+    () => ({ resource: `/service-${i}/*`, scope, tiers: [pick(random, TIERS).name] }),
+    () => ({ resource: `/service-${i}/:region/items/:item`, scope, limit: null, limitName: 'requests' }),
+    () => ({ resource: '/api/v1/orders', scope: 'user', subjects: [`other-${i}`], priority: 50 }),
+    () => ({ resource: '/api/v1/orders', scope: 'user', subjects: [`other-${i}`], methods: ['POST'] }),
+    () => ({ resource: '/*', scope: 'ip', subjects: [`198.51.${(i >> 8) & 255}.${i & 255}`] }),
+    () => ({ resource: '/api/*', scope: 'apiKey', tiers: [`partner-${i}`], limitName: 'exports' }),
+  ];
+  return pick(random, kinds)();
+}
+
+const PATHS: readonly (readonly [method: string, matchPath: string])[] = [
+  ['GET', '/api/v1/users/4711'],
+  ['GET', '/api/v1/users/4711/orders/17/items'],
+  ['GET', '/api/v1/search'],
+  ['POST', '/api/v1/orders'],
+  ['POST', '/login'],
+  ['GET', '/static/app.js'],
+];
+
+export function createRequests(count: number): MatchRequest[] {
+  const random = createRandom(SEED + 1);
+  return Array.from({ length: count }, () => {
+    const [method, matchPath] = pick(random, PATHS);
+    return { method, matchPath, caller: createCaller(random) };
+  });
+}
+
+function createCaller(random: Random): Caller {
+  const address = `203.0.113.${Math.floor(random() * 256)}`;
+  const number = Math.floor(random() * 1000);
+  return {
+    ip: address,
+    address,
+    userId: `user-${number}`,
+    apiKeyId: `key-${number}`,
+    tenantId: `tenant-${number % 50}`,
+    tier: pick(random, TIERS).name,
+  };
+}
+
+function pick<T>(random: Random, list: readonly T[]): T {
+  const picked = list[Math.floor(random() * list.length)];
+  if (picked === undefined) throw new Error('there is nothing to pick from');
+  return picked;
+}

@@ -1,0 +1,102 @@
+// Tiers, rules and keys to try Weir with. Only an empty database gets them: what a person has made stays as it is.
+import { notLike } from 'drizzle-orm';
+import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres';
+import pg from 'pg';
+import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../src/core/api-key.ts';
+import { apiKeys, rules, tenants, tiers, users } from '../src/rules/schema.ts';
+
+const TIERS = [
+  { name: 'free', displayName: 'Free', isDefault: true, limits: { 'calls-per-minute': 10 } },
+  { name: 'premium', displayName: 'Premium', priceCents: 4_900, limits: { 'calls-per-minute': 60 } },
+  { name: 'enterprise', displayName: 'Enterprise', priceCents: 49_900, limits: { 'calls-per-minute': null } },
+];
+
+const TENANTS = [{ id: 'acme', name: 'Acme', tier: 'enterprise' }];
+
+const USERS = [{ id: 'ada', tier: 'premium' }];
+
+const RULES = [
+  {
+    name: 'demo: 100 a minute for each IP',
+    resource: '/*',
+    scope: 'ip',
+    algorithm: 'fixed-window',
+    limit: 100,
+    windowSeconds: 60,
+  },
+  {
+    name: 'demo: 5 logins a minute for each IP',
+    resource: '/login',
+    scope: 'ip',
+    algorithm: 'fixed-window',
+    limit: 5,
+    windowSeconds: 60,
+  },
+  {
+    name: 'demo: calls by tier',
+    resource: '/api/*',
+    scope: 'user',
+    algorithm: 'token-bucket',
+    limitName: 'calls-per-minute',
+    windowSeconds: 60,
+    message: 'Your plan allows no more calls for now.',
+  },
+  {
+    name: 'demo: a shadow rule for reports',
+    resource: '/api/reports/:id',
+    scope: 'user',
+    algorithm: 'sliding-window-counter',
+    limit: 3,
+    windowSeconds: 60,
+    action: 'log',
+  },
+] as const;
+
+/** For local development only, and so no secret: everybody who clones this has the same ones. */
+const KEYS = [
+  { name: 'demo: ada, premium', letter: 15, userId: 'ada' },
+  { name: 'demo: acme, enterprise', letter: 4, tenantId: 'acme' },
+];
+
+export interface DemoKey {
+  readonly name: string;
+  readonly key: string;
+}
+
+export const demoKeys = (): Promise<DemoKey[]> =>
+  Promise.all(
+    KEYS.map(async ({ name, letter }) => ({
+      name,
+      key: await createApiKey(new Uint8Array(API_KEY_RANDOM_BYTES).fill(letter)),
+    })),
+  );
+
+export async function seedDemoSet(databaseUrl: string): Promise<void> {
+  const client = new pg.Client({ connectionString: databaseUrl });
+  await client.connect();
+  try {
+    const database = drizzle(client, { casing: 'snake_case' });
+    if (!(await isEmpty(database))) return;
+    const keys = await Promise.all((await demoKeys()).map(toRow));
+    await database.transaction(async (transaction) => {
+      await transaction.insert(tiers).values(TIERS);
+      await transaction.insert(tenants).values(TENANTS);
+      await transaction.insert(users).values(USERS);
+      await transaction.insert(rules).values([...RULES]);
+      await transaction.insert(apiKeys).values(keys);
+    });
+  } finally {
+    await client.end();
+  }
+}
+
+/** But for the example that comes as a migration. */
+async function isEmpty(database: NodePgDatabase): Promise<boolean> {
+  const made = await database.$count(rules, notLike(rules.name, 'example: %'));
+  return made === 0 && (await database.$count(tiers)) === 0 && (await database.$count(apiKeys)) === 0;
+}
+
+async function toRow({ key }: DemoKey, place: number) {
+  const { letter: _, ...row } = KEYS[place] ?? { name: '', letter: 0 };
+  return { ...row, hash: await hashApiKey(key), prefix: prefixOf(key) };
+}

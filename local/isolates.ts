@@ -1,0 +1,77 @@
+// Several isolates of the built Worker that share one KV, as at the edge: each has its own memory. For tests and
+// benches.
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { convertV4MiniflareOptions, Miniflare } from 'miniflare';
+import { buildWorker } from './bundle.ts';
+import { LOOPBACK } from './ports.ts';
+
+export interface IsolatesOptions {
+  readonly names: readonly string[];
+  readonly variables: Readonly<Record<string, string>>;
+}
+
+export interface Isolates extends AsyncDisposable {
+  /** By name: where each of them answers. */
+  readonly urls: Readonly<Record<string, string>>;
+  readonly kv: Awaited<ReturnType<Miniflare['getKVNamespace']>>;
+  /** Runs the cron trigger in one of them. */
+  scheduled(name: string): Promise<void>;
+}
+
+export async function startIsolates({ names, variables }: IsolatesOptions): Promise<Isolates> {
+  await using cleanup = new AsyncDisposableStack();
+  const folder = await mkdtemp(join(tmpdir(), 'weir-worker-'));
+  cleanup.defer(() => rm(folder, { recursive: true, force: true }));
+  await buildWorker(folder);
+  const { compatibilityDate } = await readWranglerConfig();
+
+  const modules = await listModules(folder);
+  const miniflare = new Miniflare(
+    convertV4MiniflareOptions({
+      workers: names.map((name) => ({
+        name,
+        rootPath: folder,
+        modules,
+        compatibilityDate,
+        bindings: { ...variables },
+        kvNamespaces: { RULES: 'rules' },
+        unsafeDirectSockets: [{ host: LOOPBACK, port: 0 }],
+      })),
+    }),
+  );
+  cleanup.defer(() => miniflare.dispose());
+  await miniflare.ready;
+
+  const [first = ''] = names;
+  const urls: Record<string, string> = {};
+  for (const name of names) urls[name] = (await miniflare.unsafeGetDirectURL(name)).origin;
+  const kv = await miniflare.getKVNamespace('RULES', first);
+  const owned = cleanup.move();
+  return {
+    urls,
+    kv,
+    async scheduled(name) {
+      const worker = await miniflare.getWorker(name);
+      const { outcome } = await worker.scheduled();
+      if (outcome !== 'ok') throw new Error(`the cron run ended with ${outcome}`);
+    },
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+async function listModules(folder: string) {
+  const scripts = (await readdir(folder)).filter((name) => name.endsWith('.lua'));
+  return [
+    { type: 'ESModule' as const, path: join(folder, 'index.js') },
+    ...scripts.map((name) => ({ type: 'Text' as const, path: join(folder, name) })),
+  ];
+}
+
+async function readWranglerConfig(): Promise<{ compatibilityDate: string }> {
+  const text = await readFile(new URL('../wrangler.toml', import.meta.url), 'utf8');
+  const date = /^compatibility_date = "([\d-]+)"$/m.exec(text)?.[1];
+  if (date === undefined) throw new Error('wrangler.toml names no compatibility_date');
+  return { compatibilityDate: date };
+}

@@ -1,0 +1,89 @@
+// Weir as it runs: three isolates of the built Worker in real workerd, three regions, Postgres, and one KV.
+import pg from 'pg';
+import { type Isolates, startIsolates } from './isolates.ts';
+import { type Stack, startStack } from './stack.ts';
+
+const TOKEN = 'an-admin-token-for-tests';
+const NAMES = ['one', 'two', 'three'] as const;
+export type IsolateName = (typeof NAMES)[number];
+export const REGIONS = ['us', 'eu', 'ap'] as const;
+
+export interface Call {
+  readonly isolate?: IsolateName;
+  readonly region?: string;
+  readonly ip?: string;
+  readonly method?: string;
+  readonly headers?: Record<string, string>;
+  /** Sent as JSON. */
+  readonly body?: unknown;
+}
+
+export interface Weir extends AsyncDisposable {
+  readonly stack: Stack;
+  readonly isolates: Isolates;
+  call(path: string, call?: Call): Promise<Response>;
+  /** `path` is what follows /_weir/admin. The answer's body, and an error if it is not what was hoped for. */
+  admin<T = Record<string, never>>(path: string, call?: Call): Promise<T>;
+  sql(query: string): Promise<void>;
+  /** Breaks the gateway of a region for as long as `during` runs. */
+  withFault(region: string, fault: object, during: () => Promise<void>): Promise<void>;
+}
+
+let lastIp = 0;
+/** An address that no other request has had. */
+export function freshIp(): string {
+  lastIp += 1;
+  return `10.${(lastIp >> 16) & 255}.${(lastIp >> 8) & 255}.${lastIp & 255}`;
+}
+
+export async function startWeir(variables: Record<string, string> = {}): Promise<Weir> {
+  await using cleanup = new AsyncDisposableStack();
+  const ports = { origin: 0, upstash: 0, neon: 0, redis: 0, postgres: 0 };
+  const stack = cleanup.use(await startStack({ ports, say: () => {} }));
+  const isolates = cleanup.use(
+    await startIsolates({
+      names: NAMES,
+      // All parts share this machine: what is tested here is not the deadline.
+      variables: { ...stack.variables, ADMIN_TOKEN: TOKEN, DEADLINE_MS: '2000', ...variables },
+    }),
+  );
+
+  const call = (path: string, { isolate = 'one', region = 'us', ip = freshIp(), body, ...init }: Call = {}) =>
+    fetch(`${isolates.urls[isolate]}${path}`, {
+      method: init.method ?? 'GET',
+      headers: {
+        'CF-Connecting-IP': ip,
+        'X-Weir-Region': region,
+        ...(body !== undefined && { 'Content-Type': 'application/json' }),
+        ...init.headers,
+      },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    });
+
+  const admin = async <T>(path: string, { headers, ...init }: Call = {}): Promise<T> => {
+    const authorization = { Authorization: `Bearer ${TOKEN}`, ...headers };
+    const answer = await call(`/_weir/admin${path}`, { ...init, headers: authorization });
+    if (!answer.ok) throw new Error(`${answer.status} ${await answer.text()}`);
+    return (answer.status === 204 ? undefined : await answer.json()) as T;
+  };
+
+  const owned = cleanup.move();
+  return {
+    stack,
+    isolates,
+    call,
+    admin,
+    async sql(query) {
+      const client = new pg.Client({ connectionString: stack.databaseUrl });
+      await client.connect();
+      await client.query(query).finally(() => client.end());
+    },
+    async withFault(name, fault, during) {
+      const region = stack.regions.find((candidate) => candidate.name === name);
+      const endpoint = `${region?.gateway.url}/_gateway/faults`;
+      await fetch(endpoint, { method: 'PUT', body: JSON.stringify(fault) });
+      await during().finally(() => fetch(endpoint, { method: 'DELETE' }));
+    },
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}

@@ -1,0 +1,69 @@
+// The admin route: who may enter, what a body may be, how errors look; the routes themselves are in routes/, a
+// file for each group. Loaded when the first admin request comes: the gateway never pays for it.
+import { OpenAPIHono } from '@hono/zod-openapi';
+import { bodyLimit } from 'hono/body-limit';
+import { HTTPException } from 'hono/http-exception';
+import { OWN_PREFIX } from '../core/resource.ts';
+import { createAuth } from './auth.ts';
+import { postgresProblem } from './postgres-problems.ts';
+import { AdminError, type AdminProblem, invalidBody, invalidRequest, render } from './problems.ts';
+import { ROUTE_GROUPS } from './routes/index.ts';
+import type { AdminApp, AdminEnv, AdminServices } from './services.ts';
+
+const MEBIBYTE = 1024 * 1024;
+/** Large enough for 10,000 rules. */
+const MOST_BYTES_OF_AN_IMPORT = 10 * MEBIBYTE;
+const MOST_BYTES = MEBIBYTE;
+const IMPORT_PATH = `${OWN_PREFIX}/admin/import`;
+
+export function createAdminApp(services: AdminServices): AdminApp {
+  const app = createRouter().basePath(`${OWN_PREFIX}/admin`);
+  app.use(createAuth(services));
+  app.use((c, next) => (c.req.path === IMPORT_PATH ? limitImport : limitBody)(c, next));
+  for (const addRoutes of ROUTE_GROUPS) addRoutes(app, services);
+  app.notFound(() => render({ status: 404, code: 'not-found', title: 'The admin route has nothing here' }));
+  app.onError((error) => {
+    if (error instanceof AdminError) return render(error.problem, error.headers);
+    if (error instanceof HTTPException && error.status < 500)
+      return render(error.status === 415 ? NOT_JSON : UNREADABLE);
+    const body = postgresProblem(error);
+    if (body.status >= 500) services.log.error('admin-failed', error);
+    return render(body);
+  });
+  return app;
+}
+
+const bodyOfAtMost = (mostBytes: number) =>
+  bodyLimit({
+    maxSize: mostBytes,
+    onError: () =>
+      render({
+        status: 413,
+        code: 'body-too-large',
+        title: 'The body is too large',
+        detail: `At most ${mostBytes / MEBIBYTE} MiB.`,
+      }),
+  });
+
+const limitImport = bodyOfAtMost(MOST_BYTES_OF_AN_IMPORT);
+const limitBody = bodyOfAtMost(MOST_BYTES);
+
+const NOT_JSON: AdminProblem = {
+  status: 415,
+  code: 'not-json',
+  title: 'The body must be JSON',
+  detail: 'Send it with Content-Type: application/json.',
+};
+
+const UNREADABLE: AdminProblem = { status: 400, code: 'invalid-json', title: 'The body is not JSON' };
+
+const createRouter = () =>
+  new OpenAPIHono<AdminEnv>({
+    defaultHook(result) {
+      if (result.success) return;
+      // What was validated is there for a failure too, though the type does not tell.
+      const input = 'data' in result ? result.data : undefined;
+      const toProblem = result.target === 'json' ? invalidBody : invalidRequest;
+      return render(toProblem(result.error, input));
+    },
+  });

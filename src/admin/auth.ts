@@ -1,0 +1,127 @@
+// Who may enter the admin route: bearer tokens, and Cloudflare Access if configured. Without a right credential
+// every path and method gives the same answer, so that not even the shape of the route shows.
+import type { MiddlewareHandler } from 'hono';
+import { digest } from '../core/digest.ts';
+import { OWN_PREFIX } from '../core/resource.ts';
+import { type AccessVerdict, createAccessVerifier } from './access-jwt.ts';
+import { createFailedAttempts } from './failed-attempts.ts';
+import { type AdminProblem, render } from './problems.ts';
+import type { Actor, AdminEnv, AdminServices, AdminToken } from './services.ts';
+
+/** What role `read` may do besides reading: to explain is a question, though it has a body. */
+const QUESTIONS: readonly string[] = [`${OWN_PREFIX}/admin/explain`];
+
+export function createAuth(services: AdminServices): MiddlewareHandler<AdminEnv> {
+  const { auth, now } = services;
+  const attempts = createFailedAttempts(services);
+  const findToken = createTokenFinder(auth.tokens);
+  const verifyAccess = auth.access && createAccessVerifier({ ...auth.access, now });
+
+  const identify = async (request: Request): Promise<AccessVerdict> => {
+    const token = tokenOf(request);
+    if (token !== undefined) return toVerdict(await findToken(token));
+    const assertion = request.headers.get('Cf-Access-Jwt-Assertion');
+    return verifyAccess && assertion !== null ? verifyAccess(assertion) : { kind: 'refused' };
+  };
+
+  return async (c, next) => {
+    const request = c.req.raw;
+    if (!hasCredential(request)) return render(UNAUTHORIZED, challengeTo(request));
+    const address = request.headers.get('CF-Connecting-IP') ?? 'unknown';
+    const waitMs = await attempts.waitMs(address);
+    if (waitMs > 0) return render(TOO_MANY, { 'Retry-After': String(Math.ceil(waitMs / 1000)) });
+    const verdict = await identify(request);
+    if (verdict.kind === 'unavailable') return render(ACCESS_UNAVAILABLE);
+    if (verdict.kind === 'refused') {
+      await attempts.add(address);
+      return render(UNAUTHORIZED, challengeTo(request));
+    }
+    const { actor } = verdict;
+    if (actor.role === 'read' && !isReading(request) && !isQuestion(request)) return render(READ_ONLY);
+    if (!isReading(request) && isFromAnotherSite(request)) return render(CROSS_SITE);
+    c.set('actor', actor);
+    return next();
+  };
+}
+
+/** What is compared are digests, all bytes of all of them: neither content, length nor place shows in the time. */
+function createTokenFinder(tokens: readonly AdminToken[]) {
+  let digests: readonly Uint8Array[] | undefined;
+
+  return async (given: string): Promise<Actor | undefined> => {
+    digests ??= await Promise.all(tokens.map(({ token }) => digest('SHA-256', token)));
+    const wanted = await digest('SHA-256', given);
+    let found = -1;
+    digests.forEach((one, i) => {
+      found = differenceOf(one, wanted) === 0 ? i : found;
+    });
+    const token = tokens[found];
+    return token && { name: token.name, role: token.role };
+  };
+}
+
+function differenceOf(a: Uint8Array, b: Uint8Array): number {
+  let difference = a.length ^ b.length;
+  for (let i = 0; i < a.length; i += 1) difference |= (a[i] ?? 0) ^ (b[i] ?? 0);
+  return difference;
+}
+
+const toVerdict = (actor: Actor | undefined): AccessVerdict =>
+  actor ? { kind: 'actor', actor } : { kind: 'refused' };
+
+/** Undefined: no token was given. A header that cannot be read is a wrong token. */
+function tokenOf(request: Request): string | undefined {
+  const header = request.headers.get('Authorization');
+  if (header === null) return undefined;
+  const [, scheme = '', value = ''] = /^(bearer|basic) +(.*?) *$/i.exec(header) ?? [];
+  if (scheme.toLowerCase() === 'bearer') return value;
+  // Browsers add it to requests by themselves: it must not be able to change anything.
+  return isReading(request) ? passwordOf(value) : '';
+}
+
+function passwordOf(base64: string): string {
+  try {
+    const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+    const text = new TextDecoder().decode(bytes);
+    return text.slice(text.indexOf(':') + 1);
+  } catch {
+    return '';
+  }
+}
+
+const hasCredential = ({ headers }: Request) =>
+  headers.has('Authorization') || headers.has('Cf-Access-Jwt-Assertion');
+const isReading = ({ method }: Request) => method === 'GET' || method === 'HEAD';
+const isQuestion = ({ method, url }: Request) =>
+  method === 'POST' && QUESTIONS.includes(new URL(url).pathname);
+
+/** Behind Access a browser is let in by a cookie, which it also sends along when another site makes it ask. */
+function isFromAnotherSite({ headers, url }: Request): boolean {
+  const origin = headers.get('Origin');
+  return !headers.has('Authorization') && origin !== null && origin !== new URL(url).origin;
+}
+
+/** A person who types the address into a browser is asked for the token; scripts get no such window. */
+const challengeTo = ({ headers }: Request) => ({
+  'WWW-Authenticate': headers.get('Sec-Fetch-Mode') === 'navigate' ? 'Basic realm="weir"' : 'Bearer',
+});
+
+const UNAUTHORIZED: AdminProblem = { status: 401, code: 'unauthorized', title: 'An admin token is needed' };
+const READ_ONLY: AdminProblem = { status: 403, code: 'read-only-token', title: 'This token may only read' };
+const CROSS_SITE: AdminProblem = {
+  status: 403,
+  code: 'cross-site',
+  title: 'Another site asked for this change',
+};
+const TOO_MANY: AdminProblem = {
+  status: 429,
+  code: 'too-many-attempts',
+  title: 'Too many failed attempts',
+  detail: 'No token is looked at until the time in Retry-After has passed.',
+};
+const ACCESS_UNAVAILABLE: AdminProblem = {
+  status: 503,
+  code: 'access-unavailable',
+  title: 'Cloudflare Access does not answer',
+  detail: 'Its keys could not be fetched. A bearer token works nevertheless.',
+};

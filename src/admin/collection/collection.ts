@@ -1,0 +1,103 @@
+// Makes a collection of the admin route from its declaration: list, create, get, replace, patch, delete.
+import { createRepository, type Row, type Target } from '../../rules/repository.ts';
+import { sqlStateOf } from '../postgres-problems.ts';
+import { notFound } from '../problems.ts';
+import { publishChange, versionHeader } from '../publish-change.ts';
+import type { AdminApp, AdminServices } from '../services.ts';
+import { changedSince, json, toShown, warningsOf } from './answers.ts';
+import { badCursor, parseCursor, toCursor } from './cursors.ts';
+import type { Collection } from './declaration.ts';
+import { allowedRevisions, isKnown, toETag } from './etags.ts';
+import { operationsOf } from './operations.ts';
+import { applyPatch } from './patch.ts';
+
+export function addCollection(app: AdminApp, services: AdminServices, collection: Collection): void {
+  const { noun, bodies, order } = collection;
+  const repository = createRepository(services.database, collection);
+  const operations = operationsOf(collection);
+  const show = (row: Row) => toShown(bodies, row);
+  const idOf = (row: Row) => String(row[collection.idField]);
+  const publish = (id: string) => publishChange(services, collection.isNamedInPublications ? [id] : []);
+
+  const find = async (id: string): Promise<Row> => {
+    const row = collection.isId(id) ? await repository.get(id) : undefined;
+    if (row === undefined) throw notFound(noun);
+    return row;
+  };
+
+  const answerChange = async (row: Row): Promise<Response> => {
+    const change = await publish(idOf(row));
+    return json({ ...show(row), ...warningsOf(change) }, 200, {
+      ETag: toETag(row.revision),
+      ...versionHeader(change),
+    });
+  };
+
+  app.openapi(operations.list, async (c) => {
+    const { limit, cursor, ...query } = c.req.valid('query');
+    const after = cursor === undefined ? undefined : parseCursor(cursor, order.length);
+    const where = collection.where(query).filter((condition) => condition !== undefined);
+    const { rows, next } = await repository.page({ where, limit, after }).catch((error) => {
+      throw after && isBadValue(error) ? badCursor() : error;
+    });
+    return json({ items: rows.map(show), nextCursor: next ? toCursor(next) : null });
+  });
+
+  app.openapi(operations.create, async (c) => {
+    const body = c.req.valid('json');
+    const { values, shownOnce } = collection.prepare
+      ? await collection.prepare(body)
+      : { values: body, shownOnce: {} };
+    const row = await repository.insert(c.get('actor').name, values);
+    const change = await publish(idOf(row));
+    return json({ ...show(row), ...shownOnce, ...warningsOf(change) }, 201, {
+      ETag: toETag(row.revision),
+      Location: `${new URL(c.req.url).pathname}/${encodeURIComponent(idOf(row))}`,
+      ...versionHeader(change),
+    });
+  });
+
+  app.openapi(operations.get, async (c) => {
+    const row = await find(c.req.valid('param').id);
+    const headers = { ETag: toETag(row.revision), 'Cache-Control': 'private, no-cache' };
+    if (isKnown(c.req.raw, row.revision)) return new Response(null, { status: 304, headers });
+    return json(show(row), 200, headers);
+  });
+
+  app.openapi(operations.replace, async (c) => {
+    const target = targetOf(c.req.valid('param').id, c.get('actor').name, c.req.raw);
+    const row = collection.isId(target.id) ? await repository.update(target, c.req.valid('json')) : undefined;
+    if (row === undefined) throw changedSince(await find(target.id));
+    return answerChange(row);
+  });
+
+  app.openapi(operations.patch, async (c) => {
+    const target = targetOf(c.req.valid('param').id, c.get('actor').name, c.req.raw);
+    const row = await applyPatch({
+      target,
+      given: c.req.valid('json'),
+      bodies,
+      find,
+      update: repository.update,
+    });
+    return answerChange(row);
+  });
+
+  app.openapi(operations.remove, async (c) => {
+    const target = targetOf(c.req.valid('param').id, c.get('actor').name, c.req.raw);
+    const isRemoved = collection.isId(target.id) && (await repository.remove(target));
+    if (!isRemoved) throw changedSince(await find(target.id));
+    const change = await publish(target.id);
+    if (change.warnings.length > 0) return json(warningsOf(change), 200, versionHeader(change));
+    return new Response(null, { status: 204, headers: versionHeader(change) });
+  });
+}
+
+const targetOf = (id: string, actor: string, request: Request): Target => ({
+  id,
+  actor,
+  revisions: allowedRevisions(request),
+});
+
+/** Class 22: Postgres could not read a value. */
+const isBadValue = (error: unknown) => sqlStateOf(error)?.startsWith('22') === true;

@@ -1,0 +1,39 @@
+// What a collection of the admin route is made from.
+import type { SQL } from 'drizzle-orm';
+import type * as z from 'zod';
+import type { BodySchemas, Values } from '../../rules/body-schemas.ts';
+import type { RepositoryOptions } from '../../rules/repository.ts';
+
+export interface Collection extends RepositoryOptions {
+  /** The path, and the group in the documentation: `rules`. */
+  readonly path: string;
+  /** One of them, in sentences: `rule`. */
+  readonly noun: string;
+  readonly bodies: BodySchemas;
+  /** The field that is the id. */
+  readonly idField: string;
+  /** In the documentation. */
+  readonly describeId?: string;
+  /** What cannot be an id is answered like an id that is not there. */
+  isId(text: string): boolean;
+  readonly filters: z.ZodRawShape;
+  /** `query` has passed `filters`. */
+  where(query: Values): readonly (SQL | undefined)[];
+  /** What a creation adds to the body it was given. */
+  prepare?(values: Values): Promise<Creation>;
+  /** True: publications have something to say about one of these, by its id. */
+  readonly isNamedInPublications?: boolean;
+}
+
+export interface Creation {
+  readonly values: Values;
+  /** Goes into the answer to the creation, and nowhere else. */
+  readonly shownOnce?: Values;
+}
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+export const isUuid = (text: string): boolean => UUID.test(text);
+
+/** Text that Postgres can hold. */
+export const isPlainId = (text: string): boolean => text.length <= 256 && !text.includes('\0');

@@ -1,0 +1,38 @@
+// The revision of a row as an ETag, and what clients ask about it.
+import { AdminError } from '../problems.ts';
+
+export const toETag = (revision: number): string => `"${revision}"`;
+
+/** The revisions that If-Match allows; undefined: any. */
+export function allowedRevisions(request: Request): readonly number[] | undefined {
+  const tags = parseTags(request, 'If-Match');
+  return tags === 'any' ? undefined : tags;
+}
+
+export function isKnown(request: Request, revision: number): boolean {
+  const tags = parseTags(request, 'If-None-Match');
+  return tags !== undefined && (tags === 'any' || tags.includes(revision));
+}
+
+// A proxy that compresses an answer makes its tag a weak one. A revision is the same row, byte for byte, whichever
+// way it travelled: weak tags count as well.
+const LIST = /^\s*(W\/)?"[^"]*"(\s*,\s*(W\/)?"[^"]*")*\s*$/;
+
+function parseTags(request: Request, header: 'If-Match' | 'If-None-Match') {
+  const text = request.headers.get(header);
+  if (text === null) return undefined;
+  if (text.trim() === '*') return 'any';
+  if (!LIST.test(text)) throw malformed(header);
+  return Array.from(text.matchAll(/"([^"]*)"/g), ([, tag = '']) => toRevision(tag));
+}
+
+/** No row has the revision -1: a tag that is not one of ours matches nothing. */
+const toRevision = (tag: string) => (/^\d{1,15}$/.test(tag) ? Number(tag) : -1);
+
+const malformed = (header: string) =>
+  new AdminError({
+    status: 400,
+    code: 'invalid-request',
+    title: 'The request is not valid',
+    errors: [{ pointer: header, detail: 'must be * or ETags in quotes, such as "42"' }],
+  });

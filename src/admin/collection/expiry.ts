@@ -1,0 +1,13 @@
+// What would be over before it begins is a mistake, most likely in the zone.
+import type { Values } from '../../rules/body-schemas.ts';
+import { AdminError } from '../problems.ts';
+
+export function expectFuture({ expiresAt }: Values, nowMs: number): void {
+  if (!(expiresAt instanceof Date) || expiresAt.getTime() > nowMs) return;
+  throw new AdminError({
+    status: 400,
+    code: 'invalid-body',
+    title: 'The body is not valid',
+    errors: [{ pointer: '#/expiresAt', detail: 'must be in the future' }],
+  });
+}

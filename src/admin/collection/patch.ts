@@ -1,0 +1,42 @@
+// A patch: only what is given changes, and the row that comes out of it is valid as a whole.
+import type { BodySchemas, Values } from '../../rules/body-schemas.ts';
+import type { Repository, Row, Target } from '../../rules/repository.ts';
+import { AdminError, invalidBody } from '../problems.ts';
+import { changedSince, toJson, toShown } from './answers.ts';
+
+/** Each time, one of those who patch a row at once gets through. */
+const MOST_ATTEMPTS = 20;
+
+export interface Patch {
+  readonly target: Target;
+  readonly given: Values;
+  readonly bodies: BodySchemas;
+  /** Throws if there is no such row. */
+  readonly find: (id: string) => Promise<Row>;
+  readonly update: Repository['update'];
+}
+
+/** The row must not change between the look at it and the write, or nobody has looked at the result. */
+export async function applyPatch({ target, given, bodies, find, update }: Patch): Promise<Row> {
+  for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt += 1) {
+    const row = await find(target.id);
+    if (target.revisions && !target.revisions.includes(row.revision)) throw changedSince(row);
+    const changes = changesOf(bodies, toShown(bodies, row), given);
+    if (Object.keys(changes).length === 0) return row;
+    const patched = await update({ ...target, revisions: [row.revision] }, changes);
+    if (patched) return patched;
+  }
+  throw new AdminError({ status: 409, code: 'changed-since', title: 'Too many are changing it at once' });
+}
+
+/** The fields that are given, or that follow from what is given. The others are not written at all. */
+function changesOf(bodies: BodySchemas, shown: Values, given: Values): Values {
+  const written = Object.entries(shown).filter(([field]) => bodies.isWritten(field));
+  const changed = Object.entries(given).map(([field, value]) => [field, toJson(value)]);
+  const merged = Object.fromEntries([...written, ...changed]);
+  const result = bodies.replace.safeParse(merged);
+  if (!result.success) throw new AdminError(invalidBody(result.error, merged));
+  const isOther = ([field, value]: [string, unknown]) =>
+    JSON.stringify(value) !== JSON.stringify(shown[field]);
+  return Object.fromEntries(Object.entries(result.data).filter(isOther));
+}

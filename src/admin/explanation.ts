@@ -1,0 +1,122 @@
+// The parts of an explanation: who the caller is, what is left for it, and each reason in words.
+import { eq } from 'drizzle-orm';
+import type { Caller } from '../core/caller.ts';
+import type { Outcome } from '../core/check.ts';
+import type { CounterStore } from '../core/counter-store.ts';
+import type { Explanation, REASONS_AGAINST, RuleExplanation } from '../core/explain.ts';
+import { type PlannedRequest, planRequest } from '../core/plan.ts';
+import { compileResource } from '../core/resource.ts';
+import { compileSnapshot } from '../core/snapshot.ts';
+import { findApiKey, findUser } from '../rules/caller-records.ts';
+import type { ReadContent, StoredContent, StoredRule } from '../rules/content.ts';
+import type { Database } from '../rules/database.ts';
+import { apiKeys } from '../rules/schema.ts';
+
+export type DescribedCaller = Pick<Caller, 'userId' | 'apiKeyId' | 'tenantId' | 'tier'>;
+
+/** What the description leaves open is looked up, as for a real request. */
+export async function completeCaller(
+  database: Database,
+  described: DescribedCaller,
+): Promise<DescribedCaller> {
+  const { apiKeyId, userId } = described;
+  const known =
+    (apiKeyId === undefined ? undefined : await findKey(database, apiKeyId)) ??
+    (userId === undefined ? undefined : await findUser(database, userId));
+  return {
+    userId: userId ?? known?.userId,
+    apiKeyId,
+    tenantId: described.tenantId ?? known?.tenantId,
+    tier: described.tier ?? known?.tier,
+  };
+}
+
+async function findKey(database: Database, id: string) {
+  const [row] = await database.select({ hash: apiKeys.hash }).from(apiKeys).where(eq(apiKeys.id, id));
+  return row && findApiKey(database, row.hash);
+}
+
+/** What is left by rule, charging nothing; undefined if the counters do not answer. */
+export async function peek(
+  store: CounterStore,
+  content: StoredContent,
+  request: PlannedRequest,
+  deadlineMs: number,
+): Promise<ReadonlyMap<string, Outcome> | undefined> {
+  const rules = content.rules.filter(({ enabled }) => enabled !== false);
+  const plan = await planRequest(compileSnapshot('', { ...content, rules }), request);
+  if (plan.kind === 'listed' || plan.checks.length === 0) return undefined;
+  const { checks } = plan;
+  try {
+    const { outcomes } = await store.run({ operation: 'peek', checks }, AbortSignal.timeout(deadlineMs));
+    return new Map(outcomes.flatMap((outcome, i) => (checks[i] ? [[checks[i].rule.id, outcome]] : [])));
+  } catch {
+    return undefined;
+  }
+}
+
+export type Applying = Extract<RuleExplanation, { readonly reason: 'applies' }>;
+type Against = Exclude<RuleExplanation, Applying>;
+
+export const isApplying = (rule: RuleExplanation): rule is Applying => rule.reason === 'applies';
+
+export interface ReasonAgainst {
+  readonly id: string;
+  readonly name: string;
+  readonly reason: (typeof REASONS_AGAINST)[number] | 'rejected';
+  readonly detail: string;
+}
+
+/** Those whose resource matches come first, after those that nobody would expect to be missing. */
+export function reasonsAgainst(
+  { rules, tier }: Explanation,
+  { content, rejected }: ReadContent,
+  matchPath: string,
+): ReasonAgainst[] {
+  const byId = new Map(content.rules.map((rule) => [rule.id, rule]));
+  const isNear = ({ ruleId }: Against) => compileResource(byId.get(ruleId)?.resource ?? '')(matchPath);
+  const against = rules.filter((rule): rule is Against => !isApplying(rule));
+  const [near, far] = [against.filter(isNear), against.filter((rule) => !isNear(rule))];
+  return [
+    ...rejected.map(({ id, name, problems }) => ({
+      id,
+      name,
+      reason: 'rejected' as const,
+      detail: `It is not valid: ${problems.join('; ')}.`,
+    })),
+    ...[...near, ...far].map((rule) => ({
+      id: rule.ruleId,
+      name: rule.name,
+      reason: rule.reason,
+      detail: detailOf(rule, byId, tier),
+    })),
+  ];
+}
+
+function detailOf(against: Against, byId: ReadonlyMap<string, StoredRule>, tier: string | undefined): string {
+  const rule = byId.get(against.ruleId);
+  switch (against.reason) {
+    case 'disabled':
+      return 'It is switched off.';
+    case 'resource':
+      return `It is for ${rule?.resource}.`;
+    case 'method':
+      return `It is for ${rule?.methods.join(', ')}.`;
+    case 'tier':
+      return `It is for callers of ${rule?.tiers.join(', ')}; this one is of ${tier ?? 'no tier'}.`;
+    case 'subject':
+      return `It names others (${rule?.subjects.length}) of scope ${rule?.scope}.`;
+    case 'outranked':
+      return outranked(rule, byId.get(against.winnerId));
+    case 'unlimited':
+      return `It has no limit for callers of ${tier ?? 'no tier'}.`;
+  }
+}
+
+function outranked(rule: StoredRule | undefined, winner: StoredRule | undefined): string {
+  const why =
+    rule?.priority === winner?.priority
+      ? 'says more about the caller, or is the first of two alike'
+      : `has priority ${winner?.priority}, this one ${rule?.priority}`;
+  return `Of the same scope and resource, ${winner?.name} comes before it: it ${why}.`;
+}

@@ -1,0 +1,43 @@
+// After a change in Postgres: make it the rules in force, and say what the one who made it should know.
+import type { Publication } from '../rules/publish.ts';
+import { postgresProblem } from './postgres-problems.ts';
+import type { AdminServices } from './services.ts';
+
+export interface PublishedChange {
+  /** Undefined: not published yet. */
+  readonly version: string | undefined;
+  readonly warnings: readonly string[];
+}
+
+/** Never fails: the change is kept, and the cron run will publish it. `ruleIds` are those that were changed. */
+export async function publishChange(
+  { publish, log }: Pick<AdminServices, 'publish' | 'log'>,
+  ruleIds: readonly string[] = [],
+): Promise<PublishedChange> {
+  try {
+    const publication = await publish();
+    return { version: publication.version, warnings: warningsFor(publication, ruleIds) };
+  } catch (error) {
+    log.error('publish-failed', error);
+    const { status, title } = postgresProblem(error);
+    const reason = status === 503 ? title : 'The rules could not be handed to the edge';
+    const warning = `saved, but not yet published: ${reason}; the cron run will within a minute`;
+    return { version: undefined, warnings: [warning] };
+  }
+}
+
+export const versionHeader = ({ version }: PublishedChange): Record<string, string> =>
+  version === undefined ? {} : { 'X-Weir-Rules-Version': version };
+
+function warningsFor({ rejected, warnings, regions }: Publication, ruleIds: readonly string[]): string[] {
+  const isConcerned = (id: string) => ruleIds.includes(id);
+  return [
+    ...rejected
+      .filter(({ id }) => isConcerned(id))
+      .map(({ problems }) => `not in force: ${problems.join('; ')}`),
+    ...warnings.filter((warning) => warning.ruleIds.some(isConcerned)).map(({ message }) => message),
+    ...regions
+      .filter(({ announced }) => !announced)
+      .map(({ name }) => `region ${name} could not be told; it follows within a minute`),
+  ];
+}

@@ -1,0 +1,98 @@
+// Forgets what was counted of a subject: for whoever was limited by mistake.
+import { createRoute } from '@hono/zod-openapi';
+import * as z from 'zod';
+import { countedIp } from '../../core/ip.ts';
+import { groupOf, subjectKey } from '../../core/keys.ts';
+import { SCOPES, type Scope } from '../../core/rule.ts';
+import type { SnapshotContent } from '../../core/snapshot.ts';
+import { readContent } from '../../rules/content.ts';
+import { AdminError, problemResponses } from '../problems.ts';
+import type { AdminApp, AdminServices } from '../services.ts';
+
+const resetBody = z
+  .strictObject({
+    scope: z.enum(SCOPES),
+    subject: z
+      .string()
+      .min(1)
+      .max(256)
+      .optional()
+      .describe('The id of the tenant, user or key; or the IP address. Needed unless the scope is global.'),
+  })
+  .superRefine(({ scope, subject }, context) => {
+    if (scope !== 'global' && subject === undefined)
+      context.addIssue({ code: 'custom', path: ['subject'], message: 'is needed' });
+  })
+  .meta({ id: 'CounterReset' });
+
+const resetResult = z
+  .strictObject({
+    scope: z.enum(SCOPES),
+    subject: z.string().describe('As it is counted: IPv6 by its prefix.'),
+    regions: z.array(z.strictObject({ name: z.string(), reset: z.boolean() })),
+  })
+  .meta({ id: 'CounterResetResult' });
+
+const resetCounters = createRoute({
+  method: 'post',
+  path: '/counters/reset',
+  tags: ['operations'],
+  security: [{ bearer: [] }],
+  summary: 'Forget all that was counted of a subject, in every region',
+  request: { body: { required: true, content: { 'application/json': { schema: resetBody } } } },
+  responses: {
+    200: {
+      description: 'Forgotten where `reset` is true',
+      content: { 'application/json': { schema: resetResult } },
+    },
+    ...problemResponses(400, 413, 415),
+  },
+});
+
+export function addCounterRoutes(app: AdminApp, services: AdminServices): void {
+  app.openapi(resetCounters, async (c) => {
+    const { scope, subject: given } = c.req.valid('json');
+    const subject = countedSubject(scope, given);
+    const { content } = await readContent(services.database);
+    const keys = await keysOf(scope, subject, content);
+    const regions = await Promise.all(
+      services.regions.map((region) => reset(region, keys, services.deadlineMs)),
+    );
+    if (!regions.some((region) => region.reset)) throw unavailable();
+    return c.json({ scope, subject, regions }, 200);
+  });
+}
+
+/** As the gateway counts it. What is no address is taken as it is: it may be a counted prefix, or `unknown`. */
+function countedSubject(scope: Scope, subject = ''): string {
+  if (scope === 'global') return 'all';
+  return scope === 'ip' ? (countedIp(subject)?.ip ?? subject) : subject;
+}
+
+/** Rules of other scopes count the IP of callers that have no id of their kind. */
+async function keysOf(scope: Scope, subject: string, { rules }: SnapshotContent): Promise<string[]> {
+  const counting = rules.filter((rule) => (scope === 'ip' ? rule.scope !== 'global' : rule.scope === scope));
+  const groups = new Set(counting.map((rule) => groupOf(rule.algorithm, rule.counterId, rule.ordinal)));
+  return Promise.all(['', ...groups].map((group) => subjectKey(scope, subject, group)));
+}
+
+async function reset(
+  { name, store }: AdminServices['regions'][number],
+  keys: readonly string[],
+  deadlineMs: number,
+): Promise<{ name: string; reset: boolean }> {
+  try {
+    await store.reset([...new Set(keys)], AbortSignal.timeout(deadlineMs));
+    return { name, reset: true };
+  } catch {
+    return { name, reset: false };
+  }
+}
+
+const unavailable = () =>
+  new AdminError({
+    status: 503,
+    code: 'counters-unavailable',
+    title: 'No region answers',
+    detail: 'Nothing was forgotten, as far as Weir knows.',
+  });

@@ -1,0 +1,177 @@
+// "Why is this request limited?": which rules apply to it, which do not, and why. Asked of the rules as they are
+// in Postgres, so that it also tells what is about to be in force.
+import { createRoute } from '@hono/zod-openapi';
+import * as z from 'zod';
+import { canonicalPath } from '../../core/canonical-path.ts';
+import type { Outcome } from '../../core/check.ts';
+import { explain, REASONS_AGAINST } from '../../core/explain.ts';
+import { countedIp } from '../../core/ip.ts';
+import { isOwnPath, OWN_PREFIX } from '../../core/resource.ts';
+import { LISTS, SCOPES } from '../../core/rule.ts';
+import { readContent } from '../../rules/content.ts';
+import { type Applying, completeCaller, isApplying, peek, reasonsAgainst } from '../explanation.ts';
+import { AdminError, problemResponses } from '../problems.ts';
+import type { AdminApp, AdminServices } from '../services.ts';
+
+/** Of rules that do not apply: enough to find the one that was expected. */
+const MOST_AGAINST = 1_000;
+
+const id = z.string().min(1).max(256);
+
+const explainBody = z
+  .strictObject({
+    method: z
+      .string()
+      .regex(/^[A-Z]{1,20}$/, 'must be upper-case letters')
+      .default('GET'),
+    path: z.string().startsWith('/').max(8192).describe('As a client would send it.'),
+    ip: z.string().max(64).optional(),
+    userId: id.optional(),
+    apiKeyId: z.guid().optional(),
+    tenantId: id.optional().describe('Left out: that of the key or user.'),
+    tier: z.string().max(63).optional().describe('Left out: that of the key, user or tenant.'),
+    region: z.string().max(32).optional().describe('Left out: the first one.'),
+  })
+  .meta({ id: 'ExplainRequest' });
+
+const left = z.strictObject({
+  allowed: z.boolean().describe('Whether this rule would let the request pass now.'),
+  remaining: z.int(),
+  resetAt: z.iso.datetime(),
+  retryAfterMs: z.int().nullable().describe('Null: no wait will ever help.'),
+});
+
+const explanationBody = z
+  .strictObject({
+    path: z.string().describe('The canonical form, as rules and the origin see it.'),
+    method: z.string(),
+    caller: z.strictObject({
+      ip: z.string().describe('As it is counted.'),
+      userId: z.string().nullable(),
+      apiKeyId: z.string().nullable(),
+      tenantId: z.string().nullable(),
+      tier: z.string().nullable(),
+    }),
+    region: z.string().nullable(),
+    listed: z.enum(LISTS).nullable().describe('The list that the caller is on: rules do not matter then.'),
+    applies: z.array(
+      z.strictObject({
+        id: z.string(),
+        name: z.string(),
+        limit: z.int(),
+        limitFrom: z.enum(['rule', 'tier']),
+        subject: z
+          .strictObject({ scope: z.enum(SCOPES), id: z.string() })
+          .describe('Who is counted: the IP, if the caller has no id of the rule’s scope.'),
+        left: left.nullable().describe('Null: the counters did not answer, or the caller is on a list.'),
+      }),
+    ),
+    doesNotApply: z.array(
+      z.strictObject({
+        id: z.string(),
+        name: z.string(),
+        reason: z.enum([...REASONS_AGAINST, 'rejected']),
+        detail: z.string(),
+      }),
+    ),
+    doesNotApplyCount: z.int().describe(`Of all of them; at most ${MOST_AGAINST} are shown.`),
+  })
+  .meta({ id: 'Explanation' });
+
+const explainRequest = createRoute({
+  method: 'post',
+  path: '/explain',
+  tags: ['operations'],
+  security: [{ bearer: [] }],
+  summary: 'Which rules apply to a request, which do not, and why',
+  description: 'Charges nothing. A token that may only read may ask, too.',
+  request: { body: { required: true, content: { 'application/json': { schema: explainBody } } } },
+  responses: {
+    200: { description: 'Explained', content: { 'application/json': { schema: explanationBody } } },
+    ...problemResponses(400, 413, 415),
+  },
+});
+
+export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
+  const { database, deadlineMs, now } = services;
+
+  app.openapi(explainRequest, async (c) => {
+    const body = c.req.valid('json');
+    const { path, matchPath } = parsePath(body.path);
+    const region = findRegion(services, body.region);
+    const caller = { ...parseIp(body.ip), ...(await completeCaller(database, body)) };
+    const read = await readContent(database);
+    const request = { matchPath, method: body.method, caller, nowMs: now() };
+    const explanation = explain(read.content, request);
+    const outcomes = region && (await peek(region.store, read.content, request, deadlineMs));
+    const against = reasonsAgainst(explanation, read, matchPath);
+    return c.json(
+      {
+        path,
+        method: body.method,
+        caller: {
+          ip: caller.ip,
+          userId: caller.userId ?? null,
+          apiKeyId: caller.apiKeyId ?? null,
+          tenantId: caller.tenantId ?? null,
+          tier: explanation.tier ?? null,
+        },
+        region: region?.name ?? null,
+        listed: explanation.listed ?? null,
+        applies: explanation.rules
+          .filter(isApplying)
+          .map((rule) => toShown(rule, outcomes?.get(rule.ruleId))),
+        doesNotApply: against.slice(0, MOST_AGAINST),
+        doesNotApplyCount: against.length,
+      },
+      200,
+    );
+  });
+}
+
+function toShown({ ruleId, name, limit, limitFrom, subject }: Applying, outcome: Outcome | undefined) {
+  const left = outcome && {
+    allowed: outcome.allowed,
+    remaining: outcome.remaining,
+    resetAt: new Date(outcome.resetAtMs).toISOString(),
+    retryAfterMs: outcome.retryAfterMs ?? null,
+  };
+  return { id: ruleId, name, limit, limitFrom, subject, left: left ?? null };
+}
+
+function parsePath(text: string): { path: string; matchPath: string } {
+  // As the front door reads it, so that a query or what a URL parser changes counts here as it does there.
+  const url = URL.parse(`https://weir.invalid${text}`);
+  const canonical = url ? canonicalPath(url.pathname) : { ok: false as const, reason: 'is not a path' };
+  if (!canonical.ok) throw badField('bad-path', 'path', canonical.reason);
+  if (isOwnPath(canonical.matchPath))
+    throw badField('bad-path', 'path', `is under ${OWN_PREFIX}, which rules do not apply to`);
+  return canonical;
+}
+
+const UNKNOWN = { ip: 'unknown', address: 'unknown' };
+
+function parseIp(text: string | undefined): { ip: string; address: string } {
+  const counted = text === undefined ? UNKNOWN : countedIp(text);
+  if (!counted) throw badField('invalid-body', 'ip', 'must be an IPv4 or IPv6 address');
+  return counted;
+}
+
+function findRegion({ regions }: AdminServices, name: string | undefined) {
+  if (name === undefined) return regions[0];
+  const found = regions.find((region) => region.name === name);
+  if (found) return found;
+  throw badField(
+    'invalid-body',
+    'region',
+    `must be one of ${regions.map((region) => region.name).join(', ')}`,
+  );
+}
+
+const badField = (code: string, field: string, detail: string) =>
+  new AdminError({
+    status: 400,
+    code,
+    title: code === 'bad-path' ? 'Ambiguous path' : 'The body is not valid',
+    errors: [{ pointer: `#/${field}`, detail }],
+  });

@@ -1,0 +1,135 @@
+// All rules and tiers as one JSON document, out and in again.
+import { createRoute } from '@hono/zod-openapi';
+import * as z from 'zod';
+import { type ImportResult, importRules } from '../../rules/import.ts';
+import { importDocument, readStoredRows, toDocument } from '../../rules/import-document.ts';
+import { IMPORT_MODES, type ImportPlan } from '../../rules/import-plan.ts';
+import { AdminError, problemResponses } from '../problems.ts';
+import { publishChange, versionHeader } from '../publish-change.ts';
+import type { AdminApp, AdminServices } from '../services.ts';
+
+const exportRules = createRoute({
+  method: 'get',
+  path: '/export',
+  tags: ['import and export'],
+  security: [{ bearer: [] }],
+  summary: 'All rules and tiers as one document',
+  responses: {
+    200: {
+      description: 'In a stable order, without what has its default',
+      content: { 'application/json': { schema: importDocument } },
+    },
+    ...problemResponses(),
+  },
+});
+
+const partSummary = z.strictObject({
+  created: z.array(z.string()).describe('Names.'),
+  updated: z.array(
+    z.strictObject({
+      name: z.string().describe('Before the change.'),
+      changes: z.record(z.string(), z.strictObject({ from: z.unknown(), to: z.unknown() })),
+    }),
+  ),
+  deleted: z.array(z.string()),
+  unchanged: z.int(),
+});
+
+const summary = z
+  .strictObject({
+    dryRun: z.boolean(),
+    basedOn: z
+      .int()
+      .describe('What the document was compared with. In a document, it makes sure of the same.'),
+    tiers: partSummary,
+    rules: partSummary,
+    warnings: z.array(z.string()),
+  })
+  .meta({ id: 'ImportSummary' });
+
+const importAll = createRoute({
+  method: 'post',
+  path: '/import',
+  tags: ['import and export'],
+  security: [{ bearer: [] }],
+  summary: 'Take over a document of rules and tiers, as a whole or not at all',
+  request: {
+    query: z.strictObject({
+      mode: z
+        .enum(IMPORT_MODES)
+        .default('merge')
+        .describe('merge: what the document does not name stays; replace: it goes.'),
+      dryRun: z.stringbool().default(false).describe('Only say what would change.'),
+      force: z.stringbool().default(false).describe('Even if there were changes since its basedOn.'),
+    }),
+    body: { required: true, content: { 'application/json': { schema: importDocument } } },
+  },
+  responses: {
+    200: {
+      description: 'What has changed, or would',
+      content: { 'application/json': { schema: summary } },
+    },
+    ...problemResponses(400, 409, 413, 415),
+  },
+});
+
+export function addImportExportRoutes(app: AdminApp, services: AdminServices): void {
+  app.openapi(exportRules, async (c) => c.json(toDocument(await readStoredRows(services.database)), 200));
+
+  app.openapi(importAll, async (c) => {
+    const document = c.req.valid('json');
+    const { mode, dryRun, force } = c.req.valid('query');
+    const actor = c.get('actor').name;
+    const result = await importRules(services.database, { document, mode, dryRun, force, actor });
+    const { basedOn, plan } = doneOrThrow(result);
+    const published = dryRun ? UNPUBLISHED : await publishChange(services, ruleIdsOf(plan));
+    const { tiers, rules } = plan;
+    const parts = { tiers: summarize(tiers), rules: summarize(rules) };
+    return c.json(
+      { dryRun, basedOn, ...parts, warnings: [...published.warnings] },
+      200,
+      versionHeader(published),
+    );
+  });
+}
+
+const UNPUBLISHED = { version: undefined, warnings: [] };
+
+const ruleIdsOf = ({ rules: { created, updated } }: ImportPlan) => [
+  ...created.map(({ id }) => id),
+  ...updated.map(({ to }) => to.id),
+];
+
+function summarize({ created, updated, deleted, unchanged }: ImportPlan['rules'] | ImportPlan['tiers']) {
+  return {
+    created: created.map(({ name }) => name),
+    updated: updated.map(({ from, changes }) => ({ name: from.name, changes: { ...changes } })),
+    deleted: deleted.map(({ name }) => name),
+    unchanged,
+  };
+}
+
+function doneOrThrow(result: ImportResult): Extract<ImportResult, { kind: 'done' }> {
+  if (result.kind === 'invalid')
+    throw new AdminError({
+      status: 400,
+      code: 'invalid-body',
+      title: 'The body is not valid',
+      errors: result.plan.problems,
+    });
+  if (result.kind === 'changed-since')
+    throw new AdminError({
+      status: 409,
+      code: 'changed-since',
+      title: 'Rules or tiers have changed since',
+      detail: `They are at ${result.basedOn} now. With force=true the document is taken over nevertheless.`,
+    });
+  if (result.kind === 'tiers-in-use')
+    throw new AdminError({
+      status: 409,
+      code: 'still-in-use',
+      title: 'Tiers that are not in the document are still in use',
+      detail: `By users, tenants or keys: ${result.names.join(', ')}.`,
+    });
+  return result;
+}

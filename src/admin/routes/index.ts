@@ -1,0 +1,32 @@
+// All groups of admin routes. A new one is a file here and a line in this list.
+import type { AdminApp, AdminServices } from '../services.ts';
+import { addCounterRoutes } from './counters.ts';
+import { addExplainRoutes } from './explain.ts';
+import { addHistoryRoutes } from './history.ts';
+import { addImportExportRoutes } from './import-export.ts';
+import { addKeyRoutes } from './keys.ts';
+import { addListRoutes } from './lists.ts';
+import { addOpenApiRoutes } from './openapi.ts';
+import { addPublishRoutes } from './publish.ts';
+import { addRuleRoutes } from './rules.ts';
+import { addTenantRoutes } from './tenants.ts';
+import { addTierRoutes } from './tiers.ts';
+import { addUserRoutes } from './users.ts';
+
+export type AddRoutes = (app: AdminApp, services: AdminServices) => void;
+
+export const ROUTE_GROUPS: readonly AddRoutes[] = [
+  addRuleRoutes,
+  addTierRoutes,
+  addTenantRoutes,
+  addUserRoutes,
+  addKeyRoutes,
+  addListRoutes,
+  addHistoryRoutes,
+  addExplainRoutes,
+  addCounterRoutes,
+  addImportExportRoutes,
+  addPublishRoutes,
+  // Last: it describes all the others.
+  addOpenApiRoutes,
+];

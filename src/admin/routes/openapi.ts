@@ -1,0 +1,62 @@
+// The OpenAPI document of the admin route, and a page of it for people.
+import { createRoute, type RouteConfig } from '@hono/zod-openapi';
+import * as z from 'zod';
+import { renderOpenApiPage } from '../openapi-page.ts';
+import { problemResponses } from '../problems.ts';
+import type { AdminApp } from '../services.ts';
+
+export type OpenApiDocument = ReturnType<AdminApp['getOpenAPI31Document']>;
+
+/** Called after all the others: the document holds what is registered when it is asked for. */
+export function addOpenApiRoutes(app: AdminApp): void {
+  app.openAPIRegistry.registerComponent('securitySchemes', 'bearer', {
+    type: 'http',
+    scheme: 'bearer',
+    description: 'One of the admin tokens.',
+  });
+  app.openapi(documentRoute, () => Response.json(documentOf(app)));
+  app.openapi(pageRoute, () => {
+    // Nothing but its own style: no script could run even if one got into a description.
+    const policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+    return new Response(renderOpenApiPage(documentOf(app)), {
+      headers: { 'Content-Type': 'text/html; charset=utf-8', 'Content-Security-Policy': policy },
+    });
+  });
+}
+
+export const documentOf = (app: AdminApp): OpenApiDocument =>
+  app.getOpenAPI31Document({
+    openapi: '3.1.0',
+    info: { title: 'Weir admin', version: '1', description: DESCRIPTION },
+    servers: [{ url: '/', description: 'Where this document comes from' }],
+    security: [{ bearer: [] }],
+  });
+
+const DESCRIPTION = [
+  'Rules, tiers, tenants, users, API keys and lists of Weir, a rate limiter at the edge.',
+  'A change is in force everywhere within a second.',
+  'Errors are application/problem+json with a stable `code`; `errors` points at each bad field.',
+].join(' ');
+
+const group = { tags: ['documentation'] };
+
+const responses = (description: string, type: string, schema: z.ZodType): RouteConfig['responses'] => ({
+  200: { description, content: { [type]: { schema } } },
+  ...problemResponses(),
+});
+
+const documentRoute = createRoute({
+  ...group,
+  method: 'get',
+  path: '/openapi.json',
+  summary: 'This document',
+  responses: responses('OpenAPI 3.1', 'application/json', z.looseObject({ openapi: z.string() })),
+});
+
+const pageRoute = createRoute({
+  ...group,
+  method: 'get',
+  path: '/docs',
+  summary: 'This document, for people',
+  responses: responses('A page', 'text/html', z.string()),
+});

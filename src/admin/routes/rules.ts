@@ -1,0 +1,41 @@
+// Rules: what is limited, and how.
+import { eq, sql } from 'drizzle-orm';
+import * as z from 'zod';
+import { ALGORITHM_IDS } from '../../core/algorithms/registry.ts';
+import { SCOPES } from '../../core/rule.ts';
+import { ruleBodies } from '../../rules/admin-schemas.ts';
+import { rules } from '../../rules/schema.ts';
+import { addCollection } from '../collection/collection.ts';
+import { isUuid } from '../collection/declaration.ts';
+import { contains, equals, flag } from '../collection/filters.ts';
+import type { AddRoutes } from './index.ts';
+
+export const addRuleRoutes: AddRoutes = (app, services) =>
+  addCollection(app, services, {
+    path: 'rules',
+    noun: 'rule',
+    bodies: ruleBodies,
+    table: rules,
+    id: rules.id,
+    idField: 'id',
+    isId: isUuid,
+    // As they were created: a priority can change between two pages, this cannot.
+    order: [rules.ordinal, rules.id],
+    filters: {
+      scope: z.enum(SCOPES).optional(),
+      algorithm: z.enum(ALGORITHM_IDS).optional(),
+      enabled: flag.optional(),
+      resource: z.string().optional().describe('Exactly so.'),
+      tier: z.string().optional().describe('Rules that name this tier.'),
+      q: z.string().optional().describe('A part of the name, in any case.'),
+    },
+    where: ({ scope, algorithm, enabled, resource, tier, q }) => [
+      equals(rules.scope, scope),
+      equals(rules.algorithm, algorithm),
+      enabled === undefined ? undefined : eq(rules.enabled, enabled === 'true'),
+      equals(rules.resource, resource),
+      tier === undefined ? undefined : sql`${tier} = any(${rules.tiers})`,
+      contains(rules.name, q),
+    ],
+    isNamedInPublications: true,
+  });

@@ -1,0 +1,22 @@
+// Tenants: customers whose users and keys are counted together by rules of the scope `tenant`.
+import * as z from 'zod';
+import { tenantBodies } from '../../rules/admin-schemas.ts';
+import { tenants } from '../../rules/schema.ts';
+import { addCollection } from '../collection/collection.ts';
+import { isPlainId } from '../collection/declaration.ts';
+import { equals } from '../collection/filters.ts';
+import type { AddRoutes } from './index.ts';
+
+export const addTenantRoutes: AddRoutes = (app, services) =>
+  addCollection(app, services, {
+    path: 'tenants',
+    noun: 'tenant',
+    bodies: tenantBodies,
+    table: tenants,
+    id: tenants.id,
+    idField: 'id',
+    isId: isPlainId,
+    order: [tenants.id],
+    filters: { tier: z.string().optional() },
+    where: ({ tier }) => [equals(tenants.tier, tier)],
+  });

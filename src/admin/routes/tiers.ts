@@ -1,0 +1,21 @@
+// Tiers: what callers pay for, with limits by name that rules can take theirs from.
+import { tierBodies } from '../../rules/admin-schemas.ts';
+import { tiers } from '../../rules/schema.ts';
+import { addCollection } from '../collection/collection.ts';
+import { isPlainId } from '../collection/declaration.ts';
+import type { AddRoutes } from './index.ts';
+
+export const addTierRoutes: AddRoutes = (app, services) =>
+  addCollection(app, services, {
+    path: 'tiers',
+    noun: 'tier',
+    bodies: tierBodies,
+    table: tiers,
+    id: tiers.name,
+    idField: 'name',
+    describeId: 'The name of the tier.',
+    isId: isPlainId,
+    order: [tiers.name],
+    filters: {},
+    where: () => [],
+  });

@@ -1,0 +1,22 @@
+// Users whose tier or tenant is not the default one.
+import * as z from 'zod';
+import { userBodies } from '../../rules/admin-schemas.ts';
+import { users } from '../../rules/schema.ts';
+import { addCollection } from '../collection/collection.ts';
+import { isPlainId } from '../collection/declaration.ts';
+import { equals } from '../collection/filters.ts';
+import type { AddRoutes } from './index.ts';
+
+export const addUserRoutes: AddRoutes = (app, services) =>
+  addCollection(app, services, {
+    path: 'users',
+    noun: 'user',
+    bodies: userBodies,
+    table: users,
+    id: users.id,
+    idField: 'id',
+    isId: isPlainId,
+    order: [users.id],
+    filters: { tier: z.string().optional(), tenantId: z.string().optional() },
+    where: ({ tier, tenantId }) => [equals(users.tier, tier), equals(users.tenantId, tenantId)],
+  });

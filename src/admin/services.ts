@@ -1,0 +1,49 @@
+// What the admin route needs from the rest; the entry puts the real parts in.
+import type { OpenAPIHono } from '@hono/zod-openapi';
+import type { CounterStore } from '../core/counter-store.ts';
+import type { Database } from '../rules/database.ts';
+import type { Publication } from '../rules/publish.ts';
+
+export interface AdminServices {
+  readonly database: Database;
+  /** Makes what is in Postgres the rules in force, everywhere. */
+  readonly publish: () => Promise<Publication>;
+  readonly regions: readonly { readonly name: string; readonly store: CounterStore }[];
+  readonly auth: AdminAuthOptions;
+  /** For a call to Redis. */
+  readonly deadlineMs: number;
+  readonly now: () => number;
+  readonly log: { error(event: string, error: unknown): void };
+}
+
+export const ROLES = ['admin', 'read'] as const;
+export type Role = (typeof ROLES)[number];
+
+export interface AdminToken {
+  readonly name: string;
+  readonly token: string;
+  readonly role: Role;
+}
+
+export interface AdminAuthOptions {
+  readonly tokens: readonly AdminToken[];
+  /** Cloudflare Access in front of the admin route, if configured. */
+  readonly access?: AccessOptions | undefined;
+}
+
+export interface AccessOptions {
+  /** `https://TEAM.cloudflareaccess.com` */
+  readonly teamDomain: string;
+  readonly audience: string;
+  /** E-mail addresses that may change things; everybody else whom Access lets in may read. */
+  readonly admins: readonly string[];
+}
+
+/** Who is asking: the name goes into the history. */
+export interface Actor {
+  readonly name: string;
+  readonly role: Role;
+}
+
+export type AdminEnv = { Variables: { actor: Actor } };
+export type AdminApp = OpenAPIHono<AdminEnv>;

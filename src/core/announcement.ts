@@ -1,0 +1,30 @@
+// What stands in every region's Redis about the rules: which versions are in force. Isolates compare it, as
+// text, with what they have.
+
+export interface Announcement {
+  /** Of the publication: a later one has a higher number. */
+  readonly sequence: number;
+  /** Version of the rules, tiers and lists. */
+  readonly rules: string;
+  /** Version of the list of callers that have changed lately. */
+  readonly callers: string;
+}
+
+const FORMAT = /^(\d{1,15})\.([0-9a-f]{16})\.([0-9a-f]{16})$/;
+
+export const formatAnnouncement = ({ sequence, rules, callers }: Announcement): string =>
+  `${sequence}.${rules}.${callers}`;
+
+export function parseAnnouncement(text: string | null | undefined): Announcement | undefined {
+  const [, sequence, rules, callers] = FORMAT.exec(text ?? '') ?? [];
+  if (sequence === undefined || rules === undefined || callers === undefined) return undefined;
+  return { sequence: Number(sequence), rules, callers };
+}
+
+/** The port to the announcement of one region. */
+export interface AnnouncementBoard {
+  /** The text that stands there, or undefined if there is none. */
+  read(signal: AbortSignal): Promise<string | undefined>;
+  /** An older announcement never replaces a newer one. */
+  write(announcement: Announcement, signal: AbortSignal): Promise<void>;
+}

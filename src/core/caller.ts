@@ -1,0 +1,51 @@
+// Who calls, in the terms of the rules.
+import type { Scope } from './rule.ts';
+
+export interface Caller {
+  /** As rules count it: IPv6 by its prefix. */
+  readonly ip: string;
+  /** The whole address, for the lists. */
+  readonly address: string;
+  readonly userId?: string | undefined;
+  readonly apiKeyId?: string | undefined;
+  readonly tenantId?: string | undefined;
+  /** Undefined: the default tier. */
+  readonly tier?: string | undefined;
+}
+
+/** What is known of an API key or a user, from wherever it is kept. */
+export interface CallerRecord {
+  readonly userId?: string | undefined;
+  readonly apiKeyId?: string | undefined;
+  readonly tenantId?: string | undefined;
+  readonly tier?: string | undefined;
+  readonly expiresAtMs?: number | undefined;
+}
+
+/** The port between the gateway and wherever callers are known. It never fails: undefined is nobody known. */
+export interface CallerDirectory {
+  ofApiKey(key: string, afterResponse: (work: Promise<unknown>) => void): Promise<CallerRecord | undefined>;
+  ofUser(userId: string, afterResponse: (work: Promise<unknown>) => void): Promise<CallerRecord | undefined>;
+}
+
+/** The id that a scope counts by, or undefined if the caller has none of that kind. */
+export function idInScope(scope: Scope, caller: Caller): string | undefined {
+  switch (scope) {
+    case 'global':
+      return 'all';
+    case 'tenant':
+      return caller.tenantId;
+    case 'user':
+      return caller.userId;
+    case 'apiKey':
+      return caller.apiKeyId;
+    case 'ip':
+      return caller.ip;
+  }
+}
+
+/** Who is counted. Whoever has no id of the kind that a rule counts by is counted by IP: nobody goes uncounted. */
+export function subjectOf(scope: Scope, caller: Caller): { scope: Scope; id: string } {
+  const id = idInScope(scope, caller);
+  return id === undefined ? { scope: 'ip', id: caller.ip } : { scope, id };
+}

@@ -1,0 +1,78 @@
+// Finds what is kept under all resources that a path matches, segment by segment: the cost depends on the path
+// and on what matches it, not on how many resources there are.
+import { NameTable } from './name-table.ts';
+import { PARAMETER } from './resource.ts';
+
+interface Node<T> {
+  /** Most nodes are leaves. */
+  literals: NameTable<Node<T>> | undefined;
+  parameter: Node<T> | undefined;
+  /** Of the resource that ends here. */
+  exact: T | undefined;
+  /** Of the resource that ends here with `/*`. */
+  prefix: T | undefined;
+}
+
+export interface Route {
+  readonly segments: readonly string[];
+  readonly isPrefix: boolean;
+}
+
+export interface RouteTrie<T> {
+  /** What is kept under a resource; made the first time. */
+  at(route: Route, create: () => T): T;
+  /** From the broadest resource to the narrowest; literal segments before parameters. */
+  find(matchPath: string): T[];
+}
+
+const SLASH = '/'.charCodeAt(0);
+
+export function createRouteTrie<T>(): RouteTrie<T> {
+  const root = createNode<T>();
+  return {
+    at({ segments, isPrefix }, create) {
+      const node = segments.reduce(childOf, root);
+      const kind = isPrefix ? 'prefix' : 'exact';
+      node[kind] ??= create();
+      return node[kind];
+    },
+    find(matchPath) {
+      const found: T[] = [];
+      walk(root, matchPath, 0, found);
+      return found;
+    },
+  };
+}
+
+const createNode = <T>(): Node<T> => ({
+  literals: undefined,
+  parameter: undefined,
+  exact: undefined,
+  prefix: undefined,
+});
+
+function childOf<T>(node: Node<T>, segment: string): Node<T> {
+  if (segment === PARAMETER) {
+    node.parameter ??= createNode();
+    return node.parameter;
+  }
+  node.literals ??= new NameTable();
+  return node.literals.getOrSet(segment, createNode<T>);
+}
+
+function walk<T>(node: Node<T>, path: string, from: number, found: T[]): void {
+  if (node.prefix !== undefined) found.push(node.prefix);
+  let start = from;
+  // Several slashes are one: no spelling of a path makes a segment that is empty.
+  while (path.charCodeAt(start) === SLASH) start += 1;
+  if (start >= path.length) {
+    if (node.exact !== undefined) found.push(node.exact);
+    return;
+  }
+  if (node.literals === undefined && node.parameter === undefined) return;
+  const slash = path.indexOf('/', start);
+  const end = slash === -1 ? path.length : slash;
+  const literal = node.literals?.get(path, start, end);
+  if (literal !== undefined) walk(literal, path, end, found);
+  if (node.parameter !== undefined) walk(node.parameter, path, end, found);
+}

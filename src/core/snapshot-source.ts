@@ -1,0 +1,24 @@
+// The port between the limiter and wherever snapshots come from.
+import type { AnnouncementBoard } from './announcement.ts';
+import type { Snapshot } from './snapshot.ts';
+
+/** What to expect in the region's announcement. */
+export interface Question {
+  readonly expects: string;
+  /** The rules have not been confirmed for so long that nobody should be judged by them before they are. */
+  readonly isOverdue: boolean;
+  readonly askedAtMs: number;
+}
+
+export interface SnapshotSource {
+  /** What this isolate has, without waiting; undefined if it has never seen any. */
+  current(): Snapshot | undefined;
+  /** A few times a second: what the next call to Redis should ask about. */
+  question(): Question | undefined;
+  /** The region still announces what was expected. */
+  confirm(question: Question): void;
+  /** Brings this isolate up to an announcement. False if that cannot be had now: it goes on with what it has. */
+  load(announced: string): Promise<boolean>;
+  /** The first load of a cold isolate, from the announcement or else from KV alone. */
+  start(board: AnnouncementBoard): Promise<Snapshot | undefined>;
+}

@@ -1,0 +1,89 @@
+// From the fields of a table to the bodies of its collection: what a creation, a replacement and a patch may say,
+// and what is shown. Unknown fields are refused, those that only Weir writes too.
+import * as z from 'zod';
+
+export type Values = Record<string, unknown>;
+
+export interface BodySchemas {
+  readonly name: string;
+  readonly create: z.ZodType<Values>;
+  /** What is left out gets its default. */
+  readonly replace: z.ZodType<Values>;
+  /** Only what is given changes. Each field by itself: the result is checked as a replacement. */
+  readonly patch: z.ZodType<Values>;
+  readonly shown: z.ZodObject;
+  /** Whether a replacement writes this field. */
+  isWritten(field: string): boolean;
+  /** `shown` and what is only known at the creation. */
+  readonly created: z.ZodObject;
+}
+
+type Fields = Readonly<Record<string, z.ZodType>>;
+type Filled<F extends Fields> = { [K in keyof F]: z.output<F[K]> };
+
+interface Declaration<F extends Fields> {
+  readonly name: string;
+  /** An id that people choose, once. */
+  readonly writtenId?: Fields;
+  /** An id that Postgres chooses. */
+  readonly shownId?: z.ZodType;
+  readonly fields: F;
+  readonly defaults: Readonly<Partial<Record<keyof F, unknown>>>;
+  /** Fields that Postgres makes up if they are left out; a replacement then keeps what it made up. */
+  readonly madeUp?: readonly (keyof F)[];
+  readonly shown?: Fields;
+  readonly shownOnce?: Fields;
+  /** Looks at the fields together. */
+  check?(values: Filled<F>, context: z.core.$RefinementCtx<unknown>): void;
+  normalize?(values: Filled<F>): Values;
+}
+
+export const identifier = z.string().min(1).max(256);
+
+const kept = {
+  revision: z.int().describe('Another one after every change; also in the ETag.'),
+  createdAt: z.iso.datetime(),
+  updatedAt: z.iso.datetime(),
+};
+
+export function bodySchemas<F extends Fields>(declaration: Declaration<F>): BodySchemas {
+  const { name, writtenId = {}, shownId, fields, shown: alsoShown = {}, shownOnce = {} } = declaration;
+  const filled = mapFields(fields, (schema, field) => fill(declaration, schema, field));
+  const complete = (shape: Fields) => {
+    const checked = z.strictObject(shape).superRefine((values, context) => {
+      // Fields that are wrong by themselves would only be reported again.
+      if (context.issues.length === 0) declaration.check?.(values as Filled<F>, context);
+    });
+    const { normalize } = declaration;
+    return normalize ? checked.transform((values) => normalize(values as Filled<F>)) : checked;
+  };
+  const shown = z.strictObject({
+    ...(shownId && { id: shownId }),
+    ...writtenId,
+    ...fields,
+    ...alsoShown,
+    ...kept,
+  });
+
+  return {
+    name,
+    create: complete({ ...writtenId, ...filled }).meta({ id: `${name}Creation` }),
+    replace: complete(filled).meta({ id: `${name}Replacement` }),
+    patch: z.strictObject(mapFields(fields, (schema) => schema.optional())).meta({ id: `${name}Patch` }),
+    isWritten: (field) => field in fields,
+    shown: shown.meta({ id: name }),
+    created: shown.extend(shownOnce),
+  };
+}
+
+function fill<F extends Fields>(
+  { defaults, madeUp }: Declaration<F>,
+  schema: z.ZodType,
+  field: keyof F,
+): z.ZodType {
+  if (madeUp?.includes(field)) return schema.optional();
+  return field in defaults ? schema.default(defaults[field]) : schema;
+}
+
+const mapFields = <F extends Fields>(fields: F, map: (schema: z.ZodType, field: keyof F) => z.ZodType) =>
+  Object.fromEntries(Object.entries(fields).map(([field, schema]) => [field, map(schema, field)]));

@@ -1,0 +1,131 @@
+// All rules, tiers and lists, from Postgres. What is wrong is put aside, with the reason.
+import { asc, eq, gt, isNull, or, sql } from 'drizzle-orm';
+import * as z from 'zod';
+import type { ListEntry, Rule, Tier } from '../core/rule.ts';
+import { type CompiledRule, type SnapshotContent, withCounterIds } from '../core/snapshot.ts';
+import type { Database } from './database.ts';
+import { limitProblem, parseRules, type RejectedRow } from './rule-schema.ts';
+import { listEntries, rules as rulesTable, tiers as tiersTable } from './schema.ts';
+
+/** A rule as it stands in Postgres; `enabled` is told only of those that are not. */
+export interface StoredRule extends CompiledRule {
+  readonly enabled?: boolean;
+}
+
+export interface StoredContent extends SnapshotContent {
+  readonly rules: readonly StoredRule[];
+}
+
+export interface ReadContent {
+  readonly content: StoredContent;
+  readonly rejected: readonly RejectedRow[];
+}
+
+/** All rules, those that are switched off too, as of one moment. */
+export async function readContent(database: Database): Promise<ReadContent> {
+  const queries = contentQueries(database, { onlyEnabled: false });
+  const [, ...rows] = await database.batch([asOfOneMoment(database), ...queries]);
+  return toContent(rows);
+}
+
+/** For a transaction; `toContent` takes what they return. */
+export const contentQueries = (database: Database, { onlyEnabled }: { readonly onlyEnabled: boolean }) =>
+  [
+    database
+      .select()
+      .from(rulesTable)
+      .where(onlyEnabled ? eq(rulesTable.enabled, true) : undefined)
+      .orderBy(asc(rulesTable.priority), asc(rulesTable.id)),
+    database.select().from(tiersTable).orderBy(asc(tiersTable.name)),
+    database
+      .select()
+      .from(listEntries)
+      .where(or(isNull(listEntries.expiresAt), gt(listEntries.expiresAt, sql`now()`)))
+      .orderBy(asc(listEntries.list), asc(listEntries.kind), asc(listEntries.value)),
+  ] as const;
+
+type ContentRows = readonly [
+  readonly (typeof rulesTable.$inferSelect)[],
+  readonly (typeof tiersTable.$inferSelect)[],
+  readonly (typeof listEntries.$inferSelect)[],
+];
+
+export async function toContent([ruleRows, tierRows, listRows]: ContentRows): Promise<ReadContent> {
+  const parsed = parseRules(ruleRows);
+  const tiers = parseTiers(tierRows);
+  const usable = withUsableLimits(parsed.rules, tiers.good);
+  const disabled = new Set(ruleRows.filter(({ enabled }) => !enabled).map(({ id }) => id));
+  const compiled = await withCounterIds(usable.good.map(withoutEnabled));
+  return {
+    content: {
+      rules: compiled.map((rule) => (disabled.has(rule.id) ? { ...rule, enabled: false } : rule)),
+      tiers: tiers.good,
+      lists: listRows.map(toListEntry),
+    },
+    rejected: [...parsed.rejected, ...usable.rejected, ...tiers.rejected],
+  };
+}
+
+function withoutEnabled(rule: Rule & { readonly enabled?: boolean }): Rule {
+  const { enabled: _, ...said } = rule;
+  return said;
+}
+
+/** First in a transaction: all its queries see the same rows, whatever others do meanwhile. */
+export const asOfOneMoment = (database: Database) =>
+  database.execute(sql`set transaction isolation level repeatable read`);
+
+export interface Sorted<T> {
+  readonly good: T[];
+  readonly rejected: RejectedRow[];
+}
+
+const tierRow = z.object({
+  name: z.string(),
+  limits: z.record(z.string(), z.int().min(1).nullable()),
+  isDefault: z.boolean(),
+}) satisfies z.ZodType<Tier>;
+
+export function parseTiers(rows: readonly { readonly name: string }[]): Sorted<Tier> {
+  const sorted: Sorted<Tier> = { good: [], rejected: [] };
+  for (const row of rows) {
+    const parsed = tierRow.safeParse(row);
+    if (parsed.success) sorted.good.push(parsed.data);
+    else {
+      const problems = parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`);
+      sorted.rejected.push({ id: row.name, name: row.name, problems });
+    }
+  }
+  return sorted;
+}
+
+/** A limit that a tier gives to a rule must be one that the rule's algorithm can count. */
+export function withUsableLimits<R extends Rule>(rules: readonly R[], tiers: readonly Tier[]): Sorted<R> {
+  const sorted: Sorted<R> = { good: [], rejected: [] };
+  for (const rule of rules) {
+    const problems = tiers.flatMap((tier) => tierProblem(rule, tier) ?? []);
+    if (problems.length === 0) sorted.good.push(rule);
+    else sorted.rejected.push({ id: rule.id, name: rule.name, problems });
+  }
+  return sorted;
+}
+
+function tierProblem(rule: Rule, { name, limits }: Tier): string | undefined {
+  const limit = rule.limitName === null ? undefined : limits[rule.limitName];
+  if (limit == null || rule.algorithm === 'concurrency') return undefined;
+  if (rule.tiers.length > 0 && !rule.tiers.includes(name)) return undefined;
+  const problem = limitProblem(rule, limit);
+  return problem && `limitName: with the limit of tier ${name}, ${problem}`;
+}
+
+export const toListEntry = ({
+  list,
+  kind,
+  value,
+  expiresAt,
+}: typeof listEntries.$inferSelect): ListEntry => ({
+  list,
+  kind,
+  value,
+  expiresAtMs: expiresAt?.getTime() ?? null,
+});

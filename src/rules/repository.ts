@@ -1,0 +1,98 @@
+// Rows of a table that people edit: pages of them, and changes that name who makes them and that hold only if
+// nobody else was faster. One change is one transaction.
+import { and, eq, getTableColumns, inArray, type SQL, sql } from 'drizzle-orm';
+import type { PgColumn, PgTable } from 'drizzle-orm/pg-core';
+import type { Database } from './database.ts';
+
+export type Row = Readonly<Record<string, unknown>> & { readonly revision: number };
+
+export interface RepositoryOptions {
+  readonly table: PgTable & { readonly revision: PgColumn };
+  readonly id: PgColumn;
+  /** Ends with a column that is unique. None of them ever changes, so a page neither repeats nor skips a row. */
+  readonly order: readonly PgColumn[];
+}
+
+export interface PageRequest {
+  readonly where: readonly SQL[];
+  readonly limit: number;
+  /** The `next` of the page before. */
+  readonly after?: readonly string[] | undefined;
+}
+
+export interface Page {
+  readonly rows: readonly Row[];
+  /** Where the next page begins; undefined: this is the last one. */
+  readonly next: readonly string[] | undefined;
+}
+
+/** Who changes which row; and if given, only if it still has one of these revisions. */
+export interface Target {
+  readonly actor: string;
+  readonly id: string;
+  readonly revisions?: readonly number[] | undefined;
+}
+
+export type Repository = ReturnType<typeof createRepository>;
+
+export function createRepository(database: Database, { table, id, order }: RepositoryOptions) {
+  const where = (target: Target) =>
+    and(eq(id, target.id), target.revisions && inArray(table.revision, [...target.revisions]));
+
+  return {
+    async page({ where: filters, limit, after }: PageRequest): Promise<Page> {
+      const found = await database
+        .select({ row: getTableColumns(table), position: positionOf(order) })
+        .from(table)
+        .where(and(...filters, after && isBehind(order, after)))
+        .orderBy(...order)
+        .limit(limit + 1);
+      const shown = found.slice(0, limit);
+      const last = found.length > limit ? shown.at(-1) : undefined;
+      return { rows: shown.map(({ row }) => row as Row), next: last && parsePosition(last.position) };
+    },
+
+    async get(wanted: string): Promise<Row | undefined> {
+      const [row] = await database.select().from(table).where(eq(id, wanted));
+      return row as Row | undefined;
+    },
+
+    async insert(actor: string, values: Record<string, unknown>): Promise<Row> {
+      const change = database.insert(table).values(values).returning();
+      const [, [row]] = await database.batch([asActor(database, actor), change]);
+      return row as Row;
+    },
+
+    /** Undefined: there is no such row, or it has another revision. */
+    async update(target: Target, values: Record<string, unknown>): Promise<Row | undefined> {
+      const change = database.update(table).set(values).where(where(target)).returning();
+      const [, [row]] = await database.batch([asActor(database, target.actor), change]);
+      return row as Row | undefined;
+    },
+
+    /** False: there is no such row, or it has another revision. */
+    async remove(target: Target): Promise<boolean> {
+      const change = database.delete(table).where(where(target)).returning({ revision: table.revision });
+      const [, removed] = await database.batch([asActor(database, target.actor), change]);
+      return removed.length > 0;
+    },
+  };
+}
+
+/** First in a transaction: the history's triggers record this name for all that the transaction changes. */
+export const asActor = (database: Database, actor: string) =>
+  database.execute(sql`select set_config('weir.actor', ${actor}, true)`);
+
+/** As text, because a JavaScript Date is coarser than a timestamp of Postgres. */
+const positionOf = (order: readonly PgColumn[]) =>
+  sql<string>`json_build_array(${sql.join(
+    order.map((column) => sql`${column}::text`),
+    sql`, `,
+  )})::text`;
+
+const parsePosition = (json: string): readonly string[] => JSON.parse(json);
+
+function isBehind(order: readonly PgColumn[], after: readonly string[]): SQL {
+  const values = order.map((column, i) => sql`${after[i]}::${sql.raw(column.getSQLType())}`);
+  return sql`(${sql.join([...order], sql`, `)}) > (${sql.join(values, sql`, `)})`;
+}

@@ -1,0 +1,231 @@
+// Who may enter: tokens, roles, the same answer for everybody else, and how guessing is slowed down.
+
+import { OpenAPIHono } from '@hono/zod-openapi';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { createAuth } from '../../src/admin/auth.ts';
+import type { AdminEnv, AdminServices } from '../../src/admin/services.ts';
+import type { CounterStore } from '../../src/core/counter-store.ts';
+import { createClient } from '../../src/redis/client.ts';
+import { createUpstashStore } from '../../src/redis/upstash-store.ts';
+import { createDatabase } from '../../src/rules/database.ts';
+import { type Harness, startHarness, TOKEN } from '../local/upstash-gateway-harness.ts';
+import { TOKENS } from './harness.ts';
+
+interface Call {
+  readonly method?: string;
+  readonly path?: string;
+  readonly authorization?: string | undefined;
+  readonly ip?: string;
+  readonly headers?: Record<string, string>;
+}
+
+/** The gate alone, before a route that says who came in. */
+function createGate(overrides: Partial<AdminServices> = {}) {
+  const logged: string[] = [];
+  const app = new OpenAPIHono<AdminEnv>().basePath('/_weir/admin');
+  app.use(
+    createAuth({
+      database: createDatabase({ url: 'postgres://nobody:none@localhost/none' }),
+      publish: () => Promise.reject(new Error('not here')),
+      regions: [],
+      auth: { tokens: Object.values(TOKENS) },
+      deadlineMs: 1_000,
+      now: () => Date.now(),
+      log: { error: (event, error) => logged.push(`${event} ${error}`) },
+      ...overrides,
+    }),
+  );
+  app.all('/*', (c) => c.json(c.get('actor')));
+  const call = async ({ method = 'GET', path = '/rules', authorization, ip = '192.0.2.1', headers }: Call) =>
+    app.fetch(
+      new Request(`https://weir.test/_weir/admin${path}`, {
+        method,
+        headers: {
+          'CF-Connecting-IP': ip,
+          ...(authorization && { Authorization: authorization }),
+          ...headers,
+        },
+      }),
+    );
+  return { call, logged };
+}
+
+const bearer = (token: string) => `Bearer ${token}`;
+const basic = (token: string) => `Basic ${btoa(`anything:${token}`)}`;
+const { admin, other, read } = TOKENS;
+
+describe('tokens', () => {
+  test.each([admin, other, read])(
+    '$name enters under the name of the token',
+    async ({ token, name, role }) => {
+      const response = await createGate().call({ authorization: bearer(token) });
+      expect(response.status).toBe(200);
+      expect(await response.json()).toEqual({ name, role });
+    },
+  );
+
+  test('the scheme is read without regard to case', async () => {
+    expect((await createGate().call({ authorization: `bearer ${admin.token}` })).status).toBe(200);
+  });
+
+  test.each([
+    ['none', undefined],
+    ['a wrong one', bearer('wrong')],
+    ['an empty one', 'Bearer '],
+    ['the beginning of a right one', bearer(admin.token.slice(0, -1))],
+    ['a right one and more', bearer(`${admin.token}x`)],
+    ['a right one without a scheme', admin.token],
+    ['another scheme', `Digest ${admin.token}`],
+    ['two tokens', bearer(`${admin.token} ${other.token}`)],
+    ['Basic that is not base64', 'Basic %%%'],
+    ['Basic with the token as the user', `Basic ${btoa(`${admin.token}:`)}`],
+  ])('%s gets the one answer that everybody else gets', async (_, authorization) => {
+    const { call } = createGate();
+    const answers = [];
+    for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'OPTIONS'])
+      for (const path of ['/rules', '/nothing-here']) {
+        const ip = `192.0.2.${answers.length}`;
+        const response = await call({ method, path, authorization, ip });
+        answers.push([response.status, await response.text(), [...response.headers]]);
+      }
+    const [status, body] = answers[0] ?? [];
+    expect(status).toBe(401);
+    expect(JSON.parse(String(body))).toMatchObject({ code: 'unauthorized', status: 401 });
+    expect(new Set(answers.map((answer) => JSON.stringify(answer))).size).toBe(1);
+    expect(Object.fromEntries(answers[0]?.[2] as [string, string][])).toMatchObject({
+      'www-authenticate': 'Bearer',
+      'content-type': 'application/problem+json',
+    });
+  });
+
+  test('no configured token means that nobody enters', async () => {
+    const { call } = createGate({ auth: { tokens: [] } });
+    expect((await call({ authorization: bearer('') })).status).toBe(401);
+    expect((await call({ authorization: bearer('x') })).status).toBe(401);
+  });
+
+  test('a browser may read with the token as password, and change nothing', async () => {
+    const { call } = createGate();
+    expect((await call({ authorization: basic(admin.token) })).status).toBe(200);
+    for (const method of ['POST', 'PUT', 'PATCH', 'DELETE'])
+      expect((await call({ method, authorization: basic(admin.token) })).status).toBe(401);
+  });
+
+  test('somebody who opens the page in a browser is asked for the token', async () => {
+    const response = await createGate().call({ headers: { 'Sec-Fetch-Mode': 'navigate' } });
+    expect(response.headers.get('WWW-Authenticate')).toBe('Basic realm="weir"');
+  });
+
+  test('neither tokens nor guesses reach the log or an answer', async () => {
+    const { call, logged } = createGate();
+    const response = await call({ authorization: bearer('guess-123') });
+    expect(await response.text()).not.toContain('guess-123');
+    expect(logged).toEqual([]);
+  });
+});
+
+describe('the role read', () => {
+  test('reads and explains', async () => {
+    const { call } = createGate();
+    const authorization = bearer(read.token);
+    expect((await call({ authorization })).status).toBe(200);
+    expect((await call({ authorization, method: 'HEAD' })).status).toBe(200);
+    expect((await call({ authorization, method: 'POST', path: '/explain' })).status).toBe(200);
+  });
+
+  test.each([
+    ['POST', '/rules'],
+    ['PUT', '/rules/1'],
+    ['PATCH', '/explain'],
+    ['DELETE', '/rules/1'],
+    ['POST', '/import'],
+    ['POST', '/publish'],
+    ['POST', '/explain/more'],
+    ['POST', '/nothing-here'],
+  ])('is refused %s %s', async (method, path) => {
+    const response = await createGate().call({ authorization: bearer(read.token), method, path });
+    expect(response.status).toBe(403);
+    expect(await response.json()).toMatchObject({ code: 'read-only-token' });
+  });
+});
+
+describe('failed attempts', () => {
+  let redis: Harness;
+  let store: CounterStore;
+  beforeEach(async () => {
+    redis = await startHarness();
+    store = createUpstashStore(createClient({ url: redis.gateway.url, token: TOKEN }));
+    await startOfMinute();
+  });
+  afterEach(() => redis.stop());
+
+  const wrong = { authorization: bearer('wrong') };
+  const right = { authorization: bearer(admin.token) };
+  const statuses = async (count: number, call: () => Promise<Response>) => {
+    const seen: number[] = [];
+    for (let i = 0; i < count; i += 1) seen.push((await call()).status);
+    return seen;
+  };
+
+  test('ten a minute are answered, then not even a right token is looked at', async () => {
+    const { call } = createGate({ regions: [{ name: 'eu', store }] });
+    expect(await statuses(10, () => call(wrong))).toEqual(Array(10).fill(401));
+    const response = await call(right);
+    expect(response.status).toBe(429);
+    expect(await response.json()).toMatchObject({ code: 'too-many-attempts' });
+    expect(Number(response.headers.get('Retry-After'))).toBeGreaterThan(0);
+    expect(Number(response.headers.get('Retry-After'))).toBeLessThanOrEqual(60);
+  });
+
+  test('they count for all isolates together, and for one address only', async () => {
+    const regions = [{ name: 'eu', store }];
+    const [one, another] = [createGate({ regions }), createGate({ regions })];
+    await statuses(5, () => one.call(wrong));
+    await statuses(5, () => another.call(wrong));
+    expect((await one.call(wrong)).status).toBe(429);
+    expect((await another.call(right)).status).toBe(429);
+    expect((await one.call({ ...right, ip: '192.0.2.2' })).status).toBe(200);
+  });
+
+  test('addresses of one IPv6 network are one guesser', async () => {
+    const { call } = createGate({ regions: [{ name: 'eu', store }] });
+    for (let i = 0; i < 10; i += 1) await call({ ...wrong, ip: `2001:db8:1:2::${i}` });
+    expect((await call({ ...wrong, ip: '2001:db8:1:2:ffff::1' })).status).toBe(429);
+    expect((await call({ ...wrong, ip: '2001:db8:1:3::1' })).status).toBe(401);
+  });
+
+  test('right tokens and requests without any are no attempts', async () => {
+    const { call } = createGate({ regions: [{ name: 'eu', store }] });
+    expect(await statuses(12, () => call(right))).toEqual(Array(12).fill(200));
+    expect(await statuses(12, () => call({}))).toEqual(Array(12).fill(401));
+    expect((await call(right)).status).toBe(200);
+  });
+
+  test.each([
+    ['is gone', (): unknown => redis.stop()],
+    ['is frozen', (): unknown => redis.redis.freeze()],
+  ])('while Redis %s the isolate counts by itself, and a right token works', async (_, breakIt) => {
+    await breakIt();
+    const { call } = createGate({ regions: [{ name: 'eu', store }], deadlineMs: 50 });
+    expect((await call(right)).status).toBe(200);
+    expect(await statuses(11, () => call(wrong))).toEqual([...Array(10).fill(401), 429]);
+    expect((await call({ ...right, ip: '192.0.2.2' })).status).toBe(200);
+    redis.redis.thaw();
+  });
+
+  test('what the isolate counts ends with its minute', async () => {
+    let nowMs = 60_000_000;
+    const { call } = createGate({ now: () => nowMs });
+    expect(await statuses(11, () => call(wrong))).toEqual([...Array(10).fill(401), 429]);
+    nowMs += 59_999;
+    expect((await call(right)).status).toBe(429);
+    nowMs += 1;
+    expect((await call(right)).status).toBe(200);
+  });
+});
+
+/** Windows are aligned: a test that spans two of them would see the second one empty. */
+async function startOfMinute(): Promise<void> {
+  const left = 60_000 - (Date.now() % 60_000);
+  if (left < 5_000) await new Promise((resolve) => setTimeout(resolve, left));
+}

@@ -1,0 +1,200 @@
+// What all collections have in common: create, get, list, replace, patch, delete; who did it; and what is in force.
+import { sql } from 'drizzle-orm';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Publication } from '../../src/rules/publish.ts';
+import { type Admin, startAdmin, TOKENS } from './harness.ts';
+import { create, LOGINS, read, readProblem, SAMPLES, type Shown } from './samples.ts';
+
+const QUIET: Publication = {
+  version: 'v1',
+  changed: true,
+  ruleCount: 1,
+  rejected: [],
+  warnings: [],
+  regions: [],
+};
+
+let admin: Admin;
+let publish: () => Promise<Publication>;
+let publications = 0;
+beforeAll(async () => {
+  admin = await startAdmin({
+    publish: () => {
+      publications += 1;
+      return publish();
+    },
+  });
+});
+afterAll(() => admin[Symbol.asyncDispose]());
+
+const historyOf = async (entity: string) => {
+  const { rows } = await admin.db.database.execute(
+    sql`select actor, before is null as created, after is null as deleted from history where entity = ${entity} order by id`,
+  );
+  return rows;
+};
+
+describe.each(SAMPLES)(
+  '$collection',
+  ({ collection, id: idField, body, shown, patch, replacement, replaced }) => {
+    let item: Shown;
+    let path: string;
+    beforeAll(() => {
+      publish = async () => QUIET;
+    });
+
+    it('creates one, says where it is, and publishes', async () => {
+      const before = publications;
+      const response = await admin.call(`/${collection}`, { method: 'POST', body });
+      item = await read(response);
+      path = `/${collection}/${encodeURIComponent(String(item[idField]))}`;
+      expect(response.status).toBe(201);
+      expect(item).toMatchObject(shown);
+      expect(item).not.toHaveProperty('warnings');
+      expect(response.headers.get('Location')).toBe(`/_weir/admin${path}`);
+      expect(response.headers.get('ETag')).toBe(`"${item.revision}"`);
+      expect(response.headers.get('X-Weir-Rules-Version')).toBe('v1');
+      expect(response.headers.get('Cache-Control')).toBe('no-store');
+      expect(publications).toBe(before + 1);
+    });
+
+    it('shows it, by itself and in the list', async () => {
+      const { key: _once, ...kept } = item;
+      const response = await admin.call(path);
+      expect(await read(response)).toEqual(kept);
+      expect(response.headers.get('ETag')).toBe(`"${item.revision}"`);
+      const list = (await (await admin.call(`/${collection}`)).json()) as {
+        items: Shown[];
+        nextCursor: null;
+      };
+      expect(list.items).toContainEqual(kept);
+      expect(list.nextCursor).toBeNull();
+    });
+
+    it('changes only the fields that a patch gives', async () => {
+      const { key: _once, revision, updatedAt, ...rest } = item;
+      const response = await admin.call(path, { method: 'PATCH', body: patch, token: TOKENS.other.token });
+      const patched = await read(response);
+      expect(response.status).toBe(200);
+      expect(patched).toEqual({
+        ...rest,
+        ...patch,
+        revision: expect.any(Number),
+        updatedAt: expect.any(String),
+      });
+      expect(patched.revision).toBeGreaterThan(revision);
+      expect(response.headers.get('ETag')).toBe(`"${patched.revision}"`);
+      expect(await read(await admin.call(path))).toEqual(patched);
+      item = patched;
+    });
+
+    it('keeps the revision, and the history, when a patch changes nothing', async () => {
+      const recorded = await historyOf(tableOf(collection));
+      for (const nothing of [patch, {}]) {
+        const response = await admin.call(path, { method: 'PATCH', body: nothing });
+        expect(await read(response)).toEqual(item);
+      }
+      expect(await historyOf(tableOf(collection))).toEqual(recorded);
+    });
+
+    it('gives what a replacement leaves out its default', async () => {
+      const response = await admin.call(path, { method: 'PUT', body: replacement });
+      const answer = await read(response);
+      expect(response.status).toBe(200);
+      expect(answer).toMatchObject({ ...replaced, createdAt: item.createdAt });
+      expect(answer.revision).toBeGreaterThan(item.revision);
+      expect(await read(await admin.call(path))).toEqual(answer);
+    });
+
+    it('deletes it, once', async () => {
+      const response = await admin.call(path, { method: 'DELETE' });
+      expect([response.status, await response.text()]).toEqual([204, '']);
+      expect(response.headers.get('X-Weir-Rules-Version')).toBe('v1');
+      for (const method of ['GET', 'DELETE', 'PUT', 'PATCH']) {
+        const again = await admin.call(path, {
+          method,
+          ...(method.startsWith('P') && { body: replacement }),
+        });
+        expect([method, again.status, (await readProblem(again)).code]).toEqual([method, 404, 'not-found']);
+      }
+      // Later samples name the ones before them.
+      await create(admin, collection, body);
+    });
+
+    it('has recorded who did it', async () => {
+      const recorded = await historyOf(tableOf(collection));
+      expect(recorded.slice(-5)).toEqual([
+        { actor: 'alice', created: true, deleted: false },
+        { actor: 'bob', created: false, deleted: false },
+        { actor: 'alice', created: false, deleted: false },
+        { actor: 'alice', created: false, deleted: true },
+        { actor: 'alice', created: true, deleted: false },
+      ]);
+    });
+  },
+);
+
+describe('a change that is saved', () => {
+  it('carries the warnings that concern its rule, and no others', async () => {
+    const { id } = await create(admin, 'rules', { ...LOGINS, name: 'tied' });
+    publish = async () => ({
+      ...QUIET,
+      warnings: [
+        { ruleIds: ['another', id], message: 'tied and another are equally good' },
+        { ruleIds: ['another'], message: 'none of your business' },
+      ],
+      rejected: [
+        { id, name: 'tied', problems: ['limit: too large', 'burst: too small'] },
+        { id: 'another', name: 'another', problems: ['broken'] },
+      ],
+      regions: [
+        { name: 'eu', announced: true },
+        { name: 'us', announced: false },
+      ],
+    });
+    const { warnings } = await read(
+      await admin.call(`/rules/${id}`, { method: 'PATCH', body: { limit: 6 } }),
+    );
+    expect(warnings).toEqual([
+      'not in force: limit: too large; burst: too small',
+      'tied and another are equally good',
+      'region us could not be told; it follows within a minute',
+    ]);
+  });
+
+  it('stays saved if it cannot be published, and says so', async () => {
+    publish = () => Promise.reject(new Error('KV: secret words'));
+    const response = await admin.call('/rules', { method: 'POST', body: { ...LOGINS, name: 'unpublished' } });
+    const rule = await read(response);
+    const warnings = [
+      'saved, but not yet published: The rules could not be handed to the edge; the cron run will within a minute',
+    ];
+    expect([response.status, rule.warnings]).toEqual([201, warnings]);
+    expect(response.headers.has('X-Weir-Rules-Version')).toBe(false);
+    const { warnings: _warnings, ...kept } = rule;
+    expect(await read(await admin.call(`/rules/${rule.id}`))).toEqual(kept);
+
+    const deletion = await admin.call(`/rules/${rule.id}`, { method: 'DELETE' });
+    expect([deletion.status, await deletion.json()]).toEqual([200, { warnings }]);
+    expect((await admin.call(`/rules/${rule.id}`)).status).toBe(404);
+  });
+});
+
+it('lets a token that may only read do nothing but read', async () => {
+  publish = async () => QUIET;
+  const { id } = await create(admin, 'rules', { ...LOGINS, name: 'kept' });
+  const token = TOKENS.read.token;
+  expect((await admin.call(`/rules/${id}`, { token })).status).toBe(200);
+  for (const method of ['PUT', 'PATCH', 'DELETE']) {
+    const response = await admin.call(`/rules/${id}`, {
+      token,
+      method,
+      ...(method !== 'DELETE' && { body: LOGINS }),
+    });
+    expect([method, response.status]).toEqual([method, 403]);
+  }
+  expect((await admin.call('/rules', { token, method: 'POST', body: LOGINS })).status).toBe(403);
+});
+
+const TABLES: Readonly<Record<string, string>> = { keys: 'api_keys', lists: 'list_entries' };
+const tableOf = (collection: string) => TABLES[collection] ?? collection;

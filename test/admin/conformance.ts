@@ -1,0 +1,88 @@
+// Holds every answer against the OpenAPI document: an operation that is there, a status it declares, the content
+// type, and a body that is valid by the schema.
+import type { ValidateFunction } from 'ajv';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import formats from 'ajv-formats';
+
+interface Media {
+  readonly schema: object;
+}
+
+interface Described {
+  readonly content?: Readonly<Record<string, Media>>;
+}
+
+type Operations = Readonly<Record<string, { readonly responses: Readonly<Record<string, Described>> }>>;
+
+export interface OpenApiDocument {
+  readonly paths: Readonly<Record<string, Operations>>;
+  readonly components: { readonly schemas: Readonly<Record<string, object>> };
+}
+
+export type Conformance = (request: Request, response: Response) => Promise<void>;
+
+/** Throws, with what is wrong, if an answer is not as the document says. */
+export function createConformance(document: OpenApiDocument): Conformance {
+  const validatorOf = createValidators(document);
+
+  return async (request, response) => {
+    const path = new URL(request.url).pathname;
+    const [template, operations] = findPath(document, path) ?? [];
+    const operation = operations?.[methodOf(request)];
+    const where = `${request.method} ${template ?? path} → ${response.status}`;
+    if (operation === undefined) return expectUndocumented(where, response);
+    const described = operation.responses[response.status];
+    if (described === undefined) throw new Error(`${where} is not in the document: ${await response.text()}`);
+    if (request.method !== 'HEAD') await expectContent(where, described, response, validatorOf);
+  };
+}
+
+/** What is not in the document must not exist. */
+async function expectUndocumented(where: string, response: Response): Promise<void> {
+  if (![401, 403, 404, 413, 429].includes(response.status)) throw new Error(`${where}: no such operation`);
+  if (response.headers.get('Content-Type') !== 'application/problem+json')
+    throw new Error(`${where}: no problem`);
+}
+
+async function expectContent(
+  where: string,
+  { content = {} }: Described,
+  response: Response,
+  validatorOf: (schema: object) => ValidateFunction,
+): Promise<void> {
+  const text = await response.text();
+  const [type = ''] = (response.headers.get('Content-Type') ?? '').split(';');
+  const media = content[type];
+  if (Object.keys(content).length === 0 && text === '' && type === '') return;
+  if (media === undefined) throw new Error(`${where}: ${type || 'no content type'} is not in the document`);
+  const validate = validatorOf(media.schema);
+  if (validate(type.endsWith('json') ? JSON.parse(text) : text)) return;
+  throw new Error(`${where}: ${JSON.stringify(validate.errors)}\n${text}`);
+}
+
+/** The document's schemas under an address of their own, so that their references resolve. */
+function createValidators({ components }: OpenApiDocument): (schema: object) => ValidateFunction {
+  const ajv = new Ajv2020({ allErrors: true, strict: false });
+  formats.default(ajv);
+  ajv.addSchema({ $id: 'document', components });
+  const compiled = new Map<object, ValidateFunction>();
+  return (schema) => {
+    const validate = compiled.get(schema) ?? ajv.compile(withAddress(schema));
+    compiled.set(schema, validate);
+    return validate;
+  };
+}
+
+const withAddress = (schema: object): object =>
+  JSON.parse(JSON.stringify(schema).replaceAll('"$ref":"#/', '"$ref":"document#/'));
+
+/** Plain paths come before templates: `/rules/export` is not a rule. */
+const findPath = ({ paths }: OpenApiDocument, path: string): [string, Operations] | undefined =>
+  Object.entries(paths)
+    .toSorted(([a], [b]) => Number(a.includes('{')) - Number(b.includes('{')))
+    .find(([template]) => toPattern(template).test(path));
+
+const toPattern = (template: string) =>
+  new RegExp(`^${template.replace(/[.]/g, '\\.').replace(/\{[^}]+\}/g, '[^/]+')}$`);
+
+const methodOf = ({ method }: Request) => (method === 'HEAD' ? 'get' : method.toLowerCase());

@@ -1,0 +1,167 @@
+// Forgetting what was counted of a subject, on the real Redis of several regions.
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import type { AlgorithmId } from '../../src/core/algorithms/registry.ts';
+import type { Check } from '../../src/core/check.ts';
+import type { CounterStore } from '../../src/core/counter-store.ts';
+import { counterId, groupOf, subjectKey } from '../../src/core/keys.ts';
+import { createClient } from '../../src/redis/client.ts';
+import { createUpstashStore } from '../../src/redis/upstash-store.ts';
+import { type Harness, startHarness, TOKEN } from '../local/upstash-gateway-harness.ts';
+import { type Admin, startAdmin, TOKENS } from './harness.ts';
+
+let admin: Admin;
+let harnesses: Harness[];
+const stores: CounterStore[] = [];
+const regions = ['eu', 'us'].map((name, i) => ({ name, store: delegate(() => stores[i]) }));
+
+/** Postgres serves all tests, each of which has a Redis of its own. */
+function delegate(current: () => CounterStore | undefined): CounterStore {
+  const store = () => current() ?? Promise.reject(new Error('no store'));
+  return {
+    run: async (call, signal) => (await store()).run(call, signal),
+    reset: async (keys, signal) => (await store()).reset(keys, signal),
+    ping: async (signal) => (await store()).ping(signal),
+  };
+}
+
+beforeAll(async () => {
+  admin = await startAdmin({ regions, deadlineMs: 500 });
+});
+afterAll(() => admin[Symbol.asyncDispose]());
+beforeEach(async () => {
+  harnesses = [await startHarness(), await startHarness()];
+  stores.splice(
+    0,
+    2,
+    ...harnesses.map(({ gateway }) => createUpstashStore(createClient({ url: gateway.url, token: TOKEN }))),
+  );
+  await admin.db.database.execute('delete from rules');
+});
+afterEach(async () => {
+  for (const harness of harnesses) await harness.stop();
+});
+
+let created = 0;
+async function createRule(scope: string, algorithm: AlgorithmId = 'fixed-window', subject = 'x') {
+  created += 1;
+  const body = {
+    name: `rule-${created}`,
+    resource: '/*',
+    scope,
+    algorithm,
+    limit: 10,
+    windowSeconds: 86_400,
+  };
+  const response = await admin.call('/rules', { method: 'POST', body });
+  const { id } = (await response.json()) as { id: string };
+  const { rows } = await admin.db.database.execute<{ ordinal: number }>(
+    `select ordinal from rules where id = '${id}'`,
+  );
+  const counter = await counterId(id, algorithm, 86_400_000);
+  const group = groupOf(algorithm, counter, rows[0]?.ordinal);
+  return {
+    /** The check as the gateway makes it. */
+    async checkOf(countedAs: string, id = subject): Promise<Check> {
+      const key = await subjectKey(countedAs, id, group);
+      return { key, id: counter, algorithm, limit: 10, windowMs: 86_400_000, cost: 1 };
+    },
+  };
+}
+
+const run = async (operation: 'take' | 'peek', store: CounterStore, check: Check) =>
+  (await store.run({ operation, checks: [check] }, AbortSignal.timeout(5_000))).outcomes[0]?.remaining;
+const takeEverywhere = async (check: Check) => {
+  for (const store of stores) expect(await run('take', store, check)).toBe(9);
+};
+const leftEverywhere = (check: Check) => Promise.all(stores.map((store) => run('peek', store, check)));
+const reset = (body: object, token?: string) =>
+  admin.call('/counters/reset', { method: 'POST', body, token });
+
+test('forgets all counters of the subject in every region, and those of nobody else', async () => {
+  const rules = [
+    await createRule('user'),
+    await createRule('user', 'sliding-window-log'),
+    await createRule('user', 'gcra'),
+  ];
+  for (const { checkOf } of rules)
+    for (const id of ['u1', 'u2']) await takeEverywhere(await checkOf('user', id));
+
+  const response = await reset({ scope: 'user', subject: 'u1' });
+  expect(response.status).toBe(200);
+  expect(await response.json()).toEqual({
+    scope: 'user',
+    subject: 'u1',
+    regions: [
+      { name: 'eu', reset: true },
+      { name: 'us', reset: true },
+    ],
+  });
+  for (const { checkOf } of rules) {
+    expect(await leftEverywhere(await checkOf('user', 'u1'))).toEqual([10, 10]);
+    expect(await leftEverywhere(await checkOf('user', 'u2'))).toEqual([9, 9]);
+  }
+});
+
+test('reaches the counters of rules that are far apart or switched off', async () => {
+  await admin.db.database.execute(`insert into rules (name, resource, scope, algorithm, "limit", window_seconds)
+    select 'filler-' || i, '/f' || i, 'user', 'fixed-window', 1, 1 from generate_series(1, 200) i`);
+  const rule = await createRule('user');
+  await admin.db.database.execute('update rules set enabled = false');
+  const check = await rule.checkOf('user', 'u1');
+  await takeEverywhere(check);
+  await reset({ scope: 'user', subject: 'u1' });
+  expect(await leftEverywhere(check)).toEqual([10, 10]);
+});
+
+test('of an address, also forgets what rules of other scopes counted against it', async () => {
+  const rules = await Promise.all(
+    ['ip', 'user', 'apiKey', 'tenant'].map((scope) => createRule(scope, 'sliding-window-log')),
+  );
+  for (const { checkOf } of rules) await takeEverywhere(await checkOf('ip', '2001:db8:1:2::/64'));
+  const response = await reset({ scope: 'ip', subject: '2001:db8:1:2:3::4' });
+  expect(await response.json()).toMatchObject({ subject: '2001:db8:1:2::/64' });
+  for (const { checkOf } of rules)
+    expect(await leftEverywhere(await checkOf('ip', '2001:db8:1:2::/64'))).toEqual([10, 10]);
+});
+
+test('of everybody together needs no subject', async () => {
+  const rule = await createRule('global');
+  const check = await rule.checkOf('global', 'all');
+  await takeEverywhere(check);
+  expect(await (await reset({ scope: 'global' })).json()).toMatchObject({ scope: 'global', subject: 'all' });
+  expect(await leftEverywhere(check)).toEqual([10, 10]);
+});
+
+test('says which regions did it, and fails if none could', async () => {
+  const rule = await createRule('user');
+  const check = await rule.checkOf('user', 'u1');
+  await takeEverywhere(check);
+  harnesses[1]?.redis.freeze();
+  const response = await reset({ scope: 'user', subject: 'u1' });
+  expect(await response.json()).toMatchObject({
+    regions: [
+      { name: 'eu', reset: true },
+      { name: 'us', reset: false },
+    ],
+  });
+  harnesses[0]?.redis.freeze();
+  const failed = await reset({ scope: 'user', subject: 'u1' });
+  expect(failed.status).toBe(503);
+  expect(await failed.json()).toMatchObject({ code: 'counters-unavailable' });
+  for (const { redis } of harnesses) redis.thaw();
+});
+
+test.each<[object, string]>([
+  [{ scope: 'user' }, '#/subject'],
+  [{ subject: 'u1' }, '#/scope'],
+  [{ scope: 'planet', subject: 'u1' }, '#/scope'],
+  [{ scope: 'user', subject: '' }, '#/subject'],
+])('refuses %j', async (body, pointer) => {
+  const response = await reset(body);
+  expect(response.status).toBe(400);
+  expect(await response.json()).toMatchObject({ code: 'invalid-body', errors: [{ pointer }] });
+});
+
+test('is refused to a token that may only read', async () => {
+  expect((await reset({ scope: 'user', subject: 'u1' }, TOKENS.read.token)).status).toBe(403);
+});

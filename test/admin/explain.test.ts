@@ -1,0 +1,234 @@
+// "Why is this request limited?", asked of real rules in Postgres and real counters in Redis.
+import pg from 'pg';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import type { CounterStore } from '../../src/core/counter-store.ts';
+import { counterId, groupOf, subjectKey } from '../../src/core/keys.ts';
+import { createClient } from '../../src/redis/client.ts';
+import { createUpstashStore } from '../../src/redis/upstash-store.ts';
+import { type Harness, startHarness, TOKEN } from '../local/upstash-gateway-harness.ts';
+import { type Admin, startAdmin, TOKENS } from './harness.ts';
+
+interface Explained {
+  readonly path: string;
+  readonly caller: Record<string, string | null>;
+  readonly region: string | null;
+  readonly listed: string | null;
+  readonly applies: {
+    id: string;
+    name: string;
+    limit: number;
+    limitFrom: string;
+    subject: { scope: string; id: string };
+    left: { allowed: boolean; remaining: number; retryAfterMs: number | null } | null;
+  }[];
+  readonly doesNotApply: { id: string; name: string; reason: string; detail: string }[];
+  readonly doesNotApplyCount: number;
+}
+
+let redis: Harness;
+let store: CounterStore;
+let admin: Admin;
+let sql: pg.Client;
+beforeAll(async () => {
+  redis = await startHarness();
+  store = createUpstashStore(createClient({ url: redis.gateway.url, token: TOKEN }));
+  const regions = [
+    { name: 'eu', store },
+    { name: 'us', store: createUpstashStore(createClient({ url: redis.gateway.url, token: 'wrong' })) },
+  ];
+  admin = await startAdmin({ regions });
+  sql = new pg.Client({ connectionString: admin.db.url });
+  await sql.connect();
+});
+afterAll(async () => {
+  await sql.end();
+  await admin[Symbol.asyncDispose]();
+  await redis.stop();
+});
+beforeEach(async () => {
+  await sql.query(
+    'delete from rules; delete from list_entries; delete from api_keys; delete from users; delete from tenants; delete from tiers',
+  );
+});
+
+const RULE = { resource: '/*', scope: 'ip', algorithm: 'fixed-window', limit: 10, windowSeconds: 86_400 };
+
+async function post(path: string, body: object): Promise<{ id: string }> {
+  const response = await admin.call(path, { method: 'POST', body });
+  expect(response.ok, await response.clone().text()).toBe(true);
+  return (await response.json()) as { id: string };
+}
+const create = (name: string, more: object = {}) => post('/rules', { ...RULE, name, ...more });
+
+const ask = (body: object, token?: string) => admin.call('/explain', { method: 'POST', body, token });
+async function explain(body: object): Promise<Explained> {
+  const response = await ask(body);
+  expect(response.status, await response.clone().text()).toBe(200);
+  return (await response.json()) as Explained;
+}
+const reasons = ({ doesNotApply }: Explained) =>
+  Object.fromEntries(doesNotApply.map(({ name, reason }) => [name, reason]));
+
+describe('an explanation', () => {
+  test('names the rules that apply, whom they count and what is left, charging nothing', async () => {
+    const { id } = await create('per-ip');
+    await create('per-user', { scope: 'user', limit: 5 });
+    const { rows } = await sql.query('select ordinal from rules where id = $1', [id]);
+    const counter = await counterId(id, 'fixed-window', 86_400_000);
+    const key = await subjectKey('ip', '192.0.2.1', groupOf('fixed-window', counter, rows[0].ordinal));
+    const check = {
+      key,
+      id: counter,
+      algorithm: 'fixed-window',
+      limit: 10,
+      windowMs: 86_400_000,
+      cost: 3,
+    } as const;
+    await store.run({ operation: 'take', checks: [check] }, AbortSignal.timeout(5_000));
+
+    for (let i = 0; i < 2; i += 1) {
+      const { applies, region } = await explain({ path: '/x', ip: '192.0.2.1', userId: 'u1' });
+      expect(region).toBe('eu');
+      expect(applies.sort((a, b) => (a.name < b.name ? -1 : 1))).toMatchObject([
+        {
+          id,
+          name: 'per-ip',
+          limit: 10,
+          limitFrom: 'rule',
+          subject: { scope: 'ip', id: '192.0.2.1' },
+          left: { allowed: true, remaining: 7, retryAfterMs: 0 },
+        },
+        { name: 'per-user', subject: { scope: 'user', id: 'u1' }, left: { remaining: 5 } },
+      ]);
+    }
+  });
+
+  test('says that somebody without an id is counted by IP, IPv6 by its prefix', async () => {
+    await create('per-user', { scope: 'user' });
+    const { applies, caller } = await explain({ path: '/x', ip: '2001:db8:1:2:3:4:5:6' });
+    expect(applies[0]?.subject).toEqual({ scope: 'ip', id: '2001:db8:1:2::/64' });
+    expect(caller).toEqual({
+      ip: '2001:db8:1:2::/64',
+      userId: null,
+      apiKeyId: null,
+      tenantId: null,
+      tier: null,
+    });
+  });
+
+  test('gives a reason for every rule that does not apply', async () => {
+    await post('/tiers', { name: 'free', isDefault: true, limits: { calls: null } });
+    await create('wins', { priority: 1 });
+    await create('outranked');
+    await create('off', { enabled: false });
+    await create('elsewhere', { resource: '/other' });
+    await create('posts', { methods: ['POST'], resource: '/x' });
+    await create('pros', { tiers: ['pro'], resource: '/x/*' });
+    await create('others', { subjects: ['192.0.2.9'], resource: '/:any' });
+    await create('free-for-all', { scope: 'user', limit: null, limitName: 'calls' });
+    await sql.query(`insert into rules (name, resource, scope, algorithm, "limit", window_seconds)
+      values ('bad', '/a*b', 'ip', 'fixed-window', 1, 1)`);
+
+    const explained = await explain({ path: '/x', ip: '192.0.2.1' });
+    expect(explained.applies.map(({ name }) => name)).toEqual(['wins']);
+    expect(reasons(explained)).toEqual({
+      bad: 'rejected',
+      outranked: 'outranked',
+      off: 'disabled',
+      elsewhere: 'resource',
+      posts: 'method',
+      pros: 'tier',
+      others: 'subject',
+      'free-for-all': 'unlimited',
+    });
+    expect(explained.doesNotApplyCount).toBe(8);
+    const details = Object.fromEntries(explained.doesNotApply.map(({ name, detail }) => [name, detail]));
+    expect(details.bad).toContain('may have a * only at its end');
+    expect(details.outranked).toContain('wins comes before it: it has priority 1, this one 100');
+    expect(details.pros).toBe('It is for callers of pro; this one is of free.');
+    // What is rejected or elsewhere is at the ends, whatever the order of creation.
+    expect(explained.doesNotApply[0]?.name).toBe('bad');
+    expect(explained.doesNotApply.at(-1)?.name).toBe('elsewhere');
+  });
+
+  test('takes tier and tenant from what is known of the key or user, unless they are given', async () => {
+    await post('/tiers', { name: 'free', isDefault: true, limits: { calls: 1 } });
+    await post('/tiers', { name: 'pro', limits: { calls: 100 } });
+    await post('/tenants', { id: 'acme', tier: 'pro' });
+    await post('/users', { id: 'u1', tenantId: 'acme' });
+    const { id: apiKeyId } = await post('/keys', { userId: 'u1' });
+    await create('calls', { limit: 7, limitName: 'calls' });
+
+    const known = { tenantId: 'acme', userId: 'u1', tier: 'pro' };
+    const byKey = await explain({ path: '/x', apiKeyId });
+    expect(byKey.caller).toMatchObject({ ...known, apiKeyId });
+    expect(byKey.applies).toMatchObject([{ limit: 100, limitFrom: 'tier' }]);
+    expect((await explain({ path: '/x', userId: 'u1' })).caller).toMatchObject(known);
+    expect((await explain({ path: '/x', userId: 'u1', tier: 'free' })).applies).toMatchObject([{ limit: 1 }]);
+    // Whoever has a tier that there is not has the default one.
+    expect((await explain({ path: '/x', tier: 'unheard-of' })).applies).toMatchObject([{ limit: 1 }]);
+  });
+
+  test('takes the limit of the rule where the tier has none of that name', async () => {
+    await post('/tiers', { name: 'free', isDefault: true, limits: { calls: 1 } });
+    await create('exports', { limit: 7, limitName: 'exports' });
+    expect((await explain({ path: '/x' })).applies).toMatchObject([{ limit: 7, limitFrom: 'rule' }]);
+  });
+
+  test('tells of the lists', async () => {
+    await create('per-ip');
+    await post('/lists', { list: 'deny', kind: 'ip', value: '192.0.2.0/24' });
+    expect(await explain({ path: '/x', ip: '192.0.2.1' })).toMatchObject({
+      listed: 'deny',
+      applies: [{ left: null }],
+    });
+    expect(await explain({ path: '/x', ip: '198.51.100.1' })).toMatchObject({ listed: null });
+  });
+
+  test('reads the path as the gateway does', async () => {
+    await create('users', { resource: '/users/:id' });
+    const { path, applies } = await explain({ path: '//Users/./%34%32/?q=1' });
+    expect(path).toBe('/Users/42/');
+    expect(applies.map(({ name }) => name)).toEqual(['users']);
+  });
+
+  test('does without the counters if they do not answer', async () => {
+    await create('per-ip');
+    expect((await explain({ path: '/x', region: 'us' })).applies).toMatchObject([
+      { name: 'per-ip', left: null },
+    ]);
+  });
+
+  test('shows at most 1,000 rules that do not apply, those of the same resource first', async () => {
+    await sql.query(`insert into rules (name, resource, scope, algorithm, "limit", window_seconds, methods, priority)
+      select 'r' || i, case when i > 1995 then '/x' else '/r' || i end, 'ip', 'fixed-window', 1, 1, '{POST}', i
+      from generate_series(1, 2000) i`);
+    const { doesNotApply, doesNotApplyCount } = await explain({ path: '/x' });
+    expect(doesNotApplyCount).toBe(2_000);
+    expect(doesNotApply).toHaveLength(1_000);
+    expect(doesNotApply.slice(0, 6).map(({ reason }) => reason)).toEqual([
+      ...Array(5).fill('method'),
+      'resource',
+    ]);
+  });
+
+  test('may be asked for by a token that may only read', async () => {
+    expect((await ask({ path: '/x' }, TOKENS.read.token)).status).toBe(200);
+  });
+});
+
+test.each<[object, string, string]>([
+  [{ path: '/a%2Fb' }, 'bad-path', '#/path'],
+  [{ path: '/_weir/health' }, 'bad-path', '#/path'],
+  [{ path: 'x' }, 'invalid-body', '#/path'],
+  [{}, 'invalid-body', '#/path'],
+  [{ path: '/x', ip: '300.1.1.1' }, 'invalid-body', '#/ip'],
+  [{ path: '/x', region: 'mars' }, 'invalid-body', '#/region'],
+  [{ path: '/x', method: 'get' }, 'invalid-body', '#/method'],
+  [{ path: '/x', user: 'u1' }, 'invalid-body', '#/user'],
+  [{ path: '/x', apiKeyId: 'u1' }, 'invalid-body', '#/apiKeyId'],
+])('%j cannot be explained', async (body, code, pointer) => {
+  const response = await ask(body);
+  expect(response.status).toBe(400);
+  expect(await response.json()).toMatchObject({ code, errors: [{ pointer, detail: expect.any(String) }] });
+});

@@ -1,0 +1,79 @@
+// The admin route on a real Postgres, called as clients call it. Every answer is held against the OpenAPI document.
+import { createAdminApp } from '../../src/admin/app.ts';
+import { documentOf } from '../../src/admin/routes/openapi.ts';
+import type { AdminServices } from '../../src/admin/services.ts';
+import { startDatabase, type TestDatabase } from '../rules/database.ts';
+import { createConformance, type OpenApiDocument } from './conformance.ts';
+
+export const TOKENS = {
+  admin: { name: 'alice', token: 'a-token-that-may-do-all', role: 'admin' },
+  other: { name: 'bob', token: 'another-token-that-may-do-all', role: 'admin' },
+  read: { name: 'carol', token: 'a-token-that-may-only-read', role: 'read' },
+} as const;
+
+export interface AdminCall {
+  readonly token?: string | undefined;
+  readonly method?: string;
+  /** Sent as JSON. */
+  readonly body?: unknown;
+  /** Sent as it is. */
+  readonly text?: string;
+  readonly headers?: Record<string, string>;
+}
+
+export interface Admin extends AsyncDisposable {
+  readonly db: TestDatabase;
+  readonly document: OpenApiDocument;
+  /** `path` is what follows /_weir/admin. */
+  call(path: string, options?: AdminCall): Promise<Response>;
+}
+
+export async function startAdmin(overrides: Partial<AdminServices> = {}): Promise<Admin> {
+  const db = await startDatabase();
+  const app = createAdminApp({
+    database: db.database,
+    publish: async () => ({
+      version: 'v',
+      changed: true,
+      ruleCount: 0,
+      rejected: [],
+      warnings: [],
+      regions: [],
+    }),
+    regions: [],
+    auth: { tokens: Object.values(TOKENS) },
+    deadlineMs: 1_000,
+    now: () => Date.now(),
+    log: { error: () => {} },
+    ...overrides,
+  });
+  const document: OpenApiDocument = JSON.parse(JSON.stringify(documentOf(app)));
+  const conforms = createConformance(document);
+  return {
+    db,
+    document,
+    async call(path, options) {
+      const request = toRequest(path, options);
+      const response = await app.fetch(request);
+      await conforms(request, response.clone());
+      return response;
+    },
+    [Symbol.asyncDispose]: () => db[Symbol.asyncDispose](),
+  };
+}
+
+function toRequest(
+  path: string,
+  { token = TOKENS.admin.token, method = 'GET', body, text, headers }: AdminCall = {},
+): Request {
+  const sent = text ?? (body === undefined ? undefined : JSON.stringify(body));
+  return new Request(`https://weir.test/_weir/admin${path}`, {
+    method,
+    headers: {
+      ...(token && { Authorization: `Bearer ${token}` }),
+      ...(sent !== undefined && { 'Content-Type': 'application/json' }),
+      ...headers,
+    },
+    ...(sent !== undefined && { body: sent }),
+  });
+}

@@ -1,0 +1,91 @@
+// API keys: shown once, and never again in any way.
+import { eq } from 'drizzle-orm';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { hashApiKey, isWellFormedKey } from '../../src/core/api-key.ts';
+import { apiKeys } from '../../src/rules/schema.ts';
+import { type Admin, startAdmin } from './harness.ts';
+import { create, read, readProblem, type Shown } from './samples.ts';
+
+let admin: Admin;
+beforeAll(async () => {
+  admin = await startAdmin({ now: () => Date.parse('2026-06-01T12:00:00Z') });
+});
+afterAll(() => admin[Symbol.asyncDispose]());
+
+describe('a key', () => {
+  it('is shown once: afterwards neither it nor its hash is in any answer', async () => {
+    const { key, ...kept } = await create(admin, 'keys', { name: 'CI', userId: 'u1' });
+    expect(await isWellFormedKey(String(key))).toBe(true);
+    const [stored] = await admin.db.database.select().from(apiKeys).where(eq(apiKeys.id, kept.id));
+    expect(stored?.hash).toBe(await hashApiKey(String(key)));
+    expect(String(key).startsWith(String(kept['prefix']))).toBe(true);
+
+    const path = `/keys/${kept.id}`;
+    const later = [
+      await admin.call(path),
+      await admin.call('/keys'),
+      await admin.call(path, { method: 'PATCH', body: { disabled: true } }),
+      await admin.call(path, { method: 'PUT', body: { name: 'again' } }),
+      await admin.call(path, { method: 'PATCH', body: { hash: stored?.hash } }),
+      await admin.call(`/keys?prefix=${kept['prefix']}`),
+      await admin.call('/history'),
+      await admin.call('/export'),
+      await admin.call(path, { method: 'DELETE' }),
+      await admin.call('/history'),
+    ];
+    for (const response of later) {
+      const text = await response.text();
+      expect(text).not.toContain(String(key));
+      expect(text).not.toContain(stored?.hash);
+    }
+  });
+
+  it('is another one each time', async () => {
+    const keys = await Promise.all(Array.from({ length: 5 }, () => create(admin, 'keys', {})));
+    expect(new Set(keys.map(({ key }) => key)).size).toBe(5);
+  });
+
+  it('can be disabled, expired and handed over, not changed', async () => {
+    const { id } = await create(admin, 'keys', {});
+    const patch = (body: object) => admin.call(`/keys/${id}`, { method: 'PATCH', body });
+    expect(
+      await read(await patch({ disabled: true, expiresAt: '2020-01-01T00:00:00Z', userId: 'u2' })),
+    ).toMatchObject({
+      disabled: true,
+      expiresAt: '2020-01-01T00:00:00.000Z',
+      userId: 'u2',
+    });
+    for (const field of ['key', 'hash', 'prefix', 'id'])
+      expect((await readProblem(await patch({ [field]: 'x' }))).errors).toMatchObject([
+        { pointer: `#/${field}` },
+      ]);
+  });
+
+  it.each(['2026-06-01T12:00:00Z', '2026-06-01T13:59:59+02:00', '2020-01-01T00:00:00Z'])(
+    'is not made if it would already be over: %s',
+    async (expiresAt) => {
+      const response = await admin.call('/keys', { method: 'POST', body: { expiresAt } });
+      expect(await readProblem(response)).toMatchObject({
+        status: 400,
+        code: 'invalid-body',
+        errors: [{ pointer: '#/expiresAt', detail: 'must be in the future' }],
+      });
+    },
+  );
+
+  it('is found by its owner, tenant and tier', async () => {
+    await create(admin, 'tiers', { name: 'pro' });
+    await create(admin, 'tenants', { id: 'acme' });
+    await create(admin, 'keys', { name: 'a', userId: 'owner' });
+    await create(admin, 'keys', { name: 'b', tenantId: 'acme' });
+    await create(admin, 'keys', { name: 'c', tier: 'pro' });
+    for (const [query, name] of [
+      ['userId=owner', 'a'],
+      ['tenantId=acme', 'b'],
+      ['tier=pro', 'c'],
+    ]) {
+      const { items } = (await (await admin.call(`/keys?${query}`)).json()) as { items: Shown[] };
+      expect([query, items.map((item) => item['name'])]).toEqual([query, [name]]);
+    }
+  });
+});

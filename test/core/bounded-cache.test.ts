@@ -1,0 +1,66 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { type BoundedCache, createBoundedCache } from '../../src/core/bounded-cache.ts';
+
+describe('the bounded cache', () => {
+  it('lets the entry that was used longest ago make room', () => {
+    const cache = createBoundedCache<number>(2);
+    cache.set('a', 1, 100);
+    cache.set('b', 2, 100);
+    expect(cache.get('a', 0)).toBe(1);
+    cache.set('c', 3, 100);
+    expect([cache.get('a', 0), cache.get('b', 0), cache.get('c', 0)]).toEqual([1, undefined, 3]);
+  });
+
+  it('has an entry until the millisecond of its expiry', () => {
+    const cache = createBoundedCache<number>(2);
+    cache.set('a', 1, 100);
+    expect(cache.get('a', 99)).toBe(1);
+    expect(cache.get('a', 100)).toBeUndefined();
+    expect(cache.size).toBe(0);
+  });
+
+  it('does as a list does that is searched from end to end', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 4 }), fc.array(step, { maxLength: 60 }), (maxEntries, steps) => {
+        const cache = createBoundedCache<number>(maxEntries);
+        const model = createModel(maxEntries);
+        let nowMs = 0;
+        for (const { key, value, ttlMs, passedMs } of steps) {
+          nowMs += passedMs;
+          if (value === undefined) expect(cache.get(key, nowMs)).toBe(model.get(key, nowMs));
+          else for (const each of [cache, model]) each.set(key, value, nowMs + ttlMs);
+          expect(cache.size).toBe(model.size);
+          expect(cache.size).toBeLessThanOrEqual(maxEntries);
+        }
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+});
+
+const step = fc.record({
+  key: fc.constantFrom('a', 'b', 'c', 'd', 'e', 'f'),
+  value: fc.option(fc.nat(), { nil: undefined }),
+  ttlMs: fc.nat(6),
+  passedMs: fc.nat(3),
+});
+
+function createModel(maxEntries: number): BoundedCache<number> {
+  let entries: { key: string; value: number; expiresAtMs: number }[] = [];
+  const without = (key: string) => entries.filter((entry) => entry.key !== key);
+  return {
+    get size() {
+      return entries.length;
+    },
+    get(key, nowMs) {
+      const found = entries.find((entry) => entry.key === key);
+      const alive = found !== undefined && nowMs < found.expiresAtMs ? [found] : [];
+      entries = [...without(key), ...alive];
+      return alive[0]?.value;
+    },
+    set(key, value, expiresAtMs) {
+      entries = [...without(key), { key, value, expiresAtMs }].slice(-maxEntries);
+    },
+  };
+}

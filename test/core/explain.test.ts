@@ -1,0 +1,193 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { Caller } from '../../src/core/caller.ts';
+import { type ExplainContent, type ExplainRequest, explain, type Verdict } from '../../src/core/explain.ts';
+import { RULE_DEFAULTS, type Rule, SCOPES, type Tier } from '../../src/core/rule.ts';
+import { compileSnapshot } from '../../src/core/snapshot.ts';
+
+type GivenRule = ExplainContent['rules'][number];
+
+const rule = (fields: Partial<GivenRule> & Pick<Rule, 'id'>): GivenRule => ({
+  ...RULE_DEFAULTS,
+  name: `rule ${fields.id}`,
+  resource: '/*',
+  scope: 'ip',
+  algorithm: 'fixed-window',
+  limit: 10,
+  windowSeconds: 60,
+  ordinal: 1,
+  ...fields,
+});
+
+const CALLER: Caller = { ip: '2001:db8::/64', address: '2001:db8::1', userId: 'ada' };
+const REQUEST: ExplainRequest = { matchPath: '/users/7', method: 'GET', caller: CALLER, nowMs: 0 };
+const TIERS: Tier[] = [
+  { name: 'free', limits: { requests: 100 }, isDefault: true },
+  { name: 'enterprise', limits: { requests: null }, isDefault: false },
+];
+
+const explained = (rules: GivenRule[], request: Partial<ExplainRequest> = {}) =>
+  explain({ rules, tiers: TIERS, lists: [] }, { ...REQUEST, ...request });
+
+const verdictOn = (fields: Partial<GivenRule>, request: Partial<ExplainRequest> = {}) =>
+  explained([rule({ id: 'a', ...fields })], request).rules[0];
+
+describe('explain', () => {
+  it.each<[Partial<GivenRule>, Verdict]>([
+    [{ enabled: false, resource: '/other' }, { reason: 'disabled' }],
+    [{ resource: '/other', methods: ['POST'] }, { reason: 'resource' }],
+    [{ methods: ['POST'], tiers: ['enterprise'] }, { reason: 'method' }],
+    [{ tiers: ['enterprise'], subjects: ['x'] }, { reason: 'tier' }],
+    [{ subjects: ['192.0.2.9'] }, { reason: 'subject' }],
+    [{ limit: null, limitName: 'exports' }, { reason: 'unlimited' }],
+  ])('says why a rule does not apply: %j', (fields, verdict) =>
+    expect(verdictOn(fields)).toEqual({ ruleId: 'a', name: 'rule a', ...verdict }),
+  );
+
+  it('says what limit a rule has, where it comes from and who is counted', () => {
+    expect(verdictOn({ scope: 'user', limitName: 'requests' })).toMatchObject({
+      reason: 'applies',
+      limit: 100,
+      limitFrom: 'tier',
+      subject: { scope: 'user', id: 'ada' },
+    });
+    expect(verdictOn({ scope: 'apiKey' })).toMatchObject({
+      reason: 'applies',
+      limit: 10,
+      limitFrom: 'rule',
+      subject: { scope: 'ip', id: '2001:db8::/64' },
+    });
+  });
+
+  it('names the rule that comes before another one in its slot', () => {
+    const { rules } = explained([
+      rule({ id: 'b', resource: '/users/{id}' }),
+      rule({ id: 'a', resource: '/users/:name' }),
+      rule({ id: 'c', resource: '/users/:id', priority: 1, enabled: false }),
+    ]);
+    expect(rules.map(({ ruleId, name, ...verdict }) => verdict)).toMatchObject([
+      { reason: 'outranked', winnerId: 'a' },
+      { reason: 'applies' },
+      { reason: 'disabled' },
+    ]);
+  });
+
+  it('lets an unlimited rule keep the others of its slot out', () => {
+    const caller = { ...CALLER, tier: 'enterprise' };
+    const { rules, tier } = explained([rule({ id: 'a', limitName: 'requests' }), rule({ id: 'b' })], {
+      caller,
+    });
+    expect(tier).toBe('enterprise');
+    expect(rules).toMatchObject([{ reason: 'unlimited' }, { reason: 'outranked', winnerId: 'a' }]);
+  });
+
+  it('says which list the caller is on, and which tier it has', () => {
+    const lists = [{ list: 'deny', kind: 'ip', value: '2001:db8::/32', expiresAtMs: 10 } as const];
+    expect(explain({ rules: [], tiers: TIERS, lists }, REQUEST)).toEqual({
+      listed: 'deny',
+      tier: 'free',
+      rules: [],
+    });
+    expect(explain({ rules: [], tiers: [], lists }, { ...REQUEST, nowMs: 10 })).toEqual({
+      listed: undefined,
+      tier: undefined,
+      rules: [],
+    });
+  });
+});
+
+const someOf = (...values: string[]) =>
+  fc.oneof(
+    { weight: 3, arbitrary: fc.constant<string[]>([]) },
+    { weight: 1, arbitrary: fc.subarray(values, { minLength: 1, maxLength: 2 }) },
+  );
+
+const anyRule = fc.record({
+  resource: fc.constantFrom(
+    ...[
+      '/*',
+      '/',
+      '/a',
+      '/A/',
+      '/a/*',
+      '/:x',
+      '/{y}',
+      '/:x/*',
+      '/a/:x',
+      '/:x/b',
+      '/a/b',
+      '/a/:x/*',
+      '/{p}/{q}',
+    ],
+  ),
+  scope: fc.constantFrom(...SCOPES),
+  methods: someOf('GET', 'HEAD', 'POST'),
+  tiers: someOf('free', 'premium', 'gone'),
+  subjects: someOf('u1', 'u2', '192.0.2.1'),
+  priority: fc.integer({ min: 1, max: 2 }),
+  limit: fc.constantFrom(null, 1, 2),
+  limitName: fc.constantFrom(null, 'requests', 'exports'),
+  enabled: fc.boolean(),
+});
+
+const anyTiers = fc.subarray<Tier>([
+  { name: 'free', limits: { requests: 100, exports: null }, isDefault: true },
+  { name: 'premium', limits: { requests: null }, isDefault: false },
+]);
+
+const anId = fc.constantFrom(undefined, 'u1', 'u2', '192.0.2.1');
+const anyRequest = fc.record({
+  matchPath: fc.constantFrom(
+    '/',
+    '/a',
+    '/b',
+    '/a/b',
+    '/a/c',
+    '/x/b',
+    '/a/b/c',
+    '/_weir',
+    '/_weir/b',
+    '/a//b',
+  ),
+  method: fc.constantFrom('GET', 'HEAD', 'POST', 'PUT'),
+  caller: fc.record({
+    ip: fc.constantFrom('192.0.2.1', '192.0.2.2'),
+    address: fc.constant('192.0.2.1'),
+    userId: anId,
+    apiKeyId: anId,
+    tenantId: anId,
+    tier: fc.constantFrom(undefined, 'free', 'premium', 'gone'),
+  }),
+  nowMs: fc.constant(0),
+});
+
+describe('explain and a compiled snapshot', () => {
+  it('agree on the rules that apply, their limits, and why the others do not', () => {
+    let applied = 0;
+    fc.assert(
+      fc.property(
+        fc.array(anyRule, { maxLength: 30, size: 'max' }),
+        anyTiers,
+        fc.array(anyRequest, { minLength: 20, maxLength: 30 }),
+        (fields, tiers, requests) => {
+          const rules = fields.map((each, i) => rule({ id: `r${(i * 7) % 31}`, ...each }));
+          const inForce = rules
+            .filter(({ enabled }) => enabled)
+            .map((each) => ({ ...each, counterId: each.id }));
+          const snapshot = compileSnapshot('v', { rules: inForce, tiers, lists: [] });
+          for (const request of requests) {
+            const matches = snapshot.match(request).map((match) => [match.rule.id, match.limit]);
+            const applying = explain({ rules, tiers, lists: [] }, request).rules.flatMap((each) =>
+              each.reason === 'applies' ? [[each.ruleId, each.limit]] : [],
+            );
+            expect(matches.toSorted()).toEqual(applying.toSorted());
+            applied += applying.length;
+          }
+        },
+      ),
+      { numRuns: 300 },
+    );
+    // Were the rules and requests strangers to each other, agreeing would say nothing.
+    expect(applied).toBeGreaterThan(1000);
+  });
+});

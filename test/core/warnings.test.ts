@@ -1,0 +1,130 @@
+import { describe, expect, it } from 'vitest';
+import { RULE_DEFAULTS, type Rule, type Tier } from '../../src/core/rule.ts';
+import { findWarnings } from '../../src/core/warnings.ts';
+
+const rule = (id: string, fields: Partial<Rule> = {}): Rule => ({
+  ...RULE_DEFAULTS,
+  id,
+  name: id.toUpperCase(),
+  resource: '/users/:id',
+  scope: 'user',
+  algorithm: 'fixed-window',
+  limit: 10,
+  windowSeconds: 60,
+  ordinal: 1,
+  ...fields,
+});
+
+const TIERS: Tier[] = [
+  { name: 'free', limits: { requests: 100 }, isDefault: true },
+  { name: 'premium', limits: { requests: null, exports: 5 }, isDefault: false },
+];
+
+const warningsOf = (...rules: Rule[]) => findWarnings({ rules, tiers: TIERS });
+const tiesOf = (...rules: Rule[]) => warningsOf(...rules).map(({ ruleIds }) => ruleIds);
+const messagesOf = (...rules: Rule[]) => warningsOf(...rules).map(({ message }) => message);
+
+describe('a tie', () => {
+  it('is told, with the winner first', () => {
+    expect(warningsOf(rule('b', { resource: '/Users/{name}' }), rule('a'))).toEqual([
+      {
+        ruleIds: ['a', 'b'],
+        message:
+          '"A" and "B" are tied: same scope, resource and priority, and both can apply to one request. ' +
+          'Only "A" does, its id being the smaller one. Give them different priorities.',
+      },
+    ]);
+  });
+
+  it.each<[string, Partial<Rule>]>([
+    ['another scope', { scope: 'ip' }],
+    ['another resource', { resource: '/users/:id/*' }],
+    ['another priority', { priority: 1 }],
+    ['another specificity', { methods: ['GET'] }],
+  ])('needs more than that: %s', (_, fields) => expect(tiesOf(rule('a'), rule('b', fields))).toEqual([]));
+
+  it('needs a request that both could apply to', () => {
+    expect(tiesOf(rule('a', { methods: ['GET'] }), rule('b', { methods: ['POST'] }))).toEqual([]);
+    expect(tiesOf(rule('a', { methods: ['GET', 'PUT'] }), rule('b', { methods: ['POST', 'PUT'] }))).toEqual([
+      ['a', 'b'],
+    ]);
+    expect(tiesOf(rule('a', { methods: ['GET'] }), rule('b', { methods: ['HEAD'] }))).toEqual([['a', 'b']]);
+    expect(tiesOf(rule('a', { tiers: ['free'] }), rule('b', { tiers: ['premium'] }))).toEqual([]);
+    expect(tiesOf(rule('a', { tiers: ['free', 'premium'] }), rule('b', { tiers: ['premium'] }))).toEqual([
+      ['a', 'b'],
+    ]);
+    expect(tiesOf(rule('a', { subjects: ['x'] }), rule('b', { subjects: ['y'] }))).toEqual([]);
+    expect(tiesOf(rule('a', { subjects: ['x', 'y'] }), rule('b', { subjects: ['y'] }))).toEqual([['a', 'b']]);
+    const bothKinds = (tiers: string[], methods: string[]) => ({ subjects: ['x'], tiers, methods });
+    expect(tiesOf(rule('a', bothKinds(['free'], ['GET'])), rule('b', bothKinds(['free'], ['POST'])))).toEqual(
+      [],
+    );
+    expect(
+      tiesOf(rule('a', bothKinds(['free'], ['GET'])), rule('b', bothKinds(['premium'], ['GET']))),
+    ).toEqual([]);
+  });
+
+  it('is told once for each rule that wins, whatever the two share', () => {
+    const ab = rule('c', { subjects: ['x', 'y', 'z'] });
+    expect(tiesOf(ab, rule('a', { subjects: ['x', 'y'] }), rule('b', { subjects: ['z'] }))).toEqual([
+      ['a', 'c'],
+      ['b', 'c'],
+    ]);
+    expect(tiesOf(rule('a'), rule('b'), rule('c'))).toEqual([
+      ['a', 'b'],
+      ['a', 'c'],
+    ]);
+  });
+});
+
+describe('tiers', () => {
+  it('that do not exist are told', () => {
+    expect(messagesOf(rule('a', { tiers: ['free', 'gold', 'toString'] }))).toEqual([
+      '"A" names tiers that do not exist: gold, toString.',
+    ]);
+  });
+
+  it('that lack the limit of a rule without one of its own are told', () => {
+    expect(messagesOf(rule('a', { limit: null, limitName: 'exports' }))).toEqual([
+      '"A" has no limit of its own, and these tiers have no limit "exports": free. It does not limit their callers.',
+    ]);
+    expect(messagesOf(rule('a', { limit: null, limitName: 'exports', tiers: ['premium'] }))).toEqual([]);
+    expect(messagesOf(rule('a', { limit: 7, limitName: 'exports' }))).toEqual([]);
+    expect(messagesOf(rule('a', { limit: null, limitName: 'requests' }))).toEqual([]);
+  });
+
+  it('none of which has the limit are told, whether the rule has one of its own or not', () => {
+    expect(messagesOf(rule('a', { limit: null, limitName: 'reqests' }))).toEqual([
+      '"A" takes the limit "reqests", which no tier has: it limits nobody.',
+    ]);
+    expect(messagesOf(rule('a', { limitName: 'toString' }))).toEqual([
+      '"A" takes the limit "toString", which no tier has: its own limit of 10 counts.',
+    ]);
+  });
+});
+
+describe('subjects of scope ip', () => {
+  it.each(['192.0.2.1', '2001:db8:1:2::/64', '2001:db8::/56'])('%s is fine', (subject) =>
+    expect(warningsOf(rule('a', { scope: 'ip', subjects: [subject] }))).toEqual([]),
+  );
+
+  it.each(['2001:db8::1', '2001:DB8::/64', '::ffff:192.0.2.1', '192.0.2.0/24', '192.0.2.1/32', 'ada'])(
+    '%s is no caller',
+    (subject) =>
+      expect(messagesOf(rule('a', { scope: 'ip', subjects: [subject] }))).toEqual([
+        `"A" names IPs as no caller is counted: ${subject}. ` +
+          'Write IPv4 as 192.0.2.1, and IPv6 by its prefix as 2001:db8:1:2::/64.',
+      ]),
+  );
+});
+
+describe('10,000 rules', () => {
+  const many = (fields: (i: number) => Partial<Rule>) =>
+    Array.from({ length: 10_000 }, (_, i) => rule(String(i).padStart(5, '0'), fields(i)));
+
+  it.each<[string, Rule[], number]>([
+    ['each with a resource of its own', many((i) => ({ resource: `/x/${i}` })), 0],
+    ['each an override in one slot', many((i) => ({ subjects: [`user-${i}`] })), 0],
+    ['all the same', many(() => ({})), 9999],
+  ])('are gone through, %s', (_, rules, count) => expect(warningsOf(...rules)).toHaveLength(count), 5000);
+});

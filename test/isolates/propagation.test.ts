@@ -1,0 +1,215 @@
+// From a change to its enforcement everywhere: three isolates, three regions, some of them idle before.
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { freshIp, type IsolateName, REGIONS, startWeir, type Weir } from '../../local/weir.ts';
+import { formatAnnouncement, parseAnnouncement } from '../../src/core/announcement.ts';
+import { ANNOUNCEMENT_KEY } from '../../src/core/keys.ts';
+
+const ISOLATES: readonly IsolateName[] = ['one', 'two', 'three'];
+const EVERYWHERE = ISOLATES.flatMap((isolate) => REGIONS.map((region) => ({ isolate, region })));
+/** Longer than rules are good without having been confirmed. */
+const IDLE_MS = 600;
+
+let weir: Weir;
+beforeAll(async () => {
+  weir = await startWeir();
+});
+afterAll(() => weir?.[Symbol.asyncDispose]());
+beforeEach(async () => {
+  await weir.sql('delete from rules; delete from list_entries; delete from api_keys; delete from tiers');
+  await weir.admin('/publish', { method: 'POST' });
+});
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+const ruleFor = (resource: string, limit: number) => ({
+  resource,
+  scope: 'ip',
+  algorithm: 'fixed-window',
+  limit,
+  windowSeconds: 3600,
+});
+const addRule = (resource: string, limit: number) =>
+  weir.admin<{ id: string }>('/rules', { method: 'POST', body: ruleFor(resource, limit) });
+const limitAt = async (place: (typeof EVERYWHERE)[number], path: string) => {
+  const { status, headers } = await weir.call(path, place);
+  expect([status, headers.get('X-Weir-Degraded')]).toEqual([200, null]);
+  return headers.get('X-RateLimit-Limit');
+};
+
+/** Requests that go on in every isolate and region until stopped; all must pass. */
+function traffic(path: string) {
+  let isRunning = true;
+  const problems: string[] = [];
+  const seen: { readonly atMs: number; readonly limit: string | null }[] = [];
+  const loops = EVERYWHERE.map(async (place) => {
+    while (isRunning) {
+      const answer = await weir.call(path, place);
+      const degraded = answer.headers.get('X-Weir-Degraded');
+      if (answer.status !== 200 || degraded) problems.push(`${answer.status} ${degraded}`);
+      seen.push({ atMs: performance.now(), limit: answer.headers.get('X-RateLimit-Limit') });
+      await answer.body?.cancel();
+      await pause(10);
+    }
+  });
+  return {
+    problems,
+    seen,
+    async stop() {
+      isRunning = false;
+      await Promise.all(loops);
+    },
+  };
+}
+
+describe('a change through the admin route', () => {
+  it('is enforced on the first request of an isolate that was idle, in every region', async () => {
+    const { id } = await addRule('/idle', 10);
+    for (const place of EVERYWHERE) expect(await limitAt(place, '/idle')).toBe('10');
+    for (const limit of [11, 12, 13]) {
+      await pause(IDLE_MS);
+      await weir.admin(`/rules/${id}`, { method: 'PATCH', body: { limit } });
+      const limits = await Promise.all(EVERYWHERE.map((place) => limitAt(place, '/idle')));
+      expect(limits).toEqual(EVERYWHERE.map(() => String(limit)));
+    }
+  });
+
+  it('is enforced in an idle isolate also where no rule has applied so far', async () => {
+    expect(await limitAt({ isolate: 'two', region: 'eu' }, '/untouched')).toBeNull();
+    await pause(IDLE_MS);
+    await addRule('/untouched', 5);
+    expect(await limitAt({ isolate: 'two', region: 'eu' }, '/untouched')).toBe('5');
+  });
+
+  it('is enforced under traffic within a second, and no request fails', async () => {
+    const { id } = await addRule('/busy', 1_000);
+    const requests = traffic('/busy');
+    const changes: { readonly limit: number; readonly startedAtMs: number }[] = [];
+    for (let limit = 1_001; limit <= 1_008; limit += 1) {
+      changes.push({ limit, startedAtMs: performance.now() });
+      await weir.admin(`/rules/${id}`, { method: 'PATCH', body: { limit } });
+      await pause(1_000 - (performance.now() - (changes.at(-1)?.startedAtMs ?? 0)));
+    }
+    await requests.stop();
+    expect(requests.problems).toEqual([]);
+    const late = changes.flatMap(({ limit, startedAtMs }) =>
+      requests.seen.filter(({ atMs, limit: seen }) => atMs > startedAtMs + 1_000 && Number(seen) < limit),
+    );
+    expect(late).toEqual([]);
+    expect(new Set(requests.seen.map(({ limit }) => limit))).toContain('1008');
+  });
+
+  it('charges a request once, though it found that the rules had changed', async () => {
+    const { id } = await addRule('/once', 10);
+    const ip = freshIp();
+    await pause(IDLE_MS);
+    await weir.call('/once', { ip, isolate: 'three' });
+    await pause(IDLE_MS);
+    await weir.admin(`/rules/${id}`, { method: 'PATCH', body: { limit: 20 } });
+    const answer = await weir.call('/once', { ip, isolate: 'three' });
+    expect(answer.headers.get('X-RateLimit-Remaining')).toBe('18');
+  });
+
+  it('of the lists holds at once: denied, allowed, and neither again', async () => {
+    await addRule('/listed', 1);
+    const ip = freshIp();
+    await weir.call('/listed', { ip, isolate: 'two' });
+    const statusAfter = async () => (await weir.call('/listed', { ip, isolate: 'two' })).status;
+    expect(await statusAfter()).toBe(429);
+    for (const [list, status] of [
+      ['deny', 403],
+      ['allow', 200],
+    ]) {
+      await pause(IDLE_MS);
+      const entry = { list, kind: 'ip', value: `${ip}/32` };
+      const { id } = await weir.admin<{ id: string }>('/lists', { method: 'POST', body: entry });
+      expect(await statusAfter()).toBe(status);
+      await pause(IDLE_MS);
+      await weir.admin(`/lists/${id}`, { method: 'DELETE' });
+      expect(await statusAfter()).toBe(429);
+    }
+  });
+
+  it('of an API key holds at once: made, moved to another tier, disabled, deleted', async () => {
+    const tiers = [
+      { name: 'free', isDefault: true, limits: { calls: 2 } },
+      { name: 'premium', limits: { calls: 50 } },
+      { name: 'huge', limits: { calls: null } },
+    ];
+    for (const tier of tiers) await weir.admin('/tiers', { method: 'POST', body: tier });
+    const { limit: _, ...byTier } = ruleFor('/keyed', 1);
+    await weir.admin('/rules', { method: 'POST', body: { ...byTier, scope: 'apiKey', limitName: 'calls' } });
+    const { id, key } = await weir.admin<{ id: string; key: string }>('/keys', {
+      method: 'POST',
+      body: { tier: 'premium' },
+    });
+    const limitOfKey = async (isolate: IsolateName) => {
+      const answer = await weir.call('/keyed', { isolate, headers: { 'X-API-Key': key } });
+      return answer.headers.get('X-RateLimit-Limit');
+    };
+    const everywhere = () => Promise.all(ISOLATES.map(limitOfKey));
+    await pause(IDLE_MS);
+    expect(await everywhere()).toEqual(['50', '50', '50']);
+    for (const [change, limit] of [
+      [{ tier: 'huge' }, null],
+      [{ tier: 'premium' }, '50'],
+      [{ disabled: true }, '2'],
+      [{ disabled: false }, '50'],
+    ] as const) {
+      await pause(IDLE_MS);
+      await weir.admin(`/keys/${id}`, { method: 'PATCH', body: change });
+      expect(await everywhere()).toEqual([limit, limit, limit]);
+    }
+    await pause(IDLE_MS);
+    await weir.admin(`/keys/${id}`, { method: 'DELETE' });
+    expect(await everywhere()).toEqual(['2', '2', '2']);
+  });
+});
+
+describe('a change that a migration makes', () => {
+  it('is enforced after the cron run, and no request fails meanwhile', async () => {
+    const requests = traffic('/migrated');
+    await weir.sql(`insert into rules (resource, scope, algorithm, "limit", window_seconds)
+      values ('/migrated', 'ip', 'fixed-window', 77, 3600)`);
+    await weir.isolates.scheduled('two');
+    await pause(1_000);
+    for (const place of EVERYWHERE) expect(await limitAt(place, '/migrated')).toBe('77');
+    await requests.stop();
+    expect(requests.problems).toEqual([]);
+  });
+});
+
+describe('what is announced', () => {
+  const announced = async (region: string) => {
+    const { gateway } = weir.stack.regions.find(({ name }) => name === region) ?? {};
+    const answer = await fetch(`${gateway?.url}/get/${ANNOUNCEMENT_KEY}`, {
+      headers: { Authorization: `Bearer ${gateway?.token}` },
+    });
+    return parseAnnouncement(((await answer.json()) as { result: string | null }).result);
+  };
+
+  it('reaches a region that was gone, by the next cron run', async () => {
+    await weir.withFault('ap', { status: 500 }, async () => {
+      const { regions } = await weir.admin<{ regions: object[] }>('/publish', { method: 'POST' });
+      expect(regions).toContainEqual({ name: 'ap', announced: false });
+      await addRule('/region', 9);
+    });
+    expect((await announced('ap'))?.rules).not.toBe((await announced('us'))?.rules);
+    await weir.isolates.scheduled('one');
+    expect((await announced('ap'))?.rules).toBe((await announced('us'))?.rules);
+  });
+
+  it('is never replaced by an older publication, and goes on after the database was put back', async () => {
+    const before = await announced('us');
+    await weir.sql(`select setval('publications', 1)`);
+    await addRule('/put-back', 4);
+    const after = await announced('us');
+    expect(after?.sequence).toBeGreaterThan(before?.sequence ?? Number.POSITIVE_INFINITY);
+    await pause(IDLE_MS);
+    expect(await limitAt({ isolate: 'three', region: 'us' }, '/put-back')).toBe('4');
+  });
+
+  it('is in KV too, for isolates that cannot reach Redis', async () => {
+    await addRule('/in-kv', 4);
+    const inRedis = await announced('us');
+    expect(await weir.isolates.kv.get('current')).toBe(inRedis && formatAnnouncement(inRedis));
+  });
+});

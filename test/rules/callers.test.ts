@@ -1,0 +1,481 @@
+// Real Postgres and a real KV namespace. The driver's fetch is watched, and made to fail or to hang.
+import { neonConfig } from '@neondatabase/serverless';
+import { eq } from 'drizzle-orm';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../../src/core/api-key.ts';
+import { createCallerDirectory } from '../../src/rules/callers.ts';
+import type { Kv } from '../../src/rules/kv.ts';
+import { apiKeys, tenants, tiers, users } from '../../src/rules/schema.ts';
+import { withDeadline } from '../../src/rules/with-deadline.ts';
+import { startDatabase, type TestDatabase } from './database.ts';
+import { startKv, type TestKv } from './kv.ts';
+
+let db: TestDatabase;
+let space: TestKv;
+let kv: TestKv['kv'];
+/** What goes to Postgres, and what becomes of it. */
+const wire = { bodies: [] as string[], deliver: undefined as (() => Promise<void>) | undefined };
+
+beforeAll(async () => {
+  db = await startDatabase();
+  space = await startKv();
+  kv = space.kv;
+  await db.database.insert(tiers).values(['bronze', 'silver', 'gold'].map((name) => ({ name })));
+  await db.database
+    .insert(tenants)
+    .values([{ id: 'BRONZE', tier: 'bronze' }, { id: 'SILVER', tier: 'silver' }, { id: 'PLAIN' }]);
+  neonConfig.fetchFunction = async (url: string, init: { body: string }) => {
+    wire.bodies.push(init.body);
+    await wire.deliver?.();
+    return fetch(url, init);
+  };
+});
+
+beforeEach(() => {
+  wire.bodies = [];
+  wire.deliver = undefined;
+});
+
+afterAll(async () => {
+  neonConfig.fetchFunction = undefined;
+  await space[Symbol.asyncDispose]();
+  await db[Symbol.asyncDispose]();
+});
+
+const madeUpKey = () => createApiKey(crypto.getRandomValues(new Uint8Array(API_KEY_RANDOM_BYTES)));
+
+async function issueKey(fields: Partial<typeof apiKeys.$inferInsert> = {}) {
+  const key = await madeUpKey();
+  const hash = await hashApiKey(key);
+  const rows = { hash, prefix: prefixOf(key), ...fields };
+  const [row] = await db.database.insert(apiKeys).values(rows).returning({ id: apiKeys.id });
+  wire.bodies = [];
+  return { key, hash, id: row?.id };
+}
+
+async function addUser(fields: Omit<typeof users.$inferInsert, 'id'> = {}) {
+  const id = `user-${crypto.randomUUID()}`;
+  await db.database.insert(users).values({ id, ...fields });
+  wire.bodies = [];
+  return id;
+}
+
+interface World {
+  readonly deadlineMs?: number;
+  readonly epoch?: string;
+  readonly store?: Kv;
+}
+
+/** One isolate: a directory with its clock and the news it has; what it does after responses is waited for. */
+function openIsolate({ deadlineMs = 20_000, epoch = crypto.randomUUID(), store = kv }: World = {}) {
+  const errors: unknown[] = [];
+  const works: Promise<unknown>[] = [];
+  const reads: string[] = [];
+  const writes: string[] = [];
+  const revisions = new Map<string, string>();
+  const faults = new Map<'get' | 'put', () => Promise<never>>();
+  const clock = { ms: 1_700_000_000_000 };
+  const news = { epoch };
+  const watched: Kv = {
+    get(name) {
+      reads.push(name);
+      return faults.get('get')?.() ?? store.get(name);
+    },
+    put(name, text, options) {
+      writes.push(name);
+      return faults.get('put')?.() ?? store.put(name, text, options);
+    },
+    delete: (name) => store.delete(name),
+    list: (options) => store.list(options),
+  };
+  const directory = createCallerDirectory({
+    database: db.database,
+    kv: watched,
+    now: () => clock.ms,
+    deadlineMs,
+    revisions: () => ({ epoch: news.epoch, of: (id) => revisions.get(id) }),
+    onError: (error) => errors.push(error),
+  });
+  const later = (work: Promise<unknown>) => works.push(work);
+  return {
+    ...{ clock, errors, faults, news, reads, revisions, writes },
+    settle: () => Promise.all(works.splice(0)),
+    ofApiKey: (key: string) => directory.ofApiKey(key, later),
+    ofUser: (userId: string) => directory.ofUser(userId, later),
+  };
+}
+
+const fails = () => Promise.reject(new Error('down'));
+const hangs = () => new Promise<never>(() => {});
+
+describe('a caller is looked up', () => {
+  it('in Postgres once, then in memory, and in KV by the next isolate', async () => {
+    const { key, hash, id } = await issueKey({ tier: 'gold' });
+    const record = expect.objectContaining({ apiKeyId: id, tier: 'gold' });
+    const epoch = crypto.randomUUID();
+    const first = openIsolate({ epoch });
+    expect(await first.ofApiKey(key)).toEqual(record);
+    await first.settle();
+    const name = `caller:${epoch}:key:${hash}`;
+    expect([wire.bodies.length, first.reads, first.writes]).toEqual([1, [name], [name]]);
+    expect(await first.ofApiKey(key)).toEqual(record);
+    expect([wire.bodies.length, first.reads, first.writes]).toEqual([1, [name], [name]]);
+
+    const second = openIsolate({ epoch });
+    expect(await second.ofApiKey(key)).toEqual(record);
+    expect(await second.ofApiKey(key)).toEqual(record);
+    expect([wire.bodies.length, second.reads, second.writes]).toEqual([1, [name], []]);
+    expect([...first.errors, ...second.errors]).toEqual([]);
+  });
+
+  it('anew a minute later, and what is in KV lasts for ten minutes', async () => {
+    const { key } = await issueKey({ tier: 'gold' });
+    const isolate = openIsolate();
+    await isolate.ofApiKey(key);
+    await isolate.settle();
+    isolate.clock.ms += 59_999;
+    await isolate.ofApiKey(key);
+    expect(isolate.reads).toHaveLength(1);
+    isolate.clock.ms += 1;
+    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
+    expect([isolate.reads.length, wire.bodies.length]).toEqual([2, 1]);
+
+    const { keys } = await kv.list({ prefix: `caller:${isolate.news.epoch}:` });
+    const leftSeconds = (keys[0]?.expiration ?? 0) - Date.now() / 1_000;
+    expect(leftSeconds).toBeGreaterThan(500);
+    expect(leftSeconds).toBeLessThanOrEqual(600);
+  });
+
+  it('each by itself when requests come at once', async () => {
+    const { key, id } = await issueKey();
+    const isolate = openIsolate();
+    const records = await Promise.all([isolate.ofApiKey(key), isolate.ofApiKey(key), isolate.ofApiKey(key)]);
+    expect(records.map((record) => record?.apiKeyId)).toEqual([id, id, id]);
+    await isolate.settle();
+  });
+
+  it('with no more memory than for 10,000 of them', async () => {
+    const everybody: Kv = {
+      get: async (name) => JSON.stringify({ userId: name.slice(name.lastIndexOf(':') + 1) }),
+      put: async () => {},
+      delete: async () => {},
+      list: async () => ({ keys: [] }),
+    };
+    const isolate = openIsolate({ store: everybody });
+    for (let i = 0; i <= 10_000; i++) await isolate.ofUser(`u${i}`);
+    isolate.reads.length = 0;
+    for (const id of ['u10000', 'u1', 'u0']) expect(await isolate.ofUser(id)).toEqual({ userId: id });
+    expect(isolate.reads.map((name) => name.split(':').at(-1))).toEqual(['u0']);
+  });
+});
+
+describe('the tier', () => {
+  it.each([
+    ['of the key first', { key: ['gold', 'BRONZE'], user: ['silver', 'SILVER'], gives: ['gold', 'BRONZE'] }],
+    ['of its user next', { key: [null, 'BRONZE'], user: ['gold', 'SILVER'], gives: ['gold', 'BRONZE'] }],
+    ['of its tenant next', { key: [null, 'BRONZE'], user: [null, 'SILVER'], gives: ['bronze', 'BRONZE'] }],
+    ['of the user’s tenant next', { key: [null, null], user: [null, 'SILVER'], gives: ['silver', 'SILVER'] }],
+    ['of no other tenant', { key: [null, 'PLAIN'], user: [null, 'SILVER'], gives: [undefined, 'PLAIN'] }],
+    ['of a user without a tenant', { key: [null, null], user: ['gold', null], gives: ['gold', undefined] }],
+    ['is the default if nobody has one', { key: [null, null], user: [null, null], gives: [] }],
+  ])(
+    '%s',
+    async (_, { key: [keyTier, keyTenant], user: [userTier, userTenant], gives: [tier, tenantId] }) => {
+      const userId = await addUser({ tier: userTier, tenantId: userTenant });
+      const { key, id } = await issueKey({ tier: keyTier, tenantId: keyTenant, userId });
+      const expected = { apiKeyId: id, userId, tenantId, tier, expiresAtMs: undefined };
+      const isolate = openIsolate();
+      expect(await isolate.ofApiKey(key)).toEqual(expected);
+      await isolate.settle();
+      expect(await openIsolate({ epoch: isolate.news.epoch }).ofApiKey(key)).toEqual(expected);
+      expect(wire.bodies).toHaveLength(1);
+    },
+  );
+
+  it('of a key whose user is in no table is that of the key or its tenant', async () => {
+    const { key, id } = await issueKey({ tenantId: 'SILVER', userId: 'in no table' });
+    const expected = { apiKeyId: id, userId: 'in no table', tenantId: 'SILVER', tier: 'silver' };
+    expect(await openIsolate().ofApiKey(key)).toEqual(expected);
+  });
+
+  it.each([
+    ['of a user first', ['gold', 'SILVER'], 'gold', 'SILVER'],
+    ['of the user’s tenant next', [null, 'SILVER'], 'silver', 'SILVER'],
+    ['of a user with neither is the default', [null, null], undefined, undefined],
+  ])('%s', async (_, [userTier, userTenant], tier, tenantId) => {
+    const userId = await addUser({ tier: userTier, tenantId: userTenant });
+    const isolate = openIsolate();
+    expect(await isolate.ofUser(userId)).toEqual({ userId, tier, tenantId });
+    await isolate.settle();
+    expect(await isolate.ofUser(userId)).toEqual({ userId, tier, tenantId });
+    expect([wire.bodies.length, isolate.writes]).toEqual([
+      1,
+      [`caller:${isolate.news.epoch}:user:${userId}`],
+    ]);
+  });
+});
+
+describe('nobody is known', () => {
+  it('by a key that is not well formed, and nothing is asked', async () => {
+    const { key } = await issueKey();
+    const isolate = openIsolate();
+    for (const wrong of ['', 'secret', `${key.slice(0, -1)}${key.endsWith('x') ? 'y' : 'x'}`, `${key} `])
+      expect(await isolate.ofApiKey(wrong)).toBeUndefined();
+    expect([wire.bodies, isolate.reads]).toEqual([[], []]);
+  });
+
+  it('by an id that no user can have, and nothing is asked', async () => {
+    const isolate = openIsolate();
+    for (const id of ['', 'a\0b', '\ud800', 'x'.repeat(513)])
+      expect(await isolate.ofUser(id)).toBeUndefined();
+    expect([wire.bodies, isolate.reads, isolate.errors]).toEqual([[], [], []]);
+  });
+
+  it('by a made-up key: asked once a minute, and never written to KV', async () => {
+    const key = await madeUpKey();
+    const isolate = openIsolate();
+    for (let i = 0; i < 3; i++) expect(await isolate.ofApiKey(key)).toBeUndefined();
+    await isolate.settle();
+    isolate.clock.ms += 59_999;
+    await isolate.ofApiKey(key);
+    expect([wire.bodies.length, isolate.reads.length, isolate.writes]).toEqual([1, 1, []]);
+    isolate.clock.ms += 1;
+    await isolate.ofApiKey(key);
+    await isolate.settle();
+    expect([wire.bodies.length, isolate.reads.length, isolate.writes]).toEqual([2, 2, []]);
+    expect(isolate.errors).toEqual([]);
+  });
+
+  it('by a disabled key', async () => {
+    const { key } = await issueKey({ disabled: true, tier: 'gold' });
+    const isolate = openIsolate();
+    expect(await isolate.ofApiKey(key)).toBeUndefined();
+    await isolate.settle();
+    expect(isolate.writes).toEqual([]);
+  });
+
+  it('by a key from the millisecond of its expiry, wherever it is kept', async () => {
+    const epoch = crypto.randomUUID();
+    const [isolate, another] = [openIsolate({ epoch }), openIsolate({ epoch })];
+    const expiresAtMs = isolate.clock.ms + 1_000;
+    const { key } = await issueKey({ expiresAt: new Date(expiresAtMs) });
+    isolate.clock.ms = expiresAtMs - 1;
+    expect(await isolate.ofApiKey(key)).toMatchObject({ expiresAtMs });
+    await isolate.settle();
+    for (const each of [isolate, another]) {
+      each.clock.ms = expiresAtMs;
+      expect(await each.ofApiKey(key)).toBeUndefined();
+    }
+    const unaware = openIsolate();
+    unaware.clock.ms = expiresAtMs;
+    expect(await unaware.ofApiKey(key)).toBeUndefined();
+    expect(wire.bodies).toHaveLength(2);
+  });
+});
+
+describe('a flood of made-up keys', () => {
+  it('asks Postgres 20 times a second, writes nothing, and leaves users alone', async () => {
+    const isolate = openIsolate();
+    const [known, userId] = [await issueKey({ tier: 'gold' }), await addUser({ tier: 'gold' })];
+    const keys = await Promise.all(Array.from({ length: 60 }, madeUpKey));
+    for (const key of keys) expect(await isolate.ofApiKey(key)).toBeUndefined();
+    expect(wire.bodies).toHaveLength(20);
+    expect(await isolate.ofUser(userId)).toMatchObject({ tier: 'gold' });
+    expect(await isolate.ofApiKey(known.key)).toBeUndefined();
+
+    isolate.clock.ms += 1_000;
+    expect(await isolate.ofApiKey(known.key)).toMatchObject({ tier: 'gold' });
+    for (const key of keys) await isolate.ofApiKey(key);
+    await isolate.settle();
+    expect(wire.bodies).toHaveLength(20 + 1 + 20);
+    expect(isolate.writes).toHaveLength(2);
+  });
+});
+
+describe('a caller that has changed', () => {
+  it('is looked up anew at once, by every isolate that has the news', async () => {
+    const { key, hash, id = '' } = await issueKey({ tier: 'bronze' });
+    const epoch = crypto.randomUUID();
+    const isolates = [openIsolate({ epoch }), openIsolate({ epoch })];
+    const [first, second] = isolates;
+    const tierSeen = async () => {
+      const records = [];
+      for (const isolate of isolates) {
+        records.push((await isolate.ofApiKey(key))?.tier);
+        await isolate.settle();
+      }
+      return records;
+    };
+    expect(await tierSeen()).toEqual(['bronze', 'bronze']);
+
+    await db.database.update(apiKeys).set({ tier: 'gold' }).where(eq(apiKeys.id, id));
+    expect(await tierSeen()).toEqual(['bronze', 'bronze']);
+    first?.revisions.set(`key:${hash}`, '7');
+    expect(await tierSeen()).toEqual(['gold', 'bronze']);
+    second?.revisions.set(`key:${hash}`, '7');
+    expect(await tierSeen()).toEqual(['gold', 'gold']);
+    expect(second?.writes).toEqual([]);
+    expect(second?.reads.at(-1)).toBe(`caller:${epoch}:key:${hash}:7`);
+
+    await db.database.update(apiKeys).set({ disabled: true }).where(eq(apiKeys.id, id));
+    for (const isolate of isolates) isolate.revisions.set(`key:${hash}`, '8');
+    expect(await tierSeen()).toEqual([undefined, undefined]);
+  });
+
+  it('is looked up anew when the epoch is another, as is one that was not there', async () => {
+    const isolate = openIsolate();
+    const userId = `user-${crypto.randomUUID()}`;
+    expect(await isolate.ofUser(userId)).toBeUndefined();
+    await db.database.insert(users).values({ id: userId, tier: 'gold' });
+    expect(await isolate.ofUser(userId)).toBeUndefined();
+    isolate.news.epoch = crypto.randomUUID();
+    expect(await isolate.ofUser(userId)).toMatchObject({ tier: 'gold' });
+    await isolate.settle();
+  });
+
+  it('is told from one whose id spells a revision, and every id fits into KV', async () => {
+    const isolate = openIsolate();
+    isolate.revisions.set('user:a', '7');
+    for (const id of ['a', 'a:7', 'a/b', '💧'.repeat(256), 'x'.repeat(512), '#a']) await isolate.ofUser(id);
+    expect(new Set(isolate.reads).size).toBe(6);
+    for (const name of isolate.reads) expect(Buffer.byteLength(name)).toBeLessThanOrEqual(512);
+    expect(isolate.errors).toEqual([]);
+  });
+});
+
+describe('when KV', () => {
+  it.each([
+    ['is garbled', '{"apiKeyId":'],
+    ['has another thing', '[]'],
+    ['has a record without a key', '{"tier":"gold"}'],
+    ['has a tier that is none', '{"apiKeyId":"x","tier":7}'],
+  ])('%s, Postgres is asked and the record replaced', async (_, text) => {
+    const { key, hash, id } = await issueKey({ tier: 'silver' });
+    const isolate = openIsolate();
+    const name = `caller:${isolate.news.epoch}:key:${hash}`;
+    await kv.put(name, text);
+    expect(await isolate.ofApiKey(key)).toMatchObject({ apiKeyId: id, tier: 'silver' });
+    await isolate.settle();
+    expect(JSON.parse((await kv.get(name)) ?? '')).toEqual({ apiKeyId: id, tier: 'silver' });
+    expect(isolate.errors).toHaveLength(1);
+  });
+
+  it('fails, Postgres is asked, and memory does without it', async () => {
+    const { key } = await issueKey({ tier: 'silver' });
+    const isolate = openIsolate();
+    isolate.faults.set('get', fails).set('put', fails);
+    for (let i = 0; i < 3; i++) expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'silver' });
+    await isolate.settle();
+    expect([isolate.errors.length, wire.bodies.length]).toEqual([2, 1]);
+  });
+
+  it('hangs, Postgres is asked all the same', async () => {
+    const { key } = await issueKey({ tier: 'silver' });
+    const isolate = openIsolate({ deadlineMs: 2_000 });
+    isolate.faults.set('get', hangs);
+    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'silver' });
+    expect(isolate.errors).toMatchObject([{ name: 'TimeoutError' }]);
+    await isolate.settle();
+  });
+});
+
+describe('when Postgres', () => {
+  it('fails, callers have the default tier, and it is left alone for two seconds', async () => {
+    const [{ key }, userId] = [await issueKey({ tier: 'gold' }), await addUser({ tier: 'gold' })];
+    const isolate = openIsolate();
+    wire.deliver = fails;
+    expect(await isolate.ofApiKey(key)).toBeUndefined();
+    isolate.clock.ms += 1_999;
+    expect(await isolate.ofApiKey(key)).toBeUndefined();
+    expect(isolate.reads).toHaveLength(1);
+    expect(await isolate.ofUser(userId)).toBeUndefined();
+    await isolate.settle();
+    expect([wire.bodies.length, isolate.errors.length, isolate.writes]).toEqual([1, 1, []]);
+
+    wire.deliver = undefined;
+    isolate.clock.ms += 1;
+    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
+    expect(await isolate.ofUser(userId)).toMatchObject({ tier: 'gold' });
+  });
+
+  it('fails, those that KV knows keep their tier', async () => {
+    const { key } = await issueKey({ tier: 'gold' });
+    const isolate = openIsolate();
+    await isolate.ofApiKey(key);
+    await isolate.settle();
+    wire.deliver = fails;
+    isolate.clock.ms += 60_000;
+    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
+  });
+
+  it('hangs, nobody waits beyond the deadline, and only the first waits at all', async () => {
+    const [{ key }, userId] = [await issueKey(), await addUser()];
+    const isolate = openIsolate({ deadlineMs: 1_000 });
+    wire.deliver = hangs;
+    expect(await isolate.ofApiKey(key)).toBeUndefined();
+    expect(isolate.errors).toMatchObject([{ name: 'TimeoutError' }]);
+    expect(await isolate.ofUser(userId)).toBeUndefined();
+    expect(wire.bodies).toHaveLength(1);
+  });
+
+  it('fails for one of two requests, the answer of the other one holds', async () => {
+    const { key } = await issueKey({ tier: 'gold' });
+    const isolate = openIsolate();
+    const { promise, reject } = Promise.withResolvers<void>();
+    wire.deliver = () => (wire.bodies.length === 1 ? promise : Promise.resolve());
+    const failing = isolate.ofApiKey(key);
+    await vi.waitFor(() => expect(wire.bodies).toHaveLength(1));
+    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
+    reject(new Error('down'));
+    expect(await failing).toBeUndefined();
+    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
+    await isolate.settle();
+  });
+
+  it('answers late, the next request has the answer, and others may ask again', async () => {
+    const [{ key }, userId] = [await issueKey({ tier: 'gold' }), await addUser({ tier: 'silver' })];
+    const isolate = openIsolate({ deadlineMs: 1_000 });
+    const { promise, resolve } = Promise.withResolvers<void>();
+    wire.deliver = () => promise;
+    expect(await isolate.ofApiKey(key)).toBeUndefined();
+    resolve();
+    await isolate.settle();
+    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
+    expect([wire.bodies.length, isolate.writes.length]).toEqual([1, 1]);
+    expect(await isolate.ofUser(userId)).toMatchObject({ tier: 'silver' });
+    await isolate.settle();
+  });
+});
+
+it('no key goes anywhere: not to Postgres, not to KV, not into an error', async () => {
+  const { key, hash } = await issueKey();
+  const isolate = openIsolate();
+  isolate.revisions.set(`key:${hash}`, '1');
+  isolate.faults.set('get', fails).set('put', fails);
+  await isolate.ofApiKey(key);
+  await isolate.settle();
+  wire.deliver = fails;
+  isolate.news.epoch = crypto.randomUUID();
+  await isolate.ofApiKey(key);
+  const causes = isolate.errors.map((error) =>
+    error instanceof Error ? [String(error), String(error.cause)] : [],
+  );
+  const told = JSON.stringify([wire.bodies, isolate.reads, isolate.writes, causes]);
+  expect(isolate.errors).toHaveLength(4);
+  expect(told).toContain(hash);
+  expect(told).not.toContain(key.slice(5, 20));
+});
+
+it('nothing is waited for when the deadline is already past', async () => {
+  await expect(withDeadline(AbortSignal.abort(new Error('late')), hangs())).rejects.toThrow('late');
+});
+
+// The last one: Postgres does not come back.
+it('a Postgres that is gone is nobody known, and no error', async () => {
+  const { key } = await issueKey({ tier: 'gold' });
+  await db.stopPostgres();
+  const isolate = openIsolate();
+  expect(await isolate.ofApiKey(key)).toBeUndefined();
+  await isolate.settle();
+  expect(isolate.errors).toHaveLength(1);
+});

@@ -1,0 +1,234 @@
+// What an isolate knows of the rules, on a real KV and an injected clock.
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { type Announcement, formatAnnouncement } from '../../src/core/announcement.ts';
+import { RULE_DEFAULTS } from '../../src/core/rule.ts';
+import type { CompiledRule } from '../../src/core/snapshot.ts';
+import { encodeSnapshot, versionOf } from '../../src/core/stored-snapshot.ts';
+import type { Kv } from '../../src/rules/kv.ts';
+import { readRules, sweep, writeCallers, writeCurrent, writeRules } from '../../src/rules/snapshot-kv.ts';
+import { createSnapshotSource } from '../../src/rules/snapshot-source.ts';
+import { startKv, type TestKv } from './kv.ts';
+
+const rule = (id: string): CompiledRule => ({
+  ...RULE_DEFAULTS,
+  id,
+  name: id,
+  resource: '/*',
+  scope: 'ip',
+  algorithm: 'fixed-window',
+  limit: 5,
+  windowSeconds: 60,
+  ordinal: 1,
+  counterId: `counter-${id}`,
+});
+
+let testKv: TestKv;
+let kv: Kv;
+beforeAll(async () => {
+  testKv = await startKv();
+  kv = testKv.kv;
+});
+afterAll(() => testKv[Symbol.asyncDispose]());
+
+/** Publishes rules of these ids as a publication would, and tells what is announced. */
+async function published(sequence: number, ...ids: string[]): Promise<Announcement> {
+  const rulesText = encodeSnapshot({ rules: ids.map(rule), tiers: [], lists: [] });
+  const callersText = JSON.stringify({ epoch: '0', revisions: { 'key:k': String(sequence) } });
+  const announcement = {
+    sequence,
+    rules: await versionOf(rulesText),
+    callers: await versionOf(callersText),
+  };
+  await writeRules(kv, announcement.rules, rulesText, 0);
+  await writeCallers(kv, announcement.callers, callersText, 0);
+  return announcement;
+}
+
+let nowMs: number;
+let errors: unknown[];
+beforeEach(async () => {
+  nowMs = 1_000_000;
+  errors = [];
+  for (const { name } of (await kv.list({ prefix: '' })).keys) await kv.delete(name);
+});
+
+const methodsOf = (real: Kv): Kv => ({
+  get: (name) => real.get(name),
+  put: (name, text, options) => real.put(name, text, options),
+  delete: (name) => real.delete(name),
+  list: (options) => real.list(options),
+});
+const createSource = (through: Partial<Kv> = {}) =>
+  createSnapshotSource({
+    kv: { ...methodsOf(kv), ...through },
+    now: () => nowMs,
+    onError: (error) => errors.push(error),
+  });
+const boardWith = (announcement: Announcement | undefined) => ({
+  read: async () => announcement && formatAnnouncement(announcement),
+  write: async () => {},
+});
+const brokenBoard = { read: () => Promise.reject(new Error('gone')), write: async () => {} };
+
+describe('a cold isolate', () => {
+  it('loads what the region announces', async () => {
+    const source = createSource();
+    const announcement = await published(1, 'a', 'b');
+    expect(await source.start(boardWith(announcement))).toMatchObject({
+      version: announcement.rules,
+      ruleCount: 2,
+    });
+    expect(source.callerRevisions()).toEqual({ epoch: '0', revisions: { 'key:k': '1' } });
+  });
+
+  it('loads what KV names if Redis is gone', async () => {
+    const announcement = await published(1, 'a');
+    await writeCurrent(kv, announcement);
+    expect(await createSource().start(brokenBoard)).toMatchObject({ version: announcement.rules });
+  });
+
+  it('takes the newer of the two, and the older if the newer cannot be read', async () => {
+    const older = await published(1, 'a');
+    const newer = await published(2, 'b');
+    await writeCurrent(kv, older);
+    expect(await createSource().start(boardWith(newer))).toMatchObject({ version: newer.rules });
+    const unreadable = { sequence: 3, rules: 'f'.repeat(16), callers: newer.callers };
+    expect(await createSource().start(boardWith(unreadable))).toMatchObject({ version: older.rules });
+  });
+
+  it('has nothing when there is nothing, and does not look again for a second', async () => {
+    const reads: number[] = [];
+    const counting = { ...boardWith(undefined), read: async () => void reads.push(nowMs) };
+    const source = createSource();
+    expect(await source.start(counting)).toBeUndefined();
+    expect(await source.start(counting)).toBeUndefined();
+    nowMs += 1_000;
+    expect(await source.start(counting)).toBeUndefined();
+    expect(reads).toHaveLength(2);
+  });
+
+  it.each([
+    ['damaged', async ({ rules }: Announcement) => kv.put(`rules:${rules}`, '{"format":1,"rules":[]}')],
+    ['gone', async ({ rules }: Announcement) => kv.delete(`rules:${rules}`)],
+  ])('has nothing when the snapshot is %s', async (_, spoil) => {
+    const announcement = await published(1, 'a');
+    await spoil(announcement);
+    expect(await createSource().start(boardWith(announcement))).toBeUndefined();
+  });
+
+  it('does not take a format from the future for rules', async () => {
+    const text = '{"format":2,"rules":[],"tiers":[],"lists":[]}';
+    const version = await versionOf(text);
+    await writeRules(kv, version, text, 0);
+    expect(await readRules(kv, version)).toBeUndefined();
+  });
+});
+
+describe('an isolate that has rules', () => {
+  async function started(through?: Partial<Kv>) {
+    const announcement = await published(1, 'a');
+    const source = createSource(through);
+    await source.start(boardWith(announcement));
+    return { source, announcement };
+  }
+
+  it('asks 250 ms after it was confirmed, once for all requests of that time', async () => {
+    const { source, announcement } = await started();
+    nowMs += 249;
+    expect(source.question()).toBeUndefined();
+    nowMs += 1;
+    const expects = formatAnnouncement(announcement);
+    expect(source.question()).toEqual({ expects, isOverdue: false, askedAtMs: nowMs });
+    expect(source.question()).toBeUndefined();
+  });
+
+  it('lets every request ask from 500 ms on, until one has heard', async () => {
+    const { source } = await started();
+    nowMs += 500;
+    const [first, second] = [source.question(), source.question()];
+    expect([first?.isOverdue, second?.isOverdue]).toEqual([true, true]);
+    if (first) source.confirm(first);
+    expect(source.question()).toBeUndefined();
+  });
+
+  it('counts an answer from when it was asked for, not from when it came', async () => {
+    const { source } = await started();
+    nowMs += 300;
+    const question = source.question();
+    nowMs += 499;
+    if (question) source.confirm(question);
+    expect(source.question()?.isOverdue).toBe(false);
+    nowMs += 1;
+    expect(source.question()?.isOverdue).toBe(true);
+  });
+
+  it('loads news as a whole: rules and callers', async () => {
+    const { source } = await started();
+    const next = await published(2, 'a', 'b');
+    expect(await source.load(formatAnnouncement(next))).toBe(true);
+    expect(source.current()).toMatchObject({ version: next.rules, ruleCount: 2 });
+    expect(source.callerRevisions().revisions).toEqual({ 'key:k': '2' });
+  });
+
+  it('reads from KV only what has changed', async () => {
+    const read: string[] = [];
+    const get = ((name: string) => {
+      read.push(name);
+      return kv.get(name);
+    }) as Kv['get'];
+    const { source, announcement } = await started({ get });
+    const next = await published(2, 'a');
+    expect(next.rules).toBe(announcement.rules);
+    read.length = 0;
+    await source.load(formatAnnouncement(next));
+    expect(read).toEqual([`callers:${next.callers}`]);
+  });
+
+  it('never goes back to an older announcement, in whatever order they are loaded', async () => {
+    const { source } = await started();
+    const [second, third] = [await published(2, 'b'), await published(3, 'c')];
+    await Promise.all([source.load(formatAnnouncement(third)), source.load(formatAnnouncement(second))]);
+    expect(source.current()?.version).toBe(third.rules);
+    expect(await source.load(formatAnnouncement(second))).toBe(true);
+    expect(source.current()?.version).toBe(third.rules);
+  });
+
+  it('keeps what it has while the new version cannot be read, and asks again', async () => {
+    const { source, announcement } = await started();
+    const unreadable = { sequence: 2, rules: 'f'.repeat(16), callers: announcement.callers };
+    expect(await source.load(formatAnnouncement(unreadable))).toBe(false);
+    expect(await source.load('not an announcement')).toBe(false);
+    expect(source.current()?.version).toBe(announcement.rules);
+    nowMs += 500;
+    expect(source.question()?.isOverdue).toBe(true);
+  });
+
+  it('keeps what it has while KV fails, and reports it', async () => {
+    let fails = false;
+    const get = ((name: string) => (fails ? Promise.reject(new Error('KV')) : kv.get(name))) as Kv['get'];
+    const { source, announcement } = await started({ get });
+    fails = true;
+    expect(await source.load(formatAnnouncement(await published(2, 'b')))).toBe(false);
+    expect(source.current()?.version).toBe(announcement.rules);
+    expect(errors).toHaveLength(1);
+  });
+
+  it('forgets all callers if the list of those that changed cannot be read', async () => {
+    const { source } = await started();
+    const next = await published(2, 'b');
+    await kv.delete(`callers:${next.callers}`);
+    expect(await source.load(formatAnnouncement(next))).toBe(true);
+    expect(source.callerRevisions()).toEqual({ epoch: next.callers, revisions: {} });
+  });
+});
+
+it('versions that have been in force nowhere for a day are swept away', async () => {
+  const DAY_MS = 86_400_000;
+  const [first, second] = [await published(1, 'a'), await published(2, 'b')];
+  await sweep(kv, [second], DAY_MS);
+  expect((await kv.list({ prefix: '' })).keys).toHaveLength(4);
+  await sweep(kv, [second], DAY_MS + 1);
+  const names = (await kv.list({ prefix: '' })).keys.map(({ name }) => name);
+  expect(names).toEqual([`callers:${second.callers}`, `rules:${second.rules}`]);
+  expect(names).not.toContain(`rules:${first.rules}`);
+});
