@@ -176,7 +176,7 @@ describe('npm run dev says in one line what is wrong', () => {
     await first.guide;
     const { code, output } = await runDev({ WEIR_DATA_DIR: dataDir }, '--fresh').ended;
     const { databaseUrl } = readGuide(first.output());
-    expect(await query(databaseUrl, 'select count(*)::int as count from rules')).toEqual([{ count: 2 }]);
+    expect(await query(databaseUrl, 'select count(*)::int as count from rules')).toEqual([{ count: 5 }]);
     first.child.kill('SIGINT');
     await first.ended;
     expect(code).toBe(1);
