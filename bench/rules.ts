@@ -7,7 +7,7 @@ const MANY = 10_000;
 const USUAL = 100;
 
 export const run: Bench = async ({ say }) => {
-  const match = measureMatch();
+  const match = await measureMatch();
   say('matching: measured');
   const snapshot = await measureSnapshot(MANY);
   say('snapshot: measured');

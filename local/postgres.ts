@@ -16,6 +16,8 @@ export interface PostgresOptions {
   fresh?: boolean;
   /** Where the data lives; without it, in memory and gone on stop. */
   dataDir?: string | undefined;
+  /** In memory only: starts as a copy of a database that PGlite has dumped. */
+  copyOf?: Blob;
   port: number;
   /** How long an idle transaction may hold up other clients before its client is cut off. */
   idleInTransactionMs?: number;
@@ -42,14 +44,15 @@ export async function startPostgres(options: PostgresOptions): Promise<LocalPost
 }
 
 async function open(options: PostgresOptions, unlock: () => void): Promise<LocalPostgres> {
-  const db = await PGlite.create(options.dataDir === undefined ? {} : { dataDir: options.dataDir }).catch(
-    (error) => {
-      const where = options.dataDir ?? 'memory';
-      throw new StackError(
-        `the database in ${where} cannot be opened (${reasonOf(error)}); --fresh starts an empty one`,
-      );
-    },
-  );
+  const { dataDir, copyOf } = options;
+  const db = await PGlite.create({
+    ...(dataDir && { dataDir }),
+    ...(copyOf && { loadDataDir: copyOf }),
+  }).catch((error) => {
+    throw new StackError(
+      `the database in ${dataDir ?? 'memory'} cannot be opened (${reasonOf(error)}); --fresh starts an empty one`,
+    );
+  });
   const server = await startPgliteServer({
     db,
     port: options.port,

@@ -3,6 +3,8 @@ import type { Publication } from '../rules/publish.ts';
 import { postgresProblem } from './postgres-problems.ts';
 import type { AdminServices } from './services.ts';
 
+const MOST_WARNINGS = 20;
+
 export interface PublishedChange {
   /** Undefined: not published yet. */
   readonly version: string | undefined;
@@ -30,8 +32,9 @@ export const versionHeader = ({ version }: PublishedChange): Record<string, stri
   version === undefined ? {} : { 'X-Weir-Rules-Version': version };
 
 function warningsFor({ rejected, warnings, regions }: Publication, ruleIds: readonly string[]): string[] {
-  const isConcerned = (id: string) => ruleIds.includes(id);
-  return [
+  const concerned = new Set(ruleIds);
+  const isConcerned = (id: string) => concerned.has(id);
+  return shorten([
     ...rejected
       .filter(({ id }) => isConcerned(id))
       .map(({ problems }) => `not in force: ${problems.join('; ')}`),
@@ -39,5 +42,12 @@ function warningsFor({ rejected, warnings, regions }: Publication, ruleIds: read
     ...regions
       .filter(({ announced }) => !announced)
       .map(({ name }) => `region ${name} could not be told; it follows within a minute`),
-  ];
+  ]);
+}
+
+/** An import can have thousands. */
+function shorten(warnings: readonly string[]): string[] {
+  if (warnings.length <= MOST_WARNINGS) return [...warnings];
+  const more = `and ${warnings.length - MOST_WARNINGS} more: POST /publish tells them all`;
+  return [...warnings.slice(0, MOST_WARNINGS), more];
 }

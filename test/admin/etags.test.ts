@@ -13,7 +13,8 @@ afterAll(() => admin[Symbol.asyncDispose]());
 
 beforeEach(async () => {
   const { name: _name, ...unnamed } = LOGINS;
-  rule = await create(admin, 'rules', unnamed);
+  // A resource of its own: tied rules would be warned of.
+  rule = await create(admin, 'rules', { ...unnamed, resource: `/${crypto.randomUUID()}` });
   path = `/rules/${rule.id}`;
 });
 

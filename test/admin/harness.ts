@@ -2,7 +2,10 @@
 import { createAdminApp } from '../../src/admin/app.ts';
 import { documentOf } from '../../src/admin/routes/openapi.ts';
 import type { AdminServices } from '../../src/admin/services.ts';
+import { publish } from '../../src/rules/publish.ts';
+import { createRuleReader } from '../../src/rules/rule-reader.ts';
 import { startDatabase, type TestDatabase } from '../rules/database.ts';
+import { startKv } from '../rules/kv.ts';
 import { createConformance, type OpenApiDocument } from './conformance.ts';
 
 export const TOKENS = {
@@ -29,26 +32,25 @@ export interface Admin extends AsyncDisposable {
 }
 
 export async function startAdmin(overrides: Partial<AdminServices> = {}): Promise<Admin> {
-  const db = await startDatabase();
+  await using cleanup = new AsyncDisposableStack();
+  const db = cleanup.use(await startDatabase());
+  const { kv } = cleanup.use(await startKv());
+  const { database } = db;
+  const now = () => Date.now();
+  const reader = createRuleReader(database);
   const app = createAdminApp({
-    database: db.database,
-    publish: async () => ({
-      version: 'v',
-      changed: true,
-      ruleCount: 0,
-      rejected: [],
-      warnings: [],
-      regions: [],
-    }),
+    database,
+    publish: () => publish({ database, reader, kv, regions: [], now, onError: () => {} }),
     regions: [],
     auth: { tokens: Object.values(TOKENS) },
     deadlineMs: 1_000,
-    now: () => Date.now(),
+    now,
     log: { error: () => {} },
     ...overrides,
   });
   const document: OpenApiDocument = JSON.parse(JSON.stringify(documentOf(app)));
   const conforms = createConformance(document);
+  const owned = cleanup.move();
   return {
     db,
     document,
@@ -58,7 +60,7 @@ export async function startAdmin(overrides: Partial<AdminServices> = {}): Promis
       await conforms(request, response.clone());
       return response;
     },
-    [Symbol.asyncDispose]: () => db[Symbol.asyncDispose](),
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
 

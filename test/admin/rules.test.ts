@@ -70,7 +70,8 @@ describe('filters', () => {
 
 describe('a rule', () => {
   it('needs only five fields, and gets a name', async () => {
-    const { name: _name, ...five } = LOGINS;
+    const { name: _name, ...others } = LOGINS;
+    const five = { ...others, resource: '/five' };
     const rule = await create(admin, 'rules', five);
     expect(rule).toEqual({
       ...five,

@@ -1,112 +1,11 @@
-// Real Postgres and a real KV namespace. The driver's fetch is watched, and made to fail or to hang.
-import { neonConfig } from '@neondatabase/serverless';
+// Who a caller is: found in memory, then in KV, then in Postgres, and anew when it has changed.
 import { eq } from 'drizzle-orm';
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../../src/core/api-key.ts';
-import { createCallerDirectory } from '../../src/rules/callers.ts';
+import { describe, expect, it } from 'vitest';
 import type { Kv } from '../../src/rules/kv.ts';
-import { apiKeys, tenants, tiers, users } from '../../src/rules/schema.ts';
-import { withDeadline } from '../../src/rules/with-deadline.ts';
-import { startDatabase, type TestDatabase } from './database.ts';
-import { startKv, type TestKv } from './kv.ts';
+import { apiKeys, users } from '../../src/rules/schema.ts';
+import { madeUpKey, useCallers } from './callers-harness.ts';
 
-let db: TestDatabase;
-let space: TestKv;
-let kv: TestKv['kv'];
-/** What goes to Postgres, and what becomes of it. */
-const wire = { bodies: [] as string[], deliver: undefined as (() => Promise<void>) | undefined };
-
-beforeAll(async () => {
-  db = await startDatabase();
-  space = await startKv();
-  kv = space.kv;
-  await db.database.insert(tiers).values(['bronze', 'silver', 'gold'].map((name) => ({ name })));
-  await db.database
-    .insert(tenants)
-    .values([{ id: 'BRONZE', tier: 'bronze' }, { id: 'SILVER', tier: 'silver' }, { id: 'PLAIN' }]);
-  neonConfig.fetchFunction = async (url: string, init: { body: string }) => {
-    wire.bodies.push(init.body);
-    await wire.deliver?.();
-    return fetch(url, init);
-  };
-});
-
-beforeEach(() => {
-  wire.bodies = [];
-  wire.deliver = undefined;
-});
-
-afterAll(async () => {
-  neonConfig.fetchFunction = undefined;
-  await space[Symbol.asyncDispose]();
-  await db[Symbol.asyncDispose]();
-});
-
-const madeUpKey = () => createApiKey(crypto.getRandomValues(new Uint8Array(API_KEY_RANDOM_BYTES)));
-
-async function issueKey(fields: Partial<typeof apiKeys.$inferInsert> = {}) {
-  const key = await madeUpKey();
-  const hash = await hashApiKey(key);
-  const rows = { hash, prefix: prefixOf(key), ...fields };
-  const [row] = await db.database.insert(apiKeys).values(rows).returning({ id: apiKeys.id });
-  wire.bodies = [];
-  return { key, hash, id: row?.id };
-}
-
-async function addUser(fields: Omit<typeof users.$inferInsert, 'id'> = {}) {
-  const id = `user-${crypto.randomUUID()}`;
-  await db.database.insert(users).values({ id, ...fields });
-  wire.bodies = [];
-  return id;
-}
-
-interface World {
-  readonly deadlineMs?: number;
-  readonly epoch?: string;
-  readonly store?: Kv;
-}
-
-/** One isolate: a directory with its clock and the news it has; what it does after responses is waited for. */
-function openIsolate({ deadlineMs = 20_000, epoch = crypto.randomUUID(), store = kv }: World = {}) {
-  const errors: unknown[] = [];
-  const works: Promise<unknown>[] = [];
-  const reads: string[] = [];
-  const writes: string[] = [];
-  const revisions = new Map<string, string>();
-  const faults = new Map<'get' | 'put', () => Promise<never>>();
-  const clock = { ms: 1_700_000_000_000 };
-  const news = { epoch };
-  const watched: Kv = {
-    get(name) {
-      reads.push(name);
-      return faults.get('get')?.() ?? store.get(name);
-    },
-    put(name, text, options) {
-      writes.push(name);
-      return faults.get('put')?.() ?? store.put(name, text, options);
-    },
-    delete: (name) => store.delete(name),
-    list: (options) => store.list(options),
-  };
-  const directory = createCallerDirectory({
-    database: db.database,
-    kv: watched,
-    now: () => clock.ms,
-    deadlineMs,
-    revisions: () => ({ epoch: news.epoch, of: (id) => revisions.get(id) }),
-    onError: (error) => errors.push(error),
-  });
-  const later = (work: Promise<unknown>) => works.push(work);
-  return {
-    ...{ clock, errors, faults, news, reads, revisions, writes },
-    settle: () => Promise.all(works.splice(0)),
-    ofApiKey: (key: string) => directory.ofApiKey(key, later),
-    ofUser: (userId: string) => directory.ofUser(userId, later),
-  };
-}
-
-const fails = () => Promise.reject(new Error('down'));
-const hangs = () => new Promise<never>(() => {});
+const { wire, issueKey, addUser, openIsolate, database, kv } = useCallers();
 
 describe('a caller is looked up', () => {
   it('in Postgres once, then in memory, and in KV by the next isolate', async () => {
@@ -140,7 +39,7 @@ describe('a caller is looked up', () => {
     expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
     expect([isolate.reads.length, wire.bodies.length]).toEqual([2, 1]);
 
-    const { keys } = await kv.list({ prefix: `caller:${isolate.news.epoch}:` });
+    const { keys } = await kv().list({ prefix: `caller:${isolate.news.epoch}:` });
     const leftSeconds = (keys[0]?.expiration ?? 0) - Date.now() / 1_000;
     expect(leftSeconds).toBeGreaterThan(500);
     expect(leftSeconds).toBeLessThanOrEqual(600);
@@ -308,7 +207,7 @@ describe('a caller that has changed', () => {
     };
     expect(await tierSeen()).toEqual(['bronze', 'bronze']);
 
-    await db.database.update(apiKeys).set({ tier: 'gold' }).where(eq(apiKeys.id, id));
+    await database().update(apiKeys).set({ tier: 'gold' }).where(eq(apiKeys.id, id));
     expect(await tierSeen()).toEqual(['bronze', 'bronze']);
     first?.revisions.set(`key:${hash}`, '7');
     expect(await tierSeen()).toEqual(['gold', 'bronze']);
@@ -317,7 +216,7 @@ describe('a caller that has changed', () => {
     expect(second?.writes).toEqual([]);
     expect(second?.reads.at(-1)).toBe(`caller:${epoch}:key:${hash}:7`);
 
-    await db.database.update(apiKeys).set({ disabled: true }).where(eq(apiKeys.id, id));
+    await database().update(apiKeys).set({ disabled: true }).where(eq(apiKeys.id, id));
     for (const isolate of isolates) isolate.revisions.set(`key:${hash}`, '8');
     expect(await tierSeen()).toEqual([undefined, undefined]);
   });
@@ -326,7 +225,7 @@ describe('a caller that has changed', () => {
     const isolate = openIsolate();
     const userId = `user-${crypto.randomUUID()}`;
     expect(await isolate.ofUser(userId)).toBeUndefined();
-    await db.database.insert(users).values({ id: userId, tier: 'gold' });
+    await database().insert(users).values({ id: userId, tier: 'gold' });
     expect(await isolate.ofUser(userId)).toBeUndefined();
     isolate.news.epoch = crypto.randomUUID();
     expect(await isolate.ofUser(userId)).toMatchObject({ tier: 'gold' });
@@ -341,141 +240,4 @@ describe('a caller that has changed', () => {
     for (const name of isolate.reads) expect(Buffer.byteLength(name)).toBeLessThanOrEqual(512);
     expect(isolate.errors).toEqual([]);
   });
-});
-
-describe('when KV', () => {
-  it.each([
-    ['is garbled', '{"apiKeyId":'],
-    ['has another thing', '[]'],
-    ['has a record without a key', '{"tier":"gold"}'],
-    ['has a tier that is none', '{"apiKeyId":"x","tier":7}'],
-  ])('%s, Postgres is asked and the record replaced', async (_, text) => {
-    const { key, hash, id } = await issueKey({ tier: 'silver' });
-    const isolate = openIsolate();
-    const name = `caller:${isolate.news.epoch}:key:${hash}`;
-    await kv.put(name, text);
-    expect(await isolate.ofApiKey(key)).toMatchObject({ apiKeyId: id, tier: 'silver' });
-    await isolate.settle();
-    expect(JSON.parse((await kv.get(name)) ?? '')).toEqual({ apiKeyId: id, tier: 'silver' });
-    expect(isolate.errors).toHaveLength(1);
-  });
-
-  it('fails, Postgres is asked, and memory does without it', async () => {
-    const { key } = await issueKey({ tier: 'silver' });
-    const isolate = openIsolate();
-    isolate.faults.set('get', fails).set('put', fails);
-    for (let i = 0; i < 3; i++) expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'silver' });
-    await isolate.settle();
-    expect([isolate.errors.length, wire.bodies.length]).toEqual([2, 1]);
-  });
-
-  it('hangs, Postgres is asked all the same', async () => {
-    const { key } = await issueKey({ tier: 'silver' });
-    const isolate = openIsolate({ deadlineMs: 2_000 });
-    isolate.faults.set('get', hangs);
-    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'silver' });
-    expect(isolate.errors).toMatchObject([{ name: 'TimeoutError' }]);
-    await isolate.settle();
-  });
-});
-
-describe('when Postgres', () => {
-  it('fails, callers have the default tier, and it is left alone for two seconds', async () => {
-    const [{ key }, userId] = [await issueKey({ tier: 'gold' }), await addUser({ tier: 'gold' })];
-    const isolate = openIsolate();
-    wire.deliver = fails;
-    expect(await isolate.ofApiKey(key)).toBeUndefined();
-    isolate.clock.ms += 1_999;
-    expect(await isolate.ofApiKey(key)).toBeUndefined();
-    expect(isolate.reads).toHaveLength(1);
-    expect(await isolate.ofUser(userId)).toBeUndefined();
-    await isolate.settle();
-    expect([wire.bodies.length, isolate.errors.length, isolate.writes]).toEqual([1, 1, []]);
-
-    wire.deliver = undefined;
-    isolate.clock.ms += 1;
-    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
-    expect(await isolate.ofUser(userId)).toMatchObject({ tier: 'gold' });
-  });
-
-  it('fails, those that KV knows keep their tier', async () => {
-    const { key } = await issueKey({ tier: 'gold' });
-    const isolate = openIsolate();
-    await isolate.ofApiKey(key);
-    await isolate.settle();
-    wire.deliver = fails;
-    isolate.clock.ms += 60_000;
-    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
-  });
-
-  it('hangs, nobody waits beyond the deadline, and only the first waits at all', async () => {
-    const [{ key }, userId] = [await issueKey(), await addUser()];
-    const isolate = openIsolate({ deadlineMs: 1_000 });
-    wire.deliver = hangs;
-    expect(await isolate.ofApiKey(key)).toBeUndefined();
-    expect(isolate.errors).toMatchObject([{ name: 'TimeoutError' }]);
-    expect(await isolate.ofUser(userId)).toBeUndefined();
-    expect(wire.bodies).toHaveLength(1);
-  });
-
-  it('fails for one of two requests, the answer of the other one holds', async () => {
-    const { key } = await issueKey({ tier: 'gold' });
-    const isolate = openIsolate();
-    const { promise, reject } = Promise.withResolvers<void>();
-    wire.deliver = () => (wire.bodies.length === 1 ? promise : Promise.resolve());
-    const failing = isolate.ofApiKey(key);
-    await vi.waitFor(() => expect(wire.bodies).toHaveLength(1));
-    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
-    reject(new Error('down'));
-    expect(await failing).toBeUndefined();
-    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
-    await isolate.settle();
-  });
-
-  it('answers late, the next request has the answer, and others may ask again', async () => {
-    const [{ key }, userId] = [await issueKey({ tier: 'gold' }), await addUser({ tier: 'silver' })];
-    const isolate = openIsolate({ deadlineMs: 1_000 });
-    const { promise, resolve } = Promise.withResolvers<void>();
-    wire.deliver = () => promise;
-    expect(await isolate.ofApiKey(key)).toBeUndefined();
-    resolve();
-    await isolate.settle();
-    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
-    expect([wire.bodies.length, isolate.writes.length]).toEqual([1, 1]);
-    expect(await isolate.ofUser(userId)).toMatchObject({ tier: 'silver' });
-    await isolate.settle();
-  });
-});
-
-it('no key goes anywhere: not to Postgres, not to KV, not into an error', async () => {
-  const { key, hash } = await issueKey();
-  const isolate = openIsolate();
-  isolate.revisions.set(`key:${hash}`, '1');
-  isolate.faults.set('get', fails).set('put', fails);
-  await isolate.ofApiKey(key);
-  await isolate.settle();
-  wire.deliver = fails;
-  isolate.news.epoch = crypto.randomUUID();
-  await isolate.ofApiKey(key);
-  const causes = isolate.errors.map((error) =>
-    error instanceof Error ? [String(error), String(error.cause)] : [],
-  );
-  const told = JSON.stringify([wire.bodies, isolate.reads, isolate.writes, causes]);
-  expect(isolate.errors).toHaveLength(4);
-  expect(told).toContain(hash);
-  expect(told).not.toContain(key.slice(5, 20));
-});
-
-it('nothing is waited for when the deadline is already past', async () => {
-  await expect(withDeadline(AbortSignal.abort(new Error('late')), hangs())).rejects.toThrow('late');
-});
-
-// The last one: Postgres does not come back.
-it('a Postgres that is gone is nobody known, and no error', async () => {
-  const { key } = await issueKey({ tier: 'gold' });
-  await db.stopPostgres();
-  const isolate = openIsolate();
-  expect(await isolate.ofApiKey(key)).toBeUndefined();
-  await isolate.settle();
-  expect(isolate.errors).toHaveLength(1);
 });

@@ -1,8 +1,8 @@
 // A real Postgres with all migrations, behind the Neon gateway, as the Worker reaches it.
-import { applyMigrations } from '../../local/migrations.ts';
 import { startNeonGateway } from '../../local/neon-gateway/server.ts';
 import { startPostgres } from '../../local/postgres.ts';
 import { createDatabase, type Database } from '../../src/rules/database.ts';
+import { migratedPostgres } from './migrated-postgres.ts';
 
 export interface TestDatabase extends AsyncDisposable {
   /** For `pg`. */
@@ -14,11 +14,10 @@ export interface TestDatabase extends AsyncDisposable {
 
 export async function startDatabase(): Promise<TestDatabase> {
   await using cleanup = new AsyncDisposableStack();
-  const postgres = await startPostgres({ port: 0, fresh: false });
+  const postgres = await startPostgres({ port: 0, copyOf: await migratedPostgres() });
   cleanup.defer(() => postgres.stop());
   const neon = await startNeonGateway({ port: 0, databaseUrl: postgres.url });
   cleanup.defer(() => neon.stop());
-  await applyMigrations(postgres.url);
   const owned = cleanup.move();
   return {
     url: postgres.url,

@@ -1,0 +1,143 @@
+// Looking up callers while KV or Postgres fail, hang or answer late: at worst nobody is known.
+import { describe, expect, it, vi } from 'vitest';
+import { withDeadline } from '../../src/rules/with-deadline.ts';
+import { fails, hangs, useCallers } from './callers-harness.ts';
+
+const { wire, issueKey, addUser, openIsolate, kv, stopPostgres } = useCallers();
+
+describe('when KV', () => {
+  it.each([
+    ['is garbled', '{"apiKeyId":'],
+    ['has another thing', '[]'],
+    ['has a record without a key', '{"tier":"gold"}'],
+    ['has a tier that is none', '{"apiKeyId":"x","tier":7}'],
+  ])('%s, Postgres is asked and the record replaced', async (_, text) => {
+    const { key, hash, id } = await issueKey({ tier: 'silver' });
+    const isolate = openIsolate();
+    const name = `caller:${isolate.news.epoch}:key:${hash}`;
+    await kv().put(name, text);
+    expect(await isolate.ofApiKey(key)).toMatchObject({ apiKeyId: id, tier: 'silver' });
+    await isolate.settle();
+    expect(JSON.parse((await kv().get(name)) ?? '')).toEqual({ apiKeyId: id, tier: 'silver' });
+    expect(isolate.errors).toHaveLength(1);
+  });
+
+  it('fails, Postgres is asked, and memory does without it', async () => {
+    const { key } = await issueKey({ tier: 'silver' });
+    const isolate = openIsolate();
+    isolate.faults.set('get', fails).set('put', fails);
+    for (let i = 0; i < 3; i++) expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'silver' });
+    await isolate.settle();
+    expect([isolate.errors.length, wire.bodies.length]).toEqual([2, 1]);
+  });
+
+  it('hangs, Postgres is asked all the same', async () => {
+    const { key } = await issueKey({ tier: 'silver' });
+    const isolate = openIsolate({ deadlineMs: 2_000 });
+    isolate.faults.set('get', hangs);
+    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'silver' });
+    expect(isolate.errors).toMatchObject([{ name: 'TimeoutError' }]);
+    await isolate.settle();
+  });
+});
+
+describe('when Postgres', () => {
+  it('fails, callers have the default tier, and it is left alone for two seconds', async () => {
+    const [{ key }, userId] = [await issueKey({ tier: 'gold' }), await addUser({ tier: 'gold' })];
+    const isolate = openIsolate();
+    wire.deliver = fails;
+    expect(await isolate.ofApiKey(key)).toBeUndefined();
+    isolate.clock.ms += 1_999;
+    expect(await isolate.ofApiKey(key)).toBeUndefined();
+    expect(isolate.reads).toHaveLength(1);
+    expect(await isolate.ofUser(userId)).toBeUndefined();
+    await isolate.settle();
+    expect([wire.bodies.length, isolate.errors.length, isolate.writes]).toEqual([1, 1, []]);
+
+    wire.deliver = undefined;
+    isolate.clock.ms += 1;
+    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
+    expect(await isolate.ofUser(userId)).toMatchObject({ tier: 'gold' });
+  });
+
+  it('fails, those that KV knows keep their tier', async () => {
+    const { key } = await issueKey({ tier: 'gold' });
+    const isolate = openIsolate();
+    await isolate.ofApiKey(key);
+    await isolate.settle();
+    wire.deliver = fails;
+    isolate.clock.ms += 60_000;
+    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
+  });
+
+  it('hangs, nobody waits beyond the deadline, and only the first waits at all', async () => {
+    const [{ key }, userId] = [await issueKey(), await addUser()];
+    const isolate = openIsolate({ deadlineMs: 1_000 });
+    wire.deliver = hangs;
+    expect(await isolate.ofApiKey(key)).toBeUndefined();
+    expect(isolate.errors).toMatchObject([{ name: 'TimeoutError' }]);
+    expect(await isolate.ofUser(userId)).toBeUndefined();
+    expect(wire.bodies).toHaveLength(1);
+  });
+
+  it('fails for one of two requests, the answer of the other one holds', async () => {
+    const { key } = await issueKey({ tier: 'gold' });
+    const isolate = openIsolate();
+    const { promise, reject } = Promise.withResolvers<void>();
+    wire.deliver = () => (wire.bodies.length === 1 ? promise : Promise.resolve());
+    const failing = isolate.ofApiKey(key);
+    await vi.waitFor(() => expect(wire.bodies).toHaveLength(1));
+    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
+    reject(new Error('down'));
+    expect(await failing).toBeUndefined();
+    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
+    await isolate.settle();
+  });
+
+  it('answers late, the next request has the answer, and others may ask again', async () => {
+    const [{ key }, userId] = [await issueKey({ tier: 'gold' }), await addUser({ tier: 'silver' })];
+    const isolate = openIsolate({ deadlineMs: 1_000 });
+    const { promise, resolve } = Promise.withResolvers<void>();
+    wire.deliver = () => promise;
+    expect(await isolate.ofApiKey(key)).toBeUndefined();
+    resolve();
+    await isolate.settle();
+    expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
+    expect([wire.bodies.length, isolate.writes.length]).toEqual([1, 1]);
+    expect(await isolate.ofUser(userId)).toMatchObject({ tier: 'silver' });
+    await isolate.settle();
+  });
+});
+
+it('no key goes anywhere: not to Postgres, not to KV, not into an error', async () => {
+  const { key, hash } = await issueKey();
+  const isolate = openIsolate();
+  isolate.revisions.set(`key:${hash}`, '1');
+  isolate.faults.set('get', fails).set('put', fails);
+  await isolate.ofApiKey(key);
+  await isolate.settle();
+  wire.deliver = fails;
+  isolate.news.epoch = crypto.randomUUID();
+  await isolate.ofApiKey(key);
+  const causes = isolate.errors.map((error) =>
+    error instanceof Error ? [String(error), String(error.cause)] : [],
+  );
+  const told = JSON.stringify([wire.bodies, isolate.reads, isolate.writes, causes]);
+  expect(isolate.errors).toHaveLength(4);
+  expect(told).toContain(hash);
+  expect(told).not.toContain(key.slice(5, 20));
+});
+
+it('nothing is waited for when the deadline is already past', async () => {
+  await expect(withDeadline(AbortSignal.abort(new Error('late')), hangs())).rejects.toThrow('late');
+});
+
+// The last one: Postgres does not come back.
+it('a Postgres that is gone is nobody known, and no error', async () => {
+  const { key } = await issueKey({ tier: 'gold' });
+  await stopPostgres();
+  const isolate = openIsolate();
+  expect(await isolate.ofApiKey(key)).toBeUndefined();
+  await isolate.settle();
+  expect(isolate.errors).toHaveLength(1);
+});

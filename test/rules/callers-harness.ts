@@ -1,0 +1,115 @@
+// Callers in a real Postgres and a real KV namespace, and isolates that look them up. The driver's fetch is watched,
+// and made to fail or to hang.
+import { neonConfig } from '@neondatabase/serverless';
+import { afterAll, beforeAll, beforeEach } from 'vitest';
+import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../../src/core/api-key.ts';
+import { createCallerDirectory } from '../../src/rules/callers.ts';
+import type { Kv } from '../../src/rules/kv.ts';
+import { apiKeys, tenants, tiers, users } from '../../src/rules/schema.ts';
+import { startDatabase, type TestDatabase } from './database.ts';
+import { startKv, type TestKv } from './kv.ts';
+
+export const madeUpKey = () => createApiKey(crypto.getRandomValues(new Uint8Array(API_KEY_RANDOM_BYTES)));
+export const fails = () => Promise.reject(new Error('down'));
+export const hangs = () => new Promise<never>(() => {});
+
+interface World {
+  readonly deadlineMs?: number;
+  readonly epoch?: string;
+  readonly store?: Kv;
+}
+
+/** For the tests of one file. */
+export function useCallers() {
+  let db: TestDatabase;
+  let space: TestKv;
+  /** What goes to Postgres, and what becomes of it. */
+  const wire = { bodies: [] as string[], deliver: undefined as (() => Promise<void>) | undefined };
+
+  beforeAll(async () => {
+    db = await startDatabase();
+    space = await startKv();
+    await db.database.insert(tiers).values(['bronze', 'silver', 'gold'].map((name) => ({ name })));
+    await db.database
+      .insert(tenants)
+      .values([{ id: 'BRONZE', tier: 'bronze' }, { id: 'SILVER', tier: 'silver' }, { id: 'PLAIN' }]);
+    neonConfig.fetchFunction = async (url: string, init: { body: string }) => {
+      wire.bodies.push(init.body);
+      await wire.deliver?.();
+      return fetch(url, init);
+    };
+  });
+
+  beforeEach(() => {
+    wire.bodies = [];
+    wire.deliver = undefined;
+  });
+
+  afterAll(async () => {
+    neonConfig.fetchFunction = undefined;
+    await space[Symbol.asyncDispose]();
+    await db[Symbol.asyncDispose]();
+  });
+
+  async function issueKey(fields: Partial<typeof apiKeys.$inferInsert> = {}) {
+    const key = await madeUpKey();
+    const hash = await hashApiKey(key);
+    const rows = { hash, prefix: prefixOf(key), ...fields };
+    const [row] = await db.database.insert(apiKeys).values(rows).returning({ id: apiKeys.id });
+    wire.bodies = [];
+    return { key, hash, id: row?.id };
+  }
+
+  async function addUser(fields: Omit<typeof users.$inferInsert, 'id'> = {}) {
+    const id = `user-${crypto.randomUUID()}`;
+    await db.database.insert(users).values({ id, ...fields });
+    wire.bodies = [];
+    return id;
+  }
+
+  /** One isolate: a directory with its clock and the news it has; what it does after responses is waited for. */
+  function openIsolate({ deadlineMs = 20_000, epoch = crypto.randomUUID(), store = space.kv }: World = {}) {
+    const errors: unknown[] = [];
+    const works: Promise<unknown>[] = [];
+    const reads: string[] = [];
+    const writes: string[] = [];
+    const revisions = new Map<string, string>();
+    const faults = new Map<'get' | 'put', () => Promise<never>>();
+    const clock = { ms: 1_700_000_000_000 };
+    const news = { epoch };
+    const watched: Kv = {
+      get(name) {
+        reads.push(name);
+        return faults.get('get')?.() ?? store.get(name);
+      },
+      put(name, text, options) {
+        writes.push(name);
+        return faults.get('put')?.() ?? store.put(name, text, options);
+      },
+      delete: (name) => store.delete(name),
+      list: (options) => store.list(options),
+    };
+    const directory = createCallerDirectory({
+      database: db.database,
+      kv: watched,
+      now: () => clock.ms,
+      deadlineMs,
+      revisions: () => ({ epoch: news.epoch, of: (id) => revisions.get(id) }),
+      onError: (error) => errors.push(error),
+    });
+    const later = (work: Promise<unknown>) => works.push(work);
+    return {
+      ...{ clock, errors, faults, news, reads, revisions, writes },
+      settle: () => Promise.all(works.splice(0)),
+      ofApiKey: (key: string) => directory.ofApiKey(key, later),
+      ofUser: (userId: string) => directory.ofUser(userId, later),
+    };
+  }
+
+  return {
+    ...{ wire, issueKey, addUser, openIsolate },
+    database: () => db.database,
+    kv: () => space.kv,
+    stopPostgres: () => db.stopPostgres(),
+  };
+}
