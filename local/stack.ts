@@ -30,6 +30,8 @@ export interface Stack extends AsyncDisposable {
   readonly originUrl: string;
   /** What the Worker needs to know of the stack. */
   readonly variables: Readonly<Record<string, string>>;
+  /** Ends the local Postgres alone, for tests of what happens without it. */
+  stopPostgres(): Promise<void>;
 }
 
 export async function startStack(options: StackOptions): Promise<Stack> {
@@ -46,7 +48,8 @@ export async function startStack(options: StackOptions): Promise<Stack> {
 
   say(options.databaseUrl ? 'migrating the Postgres at DATABASE_URL' : 'starting Postgres (a few seconds)');
   if (options.databaseUrl) await describePostgres(options.databaseUrl);
-  const databaseUrl = options.databaseUrl ?? (await startLocalPostgres(options, cleanup));
+  const postgres = options.databaseUrl ? undefined : await startLocalPostgres(options, cleanup);
+  const databaseUrl = options.databaseUrl ?? postgres?.url ?? '';
   const neon = await startNeonGateway({ port: ports.neon, databaseUrl });
   cleanup.defer(() => neon.stop());
   await applyMigrations(databaseUrl).catch((error: Error) => {
@@ -66,6 +69,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
       DATABASE_URL: databaseUrl,
       DATABASE_HTTP_ENDPOINT: neon.fetchEndpoint,
     },
+    stopPostgres: async () => postgres?.stop(),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
@@ -77,7 +81,7 @@ async function startLocalPostgres({ ports, dataDir, fresh }: StackOptions, clean
     ...(dataDir && { dataDir: join(dataDir, 'postgres') }),
   });
   cleanup.defer(() => postgres.stop());
-  return postgres.url;
+  return postgres;
 }
 
 async function startDemoOrigin(port: number, cleanup: AsyncDisposableStack): Promise<string> {

@@ -13,7 +13,7 @@ const ASK_MS = 250;
 const OVERDUE_MS = 500;
 /** Only an isolate that has no rules waits so long, and then not again for a moment. */
 const COLD_WAIT_MS = 2_000;
-const COLD_RETRY_MS = 1_000;
+const COLD_RETRY_MS = 500;
 /** For news, mostly after the response. */
 const LOAD_WAIT_MS = 10_000;
 

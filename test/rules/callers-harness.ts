@@ -4,6 +4,7 @@ import { neonConfig } from '@neondatabase/serverless';
 import { afterAll, beforeAll, beforeEach } from 'vitest';
 import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../../src/core/api-key.ts';
 import { createCallerDirectory } from '../../src/rules/callers.ts';
+import type { Database } from '../../src/rules/database.ts';
 import type { Kv } from '../../src/rules/kv.ts';
 import { apiKeys, tenants, tiers, users } from '../../src/rules/schema.ts';
 import { startDatabase, type TestDatabase } from './database.ts';
@@ -14,9 +15,10 @@ export const fails = () => Promise.reject(new Error('down'));
 export const hangs = () => new Promise<never>(() => {});
 
 interface World {
+  readonly database: Database;
+  readonly store: Kv;
   readonly deadlineMs?: number;
   readonly epoch?: string;
-  readonly store?: Kv;
 }
 
 /** For the tests of one file. */
@@ -67,49 +69,51 @@ export function useCallers() {
     return id;
   }
 
-  /** One isolate: a directory with its clock and the news it has; what it does after responses is waited for. */
-  function openIsolate({ deadlineMs = 20_000, epoch = crypto.randomUUID(), store = space.kv }: World = {}) {
-    const errors: unknown[] = [];
-    const works: Promise<unknown>[] = [];
-    const reads: string[] = [];
-    const writes: string[] = [];
-    const revisions = new Map<string, string>();
-    const faults = new Map<'get' | 'put', () => Promise<never>>();
-    const clock = { ms: 1_700_000_000_000 };
-    const news = { epoch };
-    const watched: Kv = {
-      get(name) {
-        reads.push(name);
-        return faults.get('get')?.() ?? store.get(name);
-      },
-      put(name, text, options) {
-        writes.push(name);
-        return faults.get('put')?.() ?? store.put(name, text, options);
-      },
-      delete: (name) => store.delete(name),
-      list: (options) => store.list(options),
-    };
-    const directory = createCallerDirectory({
-      database: db.database,
-      kv: watched,
-      now: () => clock.ms,
-      deadlineMs,
-      revisions: () => ({ epoch: news.epoch, of: (id) => revisions.get(id) }),
-      onError: (error) => errors.push(error),
-    });
-    const later = (work: Promise<unknown>) => works.push(work);
-    return {
-      ...{ clock, errors, faults, news, reads, revisions, writes },
-      settle: () => Promise.all(works.splice(0)),
-      ofApiKey: (key: string) => directory.ofApiKey(key, later),
-      ofUser: (userId: string) => directory.ofUser(userId, later),
-    };
-  }
-
   return {
-    ...{ wire, issueKey, addUser, openIsolate },
+    ...{ wire, issueKey, addUser },
+    openIsolate: (world: Partial<World> = {}) =>
+      createIsolate({ database: db.database, store: space.kv, ...world }),
     database: () => db.database,
     kv: () => space.kv,
     stopPostgres: () => db.stopPostgres(),
+  };
+}
+
+/** One isolate: a directory with its clock and the news it has; what it does after responses is waited for. */
+function createIsolate({ database, store, deadlineMs = 20_000, epoch = crypto.randomUUID() }: World) {
+  const errors: unknown[] = [];
+  const works: Promise<unknown>[] = [];
+  const reads: string[] = [];
+  const writes: string[] = [];
+  const revisions = new Map<string, string>();
+  const faults = new Map<'get' | 'put', () => Promise<never>>();
+  const clock = { ms: 1_700_000_000_000 };
+  const news = { epoch };
+  const watched: Kv = {
+    get(name) {
+      reads.push(name);
+      return faults.get('get')?.() ?? store.get(name);
+    },
+    put(name, text, options) {
+      writes.push(name);
+      return faults.get('put')?.() ?? store.put(name, text, options);
+    },
+    delete: (name) => store.delete(name),
+    list: (options) => store.list(options),
+  };
+  const directory = createCallerDirectory({
+    database,
+    kv: watched,
+    now: () => clock.ms,
+    deadlineMs,
+    revisions: () => ({ epoch: news.epoch, of: (id) => revisions.get(id) }),
+    onError: (error) => errors.push(error),
+  });
+  const later = (work: Promise<unknown>) => works.push(work);
+  return {
+    ...{ clock, errors, faults, news, reads, revisions, writes },
+    settle: () => Promise.all(works.splice(0)),
+    ofApiKey: (key: string) => directory.ofApiKey(key, later),
+    ofUser: (userId: string) => directory.ofUser(userId, later),
   };
 }

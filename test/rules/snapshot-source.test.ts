@@ -96,13 +96,15 @@ describe('a cold isolate', () => {
     expect(await createSource().start(boardWith(unreadable))).toMatchObject({ version: older.rules });
   });
 
-  it('has nothing when there is nothing, and does not look again for a second', async () => {
+  it('has nothing when there is nothing, and does not look again for half a second', async () => {
     const reads: number[] = [];
     const counting = { ...boardWith(undefined), read: async () => void reads.push(nowMs) };
     const source = createSource();
     expect(await source.start(counting)).toBeUndefined();
     expect(await source.start(counting)).toBeUndefined();
-    nowMs += 1_000;
+    nowMs += 499;
+    expect(await source.start(counting)).toBeUndefined();
+    nowMs += 1;
     expect(await source.start(counting)).toBeUndefined();
     expect(reads).toHaveLength(2);
   });

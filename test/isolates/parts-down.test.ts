@@ -1,0 +1,95 @@
+// Requests go on by the last rules known, whatever is down; what cannot be done is said.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { freshIp, startWeir, type Weir } from '../../local/weir.ts';
+import { API_KEY_RANDOM_BYTES, createApiKey } from '../../src/core/api-key.ts';
+
+let weir: Weir;
+beforeAll(async () => {
+  weir = await startWeir();
+});
+afterAll(() => weir?.[Symbol.asyncDispose]());
+
+const ruleFor = (resource: string, limit: number) => ({
+  resource,
+  scope: 'ip',
+  algorithm: 'fixed-window',
+  limit,
+  windowSeconds: 3600,
+});
+const seen = async (path: string, call?: Parameters<Weir['call']>[1]) => {
+  const { status, headers } = await weir.call(path, call);
+  return [status, headers.get('X-RateLimit-Limit'), headers.get('X-Weir-Degraded')];
+};
+
+// In this order: what is down stays down.
+describe.sequential('before anything was ever published', () => {
+  it('requests pass, and say that there are no rules', async () => {
+    expect(await seen('/x', { isolate: 'two' })).toEqual([200, null, 'no-rules']);
+    const health = await (await weir.call('/_weir/health', { isolate: 'two' })).json();
+    expect(health).toMatchObject({
+      status: 'degraded',
+      rules: { version: null },
+      parts: { rules: 'missing' },
+    });
+  });
+
+  it('the first publication is in force a moment later', async () => {
+    await weir.admin('/rules', { method: 'POST', body: ruleFor('/x', 5) });
+    await weir.admin('/rules', {
+      method: 'POST',
+      body: { ...ruleFor('/closed', 5), onUnavailable: 'closed' },
+    });
+    await weir.admin('/lists', { method: 'POST', body: { list: 'deny', kind: 'ip', value: '203.0.113.9' } });
+    await expect.poll(() => seen('/x', { isolate: 'two' }), { timeout: 5_000 }).toEqual([200, '5', null]);
+  });
+});
+
+describe.sequential('while Postgres is gone', () => {
+  beforeAll(() => weir.stack.stopPostgres());
+
+  it('isolates that have rules, and one that starts only now, enforce them', async () => {
+    for (const isolate of ['one', 'two', 'three'] as const)
+      expect(await seen('/x', { isolate })).toEqual([200, '5', null]);
+  });
+
+  it('an API key that nobody can look up is nobody’s, and fails no request', async () => {
+    const key = await createApiKey(crypto.getRandomValues(new Uint8Array(API_KEY_RANDOM_BYTES)));
+    expect(await seen('/x', { headers: { 'X-API-Key': key } })).toEqual([200, '5', null]);
+  });
+
+  it('the admin route says so, and the cron run fails without harm', async () => {
+    await expect(weir.admin('/rules')).rejects.toThrow('"database-unavailable"');
+    await expect(weir.admin('/publish', { method: 'POST' })).rejects.toThrow('"publish-failed"');
+    await expect(weir.isolates.scheduled('one')).rejects.toThrow();
+    expect(await seen('/x')).toEqual([200, '5', null]);
+    const health = await (await weir.call('/_weir/health')).json();
+    expect(health).toMatchObject({ status: 'degraded', parts: { postgres: 'down', rules: 'ok' } });
+  });
+});
+
+describe.sequential('while the Redis of a region is gone, too', () => {
+  const withoutRedis = (during: () => Promise<void>) => weir.withFault('ap', { status: 500 }, during);
+
+  it('requests pass uncounted, but the lists hold', async () => {
+    await withoutRedis(async () => {
+      expect(await seen('/x', { region: 'ap' })).toEqual([200, null, 'unavailable']);
+      expect(await seen('/x', { region: 'ap', ip: '203.0.113.9' })).toEqual([403, null, null]);
+    });
+  });
+
+  it('a rule that is closed lets nobody pass uncounted', async () => {
+    await withoutRedis(async () => {
+      const answer = await weir.call('/closed', { region: 'ap' });
+      expect([answer.status, answer.headers.get('Retry-After')]).toEqual([503, '5']);
+      expect(await answer.json()).toMatchObject({
+        type: 'https://iana.org/assignments/http-problem-types#temporary-reduced-capacity',
+        code: 'temporary-reduced-capacity',
+      });
+    });
+  });
+
+  it('all is as before when it is back', async () => {
+    const ip = freshIp();
+    expect(await seen('/closed', { region: 'ap', ip })).toEqual([200, '5', null]);
+  });
+});
