@@ -1,0 +1,81 @@
+// Cloudflare Access in front of the admin route, beside tokens.
+import { OpenAPIHono } from '@hono/zod-openapi';
+import { expect, test } from 'vitest';
+import { createAuth } from '../../src/admin/auth.ts';
+import type { AdminEnv } from '../../src/admin/services.ts';
+import { createDatabase } from '../../src/rules/database.ts';
+import { AUDIENCE, useAccess } from './access-jwt-harness.ts';
+import { TOKENS } from './harness.ts';
+
+const { access, assert } = useAccess();
+
+const createGate = (admins: string[] = []) => {
+  const app = new OpenAPIHono<AdminEnv>().basePath('/_weir/admin');
+  app.use(
+    createAuth({
+      database: createDatabase({ url: 'postgres://nobody:none@localhost/none' }),
+      publish: () => Promise.reject(new Error('not here')),
+      regions: [],
+      auth: {
+        tokens: Object.values(TOKENS),
+        access: { teamDomain: `${access.certs.url}/`, audience: AUDIENCE, admins },
+      },
+      deadlineMs: 1_000,
+      now: () => access.nowMs,
+      log: { error: () => {} },
+    }),
+  );
+  app.all('/*', (c) => c.json(c.get('actor')));
+  return async (jwt: string | undefined, { method = 'GET', ...headers }: Record<string, string> = {}) =>
+    app.fetch(
+      new Request('https://weir.test/_weir/admin/rules', {
+        method,
+        headers: { ...(jwt && { 'Cf-Access-Jwt-Assertion': jwt }), ...headers },
+      }),
+    );
+};
+
+test('an assertion is as good as a token', async () => {
+  const response = await createGate(['alice@example.com'])(await assert(), { method: 'DELETE' });
+  expect(await response.json()).toEqual({ name: 'alice@example.com', role: 'admin' });
+});
+
+test('whoever is not listed may only read', async () => {
+  const call = createGate();
+  expect((await call(await assert())).status).toBe(200);
+  expect((await call(await assert(), { method: 'DELETE' })).status).toBe(403);
+});
+
+test('a wrong assertion is a failed attempt', async () => {
+  const call = createGate();
+  for (let i = 0; i < 10; i += 1) expect((await call('nonsense')).status).toBe(401);
+  expect((await call(await assert())).status).toBe(429);
+});
+
+test('a token comes before it', async () => {
+  const call = createGate();
+  const response = await call(await assert(), { Authorization: `Bearer ${TOKENS.admin.token}` });
+  expect(await response.json()).toMatchObject({ name: TOKENS.admin.name });
+  expect((await call(await assert(), { Authorization: 'Bearer wrong' })).status).toBe(401);
+});
+
+test('while the keys cannot be fetched, no attempt is counted and tokens work', async () => {
+  access.certs.mode = 'error';
+  const call = createGate();
+  for (let i = 0; i < 11; i += 1) {
+    const response = await call(await assert());
+    expect(response.status).toBe(503);
+    expect(await response.json()).toMatchObject({ code: 'access-unavailable' });
+  }
+  expect((await call(undefined, { Authorization: `Bearer ${TOKENS.admin.token}` })).status).toBe(200);
+});
+
+test('another site cannot make a browser change anything', async () => {
+  const call = createGate(['alice@example.com']);
+  const from = async (Origin: string, method = 'POST') =>
+    (await call(await assert(), { method, Origin })).status;
+  expect(await from('https://evil.test')).toBe(403);
+  expect(await from('null')).toBe(403);
+  expect(await from('https://weir.test')).toBe(200);
+  expect(await from('https://evil.test', 'GET')).toBe(200);
+});
