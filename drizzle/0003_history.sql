@@ -46,13 +46,16 @@ create function weir_rollback(undone_change bigint, forced boolean) returns inte
 declare
   entry history;
   id_column text;
+  id_type text;
   present jsonb;
   columns text;
   undone integer := 0;
 begin
   for entry in select * from history where change_id = undone_change order by id desc loop
     id_column := case entry.entity when 'tiers' then 'name' else 'id' end;
-    execute format('select to_jsonb(t) from %I t where %I::text = $1 for update', entry.entity, id_column)
+    -- Compared as what it is, or the primary key would be of no use.
+    id_type := case when entry.entity in ('tiers', 'tenants', 'users') then 'text' else 'uuid' end;
+    execute format('select to_jsonb(t) from %I t where %I = $1::%s for update', entry.entity, id_column, id_type)
       into present using entry.entity_id;
     -- Of a row that the transaction changed twice, the last state is the one to compare with.
     if not forced and present ->> 'revision' is distinct from entry.after ->> 'revision' and not exists (
@@ -67,14 +70,14 @@ begin
       where table_schema = 'public' and table_name = entry.entity and entry.before ? column_name::text
         and column_name not in ('revision', 'updated_at');
     if entry.before is null then
-      execute format('delete from %I where %I::text = $1', entry.entity, id_column) using entry.entity_id;
+      execute format('delete from %I where %I = $1::%s', entry.entity, id_column, id_type) using entry.entity_id;
     elsif present is null then
       execute format('insert into %1$I (%2$s) select %2$s from jsonb_populate_record(null::%1$I, $1)', entry.entity, columns)
         using entry.before;
     else
       execute format(
-        'update %1$I set (%2$s) = (select %2$s from jsonb_populate_record(null::%1$I, $1)) where %3$I::text = $2',
-        entry.entity, columns, id_column) using entry.before, entry.entity_id;
+        'update %1$I set (%2$s) = (select %2$s from jsonb_populate_record(null::%1$I, $1)) where %3$I = $2::%4$s',
+        entry.entity, columns, id_column, id_type) using entry.before, entry.entity_id;
     end if;
     undone := undone + 1;
   end loop;
@@ -93,3 +96,13 @@ begin
     raise exception using errcode = 'WE409', message = format('changed since %s: now at %s', expected, latest);
   end if;
 end $$;
+--> statement-breakpoint
+-- A tier that becomes the default takes the place of the one that was: there is no moment with none.
+create function weir_one_default() returns trigger language plpgsql as $$
+begin
+  update tiers set is_default = false where is_default and name <> new.name;
+  return new;
+end $$;
+--> statement-breakpoint
+create trigger one_default before insert or update of is_default on tiers
+  for each row when (new.is_default) execute function weir_one_default();

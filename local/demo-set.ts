@@ -1,5 +1,5 @@
 // Tiers, rules and keys to try Weir with. Only an empty database gets them: what a person has made stays as it is.
-import { notLike } from 'drizzle-orm';
+import { like, notLike } from 'drizzle-orm';
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres';
 import pg from 'pg';
 import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../src/core/api-key.ts';
@@ -71,12 +71,13 @@ export const demoKeys = (): Promise<DemoKey[]> =>
     })),
   );
 
-export async function seedDemoSet(databaseUrl: string): Promise<void> {
+/** Whether it is there, now or from before. */
+export async function seedDemoSet(databaseUrl: string): Promise<boolean> {
   const client = new pg.Client({ connectionString: databaseUrl });
   await client.connect();
   try {
     const database = drizzle(client, { casing: 'snake_case' });
-    if (!(await isEmpty(database))) return;
+    if (!(await isEmpty(database))) return (await database.$count(rules, like(rules.name, 'demo: %'))) > 0;
     const keys = await Promise.all((await demoKeys()).map(toRow));
     await database.transaction(async (transaction) => {
       await transaction.insert(tiers).values(TIERS);
@@ -85,6 +86,7 @@ export async function seedDemoSet(databaseUrl: string): Promise<void> {
       await transaction.insert(rules).values([...RULES]);
       await transaction.insert(apiKeys).values(keys);
     });
+    return true;
   } finally {
     await client.end();
   }

@@ -11,10 +11,12 @@ import { type LocalWorker, startWorker } from './worker.ts';
 
 const HELP = `npm run dev [-- --fresh]
 
-  --fresh  start with an empty database
+  --fresh  start over, with nothing but the demo set
   --help   this text
 
 Variables: PORT (8787), ORIGIN_URL, DATABASE_URL, ADMIN_TOKEN, DEADLINE_MS (1000), WEIR_DATA_DIR (.weir),
+what the Worker is given as it is (ADMIN_TOKENS, ADMIN_ACCESS, JWT, JWT_SECRET, UNVERIFIED, IPV6_PREFIX,
+COST_HEADER, ORIGIN_RATE_LIMIT_HEADERS, ORIGIN_TIMEOUT_MS: see src/bindings.ts),
 ORIGIN_PORT (8788), UPSTASH_PORT (8790 and the two after it), NEON_PORT (8795), POSTGRES_PORT (5488),
 REDIS_PORT (6390 and the two after it). A port of 0 means any free one.`;
 
@@ -49,7 +51,7 @@ async function start(settings: Settings, { fresh, signal, cleanup }: StartOption
   });
   const stack = cleanup.use(await startStack({ ...settings, fresh, say, signal }));
   // Whoever brings a database brings the rules: demo rules in a real one would be enforced.
-  if (!settings.databaseUrl) await seedOrExplain(stack.databaseUrl);
+  const hasDemo = !settings.databaseUrl && (await seedOrExplain(stack.databaseUrl));
   if (fresh) await rm(join(settings.dataDir, 'worker'), { recursive: true, force: true });
 
   say('starting the Worker (wrangler dev)');
@@ -59,6 +61,7 @@ async function start(settings: Settings, { fresh, signal, cleanup }: StartOption
     dataDir: settings.dataDir,
     variables: {
       ...stack.variables,
+      ...settings.worker,
       ADMIN_TOKEN: settings.adminToken,
       DEADLINE_MS: settings.deadlineMs,
     },
@@ -71,13 +74,14 @@ async function start(settings: Settings, { fresh, signal, cleanup }: StartOption
   const cron = setInterval(() => runCron(worker.url), CRON_INTERVAL_MS);
   cleanup.defer(() => clearInterval(cron));
   await publish(worker.url, settings.adminToken);
-  const keys = settings.databaseUrl ? [] : await demoKeys();
+  const keys = hasDemo ? await demoKeys() : [];
   console.log(guide({ workerUrl: worker.url, adminToken: settings.adminToken, stack, keys }));
   return worker;
 }
 
-async function seedOrExplain(databaseUrl: string): Promise<void> {
-  await seedDemoSet(databaseUrl).catch((error: Error) => {
+/** Whether the demo set is there. */
+function seedOrExplain(databaseUrl: string): Promise<boolean> {
+  return seedDemoSet(databaseUrl).catch((error: Error) => {
     throw new StackError(
       `the database is not as the migrations left it (${error.message.split('\n')[0]}); try --fresh`,
     );

@@ -15,10 +15,7 @@ export function guide({ workerUrl, adminToken, stack, keys }: GuideOptions): str
   return `
 Weir is up at ${workerUrl}, in front of ${stack.originUrl}
 
-  Get limited       for i in $(seq 1 8); do curl -s -o /dev/null -w '%{http_code} ' ${workerUrl}/login; done
-                    five pass, three are answered 429
-  See why           curl -i ${workerUrl}/login
-  Health            curl ${workerUrl}/_weir/health
+${keys.length > 0 ? tryTheDemo(workerUrl) : ''}  Health            curl ${workerUrl}/_weir/health
   Play a region     curl -i -H 'X-Weir-Region: ap' ${workerUrl}/hello
 ${keys.map(({ name, key }) => `  ${name.padEnd(24)}  curl -i -H 'X-API-Key: ${key}' ${workerUrl}/api/hello`).join('\n')}
   See the rules     curl -H 'Authorization: Bearer ${adminToken}' ${workerUrl}/_weir/admin/rules
@@ -27,10 +24,17 @@ ${keys.map(({ name, key }) => `  ${name.padEnd(24)}  curl -i -H 'X-API-Key: ${ke
 
   Redis             ${regions}
   Postgres          ${withoutPassword(stack.databaseUrl)}
-  Start empty       npm run dev -- --fresh
+  Start over        npm run dev -- --fresh
   Stop              Ctrl-C
 `;
 }
+
+const tryTheDemo = (
+  workerUrl: string,
+) => `  Get limited       for i in $(seq 1 8); do curl -s -o /dev/null -w '%{http_code} ' ${workerUrl}/login; done
+                    five pass, three are answered 429
+  See why           curl -i ${workerUrl}/login
+`;
 
 /** The local one has none worth hiding; somebody's own has. */
 function withoutPassword(databaseUrl: string): string {

@@ -38,6 +38,7 @@ async function publish(url: string, token: string): Promise<void> {
     throw new StackError(
       `migrated, but not published: ${answer.status} ${body.title ?? ''} ${body.detail ?? ''}`,
     );
+  if (body.version === undefined) throw new StackError(`migrated, but not published: ${url} is not Weir`);
   console.log(`published ${body.ruleCount} rules as version ${body.version}`);
   for (const { name, problems } of body.rejected ?? [])
     console.warn(`left out: ${name}: ${problems.join('; ')}`);
@@ -53,7 +54,8 @@ function describe(url: string): string {
 
 function explain(error: unknown): string {
   if (error instanceof StackError) return `weir: ${error.message}`;
-  const { code, message } = error as NodeJS.ErrnoException;
+  // Drizzle's own message is the whole SQL; what Postgres said about it is the cause.
+  const { code, message } = ((error as Error).cause ?? error) as NodeJS.ErrnoException;
   if (code === 'ECONNREFUSED')
     return 'weir: no Postgres there: set DATABASE_URL, or start `npm run dev` first';
   return `weir: ${message}`;

@@ -46,7 +46,21 @@ export interface Settings {
   readonly adminToken: string;
   readonly deadlineMs: string;
   readonly dataDir: string;
+  /** Variables that the Worker is given as they are: it says itself what is wrong with them. */
+  readonly worker: Readonly<Record<string, string>>;
 }
+
+const FOR_THE_WORKER = [
+  'ADMIN_TOKENS',
+  'ADMIN_ACCESS',
+  'JWT',
+  'JWT_SECRET',
+  'UNVERIFIED',
+  'IPV6_PREFIX',
+  'COST_HEADER',
+  'ORIGIN_RATE_LIMIT_HEADERS',
+  'ORIGIN_TIMEOUT_MS',
+];
 
 export function parseSettings(env: NodeJS.ProcessEnv): Settings {
   const parsed = settingsSchema.safeParse(withoutEmpty(env));
@@ -70,6 +84,7 @@ export function parseSettings(env: NodeJS.ProcessEnv): Settings {
     adminToken: data.ADMIN_TOKEN ?? randomBytes(24).toString('base64url'),
     deadlineMs: data.DEADLINE_MS,
     dataDir: resolve(data.WEIR_DATA_DIR),
+    worker: Object.fromEntries(FOR_THE_WORKER.flatMap((name) => (env[name] ? [[name, env[name]]] : []))),
   };
 }
 

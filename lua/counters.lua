@@ -2,25 +2,26 @@
 -- the files beside this one; this part knows keys, options and operations.
 --
 -- KEYS   each holds the counters of some rules for one subject; one may be the memory of a request id
--- ARGV   [1] operation: take, peek (a take that changes nothing), refund, renew (of leases); it may be followed
---            by the words keys and options (see below), now=MS (for tests; else the server's own clock) and
---            memory=N (number of the key that remembers the answer to this request), announced=N:TEXT (number of
---            the key of the announcement, and the one that is expected)
+-- ARGV   [1] operation: take, peek (a take that changes nothing), refund, settle (charges what a request cost beyond
+--            what it was charged, room or not, up to a debt of the whole capacity), renew (of leases); it may be
+--            followed by the words keys and options (see below), now=MS (for tests; else the server's own clock) and
+--            memory=N (number of the key that remembers the answer to this request; not for settle),
+--            announced=N:TEXT (number of the key of the announcement, and the one that is expected)
 --        then four to six for each check:
 --          key        number of its key in KEYS; only if [1] has the word keys, else all are in the first
 --          algorithm  id of the algorithm
 --          id         of this counter within its key: another rule, algorithm or window is another id
 --          limit, windowMs
---          options    only if [1] has the word options: '' or any of: cost=N (units to take or give back; 1 if
+--          options    only if [1] has the word options: '' or any of: cost=N (units to take, give back or settle; 1 if
 --                     left out), extra=N (burst or number of buckets), want=N (units to lease beyond the cost,
 --                     as far as there is room), block=MS (deny everything for so long once exceeded), denied
---                     (count denied requests too), log (never deny), at=MS (refund: when the charge was made);
+--                     (count denied requests too), log (never deny), at=MS (refund, settle: when the charge was made);
 --                     and last, lease=ID
 -- reply  now, then six integers for each check:
 --          allowed    1 or 0, by this check alone (renew: whether the lease was still held)
 --          remaining  units that would still pass now
 --          resetAt    epoch ms at which the whole limit is free again
---          retryMs    wait until the cost fits; 0 if it does, -1 if it never will
+--          retryMs    of a take or peek: wait until the cost fits; 0 if it does, -1 if it never will
 --          granted    units leased beyond the cost
 --          delayMs    wait until its turn, for those that throttle
 --        or, if another announcement stands there than the expected one, nothing but: now, announcement
@@ -28,8 +29,9 @@
 --
 -- An algorithm is two blocks of code that are put in place of --@read and --@charge below when the script is
 -- composed: `read` brings the state a, b, c up to now and sets room, capacity, wait (if the cost does not fit)
--- and delayMs (if it has any); `charge` moves the state by `units` and sets resetAt. One that needs functions of
--- its own is a module instead, which returns these two as functions; `load` makes it when a check needs it.
+-- and delayMs (if it has any); `charge` moves the state by `units` and sets resetAt; if there is a chargedAt, only if
+-- the window of that moment is still there, and only that one. One that needs functions of its own is a module
+-- instead, which returns these two as functions; `load` makes it when a check needs it.
 -- Neither touches Redis. Waits and levels are whole numbers: (a - a % b) / b is a divided by b and rounded down,
 -- (a + -a % b) / b is rounded up, both exact.
 --
@@ -56,7 +58,7 @@ local MOST_VALUES = 3500
 
 local ARGV, KEYS, call = ARGV, KEYS, redis.call
 local operation, now, memory, hasKeys, hasOptions, arguments = ARGV[1], nil, nil, nil, nil, 4
-local board, expected
+local board, expected, isAfterwards
 if operation and operation ~= 'take' then
   hasKeys = string.find(operation, ' keys', 1, true)
   hasOptions = string.find(operation, ' options', 1, true)
@@ -65,6 +67,8 @@ if operation and operation ~= 'take' then
   memory = tonumber(string.match(operation, ' memory=(%S+)'))
   board, expected = string.match(operation, ' announced=(%d+):(%S+)')
   operation = string.match(operation, '^%a+')
+  if operation == 'settle' then memory = nil end
+  isAfterwards = operation == 'refund' or operation == 'settle'
 end
 local isTake, count = operation == 'take', (#ARGV - FIRST + 1) / arguments
 if count < 1 or count % 1 ~= 0 then
@@ -73,7 +77,7 @@ end
 if memory and not KEYS[memory] then
   return redis.error_reply('WEIR_BAD_ARGUMENT memory must be the number of a key')
 end
-if not isTake and operation ~= 'peek' and operation ~= 'refund' and operation ~= 'renew' then
+if not isTake and not isAfterwards and operation ~= 'peek' and operation ~= 'renew' then
   return redis.error_reply('WEIR_BAD_ARGUMENT unknown operation')
 end
 if not now then
@@ -109,7 +113,7 @@ while i < count do
   if hasOptions then options = ARGV[at + 4] end
   local algorithm, id, limit, windowMs = ARGV[at], ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3] + 0
   local cost, extra = 1, nil
-  local want, blockMs, chargedAt, countsDenied, isLog = 0, nil, now, nil, nil
+  local want, blockMs, chargedAt, countsDenied, isLog = 0, nil, nil, nil, nil
   local code
   --@code
   if options ~= '' or not (isTake and code and values[key] ~= nil and limit >= 1 and limit % 1 == 0
@@ -124,7 +128,7 @@ while i < count do
     extra = extra or tonumber(string.match(options, 'extra=(%S+)'))
     want = tonumber(string.match(options, 'want=(%S+)')) or 0
     blockMs = tonumber(string.match(options, 'block=(%S+)'))
-    chargedAt = tonumber(string.match(options, 'at=(%S+)')) or now
+    chargedAt = isAfterwards and (tonumber(string.match(options, 'at=(%S+)')) or now)
     countsDenied = string.find(options, 'denied', 1, true)
     isLog = string.find(options, 'log', 1, true)
   end
@@ -174,6 +178,8 @@ while i < count do
       if blocks then blockedUntil = now + blockMs end
     elseif operation == 'refund' then
       units = -cost
+    elseif operation == 'settle' then
+      units = math.max(0, math.min(cost, room + capacity))
     elseif operation == 'renew' then
       -- A lease that is still held is taken again.
       units, fits = b, b > 0
@@ -194,7 +200,7 @@ while i < count do
     end
 
     -- Its answer.
-    if fits and units >= 0 then
+    if fits and not isAfterwards then
       room = room - units
     elseif units ~= 0 or blocks then
       local delayedMs = delayMs
@@ -202,7 +208,7 @@ while i < count do
       if retryMs >= 0 then retryMs = math.max(cost > room and wait or 0, blockedUntil - now) end
       if isTake then delayMs = delayedMs end
     end
-    if operation == 'refund' then fits = true end
+    if isAfterwards then fits = true end
     if isShort then
       -- Every integer costs: an answer that says nothing but how much is left says only that.
       reply[2 * i], reply[2 * i + 1] = room, expiry

@@ -12,7 +12,7 @@ if not a or a < start or a > start + windowMs then a, b = start, 0 end
 room, capacity, wait = limit - b, limit, a + windowMs - now
 
 --@charge
--- Only the window in which a charge was made can take it back.
-if units > 0 or chargedAt >= a then b = b + units end
+-- What comes afterwards (a refund, a settlement) moves only the window of the charge.
+if not chargedAt or chargedAt >= a and chargedAt < a + windowMs then b = b + units end
 if b < 0 then b = 0 end
 resetAt = b > 0 and a + windowMs or now

@@ -22,8 +22,8 @@ if cost > room then
 end
 
 --@charge
--- The window of a charge is the time W after it; given back later, it gives nothing.
-if units > 0 or now - chargedAt < windowMs then
+-- The window of a charge is the time W after it: later, nothing is given back or settled.
+if not chargedAt or now - chargedAt < windowMs then
   local moved = b + units * windowMs
   b = moved % limit
   a = a + (moved - b) / limit

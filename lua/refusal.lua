@@ -29,6 +29,10 @@ return function(at, key, options, operation, code)
     if value and not whole(value) then return option .. ' must be a whole number above 0' end
   end
   if operation == 'renew' and algorithm ~= 'concurrency' then return 'only leases can be renewed' end
+  if operation == 'settle' then
+    if algorithm == 'concurrency' then return 'leases cannot be settled' end
+    if not string.find(options, 'at=%S') then return 'to settle takes the time of the charge' end
+  end
   if (algorithm == 'concurrency' or algorithm == 'sliding-window-log') and limit > MOST_UNITS then
     return algorithm .. ' takes a limit of up to ' .. MOST_UNITS
   end

@@ -45,8 +45,8 @@ end
 
 local function charge(units, at, now, limit, windowMs, extra, number, packed)
   local stored = { cmsgpack.unpack(packed) }
-  local place = 1
-  if units < 0 then place = 1 + math.max(0, number - math.floor(at / bucketMs(windowMs, extra))) end
+  -- What comes afterwards (a refund, a settlement) moves only the bucket of the charge, if it is kept.
+  local place = at and 1 + number - math.floor(at / bucketMs(windowMs, extra)) or 1
   if stored[place] then stored[place] = math.max(0, stored[place] + units) end
   packed = cmsgpack.pack(unpack(stored))
   for newest = 1, #stored do

@@ -24,11 +24,12 @@ if cost > room and cost <= limit then
 end
 
 --@charge
-if units > 0 or chargedAt >= a then
+-- What comes afterwards (a refund, a settlement) moves only the window of the charge. A settlement weighs less in
+-- the previous window than its units: that alone would not bound them.
+if not chargedAt or chargedAt >= a and chargedAt < a + windowMs then
   b = b + units
   if b < 0 then b = 0 end
-elseif chargedAt >= a - windowMs then
-  c = c + units
-  if c < 0 then c = 0 end
+elseif chargedAt < a and chargedAt >= a - windowMs then
+  c = math.max(0, math.min(c + units, 2 * limit))
 end
 resetAt = b > 0 and a + 2 * windowMs or c > 0 and a + windowMs or now

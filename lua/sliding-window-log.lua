@@ -62,28 +62,33 @@ local function append(before, log, units, now)
   return log .. bytes(now) .. bytes(total)
 end
 
--- Takes units back out of the entry they were charged to, if the window still holds it.
-local function remove(before, log, units, at)
+-- Changes what was charged at one moment: its entry, which comes and goes with its units, and the totals of all
+-- entries after it.
+local function amend(before, log, units, at)
   local count = #log / ENTRY
   local i = firstAtLeast(log, timeOf, at)
-  if i > count or timeOf(log, i) ~= at then return log end
   local earlier = i > 1 and totalOf(log, i - 1) or before
-  local removed = math.min(units, totalOf(log, i) - earlier)
-  local kept = { string.sub(log, 1, (i - 1) * ENTRY) }
-  for j = i, count do
-    local left = totalOf(log, j) - removed
-    if j > i or left > earlier then kept[#kept + 1] = bytes(timeOf(log, j)) .. bytes(left) end
+  local isThere = i <= count and timeOf(log, i) == at
+  local held = isThere and totalOf(log, i) - earlier or 0
+  local moved = math.max(units, -held)
+  local parts = { string.sub(log, 1, (i - 1) * ENTRY) }
+  if held + moved > 0 then parts[2] = bytes(at) .. bytes(earlier + held + moved) end
+  for j = isThere and i + 1 or i, count do
+    parts[#parts + 1] = bytes(timeOf(log, j)) .. bytes(totalOf(log, j) + moved)
   end
-  return table.concat(kept)
+  return table.concat(parts)
 end
 
 local function charge(units, at, now, limit, windowMs, extra, before, log)
-  if units > 0 then
-    log = append(before, log, units, now)
-  elseif units < 0 then
-    log = remove(before, log, -units, at)
-  end
   local count = #log / ENTRY
+  if units ~= 0 and at then
+    local latest = count > 0 and math.max(now, timeOf(log, count)) or now
+    -- Only if the window still holds that moment.
+    if at > latest - windowMs and at <= latest then log = amend(before, log, units, at) end
+  elseif units > 0 then
+    log = append(before, log, units, now)
+  end
+  count = #log / ENTRY
   return count > 0 and timeOf(log, count) + windowMs or now, before, log
 end
 

@@ -23,4 +23,21 @@ export interface Bindings {
   readonly DEADLINE_MS?: string;
   /** Where Neon's HTTP protocol is spoken, if not at Neon itself (local development). */
   readonly DATABASE_HTTP_ENDPOINT?: string;
+  /**
+   * How users' tokens are verified, as JSON: algorithms, jwksUrl, issuer, audience, userClaim (`sub`), tierClaim,
+   * tenantClaim. Without it no token is read.
+   */
+  readonly JWT?: string;
+  /** Secret. For algorithms HS256 and HS512. */
+  readonly JWT_SECRET?: string;
+  /** `count` (default): a bad key or token counts against the IP. `reject`: it is answered 401. */
+  readonly UNVERIFIED?: string;
+  /** IPv6 addresses count by a prefix of so many bits (64). */
+  readonly IPV6_PREFIX?: string;
+  /** The response header in which the origin tells what a request has really cost (X-Weir-Cost). */
+  readonly COST_HEADER?: string;
+  /** What becomes of the origin's own rate limit headers: `rename` (default, to X-Origin-…), `drop` or `keep`. */
+  readonly ORIGIN_RATE_LIMIT_HEADERS?: string;
+  /** Until the origin's headers must have come (100000). */
+  readonly ORIGIN_TIMEOUT_MS?: string;
 }

@@ -5,6 +5,20 @@ import * as z from 'zod';
 import type { Bindings } from './bindings.ts';
 
 const DEFAULT_DEADLINE_MS = 250;
+/** As long as Cloudflare itself waits for an origin. */
+const DEFAULT_ORIGIN_TIMEOUT_MS = 100_000;
+const JWT_ALGORITHMS = [
+  'RS256',
+  'RS384',
+  'RS512',
+  'PS256',
+  'ES256',
+  'ES384',
+  'EdDSA',
+  'HS256',
+  'HS512',
+] as const;
+const isSymmetric = (algorithm: string) => algorithm.startsWith('HS');
 
 const httpUrl = z.url({ protocol: /^https?$/, error: 'must be an http or https URL' });
 
@@ -54,6 +68,36 @@ const access = jsonText.pipe(
   }),
 );
 
+const jwt = jsonText.pipe(
+  z
+    .strictObject({
+      algorithms: z.array(z.enum(JWT_ALGORITHMS)).min(1).default(['RS256']),
+      jwksUrl: httpUrl.optional(),
+      issuer: z.string().min(1).optional(),
+      audience: z.string().min(1).optional(),
+      userClaim: z.string().min(1).default('sub'),
+      tierClaim: z.string().min(1).optional(),
+      tenantClaim: z.string().min(1).optional(),
+    })
+    .refine(({ algorithms }) => new Set(algorithms.map(isSymmetric)).size === 1, {
+      path: ['algorithms'],
+      error: 'must be all of HS… (JWT_SECRET) or none of them (jwksUrl)',
+    })
+    .refine(({ algorithms, jwksUrl }) => algorithms.some(isSymmetric) || jwksUrl !== undefined, {
+      path: ['jwksUrl'],
+      error: 'is missing',
+    }),
+);
+
+const wholeNumber = (from: number, to: number) =>
+  z
+    .string()
+    .regex(/^\d{1,9}$/, `must be a whole number from ${from} to ${to}`)
+    .transform(Number)
+    .refine((value) => value >= from && value <= to, `must be a whole number from ${from} to ${to}`);
+
+const headerName = z.string().regex(/^[A-Za-z0-9-]{1,64}$/, 'must be the name of a header');
+
 const configSchema = z
   .object({
     RULES: z.custom<KVNamespace>(
@@ -73,6 +117,13 @@ const configSchema = z
       .transform(Number)
       .default(DEFAULT_DEADLINE_MS),
     DATABASE_HTTP_ENDPOINT: httpUrl.optional(),
+    JWT: jwt.optional(),
+    JWT_SECRET: z.string().min(32, 'must have at least 32 characters').optional(),
+    UNVERIFIED: z.enum(['count', 'reject']).default('count'),
+    IPV6_PREFIX: wholeNumber(32, 128).default(64),
+    COST_HEADER: headerName.default('X-Weir-Cost'),
+    ORIGIN_RATE_LIMIT_HEADERS: z.enum(['rename', 'drop', 'keep']).default('rename'),
+    ORIGIN_TIMEOUT_MS: wholeNumber(1, 900_000).default(DEFAULT_ORIGIN_TIMEOUT_MS),
   })
   .refine(
     (env) => Boolean(env.ADMIN_TOKEN || env.ADMIN_TOKENS?.length || env.ADMIN_ACCESS),
@@ -83,6 +134,10 @@ const configSchema = z
       when: isAdminParsed,
     },
   )
+  .refine(({ JWT, JWT_SECRET }) => !JWT?.algorithms.some(isSymmetric) || JWT_SECRET !== undefined, {
+    path: ['JWT_SECRET'],
+    error: 'is missing: JWT.algorithms are those of a shared secret',
+  })
   .refine((env) => haveNamesOfTheirOwn(adminTokensOf(env.ADMIN_TOKEN, env.ADMIN_TOKENS)), {
     path: ['ADMIN_TOKENS'],
     error: 'has two tokens of one name (ADMIN_TOKEN is named admin)',
@@ -101,7 +156,16 @@ export interface Config {
   readonly adminAccess: z.infer<typeof access> | undefined;
   readonly isDevelopment: boolean;
   readonly deadlineMs: number;
+  readonly jwt: JwtConfig | undefined;
+  /** What happens to a request whose key or token is not a good one: counted by IP, or answered 401. */
+  readonly unverified: 'count' | 'reject';
+  readonly ipv6Prefix: number;
+  readonly costHeader: string;
+  readonly originRateLimitHeaders: 'rename' | 'drop' | 'keep';
+  readonly originTimeoutMs: number;
 }
+
+export type JwtConfig = z.infer<typeof jwt> & { readonly secret: string | undefined };
 
 export class ConfigError extends Error {
   readonly problems: readonly string[];
@@ -127,6 +191,12 @@ export function parseConfig(env: Bindings): Config {
     adminAccess: data.ADMIN_ACCESS,
     isDevelopment: data.ENVIRONMENT === 'development',
     deadlineMs: data.DEADLINE_MS,
+    jwt: data.JWT && { ...data.JWT, secret: data.JWT_SECRET },
+    unverified: data.UNVERIFIED,
+    ipv6Prefix: data.IPV6_PREFIX,
+    costHeader: data.COST_HEADER,
+    originRateLimitHeaders: data.ORIGIN_RATE_LIMIT_HEADERS,
+    originTimeoutMs: data.ORIGIN_TIMEOUT_MS,
   };
 }
 

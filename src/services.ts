@@ -7,6 +7,7 @@ import { type Config, parseConfig } from './config.ts';
 import { nearestRegion, type RequestOrigin } from './core/regions.ts';
 import { createLog } from './http/log.ts';
 import type { Services } from './http/services.ts';
+import { createTokenVerifier } from './identity/jwt.ts';
 import { createLimiter } from './limiter/limiter.ts';
 import { splitBySlot } from './limiter/slot-split.ts';
 import { createAnnouncementBoard } from './redis/announcement-board.ts';
@@ -36,20 +37,41 @@ export function createParts(env: Bindings): Parts {
   const reportAs = (event: string) => (error: unknown) => log.error(event, error);
   const snapshots = createSnapshotSource({ kv, now, onError: reportAs('snapshot-unreadable') });
   const reader = createRuleReader(database);
-  const publishing = { database, reader, kv, regions, now, onError: reportAs('publish-incomplete') };
+  const publishing = { database, reader, kv, regions, onError: reportAs('publish-incomplete') };
   const admin: AdminServices = {
     database,
     regions,
     deadlineMs,
     now,
     log,
-    publish: () => publish(publishing),
+    publish: (how) => publish(publishing, how),
     auth: { tokens: config.adminTokens, access: config.adminAccess },
   };
+  const callers = createCallerDirectory({
+    database,
+    kv,
+    now,
+    deadlineMs,
+    revisions: () => revisionsOf(snapshots.callerRevisions()),
+    onError: reportAs('caller-unknown'),
+  });
   return {
     publishing,
     services: {
-      originUrl: config.originUrl,
+      origin: {
+        url: config.originUrl,
+        timeoutMs: config.originTimeoutMs,
+        rateLimitHeaders: config.originRateLimitHeaders,
+        costHeader: config.costHeader,
+      },
+      identity: {
+        callers,
+        tokens:
+          config.jwt &&
+          createTokenVerifier({ ...config.jwt, now, deadlineMs, onError: reportAs('token-unverified') }),
+        ipv6Prefix: config.ipv6Prefix,
+        unverified: config.unverified,
+      },
       isDevelopment,
       deadlineMs,
       now,
@@ -57,15 +79,7 @@ export function createParts(env: Bindings): Parts {
       regions,
       snapshots,
       regionOf: (request) => regionOf(request, regions, isDevelopment),
-      limiter: createLimiter({ snapshots, deadlineMs }),
-      callers: createCallerDirectory({
-        database,
-        kv,
-        now,
-        deadlineMs,
-        revisions: () => revisionsOf(snapshots.callerRevisions()),
-        onError: reportAs('caller-unknown'),
-      }),
+      limiter: createLimiter({ snapshots, deadlineMs, now }),
       admin: createAdmin(admin),
       pingDatabase: async (signal) => void (await withDeadline(signal, database.execute(sql`select 1`))),
     },
@@ -79,7 +93,10 @@ function createAdmin(services: AdminServices): Services['admin'] {
   let app: { fetch(request: Request, env: object, context: ExecutionContext): Response | Promise<Response> };
   return async (request, context) => {
     app ??= (await import('./admin/app.ts')).createAdminApp(services);
-    return app.fetch(request, {}, context);
+    const answer = Promise.resolve(app.fetch(request, {}, context));
+    // A client that leaves after its change was saved must not keep it from being published.
+    context.waitUntil(answer.catch(() => {}));
+    return answer;
   };
 }
 

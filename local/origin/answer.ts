@@ -47,6 +47,7 @@ async function follow(switches: Switches, exchange: Exchange, signal: AbortSigna
     request.socket.resetAndDestroy();
     return;
   }
+  if (switches.stall) return;
   const echo = await readEcho(request, entry);
   await wait(switches.delayMs, signal);
   if (switches.hang) return;

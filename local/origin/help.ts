@@ -16,6 +16,7 @@ bodyEncoding (utf-8 or base64), bodyBytes, bodySha256. Query switches combine:
   fail=reset             reset the connection instead of answering, without reading the body
   fail=half              answer half of the body, then cut the connection
   hang=1                 read the request, never answer
+  stall=1                neither read the body nor answer
 
   /sse?count=N&interval=MS     N server-sent events (count 10 unless told)
   /llm?prompt=TEXT&interval=MS a reply word by word, then its usage; total tokens in X-Weir-Cost

@@ -16,6 +16,7 @@ export interface Switches {
   gzip: boolean;
   early: boolean;
   hang: boolean;
+  stall: boolean;
   greet: boolean;
   fail: 'reset' | 'half' | undefined;
 }
@@ -54,6 +55,7 @@ export function parseSwitches(target: string): Switches {
     gzip: parseFlag(query, 'gzip'),
     early: parseChoice(query, 'early', ['103']) !== undefined,
     hang: parseFlag(query, 'hang'),
+    stall: parseFlag(query, 'stall'),
     greet: parseFlag(query, 'greet'),
     fail: parseChoice(query, 'fail', ['reset', 'half']),
   };

@@ -10,8 +10,8 @@ import { BadSwitch, parseSwitches, type Switches } from './switches.ts';
 export function acceptsUpgrade(request: IncomingMessage): boolean {
   if (request.headers.upgrade?.toLowerCase() !== 'websocket') return false;
   try {
-    const { status, fail, hang } = parseSwitches(request.url ?? '');
-    return status === undefined && fail === undefined && !hang;
+    const { status, fail, hang, stall } = parseSwitches(request.url ?? '');
+    return status === undefined && fail === undefined && !hang && !stall;
   } catch (error) {
     if (error instanceof BadSwitch) return false;
     throw error;

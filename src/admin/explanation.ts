@@ -10,30 +10,38 @@ import { compileSnapshot } from '../core/snapshot.ts';
 import { findApiKey, findUser } from '../rules/caller-records.ts';
 import type { ReadContent, StoredContent, StoredRule } from '../rules/content.ts';
 import type { Database } from '../rules/database.ts';
-import { apiKeys } from '../rules/schema.ts';
+import { apiKeys, tenants } from '../rules/schema.ts';
 
 export type DescribedCaller = Pick<Caller, 'userId' | 'apiKeyId' | 'tenantId' | 'tier'>;
 
-/** What the description leaves open is looked up, as for a real request. */
+/** What the description leaves open is looked up, as for a real request: a key that is not good is nobody's. */
 export async function completeCaller(
   database: Database,
   described: DescribedCaller,
+  nowMs: number,
 ): Promise<DescribedCaller> {
   const { apiKeyId, userId } = described;
-  const known =
-    (apiKeyId === undefined ? undefined : await findKey(database, apiKeyId)) ??
-    (userId === undefined ? undefined : await findUser(database, userId));
+  const key = apiKeyId === undefined ? undefined : await findKey(database, apiKeyId, nowMs);
+  const known = key ?? (userId === undefined ? undefined : await findUser(database, userId));
+  const tenantId = described.tenantId ?? known?.tenantId;
   return {
     userId: userId ?? known?.userId,
-    apiKeyId,
-    tenantId: described.tenantId ?? known?.tenantId,
-    tier: described.tier ?? known?.tier,
+    apiKeyId: key?.apiKeyId,
+    tenantId,
+    tier: described.tier ?? known?.tier ?? (await tierOfTenant(database, tenantId)),
   };
 }
 
-async function findKey(database: Database, id: string) {
+async function tierOfTenant(database: Database, id: string | undefined): Promise<string | undefined> {
+  if (id === undefined) return undefined;
+  const [row] = await database.select({ tier: tenants.tier }).from(tenants).where(eq(tenants.id, id));
+  return row?.tier ?? undefined;
+}
+
+async function findKey(database: Database, id: string, nowMs: number) {
   const [row] = await database.select({ hash: apiKeys.hash }).from(apiKeys).where(eq(apiKeys.id, id));
-  return row && findApiKey(database, row.hash);
+  const record = row && (await findApiKey(database, row.hash));
+  return record?.expiresAtMs !== undefined && record.expiresAtMs <= nowMs ? undefined : record;
 }
 
 /** What is left by rule, charging nothing; undefined if the counters do not answer. */

@@ -5,20 +5,23 @@ import type { AdminServices } from './services.ts';
 
 const MOST_WARNINGS = 20;
 
+/** The ids of the rules that were changed, or all if the change may concern any of them. */
+export type Concerns = readonly string[] | 'all';
+
 export interface PublishedChange {
   /** Undefined: not published yet. */
   readonly version: string | undefined;
   readonly warnings: readonly string[];
 }
 
-/** Never fails: the change is kept, and the cron run will publish it. `ruleIds` are those that were changed. */
+/** Never fails: the change is kept, and the cron run will publish it. `concerns` tells which rules' warnings to show. */
 export async function publishChange(
   { publish, log }: Pick<AdminServices, 'publish' | 'log'>,
-  ruleIds: readonly string[] = [],
+  concerns: Concerns,
 ): Promise<PublishedChange> {
   try {
     const publication = await publish();
-    return { version: publication.version, warnings: warningsFor(publication, ruleIds) };
+    return { version: publication.version, warnings: warningsFor(publication, concerns) };
   } catch (error) {
     log.error('publish-failed', error);
     const { status, title } = postgresProblem(error);
@@ -31,13 +34,13 @@ export async function publishChange(
 export const versionHeader = ({ version }: PublishedChange): Record<string, string> =>
   version === undefined ? {} : { 'X-Weir-Rules-Version': version };
 
-function warningsFor({ rejected, warnings, regions }: Publication, ruleIds: readonly string[]): string[] {
-  const concerned = new Set(ruleIds);
-  const isConcerned = (id: string) => concerned.has(id);
+function warningsFor({ rejected, warnings, regions }: Publication, concerns: Concerns): string[] {
+  const concerned = new Set(concerns);
+  const isConcerned = (id: string) => concerns === 'all' || concerned.has(id);
   return shorten([
     ...rejected
       .filter(({ id }) => isConcerned(id))
-      .map(({ problems }) => `not in force: ${problems.join('; ')}`),
+      .map(({ name, problems }) => `not in force: ${name}: ${problems.join('; ')}`),
     ...warnings.filter((warning) => warning.ruleIds.some(isConcerned)).map(({ message }) => message),
     ...regions
       .filter(({ announced }) => !announced)

@@ -2,12 +2,12 @@
 import type { OpenAPIHono } from '@hono/zod-openapi';
 import type { CounterStore } from '../core/counter-store.ts';
 import type { Database } from '../rules/database.ts';
-import type { Publication } from '../rules/publish.ts';
+import type { HowToPublish, Publication } from '../rules/publish.ts';
 
 export interface AdminServices {
   readonly database: Database;
   /** Makes what is in Postgres the rules in force, everywhere. */
-  readonly publish: () => Promise<Publication>;
+  readonly publish: (how?: HowToPublish) => Promise<Publication>;
   readonly regions: readonly { readonly name: string; readonly store: CounterStore }[];
   readonly auth: AdminAuthOptions;
   /** For a call to Redis. */

@@ -22,10 +22,27 @@ export interface CallerRecord {
   readonly expiresAtMs?: number | undefined;
 }
 
+/** Takes over work that may end after the response. */
+export type AfterResponse = (work: Promise<unknown>) => void;
+
 /** The port between the gateway and wherever callers are known. It never fails: undefined is nobody known. */
 export interface CallerDirectory {
-  ofApiKey(key: string, afterResponse: (work: Promise<unknown>) => void): Promise<CallerRecord | undefined>;
-  ofUser(userId: string, afterResponse: (work: Promise<unknown>) => void): Promise<CallerRecord | undefined>;
+  ofApiKey(key: string, afterResponse: AfterResponse): Promise<CallerRecord | undefined>;
+  ofUser(userId: string, afterResponse: AfterResponse): Promise<CallerRecord | undefined>;
+}
+
+/** Whom a token names, once all of it has been found good. */
+export interface VerifiedUser {
+  readonly userId: string;
+  /** Undefined: the token does not say. */
+  readonly tenantId?: string | undefined;
+  readonly tier?: string | undefined;
+  readonly expiresAtMs: number;
+}
+
+/** The port between the gateway and whatever verifies tokens. It never fails: undefined is a token of nobody. */
+export interface TokenVerifier {
+  verify(token: string, afterResponse: AfterResponse): Promise<VerifiedUser | undefined>;
 }
 
 /** The id that a scope counts by, or undefined if the caller has none of that kind. */

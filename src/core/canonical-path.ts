@@ -1,48 +1,72 @@
-// One canonical form for a request path, used both for matching and for the origin, so that no other
-// spelling of the same path escapes a limit. What could be read in two ways is refused.
+// One canonical form for a request path: `path` goes to the origin, `matchPath` to the rules. Two spellings that an
+// origin may take for the same path have the same `matchPath`; what could be read in two ways is refused.
+import { matchSegment } from './match-segment.ts';
 
 export type CanonicalPath =
   | { readonly ok: true; readonly path: string; readonly matchPath: string }
   | { readonly ok: false; readonly reason: string };
 
-const UNRESERVED = /[A-Za-z0-9._~-]/;
-/** Encoded slash, backslash, and control characters: origins disagree on what these mean. */
+/** Nearly all paths are like this: nothing to resolve, to decode or to refuse. */
+const PLAIN = /^(?:\/[\w~-][\w.~-]*)+\/?$/;
+/** Encoded slash, backslash and control characters: some origins decode them before they split, route or log. */
 const AMBIGUOUS = /%(2F|5C|[01][0-9A-F]|7F)/;
+/** What the WHATWG URL parser encodes in a path; not braces, which stand for parameters in a rule's resource. */
+const TO_ENCODE = /[^\x21-\x7e]|["<>^`]/gu;
+const UNRESERVED = /[A-Za-z0-9._~-]/;
 
 export function canonicalPath(rawPath: string): CanonicalPath {
-  const decoded = decodeUnreserved(rawPath);
-  if (decoded === undefined) return { ok: false, reason: 'a % must be followed by two hexadecimal digits' };
-  const ambiguous = AMBIGUOUS.exec(decoded);
-  if (ambiguous) return { ok: false, reason: `${ambiguous[0]} is not allowed in a path` };
-  if (decoded.includes('\\')) return { ok: false, reason: 'a backslash is not allowed in a path' };
-  const path = resolveSegments(decoded);
-  return { ok: true, path, matchPath: toMatchPath(path) };
+  if (PLAIN.test(rawPath)) return plain(rawPath);
+  if (/%(?![0-9A-Fa-f]{2})/.test(rawPath)) return refused('a % must be followed by two hexadecimal digits');
+  const spelled = respell(rawPath);
+  const ambiguous = AMBIGUOUS.exec(spelled);
+  if (ambiguous) return refused(`${ambiguous[0]} is not allowed in a path`);
+  // URLs of requests have none, the parser makes them slashes; a rule's resource could.
+  if (spelled.includes('\\')) return refused('a backslash is not allowed in a path');
+  return match(resolve(spelled.split('/').slice(1)));
 }
 
-/** Escapes of characters that need none are undone; all others are written in upper case. */
-function decodeUnreserved(path: string): string | undefined {
-  if (!path.includes('%')) return path;
-  if (/%(?![0-9A-Fa-f]{2})/.test(path)) return undefined;
-  return path.replace(/%[0-9A-Fa-f]{2}/g, (encoded) => {
-    const character = String.fromCharCode(Number.parseInt(encoded.slice(1), 16));
-    return UNRESERVED.test(character) ? character : encoded.toUpperCase();
-  });
+function plain(path: string): CanonicalPath {
+  const bare = path.endsWith('/') ? path.slice(0, -1) : path;
+  return { ok: true, path, matchPath: bare.toLowerCase() };
 }
 
-/** Repeated slashes count as one; `.` and `..` are resolved as a browser does, never above the root. */
-function resolveSegments(path: string): string {
+const refused = (reason: string): CanonicalPath => ({ ok: false, reason });
+
+/** Escapes of characters that need none are undone, all others are written in upper case. */
+function respell(path: string): string {
+  return path
+    .toWellFormed()
+    .replace(TO_ENCODE, (character) => encodeURIComponent(character))
+    .replace(/%[0-9A-Fa-f]{2}/g, (encoded) => {
+      const character = String.fromCharCode(Number.parseInt(encoded.slice(1), 16));
+      return UNRESERVED.test(character) ? character : encoded.toUpperCase();
+    });
+}
+
+interface Resolved {
+  readonly segments: readonly string[];
+  readonly endsAsFolder: boolean;
+}
+
+/** `.` and `..` as the WHATWG URL parser resolves them, never above the root; then repeated slashes count as one. */
+function resolve(written: readonly string[]): Resolved {
   const kept: string[] = [];
-  const segments = path.split('/').filter((segment) => segment !== '');
-  for (const segment of segments) {
+  for (const segment of written) {
     if (segment === '..') kept.pop();
     else if (segment !== '.') kept.push(segment);
   }
-  const endsAsFolder = /\/\.{0,2}$/.test(path) && kept.length > 0;
-  return `/${kept.join('/')}${endsAsFolder ? '/' : ''}`;
+  const last = written.at(-1);
+  const segments = kept.filter((segment) => segment !== '');
+  return { segments, endsAsFolder: last === '' || last === '.' || last === '..' };
 }
 
-/** Rules are matched without regard to case, a trailing slash or `;parameters`. */
-function toMatchPath(path: string): string {
-  const bare = path.replace(/;[^/]*/g, '').toLowerCase();
-  return bare.length > 1 && bare.endsWith('/') ? bare.slice(0, -1) : bare;
+function match({ segments, endsAsFolder }: Resolved): CanonicalPath {
+  const matched: string[] = [];
+  for (const segment of segments) {
+    const result = matchSegment(segment);
+    if (!result.ok) return result;
+    if (result.text !== '') matched.push(result.text);
+  }
+  const path = `/${segments.join('/')}${endsAsFolder && segments.length > 0 ? '/' : ''}`;
+  return { ok: true, path, matchPath: `/${matched.join('/')}` };
 }

@@ -13,7 +13,7 @@ export interface Check {
   readonly extra?: number | undefined;
   /** Of a `concurrency` check: 16 characters. */
   readonly leaseId?: string | undefined;
-  /** Units to take, or to give back. */
+  /** Units to take, to give back, or to charge afterwards. */
   readonly cost: number;
   /** Units to lease beyond the cost, as far as there is room. */
   readonly want?: number | undefined;
@@ -23,7 +23,7 @@ export interface Check {
   readonly blockMs?: number | undefined;
   /** Say what it would do, but never deny. */
   readonly log?: boolean | undefined;
-  /** Of a refund: when the charge was made. */
+  /** Of a refund, and of what is settled: when the charge was made. */
   readonly chargedAtMs?: number | undefined;
 }
 
@@ -40,12 +40,18 @@ export interface Outcome {
   readonly granted: number;
   /** Until its turn, for those that throttle. */
   readonly delayMs: number;
+  /** By the clock of its own counter, if that can be another than the answer's: in a cluster, each slot has one. */
+  readonly nowMs?: number | undefined;
 }
 
-export type Operation = 'take' | 'peek' | 'refund' | 'renew';
+/**
+ * `settle` charges what a request cost beyond what it was charged, once that is known: always, up to a debt of the
+ * whole capacity. `renew` is for leases.
+ */
+export type Operation = 'take' | 'peek' | 'refund' | 'settle' | 'renew';
 
 export interface Answer {
-  /** By the clock of the counters. A refund names it as the time of the charge. */
+  /** By the clock of the counters. Whoever refunds or settles names it as the time of the charge. */
   readonly nowMs: number;
   readonly outcomes: readonly Outcome[];
   /** The announcement, if it is not the expected one: nothing was charged, and there are no outcomes. */
@@ -67,8 +73,8 @@ const LEASE_ID_LENGTH = 16;
 const isWhole = (value: number) => Number.isInteger(value) && value >= 1 && value <= LARGEST;
 
 /** What makes a check unusable, in the words of the script; undefined if nothing does. */
-export function problemOf(check: Check): string | undefined {
-  const { algorithm, limit, windowMs, cost, extra, leaseId = '' } = check;
+export function problemOf(check: Check, operation: Operation = 'take'): string | undefined {
+  const { algorithm, limit, windowMs, cost, extra, leaseId = '', chargedAtMs } = check;
   const mostUnits = MOST_UNITS[algorithm];
   if (!ALGORITHM_IDS.includes(algorithm)) return 'unknown algorithm';
   if (!isWhole(limit)) return 'limit must be a whole number above 0';
@@ -81,9 +87,14 @@ export function problemOf(check: Check): string | undefined {
   for (const [option, value] of [
     ['want', check.want],
     ['block', check.blockMs],
-    ['at', check.chargedAtMs],
   ] as const)
     if (value && !isWhole(value)) return `${option} must be a whole number above 0`;
+  if (chargedAtMs !== undefined && !isWhole(chargedAtMs)) return 'at must be a whole number above 0';
+  if (operation === 'renew' && algorithm !== 'concurrency') return 'only leases can be renewed';
+  if (operation === 'settle') {
+    if (algorithm === 'concurrency') return 'leases cannot be settled';
+    if (chargedAtMs === undefined) return 'to settle takes the time of the charge';
+  }
   if (mostUnits !== undefined && limit > mostUnits) return `${algorithm} takes a limit of up to ${mostUnits}`;
   if (algorithm === 'sliding-window-buckets' && extra !== undefined && extra > MOST_BUCKETS)
     return `there can be up to ${MOST_BUCKETS} buckets`;

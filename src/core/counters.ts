@@ -25,16 +25,18 @@ export function runChecks(
   nowMs: number,
   counters: Counters,
 ): Answer {
-  checks.forEach(assertUsable);
+  checks.forEach((check, i) => {
+    assertUsable(check, operation, i);
+  });
   const judged = checks.map((check) => judge(check, counters.get(check.key, check.id), nowMs));
-  const settled = OPERATIONS[operation](judged, nowMs);
-  for (const { check, changed, state, blockedUntilMs, resetAtMs } of settled) {
+  const counted = OPERATIONS[operation](judged, nowMs);
+  for (const { check, changed, state, blockedUntilMs, resetAtMs } of counted) {
     const expiresAtMs = Math.max(resetAtMs, blockedUntilMs);
     if (!changed) continue;
     const counter = { algorithm: check.algorithm, state, blockedUntilMs, expiresAtMs };
     counters.save(check.key, check.id, expiresAtMs > nowMs ? counter : undefined, nowMs);
   }
-  return { nowMs, outcomes: settled.map((one) => toOutcome(one, nowMs)) };
+  return { nowMs, outcomes: counted.map((one) => toOutcome(one, nowMs)) };
 }
 
 interface Judged extends Reading<unknown> {
@@ -44,7 +46,7 @@ interface Judged extends Reading<unknown> {
   readonly retryMs: number;
 }
 
-interface Settled {
+interface Counted {
   readonly check: Check;
   readonly allowed: boolean;
   readonly changed: boolean;
@@ -57,7 +59,7 @@ interface Settled {
   readonly blockedUntilMs: number;
 }
 
-const OPERATIONS: Record<Operation, (judged: readonly Judged[], nowMs: number) => Settled[]> = {
+const OPERATIONS: Record<Operation, (judged: readonly Judged[], nowMs: number) => Counted[]> = {
   take(judged, nowMs) {
     const passes = judged.every((one) => fits(one) || one.check.log);
     return judged.map((one) => {
@@ -68,17 +70,12 @@ const OPERATIONS: Record<Operation, (judged: readonly Judged[], nowMs: number) =
 
   peek: (judged, nowMs) => judged.map((one) => charge(one, 0, nowMs)),
 
-  refund: (judged, nowMs) =>
-    judged.map((one) => {
-      const settled = charge(one, -one.check.cost, nowMs);
-      const counter = { ...settled, algorithm: one.check.algorithm, expiresAtMs: Number.POSITIVE_INFINITY };
-      const { room, delayMs } = judge(one.check, counter, nowMs);
-      return { ...settled, allowed: true, retryMs: 0, room, delayMs };
-    }),
+  refund: (judged, nowMs) => judged.map((one) => amend(one, -one.check.cost, nowMs)),
+
+  settle: (judged, nowMs) => judged.map((one) => amend(one, withinDebt(one), nowMs)),
 
   renew: (judged, nowMs) =>
-    judged.map((one, i) => {
-      if (one.check.algorithm !== 'concurrency') throw new BadCheckError(i, 'only leases can be renewed');
+    judged.map((one) => {
       const held = heldUnits(one.state, one.check.leaseId ?? '');
       return { ...charge(one, held, nowMs), allowed: held > 0, retryMs: 0 };
     }),
@@ -104,14 +101,16 @@ function retryMs(check: Check, reading: Reading<unknown>, blockedUntilMs: number
   return Math.max(waitMs, blockedUntilMs - nowMs, 0);
 }
 
-/** Moves the counter by so many units; by 0, it only tells when the limit is free again. */
-function charge(one: Judged, units: number, nowMs: number): Settled {
+/**
+ * Moves the counter by so many units; by 0, it only tells when the limit is free again. If told when a charge was
+ * made, it is that one that is changed.
+ */
+function charge(one: Judged, units: number, nowMs: number, chargedAtMs?: number): Counted {
   const { check, blockedUntilMs, delayMs, retryMs: wait } = one;
-  const atMs = check.chargedAtMs ?? nowMs;
   const { state, resetAtMs } = algorithmOf(check.algorithm).charge(
     one.state,
     units,
-    atMs,
+    chargedAtMs,
     nowMs,
     paramsOf(check),
   );
@@ -129,7 +128,19 @@ function charge(one: Judged, units: number, nowMs: number): Settled {
   };
 }
 
-function admit(one: Judged, nowMs: number): Settled {
+/** Changes a charge afterwards, as far as its window is still there: what is left must be read again. */
+function amend(one: Judged, units: number, nowMs: number): Counted {
+  const { check } = one;
+  const counted = charge(one, units, nowMs, check.chargedAtMs ?? nowMs);
+  const counter = { ...counted, algorithm: check.algorithm, expiresAtMs: Number.POSITIVE_INFINITY };
+  const { room, delayMs } = judge(check, counter, nowMs);
+  return { ...counted, allowed: true, retryMs: 0, room, delayMs };
+}
+
+/** What is charged without room for it: up to a debt of the whole capacity. */
+const withinDebt = ({ check, room, capacity }: Judged) => Math.max(0, Math.min(check.cost, room + capacity));
+
+function admit(one: Judged, nowMs: number): Counted {
   const granted = Math.min(one.check.want ?? 0, one.room - one.check.cost);
   return { ...charge(one, one.check.cost + granted, nowMs), granted };
 }
@@ -138,30 +149,30 @@ function admit(one: Judged, nowMs: number): Settled {
  * What the rule that denies asks for: to count this request too, up to a debt of its whole capacity; and to
  * block from now on.
  */
-function deny(one: Judged, nowMs: number): Settled {
-  const { check, capacity } = one;
+function deny(one: Judged, nowMs: number): Counted {
+  const { check } = one;
   const canEverFit = one.retryMs !== Number.POSITIVE_INFINITY;
-  const units = check.countDenied && canEverFit ? Math.max(0, Math.min(check.cost, one.room + capacity)) : 0;
-  const settled = charge(one, units, nowMs);
-  if (!canEverFit) return settled;
+  const units = check.countDenied && canEverFit ? withinDebt(one) : 0;
+  const counted = charge(one, units, nowMs);
+  if (!canEverFit) return counted;
   const blocks = check.blockMs !== undefined && one.blockedUntilMs <= nowMs;
   const blockedUntilMs = blocks ? nowMs + (check.blockMs ?? 0) : one.blockedUntilMs;
-  const reading = { ...one, state: settled.state, room: settled.room };
+  const reading = { ...one, state: counted.state, room: counted.room };
   return {
-    ...settled,
-    changed: settled.changed || blocks,
+    ...counted,
+    changed: counted.changed || blocks,
     blockedUntilMs,
     retryMs: retryMs(check, reading, blockedUntilMs, nowMs),
   };
 }
 
-function toOutcome(settled: Settled, nowMs: number): Outcome {
-  const { allowed, room, resetAtMs, blockedUntilMs, granted, delayMs } = settled;
+function toOutcome(counted: Counted, nowMs: number): Outcome {
+  const { allowed, room, resetAtMs, blockedUntilMs, granted, delayMs } = counted;
   return {
     allowed,
     remaining: blockedUntilMs > nowMs ? 0 : Math.max(0, room),
     resetAtMs: Math.max(resetAtMs, blockedUntilMs),
-    retryAfterMs: Number.isFinite(settled.retryMs) ? settled.retryMs : undefined,
+    retryAfterMs: Number.isFinite(counted.retryMs) ? counted.retryMs : undefined,
     granted,
     delayMs,
   };
@@ -175,7 +186,7 @@ export class BadCheckError extends Error {
   }
 }
 
-function assertUsable(check: Check, index: number): void {
-  const problem = problemOf(check);
+function assertUsable(check: Check, operation: Operation, index: number): void {
+  const problem = problemOf(check, operation);
   if (problem !== undefined) throw new BadCheckError(index, problem);
 }

@@ -1,6 +1,6 @@
 // What is decided about a request, drawn from the outcomes of its checks.
 import type { Check, Outcome } from './check.ts';
-import type { RuleCheck } from './plan.ts';
+import type { Credential, RuleCheck } from './plan.ts';
 import type { ListEntry } from './rule.ts';
 
 /** Why a request was not counted. Listed in docs/operations.md. */
@@ -37,6 +37,13 @@ export interface UnlimitedDecision extends ByRules {
   readonly allowed: true;
 }
 
+/** The caller showed a key or token that is not a good one. */
+export interface UnverifiedDecision extends ByRules {
+  readonly kind: 'unverified';
+  readonly allowed: false;
+  readonly credential: Credential;
+}
+
 export interface DegradedDecision extends Partial<ByRules> {
   readonly kind: 'degraded';
   /** False if a rule says that nobody passes uncounted. */
@@ -44,25 +51,50 @@ export interface DegradedDecision extends Partial<ByRules> {
   readonly reason: DegradedReason;
 }
 
-export type Decision = CountedDecision | ListedDecision | UnlimitedDecision | DegradedDecision;
+export type Decision =
+  | CountedDecision
+  | ListedDecision
+  | UnlimitedDecision
+  | UnverifiedDecision
+  | DegradedDecision;
 
 /** The results that denied the request: those of `log` rules never do. */
 export function denyingResults<C extends Check>(results: readonly CheckResult<C>[]): CheckResult<C>[] {
   return results.filter(({ check, outcome }) => !outcome.allowed && !check.log);
 }
 
-/** The result that clients should read about: the longest wait when denied, else the rule nearest to its limit. */
-export function decisiveResult<C extends Check>(
-  results: readonly CheckResult<C>[],
-): CheckResult<C> | undefined {
-  const denied = denyingResults(results);
-  if (denied.length > 0) return denied.reduce((a, b) => (waitOf(b) > waitOf(a) ? b : a));
-  const enforced = results.filter(({ check }) => !check.log);
-  return enforced.reduce<CheckResult<C> | undefined>(
-    (nearest, result) => (nearest && headroom(nearest) <= headroom(result) ? nearest : result),
-    undefined,
+/**
+ * What clients should read about, most restrictive first: the longest wait of those that denied, then whatever lets
+ * the fewest more requests like this one pass, then what is free again last. `log` rules have no place in it.
+ */
+export function mostRestrictiveFirst<C extends Check>(results: readonly CheckResult<C>[]): CheckResult<C>[] {
+  return results.filter(({ check }) => !check.log).sort(byRestriction);
+}
+
+/** The one result that clients read about if they read of one only. */
+export const decisiveResult = <C extends Check>(results: readonly CheckResult<C>[]) =>
+  mostRestrictiveFirst(results)[0];
+
+/**
+ * How long until a check has room again: for the denied request, if waiting helps it; else until its whole limit is
+ * free.
+ */
+export function untilFreeMs({ outcome }: CheckResult, nowMs: number): number {
+  const { allowed, retryAfterMs, resetAtMs } = outcome;
+  return !allowed && retryAfterMs !== undefined ? retryAfterMs : Math.max(0, resetAtMs - nowMs);
+}
+
+function byRestriction(a: CheckResult, b: CheckResult): number {
+  return (
+    descending(waitOf(a), waitOf(b)) ||
+    requestsLeft(a) - requestsLeft(b) ||
+    b.outcome.resetAtMs - a.outcome.resetAtMs
   );
 }
 
-const waitOf = ({ outcome }: CheckResult) => outcome.retryAfterMs ?? Number.POSITIVE_INFINITY;
-const headroom = ({ check, outcome }: CheckResult) => outcome.remaining / check.limit;
+/** Of one that allowed: less than any wait. */
+const waitOf = ({ outcome: { allowed, retryAfterMs } }: CheckResult) =>
+  allowed ? -1 : (retryAfterMs ?? Number.POSITIVE_INFINITY);
+const requestsLeft = ({ check, outcome }: CheckResult) => Math.floor(outcome.remaining / check.cost);
+/** Waits may be infinite, so they cannot be subtracted. */
+const descending = (a: number, b: number) => (a === b ? 0 : a > b ? -1 : 1);

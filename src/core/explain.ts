@@ -8,6 +8,7 @@ import {
   byRank,
   type CallerTier,
   compileTiers,
+  isShadowRule,
   limitOfTier,
   type MatchRequest,
   methodsOf,
@@ -94,7 +95,7 @@ function reasonAgainst(
 const allows = (list: readonly string[], name: string | undefined) =>
   list.length === 0 || (name !== undefined && list.includes(name));
 
-const slotKey = (rule: Rule) => `${rule.scope} ${slotOf(rule.resource)}`;
+const slotKey = (rule: Rule) => `${rule.scope} ${isShadowRule(rule)} ${slotOf(rule.resource)}`;
 
 function bestOfEachSlot(applying: readonly Rule[]): Map<string, Rule> {
   // The best come last, and replace the others.

@@ -5,10 +5,19 @@ import { groupOf, subjectKey } from './keys.ts';
 import type { ListEntry } from './rule.ts';
 import type { CompiledRule, Match, Snapshot } from './snapshot.ts';
 
+/** Unless a rule says otherwise, nobody waits longer for his turn. */
+const DEFAULT_MAX_DELAY_MS = 5_000;
+
 /** A check that knows the rule it comes from. */
 export interface RuleCheck extends Check {
   readonly rule: CompiledRule;
 }
+
+/** What a caller can show of himself. */
+export type Credential = 'api-key' | 'token';
+
+/** A key or token that is not a good one, where that is not accepted. */
+export type Unverified = { readonly kind: 'unverified'; readonly credential: Credential };
 
 export type Plan =
   | { readonly kind: 'listed'; readonly list: ListEntry['list'] }
@@ -19,6 +28,8 @@ export interface PlannedRequest {
   readonly method: string;
   readonly caller: Caller;
   readonly nowMs: number;
+  /** 16 characters that no other request has: it holds its leases by them. */
+  readonly leaseId: string;
 }
 
 export async function planRequest(snapshot: Snapshot, request: PlannedRequest): Promise<Plan> {
@@ -27,12 +38,13 @@ export async function planRequest(snapshot: Snapshot, request: PlannedRequest): 
   const matches = snapshot.match(request);
   return {
     kind: 'checks',
-    checks: await Promise.all(matches.map((match) => toCheck(match, request.caller))),
+    checks: await Promise.all(matches.map((match) => toCheck(match, request))),
   };
 }
 
-async function toCheck({ rule, limit }: Match, caller: Caller): Promise<RuleCheck> {
+async function toCheck({ rule, limit }: Match, { caller, leaseId }: PlannedRequest): Promise<RuleCheck> {
   const { scope, id } = subjectOf(rule.scope, caller);
+  const isLease = rule.algorithm === 'concurrency';
   return {
     rule,
     key: await subjectKey(scope, id, groupOf(rule.algorithm, rule.counterId, rule.ordinal)),
@@ -41,9 +53,20 @@ async function toCheck({ rule, limit }: Match, caller: Caller): Promise<RuleChec
     limit,
     windowMs: rule.windowSeconds * 1000,
     cost: rule.cost,
-    extra: rule.burst ?? rule.buckets ?? undefined,
+    extra: isLease ? undefined : extraOf(rule, limit),
+    leaseId: isLease ? leaseId : undefined,
     countDenied: rule.countDenied,
     blockMs: rule.blockSeconds === null ? undefined : rule.blockSeconds * 1000,
     log: rule.action === 'log',
   };
+}
+
+function extraOf(rule: CompiledRule, limit: number): number | undefined {
+  return rule.action === 'throttle' ? queueOf(rule, limit) : (rule.burst ?? rule.buckets ?? undefined);
+}
+
+/** The wait of a request is the time that those before it take: a queue this long never makes it longer. */
+function queueOf({ burst, cost, maxDelayMs, windowSeconds }: CompiledRule, limit: number): number {
+  const mostAhead = Math.floor(((maxDelayMs ?? DEFAULT_MAX_DELAY_MS) * limit) / (windowSeconds * 1000));
+  return Math.min(burst ?? limit, mostAhead + cost);
 }

@@ -34,6 +34,10 @@ export interface Rule {
   readonly burst: number | null;
   readonly buckets: number | null;
   readonly cost: number;
+  /** The origin tells in a header what a request has really cost, and the difference is settled. */
+  readonly costFromOrigin: boolean;
+  /** What was charged is given back if the origin cannot be reached or does not answer in time. */
+  readonly refundOnError: boolean;
   readonly action: Action;
   /** The longest that `throttle` makes a request wait. */
   readonly maxDelayMs: number | null;
@@ -62,6 +66,8 @@ export const RULE_DEFAULTS = {
   burst: null,
   buckets: null,
   cost: 1,
+  costFromOrigin: false,
+  refundOnError: false,
   action: 'reject',
   maxDelayMs: null,
   priority: 100,

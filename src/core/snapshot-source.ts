@@ -17,6 +17,10 @@ export interface SnapshotSource {
   question(): Question | undefined;
   /** The region still announces what was expected. */
   confirm(question: Question): void;
+  /** It could not be asked: for a moment nobody need try. */
+  fail(): void;
+  /** Whether the rules at hand were known to be in force then, or shortly before. */
+  isConfirmed(sinceMs: number): boolean;
   /** Brings this isolate up to an announcement. False if that cannot be had now: it goes on with what it has. */
   load(announced: string): Promise<boolean>;
   /** The first load of a cold isolate, from the announcement or else from KV alone. */

@@ -37,9 +37,17 @@ export interface Snapshot {
   readonly ruleCount: number;
   /** The rules that apply: the best one of each (scope, resource) slot, broad resources first, then by scope. */
   match(request: MatchRequest): readonly Match[];
+  /**
+   * What limits the caller anywhere: of each slot the rules that win it for some method, whatever the path, in the
+   * order of their slots' best rules. Without those that only log; bounded, as there may be thousands.
+   */
+  limitsOf(caller: Caller): readonly Match[];
   /** Whether the caller is on a list; the deny list comes first. */
   listed(caller: Caller, nowMs: number): ListEntry['list'] | undefined;
 }
+
+/** Of what one caller is told. */
+export const MOST_LIMITS = 200;
 
 /** Names the counter of each rule. The only part that waits, so it is done before a snapshot is stored. */
 export function withCounterIds(rules: readonly Rule[]): Promise<CompiledRule[]> {
@@ -52,7 +60,7 @@ export function withCounterIds(rules: readonly Rule[]): Promise<CompiledRule[]> 
 }
 
 export function compileSnapshot(version: string, content: SnapshotContent): Snapshot {
-  const routes = compileRoutes(content.rules);
+  const { routes, enforced } = compileRoutes(content.rules);
   const tierOf = compileTiers(content.tiers);
   return {
     version,
@@ -68,6 +76,16 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
           if (match) matches.push(match);
         }
       return matches;
+    },
+    limitsOf(caller) {
+      const tier = tierOf(caller);
+      const limits: Match[] = [];
+      for (const slot of enforced)
+        for (const winner of winnersOf(slot, caller, tier.name)) {
+          const match = matchOf(winner, tier.limits);
+          if (match && limits.push(match) === MOST_LIMITS) return limits;
+        }
+      return limits;
     },
   };
 }
@@ -112,35 +130,57 @@ interface Candidate {
   readonly match: Match | undefined;
 }
 
-/** The rules of one scope and resource, best first, by the narrowest thing that they ask of a caller. */
+/**
+ * The rules of one scope and resource, best first, by the narrowest thing that they ask of a caller. Shadow rules are
+ * among themselves: one that only watches never takes the place of one that denies.
+ */
 interface Slot {
   readonly scope: Scope;
+  readonly isShadow: boolean;
   readonly everybody: Candidate[];
   byTier: NameTable<Candidate[]> | undefined;
   bySubject: NameTable<Candidate[]> | undefined;
 }
 
-function compileRoutes(rules: readonly CompiledRule[]): RouteTrie<Slot[]> {
+interface CompiledRoutes {
+  readonly routes: RouteTrie<Slot[]>;
+  /** All slots but the shadow ones, in the order of their best rules. */
+  readonly enforced: readonly Slot[];
+}
+
+function compileRoutes(rules: readonly CompiledRule[]): CompiledRoutes {
   const routes = createRouteTrie<Slot[]>();
+  const enforced: Slot[] = [];
   const parsed = new Map<string, ParsedResource>();
   for (const [rank, rule] of [...rules].sort(byRank).entries()) {
     const route = parsed.get(rule.resource) ?? parseResource(rule.resource);
     parsed.set(rule.resource, route);
-    if (route.ok) addToSlot(slotOfScope(routes.at(route, createSlots), rule.scope), rule, rank);
+    if (!route.ok) continue;
+    const slot = slotFor(rule, routes.at(route, createSlots));
+    if (isEmpty(slot) && !slot.isShadow) enforced.push(slot);
+    addToSlot(slot, rule, rank);
   }
-  return routes;
+  return { routes, enforced };
 }
+
+const isEmpty = ({ everybody, byTier, bySubject }: Slot) => everybody.length === 0 && !byTier && !bySubject;
 
 const createSlots = (): Slot[] => [];
 
-function slotOfScope(slots: Slot[], scope: Scope): Slot {
-  const known = slots.find((slot) => slot.scope === scope);
+function slotFor(rule: Rule, slots: Slot[]): Slot {
+  const { scope } = rule;
+  const isShadow = isShadowRule(rule);
+  const known = slots.find((slot) => slot.scope === scope && slot.isShadow === isShadow);
   if (known) return known;
-  const slot: Slot = { scope, everybody: [], byTier: undefined, bySubject: undefined };
+  const slot: Slot = { scope, isShadow, everybody: [], byTier: undefined, bySubject: undefined };
   slots.push(slot);
-  slots.sort((a, b) => SCOPES.indexOf(a.scope) - SCOPES.indexOf(b.scope));
+  slots.sort((a, b) => placeOf(a) - placeOf(b));
   return slot;
 }
+
+export const isShadowRule = ({ action }: Rule) => action === 'log';
+
+const placeOf = ({ scope, isShadow }: Slot) => SCOPES.indexOf(scope) * 2 + Number(isShadow);
 
 function addToSlot(slot: Slot, rule: CompiledRule, rank: number): void {
   const match = rule.limit === null ? undefined : { rule, limit: rule.limit };
@@ -194,6 +234,30 @@ function firstOf(
 ): Candidate | undefined {
   return list?.find(({ methods, rule }) => names(methods, method) && names(rule.tiers, tier));
 }
+
+/** Of the rules of a slot that are for this caller, those that are the best one for some method. */
+function winnersOf(slot: Slot, caller: Caller, tier: string | undefined): Candidate[] {
+  const id = slot.bySubject && idInScope(slot.scope, caller);
+  const ofTier = tier === undefined ? undefined : slot.byTier?.get(tier);
+  const ofSubject = id === undefined ? undefined : slot.bySubject?.get(id);
+  const candidates: Candidate[] = [];
+  for (const list of [slot.everybody, ofTier, ofSubject])
+    for (const candidate of list ?? []) if (names(candidate.rule.tiers, tier)) candidates.push(candidate);
+  // Mostly so, and there may be thousands of slots.
+  if (candidates.length <= 1) return candidates;
+  const taken = new Set<string>();
+  return candidates
+    .sort((a, b) => a.rank - b.rank)
+    .filter(({ methods }) => {
+      if (taken.has(EVERY_METHOD)) return false;
+      if (methods.length > 0 && methods.every((method) => taken.has(method))) return false;
+      for (const method of methods.length > 0 ? methods : [EVERY_METHOD]) taken.add(method);
+      return true;
+    });
+}
+
+/** No method is spelled like this. */
+const EVERY_METHOD = '*';
 
 const names = (list: readonly string[], name: string | undefined) =>
   list.length === 0 || (name !== undefined && list.includes(name));

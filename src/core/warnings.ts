@@ -2,7 +2,7 @@
 import { formatIpRange, parseIpRange } from './ip.ts';
 import { slotOf } from './resource.ts';
 import type { Rule, Tier } from './rule.ts';
-import { byRank, methodsOf, specificity } from './snapshot.ts';
+import { byRank, isShadowRule, methodsOf, specificity } from './snapshot.ts';
 
 export interface RuleWarning {
   readonly ruleIds: readonly string[];
@@ -29,7 +29,7 @@ export function findWarnings({ rules, tiers }: WarningsContent): RuleWarning[] {
 /** Rules of one slot with the same priority and specificity, the one that would win first. */
 function tiedGroups(rules: readonly Rule[]): Rule[][] {
   const groups = Map.groupBy(rules, (rule) =>
-    [rule.scope, rule.priority, specificity(rule), slotOf(rule.resource)].join(' '),
+    [rule.scope, isShadowRule(rule), rule.priority, specificity(rule), slotOf(rule.resource)].join(' '),
   );
   return [...groups.values()].filter((group) => group.length > 1).map((group) => group.sort(byRank));
 }
@@ -81,6 +81,8 @@ function* tierProblems(rule: Rule, tiers: readonly Tier[]): Iterable<string> {
       rule.limit === null ? 'it limits nobody' : `its own limit of ${rule.limit} counts`
     }.`;
   else if (rule.limit === null) yield* unlimitedTiers(rule, limitName, tiers);
+  if (rule.limit === null && !tiers.some(({ isDefault }) => isDefault))
+    yield `"${rule.name}" has no limit of its own, and no tier is the default: it does not limit callers without a tier.`;
 }
 
 function* unlimitedTiers(rule: Rule, limitName: string, tiers: readonly Tier[]): Iterable<string> {

@@ -1,50 +1,53 @@
 // The front door: one canonical path per request, then either Weir's own routes or the gateway.
+import type { Caller } from '../core/caller.ts';
 import { canonicalPath } from '../core/canonical-path.ts';
 import { isOwnPath } from '../core/resource.ts';
-import { handleGateway } from './gateway.ts';
-import { createOwnRoutes } from './own-routes.ts';
+import { type GatewayRequest, handleGateway } from './gateway.ts';
+import { identityHeaders } from './identity-headers.ts';
+import { createOwnRoutes, nothingHere } from './own-routes.ts';
 import { problem } from './problem.ts';
+import { proxy } from './proxy.ts';
+import { unknownRegion } from './refusals.ts';
 import type { Services } from './services.ts';
 
 export interface App {
-  fetch(request: Request, context: ExecutionContext): Promise<Response>;
+  /** `forward` is for those who have something else behind Weir than an origin. */
+  fetch(request: Request, context: ExecutionContext, forward?: GatewayRequest['forward']): Promise<Response>;
 }
 
 export function createApp(services: Services): App {
   const ownRoutes = createOwnRoutes(services);
 
   return {
-    async fetch(request, context) {
+    async fetch(request, context, forward) {
       const url = new URL(request.url);
+      // As it is, because ids in a path may be in upper case. Other spellings of it are nobody's.
+      if (isOwnPath(url.pathname)) return ownRoutes.fetch(request, undefined, context);
       const canonical = canonicalPath(url.pathname);
       if (!canonical.ok)
         return problem({ status: 400, code: 'bad-path', title: 'Ambiguous path', detail: canonical.reason });
       const { path, matchPath } = canonical;
-      if (isOwnPath(matchPath)) {
-        url.pathname = matchPath;
-        return ownRoutes.fetch(new Request(url, request), undefined, context);
-      }
+      if (isOwnPath(matchPath)) return nothingHere();
       const region = services.regionOf(request);
-      if (!region) return unknownRegion(services);
+      if (!region) return unknownRegion(services.regions);
       return handleGateway(services, {
         request,
         region,
-        path,
         matchPath,
-        query: url.search,
         afterResponse: (work) => context.waitUntil(work),
+        forward: forward ?? ((caller) => toOrigin(services, request, { path, query: url.search, caller })),
       });
     },
   };
 }
 
-/** Only where X-Weir-Region plays a region: a typing error should not be served by another one. */
-function unknownRegion({ regions }: Services): Response {
-  const names = regions.map(({ name }) => name).join(', ');
-  return problem({
-    status: 400,
-    code: 'unknown-region',
-    title: 'There is no such region',
-    detail: `X-Weir-Region must be one of ${names}.`,
-  });
+interface OriginRequest {
+  readonly path: string;
+  readonly query: string;
+  readonly caller: Caller | undefined;
+}
+
+function toOrigin({ origin }: Services, request: Request, { path, query, caller }: OriginRequest) {
+  const { url: originUrl, timeoutMs } = origin;
+  return proxy(request, { originUrl, path, query, identity: identityHeaders(caller), timeoutMs });
 }

@@ -1,40 +1,95 @@
-// The way of a request: identity, lists and matching, decision, then a refusal or the origin's answer.
+// The way of a request: identity, lists and matching, decision, then a refusal or what lies behind.
+import type { AfterResponse, Caller } from '../core/caller.ts';
+import type { CountedDecision, Decision } from '../core/decision.ts';
+import { toBase64Url } from '../core/digest.ts';
 import { planRequest } from '../core/plan.ts';
+import { type Charges, createCharges } from '../limiter/charges.ts';
+import { holdWhileOpen } from './connections.ts';
 import { setDecisionHeaders } from './headers.ts';
 import { identify } from './identity.ts';
-import { proxy } from './proxy.ts';
+import { keepApart, takeCost } from './origin-headers.ts';
+import { problem } from './problem.ts';
+import type { ProxyResult } from './proxy.ts';
 import { refusal } from './refusals.ts';
 import type { RegionService, Services } from './services.ts';
+import { waitForTurn, waitOf } from './turn.ts';
 
 export interface GatewayRequest {
   readonly request: Request;
   readonly region: RegionService;
-  readonly path: string;
   readonly matchPath: string;
-  readonly query: string;
-  readonly afterResponse: (work: Promise<unknown>) => void;
+  readonly afterResponse: AfterResponse;
+  /** To the origin, or to whatever else lies behind. */
+  readonly forward: (caller: Caller | undefined) => Promise<ProxyResult>;
 }
 
-export async function handleGateway(services: Services, gatewayRequest: GatewayRequest): Promise<Response> {
-  const { request, region, path, query } = gatewayRequest;
-  const decision = await decide(services, gatewayRequest);
-  if (decision.kind === 'degraded') services.log.degraded(decision.reason, region.name);
-  else if (decision.isStale) services.log.degraded('stale-rules', region.name);
+export async function handleGateway(services: Services, asked: GatewayRequest): Promise<Response> {
+  const { decision, caller } = await decide(services, asked);
+  report(services, asked.region.name, decision);
   const response = decision.allowed
-    ? await proxy(request, { originUrl: services.originUrl, path, query })
-    : refusal(decision);
+    ? await pass(services, asked, decision, caller)
+    : refusal(decision, asked.request.method);
   setDecisionHeaders(response.headers, decision, services);
   return response;
 }
 
-function decide(services: Services, { request, region, matchPath, afterResponse }: GatewayRequest) {
-  return services.limiter.decide({
+async function decide(services: Services, { request, region, matchPath, afterResponse }: GatewayRequest) {
+  const leaseId = toBase64Url(crypto.getRandomValues(new Uint8Array(12)));
+  let caller: Caller | undefined;
+  const decision = await services.limiter.decide({
     region,
     afterResponse,
     async plan(snapshot) {
-      const caller = await identify(request, services.callers, afterResponse);
+      const identity = await identify(request, { ...services.identity, afterResponse });
+      caller = identity.caller;
+      if (identity.unverified && services.identity.unverified === 'reject')
+        return { kind: 'unverified', credential: identity.unverified };
       const nowMs = services.now();
-      return planRequest(snapshot, { matchPath, method: request.method, caller, nowMs });
+      return planRequest(snapshot, { matchPath, method: request.method, caller, nowMs, leaseId });
     },
   });
+  return { decision, caller };
 }
+
+function report({ log }: Services, region: string, decision: Decision): void {
+  if (decision.kind === 'degraded') log.degraded(decision.reason, region);
+  else if (decision.isStale) log.degraded('stale-rules', region);
+  if (decision.kind !== 'counted') return;
+  for (const { check, outcome } of decision.results)
+    if (check.log && !outcome.allowed) log.shadow(check.rule.name, region);
+}
+
+async function pass(
+  services: Services,
+  { request, region, afterResponse, forward }: GatewayRequest,
+  decision: Decision,
+  caller: Caller | undefined,
+): Promise<Response> {
+  if (decision.kind !== 'counted') return apart(services, await forward(caller)).response;
+  const charges = chargesOf(services, region, decision);
+  if (!(await waitForTurn(waitOf(decision), request.signal))) {
+    afterResponse(charges.refund());
+    return clientGone();
+  }
+  const result = await forward(caller);
+  if (result.kind === 'failed') {
+    afterResponse(charges.refundError());
+    return result.response;
+  }
+  const { response, cost } = apart(services, result);
+  if (cost !== undefined) afterResponse(charges.settle(cost));
+  return holdWhileOpen(response, charges, afterResponse);
+}
+
+const chargesOf = ({ log }: Services, { store }: RegionService, decision: CountedDecision): Charges =>
+  createCharges({ store, decision, onError: (error) => log.error('charge-not-settled', error) });
+
+/** Without what the origin says about limits, which is kept apart from what Weir says. */
+function apart({ origin }: Services, { kind, response }: ProxyResult) {
+  if (kind === 'failed') return { response, cost: undefined };
+  keepApart(response.headers, origin.rateLimitHeaders);
+  return { response, cost: takeCost(response.headers, origin.costHeader) };
+}
+
+/** Nobody is there to read it. */
+const clientGone = () => problem({ status: 499, code: 'client-gone', title: 'The client has left' });

@@ -1,9 +1,12 @@
 // What clients read about a decision.
-import type { CheckResult, Decision } from '../core/decision.ts';
-import { decisiveResult } from '../core/decision.ts';
-
-/** Whole seconds, rounded up: whoever waits that long has waited long enough. */
-export const toSeconds = (ms: number) => Math.ceil(ms / 1000);
+import {
+  type CheckResult,
+  type CountedDecision,
+  type Decision,
+  mostRestrictiveFirst,
+  untilFreeMs,
+} from '../core/decision.ts';
+import { rateLimitFields, toSeconds } from './rate-limit-fields.ts';
 
 export interface HeaderOptions {
   /** Which rules a decision was made by is nobody's business in production. */
@@ -18,15 +21,25 @@ export function setDecisionHeaders(
   if (decision.kind === 'degraded') headers.set('X-Weir-Degraded', decision.reason);
   else if (decision.isStale) headers.set('X-Weir-Degraded', 'stale-rules');
   if (isDevelopment && decision.rulesVersion) headers.set('X-Weir-Rules-Version', decision.rulesVersion);
-  if (decision.kind !== 'counted') return;
-  const decisive = decisiveResult(decision.results);
-  if (decisive) setRateLimitHeaders(headers, decisive);
+  if (decision.kind === 'counted') setRateLimitHeaders(headers, decision);
 }
 
-function setRateLimitHeaders(headers: Headers, { check, outcome }: CheckResult): void {
+function setRateLimitHeaders(headers: Headers, { results, nowMs }: CountedDecision): void {
+  const enforced = mostRestrictiveFirst(results);
+  const [decisive] = enforced;
+  if (!decisive) return;
+  const { policy, limit } = rateLimitFields(enforced, nowMs);
+  headers.set('RateLimit-Policy', policy);
+  headers.set('RateLimit', limit);
+  setLegacyHeaders(headers, decisive, nowMs);
+}
+
+/** They have room for one policy. */
+function setLegacyHeaders(headers: Headers, decisive: CheckResult, nowMs: number): void {
+  const { check, outcome } = decisive;
   headers.set('X-RateLimit-Limit', String(check.limit));
   headers.set('X-RateLimit-Remaining', String(outcome.remaining));
-  headers.set('X-RateLimit-Reset', String(toSeconds(outcome.resetAtMs)));
+  headers.set('X-RateLimit-Reset', String(toSeconds(nowMs + untilFreeMs(decisive, nowMs))));
   headers.set('X-RateLimit-Cost', String(check.cost));
   if (!outcome.allowed && outcome.retryAfterMs !== undefined)
     headers.set('Retry-After', String(toSeconds(outcome.retryAfterMs)));

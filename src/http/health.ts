@@ -17,8 +17,9 @@ export function createHealth(services: Services) {
     const { snapshots } = services;
     const snapshot = snapshots.current() ?? (await snapshots.start((region ?? services.regions[0]).board));
     if (services.now() - checkedAt >= KEEP_MS) {
-      parts = await probeParts(services);
+      // Before the probes: those who ask meanwhile get the last answer.
       checkedAt = services.now();
+      parts = await probeParts(services);
     }
     const healthy = snapshot !== undefined && Object.values(parts).every((state) => state === 'ok');
     return Response.json(

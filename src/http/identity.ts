@@ -1,19 +1,62 @@
-// Who sends a request: the address that Cloudflare names, and the API key if it is a known one. What cannot be
-// verified is nobody's: it counts against the IP.
-import type { Caller, CallerDirectory } from '../core/caller.ts';
+// Who sends a request: the address that Cloudflare names, and the API key or the user's token if it is a good one.
+// What cannot be verified is nobody's: it counts against the IP.
+import type { AfterResponse, Caller, CallerDirectory, CallerRecord, TokenVerifier } from '../core/caller.ts';
 import { countedIp } from '../core/ip.ts';
+import type { Credential } from '../core/plan.ts';
 
 /** Without an address all callers share one bucket, rather than escape. */
 const UNKNOWN = { ip: 'unknown', address: 'unknown' };
 
-export async function identify(
-  request: Request,
-  callers: CallerDirectory,
-  afterResponse: (work: Promise<unknown>) => void,
-): Promise<Caller> {
-  const from = countedIp(request.headers.get('CF-Connecting-IP') ?? '') ?? UNKNOWN;
-  const key = request.headers.get('X-API-Key');
-  if (key === null) return from;
-  const { userId, apiKeyId, tenantId, tier } = (await callers.ofApiKey(key, afterResponse)) ?? {};
-  return { ...from, userId, apiKeyId, tenantId, tier };
+export interface IdentityOptions {
+  readonly callers: CallerDirectory;
+  /** Undefined: no tokens are read, whatever they are. */
+  readonly tokens: TokenVerifier | undefined;
+  readonly ipv6Prefix: number;
+  readonly afterResponse: AfterResponse;
+}
+
+export interface Identity {
+  readonly caller: Caller;
+  /** What the caller has shown, if none of it was good. */
+  readonly unverified?: Credential | undefined;
+}
+
+/**
+ * The key comes first: if it is good, the token is not even read. No other header says who somebody is. Blanks at the
+ * end are no part of a header, but workerd leaves them there.
+ */
+export async function identify({ headers }: Request, options: IdentityOptions): Promise<Identity> {
+  const from = countedIp(headers.get('CF-Connecting-IP') ?? '', options.ipv6Prefix) ?? UNKNOWN;
+  const key = headers.get('X-API-Key')?.trim();
+  const ofKey = key === undefined ? undefined : await options.callers.ofApiKey(key, options.afterResponse);
+  if (ofKey) return { caller: toCaller(from, ofKey) };
+  const token = options.tokens && bearerTokenIn(headers);
+  const ofToken = token === undefined ? undefined : await bearerOf(token, options);
+  if (ofToken) return { caller: toCaller(from, ofToken) };
+  if (key !== undefined) return { caller: from, unverified: 'api-key' };
+  return token === undefined ? { caller: from } : { caller: from, unverified: 'token' };
+}
+
+const toCaller = (
+  from: Pick<Caller, 'ip' | 'address'>,
+  { userId, apiKeyId, tenantId, tier }: CallerRecord,
+): Caller => ({ ...from, userId, apiKeyId, tenantId, tier });
+
+/** What the token does not say of its user, the directory may know. */
+async function bearerOf(token: string, options: IdentityOptions): Promise<CallerRecord | undefined> {
+  const { tokens, callers, afterResponse } = options;
+  const user = await tokens?.verify(token, afterResponse);
+  if (!user || (user.tier !== undefined && user.tenantId !== undefined)) return user;
+  const known = await callers.ofUser(user.userId, afterResponse);
+  return {
+    userId: user.userId,
+    tenantId: user.tenantId ?? known?.tenantId,
+    tier: user.tier ?? known?.tier,
+  };
+}
+
+/** Undefined if there is none. Several headers come as one, with commas between: such a token is nobody's. */
+function bearerTokenIn(headers: Headers): string | undefined {
+  const bearer = /^bearer(?: +(.*))?$/i.exec(headers.get('Authorization')?.trim() ?? '');
+  return bearer ? (bearer[1] ?? '') : undefined;
 }

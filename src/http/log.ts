@@ -5,6 +5,8 @@ import type { DegradedReason } from '../core/decision.ts';
 export interface Log {
   degraded(reason: DegradedReason, region: string): void;
   error(event: string, error: unknown): void;
+  /** A shadow rule would have denied a request. */
+  shadow(rule: string, region: string): void;
 }
 
 const INTERVAL_MS = 1_000;
@@ -26,6 +28,7 @@ export function createLog(now: () => number, write: (line: string) => void): Log
 
   return {
     degraded: (reason, region) => sampled(`${reason} ${region}`, { event: 'degraded', reason, region }),
+    shadow: (rule, region) => sampled(`shadow ${rule} ${region}`, { event: 'would-deny', rule, region }),
     error: (event, error) =>
       sampled(event, { event, error: error instanceof Error ? error.name : typeof error }),
   };

@@ -1,26 +1,90 @@
-// Passes a request on to the origin and its answer back, both streamed.
+// Passes a request on to the origin and its answer back, both streamed, compressed bodies as they are.
 import { problem } from './problem.ts';
+import { passBody } from './proxy/body.ts';
+import { createDeadline, type EndReason, type OriginDeadline } from './proxy/deadline.ts';
+import { toClientHeaders, toOriginHeaders } from './proxy/headers.ts';
 
 export interface ProxyTarget {
   readonly originUrl: string;
   /** Canonical: what was matched is what the origin sees. */
   readonly path: string;
+  /** With its question mark, as it was sent. */
   readonly query: string;
+  /** Headers that tell the origin who calls. Nothing that the client sends under their names passes. */
+  readonly identity?: Readonly<Record<string, string>> | undefined;
+  /** For the origin's headers, once it has the whole request; its body may take as long as it likes. */
+  readonly timeoutMs: number;
 }
 
-export async function proxy(request: Request, { originUrl, path, query }: ProxyTarget): Promise<Response> {
+export type ProxyFailure = EndReason | 'unreachable';
+
+export type ProxyResult =
+  | { readonly kind: 'answered'; readonly response: Response }
+  | { readonly kind: 'failed'; readonly reason: ProxyFailure; readonly response: Response };
+
+export async function proxy(request: Request, target: ProxyTarget): Promise<ProxyResult> {
+  const deadline = createDeadline(request.signal, target.timeoutMs);
   try {
-    const passedOn = new Request(`${originUrl}${path}${query}`, request);
-    passedOn.headers.delete('X-Weir-Region');
-    const answer = await fetch(passedOn, { redirect: 'manual' });
-    // A copy, because the headers of what fetch returns cannot be changed.
-    return new Response(answer.body, answer);
+    const answer = await askOrigin(request, target, deadline);
+    return { kind: 'answered', response: toClient(answer) };
   } catch {
-    return problem({
+    const reason = deadline.reason ?? 'unreachable';
+    return { kind: 'failed', reason, response: FAILURES[reason]() };
+  } finally {
+    deadline.stop();
+  }
+}
+
+function askOrigin(request: Request, target: ProxyTarget, deadline: OriginDeadline): Promise<Response> {
+  const { originUrl, path, query, identity } = target;
+  const isWebSocket = request.headers.get('Upgrade')?.toLowerCase() === 'websocket';
+  const init = {
+    headers: toOriginHeaders(request, { isWebSocket, identity }),
+    redirect: 'manual',
+    signal: deadline.signal,
+    // Neither decoded here nor encoded again for the client.
+    encodeResponseBody: 'manual',
+  } as const;
+  // Another fetch would refuse a GET with a body; what came with one is passed on with it.
+  const passedOn = new Request(`${originUrl}${path}${query}`, request);
+  if (request.body === null || request.method === 'GET' || request.method === 'HEAD') {
+    deadline.start();
+    return fetch(passedOn, init);
+  }
+  const length = request.headers.get('Content-Length');
+  const body = passBody(request.body, length, () => deadline.start());
+  return fetch(`${originUrl}${path}${query}`, { ...init, method: request.method, body });
+}
+
+/** A copy, because the headers of what fetch returns cannot be changed. */
+function toClient(answer: Response): Response {
+  const { status, statusText, webSocket } = answer as Response & { readonly webSocket?: WebSocket | null };
+  const hasNoBody = status === 101 || status === 204 || status === 205 || status === 304;
+  const init = {
+    status,
+    statusText,
+    headers: toClientHeaders(answer.headers),
+    encodeBody: 'manual',
+    ...(webSocket && { webSocket }),
+  } as const;
+  return new Response(hasNoBody ? null : answer.body, init);
+}
+
+const FAILURES: Readonly<Record<ProxyFailure, () => Response>> = {
+  unreachable: () =>
+    problem({
       status: 502,
       code: 'origin-unreachable',
       title: 'The origin did not answer',
       detail: 'Weir could not get an answer from the API behind it.',
-    });
-  }
-}
+    }),
+  timeout: () =>
+    problem({
+      status: 504,
+      code: 'origin-timeout',
+      title: 'The origin did not answer in time',
+      detail: 'The API behind Weir has the request, but has not answered it in time.',
+    }),
+  // For the log: nobody is there to read it.
+  'client-gone': () => problem({ status: 499, code: 'client-gone', title: 'The client has left' }),
+};

@@ -1,39 +1,72 @@
 // The answers to requests that do not pass: problem+json that says which rule, and how long to wait.
-import { type CountedDecision, type Decision, decisiveResult, denyingResults } from '../core/decision.ts';
-import { toSeconds } from './headers.ts';
+import { type CheckResult, type Decision, decisiveResult, denyingResults } from '../core/decision.ts';
+import type { Credential, RuleCheck } from '../core/plan.ts';
 import { problem } from './problem.ts';
+import { policyName, toSeconds } from './rate-limit-fields.ts';
 
 const TYPES = 'https://iana.org/assignments/http-problem-types';
 /** Until counters that cannot be reached may be back. */
-const REDUCED_RETRY_SECONDS = 5;
+export const REDUCED_RETRY_SECONDS = 5;
 
-export function refusal(decision: Decision): Response {
-  if (decision.kind === 'counted') return denied(decision);
-  return decision.kind === 'listed' ? listed() : reducedCapacity();
+/** What a decision that lets nobody pass is answered with; for HEAD, without a body. */
+export function refusal(decision: Decision, method = 'GET'): Response {
+  const answer = refusalWithBody(decision);
+  return method === 'HEAD' ? new Response(null, answer) : answer;
 }
 
-function denied({ results }: CountedDecision): Response {
-  const decisive = decisiveResult(results);
-  const rule = decisive?.check.rule;
-  const waitMs = decisive?.outcome.retryAfterMs;
+function refusalWithBody(decision: Decision): Response {
+  if (decision.kind === 'listed') return listed();
+  if (decision.kind === 'unverified') return unverifiedCredentials(decision.credential);
+  const violated = decision.kind === 'counted' ? denyingResults(decision.results) : [];
+  const decisive = decisiveResult(violated);
+  return decisive ? denied(decisive, violated) : reducedCapacity();
+}
+
+function denied(decisive: CheckResult<RuleCheck>, violated: readonly CheckResult<RuleCheck>[]): Response {
+  const { rule } = decisive.check;
   return problem({
     type: `${TYPES}#quota-exceeded`,
-    status: rule?.status ?? 429,
-    code: 'rate-limited',
-    title: 'Too many requests',
-    detail: rule?.message ?? waitInWords(waitMs),
-    rule: rule?.name,
-    'violated-policies': denyingResults(results).map(({ check }) => check.rule.name),
+    status: rule.status,
+    ...whyDenied(decisive),
+    rule: rule.name,
+    'violated-policies': violated.map(({ check }) => policyName(check.rule.name)),
   });
 }
 
-const waitInWords = (waitMs: number | undefined) =>
-  waitMs === undefined
-    ? 'This request costs more than the limit can ever hold.'
-    : `Try again in ${toSeconds(waitMs)} s.`;
+function whyDenied({ check, outcome: { retryAfterMs } }: CheckResult<RuleCheck>) {
+  const { message } = check.rule;
+  if (retryAfterMs === undefined) {
+    const detail = `It costs ${check.cost}, which is more than the limit can ever hold.`;
+    return {
+      code: 'cost-above-limit',
+      title: 'This request can never pass',
+      detail: message === null ? detail : `${message} ${detail}`,
+    };
+  }
+  const seconds = toSeconds(retryAfterMs);
+  const detail = message ?? `Try again in ${seconds} s.`;
+  return { code: 'rate-limited', title: 'Too many requests', detail, 'retry-after': seconds };
+}
 
 /** Says no more: whoever is on the list need not know why. */
-const listed = () => problem({ status: 403, code: 'denied', title: 'Not allowed' });
+export const listed = () => problem({ status: 403, code: 'denied', title: 'Not allowed' });
+
+const CHALLENGES: Readonly<Record<Credential, string>> = {
+  token: 'Bearer error="invalid_token"',
+  'api-key': 'ApiKey header="X-API-Key"',
+};
+
+/** Only where what cannot be verified is not simply counted by IP. */
+export const unverifiedCredentials = (credential: Credential): Response =>
+  problem(
+    {
+      status: 401,
+      code: 'unverified-credentials',
+      title: 'This is nobody we know',
+      detail: `The ${credential === 'token' ? 'token' : 'API key'} of this request is not a valid one.`,
+    },
+    { 'WWW-Authenticate': CHALLENGES[credential] },
+  );
 
 const reducedCapacity = () =>
   problem(
@@ -47,3 +80,12 @@ const reducedCapacity = () =>
     },
     { 'Retry-After': String(REDUCED_RETRY_SECONDS) },
   );
+
+/** Only where X-Weir-Region plays a region: a typing error should not be served by another one. */
+export const unknownRegion = (regions: readonly { readonly name: string }[]): Response =>
+  problem({
+    status: 400,
+    code: 'unknown-region',
+    title: 'There is no such region',
+    detail: `X-Weir-Region must be one of ${regions.map(({ name }) => name).join(', ')}.`,
+  });

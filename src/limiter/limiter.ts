@@ -1,10 +1,10 @@
-// Decides a request: by rules that are confirmed to be in force, with one call to the counters of one region,
-// under one deadline. When there is no answer in time the request goes on (fail-open), and the decision says why.
+// Decides a request: by rules that are confirmed to be in force, with one call to the counters of one region, under
+// a deadline. When there is no answer in time the request goes on (fail-open), and the decision says why.
 import type { AnnouncementBoard } from '../core/announcement.ts';
 import type { Outcome } from '../core/check.ts';
 import { type CounterStore, CounterStoreError } from '../core/counter-store.ts';
 import { type Decision, type DegradedReason, denyingResults } from '../core/decision.ts';
-import type { Plan, RuleCheck } from '../core/plan.ts';
+import type { Plan, RuleCheck, Unverified } from '../core/plan.ts';
 import type { Snapshot } from '../core/snapshot.ts';
 import type { Question, SnapshotSource } from '../core/snapshot-source.ts';
 
@@ -17,7 +17,7 @@ export interface LimiterRegion {
 export interface DecisionRequest {
   readonly region: LimiterRegion;
   /** What the request is up against; asked again if the rules turn out to have changed. */
-  readonly plan: (snapshot: Snapshot) => Promise<Plan>;
+  readonly plan: (snapshot: Snapshot) => Promise<Plan | Unverified>;
   readonly afterResponse: (work: Promise<unknown>) => void;
 }
 
@@ -29,6 +29,7 @@ export interface LimiterOptions {
   readonly snapshots: SnapshotSource;
   /** For the whole decision, the retry after a lost script cache included. */
   readonly deadlineMs: number;
+  readonly now: () => number;
 }
 
 /** Instead of a decision: other rules are in force, and nothing has been charged. */
@@ -37,7 +38,7 @@ interface News {
   readonly announced: string;
 }
 
-export function createLimiter({ snapshots, deadlineMs }: LimiterOptions): Limiter {
+export function createLimiter({ snapshots, deadlineMs, now }: LimiterOptions): Limiter {
   /** Asks the question, if there is one, in the call to Redis that is made anyway. */
   const decideBy = async (
     snapshot: Snapshot,
@@ -54,6 +55,7 @@ export function createLimiter({ snapshots, deadlineMs }: LimiterOptions): Limite
     const news = question && (await hear(request, question));
     if (news) return news;
     if (plan.kind === 'checks') return { kind: 'unlimited', allowed: true, ...by };
+    if (plan.kind === 'unverified') return { ...plan, allowed: false, ...by };
     return { kind: 'listed', list: plan.list, allowed: plan.list === 'allow', ...by };
   };
 
@@ -75,7 +77,8 @@ export function createLimiter({ snapshots, deadlineMs }: LimiterOptions): Limite
     const listen = async () => {
       const announced = await region.board.read(AbortSignal.timeout(deadlineMs)).catch(() => null);
       if (announced === undefined || announced === question.expects) snapshots.confirm(question);
-      else if (announced !== null) return { kind: 'news', announced } as const;
+      else if (announced === null) snapshots.fail();
+      else return { kind: 'news', announced } as const;
       return undefined;
     };
     if (question.isOverdue) return listen();
@@ -83,27 +86,36 @@ export function createLimiter({ snapshots, deadlineMs }: LimiterOptions): Limite
     return undefined;
   };
 
+  const decide = async (request: DecisionRequest, snapshot: Snapshot): Promise<Decision> => {
+    const question = snapshots.question();
+    const first = await decideBy(snapshot, request, question);
+    if (first.kind !== 'news') return first;
+    // Rules that were confirmed a moment ago are good for one more request.
+    const loading = snapshots.load(first.announced);
+    request.afterResponse(loading);
+    if (question?.isOverdue) await within(deadlineMs, loading);
+    const second = await decideBy(snapshots.current() ?? snapshot, request);
+    return second.kind === 'news' ? { kind: 'degraded', allowed: true, reason: 'bad-reply' } : second;
+  };
+
   return {
     async decide(request) {
-      const snapshot = snapshots.current() ?? (await snapshots.start(request.region.board));
-      if (!snapshot) return { kind: 'degraded', allowed: true, reason: 'no-rules' };
-      const question = snapshots.question();
-      const first = await decideBy(snapshot, request, question);
-      if (first.kind !== 'news') return first;
-      // Rules that were confirmed a moment ago are good for one more request.
-      const loading = snapshots.load(first.announced);
-      request.afterResponse(loading);
-      const isLoaded = question?.isOverdue ? await within(deadlineMs, loading) : true;
-      const second = await decideBy(snapshots.current() ?? snapshot, request);
-      if (second.kind === 'news') return { kind: 'degraded', allowed: true, reason: 'bad-reply' };
-      return isLoaded ? second : { ...second, isStale: true };
+      try {
+        const snapshot = snapshots.current() ?? (await snapshots.start(request.region.board));
+        if (!snapshot) return { kind: 'degraded', allowed: true, reason: 'no-rules' };
+        const startedAtMs = now();
+        const decision = await decide(request, snapshot);
+        return { ...decision, isStale: !snapshots.isConfirmed(startedAtMs) };
+      } catch (error) {
+        return { kind: 'degraded', allowed: true, reason: reasonOf(error) };
+      }
     },
   };
 }
 
-/** False if it is not true in time. */
-const within = (ms: number, work: Promise<boolean>): Promise<boolean> =>
-  Promise.race([work, new Promise<false>((resolve) => setTimeout(() => resolve(false), ms))]);
+/** Waits no longer. */
+const within = (ms: number, work: Promise<unknown>): Promise<unknown> =>
+  Promise.race([work, new Promise((resolve) => setTimeout(resolve, ms))]);
 
 /** Whatever went wrong, a bug included: no request fails because of the limiter. */
 function reasonOf(error: unknown): DegradedReason {

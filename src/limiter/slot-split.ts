@@ -113,9 +113,10 @@ async function giveBack(
   });
 }
 
-function place(outcomes: Outcome[], group: Group, answer: Answer): void {
+/** Puts the outcomes of a group in their places, each with the time of its slot. */
+function place(outcomes: Outcome[], group: Group, { nowMs, ...answer }: Answer): void {
   group.forEach((i, j) => {
     const outcome = answer.outcomes[j];
-    if (outcome) outcomes[i] = outcome;
+    if (outcome) outcomes[i] = { ...outcome, nowMs };
   });
 }

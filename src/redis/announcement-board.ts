@@ -5,7 +5,7 @@ import { CounterStoreError } from '../core/counter-store.ts';
 import { ANNOUNCEMENT_KEY } from '../core/keys.ts';
 import type { Client } from './client.ts';
 
-/** Renewed by every cron run. Without one, isolates go on with what they have and look into KV. */
+/** Renewed by every cron run. Without one, isolates go on with what they have. */
 const TTL_MS = 24 * 3_600_000;
 
 export function createAnnouncementBoard(client: Client): AnnouncementBoard {

@@ -8,7 +8,7 @@ import type { Database } from './database.ts';
 /** Longer than anything that is known of a caller is kept in memory or KV. */
 const LATELY = sql`now() - interval '15 minutes'`;
 /** Beyond so many, everything known of any caller is forgotten. */
-const MOST = 1_000;
+const MOST = 5_000;
 
 export interface CallerRevisions {
   /** Another epoch: forget everybody. */
@@ -26,15 +26,19 @@ export async function decodeRevisions(version: string, text: string): Promise<Ca
   return revisionsSchema.safeParse(JSON.parse(text)).data;
 }
 
-/** From the history, because a deleted key must be forgotten too. A tenant's change is one of all its callers. */
+/**
+ * How many changes there were is part of a revision: one that was recorded earlier can be committed later. From the
+ * history, because a deleted key must be forgotten too, and one that now has another hash under the one it
+ * had. A tenant's change is one of all its callers.
+ */
 export const selectRevisions = (database: Database) =>
   database.execute<{ id: string; revision: string }>(sql`
     with recent as (
-      select id, entity, entity_id, coalesce(after, before) as row
-      from history
-      where at > ${LATELY} and entity in ('api_keys', 'users', 'tenants')
+      select history.id, entity, state ->> 'id' as entity_id, state ->> 'hash' as hash
+      from history cross join lateral (values (before), (after)) as states (state)
+      where at > ${LATELY} and entity in ('api_keys', 'users', 'tenants') and state is not null
     ), changed (caller, revision) as (
-      select 'key:' || (row ->> 'hash'), id from recent where entity = 'api_keys'
+      select 'key:' || hash, id from recent where entity = 'api_keys'
       union all
       select 'user:' || entity_id, id from recent where entity = 'users'
       union all
@@ -42,13 +46,13 @@ export const selectRevisions = (database: Database) =>
       union all
       select 'user:' || u.id, r.id from recent r join users u on u.tenant_id = r.entity_id where r.entity = 'tenants'
       union all
+      select 'key:' || k.hash, r.id from recent r join api_keys k on k.tenant_id = r.entity_id where r.entity = 'tenants'
+      union all
       select 'key:' || k.hash, r.id
-      from recent r
-      join api_keys k on k.tenant_id = r.entity_id
-        or k.user_id in (select u.id from users u where u.tenant_id = r.entity_id)
+      from recent r join users u on u.tenant_id = r.entity_id join api_keys k on k.user_id = u.id
       where r.entity = 'tenants'
     )
-    select caller as id, max(revision)::text as revision
+    select caller as id, max(revision) || '-' || count(*) as revision
     from changed group by caller order by max(revision) desc limit ${MOST + 1}`);
 
 export function toRevisions(rows: readonly { id: string; revision: string }[]): CallerRevisions {

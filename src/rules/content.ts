@@ -1,8 +1,9 @@
 // All rules, tiers and lists, from Postgres. What is wrong is put aside, with the reason.
 import { asc, eq, gt, isNull, or, sql } from 'drizzle-orm';
 import * as z from 'zod';
+import { ipRangeProblem } from '../core/ip.ts';
 import type { ListEntry, Rule, Tier } from '../core/rule.ts';
-import { type CompiledRule, type SnapshotContent, withCounterIds } from '../core/snapshot.ts';
+import { type CompiledRule, limitOfTier, type SnapshotContent, withCounterIds } from '../core/snapshot.ts';
 import type { Database } from './database.ts';
 import { limitProblem, parseRules, type RejectedRow } from './rule-schema.ts';
 import { listEntries, rules as rulesTable, tiers as tiersTable } from './schema.ts';
@@ -53,22 +54,18 @@ type ContentRows = readonly [
 export async function toContent([ruleRows, tierRows, listRows]: ContentRows): Promise<ReadContent> {
   const parsed = parseRules(ruleRows);
   const tiers = parseTiers(tierRows);
+  const lists = parseLists(listRows);
   const usable = withUsableLimits(parsed.rules, tiers.good);
   const disabled = new Set(ruleRows.filter(({ enabled }) => !enabled).map(({ id }) => id));
-  const compiled = await withCounterIds(usable.good.map(withoutEnabled));
+  const compiled = await withCounterIds(usable.good);
   return {
     content: {
       rules: compiled.map((rule) => (disabled.has(rule.id) ? { ...rule, enabled: false } : rule)),
       tiers: tiers.good,
-      lists: listRows.map(toListEntry),
+      lists: lists.good,
     },
-    rejected: [...parsed.rejected, ...usable.rejected, ...tiers.rejected],
+    rejected: [...parsed.rejected, ...usable.rejected, ...tiers.rejected, ...lists.rejected],
   };
-}
-
-function withoutEnabled(rule: Rule & { readonly enabled?: boolean }): Rule {
-  const { enabled: _, ...said } = rule;
-  return said;
 }
 
 /** First in a transaction: all its queries see the same rows, whatever others do meanwhile. */
@@ -111,21 +108,21 @@ export function withUsableLimits<R extends Rule>(rules: readonly R[], tiers: rea
 }
 
 function tierProblem(rule: Rule, { name, limits }: Tier): string | undefined {
-  const limit = rule.limitName === null ? undefined : limits[rule.limitName];
+  const limit = limitOfTier(rule, limits);
   if (limit == null || rule.algorithm === 'concurrency') return undefined;
   if (rule.tiers.length > 0 && !rule.tiers.includes(name)) return undefined;
   const problem = limitProblem(rule, limit);
   return problem && `limitName: with the limit of tier ${name}, ${problem}`;
 }
 
-export const toListEntry = ({
-  list,
-  kind,
-  value,
-  expiresAt,
-}: typeof listEntries.$inferSelect): ListEntry => ({
-  list,
-  kind,
-  value,
-  expiresAtMs: expiresAt?.getTime() ?? null,
-});
+/** A key's id is in lower case, as Postgres writes it. */
+export function parseLists(rows: readonly (typeof listEntries.$inferSelect)[]): Sorted<ListEntry> {
+  const sorted: Sorted<ListEntry> = { good: [], rejected: [] };
+  for (const { id, list, kind, value, expiresAt } of rows) {
+    const problem = kind === 'ip' ? ipRangeProblem(value) : undefined;
+    const entry = { list, kind, value: kind === 'apiKey' ? value.toLowerCase() : value };
+    if (problem === undefined) sorted.good.push({ ...entry, expiresAtMs: expiresAt?.getTime() ?? null });
+    else sorted.rejected.push({ id, name: `${list} ${value}`, problems: [`value: ${problem}`] });
+  }
+  return sorted;
+}

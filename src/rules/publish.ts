@@ -6,19 +6,19 @@ import { joinSnapshot, versionOf } from '../core/stored-snapshot.ts';
 import { findWarnings, type RuleWarning } from '../core/warnings.ts';
 import type { Database } from './database.ts';
 import type { Kv } from './kv.ts';
-import type { RuleReader } from './rule-reader.ts';
+import type { PublishedContent, RuleReader } from './rule-reader.ts';
 import type { RejectedRow } from './rule-schema.ts';
-import { sweep, writeCallers, writeCurrent, writeRules } from './snapshot-kv.ts';
+import { writeCallers, writeCurrent, writeRules } from './snapshot-kv.ts';
 
-/** For one call to the Redis of one region. */
+/** For the Redis of one region: to be told must not fail lightly, to be asked must not take long. */
 const ANNOUNCE_MS = 2_000;
+const READ_MS = 500;
 
 export interface PublishOptions {
   readonly database: Database;
   readonly reader: RuleReader;
   readonly kv: Kv;
   readonly regions: readonly { readonly name: string; readonly board: AnnouncementBoard }[];
-  readonly now: () => number;
   readonly onError: (error: unknown) => void;
 }
 
@@ -33,10 +33,22 @@ export interface Publication {
   readonly regions: readonly { readonly name: string; readonly announced: boolean }[];
 }
 
-export async function publish(options: PublishOptions): Promise<Publication> {
-  const { kv, regions, now, onError } = options;
-  const standing = await readBoards(options);
-  const published = await readAbove(options, Math.max(0, ...standing.map((known) => known?.sequence ?? 0)));
+export interface HowToPublish {
+  /** Write to KV even what should be there: now and then, and when a person asks. */
+  readonly again?: boolean;
+}
+
+export async function publish(
+  options: PublishOptions,
+  { again = false }: HowToPublish = {},
+): Promise<Publication> {
+  const { kv, regions, onError } = options;
+  const [standing, read] = await Promise.all([readBoards(options), options.reader.read()]);
+  const published = await readAbove(
+    options,
+    read,
+    Math.max(0, ...standing.map((known) => known?.sequence ?? 0)),
+  );
   const rulesText = joinSnapshot({ ...published.content, rules: published.texts });
   const callersText = JSON.stringify(published.callers);
   const announcement = {
@@ -44,12 +56,12 @@ export async function publish(options: PublishOptions): Promise<Publication> {
     rules: await versionOf(rulesText),
     callers: await versionOf(callersText),
   };
-  // What a region announces is in KV. KV itself is not asked: it would remember for a minute what it has not got.
+  // What a region announces should be in KV. KV itself is not asked: it would remember for a minute what it has not got.
   const isKnown = (part: 'rules' | 'callers') =>
     standing.some((known) => known?.[part] === announcement[part]);
   await Promise.all([
-    isKnown('rules') || writeRules(kv, announcement.rules, rulesText, now()),
-    isKnown('callers') || writeCallers(kv, announcement.callers, callersText, now()),
+    (!again && isKnown('rules')) || writeRules(kv, announcement.rules, rulesText),
+    (!again && isKnown('callers')) || writeCallers(kv, announcement.callers, callersText),
   ]);
   const [told] = await Promise.all([
     Promise.all(regions.map((region) => announce(region, announcement, onError))),
@@ -65,18 +77,13 @@ export async function publish(options: PublishOptions): Promise<Publication> {
   };
 }
 
-/** Once an hour, by the cron run: what is no longer in force need not be kept. */
-export async function sweepPublished({ kv, regions, now, onError }: PublishOptions): Promise<void> {
-  const standing = await readBoards({ regions, onError });
-  const inForce = standing.filter((known) => known !== undefined);
-  if (inForce.length > 0) await sweep(kv, inForce, now()).catch(onError);
-}
-
-/** What stood there before the number was taken has a lower one, unless the database has been put back or changed. */
-async function readAbove({ reader, database }: PublishOptions, highest: number) {
-  const read = await reader.read();
+/** What stands in a region has a lower number, unless it is newer, or the database has been put back or changed. */
+async function readAbove({ reader, database }: PublishOptions, read: PublishedContent, highest: number) {
   if (read.sequence > highest) return read;
-  await database.execute(sql`select setval('publications', ${highest})`);
+  // Never backwards: another publication may have seen to it meanwhile, and taken the next numbers.
+  await database.execute(
+    sql`select setval('publications', greatest(last_value, ${highest})) from publications`,
+  );
   return reader.read();
 }
 
@@ -84,7 +91,7 @@ function readBoards({ regions, onError }: Pick<PublishOptions, 'regions' | 'onEr
   return Promise.all(
     regions.map(async ({ board }): Promise<Announcement | undefined> => {
       try {
-        return parseAnnouncement(await board.read(AbortSignal.timeout(ANNOUNCE_MS)));
+        return parseAnnouncement(await board.read(AbortSignal.timeout(READ_MS)));
       } catch (error) {
         onError(error);
         return undefined;

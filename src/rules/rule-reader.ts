@@ -5,7 +5,7 @@ import type { SnapshotContent } from '../core/snapshot.ts';
 import { type CompiledRule, withCounterIds } from '../core/snapshot.ts';
 import { encodeRule } from '../core/stored-snapshot.ts';
 import { type CallerRevisions, selectRevisions, toRevisions } from './caller-revisions.ts';
-import { contentQueries, parseTiers, toListEntry, withUsableLimits } from './content.ts';
+import { contentQueries, parseLists, parseTiers, withUsableLimits } from './content.ts';
 import type { Database } from './database.ts';
 import { parseRules, type RejectedRow } from './rule-schema.ts';
 import { rules as rulesTable } from './schema.ts';
@@ -26,41 +26,51 @@ export interface RuleReader {
   read(): Promise<PublishedContent>;
 }
 
-type KnownRule = { readonly rule: CompiledRule; readonly text: string } | { readonly rejected: RejectedRow };
+/** A rule as it was read; its stamp tells whether it still is like that. */
+type KnownRule = { readonly stamp: string } & (
+  | { readonly rule: CompiledRule; readonly text: string }
+  | { readonly rejected: RejectedRow }
+);
+
+interface Place {
+  readonly id: string;
+  readonly revision: number;
+  readonly updatedAt: Date;
+}
+
+/** With the time, because a database that was put back gives the same revisions again. */
+const stampOf = ({ revision, updatedAt }: Place) => `${revision} ${updatedAt.getTime()}`;
 
 export function createRuleReader(database: Database): RuleReader {
-  let known = new Map<number, KnownRule>();
-
-  const learn = async (missing: readonly { readonly id: string }[]) => {
-    const rows = await selectRules(database, missing);
-    const revisionOf = new Map(rows.map(({ id, revision }) => [id, revision]));
-    const learned = new Map<number, KnownRule>();
-    const { rules, rejected } = parseRules(rows);
-    for (const rule of await withCounterIds(rules))
-      learned.set(revisionOf.get(rule.id) ?? 0, { rule, text: encodeRule(rule) });
-    for (const row of rejected) learned.set(revisionOf.get(row.id) ?? 0, { rejected: row });
-    return { learned, revisionOf };
-  };
+  let known: ReadonlyMap<string, KnownRule> = new Map();
 
   return {
     async read() {
+      // Another read may put its own in this place while this one waits.
+      const before = known;
       const { sequence, places, tierRows, listRows, callers } = await readOutline(database);
-      const missing = places.filter(({ revision }) => !known.has(revision));
-      const { learned, revisionOf } = missing.length > 0 ? await learn(missing) : NOTHING;
-      const rulesNow = new Map<number, KnownRule>();
-      for (const { id, revision } of places) {
-        // Changed or deleted since the outline was read: then it is as it is now, or gone.
-        const latest = known.has(revision) ? revision : revisionOf.get(id);
-        const rule = latest === undefined ? undefined : (known.get(latest) ?? learned.get(latest));
-        if (latest !== undefined && rule) rulesNow.set(latest, rule);
-      }
-      known = rulesNow;
-      return { sequence, callers, ...toContent([...rulesNow.values()], tierRows, listRows) };
+      const isKnown = (place: Place) => before.get(place.id)?.stamp === stampOf(place);
+      const missing = places.filter((place) => !isKnown(place));
+      const learned = missing.length === 0 ? before : await learn(database, missing);
+      // What was changed since the outline was read is as it is now; what was deleted is gone.
+      const rules = places.flatMap((place) => {
+        const rule = (isKnown(place) ? before : learned).get(place.id);
+        return rule ? [[place.id, rule] as const] : [];
+      });
+      known = new Map(rules);
+      return { sequence, callers, ...toContent([...known.values()], tierRows, listRows) };
     },
   };
 }
 
-const NOTHING = { learned: new Map<number, KnownRule>(), revisionOf: new Map<string, number>() };
+async function learn(database: Database, missing: readonly Place[]): Promise<Map<string, KnownRule>> {
+  const rows = await selectRules(database, missing);
+  const stamps = new Map(rows.map((row) => [row.id, stampOf(row)]));
+  const { rules, rejected } = parseRules(rows);
+  const good = (await withCounterIds(rules)).map((rule) => ({ id: rule.id, rule, text: encodeRule(rule) }));
+  const bad = rejected.map((row) => ({ id: row.id, rejected: row }));
+  return new Map([...good, ...bad].map(({ id, ...read }) => [id, { stamp: stamps.get(id) ?? '', ...read }]));
+}
 
 /**
  * The number is taken first, and each query sees all that was committed when it starts: whoever has a higher number
@@ -74,7 +84,7 @@ async function readOutline(database: Database) {
     tiers,
     lists,
     database
-      .select({ id: rulesTable.id, revision: rulesTable.revision })
+      .select({ id: rulesTable.id, revision: rulesTable.revision, updatedAt: rulesTable.updatedAt })
       .from(rulesTable)
       .where(eq(rulesTable.enabled, true))
       .orderBy(asc(rulesTable.priority), asc(rulesTable.id)),
@@ -108,6 +118,7 @@ function toContent(
   listRows: ContentRows['listRows'],
 ): Omit<PublishedContent, 'sequence' | 'callers'> {
   const tiers = parseTiers(tierRows);
+  const lists = parseLists(listRows);
   const parsed = read.filter((known) => 'rule' in known);
   const usable = withUsableLimits(
     parsed.map(({ rule }) => rule),
@@ -115,12 +126,13 @@ function toContent(
   );
   const isGood = new Set<CompiledRule>(usable.good);
   return {
-    content: { rules: usable.good, tiers: tiers.good, lists: listRows.map(toListEntry) },
+    content: { rules: usable.good, tiers: tiers.good, lists: lists.good },
     texts: parsed.filter(({ rule }) => isGood.has(rule)).map(({ text }) => text),
     rejected: [
       ...read.flatMap((known) => ('rejected' in known ? [known.rejected] : [])),
       ...usable.rejected,
       ...tiers.rejected,
+      ...lists.rejected,
     ],
   };
 }

@@ -11,6 +11,8 @@ const LONGEST_WINDOW_SECONDS = 366 * 86_400;
 const LARGEST = 1_000_000_000_000;
 const WITH_BURST: readonly AlgorithmId[] = ['token-bucket', 'leaky-bucket', 'gcra'];
 
+const SOME_LEASE = 'x'.repeat(16);
+
 const whole = (most: number) => z.int().min(1).max(most);
 const names = (describe: string) => z.array(z.string().min(1).max(256)).max(1000).describe(describe);
 
@@ -45,6 +47,10 @@ export const ruleFields = createInsertSchema(rules, {
     .describe('Capacity of token-bucket, leaky-bucket and gcra; the limit if left out.'),
   buckets: whole(100).nullable().describe('Of sliding-window-buckets.'),
   cost: whole(1_000_000_000).describe('What one request takes.'),
+  costFromOrigin: z
+    .boolean()
+    .describe('The origin tells the real cost in a header; the difference is settled.'),
+  refundOnError: z.boolean().describe('Give back what was charged if the origin cannot be reached.'),
   maxDelayMs: whole(30_000).nullable().describe('The longest that throttle makes a request wait.'),
   priority: z.int32().describe('Lower comes first.'),
   blockSeconds: whole(LONGEST_WINDOW_SECONDS).nullable().describe('Keeps a violator out for so long.'),
@@ -77,10 +83,21 @@ function problemsOf(rule: RuleFields): Problem[] {
     problems.push(['burst', `belongs to ${WITH_BURST.join(', ')}`]);
   if (rule.buckets != null && algorithm !== 'sliding-window-buckets')
     problems.push(['buckets', 'belongs to sliding-window-buckets']);
-  if (limit == null || algorithm === 'concurrency') return problems;
+  if (rule.action === 'throttle' && algorithm !== 'leaky-bucket')
+    problems.push(['action', 'throttle belongs to leaky-bucket, the algorithm that has a queue']);
+  if (algorithm === 'concurrency') problems.push(...leaseProblems(rule));
+  if (limit == null) return problems;
+  if ((rule.cost ?? 1) > (rule.burst ?? limit))
+    problems.push(['cost', 'is more than the limit can ever hold: no request would pass']);
   const problem = limitProblem({ algorithm, windowSeconds, burst: rule.burst, buckets: rule.buckets }, limit);
   if (problem) problems.push(['limit', problem]);
   return problems;
+}
+
+/** A connection that is open is held, not spent. */
+function* leaseProblems({ costFromOrigin, countDenied }: RuleFields): Iterable<Problem> {
+  if (costFromOrigin) yield ['costFromOrigin', 'makes no sense for connections'];
+  if (countDenied) yield ['countDenied', 'makes no sense for connections'];
 }
 
 export interface Counting {
@@ -93,21 +110,22 @@ export interface Counting {
 /** Why the counters would refuse this limit, or undefined. */
 export function limitProblem({ algorithm, windowSeconds, burst, buckets }: Counting, limit: number) {
   const extra = burst ?? buckets ?? undefined;
-  return problemOf({ key: '', id: '', algorithm, limit, windowMs: windowSeconds * 1000, extra, cost: 1 });
+  const windowMs = windowSeconds * 1000;
+  const check = { key: '', id: '', algorithm, limit, windowMs, extra, cost: 1, leaseId: SOME_LEASE };
+  // People know windows in seconds.
+  return problemOf(check)?.replace(/limit times windowMs.*/, 'is too large for so long a window');
 }
 
 /** A rule that nothing enforces yet must not look as if it were in force. */
-function* notYetEnforced({ algorithm, action, onUnavailable, shares, spill }: RuleFields): Iterable<Problem> {
-  if (algorithm === 'concurrency') yield ['algorithm', 'concurrency is not yet enforced for requests'];
-  if (action === 'throttle') yield ['action', 'throttle is not yet enforced'];
+function* notYetEnforced({ onUnavailable, shares, spill }: RuleFields): Iterable<Problem> {
   if (onUnavailable === 'local') yield ['onUnavailable', 'local is not yet enforced'];
   if (shares != null) yield ['shares', 'are not yet enforced'];
   if (spill === false) yield ['spill', 'is not yet enforced'];
 }
 
-/** A row on its way to the edge. */
+/** A row on its way to the edge, where nobody asks whether it is enabled. */
 const ruleRow = z
-  .object({ ...ruleFields.required().shape, id: z.string(), ordinal: z.int() })
+  .object({ ...ruleFields.omit({ enabled: true }).required().shape, id: z.string(), ordinal: z.int() })
   .superRefine(checkRule) satisfies z.ZodType<Rule>;
 
 export interface RejectedRow {

@@ -152,6 +152,8 @@ export const rules = pgTable(
     burst: bigint({ mode: 'number' }),
     buckets: integer(),
     cost: integer().notNull().default(RULE_DEFAULTS.cost),
+    costFromOrigin: boolean().notNull().default(RULE_DEFAULTS.costFromOrigin),
+    refundOnError: boolean().notNull().default(RULE_DEFAULTS.refundOnError),
     action: text({ enum: ACTIONS }).notNull().default(RULE_DEFAULTS.action),
     maxDelayMs: integer(),
     priority: integer().notNull().default(RULE_DEFAULTS.priority),
@@ -196,6 +198,14 @@ export const rules = pgTable(
     check(
       'rules_max_delay_is_of_throttle',
       sql`${table.maxDelayMs} is null or ${table.maxDelayMs} between 1 and 30000 and ${table.action} = 'throttle'`,
+    ),
+    check(
+      'rules_throttle_has_its_algorithm',
+      sql`${table.action} <> 'throttle' or ${table.algorithm} = 'leaky-bucket'`,
+    ),
+    check(
+      'rules_leases_have_no_cost_from_origin',
+      sql`${table.algorithm} <> 'concurrency' or not (${table.costFromOrigin} or ${table.countDenied})`,
     ),
     check('rules_block_is_positive', within(table.blockSeconds, 1, LONGEST_WINDOW_SECONDS)),
     check('rules_status_is_an_error', within(table.status, 400, 599)),

@@ -1,6 +1,5 @@
 // What is published, in Workers KV: each part under a key that holds its version, so it is never read stale, and
 // one small key that holds the announcement, for isolates that cannot read it in Redis.
-import * as z from 'zod';
 import { type Announcement, formatAnnouncement, parseAnnouncement } from '../core/announcement.ts';
 import type { Snapshot } from '../core/snapshot.ts';
 import { decodeSnapshot } from '../core/stored-snapshot.ts';
@@ -10,9 +9,8 @@ import type { Kv } from './kv.ts';
 const CURRENT = 'current';
 const RULES = 'rules:';
 const CALLERS = 'callers:';
-const metadataSchema = z.object({ writtenAtMs: z.number() });
-/** How long a version is kept that is no longer in force. */
-const KEPT_MS = 24 * 3_600_000;
+/** What is in force is written anew every hour; what is not goes by itself. */
+const KEPT_SECONDS = 30 * 86_400;
 
 export const readCurrent = async (kv: Kv): Promise<Announcement | undefined> =>
   parseAnnouncement(await kv.get(CURRENT));
@@ -32,22 +30,8 @@ export async function readCallers(kv: Kv, version: string): Promise<CallerRevisi
   return text === null ? undefined : decodeRevisions(version, text);
 }
 
-export const writeRules = (kv: Kv, version: string, text: string, nowMs: number) =>
-  kv.put(RULES + version, text, { metadata: { writtenAtMs: nowMs } });
+export const writeRules = (kv: Kv, version: string, text: string): Promise<void> =>
+  kv.put(RULES + version, text, { expirationTtl: KEPT_SECONDS });
 
-export const writeCallers = (kv: Kv, version: string, text: string, nowMs: number) =>
-  kv.put(CALLERS + version, text, { metadata: { writtenAtMs: nowMs } });
-
-/** Deletes versions that were written a day ago or earlier and are in force nowhere. */
-export async function sweep(kv: Kv, inForce: readonly Announcement[], nowMs: number): Promise<void> {
-  const kept = new Set(inForce.flatMap(({ rules, callers }) => [RULES + rules, CALLERS + callers]));
-  for (const prefix of [RULES, CALLERS]) {
-    const { keys } = await kv.list({ prefix });
-    const old = keys.filter(
-      ({ name, metadata }) => !kept.has(name) && writtenAtMs(metadata) < nowMs - KEPT_MS,
-    );
-    await Promise.all(old.map(({ name }) => kv.delete(name)));
-  }
-}
-
-const writtenAtMs = (metadata: unknown): number => metadataSchema.safeParse(metadata).data?.writtenAtMs ?? 0;
+export const writeCallers = (kv: Kv, version: string, text: string): Promise<void> =>
+  kv.put(CALLERS + version, text, { expirationTtl: KEPT_SECONDS });

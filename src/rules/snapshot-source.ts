@@ -11,11 +11,18 @@ import { withDeadline } from './with-deadline.ts';
 /** How often the announcement is asked for, and how long rules are good without an answer. */
 const ASK_MS = 250;
 const OVERDUE_MS = 500;
+/** After a question without an answer, or news that could not be read, nobody asks for so long. */
+const PAUSE_MS = 1_000;
 /** Only an isolate that has no rules waits so long, and then not again for a moment. */
 const COLD_WAIT_MS = 2_000;
-const COLD_RETRY_MS = 500;
+const COLD_PAUSE_MS = 500;
+/** Of that, for an announcement in a Redis that may be frozen. */
+const COLD_BOARD_MS = 500;
 /** For news, mostly after the response. */
 const LOAD_WAIT_MS = 10_000;
+/** Whoever loads may have been cancelled with its request: then another one does. */
+const STUCK_MS = 1_000;
+const LOOK_AGAIN_MS = 5;
 
 export interface SnapshotSourceOptions {
   readonly kv: Kv;
@@ -35,44 +42,75 @@ interface Known {
 }
 
 export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions): RulesSource {
+  // What is kept between requests are values; each request awaits only promises of its own.
   let known: Known | undefined;
   let confirmedAtMs = Number.NEGATIVE_INFINITY;
   let askedAtMs = Number.NEGATIVE_INFINITY;
   let failedAtMs = Number.NEGATIVE_INFINITY;
+  let loading = { text: '', sinceMs: Number.NEGATIVE_INFINITY };
 
-  // What is kept between requests are values; each request awaits only promises of its own.
-  const bringUpTo = async (announcement: Announcement, asOfMs: number): Promise<boolean> => {
+  /** A moment that lies ahead was told by a clock that has been put back since: it counts as long ago. */
+  const isWithin = (momentMs: number, ms: number) => now() - momentMs >= 0 && now() - momentMs < ms;
+  const isAt = (announcement: Announcement) =>
+    known?.announcement.rules === announcement.rules && known.announcement.callers === announcement.callers;
+
+  const confirm = (asOfMs: number) => {
+    confirmedAtMs = confirmedAtMs > now() ? asOfMs : Math.max(confirmedAtMs, asOfMs);
+  };
+
+  /** Reads what has changed. Of several requests at once one does, and the others look whether it is there. */
+  const bringUpTo = async (announcement: Announcement, signal: AbortSignal): Promise<boolean> => {
+    const text = formatAnnouncement(announcement);
+    while (loading.text === text && isWithin(loading.sinceMs, STUCK_MS) && !isAt(announcement)) {
+      await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN_MS));
+      signal.throwIfAborted();
+    }
+    if (isAt(announcement)) return adopt(announcement, known);
+    loading = { text, sinceMs: now() };
+    try {
+      return adopt(announcement, await withDeadline(signal, readParts(announcement)));
+    } finally {
+      if (loading.text === text) loading = { text: '', sinceMs: Number.NEGATIVE_INFINITY };
+    }
+  };
+
+  const readParts = async ({ rules, callers }: Announcement) => {
     const before = known;
-    const [snapshot, callers] = await Promise.all([
-      announcement.rules === before?.announcement.rules ? before.snapshot : readRules(kv, announcement.rules),
-      announcement.callers === before?.announcement.callers
-        ? before.callers
-        : readCallers(kv, announcement.callers),
+    const [snapshot, revisions] = await Promise.all([
+      rules === before?.announcement.rules ? before.snapshot : readRules(kv, rules),
+      callers === before?.announcement.callers ? before.callers : readCallers(kv, callers),
     ]);
-    if (!snapshot) return false;
+    // A new epoch under a name of its own: what cannot be told apart is forgotten.
+    return { snapshot, callers: revisions ?? { epoch: callers, revisions: {} } };
+  };
+
+  const adopt = (
+    announcement: Announcement,
+    parts: { readonly snapshot: Snapshot | undefined; readonly callers: CallerRevisions } | undefined,
+  ): boolean => {
+    if (!parts?.snapshot) return false;
     // Another request may have brought in something newer meanwhile.
     if (known && known.announcement.sequence > announcement.sequence) return true;
-    // A new epoch under a name of its own: what cannot be told apart is forgotten.
-    known = { announcement, snapshot, callers: callers ?? { epoch: announcement.callers, revisions: {} } };
-    confirmedAtMs = Math.max(confirmedAtMs, asOfMs);
+    known = { announcement, snapshot: parts.snapshot, callers: parts.callers };
     return true;
   };
 
   return {
     current: () => known?.snapshot,
     callerRevisions: () => known?.callers ?? NO_REVISIONS,
+    isConfirmed: (sinceMs) => confirmedAtMs > sinceMs - OVERDUE_MS && confirmedAtMs <= now(),
 
     question() {
-      const nowMs = now();
-      if (!known) return undefined;
-      const isOverdue = nowMs - confirmedAtMs >= OVERDUE_MS;
-      if (!isOverdue && nowMs - Math.max(askedAtMs, confirmedAtMs) < ASK_MS) return undefined;
-      askedAtMs = nowMs;
-      return { expects: formatAnnouncement(known.announcement), isOverdue, askedAtMs: nowMs };
+      if (!known || isWithin(failedAtMs, PAUSE_MS)) return undefined;
+      const isOverdue = !isWithin(confirmedAtMs, OVERDUE_MS);
+      if (!isOverdue && (isWithin(confirmedAtMs, ASK_MS) || isWithin(askedAtMs, ASK_MS))) return undefined;
+      askedAtMs = now();
+      return { expects: formatAnnouncement(known.announcement), isOverdue, askedAtMs };
     },
 
-    confirm: (question) => {
-      confirmedAtMs = Math.max(confirmedAtMs, question.askedAtMs);
+    confirm: (question) => confirm(question.askedAtMs),
+    fail: () => {
+      failedAtMs = now();
     },
 
     async load(announced) {
@@ -82,8 +120,12 @@ export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions
         if (!announcement) throw new Error('the announcement is not understood');
         // A region that missed a publication: the next cron run tells it.
         if (known && announcement.sequence < known.announcement.sequence) return true;
-        return await withDeadline(AbortSignal.timeout(LOAD_WAIT_MS), bringUpTo(announcement, startedAtMs));
+        const isLoaded = await bringUpTo(announcement, AbortSignal.timeout(LOAD_WAIT_MS));
+        if (isLoaded) confirm(startedAtMs);
+        else failedAtMs = now();
+        return isLoaded;
       } catch (error) {
+        failedAtMs = now();
         onError(error);
         return false;
       }
@@ -91,15 +133,19 @@ export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions
 
     async start(board) {
       const startedAtMs = now();
-      if (startedAtMs - failedAtMs < COLD_RETRY_MS) return undefined;
+      if (isWithin(failedAtMs, COLD_PAUSE_MS)) return undefined;
       const signal = AbortSignal.timeout(COLD_WAIT_MS);
       try {
         const found = await Promise.allSettled([
-          board.read(signal).then(parseAnnouncement),
+          board.read(AbortSignal.timeout(COLD_BOARD_MS)).then(parseAnnouncement),
           withDeadline(signal, readCurrent(kv)),
         ]);
         for (const announcement of newestFirst(found))
-          if (await withDeadline(signal, bringUpTo(announcement, startedAtMs))) return known?.snapshot;
+          if (await bringUpTo(announcement, signal)) {
+            // What only KV names may be a minute old: the first call to Redis tells.
+            if (found[0].status === 'fulfilled') confirm(startedAtMs);
+            return known?.snapshot;
+          }
       } catch (error) {
         onError(error);
       }

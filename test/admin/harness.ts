@@ -40,7 +40,7 @@ export async function startAdmin(overrides: Partial<AdminServices> = {}): Promis
   const reader = createRuleReader(database);
   const app = createAdminApp({
     database,
-    publish: () => publish({ database, reader, kv, regions: [], now, onError: () => {} }),
+    publish: () => publish({ database, reader, kv, regions: [], onError: () => {} }),
     regions: [],
     auth: { tokens: Object.values(TOKENS) },
     deadlineMs: 1_000,

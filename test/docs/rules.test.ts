@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { seedDemoSet } from '../../local/demo-set.ts';
 import { type Admin, startAdmin } from '../admin/harness.ts';
 
 const text = readFileSync(new URL('../../docs/rules.md', import.meta.url), 'utf8');
@@ -26,6 +27,8 @@ let last: { readonly status: number; readonly body: Record<string, unknown> };
 let lastId = '';
 beforeAll(async () => {
   admin = await startAdmin();
+  // As a reader has it after `npm run dev`.
+  await seedDemoSet(admin.db.url);
 });
 afterAll(() => admin?.[Symbol.asyncDispose]());
 

@@ -34,6 +34,7 @@ const snapshotOf = (version: string): Snapshot => ({
   ruleCount: 1,
   match: () => [],
   listed: () => undefined,
+  limitsOf: () => [],
 });
 
 interface Situation {
@@ -55,6 +56,8 @@ async function decide(situation: Situation) {
     current: () => (situation.isCold ? undefined : snapshotOf(version)),
     question: () => situation.question,
     confirm: () => void asked.push('confirmed'),
+    fail: () => void asked.push('failed'),
+    isConfirmed: () => asked.includes('confirmed') || version === 'new' || !situation.question?.isOverdue,
     async load(announced) {
       asked.push(`load ${announced}`);
       const isLoaded = (await situation.load?.()) ?? true;
@@ -78,7 +81,7 @@ async function decide(situation: Situation) {
     },
     write: async () => {},
   };
-  const decision = await createLimiter({ snapshots, deadlineMs: 20 }).decide({
+  const decision = await createLimiter({ snapshots, deadlineMs: 20, now: () => 0 }).decide({
     region: { store, board },
     plan: async () => situation.plan ?? { kind: 'checks', checks: [check] },
     afterResponse: (work) => void later.push(work),
@@ -98,6 +101,11 @@ describe('the limiter lets a request go on, and says why, when its store', () =>
   it.each(['timeout', 'unavailable', 'bad-reply'] as const)('fails with %s', async (failure) => {
     const { decision } = await decide({ run: () => Promise.reject(new CounterStoreError(failure, 'x')) });
     expect(decision).toMatchObject({ kind: 'degraded', allowed: true, reason: failure });
+  });
+
+  it('or the plan has a bug', async () => {
+    const plan = { kind: 'checks', checks: undefined } as unknown as Plan;
+    expect((await decide({ plan })).decision).toMatchObject({ kind: 'degraded', allowed: true });
   });
 
   it('has a bug', async () => {
@@ -208,7 +216,7 @@ describe('when no rule applies', () => {
   it.each([
     ['the expected one', async () => 'this', ['read', 'confirmed']],
     ['none', async () => undefined, ['read', 'confirmed']],
-    ['no answer', () => Promise.reject(new CounterStoreError('timeout', 'x')), ['read']],
+    ['no answer', () => Promise.reject(new CounterStoreError('timeout', 'x')), ['read', 'failed']],
   ])('goes on if the announcement is %s', async (_, read, expected) => {
     const { decision, asked } = await decide({ plan: nothing, question: overdue, read });
     expect(decision).toMatchObject({ kind: 'unlimited', rulesVersion: 'old' });

@@ -5,11 +5,12 @@ import { requestKey, subjectKey } from '../../src/core/keys.ts';
 import { splitBySlot } from '../../src/limiter/slot-split.ts';
 import { type LocalCluster, startCluster } from './cluster.ts';
 
+const board = { read: async () => undefined, write: async () => {} };
 let local: LocalCluster;
 let store: CounterStore;
 beforeAll(async () => {
   local = await startCluster();
-  store = splitBySlot(local.store, { read: async () => undefined, write: async () => {} });
+  store = splitBySlot(local.store, board);
 });
 afterAll(() => local[Symbol.asyncDispose]());
 
@@ -34,6 +35,15 @@ async function checksOf(changes: Partial<Check>[] = [{}, {}, {}]): Promise<Check
 const take = (checks: Check[]) => store.run({ operation: 'take', checks }, signal);
 const remaining = async (checks: Check[]) =>
   (await store.run({ operation: 'peek', checks }, signal)).outcomes.map((outcome) => outcome.remaining);
+
+/** The clock of each subject is a second ahead of the one before. */
+const withSkewedClocks = (skewed: CounterStore, checks: readonly Check[]): CounterStore => ({
+  ...skewed,
+  run(call, within) {
+    const place = checks.findIndex(({ key }) => key === call.checks[0]?.key);
+    return skewed.run({ ...call, nowMs: Date.now() + 1_000 * place }, within);
+  },
+});
 
 describe('on a Redis Cluster of three', () => {
   it('one call over several slots is refused, which is why it is split', async () => {
@@ -108,6 +118,32 @@ describe('on a Redis Cluster of three', () => {
     await store.reset([checks[1]?.key ?? ''], signal);
     await store.run({ operation: 'take', checks, requestKey: key }, signal);
     expect(await remaining(checks)).toEqual([9, 0, 9]);
+  });
+
+  it('settles every subject in its own slot, whether there is room or not', async () => {
+    const checks = await checksOf([{}, { limit: 1 }, {}]);
+    const { nowMs } = await take(checks);
+    const settled = checks.map((check) => ({ ...check, cost: 3, chargedAtMs: nowMs }));
+    const { outcomes } = await store.run({ operation: 'settle', checks: settled }, signal);
+    expect(outcomes.map(({ allowed, remaining: left }) => [allowed, left])).toEqual([
+      [true, 6],
+      [true, 0],
+      [true, 6],
+    ]);
+    expect(await remaining(checks)).toEqual([6, 0, 6]);
+  });
+
+  it('tells when each slot was charged: by that, each is settled and given back exactly', async () => {
+    const log: Partial<Check> = { algorithm: 'sliding-window-log' };
+    const checks = await checksOf([log, log, log]);
+    const skewed = splitBySlot(withSkewedClocks(local.store, checks), board);
+    const { outcomes } = await skewed.run({ operation: 'take', checks }, signal);
+    const charged = checks.map((check, i) => ({ ...check, cost: 2, chargedAtMs: outcomes[i]?.nowMs }));
+    const left = async (operation: 'settle' | 'refund') =>
+      (await skewed.run({ operation, checks: charged }, signal)).outcomes.map((outcome) => outcome.remaining);
+    expect(new Set(outcomes.map(({ nowMs }) => nowMs)).size).toBe(3);
+    expect(await left('settle')).toEqual([7, 7, 7]);
+    expect(await left('refund')).toEqual([9, 9, 9]);
   });
 
   it('resets subjects in any slot', async () => {

@@ -1,8 +1,10 @@
 // Every switch of the demo origin, and its paths with a body of their own.
 import { once } from 'node:events';
+import { Readable } from 'node:stream';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
-import { eventually, NEVER_MS, sha256, useOrigin } from './origin-harness.ts';
+import { patternBlocks } from '../../local/origin/content.ts';
+import { eventually, MEGABYTE, NEVER_MS, sha256, useOrigin } from './origin-harness.ts';
 
 const { send, open, call, latest, latestState } = useOrigin();
 
@@ -116,6 +118,21 @@ describe('switches', () => {
     await eventually(() => expect(latestState()).toBe('aborted'));
   });
 
+  test('stall leaves the body of the request unread', async () => {
+    const upload = Readable.from(patternBlocks(64 * MEGABYTE));
+    const sent = send('/?stall=1', { method: 'PUT', body: upload }).on('error', () => {});
+    await eventually(() => expect(latestState()).toBe('open'));
+    let written = -1;
+    await eventually(() => {
+      const previous = written;
+      written = sent.socket?.bytesWritten ?? 0;
+      expect(written).toBe(previous);
+    });
+    expect(latest()?.bodyBytes).toBe(0);
+    expect(sent.socket?.bytesWritten).toBeLessThan(32 * MEGABYTE);
+    sent.destroy();
+  });
+
   test('switches combine', async () => {
     const answer = await call('/?status=503&bytes=1000&gzip=1&cost=7&delay=1&header=Retry-After:3');
     expect(answer.headers).toMatchObject({
@@ -141,6 +158,7 @@ describe('switches', () => {
     ['header=Bad%20Name:x', 'header', 'valid HTTP token'],
     ['header=X:a%0Ab', 'header', 'Invalid character'],
     ['header=Content-Length:1', 'header', 'cannot be set'],
+    ['stall=2', 'stall', 'must be 0 or 1'],
     ['location=%0A', 'location', 'Invalid character'],
     ['bytes=1&stream=1', 'stream', 'cannot combine'],
   ])('refuses %s and says why', async (query, name, reason) => {
@@ -180,7 +198,7 @@ describe('paths', () => {
     const help = await call('/_origin');
     expect(help.headers['content-type']).toContain('text/plain');
     const names =
-      'delay status location header cost bytes stream interval gzip early fail hang greet count prompt';
+      'delay status location header cost bytes stream interval gzip early fail hang stall greet count prompt';
     for (const name of names.split(' ')) expect(help.text).toMatch(new RegExp(`\\b${name}=`));
   });
 

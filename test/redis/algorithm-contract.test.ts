@@ -5,6 +5,7 @@ import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
 import { countsExactly, givesBack, tellsTheTruth } from './algorithm-contract.ts';
 import { ask, createCheck, ENGINE_NAMES, ENGINES, type Engine, look, next, START_MS } from './engines.ts';
 import { chargesARequestOnce, combinesRules, keepsViolatorsOut } from './rules-contract.ts';
+import { settles } from './settle-contract.ts';
 
 /** At, between and next to the borders of windows; spacings that are and are not whole milliseconds. */
 const SHAPES = [
@@ -29,6 +30,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
       const contractCase = { engine, rule: { algorithm, ...shape }, nowMs };
       countsExactly(contractCase);
       givesBack(contractCase);
+      settles(contractCase);
       tellsTheTruth(contractCase);
       combinesRules(contractCase);
       keepsViolatorsOut(contractCase);

@@ -154,6 +154,27 @@ describe('refused', () => {
       await expectRefusal(() => run('renew', [spoilt({ algorithm })]), 'check 1: only leases can be renewed');
   });
 
+  it('to settle a lease, to settle without the time of the charge, and to settle nothing', async () => {
+    const settling = (changes: Partial<Record<keyof Check, unknown>>, problem: string) =>
+      expectRefusal(
+        () => run('settle', [{ ...good, chargedAtMs: 1 }, spoilt({ chargedAtMs: 1, ...changes })]),
+        `check 2: ${problem}`,
+      );
+    const lease = createCheck({ algorithm: 'concurrency', limit: LIMIT, windowMs: HOUR_MS });
+    await settling({ ...lease, chargedAtMs: 1 }, 'leases cannot be settled');
+    await settling({ chargedAtMs: undefined }, 'to settle takes the time of the charge');
+    for (const value of NO_WHOLE_NUMBERS) {
+      await settling({ chargedAtMs: value }, 'at must be a whole number above 0');
+      await settling({ cost: value }, 'cost must be a whole number above 0');
+    }
+    const { keys, args } = toScriptCall({ operation: 'settle', checks: [{ ...good, chargedAtMs: 1 }] });
+    for (const options of ['', 'at= ', 'lease=at=1'])
+      await expectRefusal(
+        () => send(keys, args.with(-1, options)),
+        'check 1: to settle takes the time of the charge',
+      );
+  });
+
   it('a call without arguments', async () => {
     await expectRefusal(() => send([nextKey()], []), 'expected 1 argument and 4 for each check');
   });
@@ -183,6 +204,7 @@ describe('the script and problemOf', () => {
       extra: fc.option(number, { nil: undefined }),
       leaseLength: fc.constantFrom(0, 15, 16, 16, 16, 17),
       countDenied: fc.boolean(),
+      chargedAtMs: fc.option(number, { nil: undefined }),
     })
     .map(({ algorithm, extra, leaseLength, ...rest }): Check => {
       const isLease = holdsLeases(algorithm as AlgorithmId);
@@ -190,15 +212,19 @@ describe('the script and problemOf', () => {
       return { key: nextKey(), id: 'rule', algorithm: algorithm as AlgorithmId, ...rest, ...own };
     });
 
+  const operation = fc.constantFrom<Operation>('take', 'peek', 'refund', 'settle', 'renew');
+
   it('refuse the same checks, in the same words', async () => {
+    const lease = createCheck({ algorithm: 'concurrency', limit: LIMIT, windowMs: HOUR_MS });
     await fc.assert(
-      fc.asyncProperty(anyCheck, async (check) => {
-        const problem = problemOf(check);
+      fc.asyncProperty(anyCheck, operation, async (check, asked) => {
+        const problem = problemOf(check, asked);
         const words = problem === undefined ? undefined : `check 2: ${problem}`;
         const refusal = (error: Error) => error.message;
-        const byScript = await run('peek', [good, check]).then(() => undefined, refusal);
+        const first = asked === 'renew' ? lease : { ...good, chargedAtMs: 1 };
+        const byScript = await run(asked, [first, check]).then(() => undefined, refusal);
         const byTwin = await Promise.resolve()
-          .then(() => runChecks('peek', [good, check], 1, createMemoryCounters()))
+          .then(() => runChecks(asked, [first, check], 1, createMemoryCounters()))
           .then(() => undefined, refusal);
         expect(byTwin).toBe(words);
         expect(byScript).toBe(words === undefined ? undefined : `WEIR_BAD_ARGUMENT ${words}`);

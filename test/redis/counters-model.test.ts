@@ -27,7 +27,7 @@ const rule = fc.record({
 });
 
 const step = fc.record({
-  operation: fc.constantFrom<Operation>('take', 'take', 'take', 'take', 'peek', 'refund', 'renew'),
+  operation: fc.constantFrom<Operation>('take', 'take', 'take', 'take', 'peek', 'refund', 'settle', 'renew'),
   rules: fc.uniqueArray(fc.nat({ max: 3 }), { minLength: 1, maxLength: 4 }),
   cost: fc.oneof(fc.constant(1), fc.integer({ min: 1, max: 14 })),
   want: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 5 })),
@@ -38,7 +38,12 @@ const step = fc.record({
     fc.integer({ min: 1, max: 40 }),
     fc.constantFrom(999, 1_000, 1_001, 30_000, 60_000, 86_400_000, -1, -500, -60_000),
   ),
-  chargedAgoMs: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 100 }), fc.constantFrom(1_000, 60_000)),
+  // Also moments to come, since the clock may have gone back.
+  chargedAgoMs: fc.oneof(
+    fc.constant(0),
+    fc.integer({ min: 0, max: 100 }),
+    fc.constantFrom(1_000, 60_000, -1, -500, -60_000),
+  ),
 });
 
 let subjects = 0;
@@ -60,6 +65,7 @@ describe('the script and its model', () => {
               if (!chosen) return [];
               const isLease = chosen.algorithm === 'concurrency';
               if (operation === 'renew' && !isLease) return [];
+              if (operation === 'settle' && isLease) return [];
               return [
                 {
                   ...chosen,
@@ -75,7 +81,7 @@ describe('the script and its model', () => {
                   ),
                   cost,
                   want,
-                  chargedAtMs: operation === 'refund' ? nowMs - chargedAgoMs : undefined,
+                  chargedAtMs: ['refund', 'settle'].includes(operation) ? nowMs - chargedAgoMs : undefined,
                 },
               ];
             });

@@ -4,7 +4,16 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AlgorithmId } from '../../src/core/algorithms/registry.ts';
 import type { Check } from '../../src/core/check.ts';
-import { ask, createCheck, ENGINE_NAMES, ENGINES, type Engine, look, next } from './engines.ts';
+import {
+  ask,
+  createCheck,
+  ENGINE_NAMES,
+  ENGINES,
+  type Engine,
+  look,
+  next,
+  WITHOUT_LEASES,
+} from './engines.ts';
 import { type Admission, admissionsOf, age, ruleOf, steps, unitsOf } from './histories.ts';
 
 const RUNS = { 'its twin': 1_000, 'the script': 200 };
@@ -76,6 +85,35 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
       );
     },
   );
+
+  it.each(WITHOUT_LEASES)('%s counts what is settled with its charge, or not at all', async (algorithm) => {
+    const later = fc.record({
+      charge: fc.nat(),
+      cost: fc.integer({ min: 1, max: 12 }),
+      waitMs: fc.oneof(fc.nat({ max: 60 }), fc.constantFrom(997, 60_000)),
+      afterMs: fc.oneof(fc.nat({ max: 60 }), fc.constantFrom(997, 60_000)),
+    });
+    await fc.assert(
+      fc.asyncProperty(ruleOf(algorithm), steps, later, async (rule, history, { charge, cost, ...wait }) => {
+        const { check, attempts, nowMs } = await age(engine, rule, history);
+        const past = admissionsOf(attempts);
+        const chargedAtMs = past[charge % past.length]?.atMs ?? nowMs;
+        const settledAtMs = nowMs + wait.waitMs;
+        // No more than the capacity: the debt has no bound to meet.
+        const units = Math.min(cost, rule.limit, rule.extra ?? rule.limit);
+        await ask(engine, 'settle', { ...check, cost: units, chargedAtMs }, settledAtMs);
+        if (DEFINITIONS[algorithm] !== bucket) past.push({ atMs: chargedAtMs, units });
+        else if (settledAtMs - chargedAtMs < rule.windowMs) past.push({ atMs: settledAtMs, units });
+        const atMs = settledAtMs + wait.afterMs;
+        for (let asked = 1; asked <= 13; asked++) {
+          const probe = next(check, { cost: asked });
+          const { allowed } = await ask(engine, 'peek', probe, atMs);
+          expect(allowed).toBe(DEFINITIONS[algorithm](past, atMs, probe));
+        }
+      }),
+      { numRuns: numRuns / 4 },
+    );
+  });
 
   it.each(['sliding-window-log', 'sliding-window-buckets'] as const)(
     '%s holds no more than the limit in any true window, whatever is tried',

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
 import type { Check, Outcome } from '../../src/core/check.ts';
-import { createCheck, holdsLeases, next, nextKey, type RuleShape } from './engines.ts';
+import { createCheck, holdsLeases, next, nextKey, type RuleShape, WITHOUT_LEASES } from './engines.ts';
 import { type LuaCounters, startLuaCounters } from './lua-counters.ts';
 
 const HOUR_MS = 3_600_000;
@@ -29,7 +29,7 @@ const ruleWithin = (windowMs: fc.Arbitrary<number>): fc.Arbitrary<RuleShape> =>
     .map((rule) => ({ ...rule, countDenied: rule.countDenied && !holdsLeases(rule.algorithm) }));
 
 const request = fc.record({
-  operation: fc.constantFrom('take', 'take', 'take', 'take', 'refund', 'peek'),
+  operation: fc.constantFrom('take', 'take', 'take', 'take', 'refund', 'settle', 'peek'),
   used: fc.uniqueArray(fc.nat({ max: 3 }), { minLength: 1, maxLength: 4 }),
   cost: fc.integer({ min: 1, max: 4 }),
   hasId: fc.boolean(),
@@ -43,10 +43,16 @@ async function play(rules: readonly RuleShape[], requests: readonly Request[]): 
   const checks = rules.map((rule, i) =>
     createCheck({ ...rule, id: `rule-${i}`, key: i < 2 ? shared : nextKey() }),
   );
+  let chargedAtMs = 1;
   for (const { operation, used, cost, hasId } of requests) {
-    const asked = used.flatMap((i) => checks[i] ?? []).map((check) => next(check, { cost }));
+    const asked = used
+      .flatMap((i) => checks[i] ?? [])
+      .filter(({ algorithm }) => operation !== 'settle' || !holdsLeases(algorithm))
+      .map((check) => next(check, { cost, chargedAtMs }));
+    if (asked.length === 0) continue;
     const requestKey = hasId && operation === 'take' ? nextKey() : undefined;
-    await lua.run({ operation, checks: asked, requestKey });
+    const { nowMs } = await lua.run({ operation, checks: asked, requestKey });
+    if (operation === 'take') chargedAtMs = nowMs;
     await expectTtls();
   }
   return checks;
@@ -108,6 +114,17 @@ describe('a key', () => {
     if (holdsLeases(algorithm)) return;
     for (let i = 0; i < 5; i++)
       expect(await ttlAfter(next(check, { countDenied: true }))).toBeLessThanOrEqual(2 * HOUR_MS);
+  });
+
+  it.each(WITHOUT_LEASES)('of %s lives two windows at most, whatever is settled', async (algorithm) => {
+    const check = createCheck({ algorithm, limit: 3, windowMs: HOUR_MS });
+    const { nowMs: chargedAtMs } = await lua.run({ operation: 'take', checks: [check] });
+    for (const cost of [1, 1_000_000, 1]) {
+      await lua.run({ operation: 'settle', checks: [{ ...check, cost, chargedAtMs }] });
+      const ttl = await lua.redis.pttl(check.key);
+      expect(ttl).toBeGreaterThan(0);
+      expect(ttl).toBeLessThanOrEqual(2 * HOUR_MS);
+    }
   });
 
   it('lives until the burst is whole again, or the block is over', async () => {
@@ -188,6 +205,17 @@ describe('the size of a key', () => {
     for (let i = 0; i < 100; i++) await lua.run({ operation: 'take', checks: [check], nowMs: nowMs + i });
     expect(await lua.redis.strlen(check.key)).toBeGreaterThanOrEqual(most * 12);
     expect(await lua.redis.strlen(check.key)).toBeLessThan(most * 12 + 64);
+  });
+
+  it('of a log has twice as many entries as its limit at most, however often it is settled', async () => {
+    const check = createCheck({ algorithm: 'sliding-window-log', limit: 20, windowMs: HOUR_MS });
+    const nowMs = Date.now();
+    for (let i = 0; i < 100; i++) {
+      const checks = [{ ...check, chargedAtMs: nowMs - ((i * 7) % 100) }];
+      await lua.run({ operation: 'settle', checks, nowMs });
+    }
+    expect(await lua.redis.strlen(check.key)).toBeGreaterThanOrEqual(40 * 12);
+    expect(await lua.redis.strlen(check.key)).toBeLessThan(40 * 12 + 64);
   });
 
   it('of leases has one record for each unit of the limit at most', async () => {

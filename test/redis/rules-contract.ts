@@ -166,6 +166,15 @@ export function chargesARequestOnce(contractCase: ContractCase): void {
     expect((await look(engine, check, nowMs)).remaining).toBe(capacity - 3);
   });
 
+  it('settles a request whose id is known', async () => {
+    const { engine, check, nowMs, capacity } = await createSubject(contractCase);
+    if (problemOf({ ...check, chargedAtMs: nowMs }, 'settle') !== undefined) return;
+    const request = { checks: [{ ...check, chargedAtMs: nowMs }], requestKey: nextKey(), nowMs } as const;
+    for (const operation of ['take', 'settle', 'settle'] as const)
+      await engine.run({ ...request, operation });
+    expect((await look(engine, check, nowMs)).remaining).toBe(capacity - 3);
+  });
+
   it('judges a denied request id again, since it was charged nothing', async () => {
     const { engine, check, nowMs } = await createUsed(contractCase);
     const request = { operation: 'take', checks: [next(check)], requestKey: nextKey() } as const;

@@ -9,6 +9,7 @@ import {
   ENGINE_NAMES,
   ENGINES,
   type Engine,
+  holdsLeases,
   look,
   next,
   START_MS,
@@ -17,6 +18,7 @@ import {
 import { age, anyRule, ruleOf, steps } from './histories.ts';
 
 const RUNS = { 'its twin': 1_500, 'the script': 200 };
+const settleable = anyRule.filter(({ algorithm }) => !holdsLeases(algorithm));
 /** Beyond that, units are not tried one by one. */
 const FEW = 15;
 
@@ -116,6 +118,41 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
         if (allowed) await ask(engine, 'refund', { ...request, chargedAtMs: nowMs }, nowMs);
         expect(await look(engine, check, nowMs)).toEqual(before);
       }),
+      { numRuns },
+    );
+  });
+
+  it('all of this holds after any history whose costs were settled', async () => {
+    const settlement = fc.record({ ago: fc.nat({ max: 9 }), cost: fc.integer({ min: 1, max: 30 }) });
+    await fc.assert(
+      fc.asyncProperty(
+        settleable,
+        steps,
+        fc.array(settlement, { maxLength: 4 }),
+        fc.nat({ max: 60 }),
+        async (rule, history, settlements, afterMs) => {
+          const { check, attempts, nowMs } = await age(engine, rule, history);
+          for (const { ago, cost } of settlements) {
+            const chargedAtMs = attempts.at(-1 - ago)?.atMs ?? nowMs;
+            const settled = await ask(engine, 'settle', { ...check, cost, chargedAtMs }, nowMs);
+            const { remaining, resetAtMs } = await look(engine, check, nowMs);
+            expect(settled).toMatchObject({ allowed: true, remaining, resetAtMs, retryAfterMs: 0 });
+          }
+          const atMs = nowMs + afterMs;
+          const { remaining, resetAtMs } = await look(engine, check, atMs);
+          const { remaining: capacity } = await look(engine, createCheck(rule), nowMs);
+          for (const cost of [1, 2, capacity]) {
+            const checks = [next(check, { cost })];
+            const { outcomes } = await engine.run({ operation: 'peek', checks, nowMs: atMs });
+            expect(outcomes[0]?.allowed).toBe(cost <= remaining);
+            await expectExactWait(engine, checks, outcomes, atMs);
+          }
+          if (remaining <= FEW) expect(await countAdmitted(engine, check, atMs, FEW)).toBe(remaining);
+          expect((await look(engine, check, resetAtMs)).remaining).toBe(capacity);
+          if (resetAtMs > atMs)
+            expect((await look(engine, check, resetAtMs - 1)).remaining).toBeLessThan(capacity);
+        },
+      ),
       { numRuns },
     );
   });

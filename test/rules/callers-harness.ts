@@ -98,8 +98,6 @@ function createIsolate({ database, store, deadlineMs = 20_000, epoch = crypto.ra
       writes.push(name);
       return faults.get('put')?.() ?? store.put(name, text, options);
     },
-    delete: (name) => store.delete(name),
-    list: (options) => store.list(options),
   };
   const directory = createCallerDirectory({
     database,

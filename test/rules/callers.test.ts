@@ -57,8 +57,6 @@ describe('a caller is looked up', () => {
     const everybody: Kv = {
       get: async (name) => JSON.stringify({ userId: name.slice(name.lastIndexOf(':') + 1) }),
       put: async () => {},
-      delete: async () => {},
-      list: async () => ({ keys: [] }),
     };
     const isolate = openIsolate({ store: everybody });
     for (let i = 0; i <= 10_000; i++) await isolate.ofUser(`u${i}`);

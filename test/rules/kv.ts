@@ -2,8 +2,11 @@
 import { convertV4MiniflareOptions, Miniflare } from 'miniflare';
 import type { Kv } from '../../src/rules/kv.ts';
 
+type Namespace = Awaited<ReturnType<Miniflare['getKVNamespace']>>;
+
 export interface TestKv extends AsyncDisposable {
-  readonly kv: Kv;
+  /** With what tests need besides. */
+  readonly kv: Kv & Pick<Namespace, 'list' | 'delete'>;
 }
 
 export async function startKv(): Promise<TestKv> {

@@ -47,6 +47,7 @@ const ruleFields = fc
   .record({
     resource,
     scope: fc.constantFrom(...SCOPES),
+    action: fc.constantFrom('reject', 'reject', 'log'),
     methods: someOf('GET', 'HEAD', 'POST'),
     tiers: someOf('free', 'premium', 'gone'),
     subjects: someOf('u1', 'u2', '192.0.2.1'),
@@ -200,7 +201,7 @@ const QUESTION = (asked: string) => sql`
     from slots
   ),
   winners as (
-    select distinct on (number, scope, slot)
+    select distinct on (number, scope, slot, action = 'log')
       number, requests.tier, patterns.name, patterns."limit", patterns.limit_name
     from requests join patterns on path ~ pattern and path !~ '^/_weir(/|$)'
     where (methods = '{}' or method = any(methods) or (method = 'HEAD' and 'GET' = any(methods)))
@@ -208,7 +209,7 @@ const QUESTION = (asked: string) => sql`
       and (subjects = '{}' or (case scope
         when 'user' then "user" when 'apiKey' then "apiKey" when 'tenant' then tenant when 'ip' then ip
       end) = any(subjects))
-    order by number, scope, slot,
+    order by number, scope, slot, action = 'log',
       priority, (subjects <> '{}') desc, (tiers <> '{}') desc, (methods <> '{}') desc, id
   ),
   limited as (

@@ -5,7 +5,7 @@ import { RULE_DEFAULTS } from '../../src/core/rule.ts';
 import type { CompiledRule } from '../../src/core/snapshot.ts';
 import { encodeSnapshot, versionOf } from '../../src/core/stored-snapshot.ts';
 import type { Kv } from '../../src/rules/kv.ts';
-import { readRules, sweep, writeCallers, writeCurrent, writeRules } from '../../src/rules/snapshot-kv.ts';
+import { readRules, writeCallers, writeCurrent, writeRules } from '../../src/rules/snapshot-kv.ts';
 import { createSnapshotSource } from '../../src/rules/snapshot-source.ts';
 import { startKv, type TestKv } from './kv.ts';
 
@@ -23,7 +23,7 @@ const rule = (id: string): CompiledRule => ({
 });
 
 let testKv: TestKv;
-let kv: Kv;
+let kv: TestKv['kv'];
 beforeAll(async () => {
   testKv = await startKv();
   kv = testKv.kv;
@@ -39,8 +39,8 @@ async function published(sequence: number, ...ids: string[]): Promise<Announceme
     rules: await versionOf(rulesText),
     callers: await versionOf(callersText),
   };
-  await writeRules(kv, announcement.rules, rulesText, 0);
-  await writeCallers(kv, announcement.callers, callersText, 0);
+  await writeRules(kv, announcement.rules, rulesText);
+  await writeCallers(kv, announcement.callers, callersText);
   return announcement;
 }
 
@@ -55,8 +55,6 @@ beforeEach(async () => {
 const methodsOf = (real: Kv): Kv => ({
   get: (name) => real.get(name),
   put: (name, text, options) => real.put(name, text, options),
-  delete: (name) => real.delete(name),
-  list: (options) => real.list(options),
 });
 const createSource = (through: Partial<Kv> = {}) =>
   createSnapshotSource({
@@ -85,6 +83,20 @@ describe('a cold isolate', () => {
     const announcement = await published(1, 'a');
     await writeCurrent(kv, announcement);
     expect(await createSource().start(brokenBoard)).toMatchObject({ version: announcement.rules });
+  });
+
+  it('loads what KV names if Redis hangs, without waiting for it long', async () => {
+    const announcement = await published(1, 'a');
+    await writeCurrent(kv, announcement);
+    const hanging = {
+      read: (signal: AbortSignal) =>
+        new Promise<undefined>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
+      write: async () => {},
+    };
+    const source = createSource();
+    expect(await source.start(hanging)).toMatchObject({ version: announcement.rules });
+    // KV alone may be a minute old.
+    expect(source.question()?.isOverdue).toBe(true);
   });
 
   it('takes the newer of the two, and the older if the newer cannot be read', async () => {
@@ -121,7 +133,7 @@ describe('a cold isolate', () => {
   it('does not take a format from the future for rules', async () => {
     const text = '{"format":2,"rules":[],"tiers":[],"lists":[]}';
     const version = await versionOf(text);
-    await writeRules(kv, version, text, 0);
+    await writeRules(kv, version, text);
     expect(await readRules(kv, version)).toBeUndefined();
   });
 });
@@ -201,8 +213,63 @@ describe('an isolate that has rules', () => {
     expect(await source.load(formatAnnouncement(unreadable))).toBe(false);
     expect(await source.load('not an announcement')).toBe(false);
     expect(source.current()?.version).toBe(announcement.rules);
+    nowMs += 999;
+    expect(source.question()).toBeUndefined();
+    expect(source.isConfirmed(nowMs)).toBe(false);
+    nowMs += 1;
+    expect(source.question()?.isOverdue).toBe(true);
+  });
+
+  it('asks nobody for a second after a question without an answer', async () => {
+    const { source } = await started();
     nowMs += 500;
     expect(source.question()?.isOverdue).toBe(true);
+    source.fail();
+    nowMs += 999;
+    expect(source.question()).toBeUndefined();
+    nowMs += 1;
+    expect(source.question()?.isOverdue).toBe(true);
+  });
+
+  it('asks again when the clock has been put back', async () => {
+    const { source } = await started();
+    nowMs -= 3_600_000;
+    const question = source.question();
+    expect(question?.isOverdue).toBe(true);
+    if (question) source.confirm(question);
+    expect(source.question()).toBeUndefined();
+    nowMs += 500;
+    expect(source.question()?.isOverdue).toBe(true);
+  });
+
+  it('reads and compiles news once, however many requests find them at the same time', async () => {
+    let reads = 0;
+    const get = (name: string) => {
+      if (name.startsWith('rules:')) reads += 1;
+      return kv.get(name);
+    };
+    const { source } = await started({ get });
+    const next = formatAnnouncement(await published(2, 'a', 'b'));
+    reads = 0;
+    expect(await Promise.all(Array.from({ length: 50 }, () => source.load(next)))).toEqual(
+      Array(50).fill(true),
+    );
+    expect(reads).toBe(1);
+  });
+
+  it('loads by itself what another request began and never finished', async () => {
+    let isStuck = true;
+    const get = (name: string) =>
+      isStuck && name.startsWith('rules:') ? new Promise<string | null>(() => {}) : kv.get(name);
+    isStuck = false;
+    const { source } = await started({ get });
+    const next = formatAnnouncement(await published(2, 'b'));
+    isStuck = true;
+    void source.load(next);
+    isStuck = false;
+    const second = source.load(next);
+    nowMs += 1_000;
+    expect(await second).toBe(true);
   });
 
   it('keeps what it has while KV fails, and reports it', async () => {
@@ -222,15 +289,4 @@ describe('an isolate that has rules', () => {
     expect(await source.load(formatAnnouncement(next))).toBe(true);
     expect(source.callerRevisions()).toEqual({ epoch: next.callers, revisions: {} });
   });
-});
-
-it('versions that have been in force nowhere for a day are swept away', async () => {
-  const DAY_MS = 86_400_000;
-  const [first, second] = [await published(1, 'a'), await published(2, 'b')];
-  await sweep(kv, [second], DAY_MS);
-  expect((await kv.list({ prefix: '' })).keys).toHaveLength(4);
-  await sweep(kv, [second], DAY_MS + 1);
-  const names = (await kv.list({ prefix: '' })).keys.map(({ name }) => name);
-  expect(names).toEqual([`callers:${second.callers}`, `rules:${second.rules}`]);
-  expect(names).not.toContain(`rules:${first.rules}`);
 });

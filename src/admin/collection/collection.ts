@@ -17,7 +17,9 @@ export function addCollection(app: AdminApp, services: AdminServices, collection
   const operations = operationsOf(collection);
   const show = (row: Row) => toShown(bodies, row);
   const idOf = (row: Row) => String(row[collection.idField]);
-  const publish = (id: string) => publishChange(services, collection.isNamedInPublications ? [id] : []);
+  const concerns = (id: string) =>
+    collection.concerns === 'itself' ? [id] : collection.concerns === 'all' ? 'all' : [];
+  const publish = (id: string) => publishChange(services, concerns(id));
 
   const find = async (id: string): Promise<Row> => {
     const row = collection.isId(id) ? await repository.get(id) : undefined;

@@ -21,8 +21,8 @@ export interface Collection extends RepositoryOptions {
   where(query: Values): readonly (SQL | undefined)[];
   /** What a creation adds to the body it was given. */
   prepare?(values: Values): Promise<Creation>;
-  /** True: publications have something to say about one of these, by its id. */
-  readonly isNamedInPublications?: boolean;
+  /** Whose warnings a change may cause: those of the rule that it is, or of any rule. */
+  readonly concerns?: 'itself' | 'all';
 }
 
 export interface Creation {

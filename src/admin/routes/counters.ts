@@ -6,8 +6,16 @@ import { groupOf, subjectKey } from '../../core/keys.ts';
 import { SCOPES, type Scope } from '../../core/rule.ts';
 import type { SnapshotContent } from '../../core/snapshot.ts';
 import { readContent } from '../../rules/content.ts';
+import { isUuid } from '../collection/declaration.ts';
 import { AdminError, problemResponses } from '../problems.ts';
 import type { AdminApp, AdminServices } from '../services.ts';
+
+function subjectProblem(scope: Scope, subject: string | undefined): string | undefined {
+  if (scope === 'global') return undefined;
+  if (subject === undefined) return 'is needed';
+  if (scope === 'ip' && !countedIp(subject)) return 'must be an IP address';
+  return scope === 'apiKey' && !isUuid(subject) ? 'must be the id of a key, not the key' : undefined;
+}
 
 const resetBody = z
   .strictObject({
@@ -20,8 +28,8 @@ const resetBody = z
       .describe('The id of the tenant, user or key; or the IP address. Needed unless the scope is global.'),
   })
   .superRefine(({ scope, subject }, context) => {
-    if (scope !== 'global' && subject === undefined)
-      context.addIssue({ code: 'custom', path: ['subject'], message: 'is needed' });
+    const message = subjectProblem(scope, subject);
+    if (message) context.addIssue({ code: 'custom', path: ['subject'], message });
   })
   .meta({ id: 'CounterReset' });
 

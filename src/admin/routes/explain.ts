@@ -13,6 +13,9 @@ import { type Applying, completeCaller, isApplying, peek, reasonsAgainst } from 
 import { AdminError, problemResponses } from '../problems.ts';
 import type { AdminApp, AdminServices } from '../services.ts';
 
+/** Nothing is taken, and so no lease is held. */
+const NO_LEASE = '-'.repeat(16);
+
 /** Of rules that do not apply: enough to find the one that was expected. */
 const MOST_AGAINST = 1_000;
 
@@ -99,9 +102,9 @@ export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
     const body = c.req.valid('json');
     const { path, matchPath } = parsePath(body.path);
     const region = findRegion(services, body.region);
-    const caller = { ...parseIp(body.ip), ...(await completeCaller(database, body)) };
+    const caller = { ...parseIp(body.ip), ...(await completeCaller(database, body, now())) };
     const read = await readContent(database);
-    const request = { matchPath, method: body.method, caller, nowMs: now() };
+    const request = { matchPath, method: body.method, caller, nowMs: now(), leaseId: NO_LEASE };
     const explanation = explain(read.content, request);
     const outcomes = region && (await peek(region.store, read.content, request, deadlineMs));
     const against = reasonsAgainst(explanation, read, matchPath);

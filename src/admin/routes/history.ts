@@ -110,7 +110,7 @@ export function addHistoryRoutes(app: AdminApp, services: AdminServices): void {
     const result = await rollBack(services.database, { changeId, actor: c.get('actor').name, force });
     if (result.kind === 'unknown-change') throw unknownChange();
     if (result.kind === 'changed-since') throw changedSince(result.detail);
-    const published = await publishChange(services);
+    const published = await publishChange(services, 'all');
     const { changeId: rollbackId, rowCount } = result;
     return c.json(
       { changeId: rollbackId, rowCount, warnings: [...published.warnings] },

@@ -74,7 +74,13 @@ const importAll = createRoute({
 });
 
 export function addImportExportRoutes(app: AdminApp, services: AdminServices): void {
-  app.openapi(exportRules, async (c) => c.json(toDocument(await readStoredRows(services.database)), 200));
+  app.openapi(exportRules, async (c) => {
+    const document = toDocument(await readStoredRows(services.database));
+    // On many lines, because it is kept in git and compared there.
+    return c.body(`${JSON.stringify(document, null, 2)}\n`, 200, {
+      'Content-Type': 'application/json',
+    }) as never;
+  });
 
   app.openapi(importAll, async (c) => {
     const document = c.req.valid('json');
@@ -82,7 +88,7 @@ export function addImportExportRoutes(app: AdminApp, services: AdminServices): v
     const actor = c.get('actor').name;
     const result = await importRules(services.database, { document, mode, dryRun, force, actor });
     const { basedOn, plan } = doneOrThrow(result);
-    const published = dryRun ? UNPUBLISHED : await publishChange(services, ruleIdsOf(plan));
+    const published = dryRun ? UNPUBLISHED : await publishChange(services, 'all');
     const { tiers, rules } = plan;
     const parts = { tiers: summarize(tiers), rules: summarize(rules) };
     return c.json(
@@ -94,11 +100,6 @@ export function addImportExportRoutes(app: AdminApp, services: AdminServices): v
 }
 
 const UNPUBLISHED = { version: undefined, warnings: [] };
-
-const ruleIdsOf = ({ rules: { created, updated } }: ImportPlan) => [
-  ...created.map(({ id }) => id),
-  ...updated.map(({ to }) => to.id),
-];
 
 function summarize({ created, updated, deleted, unchanged }: ImportPlan['rules'] | ImportPlan['tiers']) {
   return {

@@ -37,7 +37,7 @@ export function addPublishRoutes(app: AdminApp, services: AdminServices): void {
 
 async function publishOrThrow({ publish, log }: AdminServices): Promise<Publication> {
   try {
-    return await publish();
+    return await publish({ again: true });
   } catch (error) {
     log.error('publish-failed', error);
     throw new AdminError({

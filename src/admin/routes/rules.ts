@@ -37,5 +37,5 @@ export const addRuleRoutes: AddRoutes = (app, services) =>
       tier === undefined ? undefined : sql`${tier} = any(${rules.tiers})`,
       contains(rules.name, q),
     ],
-    isNamedInPublications: true,
+    concerns: 'itself',
   });

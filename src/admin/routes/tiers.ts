@@ -18,4 +18,5 @@ export const addTierRoutes: AddRoutes = (app, services) =>
     order: [tiers.name],
     filters: {},
     where: () => [],
+    concerns: 'all',
   });

@@ -32,14 +32,21 @@ export interface Algorithm<S> {
   advance(state: S | undefined, nowMs: number, params: Params): Reading<S>;
   /** How long until `cost` fits. Asked only if it does not now, and if it ever can. */
   waitMs(state: S, nowMs: number, params: Params, cost: number): number;
-  /** Moves the counter; negative units give back a charge that was made at `atMs`. */
-  charge(state: S, units: number, atMs: number, nowMs: number, params: Params): Charged<S>;
+  /**
+   * Moves the counter. If told when a charge was made, it changes that one (gives back, or charges what was missing):
+   * only if the window of that moment is still there, and only that one.
+   */
+  charge(state: S, units: number, chargedAtMs: number | undefined, nowMs: number, params: Params): Charged<S>;
 }
 
 /** Units of a lease, for `concurrency`; nothing else has any. */
 export interface Holder<S> {
   held(state: S, leaseId: string): number;
 }
+
+/** Whether something is still to be changed about a charge, for those whose window is the time after it. */
+export const countsStill = (chargedAtMs: number | undefined, nowMs: number, windowMs: number): boolean =>
+  chargedAtMs === undefined || nowMs - chargedAtMs < windowMs;
 
 /**
  * Time does not go back for a level: it stands still until the clock has caught up. If the clock went back by

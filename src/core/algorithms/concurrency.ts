@@ -30,7 +30,7 @@ export const concurrency: Algorithm<State> & Holder<State> = {
     return (ending?.expiresAtMs ?? nowMs) - nowMs;
   },
 
-  charge(state, units, _atMs, nowMs, { windowMs, leaseId }) {
+  charge(state, units, _chargedAtMs, nowMs, { windowMs, leaseId }) {
     const others = units === 0 ? state : without(state, leaseId);
     const after = units > 0 ? insert(others, { id: leaseId, units, expiresAtMs: nowMs + windowMs }) : others;
     return { state: after, resetAtMs: after.at(-1)?.expiresAtMs ?? nowMs };

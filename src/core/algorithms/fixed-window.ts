@@ -18,9 +18,10 @@ export const fixedWindow: Algorithm<State> = {
 
   waitMs: ({ startMs }, nowMs, { windowMs }) => startMs + windowMs - nowMs,
 
-  charge({ startMs, used }, units, atMs, nowMs, { windowMs }) {
-    // Only the window in which a charge was made can take it back.
-    const after = units > 0 || atMs >= startMs ? Math.max(0, used + units) : used;
+  charge({ startMs, used }, units, chargedAtMs = startMs, nowMs, { windowMs }) {
+    // What comes afterwards (a refund, a settlement) moves only the window of the charge.
+    const counts = chargedAtMs >= startMs && chargedAtMs < startMs + windowMs;
+    const after = counts ? Math.max(0, used + units) : used;
     return { state: { startMs, used: after }, resetAtMs: after > 0 ? startMs + windowMs : nowMs };
   },
 };

@@ -1,6 +1,6 @@
 // leaky-bucket: requests are poured into a bucket of size `burst` that leaks at an even pace. The content is
 // in units times the window: then a millisecond leaks exactly `limit`, and nothing is ever rounded.
-import { type Algorithm, notBefore } from './algorithm.ts';
+import { type Algorithm, countsStill, notBefore } from './algorithm.ts';
 
 interface State {
   readonly content: number;
@@ -19,9 +19,9 @@ export const leakyBucket: Algorithm<State> = {
     atMs - nowMs + Math.ceil((content + cost * windowMs - size * windowMs) / limit),
 
   charge({ content, atMs }, units, chargedAtMs, nowMs, { limit, windowMs }) {
-    // The window of a charge is the time after it; given back later, it gives nothing.
-    const counts = units > 0 || nowMs - chargedAtMs < windowMs;
-    const after = counts ? Math.max(0, content + units * windowMs) : content;
+    const after = countsStill(chargedAtMs, nowMs, windowMs)
+      ? Math.max(0, content + units * windowMs)
+      : content;
     return { state: { content: after, atMs }, resetAtMs: atMs + Math.ceil(after / limit) };
   },
 };

@@ -42,8 +42,9 @@ export const slidingWindowBuckets: Algorithm<State> = {
     return leavesAtMs(state, place, params) - nowMs;
   },
 
-  charge(state, units, atMs, nowMs, params) {
-    const place = units < 0 ? Math.max(0, state.number - Math.floor(atMs / bucketMs(params))) : 0;
+  charge(state, units, chargedAtMs, nowMs, params) {
+    // What comes afterwards (a refund, a settlement) moves only the bucket of the charge, if it is kept.
+    const place = chargedAtMs === undefined ? 0 : state.number - Math.floor(chargedAtMs / bucketMs(params));
     const used = state.used.map((seen, i) => (i === place ? Math.max(0, seen + units) : seen));
     const newest = used.findIndex((seen) => seen > 0);
     const after = { number: state.number, used };

@@ -24,11 +24,14 @@ export const slidingWindowCounter: Algorithm<State> = {
     return startMs + 2 * windowMs - Math.floor(((limit - cost) * windowMs) / current) - nowMs;
   },
 
-  charge(state, units, atMs, nowMs, { windowMs }) {
+  charge(state, units, chargedAtMs = state.startMs, nowMs, { limit, windowMs }) {
     const { startMs } = state;
     let { current, previous } = state;
-    if (units > 0 || atMs >= startMs) current = Math.max(0, current + units);
-    else if (atMs >= startMs - windowMs) previous = Math.max(0, previous + units);
+    // What comes afterwards (a refund, a settlement) moves only the window of the charge. A settlement weighs less
+    // in the previous window than its units: that alone would not bound them.
+    const isIn = (fromMs: number) => chargedAtMs >= fromMs && chargedAtMs < fromMs + windowMs;
+    if (isIn(startMs)) current = Math.max(0, current + units);
+    else if (isIn(startMs - windowMs)) previous = Math.max(0, Math.min(previous + units, 2 * limit));
     const resetAtMs = current > 0 ? startMs + 2 * windowMs : previous > 0 ? startMs + windowMs : nowMs;
     return { state: { startMs, current, previous }, resetAtMs };
   },

@@ -30,21 +30,21 @@ export const slidingWindowLog: Algorithm<State> = {
     return (leaving?.atMs ?? nowMs) + windowMs - nowMs;
   },
 
-  charge(state, units, atMs, nowMs, { windowMs }) {
-    const after = units > 0 ? append(state, units, nowMs) : units < 0 ? remove(state, -units, atMs) : state;
+  charge(state, units, chargedAtMs, nowMs, { windowMs }) {
+    const latestMs = Math.max(nowMs, state.at(-1)?.atMs ?? nowMs);
+    const atMs = chargedAtMs ?? latestMs;
+    // Only if the window still holds that moment.
+    const counts = atMs > latestMs - windowMs && atMs <= latestMs;
+    const after = counts && units !== 0 ? amend(state, units, atMs) : state;
     const last = after.at(-1);
     return { state: after, resetAtMs: last ? last.atMs + windowMs : nowMs };
   },
 };
 
-function append(state: State, units: number, nowMs: number): State {
-  const last = state.at(-1);
-  if (!last || last.atMs < nowMs) return [...state, { atMs: nowMs, units }];
-  return [...state.slice(0, -1), { atMs: last.atMs, units: last.units + units }];
-}
-
-function remove(state: State, units: number, atMs: number): State {
-  return state
-    .map((entry) => (entry.atMs === atMs ? { atMs, units: entry.units - units } : entry))
-    .filter((entry) => entry.units > 0);
+/** Changes what was charged at one moment: its entry comes and goes with its units. */
+function amend(state: State, units: number, atMs: number): State {
+  const earlier = state.filter((entry) => entry.atMs < atMs);
+  const later = state.filter((entry) => entry.atMs > atMs);
+  const after = sum(state) - sum(earlier) - sum(later) + units;
+  return after > 0 ? [...earlier, { atMs, units: after }, ...later] : [...earlier, ...later];
 }

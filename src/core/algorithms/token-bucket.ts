@@ -1,6 +1,6 @@
 // token-bucket: holds up to `burst` tokens, refilled continuously. The level is in tokens times the window:
 // then a millisecond refills exactly `limit`, and nothing is ever rounded.
-import { type Algorithm, notBefore } from './algorithm.ts';
+import { type Algorithm, countsStill, notBefore } from './algorithm.ts';
 
 interface State {
   readonly level: number;
@@ -20,9 +20,9 @@ export const tokenBucket: Algorithm<State> = {
 
   charge({ level, atMs }, units, chargedAtMs, nowMs, { limit, windowMs, extra: burst = limit }) {
     const full = burst * windowMs;
-    // The window of a charge is the time after it; given back later, it gives nothing.
-    const counts = units > 0 || nowMs - chargedAtMs < windowMs;
-    const after = counts ? Math.min(full, level - units * windowMs) : level;
+    const after = countsStill(chargedAtMs, nowMs, windowMs)
+      ? Math.min(full, level - units * windowMs)
+      : level;
     return { state: { level: after, atMs }, resetAtMs: atMs + Math.ceil((full - after) / limit) };
   },
 };

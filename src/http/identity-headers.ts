@@ -1,0 +1,18 @@
+// What the origin is told about the caller. Nothing that a client sends under these names passes.
+import type { Caller } from '../core/caller.ts';
+
+export function identityHeaders(caller: Caller | undefined): Record<string, string> {
+  const known = {
+    'X-Weir-User': caller?.userId,
+    'X-Weir-Key-Id': caller?.apiKeyId,
+    'X-Weir-Tenant': caller?.tenantId,
+    'X-Weir-Tier': caller?.tier,
+  };
+  return Object.fromEntries(
+    Object.entries(known).flatMap(([name, value]) => (value === undefined ? [] : [[name, toValue(value)]])),
+  );
+}
+
+/** What a header cannot hold is percent-encoded, and so is the percent sign. */
+const toValue = (text: string) =>
+  text.replace(/[^\x21-\x24\x26-\x7e]/gu, (character) => encodeURIComponent(character));

@@ -1,0 +1,165 @@
+// GET /_weir/quota: a caller's own limits and what is left of them. It charges nothing; and however often it is
+// asked, Redis is not: an answer is good for a moment, and an isolate asks only so many times a second.
+import { createBoundedCache } from '../core/bounded-cache.ts';
+import type { AfterResponse, Caller } from '../core/caller.ts';
+import type { CheckResult, Decision, DegradedReason } from '../core/decision.ts';
+import { type Plan, planRequest, type RuleCheck } from '../core/plan.ts';
+import type { Snapshot } from '../core/snapshot.ts';
+import { type Identity, type IdentityOptions, identify } from './identity.ts';
+import type { Log } from './log.ts';
+import { problem } from './problem.ts';
+import { REDUCED_RETRY_SECONDS, refusal, unknownRegion } from './refusals.ts';
+import type { RegionService, Services } from './services.ts';
+
+const KEEP_MS = 1_000;
+const MOST_KEPT = 100;
+/** Per second and isolate. */
+const MOST_PEEKS = 50;
+/** Real leases have other characters: nobody holds this one. */
+const NO_LEASE = '?'.repeat(16);
+
+export interface QuotaServices
+  extends Pick<Services, 'regions' | 'regionOf' | 'limiter' | 'now'>,
+    Omit<IdentityOptions, 'afterResponse'> {
+  readonly unverified: 'count' | 'reject';
+  readonly log: Pick<Log, 'degraded'>;
+}
+
+interface QuotaRequest {
+  readonly region: RegionService;
+  readonly identity: Identity;
+  readonly whoCalls: () => Promise<Identity>;
+  readonly afterResponse: AfterResponse;
+}
+
+export function createQuota(services: QuotaServices) {
+  const { now } = services;
+  const kept = createBoundedCache<string>(MOST_KEPT);
+  const mayPeek = createPeekBudget(now);
+
+  const peek = async ({ region, whoCalls, afterResponse, ...asked }: QuotaRequest): Promise<Response> => {
+    let { identity } = asked;
+    const decision = await services.limiter.decide({
+      region: peeking(region),
+      afterResponse,
+      async plan(snapshot) {
+        // Asked once more, because callers may have changed together with the rules.
+        identity = await whoCalls();
+        const { caller, unverified } = identity;
+        if (unverified && services.unverified === 'reject')
+          return { kind: 'unverified', credential: unverified };
+        return planAll(snapshot, caller, now());
+      },
+    });
+    if (decision.kind === 'degraded') {
+      services.log.degraded(decision.reason, region.name);
+      return unavailable(decision.reason);
+    }
+    if (decision.kind !== 'counted' && !decision.allowed) return refusal(decision);
+    const body = JSON.stringify({ caller: describeCaller(identity.caller), limits: limitsIn(decision) });
+    if (!decision.isStale) kept.set(keyOf(identity, region), body, now() + KEEP_MS);
+    return answer(body, decision.isStale);
+  };
+
+  return async (request: Request, afterResponse: AfterResponse): Promise<Response> => {
+    if (request.method !== 'GET' && request.method !== 'HEAD') return methodNotAllowed();
+    const region = services.regionOf(request);
+    if (!region) return unknownRegion(services.regions);
+    const whoCalls = () => identify(request, { ...services, afterResponse });
+    const identity = await whoCalls();
+    const known = kept.get(keyOf(identity, region), now());
+    if (known !== undefined) return answer(known);
+    return mayPeek() ? peek({ region, identity, whoCalls, afterResponse }) : busy();
+  };
+}
+
+/** All that is known of the caller. Counters differ by region. */
+const keyOf = (identity: Identity, { name }: RegionService) => JSON.stringify([name, identity]);
+
+/** A fixed number from the first peek on, for a second. */
+function createPeekBudget(now: () => number): () => boolean {
+  let startedAtMs = Number.NEGATIVE_INFINITY;
+  let used = 0;
+  return () => {
+    // A clock that went back must not keep anybody out.
+    if (Math.abs(now() - startedAtMs) >= 1_000) {
+      startedAtMs = now();
+      used = 0;
+    }
+    used += 1;
+    return used <= MOST_PEEKS;
+  };
+}
+
+/** The same region, where nothing can be charged. */
+function peeking(region: RegionService): RegionService {
+  const { store } = region;
+  return {
+    ...region,
+    store: { ...store, run: (call, signal) => store.run({ ...call, operation: 'peek' }, signal) },
+  };
+}
+
+/** As if there were a request that all limits of the caller apply to. */
+function planAll(snapshot: Snapshot, caller: Caller, nowMs: number): Promise<Plan> {
+  const everywhere: Snapshot = { ...snapshot, match: () => snapshot.limitsOf(caller) };
+  return planRequest(everywhere, { caller, nowMs, leaseId: NO_LEASE, matchPath: '/', method: 'GET' });
+}
+
+const describeCaller = ({ userId, apiKeyId, tenantId, tier }: Caller) => ({
+  userId: userId ?? null,
+  apiKeyId: apiKeyId ?? null,
+  tenantId: tenantId ?? null,
+  tier: tier ?? null,
+});
+
+const limitsIn = (decision: Decision) => (decision.kind === 'counted' ? decision.results.map(toLimit) : []);
+
+const toLimit = ({ check: { rule, limit }, outcome }: CheckResult<RuleCheck>) => ({
+  rule: rule.name,
+  resource: rule.resource,
+  methods: rule.methods,
+  scope: rule.scope,
+  limit,
+  remaining: outcome.remaining,
+  resetAt: new Date(outcome.resetAtMs).toISOString(),
+  windowSeconds: rule.windowSeconds,
+  allowed: outcome.allowed,
+  retryAfterMs: outcome.retryAfterMs ?? null,
+});
+
+const answer = (body: string, isStale = false) =>
+  new Response(body, {
+    headers: {
+      'Content-Type': 'application/json',
+      'Cache-Control': 'no-store',
+      ...(isStale && { 'X-Weir-Degraded': 'stale-rules' }),
+    },
+  });
+
+const methodNotAllowed = () =>
+  problem(
+    { status: 405, code: 'method-not-allowed', title: 'Quotas can only be read' },
+    { Allow: 'GET, HEAD' },
+  );
+
+const busy = () =>
+  problem(
+    {
+      status: 429,
+      code: 'quota-busy',
+      title: 'Too many ask for their quotas',
+      detail: 'Every answer of the API has them too, in its headers.',
+    },
+    { 'Retry-After': '1' },
+  );
+
+const unavailable = (reason: DegradedReason) =>
+  problem(
+    {
+      status: 503,
+      code: reason === 'no-rules' ? 'rules-unavailable' : 'counters-unavailable',
+      title: 'What is left is not known now',
+    },
+    { 'Retry-After': String(REDUCED_RETRY_SECONDS), 'X-Weir-Degraded': reason },
+  );

@@ -1,0 +1,59 @@
+// The fields RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers: every policy that a request was
+// held to by name, what it allows, and what is left of it.
+import { type CheckResult, untilFreeMs } from '../core/decision.ts';
+import type { RuleCheck } from '../core/plan.ts';
+
+/** Whole seconds, rounded up: whoever waits that long has waited long enough. */
+export const toSeconds = (ms: number) => Math.ceil(ms / 1000);
+
+/** For both fields together: what is beyond it, proxies on the way might refuse. */
+const MOST_BYTES = 4096;
+const SEPARATOR = ', ';
+
+export interface RateLimitFields {
+  readonly policy: string;
+  readonly limit: string;
+}
+
+/**
+ * Takes the results most restrictive first, and so does RateLimit: the first ones are worth the most, and are those
+ * that stay if all are too many. The policies are in an order of their own, which is the same for every answer.
+ */
+export function rateLimitFields(results: readonly CheckResult<RuleCheck>[], nowMs: number): RateLimitFields {
+  const members: { readonly policy: string; readonly limit: string; readonly ordinal: number }[] = [];
+  let bytes = 0;
+  for (const result of results) {
+    const name = quotedName(result.check.rule.name);
+    const policy = name + policyParameters(result.check);
+    const limit = `${name};r=${result.outcome.remaining};t=${toSeconds(untilFreeMs(result, nowMs))}`;
+    // All of it is ASCII by now.
+    bytes += policy.length + limit.length + 2 * SEPARATOR.length;
+    if (bytes > MOST_BYTES && members.length > 0) break;
+    members.push({ policy, limit, ordinal: result.check.rule.ordinal });
+  }
+  return {
+    limit: members.map(({ limit }) => limit).join(SEPARATOR),
+    policy: members
+      .sort((a, b) => a.ordinal - b.ordinal)
+      .map(({ policy }) => policy)
+      .join(SEPARATOR),
+  };
+}
+
+/**
+ * The name of a rule as the policies spell it, in printable ASCII: all else is percent-encoded, and so is the
+ * percent sign. `decodeURIComponent` gives the rule's name back, so that two rules never share one.
+ */
+export const policyName = (ruleName: string): string =>
+  ruleName.toWellFormed().replace(/[^ -~]|%/gu, (character) => encodeURIComponent(character));
+
+/** Almost every name: nothing in it is spelled in another way. */
+const PLAIN = /^[ !#$&-[\]-~]*$/;
+
+const quotedName = (ruleName: string) =>
+  PLAIN.test(ruleName) ? `"${ruleName}"` : `"${policyName(ruleName).replace(/["\\]/g, '\\$&')}"`;
+
+const policyParameters = ({ algorithm, limit, windowMs }: RuleCheck) =>
+  algorithm === 'concurrency'
+    ? `;q=${limit};qu="concurrent-requests"`
+    : `;q=${limit};w=${toSeconds(windowMs)}`;

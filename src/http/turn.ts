@@ -1,0 +1,25 @@
+// Waiting for one's turn: `throttle` lets a request go on a little later instead of denying it.
+import type { CountedDecision } from '../core/decision.ts';
+
+/** The longest wait that a rule asks for; 0 if none does. */
+export const waitOf = ({ results }: CountedDecision): number =>
+  Math.max(
+    0,
+    ...results.filter(({ check }) => check.rule.action === 'throttle').map(({ outcome }) => outcome.delayMs),
+  );
+
+/** False if the client has left before. */
+export function waitForTurn(ms: number, client: AbortSignal): Promise<boolean> {
+  if (client.aborted) return Promise.resolve(false);
+  if (ms <= 0) return Promise.resolve(true);
+  return new Promise((resolve) => {
+    const end = (isTurn: boolean) => {
+      clearTimeout(timer);
+      client.removeEventListener('abort', leave);
+      resolve(isTurn);
+    };
+    const leave = () => end(false);
+    const timer = setTimeout(() => end(true), ms);
+    client.addEventListener('abort', leave);
+  });
+}

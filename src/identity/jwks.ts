@@ -1,0 +1,168 @@
+// The public keys of whoever signs tokens, from where they are published. What is kept are values, never promises:
+// on Workers, a promise of one request awaited in another hangs. So jose's own fetching is not used.
+import {
+  type CryptoKey,
+  createLocalJWKSet,
+  type JSONWebKeySet,
+  type JWTPayload,
+  type JWTVerifyGetKey,
+  type JWTVerifyOptions,
+  errors as joseErrors,
+  jwtVerify,
+} from 'jose';
+import type { AfterResponse } from '../core/caller.ts';
+
+const FRESH_MS = 10 * 60_000;
+/** So old, keys still serve the request at hand, and are renewed after its response. */
+const SERVED_MS = 2 * FRESH_MS;
+/** While the keys cannot be fetched, the last ones known serve for so long. */
+const USABLE_MS = 24 * 3_600_000;
+/** Between two fetches that unknown keys ask for: made-up key ids must not become a flood at the issuer. */
+const PAUSE_MS = 60_000;
+const PAUSE_AFTER_FAILURE_MS = 5_000;
+/** Keys that come too late for a request are waited for so long, for the next ones. */
+const LATE_MS = 10_000;
+
+export interface KeyCacheOptions {
+  readonly url: string;
+  readonly now: () => number;
+  /** How long a request waits for keys. */
+  readonly deadlineMs: number;
+  readonly onError?: ((error: unknown) => void) | undefined;
+}
+
+export interface KeyCache {
+  /** Undefined if none are known and none can be fetched. */
+  current(afterResponse?: AfterResponse): Promise<JWTVerifyGetKey | undefined>;
+  /** For a key that is not among those known; undefined if it is too early to ask again. */
+  refetched(afterResponse?: AfterResponse): Promise<JWTVerifyGetKey | undefined>;
+}
+
+/** The claims of a token, or undefined if no keys are to be had. Throws an error of jose's if the token is not good. */
+export async function verifyByKeys(
+  keys: KeyCache,
+  token: string,
+  expected: JWTVerifyOptions,
+  afterResponse?: AfterResponse,
+): Promise<JWTPayload | undefined> {
+  const known = await keys.current(afterResponse);
+  if (!known) return undefined;
+  try {
+    return await verifyBySet(known, token, expected);
+  } catch (error) {
+    const newer = isUnknownKey(error) ? await keys.refetched(afterResponse) : undefined;
+    if (!newer) throw error;
+    return verifyBySet(newer, token, expected);
+  }
+}
+
+export const isUnknownKey = (error: unknown) => error instanceof joseErrors.JWKSNoMatchingKey;
+
+export function createKeyCache({ url, now, deadlineMs, onError }: KeyCacheOptions): KeyCache {
+  let known: { readonly keys: JWTVerifyGetKey; readonly fetchedAtMs: number } | undefined;
+  let triedAtMs = Number.NEGATIVE_INFINITY;
+  let failedAtMs = Number.NEGATIVE_INFINITY;
+
+  const ageMs = () => (known ? now() - known.fetchedAtMs : Number.POSITIVE_INFINITY);
+  const usable = () => (ageMs() < USABLE_MS ? known?.keys : undefined);
+  const fail = (error: unknown) => {
+    failedAtMs = now();
+    onError?.(error);
+  };
+
+  const download = async (limitMs: number): Promise<JWTVerifyGetKey | undefined> => {
+    try {
+      const keys = createKeySet(await fetchJson(url, limitMs));
+      known = { keys, fetchedAtMs: now() };
+      return keys;
+    } catch (error) {
+      return void fail(error);
+    }
+  };
+
+  /** Keys that come too late for this request are kept for the next ones. */
+  const start = (afterResponse: AfterResponse) => {
+    triedAtMs = now();
+    const work = download(Math.max(LATE_MS, deadlineMs));
+    afterResponse(work);
+    return work;
+  };
+
+  const fetchKeys = (afterResponse?: AfterResponse): Promise<JWTVerifyGetKey | undefined> => {
+    triedAtMs = now();
+    if (!afterResponse) return download(deadlineMs);
+    const onLate = () => fail(new DOMException(`no keys within ${deadlineMs} ms`, 'TimeoutError'));
+    return inTime(start(afterResponse), deadlineMs, onLate);
+  };
+
+  return {
+    async current(afterResponse) {
+      if (ageMs() < FRESH_MS || now() - failedAtMs < PAUSE_AFTER_FAILURE_MS) return usable();
+      if (!afterResponse || ageMs() >= SERVED_MS) return (await fetchKeys(afterResponse)) ?? usable();
+      if (now() - triedAtMs >= PAUSE_AFTER_FAILURE_MS) start(afterResponse);
+      return usable();
+    },
+    async refetched(afterResponse) {
+      return now() - triedAtMs < PAUSE_MS ? undefined : fetchKeys(afterResponse);
+    },
+  };
+}
+
+/** jose chooses the key, by algorithm, key id and use; keys that have been chosen once are kept imported. */
+function createKeySet(jwks: JSONWebKeySet): JWTVerifyGetKey {
+  // Throws unless it is a set of keys.
+  createLocalJWKSet(jwks);
+  // As many as the set has keys and they have algorithms: what a token makes up is never found, and not kept.
+  const imported = new Map<string, CryptoKey>();
+  return async (header) => {
+    const name = JSON.stringify([header.alg, header.kid]);
+    const known = imported.get(name);
+    if (known) return known;
+    // A new set for each: jose keeps promises of imported keys in it.
+    const key = await createLocalJWKSet(jwks)(header);
+    imported.set(name, key);
+    return key;
+  };
+}
+
+/** A token that names no key may be signed with any that fits: while keys are being replaced, there are two. */
+async function verifyBySet(keys: JWTVerifyGetKey, token: string, expected: JWTVerifyOptions) {
+  try {
+    return (await jwtVerify(token, keys, expected)).payload;
+  } catch (error) {
+    if (!(error instanceof joseErrors.JWKSMultipleMatchingKeys)) throw error;
+    return verifyByAny(error, token, expected);
+  }
+}
+
+async function verifyByAny(keys: AsyncIterable<CryptoKey>, token: string, expected: JWTVerifyOptions) {
+  for await (const key of keys) {
+    try {
+      return (await jwtVerify(token, key, expected)).payload;
+    } catch (error) {
+      if (!(error instanceof joseErrors.JWSSignatureVerificationFailed)) throw error;
+    }
+  }
+  throw new joseErrors.JWSSignatureVerificationFailed();
+}
+
+async function fetchJson(url: string, limitMs: number): Promise<JSONWebKeySet> {
+  const response = await fetch(url, { signal: AbortSignal.timeout(limitMs), redirect: 'manual' });
+  if (response.ok) return response.json() as Promise<JSONWebKeySet>;
+  await response.body?.cancel();
+  throw new Error(`the server of the keys answered ${response.status}`);
+}
+
+/** The work goes on; only its answer is no longer awaited. */
+async function inTime<T>(work: Promise<T>, deadlineMs: number, onLate: () => void): Promise<T | undefined> {
+  const late = Promise.withResolvers<undefined>();
+  const timer = setTimeout(() => {
+    onLate();
+    late.resolve(undefined);
+  }, deadlineMs);
+  try {
+    return await Promise.race([work, late.promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,135 @@
+// Users' tokens: whom a JWT names, if its signature, issuer, audience and times are good. A token is never kept or
+// logged, only its digest: so that a busy client costs one check of a signature, not one for each request.
+import { type JWTPayload, type JWTVerifyOptions, errors as joseErrors, jwtVerify } from 'jose';
+import { createBoundedCache } from '../core/bounded-cache.ts';
+import type { AfterResponse, TokenVerifier, VerifiedUser } from '../core/caller.ts';
+import { digest, toBase64Url } from '../core/digest.ts';
+import { createKeyCache, isUnknownKey, verifyByKeys } from './jwks.ts';
+
+const MAX_TOKEN_LENGTH = 8_192;
+const SHAPE = /^[\w-]+\.[\w-]+\.[\w-]+$/;
+const MAX_NAME_LENGTH = 256;
+
+const VERIFIED_ENTRIES = 5_000;
+/** Also how long a token goes on to be good after its key has been taken out of the issuer's set. */
+const VERIFIED_MS = 5 * 60_000;
+/** Apart from those that are good, so that made-up tokens take nothing away from them. */
+const REFUSED_ENTRIES = 1_000;
+const REFUSED_MS = 60_000;
+
+export interface TokenOptions {
+  /** Only these, whatever a token says of itself: all of HS…, or none of them. */
+  readonly algorithms: readonly string[];
+  readonly jwksUrl?: string | undefined;
+  readonly issuer?: string | undefined;
+  readonly audience?: string | undefined;
+  readonly userClaim: string;
+  readonly tierClaim?: string | undefined;
+  readonly tenantClaim?: string | undefined;
+  /** For HS… alone. */
+  readonly secret?: string | undefined;
+}
+
+export interface TokenVerifierOptions extends TokenOptions {
+  readonly now: () => number;
+  /** How long a request waits for the issuer's keys. */
+  readonly deadlineMs: number;
+  readonly onError: (error: unknown) => void;
+}
+
+/** Undefined if the keys to check with are not to be had; throws if the token is not good. */
+type ClaimsOf = (
+  token: string,
+  expected: JWTVerifyOptions,
+  afterResponse: AfterResponse,
+) => Promise<JWTPayload | undefined>;
+
+export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifier {
+  const { now, onError } = options;
+  const claimsOf = createClaimsOf(options);
+  const verified = createBoundedCache<VerifiedUser>(VERIFIED_ENTRIES);
+  const refused = createBoundedCache<true>(REFUSED_ENTRIES);
+
+  const refuse = (name: string, error: unknown) => {
+    if (!(error instanceof joseErrors.JOSEError)) onError(error);
+    // The key may be known a moment later.
+    if (!isUnknownKey(error)) refused.set(name, true, Math.min(now() + REFUSED_MS, validFromMs(error)));
+    return undefined;
+  };
+
+  async function check(name: string, token: string, afterResponse: AfterResponse) {
+    try {
+      const claims = await claimsOf(token, expectationsOf(options, now()), afterResponse);
+      if (!claims) return undefined;
+      const user = toUser(claims, options);
+      verified.set(name, user, Math.min(now() + VERIFIED_MS, user.expiresAtMs));
+      return user;
+    } catch (error) {
+      return refuse(name, error);
+    }
+  }
+
+  return {
+    async verify(token, afterResponse) {
+      if (token.length > MAX_TOKEN_LENGTH || !SHAPE.test(token)) return undefined;
+      const name = toBase64Url(await digest('SHA-256', token));
+      const known = verified.get(name, now());
+      if (known || refused.get(name, now())) return known;
+      return check(name, token, afterResponse);
+    },
+  };
+}
+
+/** A secret is never tried on the algorithms of public keys, nor a public key as a secret. */
+function createClaimsOf({ algorithms, secret, jwksUrl, ...options }: TokenVerifierOptions): ClaimsOf {
+  if (algorithms.every((algorithm) => algorithm.startsWith('HS'))) {
+    if (!secret) throw new Error('there is no secret to verify tokens with');
+    const key = new TextEncoder().encode(secret);
+    return async (token, expected) => (await jwtVerify(token, key, expected)).payload;
+  }
+  if (!jwksUrl) throw new Error('there is no URL of the keys to verify tokens with');
+  const keys = createKeyCache({ ...options, url: jwksUrl });
+  return (token, expected, afterResponse) => verifyByKeys(keys, token, expected, afterResponse);
+}
+
+function expectationsOf({ algorithms, issuer, audience }: TokenOptions, nowMs: number): JWTVerifyOptions {
+  return {
+    algorithms: [...algorithms],
+    ...(issuer !== undefined && { issuer }),
+    ...(audience !== undefined && { audience }),
+    requiredClaims: ['exp'],
+    currentDate: new Date(nowMs),
+  };
+}
+
+function toUser(claims: JWTPayload, { userClaim, tierClaim, tenantClaim }: TokenOptions): VerifiedUser {
+  const userId = nameIn(claims, userClaim);
+  const expiresAtMs = Number(claims.exp) * 1_000;
+  if (userId === undefined) throw new joseErrors.JWTInvalid('the token names no user');
+  if (!Number.isFinite(expiresAtMs)) throw new joseErrors.JWTInvalid('the token never ends');
+  return {
+    userId,
+    tenantId: nameIn(claims, tenantClaim),
+    tier: nameIn(claims, tierClaim),
+    expiresAtMs,
+  };
+}
+
+/**
+ * A name as a counter and a header can carry it: what a header would lose (blanks around it, control characters) or
+ * a digest (halves of surrogate pairs, digits beyond a number's precision) could make one user pass for another.
+ */
+function nameIn(claims: JWTPayload, claim: string | undefined): string | undefined {
+  if (claim === undefined || !Object.hasOwn(claims, claim)) return undefined;
+  const value = claims[claim];
+  const name = Number.isSafeInteger(value) ? String(value) : value;
+  if (typeof name !== 'string' || name === '' || name.length > MAX_NAME_LENGTH) return undefined;
+  return name === name.trim() && name.isWellFormed() && !/\p{Cc}/u.test(name) ? name : undefined;
+}
+
+/** When a token that came too early will be good; any other one will not. */
+function validFromMs(error: unknown): number {
+  const isEarly = error instanceof joseErrors.JWTClaimValidationFailed && error.claim === 'nbf';
+  const { nbf } = isEarly ? error.payload : {};
+  return nbf === undefined ? Number.POSITIVE_INFINITY : nbf * 1_000;
+}

@@ -1,0 +1,213 @@
+// What the three families of headers say agrees, and is true: over random decisions, and over random histories of
+// real counters.
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
+import { runChecks } from '../../src/core/counters.ts';
+import { decisiveResult, denyingResults } from '../../src/core/decision.ts';
+import { createMemoryCounters } from '../../src/core/memory-counters.ts';
+import type { RuleCheck } from '../../src/core/plan.ts';
+import type { CompiledRule } from '../../src/core/snapshot.ts';
+import { policyName } from '../../src/http/rate-limit-fields.ts';
+import {
+  createCheck,
+  createDecision,
+  createResult,
+  headersOf,
+  NOW_MS,
+  policiesIn,
+  type Result,
+} from './headers-harness.ts';
+
+/** Anything; or what could be mistaken for an escape. */
+const anyName = fc.oneof(
+  fc.string({ unit: 'binary', minLength: 1, maxLength: 12 }),
+  fc.string({ unit: fc.constantFrom('%', '2', '5', 'é', '%C3%A9', '"', '\\'), minLength: 1, maxLength: 4 }),
+);
+const action = fc.constantFrom('reject', 'reject', 'reject', 'log' as const);
+
+const result = fc
+  .record({
+    rule: fc.record({
+      name: anyName,
+      action,
+      algorithm: fc.constantFrom(...ALGORITHM_IDS),
+      limit: fc.integer({ min: 1, max: 1_000_000_000_000 }),
+      windowSeconds: fc.integer({ min: 1, max: 366 * 86_400 }),
+      cost: fc.integer({ min: 1, max: 1_000 }),
+    }),
+    remaining: fc.integer({ min: 0, max: 1_000_000_000_000 }),
+    untilResetMs: fc.integer({ min: -1_000, max: 10 ** 10 }),
+    /** Null: allowed; infinite: never. */
+    waitMs: fc.option(fc.oneof(fc.integer({ min: 1, max: 10 ** 9 }), fc.constant(Number.POSITIVE_INFINITY))),
+  })
+  .map(({ rule, remaining, untilResetMs, waitMs }): Result => {
+    const outcome = { remaining, resetAtMs: NOW_MS + untilResetMs };
+    if (waitMs === null) return createResult(rule, outcome);
+    const retryAfterMs = Number.isFinite(waitMs) ? waitMs : undefined;
+    return createResult(rule, { ...outcome, retryAfterMs });
+  });
+
+const results = fc.uniqueArray(result, {
+  minLength: 1,
+  maxLength: 8,
+  selector: ({ check }) => check.rule.name,
+});
+const clock = fc.integer({ min: NOW_MS, max: NOW_MS + 5_000 });
+
+function agree(decided: readonly Result[], nowMs: number): void {
+  const headers = headersOf(decided, nowMs);
+  const decisive = decisiveResult(decided);
+  if (!decisive) expect([...headers]).toEqual([]);
+  else {
+    allPoliciesAreNamed(headers, decided);
+    olderHeadersAreOf(decisive, headers, nowMs);
+    noViolatedPolicyIsFreeLater(headers, decided);
+    allNumbersAreWhole(headers);
+  }
+}
+
+const nameOf = ({ check }: Result) => policyName(check.rule.name);
+const limitOf = (headers: Headers, result: Result) =>
+  policiesIn(headers, 'RateLimit').find(({ name }) => name === nameOf(result))?.parameters;
+
+function allPoliciesAreNamed(headers: Headers, decided: readonly Result[]): void {
+  const enforced = decided.filter(({ check }) => !check.log).map(nameOf);
+  for (const field of ['RateLimit', 'RateLimit-Policy'] as const) {
+    const named = policiesIn(headers, field).map(({ name }) => name);
+    expect(named.toSorted()).toEqual(enforced.toSorted());
+  }
+}
+
+function olderHeadersAreOf(decisive: Result, headers: Headers, nowMs: number): void {
+  const [first] = policiesIn(headers, 'RateLimit');
+  const policy = policiesIn(headers, 'RateLimit-Policy').find(({ name }) => name === nameOf(decisive));
+  const { q, w, qu } = policy?.parameters ?? {};
+  expect(first?.name).toBe(nameOf(decisive));
+  expect(headers.get('X-RateLimit-Limit')).toBe(String(q));
+  expect(headers.get('X-RateLimit-Remaining')).toBe(String(first?.parameters['r']));
+  expect(headers.get('X-RateLimit-Cost')).toBe(String(decisive.check.cost));
+  expect(w === undefined).toBe(qu === 'concurrent-requests');
+  // Both are rounded up, one from now on and one from the epoch on: less than a second lies between them.
+  const freeAtMs = nowMs + Number(first?.parameters['t']) * 1_000;
+  expect(Math.abs(Number(headers.get('X-RateLimit-Reset')) * 1_000 - freeAtMs)).toBeLessThan(1_000);
+}
+
+function noViolatedPolicyIsFreeLater(headers: Headers, decided: readonly Result[]): void {
+  const retryAfter = headers.get('Retry-After');
+  const violated = denyingResults(decided);
+  const isForEver = violated.some(({ outcome }) => outcome.retryAfterMs === undefined);
+  expect(retryAfter === null).toBe(violated.length === 0 || isForEver);
+  if (retryAfter === null) return;
+  const longest = Math.max(...violated.map((result) => Number(limitOf(headers, result)?.['t'])));
+  expect(Number(retryAfter)).toBe(longest);
+}
+
+function allNumbersAreWhole(headers: Headers): void {
+  for (const [name, value] of headers)
+    if (!name.startsWith('ratelimit')) expect([name, value]).toEqual([name, expect.stringMatching(/^\d+$/)]);
+  for (const field of ['RateLimit', 'RateLimit-Policy'] as const)
+    for (const { parameters } of policiesIn(headers, field))
+      for (const [key, value] of Object.entries(parameters))
+        if (key !== 'qu') expect(value).toSatisfy((n: number) => Number.isInteger(n) && n >= 0);
+}
+
+describe('the families of headers', () => {
+  it('agree with each other on every decision', () => {
+    fc.assert(fc.property(results, clock, agree), { numRuns: 500 });
+  });
+
+  it('name no two rules alike', () => {
+    fc.assert(
+      fc.property(anyName, anyName, (a, b) => {
+        expect(decodeURIComponent(policyName(a))).toBe(a);
+        expect(policyName(a) === policyName(b)).toBe(a === b);
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+});
+
+/** Everything but `concurrency`, where time alone frees nothing. */
+const TIMED = ALGORITHM_IDS.filter((id) => id !== 'concurrency');
+const WITH_BURST = ['token-bucket', 'leaky-bucket', 'gcra'];
+
+const rule = fc
+  .record({
+    action,
+    algorithm: fc.constantFrom(...TIMED),
+    limit: fc.integer({ min: 1, max: 8 }),
+    windowSeconds: fc.integer({ min: 1, max: 5 }),
+    cost: fc.constantFrom(1, 1, 1, 2, 3),
+    burst: fc.option(fc.integer({ min: 1, max: 12 })),
+    countDenied: fc.boolean(),
+    blockSeconds: fc.option(fc.integer({ min: 1, max: 4 }), { freq: 6 }),
+  })
+  .map((fields): Partial<CompiledRule> => {
+    return { ...fields, burst: WITH_BURST.includes(fields.algorithm) ? fields.burst : null };
+  });
+
+const history = fc.record({
+  rules: fc.array(rule, { minLength: 1, maxLength: 4 }),
+  pausesMs: fc.array(fc.constantFrom(0, 0, 0, 1, 37, 400, 1_300), { minLength: 1, maxLength: 14 }),
+});
+
+/** The last decision of some that were made one after the other, and what would come next. */
+function play({ rules, pausesMs }: { rules: Partial<CompiledRule>[]; pausesMs: number[] }) {
+  const counters = createMemoryCounters();
+  const checks: RuleCheck[] = rules.map(createCheck);
+  const decideAt = (atMs: number) => {
+    const { outcomes } = runChecks('take', checks, atMs, counters);
+    const decided = checks.flatMap((check, i) => {
+      const outcome = outcomes[i];
+      return outcome ? [{ check, outcome }] : [];
+    });
+    return createDecision(decided, atMs);
+  };
+  let nowMs = NOW_MS + 123;
+  let last = decideAt(nowMs);
+  for (const pauseMs of pausesMs) {
+    nowMs += pauseMs;
+    last = decideAt(nowMs);
+  }
+  return { last, decideAt };
+}
+
+describe('what the headers say is true', () => {
+  it('exactly so many more requests pass as the older headers leave', () => {
+    fc.assert(
+      fc.property(history, (played) => {
+        const { last, decideAt } = play(played);
+        const headers = headersOf(last.results, last.nowMs);
+        if (!last.allowed || !headers.has('X-RateLimit-Remaining')) return;
+        const left = Math.floor(
+          Number(headers.get('X-RateLimit-Remaining')) / Number(headers.get('X-RateLimit-Cost')),
+        );
+        for (let i = 0; i < left; i += 1) expect(decideAt(last.nowMs).allowed).toBe(true);
+        expect(decideAt(last.nowMs).allowed).toBe(false);
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it('whoever waits as long as Retry-After says passes; without it nobody ever does', () => {
+    fc.assert(
+      fc.property(history, fc.boolean(), (played, readsReset) => {
+        const { last, decideAt } = play(played);
+        agree(last.results, last.nowMs);
+        if (last.allowed) return;
+        const headers = headersOf(last.results, last.nowMs);
+        const retryAfter = headers.get('Retry-After');
+        if (retryAfter === null) {
+          expect(decideAt(last.nowMs + 3_600_000).allowed).toBe(false);
+          return;
+        }
+        const comesAtMs = readsReset
+          ? Number(headers.get('X-RateLimit-Reset')) * 1_000
+          : last.nowMs + Number(retryAfter) * 1_000;
+        expect(decideAt(comesAtMs).allowed).toBe(true);
+      }),
+      { numRuns: 500 },
+    );
+  });
+});

@@ -1,0 +1,94 @@
+// Decisions to make headers from, and the headers read by a parser that is not ours.
+import { type BareItem, type Item, parseList } from 'structured-headers';
+import type { Outcome } from '../../src/core/check.ts';
+import { type CheckResult, type CountedDecision, denyingResults } from '../../src/core/decision.ts';
+import type { RuleCheck } from '../../src/core/plan.ts';
+import { RULE_DEFAULTS } from '../../src/core/rule.ts';
+import type { CompiledRule } from '../../src/core/snapshot.ts';
+import { setDecisionHeaders } from '../../src/http/headers.ts';
+
+export const NOW_MS = 1_800_000_000_000;
+
+let lastOrdinal = 0;
+export function createRule(fields: Partial<CompiledRule> = {}): CompiledRule {
+  lastOrdinal += 1;
+  const id = String(lastOrdinal);
+  return {
+    ...RULE_DEFAULTS,
+    id,
+    name: `rule ${id}`,
+    resource: '/*',
+    scope: 'ip',
+    algorithm: 'fixed-window',
+    limit: 10,
+    windowSeconds: 60,
+    ordinal: lastOrdinal,
+    counterId: id,
+    ...fields,
+  };
+}
+
+export function createCheck(fields: Partial<CompiledRule> = {}): RuleCheck {
+  const rule = createRule(fields);
+  return {
+    rule,
+    key: 'weir:{ip:=192.0.2.1}',
+    id: rule.counterId,
+    algorithm: rule.algorithm,
+    limit: rule.limit ?? 1,
+    windowMs: rule.windowSeconds * 1000,
+    cost: rule.cost,
+    extra: rule.burst ?? rule.buckets ?? undefined,
+    countDenied: rule.countDenied,
+    blockMs: rule.blockSeconds === null ? undefined : rule.blockSeconds * 1000,
+    log: rule.action === 'log',
+  };
+}
+
+export type Result = CheckResult<RuleCheck>;
+
+/** Allowed, unless it is told how long to wait; for ever if that is `undefined`. */
+export function createResult(rule: Partial<CompiledRule>, outcome: Partial<Outcome> = {}): Result {
+  const allowed = !('retryAfterMs' in outcome);
+  return {
+    check: createCheck(rule),
+    outcome: {
+      allowed,
+      remaining: allowed ? 5 : 0,
+      resetAtMs: NOW_MS + 60_000,
+      retryAfterMs: 0,
+      granted: 0,
+      delayMs: 0,
+      ...outcome,
+    },
+  };
+}
+
+export const createDecision = (results: readonly Result[], nowMs = NOW_MS): CountedDecision => ({
+  kind: 'counted',
+  allowed: denyingResults(results).length === 0,
+  nowMs,
+  results,
+  rulesVersion: 'v1',
+  isStale: false,
+});
+
+export function headersOf(results: readonly Result[], nowMs = NOW_MS): Headers {
+  const headers = new Headers();
+  setDecisionHeaders(headers, createDecision(results, nowMs), { isDevelopment: false });
+  return headers;
+}
+
+export interface Policy {
+  readonly name: BareItem;
+  readonly parameters: Readonly<Record<string, BareItem>>;
+}
+
+/** A field as a list of strings with parameters; throws on anything else. */
+export function policiesIn(headers: Headers, field: 'RateLimit-Policy' | 'RateLimit'): Policy[] {
+  return parseList(headers.get(field) ?? '').map((member) => {
+    const [name, parameters] = member as Item;
+    if (typeof name !== 'string') throw new Error(`${field} has a member that is not a string`);
+    return { name, parameters: Object.fromEntries(parameters) };
+  });
+}

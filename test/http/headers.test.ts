@@ -1,0 +1,162 @@
+import { describe, expect, it } from 'vitest';
+import type { Decision } from '../../src/core/decision.ts';
+import { setDecisionHeaders } from '../../src/http/headers.ts';
+import { policyName } from '../../src/http/rate-limit-fields.ts';
+import { createResult, headersOf, NOW_MS, policiesIn } from './headers-harness.ts';
+
+const OURS = ['RateLimit-Policy', 'RateLimit', 'Retry-After'].concat(
+  ['Limit', 'Remaining', 'Reset', 'Cost'].map((what) => `X-RateLimit-${what}`),
+);
+
+const all = (headers: Headers) => Object.fromEntries(headers);
+
+describe('an admitted request', () => {
+  it('is told every policy, and in the older headers the one that lets the fewest more pass', () => {
+    const headers = headersOf([
+      createResult(
+        { name: 'daily', limit: 1000, windowSeconds: 86_400 },
+        { remaining: 40, resetAtMs: NOW_MS + 1 },
+      ),
+      createResult(
+        { name: 'burst', limit: 10, windowSeconds: 60 },
+        { remaining: 9, resetAtMs: NOW_MS + 1_001 },
+      ),
+    ]);
+    expect(all(headers)).toEqual({
+      'ratelimit-policy': '"daily";q=1000;w=86400, "burst";q=10;w=60',
+      ratelimit: '"burst";r=9;t=2, "daily";r=40;t=1',
+      'x-ratelimit-limit': '10',
+      'x-ratelimit-remaining': '9',
+      'x-ratelimit-reset': String(NOW_MS / 1000 + 2),
+      'x-ratelimit-cost': '1',
+    });
+  });
+
+  it('counts in requests like this one: a high cost leaves fewer', () => {
+    const headers = headersOf([
+      createResult({ name: 'cheap', cost: 1 }, { remaining: 5 }),
+      createResult({ name: 'dear', cost: 3 }, { remaining: 8 }),
+    ]);
+    expect([headers.get('X-RateLimit-Remaining'), headers.get('X-RateLimit-Cost')]).toEqual(['8', '3']);
+  });
+
+  it('reads of the one that is free again last, if equally many are left', () => {
+    const headers = headersOf([
+      createResult({ limit: 1 }, { remaining: 0, resetAtMs: NOW_MS + 1_000 }),
+      createResult({ limit: 2 }, { remaining: 0, resetAtMs: NOW_MS + 9_000 }),
+    ]);
+    expect(headers.get('X-RateLimit-Limit')).toBe('2');
+  });
+
+  it('reads of what can be open at once without a window', () => {
+    const headers = headersOf([
+      createResult({ name: 'sockets', algorithm: 'concurrency', limit: 4 }, { remaining: 3 }),
+    ]);
+    expect(headers.get('RateLimit-Policy')).toBe('"sockets";q=4;qu="concurrent-requests"');
+    expect(headers.get('RateLimit')).toBe('"sockets";r=3;t=60');
+  });
+
+  it('never reads of a time that has passed', () => {
+    const headers = headersOf([createResult({ name: 'n' }, { resetAtMs: NOW_MS - 5_000 })]);
+    expect(headers.get('RateLimit')).toBe('"n";r=5;t=0');
+    expect(headers.get('X-RateLimit-Reset')).toBe(String(NOW_MS / 1000));
+  });
+});
+
+describe('a denied request', () => {
+  it('is told the longest wait, and until when each violated policy has no room for it', () => {
+    const headers = headersOf([
+      createResult({ name: 'passes', limit: 9 }, { remaining: 0, resetAtMs: NOW_MS + 90_000 }),
+      createResult({ name: 'short', limit: 5 }, { retryAfterMs: 1_500, resetAtMs: NOW_MS + 30_000 }),
+      createResult({ name: 'long', limit: 7 }, { retryAfterMs: 2_001, resetAtMs: NOW_MS + 40_000 }),
+    ]);
+    expect(headers.get('RateLimit')).toBe('"long";r=0;t=3, "short";r=0;t=2, "passes";r=0;t=90');
+    expect(headers.get('Retry-After')).toBe('3');
+    expect(headers.get('X-RateLimit-Limit')).toBe('7');
+    expect(headers.get('X-RateLimit-Reset')).toBe(String(NOW_MS / 1000 + 3));
+  });
+
+  it('is not told to come back if it can never pass, however long others would make it wait', () => {
+    const headers = headersOf([
+      createResult({ name: 'later' }, { retryAfterMs: 10 ** 9 }),
+      createResult({ name: 'never', cost: 20 }, { retryAfterMs: undefined, remaining: 10 }),
+    ]);
+    expect(headers.get('Retry-After')).toBeNull();
+    expect(headers.get('X-RateLimit-Cost')).toBe('20');
+    expect(headers.get('RateLimit')).toMatch(/^"never";r=10;t=60, /);
+  });
+});
+
+describe('a rule that only logs', () => {
+  const logging = createResult({ name: 'shadow', action: 'log', limit: 1 }, { retryAfterMs: 60_000 });
+
+  it('leaves no mark beside others', () => {
+    const other = createResult({ name: 'real' });
+    expect(all(headersOf([logging, other]))).toEqual(all(headersOf([other])));
+  });
+
+  it('leaves no mark when it is alone', () => {
+    expect(all(headersOf([logging]))).toEqual({});
+  });
+});
+
+describe('a request that was not counted', () => {
+  const by = { rulesVersion: 'v1', isStale: false };
+  it.each<Decision>([
+    { kind: 'unlimited', allowed: true, ...by },
+    { kind: 'listed', allowed: true, list: 'allow', ...by },
+    { kind: 'listed', allowed: false, list: 'deny', ...by },
+    { kind: 'unverified', allowed: false, credential: 'token', ...by },
+    { kind: 'degraded', allowed: true, reason: 'timeout' },
+  ])('is told no numbers: $kind', (decision) => {
+    const headers = new Headers();
+    setDecisionHeaders(headers, decision, { isDevelopment: true });
+    expect(OURS.filter((name) => headers.has(name))).toEqual([]);
+  });
+});
+
+describe('the name of a policy', () => {
+  it.each([
+    ['per user', '"per user"'],
+    ['a "quoted" \\ name', '"a \\"quoted\\" \\\\ name"'],
+    ['50 %', '"50 %25"'],
+    ['café', '"caf%C3%A9"'],
+    ['😀', '"%F0%9F%98%80"'],
+    ['two\r\nX-Evil: lines', '"two%0D%0AX-Evil: lines"'],
+  ])('of %j is %s', (name, spelled) => {
+    const headers = headersOf([createResult({ name })]);
+    expect(headers.get('RateLimit-Policy')).toBe(`${spelled};q=10;w=60`);
+    const [policy] = policiesIn(headers, 'RateLimit-Policy');
+    expect(policy?.name).toBe(policyName(name));
+    expect(decodeURIComponent(String(policy?.name))).toBe(name);
+  });
+
+  it('never fails, whatever somebody has typed', () => {
+    expect(policyName('half a \ud83d pair')).toBe('half a %EF%BF%BD pair');
+  });
+});
+
+describe('many policies', () => {
+  const results = Array.from({ length: 300 }, (_, i) =>
+    createResult({ name: `${'é'.repeat(60)} ${i}`, limit: 1000 }, { remaining: 999 - i }),
+  );
+  const headers = headersOf(results);
+  const limits = policiesIn(headers, 'RateLimit');
+
+  it('take 4 KB at most, and the most restrictive stay', () => {
+    const bytes = `${headers.get('RateLimit')}${headers.get('RateLimit-Policy')}`.length;
+    expect(bytes).toBeLessThanOrEqual(4096);
+    const remaining = limits.map(({ parameters }) => parameters['r']);
+    expect(remaining).toEqual(Array.from({ length: limits.length }, (_, i) => 700 + i));
+    expect(limits.length).toBeGreaterThan(3);
+  });
+
+  it('are the same ones in both fields', () => {
+    const names = (policies: typeof limits) => policies.map(({ name }) => name).sort();
+    expect(names(policiesIn(headers, 'RateLimit-Policy'))).toEqual(names(limits));
+  });
+
+  it('have one at least, however long its name is', () => {
+    expect(policiesIn(headersOf([createResult({ name: 'é'.repeat(5_000) })]), 'RateLimit')).toHaveLength(1);
+  });
+});

@@ -1,0 +1,144 @@
+// Rotating what cannot be verified yields no fresh quota: whatever is sent, the same keys of Redis are counted in.
+import fc from 'fast-check';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { type Caller, subjectOf } from '../../src/core/caller.ts';
+import { subjectKey } from '../../src/core/keys.ts';
+import { SCOPES } from '../../src/core/rule.ts';
+import { identify } from '../../src/http/identity.ts';
+import { type Issuer, useIssuer } from '../identity/issuer.ts';
+import { madeUpKey, useCallers } from '../rules/callers-harness.ts';
+import {
+  ADDRESSES_OF_A_PREFIX,
+  alicesTricks,
+  type HeaderList,
+  NO_ADDRESSES,
+  nobodysTricks,
+  type Props,
+  SPELLINGS_OF_IPV4,
+} from './identity-tricks.ts';
+
+const { issueKey, openIsolate: openDirectory } = useCallers();
+const { issuer, token, openIsolate: openVerifier } = useIssuer();
+const IPV4 = SPELLINGS_OF_IPV4[0];
+
+let goodKey: string;
+beforeAll(async () => {
+  goodKey = (await issueKey({ tenantId: 'SILVER' })).key;
+});
+
+const propsOf = async ({ stranger }: Issuer): Promise<Props> => ({
+  goodKey,
+  madeUpKeys: [await madeUpKey(), await madeUpKey()],
+  forgedTokens: [await token({}, stranger), await token({ sub: 'bob' }, stranger, 'other')],
+  goodToken: await token(),
+});
+
+function openIsolate() {
+  const [callers, tokens] = [openDirectory(), openVerifier()];
+  return async (headers: HeaderList): Promise<Caller> => {
+    const request = new Request('https://weir.test/', { headers: headers.map(([...pair]) => pair) });
+    return (await identify(request, { callers, tokens, ipv6Prefix: 64, afterResponse: () => {} })).caller;
+  };
+}
+
+/** Where rules of each scope count a caller. */
+const keysOf = (caller: Caller) =>
+  Promise.all(
+    SCOPES.map((scope) => {
+      const subject = subjectOf(scope, caller);
+      return subjectKey(subject.scope, subject.id);
+    }),
+  );
+const keysOfNobody = (ip: string) => keysOf({ ip, address: ip });
+const from = (ip: string, headers: HeaderList = []): HeaderList => [['CF-Connecting-IP', ip], ...headers];
+
+describe('counted by IP, in every scope', () => {
+  it('is whoever cannot show who he is', async () => {
+    const call = openIsolate();
+    const expected = await keysOfNobody(IPV4);
+    for (const [name, headers] of nobodysTricks(await propsOf(issuer)))
+      expect([name, await keysOf(await call(from(IPV4, headers)))]).toEqual([name, expected]);
+  });
+
+  it('is an IPv4 address, however it is written', async () => {
+    const call = openIsolate();
+    for (const text of SPELLINGS_OF_IPV4)
+      expect(await keysOf(await call(from(text)))).toEqual(await keysOfNobody(IPV4));
+  });
+
+  it('is a whole prefix of IPv6', async () => {
+    const call = openIsolate();
+    for (const text of ADDRESSES_OF_A_PREFIX)
+      expect(await keysOf(await call(from(text)))).toEqual(await keysOfNobody('2001:db8:1:2::/64'));
+  });
+
+  it('are all together who have no address', async () => {
+    const call = openIsolate();
+    for (const headers of NO_ADDRESSES)
+      expect([headers, await keysOf(await call(headers))]).toEqual([headers, await keysOfNobody('unknown')]);
+  });
+});
+
+it('whoever has a good token is one user, whatever he sends beside it, and wherever from', async () => {
+  const call = openIsolate();
+  const userKey = await subjectKey('user', 'alice');
+  for (const [name, headers] of alicesTricks(await propsOf(issuer)))
+    for (const ip of [IPV4, '203.0.113.1', '2001:db8::1']) {
+      const caller = await call(from(ip, headers));
+      expect([name, (await keysOf(caller))[SCOPES.indexOf('user')]]).toEqual([name, userKey]);
+      expect(caller.tenantId).toBeUndefined();
+    }
+});
+
+describe('beyond the corpus', () => {
+  const value = fc.oneof(fc.string({ unit: 'grapheme-ascii' }), fc.base64String(), fc.ipV4(), fc.uuid());
+  const name = fc.oneof(
+    fc.constantFrom('X-API-Key', 'Authorization', 'X-Forwarded-For', 'Forwarded', 'X-Weir-User', 'Cookie'),
+    fc.stringMatching(/^x-[a-z]{1,12}$/),
+  );
+  const credential = fc.oneof(
+    value,
+    value.map((text) => `Bearer ${text}`),
+    fc.tuple(value, value, value).map((parts) => `bearer ${parts.join('.')}`),
+    value.map((text) => `weir_${text}`),
+  );
+
+  it('made-up headers change nothing', async () => {
+    const call = openIsolate();
+    const expected = await keysOfNobody(IPV4);
+    await fc.assert(
+      fc.asyncProperty(fc.array(fc.tuple(name, credential), { maxLength: 6 }), async (headers) => {
+        expect(await keysOf(await call(from(IPV4, headers)))).toEqual(expected);
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it('no address of a prefix is counted apart from the others', async () => {
+    const call = openIsolate();
+    const group = fc.nat(0xffff).map((bits) => bits.toString(16));
+    // What begins with zeros may hold an address of IPv4, which is counted as that.
+    const first = fc.integer({ min: 1, max: 0xffff }).map((bits) => bits.toString(16));
+    const [prefix, rest] = [fc.tuple(first, group, group, group), fc.tuple(group, group, group, group)];
+    await fc.assert(
+      fc.asyncProperty(prefix, rest, rest, async (four, one, other) => {
+        const keysAt = async (last: string[]) => keysOf(await call(from([...four, ...last].join(':'))));
+        expect(await keysAt(one)).toEqual(await keysAt(other));
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it('an address that is none is never a bucket of its own', async () => {
+    const call = openIsolate();
+    await fc.assert(
+      fc.asyncProperty(
+        fc.tuple(fc.ipV4(), fc.constantFrom(' x', ',', ';', '%', '/', ':80', 'x'), value),
+        async (parts) => {
+          expect(await keysOf(await call(from(parts.join(''))))).toEqual(await keysOfNobody('unknown'));
+        },
+      ),
+      { numRuns: 300 },
+    );
+  });
+});

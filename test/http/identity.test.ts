@@ -1,0 +1,119 @@
+// Who a request comes from, with callers in a real Postgres and keys from a real server.
+import { describe, expect, it } from 'vitest';
+import { identify } from '../../src/http/identity.ts';
+import { useIssuer } from '../identity/issuer.ts';
+import { madeUpKey, useCallers } from '../rules/callers-harness.ts';
+
+const { issueKey, addUser, openIsolate: openDirectory } = useCallers();
+const { issuer, token, openIsolate: openVerifier } = useIssuer();
+const FROM = { ip: '192.0.2.1', address: '192.0.2.1' };
+
+interface Situation {
+  /** Undefined: no tokens are read. */
+  readonly tokens?: ReturnType<typeof openVerifier> | undefined;
+  readonly ipv6Prefix?: number;
+}
+
+const who = (headers: Record<string, string>, { tokens, ipv6Prefix = 64 }: Situation = {}) =>
+  identify(new Request('https://weir.test/', { headers: { 'CF-Connecting-IP': '192.0.2.1', ...headers } }), {
+    callers: openDirectory(),
+    tokens,
+    ipv6Prefix,
+    afterResponse: () => {},
+  });
+const whoByToken = (jwt: string, headers: Record<string, string> = {}) =>
+  who({ Authorization: `Bearer ${jwt}`, ...headers }, { tokens: openVerifier() });
+
+describe('an API key', () => {
+  it('names key, user, tenant and tier', async () => {
+    const userId = await addUser({ tenantId: 'SILVER', tier: 'gold' });
+    const { key, id } = await issueKey({ userId });
+    expect(await who({ 'X-API-Key': key })).toEqual({
+      caller: { ...FROM, apiKeyId: id, userId, tenantId: 'SILVER', tier: 'gold' },
+    });
+  });
+
+  it('that is made up, disabled or expired is nobody’s, and that is told', async () => {
+    const disabled = await issueKey({ disabled: true });
+    const expired = await issueKey({ expiresAt: new Date(1_600_000_000_000) });
+    for (const key of [await madeUpKey(), disabled.key, expired.key, 'nonsense', ''])
+      expect(await who({ 'X-API-Key': key })).toEqual({ caller: FROM, unverified: 'api-key' });
+  });
+
+  it('comes before a token, which is then not even looked at', async () => {
+    const { key, id } = await issueKey({ tier: 'bronze' });
+    expect(await whoByToken(await token(), { 'X-API-Key': key })).toEqual({
+      caller: { ...FROM, apiKeyId: id, tier: 'bronze' },
+    });
+    expect(await whoByToken('forged', { 'X-API-Key': key })).toMatchObject({ caller: { apiKeyId: id } });
+    expect(issuer.server.requests).toEqual([]);
+  });
+
+  it('that is not good leaves the word to a token that is', async () => {
+    const both = await whoByToken(await token(), { 'X-API-Key': await madeUpKey() });
+    expect(both).toEqual({ caller: { ...FROM, userId: 'alice' } });
+    const neither = await whoByToken('a.b.c', { 'X-API-Key': await madeUpKey() });
+    expect(neither).toEqual({ caller: FROM, unverified: 'api-key' });
+  });
+});
+
+describe('a token', () => {
+  it('names a user, whose tier and tenant are looked up', async () => {
+    const userId = await addUser({ tenantId: 'SILVER' });
+    expect(await whoByToken(await token({ sub: userId }))).toEqual({
+      caller: { ...FROM, userId, tenantId: 'SILVER', tier: 'silver' },
+    });
+  });
+
+  it('names a user whom nobody has heard of', async () => {
+    expect(await whoByToken(await token())).toEqual({ caller: { ...FROM, userId: 'alice' } });
+  });
+
+  it.each([
+    [
+      { org: 'ACME', plan: 'free' },
+      { tenantId: 'ACME', tier: 'free' },
+    ],
+    [{ org: 'ACME' }, { tenantId: 'ACME', tier: 'gold' }],
+    [{ plan: 'free' }, { tenantId: 'SILVER', tier: 'free' }],
+    [{}, { tenantId: 'SILVER', tier: 'gold' }],
+  ])('that claims %j is of %j', async (claims, expected) => {
+    const userId = await addUser({ tenantId: 'SILVER', tier: 'gold' });
+    const tokens = openVerifier({ tenantClaim: 'org', tierClaim: 'plan' });
+    const jwt = await token({ sub: userId, ...claims });
+    expect(await who({ Authorization: `Bearer ${jwt}` }, { tokens })).toEqual({
+      caller: { ...FROM, userId, ...expected },
+    });
+  });
+
+  it('that is not good is nobody’s, and that is told', async () => {
+    for (const jwt of ['nonsense', '', await token({ exp: 1 }), await token({}, issuer.stranger)])
+      expect(await whoByToken(jwt)).toEqual({ caller: FROM, unverified: 'token' });
+  });
+
+  it('whose keys cannot be fetched is nobody’s', async () => {
+    issuer.server.mode = 'error';
+    expect(await whoByToken(await token())).toEqual({ caller: FROM, unverified: 'token' });
+  });
+
+  it('is not looked at where none are read, nor is what is no bearer token', async () => {
+    expect(await who({ Authorization: `Bearer ${await token()}` })).toEqual({ caller: FROM });
+    const basic = { Authorization: `Basic ${btoa('a:b')}` };
+    expect(await who(basic, { tokens: openVerifier() })).toEqual({ caller: FROM });
+  });
+});
+
+describe('an address', () => {
+  it('of IPv6 counts by the prefix that is configured', async () => {
+    const at = async (ipv6Prefix: number) =>
+      (await who({ 'CF-Connecting-IP': '2001:db8:1:2ff::1' }, { ipv6Prefix })).caller;
+    expect(await at(64)).toEqual({ ip: '2001:db8:1:2ff::/64', address: '2001:db8:1:2ff::1' });
+    expect(await at(56)).toEqual({ ip: '2001:db8:1:200::/56', address: '2001:db8:1:2ff::1' });
+  });
+
+  it('that is none is that of all who have none', async () => {
+    expect(await who({ 'CF-Connecting-IP': '192.0.2.1, 192.0.2.2' })).toEqual({
+      caller: { ip: 'unknown', address: 'unknown' },
+    });
+  });
+});

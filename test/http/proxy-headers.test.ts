@@ -1,0 +1,151 @@
+// What of a request's and an answer's headers goes through, and what Weir adds.
+import { describe, expect, test } from 'vitest';
+import { toClientHeaders, toOriginHeaders } from '../../src/http/proxy/headers.ts';
+
+type Pairs = [string, string][];
+
+const sent = (pairs: Pairs, { url = 'https://api.example.com/x', isWebSocket = false, identity = {} } = {}) =>
+  Object.fromEntries(toOriginHeaders(new Request(url, { headers: pairs }), { isWebSocket, identity }));
+
+const FORWARDED = { 'x-forwarded-proto': 'https', 'x-forwarded-host': 'api.example.com' };
+
+describe('to the origin', () => {
+  test('goes what the client sent, and by which name and protocol it was asked', () => {
+    expect(
+      sent([
+        ['Accept', 'a, b'],
+        ['X-Mine', '1'],
+        ['X-Mine', '2'],
+        ['Forwarded', 'for=1.2.3.4'],
+        ['Accept-Encoding', 'br'],
+      ]),
+    ).toEqual({
+      ...FORWARDED,
+      accept: 'a, b',
+      'x-mine': '1, 2',
+      forwarded: 'for=1.2.3.4',
+      'accept-encoding': 'br',
+    });
+  });
+
+  test('goes nothing that belongs to the connection, nor what Connection names', () => {
+    const headers: Pairs = [
+      ['Connection', 'close, X-Hop ,, "bad name", x-other'],
+      ['X-Hop', '1'],
+      ['X-Other', '1'],
+      ['Keep-Alive', 'timeout=5'],
+      ['Proxy-Authorization', 'Basic x'],
+      ['Proxy-Connection', 'keep-alive'],
+      ['TE', 'trailers'],
+      ['Trailer', 'X-Sum'],
+      ['Transfer-Encoding', 'chunked'],
+      ['Upgrade', 'h2c'],
+      ['Expect', '100-continue'],
+      ['X-End', 'to end'],
+    ];
+    expect(sent(headers)).toEqual({ ...FORWARDED, 'x-end': 'to end' });
+  });
+
+  test('goes the wish for a WebSocket', () => {
+    const headers: Pairs = [
+      ['Connection', 'Upgrade'],
+      ['Upgrade', 'websocket'],
+      ['Sec-WebSocket-Protocol', 'one'],
+    ];
+    expect(sent(headers, { isWebSocket: true })).toEqual({
+      ...FORWARDED,
+      upgrade: 'websocket',
+      'sec-websocket-protocol': 'one',
+    });
+  });
+
+  test.each(['X-Weir-User', 'x-weir-anything', 'X_Weir_User', 'X-Weir_Tier', 'X-Weir-Region'])(
+    'never goes a made-up %s',
+    (name) => expect(sent([[name, 'admin']])).toEqual(FORWARDED),
+  );
+
+  test('goes who calls, as Weir knows it', () => {
+    const identity = { 'X-Weir-User': 'ann', 'X-Weir-Tier': 'free' };
+    const spoofed: Pairs = [
+      ['X-Weir-User', 'admin'],
+      ['X-Weir-Tenant', 'acme'],
+    ];
+    expect(sent(spoofed, { identity })).toEqual({
+      ...FORWARDED,
+      'x-weir-user': 'ann',
+      'x-weir-tier': 'free',
+    });
+  });
+
+  test('a client cannot have what Weir adds removed by naming it in Connection', () => {
+    const headers: Pairs = [['Connection', 'X-Weir-User, X-Forwarded-Host']];
+    expect(sent(headers, { identity: { 'X-Weir-User': 'ann' } })).toEqual({
+      ...FORWARDED,
+      'x-weir-user': 'ann',
+    });
+  });
+
+  test.each([
+    [[], undefined],
+    [[['CF-Connecting-IP', '9.9.9.9']], '9.9.9.9'],
+    [[['X-Forwarded-For', '1.1.1.1']], '1.1.1.1'],
+    [
+      [
+        ['X-Forwarded-For', '1.1.1.1, 2.2.2.2'],
+        ['CF-Connecting-IP', '9.9.9.9'],
+      ],
+      '1.1.1.1, 2.2.2.2, 9.9.9.9',
+    ],
+    // As Cloudflare sends it.
+    [
+      [
+        ['X-Forwarded-For', '1.1.1.1, 9.9.9.9'],
+        ['CF-Connecting-IP', '9.9.9.9'],
+      ],
+      '1.1.1.1, 9.9.9.9',
+    ],
+    [
+      [
+        ['X_Forwarded_For', '6.6.6.6'],
+        ['CF-Connecting-IP', '9.9.9.9'],
+      ],
+      '9.9.9.9',
+    ],
+  ] as [Pairs, string | undefined][])(
+    '%j: the client’s address is last in X-Forwarded-For: %s',
+    (pairs, path) => {
+      const headers = sent(pairs);
+      expect(headers['x-forwarded-for']).toBe(path);
+      expect(Object.keys(headers)).not.toContain('x_forwarded_for');
+    },
+  );
+
+  test('a client cannot say by which name or protocol it came', () => {
+    const spoofed: Pairs = [
+      ['X-Forwarded-Host', 'evil.example'],
+      ['X-Forwarded-Proto', 'http'],
+    ];
+    expect(sent(spoofed)).toEqual(FORWARDED);
+  });
+});
+
+describe('to the client', () => {
+  test('goes what the origin answered, every cookie by itself, without what belongs to the connection', () => {
+    const answer = new Headers([
+      ['Set-Cookie', 'a=1; Expires=Wed, 21 Oct 2026 07:28:00 GMT'],
+      ['Set-Cookie', 'b=2'],
+      ['Connection', 'close, X-Hop'],
+      ['X-Hop', '1'],
+      ['Keep-Alive', 'timeout=5'],
+      ['Proxy-Authenticate', 'Basic'],
+      ['Proxy-Status', 'cache; hit'],
+      ['Vary', 'Accept'],
+    ]);
+    expect([...toClientHeaders(answer)]).toEqual([
+      ['proxy-status', 'cache; hit'],
+      ['set-cookie', 'a=1; Expires=Wed, 21 Oct 2026 07:28:00 GMT'],
+      ['set-cookie', 'b=2'],
+      ['vary', 'Accept'],
+    ]);
+  });
+});

@@ -1,0 +1,96 @@
+// When the origin does not answer. What it does answer is compared byte for byte in test/isolates/fidelity.test.ts,
+// in the runtime that the proxy is for.
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { createDeadline } from '../../src/http/proxy/deadline.ts';
+import { type ProxyResult, proxy } from '../../src/http/proxy.ts';
+import { eventually, useOrigin } from '../local/origin-harness.ts';
+
+const { current, latestState } = useOrigin();
+
+const ask = (query: string, { timeoutMs = 10_000, originUrl = current().url, signal }: Asked = {}) =>
+  proxy(new Request('https://api.example.com/x', signal ? { signal } : {}), {
+    originUrl,
+    path: '/x',
+    query,
+    timeoutMs,
+  });
+
+interface Asked {
+  readonly timeoutMs?: number;
+  readonly originUrl?: string;
+  readonly signal?: AbortSignal;
+}
+
+async function failure(result: ProxyResult) {
+  const { code } = (await result.response.json()) as { code: string };
+  const type = result.response.headers.get('Content-Type');
+  return [result.kind === 'failed' && result.reason, result.response.status, code, type];
+}
+
+describe('proxy', () => {
+  test('answers with what the origin answers, a redirect included', async () => {
+    const result = await ask('?status=302&location=/elsewhere');
+    expect([result.kind, result.response.status, result.response.headers.get('Location')]).toEqual([
+      'answered',
+      302,
+      '/elsewhere',
+    ]);
+  });
+
+  test('an origin that cannot be reached, or cuts the connection, is a 502', async () => {
+    const unreachable = ['unreachable', 502, 'origin-unreachable', 'application/problem+json'];
+    expect(await failure(await ask('', { originUrl: 'http://127.0.0.1:1' }))).toEqual(unreachable);
+    expect(await failure(await ask('?fail=reset'))).toEqual(unreachable);
+  });
+
+  test('an origin that is slow is a 504, and its request is ended', async () => {
+    const result = await failure(await ask('?hang=1', { timeoutMs: 50 }));
+    expect(result).toEqual(['timeout', 504, 'origin-timeout', 'application/problem+json']);
+    await eventually(() => expect(latestState()).toBe('aborted'));
+  });
+
+  test('once its headers have come, an answer may take as long as it likes', async () => {
+    const { response } = await ask('?stream=3&interval=100', { timeoutMs: 100 });
+    expect(await response.text()).toBe('line 1\nline 2\nline 3\n');
+  });
+
+  test('a client that leaves ends the request to the origin', async () => {
+    const client = new AbortController();
+    const asked = ask('?hang=1', { signal: client.signal });
+    await eventually(() => expect(latestState()).toBe('open'));
+    client.abort();
+    expect((await failure(await asked)).slice(0, 2)).toEqual(['client-gone', 499]);
+    await eventually(() => expect(latestState()).toBe('aborted'));
+    expect((await failure(await ask('', { signal: AbortSignal.abort() })))[0]).toBe('client-gone');
+  });
+});
+
+describe('the deadline', () => {
+  const useClock = () => {
+    vi.useFakeTimers();
+    onTestFinished(() => void vi.useRealTimers());
+  };
+
+  test('does not run before it is started, nor after it was stopped', () => {
+    useClock();
+    const deadline = createDeadline(new AbortController().signal, 100);
+    vi.advanceTimersByTime(1_000);
+    deadline.start();
+    vi.advanceTimersByTime(99);
+    deadline.stop();
+    vi.advanceTimersByTime(1_000);
+    deadline.start();
+    vi.advanceTimersByTime(1_000);
+    expect([deadline.signal.aborted, deadline.reason]).toEqual([false, undefined]);
+  });
+
+  test('is over after its time, for that reason alone', () => {
+    useClock();
+    const client = new AbortController();
+    const deadline = createDeadline(client.signal, 100);
+    deadline.start();
+    vi.advanceTimersByTime(100);
+    client.abort();
+    expect([deadline.signal.aborted, deadline.reason]).toEqual([true, 'timeout']);
+  });
+});

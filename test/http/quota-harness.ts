@@ -1,0 +1,123 @@
+// One isolate's quota route, on a real Redis behind the gateway. Its clock is injected; Redis has its own.
+import { afterAll, beforeAll, beforeEach } from 'vitest';
+import { type RedisServer, startRedisServer } from '../../local/redis-server.ts';
+import { startUpstashGateway, type UpstashGateway } from '../../local/upstash-gateway/server.ts';
+import type { CallerRecord } from '../../src/core/caller.ts';
+import { planRequest } from '../../src/core/plan.ts';
+import type { ListEntry, Tier } from '../../src/core/rule.ts';
+import { type CompiledRule, compileSnapshot, type Snapshot } from '../../src/core/snapshot.ts';
+import { createQuota, type QuotaServices } from '../../src/http/quota.ts';
+import { createLimiter } from '../../src/limiter/limiter.ts';
+import { createAnnouncementBoard } from '../../src/redis/announcement-board.ts';
+import { type Client, createClient } from '../../src/redis/client.ts';
+import { createUpstashStore } from '../../src/redis/upstash-store.ts';
+
+const DEADLINE_MS = 5_000;
+export const IP = '192.0.2.1';
+
+export interface Limit {
+  readonly rule: string;
+  readonly remaining: number;
+  readonly resetAt: string;
+  readonly allowed: boolean;
+  readonly retryAfterMs: number | null;
+}
+
+export interface World {
+  readonly rules?: readonly CompiledRule[];
+  readonly tiers?: readonly Tier[];
+  readonly lists?: readonly ListEntry[];
+  /** By API key. */
+  readonly keys?: Readonly<Record<string, CallerRecord>>;
+  readonly unverified?: QuotaServices['unverified'];
+  readonly isCold?: boolean;
+}
+
+export interface Ask {
+  readonly method?: string;
+  readonly ip?: string;
+  readonly key?: string;
+  readonly region?: string;
+}
+
+/** For the tests of one file. */
+export function useQuota() {
+  let server: RedisServer;
+  let gateway: UpstashGateway;
+  let client: Client;
+
+  beforeAll(async () => {
+    server = await startRedisServer({ port: 0, name: 'quota' });
+    gateway = await startUpstashGateway({ port: 0, token: 'token', redisUrl: server.url, name: 'quota' });
+    client = createClient({ url: gateway.url, token: 'token' });
+  });
+  afterAll(async () => {
+    await gateway.stop();
+    await server.stop();
+  });
+  const send = <T>(command: Parameters<typeof client.send<T>>[1]) =>
+    client.send(AbortSignal.timeout(DEADLINE_MS), command);
+  beforeEach(() => send((redis) => redis.flushall()));
+
+  function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, ...world }: World) {
+    const clock = { ms: 1_000_000 };
+    const degraded: string[] = [];
+    const snapshot = compileSnapshot('v1', { rules, tiers, lists });
+    const store = createUpstashStore(client);
+    const region = { name: 'us', store, board: createAnnouncementBoard(client) };
+    const now = () => clock.ms;
+    const quota = createQuota({
+      regions: [region],
+      regionOf: ({ headers }) => (headers.get('X-Weir-Region') === 'mars' ? undefined : region),
+      limiter: createLimiter({
+        snapshots: sourceOf(world.isCold ? undefined : snapshot),
+        deadlineMs: DEADLINE_MS,
+        now,
+      }),
+      now,
+      log: { degraded: (reason) => degraded.push(reason) },
+      callers: { ofApiKey: async (key) => keys[key], ofUser: async () => undefined },
+      tokens: undefined,
+      ipv6Prefix: 64,
+      unverified: world.unverified ?? 'count',
+    });
+
+    const ask = ({ method = 'GET', ip = IP, key, region: played = 'us' }: Ask = {}) => {
+      const headers = { 'CF-Connecting-IP': ip, 'X-Weir-Region': played, ...(key && { 'X-API-Key': key }) };
+      return quota(new Request('https://weir.test/_weir/quota', { method, headers }), () => {});
+    };
+    return {
+      ...{ clock, degraded, ask },
+      limits: async (asked?: Ask) => ((await (await ask(asked)).json()) as { limits: Limit[] }).limits,
+      /** As a request would be charged. */
+      async take(matchPath: string, leaseId = 'a-lease-of-sixte') {
+        const request = { matchPath, method: 'GET', caller: { ip: IP, address: IP }, nowMs: 0, leaseId };
+        const plan = await planRequest(snapshot, request);
+        const checks = plan.kind === 'checks' ? plan.checks : [];
+        return store.run({ operation: 'take', checks }, AbortSignal.timeout(DEADLINE_MS));
+      },
+    };
+  }
+
+  return {
+    openIsolate,
+    send,
+    billed: async () => (await gateway.stats()).billed,
+    async withFault(fault: object, during: () => Promise<void>) {
+      const endpoint = `${gateway.url}/_gateway/faults`;
+      await fetch(endpoint, { method: 'PUT', body: JSON.stringify(fault) });
+      await during().finally(() => fetch(endpoint, { method: 'DELETE' }));
+    },
+  };
+}
+
+/** Rules that never change. */
+const sourceOf = (snapshot: Snapshot | undefined) => ({
+  current: () => snapshot,
+  start: async () => snapshot,
+  question: () => undefined,
+  confirm: () => {},
+  fail: () => {},
+  isConfirmed: () => true,
+  load: async () => true,
+});

@@ -1,0 +1,124 @@
+import { describe, expect, it } from 'vitest';
+import type { Decision } from '../../src/core/decision.ts';
+import { refusal, unknownRegion, unverifiedCredentials } from '../../src/http/refusals.ts';
+import { createDecision, createResult, headersOf, policiesIn, type Result } from './headers-harness.ts';
+
+const TYPES = 'https://iana.org/assignments/http-problem-types';
+const bodyOf = async (response: Response) => (await response.json()) as Record<string, unknown>;
+const denied = (...results: Result[]) => refusal(createDecision(results));
+const by = { rulesVersion: 'v1', isStale: false };
+
+describe('a denial', () => {
+  it('says which rule it was, in its words, and how long to wait', async () => {
+    const answer = denied(
+      createResult({ name: 'login', message: 'Slow down, please.', status: 420 }, { retryAfterMs: 1_001 }),
+    );
+    expect(answer.status).toBe(420);
+    expect(answer.headers.get('Content-Type')).toBe('application/problem+json');
+    expect(answer.headers.get('Cache-Control')).toBe('no-store');
+    expect(await bodyOf(answer)).toEqual({
+      type: `${TYPES}#quota-exceeded`,
+      status: 420,
+      code: 'rate-limited',
+      title: 'Too many requests',
+      detail: 'Slow down, please.',
+      rule: 'login',
+      'retry-after': 2,
+      'violated-policies': ['login'],
+    });
+  });
+
+  it('has words of its own if the rule has none', async () => {
+    const answer = denied(createResult({}, { retryAfterMs: 60_000 }));
+    expect(answer.status).toBe(429);
+    expect(await bodyOf(answer)).toMatchObject({ detail: 'Try again in 60 s.', 'retry-after': 60 });
+  });
+
+  it('is by the rule with the longest wait, and names all that were violated as the headers do', async () => {
+    const results = [
+      createResult({ name: 'fine' }),
+      createResult({ name: 'short', status: 418 }, { retryAfterMs: 1 }),
+      createResult({ name: 'länger "50 %"', status: 403 }, { retryAfterMs: 2 }),
+      createResult({ name: 'shadow', action: 'log' }, { retryAfterMs: 3 }),
+    ];
+    const answer = denied(...results);
+    const body = await bodyOf(answer);
+    expect(answer.status).toBe(403);
+    expect(body).toMatchObject({
+      rule: 'länger "50 %"',
+      'violated-policies': ['short', 'l%C3%A4nger "50 %25"'],
+    });
+    const names = policiesIn(headersOf(results), 'RateLimit-Policy').map(({ name }) => name);
+    expect(names).toEqual(['fine', 'short', 'l%C3%A4nger "50 %25"']);
+  });
+
+  it('for good says so, with no time to come back', async () => {
+    const body = await bodyOf(denied(createResult({ cost: 50 }, { retryAfterMs: undefined })));
+    expect(body).toMatchObject({
+      code: 'cost-above-limit',
+      title: 'This request can never pass',
+      detail: 'It costs 50, which is more than the limit can ever hold.',
+    });
+    expect(body).not.toHaveProperty('retry-after');
+  });
+
+  it('for good keeps the words of the rule, too', async () => {
+    const never = createResult({ cost: 50, message: 'Send smaller batches.' }, { retryAfterMs: undefined });
+    expect(await bodyOf(denied(never))).toMatchObject({
+      detail: 'Send smaller batches. It costs 50, which is more than the limit can ever hold.',
+    });
+  });
+});
+
+const REFUSED: [string, Decision, number, string][] = [
+  ['a denied one', createDecision([createResult({}, { retryAfterMs: 1 })]), 429, 'rate-limited'],
+  ['one on the deny list', { kind: 'listed', allowed: false, list: 'deny', ...by }, 403, 'denied'],
+  [
+    'one that shows a bad token',
+    { kind: 'unverified', allowed: false, credential: 'token', ...by },
+    401,
+    'unverified-credentials',
+  ],
+  [
+    'one that cannot be counted',
+    { kind: 'degraded', allowed: false, reason: 'timeout' },
+    503,
+    'temporary-reduced-capacity',
+  ],
+];
+
+describe.each(REFUSED)('the answer to %s', (_, decision, status, code) => {
+  it(`is ${status} ${code}`, async () => {
+    const answer = refusal(decision, 'POST');
+    expect(answer.status).toBe(status);
+    expect(await bodyOf(answer)).toMatchObject({ status, code });
+  });
+
+  it('has the same headers and no body for HEAD', async () => {
+    const answer = refusal(decision, 'HEAD');
+    expect(answer.status).toBe(status);
+    expect(await answer.text()).toBe('');
+    expect([...answer.headers]).toEqual([...refusal(decision, 'GET').headers]);
+  });
+});
+
+it('says when to come back if requests cannot be counted', () => {
+  const answer = refusal({ kind: 'degraded', allowed: false, reason: 'timeout' });
+  expect(answer.headers.get('Retry-After')).toBe('5');
+});
+
+it('challenges whoever shows something that is not good', () => {
+  const challenge = (credential: 'token' | 'api-key') =>
+    unverifiedCredentials(credential).headers.get('WWW-Authenticate');
+  expect(challenge('token')).toBe('Bearer error="invalid_token"');
+  expect(challenge('api-key')).toBe('ApiKey header="X-API-Key"');
+});
+
+it('lists the regions that there are', async () => {
+  const answer = unknownRegion([{ name: 'us' }, { name: 'eu' }]);
+  expect(answer.status).toBe(400);
+  expect(await bodyOf(answer)).toMatchObject({
+    code: 'unknown-region',
+    detail: 'X-Weir-Region must be one of us, eu.',
+  });
+});

@@ -1,0 +1,144 @@
+// Where the keys come from: fetched seldom, kept as values, and the last ones known while they cannot be fetched.
+import { SignJWT } from 'jose';
+import { expect, test } from 'vitest';
+import { goodClaims, type KeyServer, NOW, newPair, sign, toJwk, useIssuer } from './issuer.ts';
+
+const MINUTE_MS = 60_000;
+const { issuer, token, openIsolate } = useIssuer();
+const lasting = { exp: NOW / 1000 + 100 * 3600 };
+/** No two of them are the same token. */
+const another = (claims: object = {}) => token({ ...lasting, jti: crypto.randomUUID(), ...claims });
+
+test('keys are fetched once, and again after ten minutes: after the response of the one who noticed', async () => {
+  const isolate = openIsolate();
+  expect(await isolate.userOf(await another())).toBe('alice');
+  issuer.nowMs += 10 * MINUTE_MS - 1;
+  expect(await isolate.userOf(await another())).toBe('alice');
+  expect(issuer.server.requests).toEqual(['/keys']);
+
+  issuer.nowMs += 1;
+  issuer.server.delayMs = 50;
+  const tokens = await Promise.all(Array.from({ length: 5 }, () => another()));
+  expect(await Promise.all(tokens.map(isolate.userOf))).toEqual(Array(5).fill('alice'));
+  await isolate.settle();
+  expect(issuer.server.requests).toHaveLength(2);
+});
+
+test('keys that nobody has asked for in twenty minutes are not trusted before they are renewed', async () => {
+  const isolate = openIsolate();
+  await isolate.userOf(await another());
+  issuer.server.keys = [];
+  issuer.nowMs += 20 * MINUTE_MS;
+  expect(await isolate.userOf(await another())).toBe('nobody');
+});
+
+test('a new key is looked for at most once a minute, whatever tokens make up', async () => {
+  const isolate = openIsolate();
+  await isolate.userOf(await another());
+  const next = await newPair();
+  const byNext = await token(lasting, next, 'rsa-2');
+  issuer.nowMs += MINUTE_MS - 1;
+  expect(await isolate.userOf(byNext)).toBe('nobody');
+  expect(issuer.server.requests).toHaveLength(1);
+
+  issuer.nowMs += 1;
+  for (let i = 0; i < 20; i += 1) await isolate.userOf(await token(lasting, next, `made-up-${i}`));
+  expect(issuer.server.requests).toHaveLength(2);
+
+  issuer.server.keys.push(await toJwk(next, 'rsa-2', 'RS256'));
+  issuer.nowMs += MINUTE_MS;
+  expect(await isolate.userOf(byNext)).toBe('alice');
+  expect(issuer.server.requests).toHaveLength(3);
+  expect(isolate.errors).toEqual([]);
+});
+
+test('a token that came before its key was known is good as soon as the key is', async () => {
+  const isolate = openIsolate();
+  await isolate.userOf(await another());
+  const next = await newPair();
+  issuer.server.keys.push(await toJwk(next, 'rsa-2', 'RS256'));
+  const early = await token(lasting, next, 'rsa-2');
+  issuer.nowMs += MINUTE_MS - 1;
+  expect(await isolate.userOf(early)).toBe('nobody');
+  issuer.nowMs += 1;
+  expect(await isolate.userOf(early)).toBe('alice');
+});
+
+test.each<[string, KeyServer['mode']]>([
+  ['answers with an error', 'error'],
+  ['hangs', 'hang'],
+  ['answers with something else', 'garbage'],
+  ['sends elsewhere', 'redirect'],
+])(
+  'while the server of the keys %s, tokens are nobody’s, and it is left alone for a while',
+  async (_, mode) => {
+    issuer.server.mode = mode;
+    const isolate = openIsolate();
+    const jwt = await another();
+    expect(await isolate.userOf(jwt)).toBe('nobody');
+    expect(await isolate.userOf(jwt)).toBe('nobody');
+    expect(issuer.server.requests).toEqual(['/keys']);
+    expect(isolate.errors).toHaveLength(1);
+
+    issuer.server.mode = 'good';
+    issuer.nowMs += 5_000;
+    expect(await isolate.userOf(jwt)).toBe('alice');
+  },
+);
+
+test('keys that come too late for a request are there for the next', async () => {
+  issuer.server.delayMs = 120;
+  const isolate = openIsolate({ deadlineMs: 40 });
+  const jwt = await another();
+  expect(await isolate.userOf(jwt)).toBe('nobody');
+  expect(isolate.errors).toMatchObject([{ name: 'TimeoutError' }]);
+  await isolate.settle();
+  expect(await isolate.userOf(jwt)).toBe('alice');
+  expect(issuer.server.requests).toHaveLength(1);
+});
+
+test.each<KeyServer['mode']>(['hang', 'error'])(
+  'known keys serve for a day while the server of the keys does: %s',
+  async (mode) => {
+    const isolate = openIsolate();
+    await isolate.userOf(await another());
+    issuer.server.mode = mode;
+    issuer.nowMs += 23 * 3_600_000;
+    expect(await isolate.userOf(await another())).toBe('alice');
+    expect(isolate.errors).toHaveLength(1);
+    issuer.nowMs += 3_600_000;
+    expect(await isolate.userOf(await another())).toBe('nobody');
+  },
+);
+
+test('requests that come at the same time to an isolate without keys are all verified', async () => {
+  const isolate = openIsolate();
+  const tokens = await Promise.all(Array.from({ length: 5 }, () => another()));
+  expect(await Promise.all(tokens.map(isolate.userOf))).toEqual(Array(5).fill('alice'));
+});
+
+test('a token that names no key may be signed with any that fits', async () => {
+  const next = await newPair();
+  issuer.server.keys.push(await toJwk(next, 'rsa-2', 'RS256'));
+  const isolate = openIsolate();
+  const by = (pair = next) => sign(pair, { alg: 'RS256' }, goodClaims);
+  expect(await isolate.userOf(await by(issuer.rsa))).toBe('alice');
+  expect(await isolate.userOf(await by())).toBe('alice');
+  expect(await isolate.userOf(await by(issuer.stranger))).toBe('nobody');
+});
+
+test('a key that nobody can use does not spoil the others', async () => {
+  const encrypting = { ...(await toJwk(issuer.stranger, 'enc', 'RS256')), use: 'enc' };
+  issuer.server.keys.unshift(encrypting, { kty: 'RSA', kid: 'broken', n: '!', e: 'AQAB' }, { kty: 'new' });
+  const isolate = openIsolate();
+  expect(await isolate.userOf(await another())).toBe('alice');
+  expect(await isolate.userOf(await token({}, issuer.stranger, 'enc'))).toBe('nobody');
+  expect(await isolate.userOf(await token({}, issuer.stranger, 'broken'))).toBe('nobody');
+});
+
+test('a secret among the published keys verifies nothing', async () => {
+  issuer.server.keys.push({ kty: 'oct', kid: 'oct', k: 'c2VjcmV0', alg: 'HS256' });
+  const isolate = openIsolate({ algorithms: ['RS256', 'HS256'] });
+  const signer = new SignJWT(goodClaims).setProtectedHeader({ alg: 'HS256', kid: 'oct' });
+  expect(await isolate.userOf(await signer.sign(Buffer.from('secret')))).toBe('nobody');
+});

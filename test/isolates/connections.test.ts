@@ -1,0 +1,116 @@
+// `concurrency` rules: what is open is held, and given back from either side, or by expiry.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { WebSocket } from 'ws';
+import { createRandom } from '../../bench/shared/random.ts';
+import { startWeir, type Weir } from '../../local/weir.ts';
+
+let weir: Weir;
+beforeAll(async () => {
+  weir = await startWeir();
+  const rule = { scope: 'ip', algorithm: 'concurrency' };
+  const few = { ...rule, resource: '/few', limit: 3, windowSeconds: 2 };
+  const many = { ...rule, resource: '/many', limit: 1_000, windowSeconds: 60 };
+  for (const body of [few, many]) await weir.admin('/rules', { method: 'POST', body });
+  await new Promise((resolve) => setTimeout(resolve, 600));
+});
+afterAll(() => weir?.[Symbol.asyncDispose]());
+
+const left = async (path: string, ip: string) => {
+  const { applies } = await weir.admin<{ applies: { left: { remaining: number } }[] }>('/explain', {
+    method: 'POST',
+    body: { path, ip },
+  });
+  return applies[0]?.left.remaining;
+};
+
+/** Opens a WebSocket through Weir; resolves to it, or to the status it was refused with. */
+function open(path: string, ip: string): Promise<WebSocket | number> {
+  const url = `${weir.isolates.urls['one']?.replace('http', 'ws')}${path}`;
+  const socket = new WebSocket(url, {
+    headers: { 'CF-Connecting-IP': ip, 'X-Weir-Region': 'us' },
+  });
+  return new Promise((resolve, reject) => {
+    socket.once('open', () => resolve(socket));
+    socket.once('unexpected-response', (_, response) => resolve(response.statusCode ?? 0));
+    socket.once('error', reject);
+  });
+}
+
+async function opened(path: string, ip: string): Promise<WebSocket> {
+  const socket = await open(path, ip);
+  if (typeof socket === 'number') throw new Error(`refused with ${socket}`);
+  return socket;
+}
+
+describe('WebSockets', () => {
+  it('pass both ways, and so many at once as the rule says', async () => {
+    const ip = '192.0.2.1';
+    const sockets = await Promise.all([1, 2, 3].map(() => opened('/few', ip)));
+    expect(await open('/few', ip)).toBe(429);
+    const [first] = sockets;
+    const echoed = new Promise((resolve) => first?.once('message', (data) => resolve(String(data))));
+    first?.send('hello');
+    expect(await echoed).toBe('hello');
+    first?.close();
+    await expect.poll(() => left('/few', ip), { timeout: 3_000 }).toBe(1);
+    sockets.push(await opened('/few', ip));
+    for (const socket of sockets) socket.close();
+    await expect.poll(() => left('/few', ip), { timeout: 3_000 }).toBe(3);
+  });
+
+  it('give their place back when the origin closes, with its code', async () => {
+    const ip = '192.0.2.2';
+    const socket = await opened('/few', ip);
+    const closed = new Promise((resolve) => socket.once('close', (code) => resolve(code)));
+    socket.send('close:4001');
+    expect(await closed).toBe(4001);
+    await expect.poll(() => left('/few', ip), { timeout: 3_000 }).toBe(3);
+  });
+
+  it('hold their place for longer than a lease lasts', async () => {
+    const ip = '192.0.2.3';
+    const socket = await opened('/few', ip);
+    await new Promise((resolve) => setTimeout(resolve, 3_000));
+    expect(await left('/few', ip)).toBe(2);
+    socket.close();
+    await expect.poll(() => left('/few', ip), { timeout: 3_000 }).toBe(3);
+  });
+
+  it('1,000 of them, closed or killed in random order, leave none behind', async () => {
+    const ip = '192.0.2.4';
+    const random = createRandom(5);
+    const sockets: WebSocket[] = [];
+    for (let i = 0; i < 20; i += 1)
+      sockets.push(...(await Promise.all(Array.from({ length: 50 }, () => opened('/many', ip)))));
+    expect(await left('/many', ip)).toBe(0);
+    expect(await open('/many', ip)).toBe(429);
+    for (const socket of sockets.map((value) => ({ value, at: random() })).sort((a, b) => a.at - b.at)) {
+      if (random() < 0.3) socket.value.terminate();
+      else socket.value.close();
+    }
+    await expect.poll(() => left('/many', ip), { timeout: 15_000, interval: 200 }).toBe(1_000);
+  }, 120_000);
+});
+
+describe('answers', () => {
+  it('hold their place until their last byte', async () => {
+    const ip = '192.0.2.5';
+    const answer = await weir.call('/few?stream=5&interval=100', { ip });
+    expect(await left('/few', ip)).toBe(2);
+    await answer.text();
+    await expect.poll(() => left('/few', ip), { timeout: 1_500 }).toBe(3);
+  });
+
+  it('give it back when the client leaves', async () => {
+    const ip = '192.0.2.6';
+    const answer = await weir.call('/few?stream=1000&interval=100', { ip });
+    await answer.body?.cancel();
+    await expect.poll(() => left('/few', ip), { timeout: 1_500 }).toBe(3);
+  });
+
+  it('without a body give it back at once', async () => {
+    const ip = '192.0.2.7';
+    await weir.call('/few?status=204', { ip });
+    await expect.poll(() => left('/few', ip), { timeout: 1_500 }).toBe(3);
+  });
+});

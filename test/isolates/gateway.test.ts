@@ -1,0 +1,195 @@
+// What happens to a request after its decision: its turn, its real cost, its refund, and what the origin is told.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { freshIp, startWeir, type Weir } from '../../local/weir.ts';
+
+let weir: Weir;
+beforeAll(async () => {
+  weir = await startWeir({ ORIGIN_TIMEOUT_MS: '500' });
+});
+afterAll(() => weir?.[Symbol.asyncDispose]());
+
+let lastPath = 0;
+/** A rule on a path of its own, in force. */
+async function limited(fields: object): Promise<string> {
+  lastPath += 1;
+  const path = `/limited-${lastPath}`;
+  const rule = {
+    resource: `${path}/*`,
+    scope: 'ip',
+    algorithm: 'fixed-window',
+    windowSeconds: 3600,
+    ...fields,
+  };
+  await weir.admin('/rules', { method: 'POST', body: rule });
+  await expect
+    .poll(async () => (await weir.call(path, { ip: freshIp() })).headers.get('X-RateLimit-Limit'))
+    .not.toBeNull();
+  return path;
+}
+
+const remaining = async (path: string, ip: string) => {
+  const explained = await weir.admin<{ applies: { left: { remaining: number } }[] }>('/explain', {
+    method: 'POST',
+    body: { path, ip },
+  });
+  return explained.applies[0]?.left.remaining;
+};
+
+describe('throttle', () => {
+  it('lets those wait who can have their turn in time, and denies the others', async () => {
+    const path = await limited({
+      algorithm: 'leaky-bucket',
+      action: 'throttle',
+      limit: 60,
+      windowSeconds: 60,
+      maxDelayMs: 1_900,
+    });
+    const ip = freshIp();
+    const startedAtMs = performance.now();
+    const calls = Array.from({ length: 6 }, async () => {
+      const { status } = await weir.call(path, { ip });
+      return { status, tookMs: performance.now() - startedAtMs };
+    });
+    const answers = await Promise.all(calls);
+    const passed = answers.filter(({ status }) => status === 200).map(({ tookMs }) => tookMs);
+    // One at once, one a second later; the third would wait longer than it may.
+    expect(passed).toHaveLength(2);
+    expect(Math.max(...passed)).toBeGreaterThanOrEqual(900);
+    expect(answers.filter(({ status }) => status === 429)).toHaveLength(4);
+  });
+
+  it('gives the place back of a client that leaves while it waits', async () => {
+    const path = await limited({
+      algorithm: 'leaky-bucket',
+      action: 'throttle',
+      limit: 2,
+      windowSeconds: 60,
+      burst: 2,
+      maxDelayMs: 30_000,
+    });
+    const ip = freshIp();
+    await weir.call(path, { ip });
+    const impatient = fetch(`${weir.isolates.urls['one']}${path}`, {
+      headers: { 'CF-Connecting-IP': ip, 'X-Weir-Region': 'us' },
+      signal: AbortSignal.timeout(300),
+    });
+    await expect(impatient).rejects.toThrow();
+    await expect.poll(() => remaining(path, ip), { timeout: 3_000 }).toBe(1);
+  });
+});
+
+describe('the cost that the origin tells', () => {
+  const settled = (limit: number) => limited({ limit, costFromOrigin: true });
+
+  it('is charged beyond what was taken, and its header stays here', async () => {
+    const path = await settled(100);
+    const ip = freshIp();
+    const answer = await weir.call(`${path}?cost=40`, { ip });
+    expect(answer.headers.get('X-Weir-Cost')).toBeNull();
+    await expect.poll(() => remaining(path, ip)).toBe(60);
+  });
+
+  it('is given back as far as it was less', async () => {
+    const path = await limited({ limit: 100, cost: 30, costFromOrigin: true });
+    const ip = freshIp();
+    await weir.call(`${path}?cost=10`, { ip });
+    await expect.poll(() => remaining(path, ip)).toBe(90);
+    await weir.call(`${path}?cost=0`, { ip });
+    await expect.poll(() => remaining(path, ip)).toBe(90);
+  });
+
+  it('can leave nothing for the next request, though it is told only afterwards', async () => {
+    const path = await settled(50);
+    const ip = freshIp();
+    expect((await weir.call(`${path}?cost=500`, { ip })).status).toBe(200);
+    await expect.poll(() => remaining(path, ip)).toBe(0);
+    expect((await weir.call(path, { ip })).status).toBe(429);
+  });
+
+  it.each(['-5', '1.5', 'many', '9'.repeat(20)])('is not believed if it is %s', async (cost) => {
+    const path = await settled(100);
+    const ip = freshIp();
+    await weir.call(`${path}?header=${encodeURIComponent(`X-Weir-Cost:${cost}`)}`, { ip });
+    expect(await remaining(path, ip)).toBe(99);
+  });
+
+  it('does not matter to rules that count requests', async () => {
+    const path = await limited({ limit: 100 });
+    const ip = freshIp();
+    await weir.call(`${path}?cost=40`, { ip });
+    expect(await remaining(path, ip)).toBe(99);
+  });
+
+  it('counts the tokens of an LLM, streamed', async () => {
+    await weir.admin('/rules', {
+      method: 'POST',
+      body: {
+        resource: '/llm',
+        scope: 'ip',
+        algorithm: 'sliding-window-log',
+        limit: 1_000,
+        windowSeconds: 3600,
+        costFromOrigin: true,
+      },
+    });
+    const ip = freshIp();
+    await expect
+      .poll(async () => (await weir.call('/llm?prompt=x', { ip: freshIp() })).headers.get('RateLimit'))
+      .not.toBeNull();
+    const answer = await weir.call('/llm?prompt=how+many+words+are+these&interval=1', { ip });
+    const usage = /"total_tokens":(\d+)/.exec(await answer.text())?.[1];
+    await expect.poll(() => remaining('/llm', ip)).toBe(1_000 - Number(usage));
+  });
+});
+
+describe('when the origin does not answer', () => {
+  it.each([
+    ['fail=reset', 502, 'origin-unreachable'],
+    ['hang=1', 504, 'origin-timeout'],
+  ])('%s: the client is told, and a rule that says so gives back', async (fault, status, code) => {
+    const [paid, free] = [await limited({ limit: 10 }), await limited({ limit: 10, refundOnError: true })];
+    const ip = freshIp();
+    for (const path of [paid, free]) {
+      const answer = await weir.call(`${path}?${fault}`, { ip });
+      expect(answer.status).toBe(status);
+      expect(await answer.json()).toMatchObject({ code });
+    }
+    await expect.poll(() => remaining(free, ip)).toBe(10);
+    expect(await remaining(paid, ip)).toBe(9);
+  });
+});
+
+describe('the origin', () => {
+  const headersSeen = async (headers: Record<string, string>) => {
+    const answer = await weir.call('/echo', { headers });
+    const echo = (await answer.json()) as { headers: [string, string][] };
+    return new Map(echo.headers.map(([name, value]) => [name.toLowerCase(), value]));
+  };
+
+  it('is told who calls, and never by the client', async () => {
+    await weir.admin('/tiers', { method: 'POST', body: { name: 'gold', limits: {} } });
+    const { id, key } = await weir.admin<{ id: string; key: string }>('/keys', {
+      method: 'POST',
+      body: { userId: 'Ada Lovelace é', tier: 'gold' },
+    });
+    const spoofed = { 'X-Weir-User': 'root', 'X-Weir-Tier': 'enterprise', 'X-Weir-Anything': 'x' };
+    const known = await headersSeen({ ...spoofed, 'X-API-Key': key });
+    expect(known.get('x-weir-user')).toBe('Ada%20Lovelace%20%C3%A9');
+    expect(known.get('x-weir-key-id')).toBe(id);
+    expect(known.get('x-weir-tier')).toBe('gold');
+    const unknown = await headersSeen(spoofed);
+    expect([...unknown.keys()].filter((name) => name.startsWith('x-weir'))).toEqual([]);
+  });
+
+  it('may have limits of its own: they are told apart from ours', async () => {
+    const path = await limited({ limit: 10 });
+    const own = ['X-RateLimit-Limit:7', 'RateLimit:"origin";r=3'].map(
+      (text) => `header=${encodeURIComponent(text)}`,
+    );
+    const { headers } = await weir.call(`${path}?${own.join('&')}`);
+    expect(headers.get('X-RateLimit-Limit')).toBe('10');
+    expect(headers.get('X-Origin-RateLimit-Limit')).toBe('7');
+    expect(headers.get('X-Origin-RateLimit')).toBe('"origin";r=3');
+    expect(headers.get('RateLimit')).not.toContain('origin');
+  });
+});

@@ -1,0 +1,143 @@
+// What clients read of the built Worker: headers, denials and quotas, with all parts real.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { freshIp, startWeir, type Weir } from '../../local/weir.ts';
+import { policiesIn } from '../http/headers-harness.ts';
+
+const HOUR = 3_600;
+const RULES = [
+  { name: 'per "ip" – %', resource: '/api/*', scope: 'ip', algorithm: 'fixed-window', limit: 20 },
+  { name: 'bucket', resource: '/api/search', scope: 'ip', algorithm: 'token-bucket', limit: 2 },
+  { name: 'shadow', resource: '/api/search', scope: 'global', algorithm: 'gcra', limit: 1, action: 'log' },
+  {
+    name: 'export',
+    resource: '/export',
+    scope: 'ip',
+    algorithm: 'fixed-window',
+    limitName: 'exports',
+    cost: 9,
+  },
+  { name: 'calls', resource: '/calls', scope: 'apiKey', algorithm: 'fixed-window', limitName: 'calls' },
+];
+/** Longer than rules are good without being confirmed. */
+const IDLE_MS = 700;
+
+let weir: Weir;
+beforeAll(async () => {
+  weir = await startWeir();
+  for (const tier of [
+    { name: 'free', isDefault: true, limits: { calls: 2, exports: 5 } },
+    { name: 'gold', limits: { calls: 50, exports: 900 } },
+  ])
+    await weir.admin('/tiers', { method: 'POST', body: tier });
+  for (const rule of RULES)
+    await weir.admin('/rules', { method: 'POST', body: { windowSeconds: HOUR, ...rule } });
+  await new Promise((resolve) => setTimeout(resolve, IDLE_MS));
+});
+afterAll(() => weir?.[Symbol.asyncDispose]());
+
+const parametersIn = (headers: Headers, field: 'RateLimit' | 'RateLimit-Policy') =>
+  policiesIn(headers, field).map(({ name, parameters }) => [name, parameters]);
+
+describe('headers', () => {
+  it('name every enforced policy of an admitted request', async () => {
+    const { status, headers } = await weir.call('/api/search');
+    expect(status).toBe(200);
+    expect(parametersIn(headers, 'RateLimit-Policy')).toEqual([
+      ['per "ip" %E2%80%93 %25', { q: 20, w: HOUR }],
+      ['bucket', { q: 2, w: HOUR }],
+    ]);
+    expect(parametersIn(headers, 'RateLimit')).toEqual([
+      ['bucket', { r: 1, t: HOUR / 2 }],
+      ['per "ip" %E2%80%93 %25', { r: 19, t: expect.any(Number) }],
+    ]);
+    expect(headers.get('X-RateLimit-Limit')).toBe('2');
+    expect(headers.get('X-RateLimit-Remaining')).toBe('1');
+    expect(headers.get('Retry-After')).toBeNull();
+  });
+
+  it('and the body of a denial tell the same wait', async () => {
+    const ip = freshIp();
+    for (let i = 0; i < 2; i += 1) await weir.call('/api/search', { ip });
+    const answer = await weir.call('/api/search', { ip });
+    const retryAfter = Number(answer.headers.get('Retry-After'));
+    const [decisive] = policiesIn(answer.headers, 'RateLimit');
+    expect(answer.status).toBe(429);
+    expect(decisive).toEqual({ name: 'bucket', parameters: { r: 0, t: retryAfter } });
+    expect(retryAfter).toSatisfy((seconds: number) => seconds > HOUR / 2 - 10 && seconds <= HOUR / 2);
+    expect(await answer.json()).toMatchObject({
+      rule: 'bucket',
+      'retry-after': retryAfter,
+      'violated-policies': ['bucket'],
+    });
+  });
+
+  it('are all that a denied HEAD request gets', async () => {
+    const answer = await weir.call('/export', { method: 'HEAD' });
+    expect([answer.status, await answer.text()]).toEqual([429, '']);
+    expect(answer.headers.get('X-RateLimit-Cost')).toBe('9');
+    expect(answer.headers.get('Retry-After')).toBeNull();
+  });
+});
+
+describe('the quota', () => {
+  const quota = async (ip: string, headers: Record<string, string> = {}) =>
+    (await (await weir.call('/_weir/quota', { ip, headers })).json()) as {
+      caller: object;
+      limits: { rule: string; limit: number; remaining: number }[];
+    };
+  const left = ({ limits }: Awaited<ReturnType<typeof quota>>) =>
+    limits.map(({ rule, limit, remaining }) => `${rule}: ${remaining} of ${limit}`).sort();
+
+  it('is what requests have left', async () => {
+    const ip = freshIp();
+    for (let i = 0; i < 3; i += 1) await weir.call('/api/x', { ip });
+    expect(left(await quota(ip))).toEqual([
+      'bucket: 2 of 2',
+      'calls: 2 of 2',
+      'export: 5 of 5',
+      'per "ip" – %: 17 of 20',
+    ]);
+  });
+
+  it('is that of the key, and never has the key in it', async () => {
+    const { id, key } = await weir.admin<{ id: string; key: string }>('/keys', {
+      method: 'POST',
+      body: { tier: 'gold' },
+    });
+    await new Promise((resolve) => setTimeout(resolve, IDLE_MS));
+    const headers = { 'X-API-Key': key };
+    await weir.call('/calls', { headers });
+    const answer = await quota(freshIp(), headers);
+    expect(answer.caller).toEqual({ userId: null, apiKeyId: id, tenantId: null, tier: 'gold' });
+    expect(left(answer)).toContain('calls: 49 of 50');
+    expect(JSON.stringify(answer)).not.toContain(key);
+  });
+
+  it('follows the rules in an isolate that answers nothing else', async () => {
+    const ip = freshIp();
+    const names = async () => {
+      const answer = await weir.call('/_weir/quota', { isolate: 'three', ip });
+      return ((await answer.json()) as { limits: { rule: string }[] }).limits.map(({ rule }) => rule);
+    };
+    expect(await names()).not.toContain('late');
+    const late = {
+      name: 'late',
+      resource: '/late',
+      scope: 'ip',
+      algorithm: 'gcra',
+      limit: 1,
+      windowSeconds: 60,
+    };
+    await weir.admin('/rules', { method: 'POST', body: late });
+    // As long as an answer is good for.
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    expect(await names()).toContain('late');
+  });
+
+  it('has no body for HEAD, and is not changed by anything', async () => {
+    const head = await weir.call('/_weir/quota', { method: 'HEAD' });
+    expect([head.status, await head.text()]).toEqual([200, '']);
+    const post = await weir.call('/_weir/quota', { method: 'POST', body: {} });
+    expect([post.status, post.headers.get('Allow')]).toEqual([405, 'GET, HEAD']);
+  });
+});

@@ -1,0 +1,143 @@
+// What every algorithm promises about costs that are known only afterwards.
+import { expect, it } from 'vitest';
+import type { AlgorithmId } from '../../src/core/algorithms/registry.ts';
+import { type ContractCase, createSubject, createUsed } from './algorithm-contract.ts';
+import { ask, countAdmitted, createCheck, holdsLeases, look, next, nextKey, wouldPass } from './engines.ts';
+
+/** Their window is the time after a charge, however long they remember it. */
+const BUCKET_KINDS: readonly AlgorithmId[] = ['token-bucket', 'leaky-bucket', 'gcra'];
+
+export function settles(contractCase: ContractCase): void {
+  if (holdsLeases(contractCase.rule.algorithm)) {
+    it('refuses to settle a lease', async () => {
+      const { engine, check, nowMs } = await createUsed(contractCase, 1);
+      const settle = ask(engine, 'settle', { ...check, chargedAtMs: nowMs }, nowMs);
+      await expect(settle).rejects.toThrow('check 1: leases cannot be settled');
+    });
+    return;
+  }
+  chargesTheRest(contractCase);
+  keepsToTheWindow(contractCase);
+}
+
+function chargesTheRest(contractCase: ContractCase): void {
+  it('charges what was missing as if it had been taken with the request', async () => {
+    const { engine, check, nowMs, capacity } = await createUsed(contractCase, 1);
+    const settled = await ask(engine, 'settle', { ...check, cost: 2, chargedAtMs: nowMs }, nowMs);
+    const known = createCheck({ ...contractCase.rule, cost: 3 });
+    await ask(engine, 'take', known, nowMs);
+    expect(settled).toMatchObject({ allowed: true, remaining: capacity - 3, retryAfterMs: 0, granted: 0 });
+    const { windowMs } = check;
+    for (const afterMs of [0, 1, windowMs >> 1, windowMs - 1, windowMs, windowMs + 1, 2 * windowMs])
+      expect(await look(engine, check, nowMs + afterMs)).toEqual(await look(engine, known, nowMs + afterMs));
+  });
+
+  it('charges whether there is room or not, up to a debt of its whole capacity', async () => {
+    const { engine, check, nowMs, capacity } = await createUsed(contractCase);
+    const change = (operation: 'settle' | 'refund', cost: number) =>
+      ask(engine, operation, { ...check, cost, chargedAtMs: nowMs }, nowMs);
+    expect(await change('settle', 1)).toMatchObject({ allowed: true, remaining: 0, retryAfterMs: 0 });
+    expect(await change('refund', 1)).toMatchObject({ remaining: 0 });
+    expect(await change('refund', 1)).toMatchObject({ remaining: 1 });
+    for (const cost of [5 * capacity, 1, 2 ** 52])
+      expect(await change('settle', cost)).toMatchObject({ allowed: true, remaining: 0, retryAfterMs: 0 });
+    expect(await change('refund', capacity)).toMatchObject({ remaining: 0 });
+    expect(await change('refund', 1)).toMatchObject({ remaining: 1 });
+  });
+
+  it('tells exactly how long a debt keeps out', async () => {
+    const { engine, check, nowMs, capacity } = await createUsed(contractCase);
+    await ask(engine, 'settle', { ...check, cost: capacity + 1, chargedAtMs: nowMs }, nowMs);
+    for (const cost of [1, capacity]) {
+      const asked = next(check, { cost });
+      const { retryAfterMs = Number.NaN } = await ask(engine, 'peek', asked, nowMs);
+      expect(await wouldPass(engine, [asked], nowMs + retryAfterMs)).toBe(true);
+      expect(await wouldPass(engine, [asked], nowMs + retryAfterMs - 1)).toBe(false);
+    }
+    const { resetAtMs } = await look(engine, check, nowMs);
+    expect(await countAdmitted(engine, check, resetAtMs, capacity)).toBe(capacity);
+  });
+
+  it('charges every check of a request, whatever the others have left, blocked and log rules too', async () => {
+    const { engine, check, nowMs, capacity } = await createSubject(contractCase);
+    const blocked = createCheck({ ...contractCase.rule, key: check.key, id: 'blocked', blockMs: 9_000 });
+    for (let i = 0; i <= capacity; i++) await ask(engine, 'take', blocked, nowMs);
+    const log = createCheck({ ...contractCase.rule, key: nextKey(), log: true });
+    const checks = [blocked, check, log].map((one) => ({ ...one, cost: 2, chargedAtMs: nowMs }));
+    const { outcomes } = await engine.run({ operation: 'settle', checks, nowMs });
+    expect(outcomes).toMatchObject([
+      { allowed: true, remaining: 0 },
+      { allowed: true, remaining: capacity - 2 },
+      { allowed: true, remaining: capacity - 2 },
+    ]);
+    // The block stays as it was; what was settled meanwhile is seen when it is over.
+    const { check: free } = await createUsed(contractCase);
+    await ask(engine, 'settle', { ...free, cost: 2, chargedAtMs: nowMs }, nowMs);
+    expect(await look(engine, blocked, nowMs + 8_999)).toMatchObject({ allowed: false, remaining: 0 });
+    expect(await look(engine, blocked, nowMs + 9_000)).toEqual(await look(engine, free, nowMs + 9_000));
+  });
+}
+
+function keepsToTheWindow(contractCase: ContractCase): void {
+  const isBucketKind = BUCKET_KINDS.includes(contractCase.rule.algorithm);
+
+  it('settles until the window of the charge is over, also a counter that is gone; then nothing', async () => {
+    const { engine, check, nowMs, capacity } = await createSubject(contractCase);
+    const { resetAtMs } = await ask(engine, 'take', check, nowMs);
+    const overMs = isBucketKind ? nowMs + check.windowMs : resetAtMs;
+    const gone = createCheck(contractCase.rule);
+    const settle = { ...gone, cost: capacity, chargedAtMs: nowMs };
+    expect(await ask(engine, 'settle', settle, overMs)).toMatchObject({
+      allowed: true,
+      remaining: capacity,
+      resetAtMs: overMs,
+    });
+    expect(await engine.exists(gone)).toBe(false);
+    expect((await ask(engine, 'settle', settle, overMs - 1)).remaining).toBeLessThan(capacity);
+    expect(await engine.exists(gone)).toBe(true);
+  });
+
+  it('holds no more than twice its capacity, however late and often it is settled', async () => {
+    const { engine, check, nowMs, capacity } = await createSubject(contractCase);
+    const { resetAtMs } = await ask(engine, 'take', check, nowMs);
+    const lastMs = (isBucketKind ? nowMs + check.windowMs : resetAtMs) - 1;
+    const change = (operation: 'settle' | 'refund', cost: number) =>
+      ask(engine, operation, { ...check, cost, chargedAtMs: nowMs }, lastMs);
+    for (let i = 0; i < 3; i++) await change('settle', 2 ** 52);
+    expect(await change('refund', 2 * capacity)).toMatchObject({ remaining: capacity, resetAtMs: lastMs });
+    expect(await engine.exists(check)).toBe(false);
+  });
+
+  it('changes nothing in a later window than that of the charge', async () => {
+    const { engine, check, nowMs, capacity } = await createSubject(contractCase);
+    const { resetAtMs } = await ask(engine, 'take', check, nowMs);
+    const laterMs = Math.max(resetAtMs, nowMs + check.windowMs);
+    await ask(engine, 'take', check, laterMs);
+    const before = await look(engine, check, laterMs);
+    await ask(engine, 'settle', { ...check, cost: capacity, chargedAtMs: nowMs }, laterMs);
+    expect(await look(engine, check, laterMs)).toEqual(before);
+  });
+
+  if (isBucketKind) return;
+
+  it('settles an earlier charge as if its cost had been known, whatever was charged since', async () => {
+    const { engine, check, nowMs } = await createUsed(contractCase, 1);
+    const known = createCheck({ ...contractCase.rule, cost: 2 });
+    await ask(engine, 'take', known, nowMs);
+    for (const since of [check, { ...known, cost: 1 }]) await ask(engine, 'take', since, nowMs + 1);
+    await ask(engine, 'settle', { ...check, chargedAtMs: nowMs }, nowMs + 1);
+    const { windowMs } = check;
+    for (const afterMs of [1, windowMs >> 1, windowMs - 1, windowMs, windowMs + 1, 2 * windowMs])
+      expect(await look(engine, check, nowMs + afterMs)).toEqual(await look(engine, known, nowMs + afterMs));
+  });
+
+  it('changes nothing if the clock went back behind the window of the charge', async () => {
+    const { engine, check, nowMs, capacity } = await createUsed(contractCase, 2);
+    const chargedAtMs = nowMs + 3 * check.windowMs;
+    const before = await look(engine, check, nowMs);
+    for (const operation of ['refund', 'settle'] as const) {
+      await ask(engine, operation, { ...check, cost: capacity, chargedAtMs }, nowMs);
+      expect(await look(engine, check, nowMs)).toEqual(before);
+    }
+  });
+}

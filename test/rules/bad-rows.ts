@@ -1,0 +1,194 @@
+// For every constraint of the database: rows that break it and no other one, and rows that just do not.
+
+export type Row = Readonly<Record<string, unknown>>;
+
+/** As little as a row of each table can have. */
+export const LEAST: Readonly<Record<string, Row>> = {
+  tiers: { name: 'pro' },
+  tenants: { id: 'acme' },
+  users: { id: 'ann' },
+  api_keys: { hash: 'a'.repeat(64), prefix: 'weir_a' },
+  rules: { resource: '/x', scope: 'ip', algorithm: 'fixed-window', limit: 1, window_seconds: 1 },
+  list_entries: { list: 'deny', kind: 'user', value: 'eve' },
+  history: { change_id: 1, actor: 'ann', entity: 'rules', entity_id: 'x', after: '{}' },
+  events: {
+    ...{ at: '2030-01-01Z', region: 'eu', rule_id: 'r', rule_name: 'r', scope: 'ip', subject: 's' },
+    ...{ action: 'reject', method: 'GET', resource: '/x' },
+  },
+};
+
+/** Rows that are there already. */
+export const STANDING: Readonly<Record<string, Row>> = {
+  tiers: { name: 'free', is_default: true },
+  tenants: { id: 'globex' },
+  users: { id: 'bob' },
+  api_keys: { id: '00000000-0000-4000-8000-000000000001', hash: 'b'.repeat(64) },
+  rules: { id: '00000000-0000-4000-8000-000000000001', name: 'standing', ordinal: 1_000_000 },
+  list_entries: { id: '00000000-0000-4000-8000-000000000001', value: 'mallory' },
+  history: { id: 1_000_000 },
+  events: { id: 1_000_000 },
+};
+
+export interface Case {
+  /** What is else than in `LEAST`. */
+  readonly refused: readonly Row[];
+  readonly taken?: readonly Row[];
+  /** Where the type of a value refuses it before the constraint does. */
+  readonly sqlState?: string;
+}
+
+const YEAR = 366 * 86_400;
+const TRILLION = 1_000_000_000_000;
+const THROTTLE = { action: 'throttle', algorithm: 'leaky-bucket' };
+const long = (length: number) => 'é'.repeat(length);
+const each = (
+  column: string,
+  refused: readonly unknown[],
+  taken: readonly unknown[],
+  more: Row = {},
+): Case => ({
+  refused: refused.map((value) => ({ ...more, [column]: value })),
+  taken: taken.map((value) => ({ ...more, [column]: value })),
+});
+const pkey = (table: string, column = 'id'): Case => ({ refused: [{ [column]: STANDING[table]?.[column] }] });
+
+export const CASES: Readonly<Record<string, Case>> = {
+  tiers_pkey: { refused: [{ name: 'free' }] },
+  tiers_one_default: each('is_default', [true], [false]),
+  tiers_name_is_plain: each(
+    'name',
+    ['', 'Pro', '-pro', 'a b', 'x'.repeat(64), 'pro\n'],
+    ['7', 'a-', 'x'.repeat(63)],
+  ),
+  tiers_display_name_is_short: each('display_name', [long(129)], [long(128)]),
+  tiers_price_is_not_negative: each('price_cents', [-1], [0]),
+  tiers_limits_is_an_object: each('limits', ['[]', '"calls"', 'null', '5'], ['{}']),
+  tiers_limits_are_whole_numbers_or_null: each(
+    'limits',
+    ['0', '-1', '1.5', '"5"', 'true', '{}', '[0]', String(TRILLION + 1)].map((of) => `{"a": 1, "b": ${of}}`),
+    ['1', 'null', String(TRILLION)].map((of) => `{"a": 1, "b": ${of}}`),
+  ),
+  tenants_pkey: pkey('tenants'),
+  tenants_id_is_short: each('id', ['', long(257)], ['x', long(256)]),
+  tenants_name_is_short: each('name', [long(129)], ['', long(128)]),
+  tenants_tier_tiers_name_fk: each('tier', ['gold'], ['free', null]),
+  users_pkey: pkey('users'),
+  users_id_is_short: each('id', ['', long(257)], ['x', long(256)]),
+  users_tier_tiers_name_fk: each('tier', ['gold'], ['free', null]),
+  users_tenant_id_tenants_id_fk: each('tenant_id', ['nobody'], ['globex', null]),
+  api_keys_pkey: pkey('api_keys'),
+  api_keys_hash_unique: { refused: [{ hash: 'b'.repeat(64) }] },
+  api_keys_name_is_short: each('name', [long(129)], ['', long(128)]),
+  api_keys_hash_is_a_sha256: each(
+    'hash',
+    ['', 'a'.repeat(63), 'a'.repeat(65), 'A'.repeat(64), 'g'.repeat(64)],
+    ['0123456789abcdef'.repeat(4)],
+  ),
+  api_keys_prefix_is_short: each('prefix', ['', 'x'.repeat(17)], ['x', 'x'.repeat(16)]),
+  api_keys_user_id_is_short: each('user_id', ['', long(257)], ['in no table', long(256), null]),
+  api_keys_expires_on_a_date: each('expires_at', ['infinity', '-infinity'], ['1970-01-01Z', null]),
+  api_keys_tenant_id_tenants_id_fk: each('tenant_id', ['nobody'], ['globex', null]),
+  api_keys_tier_tiers_name_fk: each('tier', ['gold'], ['free', null]),
+  rules_pkey: pkey('rules'),
+  rules_name_unique: pkey('rules', 'name'),
+  rules_ordinal: pkey('rules', 'ordinal'),
+  rules_name_is_short: each('name', ['', long(129)], ['x', long(128)]),
+  rules_resource_is_a_path: each(
+    'resource',
+    ['', 'x', ' /x', `/${'x'.repeat(1024)}`],
+    ['/', `/${'x'.repeat(1023)}`],
+  ),
+  rules_methods_are_upper_case: each(
+    'methods',
+    [['get'], ['GET', ''], [null], ['GET,POST', 'A B'], ['X'.repeat(21)], ['GÉT']],
+    [[], ['GET'], ['GET', 'X'.repeat(20)]],
+  ),
+  rules_scope_is_known: each(
+    'scope',
+    ['', 'everybody', 'IP', 'apikey'],
+    ['global', 'tenant', 'user', 'apiKey', 'ip'],
+  ),
+  rules_tiers_has_no_null: each('tiers', [[null], ['pro', null]], [[], ['no such tier']]),
+  rules_subjects_has_no_null: each('subjects', [[null], ['ann', null]], [[], ['ann']]),
+  rules_global_has_no_subjects: each('subjects', [['ann']], [[]], { scope: 'global' }),
+  rules_algorithm_is_known: each(
+    'algorithm',
+    ['', 'leaky', 'GCRA'],
+    [
+      'fixed-window',
+      'sliding-window-log',
+      'sliding-window-counter',
+      'sliding-window-buckets',
+      'token-bucket',
+    ].concat(['leaky-bucket', 'gcra', 'concurrency']),
+  ),
+  rules_has_a_limit: each('limit_name', [null], ['calls'], { limit: null }),
+  rules_limit_is_positive: each('limit', [0, -1, TRILLION + 1], [1, TRILLION]),
+  rules_limit_name_is_short: each('limit_name', ['', long(65)], ['x', long(64), null]),
+  rules_window_is_positive: each('window_seconds', [0, -1, YEAR + 1], [1, YEAR]),
+  rules_burst_has_its_algorithm: {
+    refused: [
+      ...['fixed-window', 'sliding-window-log', 'concurrency'].map((algorithm) => ({ algorithm, burst: 5 })),
+      ...[0, TRILLION + 1].map((burst) => ({ algorithm: 'gcra', burst })),
+    ],
+    taken: [
+      ...['gcra', 'token-bucket', 'leaky-bucket'].map((algorithm) => ({ algorithm, burst: 1 })),
+      { algorithm: 'gcra', burst: TRILLION },
+    ],
+  },
+  rules_buckets_have_their_algorithm: {
+    refused: [
+      { algorithm: 'sliding-window-log', buckets: 5 },
+      ...[0, 101].map((buckets) => ({ algorithm: 'sliding-window-buckets', buckets })),
+    ],
+    taken: [1, 100, null].map((buckets) => ({ algorithm: 'sliding-window-buckets', buckets })),
+  },
+  rules_cost_is_positive: each('cost', [0, -1, 1_000_000_001], [1, 1_000_000_000]),
+  rules_action_is_known: each('action', ['', 'block'], ['reject', 'throttle', 'log'], {
+    algorithm: 'leaky-bucket',
+  }),
+  rules_max_delay_is_of_throttle: {
+    refused: [
+      { action: 'reject', max_delay_ms: 5 },
+      ...[0, 30_001].map((max_delay_ms) => ({ ...THROTTLE, max_delay_ms })),
+    ],
+    taken: [1, 30_000, null].map((max_delay_ms) => ({ ...THROTTLE, max_delay_ms })),
+  },
+  rules_throttle_has_its_algorithm: {
+    refused: ['fixed-window', 'gcra', 'concurrency'].map((algorithm) => ({ ...THROTTLE, algorithm })),
+    taken: [THROTTLE],
+  },
+  rules_leases_have_no_cost_from_origin: {
+    refused: ['cost_from_origin', 'count_denied'].map((column) => ({
+      algorithm: 'concurrency',
+      [column]: true,
+    })),
+    taken: [{ algorithm: 'concurrency' }, { cost_from_origin: true, count_denied: true }],
+  },
+  rules_block_is_positive: each('block_seconds', [0, -1, YEAR + 1], [1, YEAR, null]),
+  rules_status_is_an_error: each('status', [399, 600, 200], [400, 599]),
+  rules_message_is_short: each('message', [long(1025)], ['', long(1024), null]),
+  rules_on_unavailable_is_known: each('on_unavailable', ['', 'Open'], ['open', 'closed', 'local']),
+  rules_shares_is_an_object: each('shares', ['[]', '5', 'null', '"eu"'], ['{}', '{"eu": 1}', null]),
+  list_entries_pkey: pkey('list_entries'),
+  list_entries_once: { refused: [{ value: 'mallory' }], taken: [{ value: 'mallory', list: 'allow' }] },
+  list_entries_list_is_known: each('list', ['', 'block'], ['allow', 'deny']),
+  list_entries_kind_is_known: each('kind', ['', 'cidr'], ['apiKey', 'user', 'tenant']),
+  list_entries_value_is_short: each('value', ['', long(257)], ['x', long(256)]),
+  list_entries_ip_is_an_address: {
+    ...each(
+      'value',
+      ['localhost', '256.0.0.1', '10.0.0.0/33', '::g', '::/129'],
+      ['10.0.0.1', '10.0.0.0/8', '::1', '2001:db8::/32'],
+      { kind: 'ip' },
+    ),
+    sqlState: '22P02',
+  },
+  list_entries_expires_on_a_date: each('expires_at', ['infinity', '-infinity'], ['1970-01-01Z', null]),
+  list_entries_reason_is_short: each('reason', [long(1025)], ['', long(1024)]),
+  history_pkey: pkey('history'),
+  history_says_something: { refused: [{ after: null }], taken: [{ after: null, before: '{}' }] },
+  events_pkey: pkey('events'),
+  events_scope_is_known: each('scope', ['', 'everybody'], ['global', 'apiKey']),
+  events_count_is_positive: each('count', [0, -1], [1]),
+};

@@ -1,0 +1,133 @@
+// Publishing with all its real parts: Postgres, KV and the Redis of two regions. Each can be made to wait or to fail.
+import { neonConfig } from '@neondatabase/serverless';
+import pg from 'pg';
+import { afterAll, beforeAll, beforeEach } from 'vitest';
+import { startRedisServer } from '../../local/redis-server.ts';
+import { startUpstashGateway } from '../../local/upstash-gateway/server.ts';
+import { type Announcement, type AnnouncementBoard, parseAnnouncement } from '../../src/core/announcement.ts';
+import { ANNOUNCEMENT_KEY } from '../../src/core/keys.ts';
+import { createAnnouncementBoard } from '../../src/redis/announcement-board.ts';
+import { createClient } from '../../src/redis/client.ts';
+import type { Kv } from '../../src/rules/kv.ts';
+import { type PublishOptions, publish } from '../../src/rules/publish.ts';
+import { createRuleReader } from '../../src/rules/rule-reader.ts';
+import { startDatabase, type TestDatabase } from './database.ts';
+import { startKv, type TestKv } from './kv.ts';
+
+export type Step = 'postgres' | 'read eu' | 'read us' | 'write eu' | 'write us' | `put ${string}`;
+const SIGNAL_MS = 5_000;
+
+export async function startRegion(name: 'eu' | 'us') {
+  const server = await startRedisServer({ port: 0, name });
+  const gateway = await startUpstashGateway({ port: 0, token: 'token', redisUrl: server.url, name });
+  const client = createClient({ url: gateway.url, token: 'token' });
+  const board = createAnnouncementBoard(client);
+  const signal = () => AbortSignal.timeout(SIGNAL_MS);
+  return {
+    ...{ name, board, server, gateway },
+    standing: async () => parseAnnouncement(await board.read(signal())),
+    put: (announcement: Announcement) => board.write(announcement, signal()),
+    putText: (text: string) => client.send(signal(), (redis) => redis.set(ANNOUNCEMENT_KEY, text)),
+    clear: () => client.send(signal(), (redis) => redis.flushall()),
+    async stop() {
+      await gateway.stop();
+      await server.stop();
+    },
+  };
+}
+export type Region = Awaited<ReturnType<typeof startRegion>>;
+
+/** For the tests of one file: no rules, nothing published before each of them. */
+export function usePublishing() {
+  let db: TestDatabase;
+  let space: TestKv;
+  let pool: pg.Pool;
+  let regions: readonly Region[];
+  const errors: unknown[] = [];
+  const writes: string[] = [];
+  /** Comes before every step that a publication takes; what it throws is how the step fails. */
+  const before = { step: async (_step: Step): Promise<unknown> => undefined, isPatient: false };
+  /** Whoever was held up on purpose is not late. */
+  const patient = (signal: AbortSignal) => (before.isPatient ? AbortSignal.timeout(SIGNAL_MS) : signal);
+
+  beforeAll(async () => {
+    [db, space] = [await startDatabase(), await startKv()];
+    pool = new pg.Pool({ connectionString: db.url });
+    // Postgres may be stopped under it.
+    pool.on('error', () => {});
+    regions = [await startRegion('eu'), await startRegion('us')];
+    neonConfig.fetchFunction = async (url: string, init: { body: string }) => {
+      await before.step('postgres');
+      return fetch(url, init);
+    };
+  });
+  afterAll(async () => {
+    neonConfig.fetchFunction = undefined;
+    for (const region of regions) await region.stop();
+    await pool.end();
+    await space[Symbol.asyncDispose]();
+    await db[Symbol.asyncDispose]();
+  });
+  const run = (statement: string, values: unknown[] = []) => pool.query(statement, values);
+
+  async function clear() {
+    before.step = async () => undefined;
+    for (const region of regions) await region.clear();
+    for (const name of await keys()) await space.kv.delete(name);
+    await run('truncate rules, tiers, tenants, users, api_keys, list_entries, history');
+    writes.length = 0;
+    errors.length = 0;
+  }
+  beforeEach(clear);
+
+  const keys = async () => (await space.kv.list({ prefix: '' })).keys.map(({ name }) => name);
+  const kvOf = ({ kv }: TestKv): Kv => ({
+    get: (name) => kv.get(name),
+    async put(name, text, options) {
+      await before.step(`put ${name.split(':')[0]}`);
+      writes.push(name);
+      await kv.put(name, text, options);
+    },
+  });
+  const boardOf = ({ name, board }: Region): AnnouncementBoard => ({
+    async read(signal) {
+      await before.step(`read ${name}`);
+      return board.read(patient(signal));
+    },
+    async write(announcement, signal) {
+      await before.step(`write ${name}`);
+      await board.write(announcement, patient(signal));
+    },
+  });
+
+  /** As one isolate has them. */
+  const createOptions = (): PublishOptions => ({
+    database: db.database,
+    reader: createRuleReader(db.database),
+    kv: kvOf(space),
+    regions: regions.map((region) => ({ name: region.name, board: boardOf(region) })),
+    onError: (error) => errors.push(error),
+  });
+
+  return {
+    ...{ before, clear, createOptions, errors, keys, run, writes },
+    publishNow: () => publish(createOptions()),
+    standing: () => Promise.all(regions.map((region) => region.standing())),
+    regions: () => regions,
+    kv: () => space.kv,
+    stopPostgres: () => db.stopPostgres(),
+    addRule: (name: string, more: Readonly<Record<string, unknown>> = {}) => {
+      const row = {
+        resource: `/${name}`,
+        scope: 'ip',
+        algorithm: 'fixed-window',
+        limit: 5,
+        window_seconds: 60,
+        ...more,
+      };
+      const columns = ['name', ...Object.keys(row)].map((column) => `"${column}"`);
+      const places = columns.map((_, i) => `$${i + 1}`);
+      return run(`insert into rules (${columns}) values (${places})`, [name, ...Object.values(row)]);
+    },
+  };
+}

@@ -1,0 +1,217 @@
+// What is published, and what becomes of it when a part fails.
+import { describe, expect, it } from 'vitest';
+import { formatAnnouncement } from '../../src/core/announcement.ts';
+import { publish } from '../../src/rules/publish.ts';
+import { readCallers, readCurrent, readRules } from '../../src/rules/snapshot-kv.ts';
+import { type Step, usePublishing } from './publish-harness.ts';
+
+const { before, createOptions, errors, keys, publishNow, run, standing, writes, ...world } = usePublishing();
+const { addRule, kv, regions } = world;
+
+const EVERYWHERE = ['eu', 'us'].map((name) => ({ name, announced: true }));
+const failAt = (...steps: Step[]) => {
+  before.step = async (step) => {
+    if (steps.includes(step)) throw new Error(`fails: ${step}`);
+  };
+};
+const succeed = () => {
+  before.step = async () => undefined;
+};
+
+describe('a publication', () => {
+  it('is in KV, announced in every region, and named by KV itself', async () => {
+    await addRule('a');
+    await run(`insert into users (id) values ('ann')`);
+    const { version, ...told } = await publishNow();
+    expect(told).toEqual({ changed: true, ruleCount: 1, rejected: [], warnings: [], regions: EVERYWHERE });
+    const [eu, us] = await standing();
+    expect(eu).toMatchObject({ rules: version });
+    expect(us).toEqual(eu);
+    expect(await readCurrent(kv())).toEqual(eu);
+    expect(await readRules(kv(), version)).toMatchObject({ version, ruleCount: 1 });
+    const callers = await readCallers(kv(), eu?.callers ?? '');
+    expect(Object.keys(callers?.revisions ?? {})).toEqual(['user:ann']);
+    expect(errors).toEqual([]);
+  });
+
+  it('of no rules is one too', async () => {
+    const { version, ruleCount } = await publishNow();
+    expect(ruleCount).toBe(0);
+    expect(await readRules(kv(), version)).toMatchObject({ ruleCount: 0 });
+  });
+
+  it('tells of rules that are hardly meant', async () => {
+    await addRule('a', { resource: '/same' });
+    await addRule('b', { resource: '/same' });
+    expect((await publishNow()).warnings).toMatchObject([{ message: expect.stringContaining('are tied') }]);
+  });
+
+  it('of the same rules is the same one, and is not written again', async () => {
+    await addRule('a');
+    const options = createOptions();
+    const first = await publish(options);
+    const [announced] = await standing();
+    for (const again of [options, createOptions()]) {
+      writes.length = 0;
+      expect(await publish(again)).toEqual({ ...first, changed: false });
+      expect(writes).toEqual(['current']);
+    }
+    const [latest] = await standing();
+    expect(latest).toEqual({ ...announced, sequence: (announced?.sequence ?? 0) + 2 });
+
+    await run('update rules set enabled = false');
+    expect((await publish(options)).version).not.toBe(first.version);
+    await run('update rules set enabled = true');
+    expect((await publish(options)).version).toBe(first.version);
+  });
+
+  it('is written again if that is asked for, though it is the same one', async () => {
+    await addRule('a');
+    const { version } = await publishNow();
+    for (const name of await keys()) await kv().delete(name);
+    expect(await publish(createOptions())).toMatchObject({ version, changed: false });
+    expect(await readRules(kv(), version)).toBeUndefined();
+    expect(await publish(createOptions(), { again: true })).toMatchObject({ version, changed: false });
+    const [announced] = await standing();
+    expect((await keys()).sort()).toEqual([`callers:${announced?.callers}`, 'current', `rules:${version}`]);
+  });
+
+  it('goes from KV by itself a month after it was last written', async () => {
+    await publishNow();
+    const DAY_SECONDS = 86_400;
+    const monthAway = Date.now() / 1000 + 30 * DAY_SECONDS;
+    for (const { name, expiration } of (await kv().list({ prefix: '' })).keys)
+      if (name === 'current') expect(expiration).toBeUndefined();
+      else expect(Math.abs((expiration ?? 0) - monthAway)).toBeLessThan(DAY_SECONDS);
+  });
+
+  it('of changed callers does not write the rules again', async () => {
+    await addRule('a');
+    const { version } = await publishNow();
+    const [earlier] = await standing();
+    writes.length = 0;
+    await run(`insert into users (id) values ('ann')`);
+    expect(await publishNow()).toMatchObject({ version, changed: false });
+    const [announced] = await standing();
+    expect(announced?.callers).not.toBe(earlier?.callers);
+    expect(writes.sort()).toEqual([`callers:${announced?.callers}`, 'current']);
+  });
+});
+
+describe('a region', () => {
+  it.each<[string, Step[], number]>([
+    ['cannot be read', ['read us'], 1],
+    ['cannot be written', ['write us'], 1],
+    ['cannot be reached at all', ['read us', 'write us'], 2],
+  ])('that %s keeps no other one from being told', async (_, steps, failures) => {
+    await addRule('a');
+    failAt(...steps);
+    const { version, regions: told } = await publishNow();
+    const announced = !steps.includes('write us');
+    expect(told).toEqual([
+      { name: 'eu', announced: true },
+      { name: 'us', announced },
+    ]);
+    const [eu, us] = await standing();
+    expect(eu).toMatchObject({ rules: version });
+    expect(us).toEqual(announced ? eu : undefined);
+    expect(errors).toHaveLength(failures);
+
+    succeed();
+    expect(await publishNow()).toMatchObject({ version, changed: false, regions: EVERYWHERE });
+  });
+
+  it.each([{ status: 500 }, { garbage: true }, { refuse: true }, { hang: true }])(
+    'whose Redis does this is not told: %j',
+    async (fault) => {
+      await addRule('a');
+      const [, us] = regions();
+      await us?.gateway.faults.set(fault);
+      const told = (await publishNow()).regions;
+      await us?.gateway.faults.clear();
+      expect(told).toEqual([
+        { name: 'eu', announced: true },
+        { name: 'us', announced: false },
+      ]);
+      expect(errors).toHaveLength(2);
+      expect((await publishNow()).regions).toEqual(EVERYWHERE);
+    },
+  );
+
+  it('that has something else there is told as if it had nothing', async () => {
+    await addRule('a');
+    const [eu, us] = regions();
+    for (const region of [eu, us]) await region?.putText('what is this');
+    const { version, changed } = await publishNow();
+    expect([changed, (await standing()).map((known) => known?.rules)]).toEqual([true, [version, version]]);
+  });
+
+  it('is not needed: without any, all that is published is in KV', async () => {
+    await addRule('a');
+    failAt('read eu', 'read us', 'write eu', 'write us');
+    const { version, changed, regions: told } = await publishNow();
+    expect(changed).toBe(true);
+    expect(told.map(({ announced }) => announced)).toEqual([false, false]);
+    expect(await readCurrent(kv())).toMatchObject({ rules: version });
+    expect(await readRules(kv(), version)).toMatchObject({ ruleCount: 1 });
+  });
+});
+
+describe('KV', () => {
+  it('that refuses the small key, which takes one write a second, keeps nothing from being published', async () => {
+    await addRule('a');
+    failAt('put current');
+    const { version, regions: told } = await publishNow();
+    expect(told).toEqual(EVERYWHERE);
+    expect((await standing())[0]).toMatchObject({ rules: version });
+    expect(errors).toMatchObject([{ message: 'fails: put current' }]);
+    expect(await readCurrent(kv())).toBeUndefined();
+    succeed();
+    await publishNow();
+    expect(await readCurrent(kv())).toMatchObject({ rules: version });
+  });
+
+  it.each<Step>(['put rules', 'put callers'])(
+    'that refuses what is published (%s) ends it, and nothing is told',
+    async (step) => {
+      await addRule('a');
+      await publishNow();
+      const [known, current] = [await standing(), await readCurrent(kv())];
+      await addRule('b');
+      await run(`insert into users (id) values ('ann')`);
+      failAt(step);
+      await expect(publishNow()).rejects.toThrow(`fails: ${step}`);
+      expect([await standing(), await readCurrent(kv())]).toEqual([known, current]);
+      succeed();
+      const { version } = await publishNow();
+      expect(await readRules(kv(), version)).toMatchObject({ ruleCount: 2 });
+    },
+  );
+});
+
+// The last ones: Postgres does not come back.
+describe('Postgres', () => {
+  it.each([1, 2])('that fails at question %i ends it, and nothing changes', async (failing) => {
+    await addRule('a');
+    await publishNow();
+    const [known, kept] = [await standing(), await keys()];
+    await addRule('b');
+    let questions = 0;
+    before.step = async (step) => {
+      if (step === 'postgres' && ++questions === failing) throw new Error('down');
+    };
+    await expect(publishNow()).rejects.toThrow();
+    expect([await standing(), await keys()]).toEqual([known, kept]);
+  });
+
+  it('that is gone ends it, and nothing changes', async () => {
+    await addRule('a');
+    const { version } = await publishNow();
+    const [known, kept] = [await standing(), await keys()];
+    const options = createOptions();
+    await world.stopPostgres();
+    await expect(publish(options)).rejects.toThrow();
+    expect([await standing(), await keys()]).toEqual([known, kept]);
+    expect(formatAnnouncement(known[0] ?? expect.fail('nothing'))).toContain(version);
+  });
+});

@@ -1,0 +1,286 @@
+// Reading what is to be published: a reader that remembers must never tell anything else than one that does not.
+import { neonConfig } from '@neondatabase/serverless';
+import fc from 'fast-check';
+import pg from 'pg';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { encodeRule } from '../../src/core/stored-snapshot.ts';
+import { readContent } from '../../src/rules/content.ts';
+import { createRuleReader, type RuleReader } from '../../src/rules/rule-reader.ts';
+import { startDatabase, type TestDatabase } from './database.ts';
+
+let db: TestDatabase;
+let client: pg.Client;
+/** What goes to Postgres, and what happens before it gets there. */
+const wire = { bodies: [] as string[], before: async (_count: number): Promise<unknown> => undefined };
+
+beforeAll(async () => {
+  db = await startDatabase();
+  client = new pg.Client({ connectionString: db.url });
+  await client.connect();
+  neonConfig.fetchFunction = async (url: string, init: { body: string }) => {
+    wire.bodies.push(init.body);
+    await wire.before(wire.bodies.length);
+    return fetch(url, init);
+  };
+});
+afterAll(async () => {
+  neonConfig.fetchFunction = undefined;
+  await client.end();
+  await db[Symbol.asyncDispose]();
+});
+beforeEach(async () => {
+  wire.before = async () => undefined;
+  await clear();
+});
+
+const run = (statement: string, values: unknown[] = []) => client.query(statement, values);
+const clear = () => run('truncate rules, tiers, list_entries, history, users, tenants, api_keys');
+const add = (name: string, resource = `/${name}`) =>
+  run(
+    `insert into rules (name, resource, scope, algorithm, "limit", window_seconds)
+      values ($1, $2, 'ip', 'fixed-window', 5, 60)`,
+    [name, resource],
+  );
+
+async function readBy(reader: RuleReader) {
+  const { sequence: _, ...read } = await reader.read();
+  return read;
+}
+const createReader = () => createRuleReader(db.database);
+const namesBy = async (reader: RuleReader) =>
+  (await reader.read()).content.rules.map(({ name }) => name).sort();
+
+describe('a reader that is kept over every change', () => {
+  /** Of one of the rules that there are, by its place. */
+  const nth = (place: number) => `(select id from rules order by id offset ${place} limit 1)`;
+  const place = fc.nat({ max: 5 });
+  const statement = fc.oneof(
+    { weight: 4, arbitrary: fc.constantFrom('/a', '/a/:id', '/*', '/_weir/x', '/a/*/b').map(insert) },
+    {
+      weight: 6,
+      arbitrary: fc
+        .tuple(
+          fc.constantFrom(
+            ...[
+              '"limit" = "limit" % 9 + 1',
+              'priority = 200 - priority',
+              `name = name || 'x'`,
+              'cost = cost',
+            ],
+            ...[
+              `resource = '/b'`,
+              `resource = '/b/{'`,
+              `limit_name = 'calls'`,
+              'limit_name = null',
+              'spill = not spill',
+            ],
+            ...['enabled = not enabled', 'enabled = false', 'enabled = true', `tiers = '{pro}'`],
+          ),
+          place,
+        )
+        .map(([change, at]) => `update rules set ${change} where id = ${nth(at)}`),
+    },
+    { weight: 2, arbitrary: place.map((at) => `delete from rules where id = ${nth(at)}`) },
+    fc.constantFrom(
+      'update rules set enabled = not enabled',
+      `insert into tiers (name, limits) values ('pro', '{"calls": 5}') on conflict do nothing`,
+      // More than sliding-window-log can count.
+      `update tiers set limits = '{"calls": 1000000}'`,
+      `update tiers set limits = '{"calls": [5]}'`,
+      'delete from tiers',
+      `insert into list_entries (list, kind, value) values ('deny', 'user', gen_random_uuid())`,
+      'delete from list_entries',
+      // What was deleted comes back as it was, what was changed is as before.
+      'select weir_rollback(change_id, true) from (select max(change_id) as change_id from history) last',
+    ),
+    fc.constant('read'),
+  );
+
+  function insert(resource: string): string {
+    return `insert into rules (resource, scope, algorithm, "limit", window_seconds)
+      values ('${resource}', 'user', 'sliding-window-log', 5, 60)`;
+  }
+
+  it('tells the same as a new one, and as all rows read at once', async () => {
+    let rejectedSomething = false;
+    await fc.assert(
+      fc.asyncProperty(fc.array(statement, { minLength: 10, maxLength: 40 }), async (statements) => {
+        await clear();
+        const reader = createReader();
+        for (const one of [...statements, 'read']) {
+          if (one !== 'read') {
+            // A rollback with nothing to undo is refused, and changes nothing.
+            await run(one).catch(({ code }) => expect(code).toBe('WE404'));
+            continue;
+          }
+          const read = await readBy(reader);
+          expect(read).toEqual(await readBy(createReader()));
+          const { content } = await readContent(db.database);
+          expect(read.content).toEqual({
+            ...content,
+            rules: content.rules.filter(({ enabled }) => enabled !== false),
+          });
+          expect(read.texts).toEqual(read.content.rules.map(encodeRule));
+          rejectedSomething ||= read.rejected.length > 0;
+        }
+      }),
+      { numRuns: 40 },
+    );
+    expect(rejectedSomething).toBe(true);
+  });
+
+  it('has a higher number each time', async () => {
+    const reader = createReader();
+    const numbers = [];
+    for (const each of [reader, createReader(), reader]) numbers.push((await each.read()).sequence);
+    const [first = 0] = numbers;
+    expect(numbers).toEqual([first, first + 1, first + 2]);
+  });
+});
+
+describe('a read', () => {
+  const bodiesOf = async (reader: RuleReader) => {
+    wire.bodies = [];
+    await reader.read();
+    return wire.bodies;
+  };
+  const idOf = async (name: string) => (await run('select id from rules where name = $1', [name])).rows[0].id;
+
+  it('of rules that are as they were is one question, which asks for no rule as a whole', async () => {
+    for (const name of ['a', 'b', 'c']) await add(name);
+    await add('never matches', '/_weir/x');
+    const reader = createReader();
+    expect(await bodiesOf(reader)).toHaveLength(2);
+    const again = await bodiesOf(reader);
+    expect(again).toHaveLength(1);
+    expect(again[0]).not.toContain('window_seconds');
+  });
+
+  it('after a change asks for the rules that have changed, and only for them', async () => {
+    for (const name of ['a', 'b', 'c']) await add(name);
+    const reader = createReader();
+    await reader.read();
+    await run(`update rules set "limit" = 7 where name = 'b'`);
+    const [, second = ''] = await bodiesOf(reader);
+    for (const name of ['a', 'b', 'c']) expect(second.includes(await idOf(name))).toBe(name === 'b');
+    expect(await bodiesOf(reader)).toHaveLength(1);
+  });
+
+  it('after a deletion, or of tiers, lists and callers, asks for no rule', async () => {
+    for (const name of ['a', 'b']) await add(name);
+    const reader = createReader();
+    await reader.read();
+    for (const statement of [
+      `delete from rules where name = 'a'`,
+      `insert into tiers (name) values ('pro')`,
+      `insert into list_entries (list, kind, value) values ('deny', 'user', 'eve')`,
+      `insert into users (id) values ('ann')`,
+      'update rules set enabled = false',
+    ]) {
+      await run(statement);
+      expect(await bodiesOf(reader)).toHaveLength(1);
+    }
+    expect(await namesBy(reader)).toEqual([]);
+  });
+
+  it('of more rules than can be named asks for all', async () => {
+    await run(`insert into rules (name, resource, scope, algorithm, "limit", window_seconds)
+      select 'rule ' || n, '/' || n, 'ip', 'gcra', n, 60 from generate_series(1, 501) n`);
+    const reader = createReader();
+    wire.before = async (count) => count === 2 && add('meanwhile');
+    const [, second = ''] = await bodiesOf(reader);
+    expect(second.length).toBeLessThan(2_000);
+    expect(await readBy(reader)).toEqual(await readBy(createReader()));
+    expect(await namesBy(reader)).toContain('meanwhile');
+  });
+});
+
+describe('a rule that, between the two questions of a read,', () => {
+  const changeMeanwhile = async (statement: string, count = 2) => {
+    const reader = createReader();
+    wire.bodies = [];
+    wire.before = async (nth) => nth === count && run(statement);
+    const during = await readBy(reader);
+    wire.before = async () => undefined;
+    const afterwards = await readBy(reader);
+    expect(afterwards).toEqual(await readBy(createReader()));
+    return { during, afterwards };
+  };
+  beforeEach(async () => {
+    for (const name of ['a', 'b']) await add(name);
+  });
+
+  it('is changed, is as it is now', async () => {
+    const { during, afterwards } = await changeMeanwhile(`update rules set "limit" = 9 where name = 'a'`);
+    expect(during.content.rules.find(({ name }) => name === 'a')?.limit).toBe(9);
+    expect(during).toEqual(afterwards);
+  });
+
+  it('goes bad, is reported', async () => {
+    const { during } = await changeMeanwhile(`update rules set resource = '/_weir' where name = 'a'`);
+    expect(during.content.rules.map(({ name }) => name)).toEqual(['b']);
+    expect(during.rejected).toMatchObject([{ name: 'a' }]);
+  });
+
+  it.each([
+    ['deleted', `delete from rules where name = 'a'`],
+    ['switched off', `update rules set enabled = false where name = 'a'`],
+  ])('is %s, is gone', async (_, statement) => {
+    const { during, afterwards } = await changeMeanwhile(statement);
+    expect(during.content.rules.map(({ name }) => name)).toEqual(['b']);
+    expect(during).toEqual(afterwards);
+  });
+
+  it('is deleted and made again, comes with the next read', async () => {
+    const { during, afterwards } = await changeMeanwhile(
+      `delete from rules where name = 'a'; insert into rules (name, resource, scope, algorithm, "limit", window_seconds)
+        values ('a', '/again', 'ip', 'gcra', 1, 1)`,
+    );
+    expect(during.content.rules.map(({ name }) => name)).toEqual(['b']);
+    expect(afterwards.content.rules.map(({ resource }) => resource).sort()).toEqual(['/again', '/b']);
+  });
+});
+
+it('a read that fails changes nothing of what the reader knows', async () => {
+  for (const name of ['a', 'b']) await add(name);
+  const reader = createReader();
+  const before = await readBy(reader);
+  await add('c');
+  for (const failing of [1, 2]) {
+    wire.bodies = [];
+    wire.before = async (nth) => {
+      if (nth === failing) throw new Error('down');
+    };
+    await expect(reader.read()).rejects.toThrow();
+  }
+  wire.before = async () => undefined;
+  await run(`delete from rules where name = 'c'`);
+  expect(await readBy(reader)).toEqual(before);
+});
+
+it('a rule that another database, put in the place of this one, has under the same revision is read anew', async () => {
+  await add('a');
+  const reader = createReader();
+  await reader.read();
+  await run('alter table rules disable trigger revise');
+  await run(`update rules set "limit" = 9, updated_at = updated_at + interval '1 second'`);
+  await run('alter table rules enable trigger revise');
+  expect((await reader.read()).content.rules).toMatchObject([{ name: 'a', limit: 9 }]);
+});
+
+it('two reads at once by one reader are as good as one', async () => {
+  await add('a');
+  const reader = createReader();
+  await reader.read();
+  const held = Promise.withResolvers<void>();
+  wire.bodies = [];
+  wire.before = async (nth) => nth === 1 && held.promise;
+  const late = readBy(reader);
+  await add('b');
+  const early = await readBy(reader);
+  await run(`update rules set "limit" = 9 where name = 'b'`);
+  held.resolve();
+  expect(early.content.rules.map(({ limit }) => limit)).toEqual([5, 5]);
+  expect((await late).content.rules.map(({ limit }) => limit).sort()).toEqual([5, 9]);
+  expect(await readBy(reader)).toEqual(await readBy(createReader()));
+});

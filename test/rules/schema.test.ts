@@ -1,0 +1,149 @@
+// The constraints of a real Postgres, asked as somebody's hand or a migration would: by plain SQL.
+import { getTableConfig } from 'drizzle-orm/pg-core';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { RULE_DEFAULTS } from '../../src/core/rule.ts';
+import * as schema from '../../src/rules/schema.ts';
+import { CASES, LEAST, type Row, STANDING } from './bad-rows.ts';
+import { startDatabase, type TestDatabase } from './database.ts';
+
+let db: TestDatabase;
+let client: pg.Client;
+/** The table of each CHECK, unique or foreign key constraint, unique index and primary key. */
+let tableOf: Map<string, string>;
+
+beforeAll(async () => {
+  db = await startDatabase();
+  client = new pg.Client({ connectionString: db.url });
+  await client.connect();
+  const { rows } = await client.query<{ name: string; table: string }>(`
+    select conname as name, conrelid::regclass::text as table from pg_constraint
+    where connamespace = 'public'::regnamespace and contype <> 'n'
+    union
+    select indexrelid::regclass::text, indrelid::regclass::text from pg_index join pg_class on oid = indrelid
+    where relnamespace = 'public'::regnamespace and indisunique`);
+  tableOf = new Map(rows.map(({ name, table }) => [name, table]));
+  for (const [table, row] of Object.entries(STANDING)) await insert(table, row);
+});
+afterAll(async () => {
+  await client.end();
+  await db[Symbol.asyncDispose]();
+});
+
+function insert(table: string, row: Row) {
+  const full = { ...LEAST[table], ...row };
+  const columns = Object.keys(full).map((column) => `"${column}"`);
+  const places = columns.map((_, i) => `$${i + 1}`);
+  return client.query(
+    `insert into ${table} (${columns}) overriding system value values (${places})`,
+    Object.values(full),
+  );
+}
+
+/** What Postgres says to a row, of which nothing stays. */
+async function verdict(table: string, row: Row) {
+  await client.query('begin');
+  try {
+    await insert(table, row);
+    return 'taken';
+  } catch (error) {
+    if (error instanceof pg.DatabaseError) return error.constraint ?? error.code;
+    throw error;
+  } finally {
+    await client.query('rollback');
+  }
+}
+
+describe('a constraint', () => {
+  it('of the database has its case here, and one of the schema is in the database', () => {
+    expect([...tableOf.keys()].sort()).toEqual(Object.keys(CASES).sort());
+    const named = Object.values(schema).flatMap((table) => {
+      if (!('revision' in table) && table !== schema.history && table !== schema.events) return [];
+      const { checks, indexes } = getTableConfig(table);
+      const unique = indexes.filter(({ config }) => config.unique).map(({ config }) => config.name);
+      return [...checks.map(({ name }) => name), ...unique];
+    });
+    expect(named.length).toBeGreaterThan(40);
+    for (const name of named) expect(Object.keys(CASES)).toContain(name);
+  });
+
+  it.each(Object.entries(CASES))('%s refuses what breaks it', async (name, { refused, sqlState }) => {
+    for (const row of refused)
+      expect(await verdict(tableOf.get(name) ?? '', row), JSON.stringify(row)).toBe(sqlState ?? name);
+  });
+
+  it.each(Object.entries(CASES))('%s takes what does not', async (name, { taken = [{}] }) => {
+    for (const row of taken)
+      expect(await verdict(tableOf.get(name) ?? '', row), JSON.stringify(row)).toBe('taken');
+  });
+});
+
+describe('a column', () => {
+  it('that must be there is missed', async () => {
+    const { rows } = await client.query<{ table: string; column: string }>(`
+      select table_name as table, column_name as column from information_schema.columns
+      where table_schema = 'public' and is_nullable = 'NO'`);
+    expect(rows.length).toBeGreaterThan(50);
+    for (const { table, column } of rows) {
+      await client.query('begin');
+      await expect(insert(table, { [column]: null }), `${table}.${column}`).rejects.toMatchObject({
+        code: '23502',
+        column,
+      });
+      await client.query('rollback');
+    }
+  });
+
+  it.each([
+    ['rules', { limit: 1.5 }, '22P02'],
+    ['rules', { window_seconds: 2 ** 31 }, '22003'],
+    ['rules', { priority: 2 ** 31 }, '22003'],
+    ['rules', { enabled: 'maybe' }, '22P02'],
+    ['rules', { id: 'x' }, '22P02'],
+    ['rules', { methods: 'GET' }, '22P02'],
+    ['rules', { shares: '{' }, '22P02'],
+    ['tiers', { limits: '{"a": NaN}' }, '22P02'],
+    ['api_keys', { expires_at: 'tomorrow or so' }, '22007'],
+    ['list_entries', { value: 'a\0b' }, '22021'],
+  ])('of %s refuses by its type %j', async (table, row, sqlState) => {
+    expect(await verdict(table, row)).toBe(sqlState);
+  });
+});
+
+describe('what is referred to', () => {
+  it.each([
+    ['tenants_tier_tiers_name_fk', 'tenants', { tier: 'free' }, 'delete from tiers'],
+    ['users_tier_tiers_name_fk', 'users', { tier: 'free' }, 'delete from tiers'],
+    ['api_keys_tier_tiers_name_fk', 'api_keys', { tier: 'free' }, 'delete from tiers'],
+    ['users_tenant_id_tenants_id_fk', 'users', { tenant_id: 'globex' }, 'delete from tenants'],
+    ['api_keys_tenant_id_tenants_id_fk', 'api_keys', { tenant_id: 'globex' }, 'delete from tenants'],
+    ['users_tenant_id_tenants_id_fk', 'users', { tenant_id: 'globex' }, `update tenants set id = 'other'`],
+  ])('by %s stays', async (constraint, table, row, statement) => {
+    await client.query('begin');
+    await insert(table, row);
+    await expect(client.query(statement)).rejects.toMatchObject({ code: '23503', constraint });
+    await client.query('rollback');
+  });
+});
+
+describe('a rule of which only the least is said', () => {
+  it('has all the defaults', async () => {
+    await insert('rules', LEAST.rules ?? {});
+    const [row] = (await db.database.select().from(schema.rules)).slice(-1);
+    const { id, name, ordinal, revision, createdAt, updatedAt, ...said } = row ?? expect.fail('no rule');
+    const { limit: _, ...defaults } = RULE_DEFAULTS;
+    expect(said).toEqual({
+      ...defaults,
+      resource: '/x',
+      scope: 'ip',
+      algorithm: 'fixed-window',
+      limit: 1,
+      windowSeconds: 1,
+      enabled: true,
+    });
+    expect(id).toMatch(/^[0-9a-f-]{36}$/);
+    expect(name).toMatch(/^rule-[0-9a-f]{8}$/);
+    expect([ordinal, revision].every(Number.isSafeInteger)).toBe(true);
+    expect(createdAt).toEqual(updatedAt);
+  });
+});
