@@ -25,7 +25,7 @@ export async function startIsolates({ names, variables }: IsolatesOptions): Prom
   const folder = await mkdtemp(join(tmpdir(), 'weir-worker-'));
   cleanup.defer(() => rm(folder, { recursive: true, force: true }));
   await buildWorker(folder);
-  const { compatibilityDate } = await readWranglerConfig();
+  const compatibility = await readCompatibility();
 
   const modules = await listModules(folder);
   const miniflare = new Miniflare(
@@ -34,7 +34,7 @@ export async function startIsolates({ names, variables }: IsolatesOptions): Prom
         name,
         rootPath: folder,
         modules,
-        compatibilityDate,
+        ...compatibility,
         bindings: { ...variables },
         kvNamespaces: { RULES: 'rules' },
         unsafeDirectSockets: [{ host: LOOPBACK, port: 0 }],
@@ -69,9 +69,10 @@ async function listModules(folder: string) {
   ];
 }
 
-async function readWranglerConfig(): Promise<{ compatibilityDate: string }> {
+async function readCompatibility(): Promise<{ compatibilityDate: string; compatibilityFlags: string[] }> {
   const text = await readFile(new URL('../wrangler.toml', import.meta.url), 'utf8');
   const date = /^compatibility_date = "([\d-]+)"$/m.exec(text)?.[1];
   if (date === undefined) throw new Error('wrangler.toml names no compatibility_date');
-  return { compatibilityDate: date };
+  const flags = /^compatibility_flags = (\[.*\])$/m.exec(text)?.[1] ?? '[]';
+  return { compatibilityDate: date, compatibilityFlags: JSON.parse(flags) };
 }

@@ -35,11 +35,15 @@ export function createApp(services: Services): App {
         region,
         matchPath,
         afterResponse: (work) => context.waitUntil(work),
-        forward: forward ?? ((caller) => toOrigin(services, request, { path, query: url.search, caller })),
+        forward:
+          forward ?? ((caller) => toOrigin(services, request, { path, query: queryOf(request.url), caller })),
       });
     },
   };
 }
+
+/** As it was sent: `URL` would lose a question mark that nothing follows. */
+const queryOf = (url: string) => /\?[^#]*/.exec(url)?.[0] ?? '';
 
 interface OriginRequest {
   readonly path: string;

@@ -11,14 +11,17 @@ export function holdWhileOpen(response: Response, charges: Charges, afterRespons
     afterResponse(held.end());
     return response;
   }
-  const { readable, writable } = new IdentityTransformStream();
+  const { status, statusText, headers } = response;
+  const length = headers.get('Content-Length');
+  // Of a known length, or the client would get it chunked.
+  const { readable, writable } =
+    length === null ? new IdentityTransformStream() : new FixedLengthStream(BigInt(length));
   afterResponse(
     response.body
       .pipeTo(writable)
       .catch(() => {})
       .finally(() => held.end()),
   );
-  const { status, statusText, headers } = response;
   return new Response(readable, { status, statusText, headers, encodeBody: 'manual' });
 }
 

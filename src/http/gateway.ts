@@ -73,7 +73,8 @@ async function pass(
   }
   const result = await forward(caller);
   if (result.kind === 'failed') {
-    afterResponse(charges.refundError());
+    // Whoever leaves by himself has been served: or nobody would have to pay.
+    afterResponse(result.reason === 'client-gone' ? charges.release() : charges.refundError());
     return result.response;
   }
   const { response, cost } = apart(services, result);

@@ -31,14 +31,6 @@ describe('what Postgres refuses', () => {
     expect(await refusal(post('/tenants', { id: 'acme' }))).toMatchObject({ at: ['#/id is already taken'] });
   });
 
-  it('a second default tier', async () => {
-    expect(await refusal(post('/tiers', { name: 'basic', isDefault: true }))).toEqual({
-      status: 409,
-      code: 'already-exists',
-      at: ['#/isDefault another tier is the default one'],
-    });
-  });
-
   it('a reference to what is not there', async () => {
     const unknown = (field: string) => ({
       status: 409,

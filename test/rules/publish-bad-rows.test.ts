@@ -22,13 +22,14 @@ describe('a bad row that SQL does not refuse is left out and reported:', () => {
     [
       'more than can be counted in a window',
       { limit: 1e12, window_seconds: 1e5 },
-      'limit: limit times windowMs',
+      'limit: is too large for so long a window',
     ],
     [
       'more than can be remembered',
       { algorithm: 'sliding-window-log', limit: 100_001 },
       'limit: sliding-window-log',
     ],
+    ['a cost that never fits', { cost: 6 }, 'cost: is more than the limit can ever hold'],
     ['local counters', { on_unavailable: 'local' }, 'onUnavailable: local is not yet enforced'],
     ['shares', { shares: '{"eu": 1}' }, 'shares: are not yet enforced'],
     ['no spill', { spill: false }, 'spill: is not yet enforced'],

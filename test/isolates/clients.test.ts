@@ -1,0 +1,56 @@
+// Real clients that honour Retry-After back off, and succeed at their first retry.
+import got from 'got';
+import ky from 'ky';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { freshIp, startWeir, type Weir } from '../../local/weir.ts';
+
+let weir: Weir;
+beforeAll(async () => {
+  weir = await startWeir();
+  const rule = { scope: 'ip', limit: 2, windowSeconds: 2 };
+  for (const algorithm of ['fixed-window', 'sliding-window-log', 'token-bucket', 'gcra'])
+    await weir.admin('/rules', { method: 'POST', body: { ...rule, algorithm, resource: `/${algorithm}` } });
+  await new Promise((resolve) => setTimeout(resolve, 600));
+});
+afterAll(() => weir?.[Symbol.asyncDispose]());
+
+/** Uses the limit up, then sends one more request by the client: how often it asked, and how it ended. */
+async function askOnceMore(
+  algorithm: string,
+  send: (url: string, headers: Record<string, string>, onRetry: () => void) => Promise<number>,
+) {
+  const ip = freshIp();
+  const headers = { 'CF-Connecting-IP': ip, 'X-Weir-Region': 'us' };
+  const url = `${weir.isolates.urls['one']}/${algorithm}`;
+  while ((await fetch(url, { headers })).status === 200);
+  let retries = 0;
+  const status = await send(url, headers, () => {
+    retries += 1;
+  });
+  return { status, retries };
+}
+
+describe.each(['fixed-window', 'sliding-window-log', 'token-bucket', 'gcra'])(
+  'a client under %s',
+  (algorithm) => {
+    it('ky succeeds at its first retry', async () => {
+      const outcome = await askOnceMore(algorithm, async (url, headers, onRetry) => {
+        const answer = await ky.get(url, { headers, retry: 3, hooks: { beforeRetry: [() => onRetry()] } });
+        return answer.status;
+      });
+      expect(outcome).toEqual({ status: 200, retries: 1 });
+    });
+
+    it('got succeeds at its first retry', async () => {
+      const outcome = await askOnceMore(algorithm, async (url, headers, onRetry) => {
+        const answer = await got(url, {
+          headers,
+          retry: { limit: 3, statusCodes: [429] },
+          hooks: { beforeRetry: [() => onRetry()] },
+        });
+        return answer.statusCode;
+      });
+      expect(outcome).toEqual({ status: 200, retries: 1 });
+    });
+  },
+);
