@@ -42,6 +42,7 @@ export function createParts(env: Bindings): Parts {
     database,
     regions,
     deadlineMs,
+    ipv6Prefix: config.ipv6Prefix,
     now,
     log,
     publish: (how) => publish(publishing, how),

@@ -10,6 +10,8 @@ export interface AdminServices {
   readonly publish: (how?: HowToPublish) => Promise<Publication>;
   readonly regions: readonly { readonly name: string; readonly store: CounterStore }[];
   readonly auth: AdminAuthOptions;
+  /** As rules count IPv6 addresses. */
+  readonly ipv6Prefix: number;
   /** For a call to Redis. */
   readonly deadlineMs: number;
   readonly now: () => number;

@@ -25,10 +25,13 @@ export interface CallerRecord {
 /** Takes over work that may end after the response. */
 export type AfterResponse = (work: Promise<unknown>) => void;
 
-/** The port between the gateway and wherever callers are known. It never fails: undefined is nobody known. */
+/** Null: it cannot be told now, because a part that knows is down or slow. Undefined: nobody. */
+export type Known<T> = T | undefined | null;
+
+/** The port between the gateway and wherever callers are known. It never fails. */
 export interface CallerDirectory {
-  ofApiKey(key: string, afterResponse: AfterResponse): Promise<CallerRecord | undefined>;
-  ofUser(userId: string, afterResponse: AfterResponse): Promise<CallerRecord | undefined>;
+  ofApiKey(key: string, afterResponse: AfterResponse): Promise<Known<CallerRecord>>;
+  ofUser(userId: string, afterResponse: AfterResponse): Promise<Known<CallerRecord>>;
 }
 
 /** Whom a token names, once all of it has been found good. */
@@ -40,9 +43,9 @@ export interface VerifiedUser {
   readonly expiresAtMs: number;
 }
 
-/** The port between the gateway and whatever verifies tokens. It never fails: undefined is a token of nobody. */
+/** The port between the gateway and whatever verifies tokens. It never fails. */
 export interface TokenVerifier {
-  verify(token: string, afterResponse: AfterResponse): Promise<VerifiedUser | undefined>;
+  verify(token: string, afterResponse: AfterResponse): Promise<Known<VerifiedUser>>;
 }
 
 /** The id that a scope counts by, or undefined if the caller has none of that kind. */

@@ -6,7 +6,7 @@ import { planRequest } from '../core/plan.ts';
 import { type Charges, createCharges } from '../limiter/charges.ts';
 import { holdWhileOpen } from './connections.ts';
 import { setDecisionHeaders } from './headers.ts';
-import { identify } from './identity.ts';
+import { type Identity, identify } from './identity.ts';
 import { keepApart, takeCost } from './origin-headers.ts';
 import { problem } from './problem.ts';
 import type { ProxyResult } from './proxy.ts';
@@ -24,31 +24,33 @@ export interface GatewayRequest {
 }
 
 export async function handleGateway(services: Services, asked: GatewayRequest): Promise<Response> {
-  const { decision, caller } = await decide(services, asked);
+  const { decision, identity } = await decide(services, asked);
   report(services, asked.region.name, decision);
   const response = decision.allowed
-    ? await pass(services, asked, decision, caller)
+    ? await pass(services, asked, decision, identity?.caller)
     : refusal(decision, asked.request.method);
+  // Whoever could not be looked up was counted by IP, in the default tier.
+  if (identity?.unknown) response.headers.set('X-Weir-Degraded', 'caller-unknown');
   setDecisionHeaders(response.headers, decision, services);
   return response;
 }
 
 async function decide(services: Services, { request, region, matchPath, afterResponse }: GatewayRequest) {
   const leaseId = toBase64Url(crypto.getRandomValues(new Uint8Array(12)));
-  let caller: Caller | undefined;
+  let identity: Identity | undefined;
   const decision = await services.limiter.decide({
     region,
     afterResponse,
     async plan(snapshot) {
-      const identity = await identify(request, { ...services.identity, afterResponse });
-      caller = identity.caller;
+      identity = await identify(request, { ...services.identity, afterResponse });
       if (identity.unverified && services.identity.unverified === 'reject')
         return { kind: 'unverified', credential: identity.unverified };
       const nowMs = services.now();
+      const { caller } = identity;
       return planRequest(snapshot, { matchPath, method: request.method, caller, nowMs, leaseId });
     },
   });
-  return { decision, caller };
+  return { decision, identity };
 }
 
 function report({ log }: Services, region: string, decision: Decision): void {

@@ -1,6 +1,13 @@
 // Who sends a request: the address that Cloudflare names, and the API key or the user's token if it is a good one.
 // What cannot be verified is nobody's: it counts against the IP.
-import type { AfterResponse, Caller, CallerDirectory, CallerRecord, TokenVerifier } from '../core/caller.ts';
+import type {
+  AfterResponse,
+  Caller,
+  CallerDirectory,
+  CallerRecord,
+  Known,
+  TokenVerifier,
+} from '../core/caller.ts';
 import { countedIp } from '../core/ip.ts';
 import type { Credential } from '../core/plan.ts';
 
@@ -19,6 +26,8 @@ export interface Identity {
   readonly caller: Caller;
   /** What the caller has shown, if none of it was good. */
   readonly unverified?: Credential | undefined;
+  /** What the caller has shown, if it cannot be told now whether it is good. */
+  readonly unknown?: Credential | undefined;
 }
 
 /**
@@ -33,6 +42,8 @@ export async function identify({ headers }: Request, options: IdentityOptions): 
   const token = options.tokens && bearerTokenIn(headers);
   const ofToken = token === undefined ? undefined : await bearerOf(token, options);
   if (ofToken) return { caller: toCaller(from, ofToken) };
+  if (ofKey === null || ofToken === null)
+    return { caller: from, unknown: ofKey === null ? 'api-key' : 'token' };
   if (key !== undefined) return { caller: from, unverified: 'api-key' };
   return token === undefined ? { caller: from } : { caller: from, unverified: 'token' };
 }
@@ -43,7 +54,7 @@ const toCaller = (
 ): Caller => ({ ...from, userId, apiKeyId, tenantId, tier });
 
 /** What the token does not say of its user, the directory may know. */
-async function bearerOf(token: string, options: IdentityOptions): Promise<CallerRecord | undefined> {
+async function bearerOf(token: string, options: IdentityOptions): Promise<Known<CallerRecord>> {
   const { tokens, callers, afterResponse } = options;
   const user = await tokens?.verify(token, afterResponse);
   if (!user || (user.tier !== undefined && user.tenantId !== undefined)) return user;

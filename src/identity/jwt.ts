@@ -60,7 +60,7 @@ export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifie
   async function check(name: string, token: string, afterResponse: AfterResponse) {
     try {
       const claims = await claimsOf(token, expectationsOf(options, now()), afterResponse);
-      if (!claims) return undefined;
+      if (!claims) return null;
       const user = toUser(claims, options);
       verified.set(name, user, Math.min(now() + VERIFIED_MS, user.expiresAtMs));
       return user;

@@ -2,7 +2,7 @@
 // longer than its deadline: whoever is not known in time has the default tier. A key is known by its hash alone.
 import { hashApiKey, isWellFormedKey } from '../core/api-key.ts';
 import { createBoundedCache } from '../core/bounded-cache.ts';
-import type { CallerDirectory, CallerRecord } from '../core/caller.ts';
+import type { CallerDirectory, CallerRecord, Known } from '../core/caller.ts';
 import { digest, toBase64Url } from '../core/digest.ts';
 import { findApiKey, findUser, readRecord, writeRecord } from './caller-records.ts';
 import type { Database } from './database.ts';
@@ -40,11 +40,11 @@ const FIND = { key: findApiKey, user: findUser };
 
 export function createCallerDirectory(options: CallerDirectoryOptions): CallerDirectory {
   const { database, kv, now, deadlineMs, revisions, onError } = options;
-  const memory = createBoundedCache<{ readonly record: CallerRecord | undefined }>(MEMORY_ENTRIES);
+  const memory = createBoundedCache<{ readonly record: Known<CallerRecord> }>(MEMORY_ENTRIES);
   const mayAsk = { key: createQuota(QUESTIONS_PER_SECOND), user: createQuota(QUESTIONS_PER_SECOND) };
   let askAgainAtMs = Number.NEGATIVE_INFINITY;
 
-  const remember = (name: string, record: CallerRecord | undefined, ms: number) =>
+  const remember = (name: string, record: Known<CallerRecord>, ms: number) =>
     memory.set(name, { record }, now() + ms);
 
   async function lookUp(kind: Kind, id: string, afterResponse: AfterResponse) {
@@ -55,7 +55,7 @@ export function createCallerDirectory(options: CallerDirectoryOptions): CallerDi
     const deadline = AbortSignal.timeout(deadlineMs);
     const kept = await fromKv(kind, name);
     if (kept !== undefined) return stillValid(kept);
-    if (now() < askAgainAtMs || !mayAsk[kind](now())) return undefined;
+    if (now() < askAgainAtMs || !mayAsk[kind](now())) return null;
     return stillValid(await fromPostgres(kind, id, { name, deadline, afterResponse }));
   }
 
@@ -81,9 +81,9 @@ export function createCallerDirectory(options: CallerDirectoryOptions): CallerDi
     } catch (error) {
       askAgainAtMs = now() + FAILURE_MS;
       // Another request may have had an answer meanwhile.
-      if (memory.get(name, now()) === undefined) remember(name, undefined, FAILURE_MS);
+      if (memory.get(name, now()) === undefined) remember(name, null, FAILURE_MS);
       onError(error);
-      return undefined;
+      return null;
     }
   }
 
@@ -94,7 +94,7 @@ export function createCallerDirectory(options: CallerDirectoryOptions): CallerDi
     if (record !== undefined) await writeRecord(kv, name, record).catch(onError);
   }
 
-  const stillValid = (record: CallerRecord | undefined) =>
+  const stillValid = (record: Known<CallerRecord>) =>
     record?.expiresAtMs === undefined || record.expiresAtMs > now() ? record : undefined;
 
   return {

@@ -87,7 +87,7 @@ function problemsOf(rule: RuleFields): Problem[] {
     problems.push(['action', 'throttle belongs to leaky-bucket, the algorithm that has a queue']);
   if (algorithm === 'concurrency') problems.push(...leaseProblems(rule));
   if (limit == null) return problems;
-  if ((rule.cost ?? 1) > (rule.burst ?? limit))
+  if (limit >= 1 && (rule.cost ?? 1) > (rule.burst ?? limit))
     problems.push(['cost', 'is more than the limit can ever hold: no request would pass']);
   const problem = limitProblem({ algorithm, windowSeconds, burst: rule.burst, buckets: rule.buckets }, limit);
   if (problem) problems.push(['limit', problem]);

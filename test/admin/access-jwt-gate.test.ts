@@ -21,6 +21,7 @@ const createGate = (admins: string[] = []) => {
         access: { teamDomain: `${access.certs.url}/`, audience: AUDIENCE, admins },
       },
       deadlineMs: 1_000,
+      ipv6Prefix: 64,
       now: () => access.nowMs,
       log: { error: () => {} },
     }),

@@ -30,6 +30,7 @@ function createGate(overrides: Partial<AdminServices> = {}) {
       regions: [],
       auth: { tokens: Object.values(TOKENS) },
       deadlineMs: 1_000,
+      ipv6Prefix: 64,
       now: () => Date.now(),
       log: { error: (event, error) => logged.push(`${event} ${error}`) },
       ...overrides,

@@ -44,6 +44,7 @@ export async function startAdmin(overrides: Partial<AdminServices> = {}): Promis
     regions: [],
     auth: { tokens: Object.values(TOKENS) },
     deadlineMs: 1_000,
+    ipv6Prefix: 64,
     now,
     log: { error: () => {} },
     ...overrides,

@@ -35,7 +35,6 @@ describe('nothing is written', () => {
     expect(answer.slice(0, 2)).toEqual([400, 'invalid-body']);
     expect(answer[2]).toEqual([
       '#/rules/17/limit',
-      '#/rules/17/cost',
       '#/rules/50/burst',
       '#/rules/60/limits',
       ...['resource', 'scope', 'algorithm', 'windowSeconds'].map((field) => `#/rules/70/${field}`),

@@ -54,7 +54,7 @@ describe.sequential('while Postgres is gone', () => {
 
   it('an API key that nobody can look up is nobody’s, and fails no request', async () => {
     const key = await createApiKey(crypto.getRandomValues(new Uint8Array(API_KEY_RANDOM_BYTES)));
-    expect(await seen('/x', { headers: { 'X-API-Key': key } })).toEqual([200, '5', null]);
+    expect(await seen('/x', { headers: { 'X-API-Key': key } })).toEqual([200, '5', 'caller-unknown']);
   });
 
   it('the admin route says so, and the cron run fails without harm', async () => {

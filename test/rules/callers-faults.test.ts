@@ -46,11 +46,11 @@ describe('when Postgres', () => {
     const [{ key }, userId] = [await issueKey({ tier: 'gold' }), await addUser({ tier: 'gold' })];
     const isolate = openIsolate();
     wire.deliver = fails;
-    expect(await isolate.ofApiKey(key)).toBeUndefined();
+    expect(await isolate.ofApiKey(key)).toBeNull();
     isolate.clock.ms += 1_999;
-    expect(await isolate.ofApiKey(key)).toBeUndefined();
+    expect(await isolate.ofApiKey(key)).toBeNull();
     expect(isolate.reads).toHaveLength(1);
-    expect(await isolate.ofUser(userId)).toBeUndefined();
+    expect(await isolate.ofUser(userId)).toBeNull();
     await isolate.settle();
     expect([wire.bodies.length, isolate.errors.length, isolate.writes]).toEqual([1, 1, []]);
 
@@ -74,9 +74,9 @@ describe('when Postgres', () => {
     const [{ key }, userId] = [await issueKey(), await addUser()];
     const isolate = openIsolate({ deadlineMs: 1_000 });
     wire.deliver = hangs;
-    expect(await isolate.ofApiKey(key)).toBeUndefined();
+    expect(await isolate.ofApiKey(key)).toBeNull();
     expect(isolate.errors).toMatchObject([{ name: 'TimeoutError' }]);
-    expect(await isolate.ofUser(userId)).toBeUndefined();
+    expect(await isolate.ofUser(userId)).toBeNull();
     expect(wire.bodies).toHaveLength(1);
   });
 
@@ -89,7 +89,7 @@ describe('when Postgres', () => {
     await vi.waitFor(() => expect(wire.bodies).toHaveLength(1));
     expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
     reject(new Error('down'));
-    expect(await failing).toBeUndefined();
+    expect(await failing).toBeNull();
     expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
     await isolate.settle();
   });
@@ -99,7 +99,7 @@ describe('when Postgres', () => {
     const isolate = openIsolate({ deadlineMs: 1_000 });
     const { promise, resolve } = Promise.withResolvers<void>();
     wire.deliver = () => promise;
-    expect(await isolate.ofApiKey(key)).toBeUndefined();
+    expect(await isolate.ofApiKey(key)).toBeNull();
     resolve();
     await isolate.settle();
     expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
@@ -137,7 +137,7 @@ it('a Postgres that is gone is nobody known, and no error', async () => {
   const { key } = await issueKey({ tier: 'gold' });
   await stopPostgres();
   const isolate = openIsolate();
-  expect(await isolate.ofApiKey(key)).toBeUndefined();
+  expect(await isolate.ofApiKey(key)).toBeNull();
   await isolate.settle();
   expect(isolate.errors).toHaveLength(1);
 });

@@ -10,10 +10,15 @@ import { isUuid } from '../collection/declaration.ts';
 import { AdminError, problemResponses } from '../problems.ts';
 import type { AdminApp, AdminServices } from '../services.ts';
 
+/** `unknown` is whom Cloudflare has named no address of. */
+const isCountedIp = (subject: string) =>
+  subject === 'unknown' || countedIp(subject) !== undefined || /:.*\/\d+$/.test(subject);
+
 function subjectProblem(scope: Scope, subject: string | undefined): string | undefined {
   if (scope === 'global') return undefined;
   if (subject === undefined) return 'is needed';
-  if (scope === 'ip' && !countedIp(subject)) return 'must be an IP address';
+  if (scope === 'ip' && !isCountedIp(subject))
+    return 'must be an IP address, or an IPv6 prefix as it is counted';
   return scope === 'apiKey' && !isUuid(subject) ? 'must be the id of a key, not the key' : undefined;
 }
 
@@ -60,7 +65,7 @@ const resetCounters = createRoute({
 export function addCounterRoutes(app: AdminApp, services: AdminServices): void {
   app.openapi(resetCounters, async (c) => {
     const { scope, subject: given } = c.req.valid('json');
-    const subject = countedSubject(scope, given);
+    const subject = countedSubject(scope, services.ipv6Prefix, given);
     const { content } = await readContent(services.database);
     const keys = await keysOf(scope, subject, content);
     const regions = await Promise.all(
@@ -72,9 +77,9 @@ export function addCounterRoutes(app: AdminApp, services: AdminServices): void {
 }
 
 /** As the gateway counts it. What is no address is taken as it is: it may be a counted prefix, or `unknown`. */
-function countedSubject(scope: Scope, subject = ''): string {
+function countedSubject(scope: Scope, ipv6Prefix: number, subject = ''): string {
   if (scope === 'global') return 'all';
-  return scope === 'ip' ? (countedIp(subject)?.ip ?? subject) : subject;
+  return scope === 'ip' ? (countedIp(subject, ipv6Prefix)?.ip ?? subject) : subject;
 }
 
 /** Rules of other scopes count the IP of callers that have no id of their kind. */

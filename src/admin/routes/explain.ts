@@ -102,7 +102,10 @@ export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
     const body = c.req.valid('json');
     const { path, matchPath } = parsePath(body.path);
     const region = findRegion(services, body.region);
-    const caller = { ...parseIp(body.ip), ...(await completeCaller(database, body, now())) };
+    const caller = {
+      ...parseIp(body.ip, services.ipv6Prefix),
+      ...(await completeCaller(database, body, now())),
+    };
     const read = await readContent(database);
     const request = { matchPath, method: body.method, caller, nowMs: now(), leaseId: NO_LEASE };
     const explanation = explain(read.content, request);
@@ -154,8 +157,8 @@ function parsePath(text: string): { path: string; matchPath: string } {
 
 const UNKNOWN = { ip: 'unknown', address: 'unknown' };
 
-function parseIp(text: string | undefined): { ip: string; address: string } {
-  const counted = text === undefined ? UNKNOWN : countedIp(text);
+function parseIp(text: string | undefined, ipv6Prefix: number): { ip: string; address: string } {
+  const counted = text === undefined ? UNKNOWN : countedIp(text, ipv6Prefix);
   if (!counted) throw badField('invalid-body', 'ip', 'must be an IPv4 or IPv6 address');
   return counted;
 }

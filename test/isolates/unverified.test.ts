@@ -1,0 +1,41 @@
+// UNVERIFIED=reject: a key or token that is not good is answered 401; one that cannot be looked up is not.
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { startWeir, type Weir } from '../../local/weir.ts';
+import { API_KEY_RANDOM_BYTES, createApiKey } from '../../src/core/api-key.ts';
+
+let weir: Weir;
+beforeAll(async () => {
+  weir = await startWeir({
+    UNVERIFIED: 'reject',
+    JWT: JSON.stringify({ algorithms: ['HS256'] }),
+    JWT_SECRET: 'a-secret-of-at-least-thirty-two-characters',
+  });
+  await weir.admin('/publish', { method: 'POST' });
+});
+afterAll(() => weir?.[Symbol.asyncDispose]());
+
+const madeUpKey = () => createApiKey(crypto.getRandomValues(new Uint8Array(API_KEY_RANDOM_BYTES)));
+const statusWith = async (headers: Record<string, string>) => (await weir.call('/x', { headers })).status;
+
+it('answers 401 to what is not good, with a challenge, and lets the others pass', async () => {
+  const { key } = await weir.admin<{ key: string }>('/keys', { method: 'POST', body: {} });
+  expect(await statusWith({})).toBe(200);
+  expect(await statusWith({ 'X-API-Key': key })).toBe(200);
+  const refused = await weir.call('/x', { headers: { 'X-API-Key': await madeUpKey() } });
+  expect([refused.status, refused.headers.get('WWW-Authenticate')]).toEqual([
+    401,
+    'ApiKey header="X-API-Key"',
+  ]);
+  const token = await weir.call('/x', { headers: { Authorization: 'Bearer a.b.c' } });
+  expect([token.status, token.headers.get('WWW-Authenticate')]).toEqual([
+    401,
+    'Bearer error="invalid_token"',
+  ]);
+  expect(await token.json()).toMatchObject({ code: 'unverified-credentials' });
+});
+
+it('refuses nobody whom it could not look up', async () => {
+  await weir.stack.stopPostgres();
+  const answer = await weir.call('/x', { headers: { 'X-API-Key': await madeUpKey() } });
+  expect([answer.status, answer.headers.get('X-Weir-Degraded')]).toEqual([200, 'caller-unknown']);
+});
