@@ -36,7 +36,7 @@ export const contentQueries = (database: Database, { onlyEnabled }: { readonly o
       .select()
       .from(rulesTable)
       .where(onlyEnabled ? eq(rulesTable.enabled, true) : undefined)
-      .orderBy(asc(rulesTable.priority), asc(rulesTable.id)),
+      .orderBy(asc(rulesTable.ordinal)),
     database.select().from(tiersTable).orderBy(asc(tiersTable.name)),
     database
       .select()

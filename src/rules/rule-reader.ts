@@ -87,7 +87,7 @@ async function readOutline(database: Database) {
       .select({ id: rulesTable.id, revision: rulesTable.revision, updatedAt: rulesTable.updatedAt })
       .from(rulesTable)
       .where(eq(rulesTable.enabled, true))
-      .orderBy(asc(rulesTable.priority), asc(rulesTable.id)),
+      .orderBy(asc(rulesTable.ordinal)),
   ]);
   const sequence = Number(numbers.rows[0]?.number);
   if (!Number.isSafeInteger(sequence)) throw new Error('Postgres gave no number for the publication');

@@ -156,7 +156,7 @@ describe('a change that is saved', () => {
       await admin.call(`/rules/${id}`, { method: 'PATCH', body: { limit: 6 } }),
     );
     expect(warnings).toEqual([
-      'not in force: limit: too large; burst: too small',
+      'not in force: tied: limit: too large; burst: too small',
       'tied and another are equally good',
       'region us could not be told; it follows within a minute',
     ]);

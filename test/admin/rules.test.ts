@@ -84,6 +84,8 @@ describe('a rule', () => {
       burst: null,
       buckets: null,
       cost: 1,
+      costFromOrigin: false,
+      refundOnError: false,
       action: 'reject',
       maxDelayMs: null,
       priority: 100,
