@@ -23,7 +23,7 @@ end
 
 --@charge
 -- The window of a charge is the time W after it: later, nothing is given back or settled.
-if not chargedAt or now - chargedAt < windowMs then
+if not chargedAt or units > 0 or now - chargedAt < windowMs then
   local moved = b + units * windowMs
   b = moved % limit
   a = a + (moved - b) / limit

@@ -25,7 +25,7 @@ end
 --@charge
 local full = (extra or limit) * windowMs
 -- The window of a charge is the time W after it: later, nothing is given back or settled.
-if not chargedAt or now - chargedAt < windowMs then a = a - units * windowMs end
+if not chargedAt or units > 0 or now - chargedAt < windowMs then a = a - units * windowMs end
 if a > full then a = full end
 local missing = full - a
 resetAt = b + (missing + -missing % limit) / limit

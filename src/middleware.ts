@@ -20,14 +20,16 @@ export function weir(): MiddlewareHandler<{ Bindings: LibraryBindings; Variables
   return async (c, next) => {
     const { app } = isolateOf(c.env as Bindings, NO_ORIGIN);
     const context = c.executionCtx as ExecutionContext;
+    let isPassed = false;
     const answer = await app.fetch(c.req.raw, context, async (caller) => {
+      isPassed = true;
       c.set('weirCaller', caller);
       await next();
       // A copy, because the headers of an answer that comes from elsewhere cannot be changed.
       return { kind: 'answered', response: new Response(c.res.body, c.res) };
     });
-    // Hono keeps the answer of the handlers unless it is replaced.
-    c.res = undefined;
+    // Hono keeps the answer of the handlers unless it is replaced; to a refusal it adds what others have set.
+    if (isPassed) c.res = undefined;
     c.res = answer;
   };
 }

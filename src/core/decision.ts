@@ -46,6 +46,8 @@ export interface UnverifiedDecision extends ByRules {
 
 export interface DegradedDecision extends Partial<ByRules> {
   readonly kind: 'degraded';
+  /** What was asked and not answered; none if there were no rules. */
+  readonly checks?: readonly RuleCheck[];
   /** False if a rule says that nobody passes uncounted. */
   readonly allowed: boolean;
   readonly reason: DegradedReason;

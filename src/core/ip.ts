@@ -2,6 +2,9 @@
 import ipaddr from 'ipaddr.js';
 
 /** Two groups of 16 bits (IPv4) or eight (IPv6). */
+const OCTET = '(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)';
+const PLAIN_IPV4 = new RegExp(`^${OCTET}(?:\\.${OCTET}){3}$`);
+
 export interface Ip {
   readonly groups: readonly number[];
 }
@@ -18,6 +21,8 @@ export function parseIp(text: string): Ip | undefined {
 
 /** What rules count by, and the whole address; undefined if the text is not an address. */
 export function countedIp(text: string, ipv6Prefix = 64): { ip: string; address: string } | undefined {
+  // Most addresses are written like this, and then there is nothing to work out.
+  if (PLAIN_IPV4.test(text)) return { ip: text, address: text };
   const ip = parseIp(text);
   if (!ip) return undefined;
   const address = formatIp(ip);

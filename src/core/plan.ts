@@ -28,8 +28,8 @@ export interface PlannedRequest {
   readonly method: string;
   readonly caller: Caller;
   readonly nowMs: number;
-  /** 16 characters that no other request has: it holds its leases by them. */
-  readonly leaseId: string;
+  /** Gives 16 characters that nobody else has: a lease is held by them. */
+  readonly leaseId: () => string;
 }
 
 export async function planRequest(snapshot: Snapshot, request: PlannedRequest): Promise<Plan> {
@@ -54,7 +54,7 @@ async function toCheck({ rule, limit }: Match, { caller, leaseId }: PlannedReque
     windowMs: rule.windowSeconds * 1000,
     cost: rule.cost,
     extra: isLease ? undefined : extraOf(rule, limit),
-    leaseId: isLease ? leaseId : undefined,
+    leaseId: isLease ? leaseId() : undefined,
     countDenied: rule.countDenied,
     blockMs: rule.blockSeconds === null ? undefined : rule.blockSeconds * 1000,
     log: rule.action === 'log',

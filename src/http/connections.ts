@@ -1,39 +1,17 @@
 // Leases last as long as what they are for: until the last byte of an answer, or until a WebSocket is closed from
-// either side. While it is open they are renewed; if the Worker dies they expire.
+// either side. From the decision on they are renewed; if the Worker dies they expire.
+import type { AfterResponse } from '../core/caller.ts';
 import type { Charges } from '../limiter/charges.ts';
 
-/** The answer, which gives its leases back when it is over. */
-export function holdWhileOpen(response: Response, charges: Charges, afterResponse: AfterResponse): Response {
-  if (charges.leaseMs === undefined) return response;
-  const held = keepRenewed(charges, charges.leaseMs);
-  if (response.webSocket) return bridge(response, response.webSocket, held, afterResponse);
-  if (!response.body) {
-    afterResponse(held.end());
-    return response;
-  }
-  const { status, statusText, headers } = response;
-  const length = headers.get('Content-Length');
-  // Of a known length, or the client would get it chunked.
-  const { readable, writable } =
-    length === null ? new IdentityTransformStream() : new FixedLengthStream(BigInt(length));
-  afterResponse(
-    response.body
-      .pipeTo(writable)
-      .catch(() => {})
-      .finally(() => held.end()),
-  );
-  return new Response(readable, { status, statusText, headers, encodeBody: 'manual' });
-}
-
-type AfterResponse = (work: Promise<unknown>) => void;
-
-interface Held {
-  /** Resolves when everything has been given back. */
+export interface Held {
+  /** Resolves when everything has been given back. Once is enough. */
   end(): Promise<void>;
 }
 
-/** Renewed three times within their lifetime, so that one failure does not lose them. */
-function keepRenewed(charges: Charges, leaseMs: number): Held {
+/** Undefined if there is nothing to hold. Renewed three times within a lifetime, so that one failure does no harm. */
+export function holdLeases(charges: Charges): Held | undefined {
+  const { leaseMs } = charges;
+  if (leaseMs === undefined) return undefined;
   const timer = setInterval(() => void charges.renew(), Math.ceil(leaseMs / 3));
   let isOver = false;
   return {
@@ -46,11 +24,51 @@ function keepRenewed(charges: Charges, leaseMs: number): Held {
   };
 }
 
+export interface OpenAnswer {
+  readonly request: Request;
+  readonly response: Response;
+  /** Its body is as the origin sent it, encoded or not. */
+  readonly isRaw: boolean;
+}
+
+/** The answer, which gives its leases back when it is over. */
+export function holdWhileOpen(answer: OpenAnswer, held: Held, afterResponse: AfterResponse): Response {
+  const { request, response, isRaw } = answer;
+  if (response.webSocket) return bridge(response, response.webSocket, held, afterResponse);
+  // The body of an answer to HEAD is never read.
+  if (!response.body || request.method === 'HEAD') {
+    afterResponse(held.end());
+    return response;
+  }
+  const { readable, writable } = isRaw ? rawPassage(response.headers) : new IdentityTransformStream();
+  const passing = response.body.pipeTo(writable).catch(() => {});
+  afterResponse(passing.finally(() => held.end()));
+  return isRaw ? rawAnswer(readable, response) : new Response(readable, withoutLength(response));
+}
+
+/** Of a known length, or the client would get it chunked. */
+function rawPassage(headers: Headers) {
+  const length = headers.get('Content-Length');
+  const isKnown = length !== null && /^\d{1,15}$/.test(length);
+  return isKnown ? new FixedLengthStream(Number(length)) : new IdentityTransformStream();
+}
+
+const rawAnswer = (body: ReadableStream, { status, statusText, headers }: Response) =>
+  new Response(body, { status, statusText, headers, encodeBody: 'manual' });
+
+/** What is encoded on its way out has another length than it says. */
+function withoutLength(response: Response): Response {
+  if (response.headers.has('Content-Encoding')) response.headers.delete('Content-Length');
+  return response;
+}
+
 /** Both sides end here, because only then it is known when one of them closes. */
 function bridge(response: Response, origin: WebSocket, held: Held, afterResponse: AfterResponse): Response {
   const { 0: client, 1: server } = new WebSocketPair();
-  origin.accept();
-  server.accept();
+  for (const socket of [origin, server]) {
+    socket.binaryType = 'arraybuffer';
+    socket.accept();
+  }
   const over = Promise.race([passOn(origin, server), passOn(server, origin)]);
   afterResponse(over.finally(() => held.end()));
   return new Response(null, { status: 101, headers: response.headers, webSocket: client });
@@ -58,7 +76,7 @@ function bridge(response: Response, origin: WebSocket, held: Held, afterResponse
 
 /** Messages as they are; resolves when `from` has closed or failed, and `to` has been told. */
 function passOn(from: WebSocket, to: WebSocket): Promise<void> {
-  from.addEventListener('message', ({ data }) => send(to, data));
+  from.addEventListener('message', ({ data }) => attempt(() => to.send(data)));
   return new Promise((resolve) => {
     from.addEventListener('close', ({ code, reason }) => {
       close(to, code, reason);
@@ -71,23 +89,22 @@ function passOn(from: WebSocket, to: WebSocket): Promise<void> {
   });
 }
 
-function send(socket: WebSocket, data: string | ArrayBuffer): void {
-  try {
-    socket.send(data);
-  } catch {
-    // It is closed already.
-  }
-}
-
 const INTERNAL_ERROR = 1011;
 /** Codes that say that there was none, or that the connection broke: nobody may send them. */
 const UNSENDABLE = [1005, 1006, 1015];
 
+/** With the same words if they may be said, but in any case: a place given back must not stay taken. */
 function close(socket: WebSocket, code: number, reason: string): void {
+  const isClosed = attempt(() => (UNSENDABLE.includes(code) ? socket.close() : socket.close(code, reason)));
+  if (!isClosed) attempt(() => socket.close(INTERNAL_ERROR));
+}
+
+/** False if it threw: the socket is closed already, or does not take this. */
+function attempt(action: () => void): boolean {
   try {
-    if (UNSENDABLE.includes(code)) socket.close();
-    else socket.close(code, reason);
+    action();
+    return true;
   } catch {
-    // It is closed already.
+    return false;
   }
 }

@@ -1,10 +1,10 @@
 // The way of a request: identity, lists and matching, decision, then a refusal or what lies behind.
 import type { AfterResponse, Caller } from '../core/caller.ts';
-import type { CountedDecision, Decision } from '../core/decision.ts';
+import type { Decision } from '../core/decision.ts';
 import { toBase64Url } from '../core/digest.ts';
 import { planRequest } from '../core/plan.ts';
-import { type Charges, createCharges } from '../limiter/charges.ts';
-import { holdWhileOpen } from './connections.ts';
+import { type Charges, createCharges, hasSequel } from '../limiter/charges.ts';
+import { type Held, holdLeases, holdWhileOpen } from './connections.ts';
 import { setDecisionHeaders } from './headers.ts';
 import { type Identity, identify } from './identity.ts';
 import { keepApart, takeCost } from './origin-headers.ts';
@@ -36,7 +36,6 @@ export async function handleGateway(services: Services, asked: GatewayRequest): 
 }
 
 async function decide(services: Services, { request, region, matchPath, afterResponse }: GatewayRequest) {
-  const leaseId = toBase64Url(crypto.getRandomValues(new Uint8Array(12)));
   let identity: Identity | undefined;
   const decision = await services.limiter.decide({
     region,
@@ -47,11 +46,14 @@ async function decide(services: Services, { request, region, matchPath, afterRes
         return { kind: 'unverified', credential: identity.unverified };
       const nowMs = services.now();
       const { caller } = identity;
-      return planRequest(snapshot, { matchPath, method: request.method, caller, nowMs, leaseId });
+      return planRequest(snapshot, { matchPath, method: request.method, caller, nowMs, leaseId: randomId });
     },
   });
   return { decision, identity };
 }
+
+/** 16 characters that no other request has. */
+const randomId = () => toBase64Url(crypto.getRandomValues(new Uint8Array(12)));
 
 function report({ log }: Services, region: string, decision: Decision): void {
   if (decision.kind === 'degraded') log.degraded(decision.reason, region);
@@ -63,29 +65,49 @@ function report({ log }: Services, region: string, decision: Decision): void {
 
 async function pass(
   services: Services,
-  { request, region, afterResponse, forward }: GatewayRequest,
+  asked: GatewayRequest,
   decision: Decision,
   caller: Caller | undefined,
 ): Promise<Response> {
-  if (decision.kind !== 'counted') return apart(services, await forward(caller)).response;
-  const charges = chargesOf(services, region, decision);
-  if (!(await waitForTurn(waitOf(decision), request.signal))) {
-    afterResponse(charges.refund());
+  if (!hasSequel(decision)) return apart(services, await asked.forward(caller)).response;
+  const charges = createCharges({
+    store: asked.region.store,
+    decision,
+    onError: (error) => services.log.error('charge-not-settled', error),
+  });
+  const held = holdLeases(charges);
+  try {
+    return await passWith(charges, held, services, asked, decision, caller);
+  } catch (error) {
+    if (held) asked.afterResponse(held.end());
+    throw error;
+  }
+}
+
+async function passWith(
+  charges: Charges,
+  held: Held | undefined,
+  services: Services,
+  { request, afterResponse, forward }: GatewayRequest,
+  decision: Decision,
+  caller: Caller | undefined,
+): Promise<Response> {
+  if (decision.kind === 'counted' && !(await waitForTurn(waitOf(decision), request.signal))) {
+    afterResponse(Promise.all([charges.refund(), held?.end()]));
     return clientGone();
   }
   const result = await forward(caller);
   if (result.kind === 'failed') {
     // Whoever leaves by himself has been served: or nobody would have to pay.
-    afterResponse(result.reason === 'client-gone' ? charges.release() : charges.refundError());
+    const refunded = result.reason === 'client-gone' ? undefined : charges.refundError();
+    afterResponse(Promise.all([refunded, held?.end()]));
     return result.response;
   }
   const { response, cost } = apart(services, result);
   if (cost !== undefined) afterResponse(charges.settle(cost));
-  return holdWhileOpen(response, charges, afterResponse);
+  const isRaw = result.isRaw === true;
+  return held ? holdWhileOpen({ request, response, isRaw }, held, afterResponse) : response;
 }
-
-const chargesOf = ({ log }: Services, { store }: RegionService, decision: CountedDecision): Charges =>
-  createCharges({ store, decision, onError: (error) => log.error('charge-not-settled', error) });
 
 /** Without what the origin says about limits, which is kept apart from what Weir says. */
 function apart({ origin }: Services, { kind, response }: ProxyResult) {

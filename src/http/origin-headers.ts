@@ -9,8 +9,9 @@ export type OriginRateLimitHeaders = 'rename' | 'drop' | 'keep';
 /** `X-RateLimit-Limit` becomes `X-Origin-RateLimit-Limit`, `RateLimit` becomes `X-Origin-RateLimit`. */
 export function keepApart(headers: Headers, mode: OriginRateLimitHeaders): void {
   if (mode === 'keep') return;
-  for (const [name, value] of [...headers]) {
-    if (!RATE_LIMIT.test(name)) continue;
+  const own: [name: string, value: string][] = [];
+  for (const entry of headers) if (RATE_LIMIT.test(entry[0])) own.push(entry);
+  for (const [name, value] of own) {
     headers.delete(name);
     if (mode === 'rename') headers.append(`x-origin-${name.replace(/^x-/, '')}`, value);
   }

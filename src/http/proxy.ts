@@ -19,14 +19,15 @@ export interface ProxyTarget {
 export type ProxyFailure = EndReason | 'unreachable';
 
 export type ProxyResult =
-  | { readonly kind: 'answered'; readonly response: Response }
+  /** Raw: its body is as the origin sent it, encoded or not. */
+  | { readonly kind: 'answered'; readonly response: Response; readonly isRaw?: boolean }
   | { readonly kind: 'failed'; readonly reason: ProxyFailure; readonly response: Response };
 
 export async function proxy(request: Request, target: ProxyTarget): Promise<ProxyResult> {
   const deadline = createDeadline(request.signal, target.timeoutMs);
   try {
     const answer = await askOrigin(request, target, deadline);
-    return { kind: 'answered', response: toClient(answer) };
+    return { kind: 'answered', response: toClient(answer), isRaw: true };
   } catch {
     const reason = deadline.reason ?? 'unreachable';
     return { kind: 'failed', reason, response: FAILURES[reason]() };
@@ -45,29 +46,32 @@ function askOrigin(request: Request, target: ProxyTarget, deadline: OriginDeadli
     // Neither decoded here nor encoded again for the client.
     encodeResponseBody: 'manual',
   } as const;
-  // Another fetch would refuse a GET with a body; what came with one is passed on with it.
-  const passedOn = new Request(`${originUrl}${path}${query}`, request);
-  if (request.body === null || request.method === 'GET' || request.method === 'HEAD') {
+  const url = `${originUrl}${path}${query}`;
+  if (request.body === null) {
     deadline.start();
-    return fetch(passedOn, init);
+    return fetch(url, { ...init, method: request.method });
+  }
+  // Another fetch would refuse a GET with a body; what came with one is passed on with it.
+  if (request.method === 'GET' || request.method === 'HEAD') {
+    deadline.start();
+    return fetch(new Request(url, request), init);
   }
   const length = request.headers.get('Content-Length');
   const body = passBody(request.body, length, () => deadline.start());
-  return fetch(`${originUrl}${path}${query}`, { ...init, method: request.method, body });
+  return fetch(url, { ...init, method: request.method, body });
 }
 
 /** A copy, because the headers of what fetch returns cannot be changed. */
 function toClient(answer: Response): Response {
-  const { status, statusText, webSocket } = answer as Response & { readonly webSocket?: WebSocket | null };
+  const { status } = answer;
   const hasNoBody = status === 101 || status === 204 || status === 205 || status === 304;
-  const init = {
-    status,
-    statusText,
-    headers: toClientHeaders(answer.headers),
-    encodeBody: 'manual',
-    ...(webSocket && { webSocket }),
-  } as const;
-  return new Response(hasNoBody ? null : answer.body, init);
+  const copy = hasNoBody ? new Response(null, answer) : rawCopy(answer);
+  toClientHeaders(copy.headers);
+  return copy;
+}
+
+function rawCopy({ body, status, statusText, headers }: Response): Response {
+  return new Response(body, { status, statusText, headers, encodeBody: 'manual' } as ResponseInit);
 }
 
 const FAILURES: Readonly<Record<ProxyFailure, () => Response>> = {

@@ -16,7 +16,7 @@ const MOST_KEPT = 100;
 /** Per second and isolate. */
 const MOST_PEEKS = 50;
 /** Real leases have other characters: nobody holds this one. */
-const NO_LEASE = '?'.repeat(16);
+const noLease = () => '?'.repeat(16);
 
 export interface QuotaServices
   extends Pick<Services, 'regions' | 'regionOf' | 'limiter' | 'now'>,
@@ -103,7 +103,7 @@ function peeking(region: RegionService): RegionService {
 /** As if there were a request that all limits of the caller apply to. */
 function planAll(snapshot: Snapshot, caller: Caller, nowMs: number): Promise<Plan> {
   const everywhere: Snapshot = { ...snapshot, match: () => snapshot.limitsOf(caller) };
-  return planRequest(everywhere, { caller, nowMs, leaseId: NO_LEASE, matchPath: '/', method: 'GET' });
+  return planRequest(everywhere, { caller, nowMs, leaseId: noLease, matchPath: '/', method: 'GET' });
 }
 
 const describeCaller = ({ userId, apiKeyId, tenantId, tier }: Caller) => ({

@@ -2,11 +2,11 @@
 // released. Nothing here can fail a request: what does not work out is reported, and heals by expiry.
 import type { Check, Operation } from '../core/check.ts';
 import type { CounterStore } from '../core/counter-store.ts';
-import type { CountedDecision } from '../core/decision.ts';
+import type { Decision } from '../core/decision.ts';
 import type { RuleCheck } from '../core/plan.ts';
 
 export interface Charges {
-  /** Gives everything back. */
+  /** Gives back what was spent; leases are released. */
   refund(): Promise<void>;
   /** Gives back what rules say should not be paid for an answer that never came. */
   refundError(): Promise<void>;
@@ -20,7 +20,7 @@ export interface Charges {
 
 export interface ChargesOptions {
   readonly store: CounterStore;
-  readonly decision: CountedDecision;
+  readonly decision: Decision;
   readonly onError: (error: unknown) => void;
 }
 
@@ -30,12 +30,9 @@ const DEADLINE_MS = 5_000;
 const RELEASE_AGAIN_MS = [500, 2_000, 5_000];
 
 export function createCharges({ store, decision, onError }: ChargesOptions): Charges {
-  const charged = decision.results
-    .filter(({ outcome }) => outcome.allowed)
-    // In a cluster each slot has a clock of its own.
-    .map(({ check, outcome }) => ({ ...check, want: 0, chargedAtMs: outcome.nowMs ?? decision.nowMs }));
-  const leases = charged.filter(({ algorithm }) => algorithm === 'concurrency');
-  const spent = charged.filter(({ algorithm }) => algorithm !== 'concurrency');
+  const charged = chargedBy(decision);
+  const leases = charged.filter(isLease);
+  const spent = charged.filter((check) => !isLease(check));
 
   /** False if it is not known to be done. */
   const run = async (operation: Operation, checks: readonly Check[]): Promise<boolean> => {
@@ -59,11 +56,11 @@ export function createCharges({ store, decision, onError }: ChargesOptions): Cha
 
   return {
     async refund() {
-      await Promise.all([run('refund', spent), release()]);
+      await run('refund', spent);
     },
     async refundError() {
       const refunded = spent.filter(({ rule }) => rule.refundOnError);
-      await Promise.all([run('refund', refunded), release()]);
+      await run('refund', refunded);
     },
     async settle(cost) {
       const settled = spent.filter(({ rule }) => rule.costFromOrigin);
@@ -82,6 +79,31 @@ export function createCharges({ store, decision, onError }: ChargesOptions): Cha
     },
     release,
   };
+}
+
+const isLease = ({ algorithm }: Check) => algorithm === 'concurrency';
+
+/** Whether anything is to be done about a decision later on: mostly not. */
+export function hasSequel(decision: Decision): boolean {
+  if (decision.kind === 'degraded') return decision.checks?.some(isLease) ?? false;
+  if (decision.kind !== 'counted') return false;
+  return decision.results.some(
+    ({ check: { rule, algorithm } }) =>
+      algorithm === 'concurrency' || rule.action === 'throttle' || rule.costFromOrigin || rule.refundOnError,
+  );
+}
+
+/** What nobody has answered for may have been charged all the same: leases are given back, by their id. */
+function chargedBy(decision: Decision): readonly RuleCheck[] {
+  if (decision.kind === 'degraded') return decision.checks?.filter(isLease) ?? [];
+  if (decision.kind !== 'counted') return [];
+  const { nowMs, results } = decision;
+  return (
+    results
+      .filter(({ outcome }) => outcome.allowed)
+      // In a cluster each slot has a clock of its own.
+      .map(({ check, outcome }) => ({ ...check, want: 0, chargedAtMs: outcome.nowMs ?? nowMs }))
+  );
 }
 
 /** The checks with the part of the cost that is to be moved, without those where there is none. */

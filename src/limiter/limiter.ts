@@ -68,7 +68,7 @@ export function createLimiter({ snapshots, deadlineMs, now }: LimiterOptions): L
       return { kind: 'counted', allowed: denyingResults(results).length === 0, nowMs, results } as const;
     } catch (error) {
       const allowed = !checks.some(({ rule }) => rule.onUnavailable === 'closed');
-      return { kind: 'degraded', allowed, reason: reasonOf(error) } as const;
+      return { kind: 'degraded', allowed, checks, reason: reasonOf(error) } as const;
     }
   };
 

@@ -85,6 +85,8 @@ function problemsOf(rule: RuleFields): Problem[] {
     problems.push(['buckets', 'belongs to sliding-window-buckets']);
   if (rule.action === 'throttle' && algorithm !== 'leaky-bucket')
     problems.push(['action', 'throttle belongs to leaky-bucket, the algorithm that has a queue']);
+  if (rule.action === 'throttle' && rule.costFromOrigin)
+    problems.push(['costFromOrigin', 'cannot go with throttle: a queue is paid for when it is entered']);
   if (algorithm === 'concurrency') problems.push(...leaseProblems(rule));
   if (limit == null) return problems;
   if (limit >= 1 && (rule.cost ?? 1) > (rule.burst ?? limit))

@@ -91,7 +91,13 @@ export function useQuota() {
       limits: async (asked?: Ask) => ((await (await ask(asked)).json()) as { limits: Limit[] }).limits,
       /** As a request would be charged. */
       async take(matchPath: string, leaseId = 'a-lease-of-sixte') {
-        const request = { matchPath, method: 'GET', caller: { ip: IP, address: IP }, nowMs: 0, leaseId };
+        const request = {
+          matchPath,
+          method: 'GET',
+          caller: { ip: IP, address: IP },
+          nowMs: 0,
+          leaseId: () => leaseId,
+        };
         const plan = await planRequest(snapshot, request);
         const checks = plan.kind === 'checks' ? plan.checks : [];
         return store.run({ operation: 'take', checks }, AbortSignal.timeout(DEADLINE_MS));

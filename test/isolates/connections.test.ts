@@ -2,18 +2,26 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
 import { createRandom } from '../../bench/shared/random.ts';
+import { type Origin, startOrigin } from '../../local/origin.ts';
 import { startWeir, type Weir } from '../../local/weir.ts';
 
 let weir: Weir;
+let origin: Origin;
 beforeAll(async () => {
-  weir = await startWeir();
+  origin = await startOrigin({ port: 0 });
+  weir = await startWeir({ ORIGIN_URL: origin.url });
   const rule = { scope: 'ip', algorithm: 'concurrency' };
   const few = { ...rule, resource: '/few', limit: 3, windowSeconds: 2 };
   const many = { ...rule, resource: '/many', limit: 1_000, windowSeconds: 60 };
   for (const body of [few, many]) await weir.admin('/rules', { method: 'POST', body });
   await new Promise((resolve) => setTimeout(resolve, 600));
 });
-afterAll(() => weir?.[Symbol.asyncDispose]());
+afterAll(async () => {
+  await weir?.[Symbol.asyncDispose]();
+  await origin.stop();
+});
+
+const openAtOrigin = () => origin.requests.open;
 
 const left = async (path: string, ip: string) => {
   const { applies } = await weir.admin<{ applies: { left: { remaining: number } }[] }>('/explain', {
@@ -58,6 +66,27 @@ describe('WebSockets', () => {
     await expect.poll(() => left('/few', ip), { timeout: 3_000 }).toBe(3);
   });
 
+  it('carry bytes as bytes', async () => {
+    const socket = await opened('/few', '192.0.2.8');
+    const echoed = new Promise<[Buffer, boolean]>((resolve) =>
+      socket.once('message', (data, isBinary) => resolve([data as Buffer, isBinary])),
+    );
+    socket.send(Buffer.from([1, 2, 3, 255]));
+    expect(await echoed).toEqual([Buffer.from([1, 2, 3, 255]), true]);
+    socket.close();
+  });
+
+  it('are closed at the origin, too, whatever a client says as it leaves', async () => {
+    const ip = '192.0.2.9';
+    const socket = await opened('/few', ip);
+    // A close frame with a code that nobody may pass on, masked with zeros.
+    const raw = (socket as unknown as { _socket: { write(bytes: Buffer): void } })._socket;
+    raw.write(Buffer.from([0x88, 0x82, 0, 0, 0, 0, 1004 >> 8, 1004 & 255]));
+    await expect.poll(() => left('/few', ip), { timeout: 3_000 }).toBe(3);
+    await expect.poll(openAtOrigin, { timeout: 3_000 }).toBe(0);
+    socket.terminate();
+  });
+
   it('give their place back when the origin closes, with its code', async () => {
     const ip = '192.0.2.2';
     const socket = await opened('/few', ip);
@@ -99,6 +128,24 @@ describe('answers', () => {
     expect(await left('/few', ip)).toBe(2);
     await answer.text();
     await expect.poll(() => left('/few', ip), { timeout: 1_500 }).toBe(3);
+  });
+
+  it('hold their place while the origin takes longer than a lease lasts', async () => {
+    const ip = '192.0.2.10';
+    const slow = weir.call('/few?delay=3500', { ip });
+    await new Promise((resolve) => setTimeout(resolve, 3_000));
+    expect(await left('/few', ip)).toBe(2);
+    expect((await slow).status).toBe(200);
+  });
+
+  it('give it back when Redis answered too late to be heard', async () => {
+    const ip = '192.0.2.11';
+    await weir.withFault('us', { latencyMs: 2_500 }, async () => {
+      const answer = await weir.call('/few', { ip });
+      expect([answer.status, answer.headers.get('X-Weir-Degraded')]).toEqual([200, 'timeout']);
+      await answer.text();
+    });
+    await expect.poll(() => left('/few', ip), { timeout: 5_000 }).toBe(3);
   });
 
   it('give it back when the client leaves', async () => {

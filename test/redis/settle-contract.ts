@@ -4,7 +4,7 @@ import type { AlgorithmId } from '../../src/core/algorithms/registry.ts';
 import { type ContractCase, createSubject, createUsed } from './algorithm-contract.ts';
 import { ask, countAdmitted, createCheck, holdsLeases, look, next, nextKey, wouldPass } from './engines.ts';
 
-/** Their window is the time after a charge, however long they remember it. */
+/** They have no windows: what is charged late is a debt like any other. */
 const BUCKET_KINDS: readonly AlgorithmId[] = ['token-bucket', 'leaky-bucket', 'gcra'];
 
 export function settles(contractCase: ContractCase): void {
@@ -81,21 +81,18 @@ function chargesTheRest(contractCase: ContractCase): void {
 function keepsToTheWindow(contractCase: ContractCase): void {
   const isBucketKind = BUCKET_KINDS.includes(contractCase.rule.algorithm);
 
-  it('settles until the window of the charge is over, also a counter that is gone; then nothing', async () => {
-    const { engine, check, nowMs, capacity } = await createSubject(contractCase);
-    const { resetAtMs } = await ask(engine, 'take', check, nowMs);
-    const overMs = isBucketKind ? nowMs + check.windowMs : resetAtMs;
-    const gone = createCheck(contractCase.rule);
-    const settle = { ...gone, cost: capacity, chargedAtMs: nowMs };
-    expect(await ask(engine, 'settle', settle, overMs)).toMatchObject({
-      allowed: true,
-      remaining: capacity,
-      resetAtMs: overMs,
+  if (isBucketKind) {
+    it('settles however late, as if it were taken then', async () => {
+      const { engine, check, nowMs, capacity } = await createSubject(contractCase);
+      const [taken, known] = [await ask(engine, 'take', check, nowMs), createCheck(contractCase.rule)];
+      const lateMs = Math.max(taken.resetAtMs, nowMs + 2 * check.windowMs);
+      await ask(engine, 'settle', { ...check, cost: capacity, chargedAtMs: nowMs }, lateMs);
+      await ask(engine, 'take', { ...known, cost: capacity }, lateMs);
+      expect(await look(engine, check, lateMs)).toEqual(await look(engine, known, lateMs));
     });
-    expect(await engine.exists(gone)).toBe(false);
-    expect((await ask(engine, 'settle', settle, overMs - 1)).remaining).toBeLessThan(capacity);
-    expect(await engine.exists(gone)).toBe(true);
-  });
+  }
+
+  if (!isBucketKind) untilTheWindowIsOver(contractCase);
 
   it('holds no more than twice its capacity, however late and often it is settled', async () => {
     const { engine, check, nowMs, capacity } = await createSubject(contractCase);
@@ -106,16 +103,6 @@ function keepsToTheWindow(contractCase: ContractCase): void {
     for (let i = 0; i < 3; i++) await change('settle', 2 ** 52);
     expect(await change('refund', 2 * capacity)).toMatchObject({ remaining: capacity, resetAtMs: lastMs });
     expect(await engine.exists(check)).toBe(false);
-  });
-
-  it('changes nothing in a later window than that of the charge', async () => {
-    const { engine, check, nowMs, capacity } = await createSubject(contractCase);
-    const { resetAtMs } = await ask(engine, 'take', check, nowMs);
-    const laterMs = Math.max(resetAtMs, nowMs + check.windowMs);
-    await ask(engine, 'take', check, laterMs);
-    const before = await look(engine, check, laterMs);
-    await ask(engine, 'settle', { ...check, cost: capacity, chargedAtMs: nowMs }, laterMs);
-    expect(await look(engine, check, laterMs)).toEqual(before);
   });
 
   if (isBucketKind) return;
@@ -139,5 +126,33 @@ function keepsToTheWindow(contractCase: ContractCase): void {
       await ask(engine, operation, { ...check, cost: capacity, chargedAtMs }, nowMs);
       expect(await look(engine, check, nowMs)).toEqual(before);
     }
+  });
+}
+
+function untilTheWindowIsOver(contractCase: ContractCase): void {
+  it('settles until the window of the charge is over, also a counter that is gone; then nothing', async () => {
+    const { engine, check, nowMs, capacity } = await createSubject(contractCase);
+    const { resetAtMs } = await ask(engine, 'take', check, nowMs);
+    const overMs = resetAtMs;
+    const gone = createCheck(contractCase.rule);
+    const settle = { ...gone, cost: capacity, chargedAtMs: nowMs };
+    expect(await ask(engine, 'settle', settle, overMs)).toMatchObject({
+      allowed: true,
+      remaining: capacity,
+      resetAtMs: overMs,
+    });
+    expect(await engine.exists(gone)).toBe(false);
+    expect((await ask(engine, 'settle', settle, overMs - 1)).remaining).toBeLessThan(capacity);
+    expect(await engine.exists(gone)).toBe(true);
+  });
+
+  it('changes nothing in a later window than that of the charge', async () => {
+    const { engine, check, nowMs, capacity } = await createSubject(contractCase);
+    const { resetAtMs } = await ask(engine, 'take', check, nowMs);
+    const laterMs = Math.max(resetAtMs, nowMs + check.windowMs);
+    await ask(engine, 'take', check, laterMs);
+    const before = await look(engine, check, laterMs);
+    await ask(engine, 'settle', { ...check, cost: capacity, chargedAtMs: nowMs }, laterMs);
+    expect(await look(engine, check, laterMs)).toEqual(before);
   });
 }

@@ -14,7 +14,7 @@ import { AdminError, problemResponses } from '../problems.ts';
 import type { AdminApp, AdminServices } from '../services.ts';
 
 /** Nothing is taken, and so no lease is held. */
-const NO_LEASE = '-'.repeat(16);
+const noLease = () => '-'.repeat(16);
 
 /** Of rules that do not apply: enough to find the one that was expected. */
 const MOST_AGAINST = 1_000;
@@ -107,7 +107,7 @@ export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
       ...(await completeCaller(database, body, now())),
     };
     const read = await readContent(database);
-    const request = { matchPath, method: body.method, caller, nowMs: now(), leaseId: NO_LEASE };
+    const request = { matchPath, method: body.method, caller, nowMs: now(), leaseId: noLease };
     const explanation = explain(read.content, request);
     const outcomes = region && (await peek(region.store, read.content, request, deadlineMs));
     const against = reasonsAgainst(explanation, read, matchPath);

@@ -44,9 +44,16 @@ export interface Holder<S> {
   held(state: S, leaseId: string): number;
 }
 
-/** Whether something is still to be changed about a charge, for those whose window is the time after it. */
-export const countsStill = (chargedAtMs: number | undefined, nowMs: number, windowMs: number): boolean =>
-  chargedAtMs === undefined || nowMs - chargedAtMs < windowMs;
+/**
+ * For those whose window is the time after a charge: what is given back later gives nothing. What is charged later
+ * counts: it is a debt that goes away like any other.
+ */
+export const countsStill = (
+  units: number,
+  chargedAtMs: number | undefined,
+  nowMs: number,
+  windowMs: number,
+): boolean => units > 0 || chargedAtMs === undefined || nowMs - chargedAtMs < windowMs;
 
 /**
  * Time does not go back for a level: it stands still until the clock has caught up. If the clock went back by

@@ -20,7 +20,7 @@ export const gcra: Algorithm<State> = {
     Math.ceil(((tatMs - nowMs) * limit + rest + cost * windowMs - burst * windowMs) / limit),
 
   charge(state, units, chargedAtMs, nowMs, { limit, windowMs }) {
-    const counts = countsStill(chargedAtMs, nowMs, windowMs);
+    const counts = countsStill(units, chargedAtMs, nowMs, windowMs);
     const after = counts ? notBefore(move(state, units * windowMs, limit), nowMs) : state;
     return { state: after, resetAtMs: after.tatMs + (after.rest > 0 ? 1 : 0) };
   },

@@ -19,7 +19,7 @@ export const leakyBucket: Algorithm<State> = {
     atMs - nowMs + Math.ceil((content + cost * windowMs - size * windowMs) / limit),
 
   charge({ content, atMs }, units, chargedAtMs, nowMs, { limit, windowMs }) {
-    const after = countsStill(chargedAtMs, nowMs, windowMs)
+    const after = countsStill(units, chargedAtMs, nowMs, windowMs)
       ? Math.max(0, content + units * windowMs)
       : content;
     return { state: { content: after, atMs }, resetAtMs: atMs + Math.ceil(after / limit) };

@@ -20,7 +20,7 @@ export const tokenBucket: Algorithm<State> = {
 
   charge({ level, atMs }, units, chargedAtMs, nowMs, { limit, windowMs, extra: burst = limit }) {
     const full = burst * windowMs;
-    const after = countsStill(chargedAtMs, nowMs, windowMs)
+    const after = countsStill(units, chargedAtMs, nowMs, windowMs)
       ? Math.min(full, level - units * windowMs)
       : level;
     return { state: { level: after, atMs }, resetAtMs: atMs + Math.ceil((full - after) / limit) };

@@ -6,65 +6,74 @@ export interface ForwardedHeaders {
   readonly identity?: Readonly<Record<string, string>> | undefined;
 }
 
-/**
- * These belong to one connection (RFC 9110, 7.6.1), whether or not `Connection` names them. `Expect` is among them
- * because nobody could pass the 100 on: the Workers runtime takes it for the answer.
- */
-const HOP_BY_HOP = [
-  'Connection',
-  'Expect',
-  'Keep-Alive',
-  'Proxy-Authenticate',
-  'Proxy-Authorization',
-  'Proxy-Connection',
-  'TE',
-  'Trailer',
-  'Transfer-Encoding',
-  'Upgrade',
-];
+/** These belong to one connection (RFC 9110, 7.6.1), whether or not `Connection` names them. */
+const HOP_BY_HOP: ReadonlySet<string> = new Set([
+  'connection',
+  // workerd would take the 100 for the answer.
+  'expect',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
 
 export function toOriginHeaders(request: Request, { isWebSocket, identity }: ForwardedHeaders): Headers {
   const headers = new Headers(request.headers);
-  const upgrade = headers.get('Upgrade');
-  removeHopByHop(headers);
-  if (isWebSocket && upgrade !== null) headers.set('Upgrade', upgrade);
-  removeSpoofed(headers);
+  const isNamed = namedIn(headers);
+  remove(headers, (name) => HOP_BY_HOP.has(name) || isNamed(name) || isSpoofed(name));
+  if (isWebSocket) headers.set('Upgrade', 'websocket');
   setForwarded(headers, request);
-  for (const [name, value] of Object.entries(identity ?? {})) headers.set(name, value);
+  for (const name in identity) headers.set(name, identity[name] ?? '');
   return headers;
 }
 
-export function toClientHeaders(answer: Headers): Headers {
-  const headers = new Headers(answer);
-  removeHopByHop(headers);
-  return headers;
+/** Of an answer that is Weir's own by now. */
+export function toClientHeaders(headers: Headers): void {
+  const isNamed = namedIn(headers);
+  remove(headers, (name) => HOP_BY_HOP.has(name) || isNamed(name));
 }
 
-function removeHopByHop(headers: Headers): void {
-  const named = headers.get('Connection')?.split(',') ?? [];
-  for (const name of named) if (/^[\w!#$%&'*+.^`|~-]+$/.test(name.trim())) headers.delete(name.trim());
-  for (const name of HOP_BY_HOP) headers.delete(name);
+/** One look at each, and only what is there is touched: every call into the runtime costs. */
+function remove(headers: Headers, isUnwanted: (name: string) => boolean): void {
+  const unwanted: string[] = [];
+  for (const name of headers.keys()) if (isUnwanted(name)) unwanted.push(name);
+  for (const name of unwanted) headers.delete(name);
 }
 
-/** `X_Weir_User` too: CGI, WSGI and PHP origins take `_` and `-` for the same. */
-function removeSpoofed(headers: Headers): void {
-  for (const name of [...headers.keys()]) {
-    const spelled = name.toLowerCase().replaceAll('_', '-');
-    const isTrusted = spelled.startsWith('x-weir-');
-    const isOtherSpelling = spelled.startsWith('x-forwarded-') && name.includes('_');
-    if (isTrusted || isOtherSpelling) headers.delete(name);
-  }
+/** What `Connection` names, which is hardly ever anything else than the usual. */
+function namedIn(headers: Headers): (name: string) => boolean {
+  const connection = headers.get('Connection');
+  if (connection === null) return () => false;
+  const named = new Set(connection.split(',').map((name) => name.trim().toLowerCase()));
+  return (name) => named.has(name);
+}
+
+/** `x_weir_user` too: CGI, WSGI and PHP origins take `_` and `-` for the same. */
+function isSpoofed(name: string): boolean {
+  if (!name.startsWith('x')) return false;
+  if (name.startsWith('x-weir-')) return true;
+  if (!name.includes('_')) return false;
+  const spelled = name.replaceAll('_', '-');
+  return spelled.startsWith('x-weir-') || spelled.startsWith('x-forwarded-');
 }
 
 /** The client's address comes last: whatever is before it, the client may have made up. */
-function setForwarded(headers: Headers, { url }: Request): void {
-  const address = headers.get('CF-Connecting-IP');
-  const path = headers.get('X-Forwarded-For');
-  // Cloudflare has appended it already where it stands in front.
-  const isAppended = address === null || path?.split(',').at(-1)?.trim() === address;
-  if (!isAppended) headers.set('X-Forwarded-For', path ? `${path}, ${address}` : address);
-  const { protocol, host } = new URL(url);
-  headers.set('X-Forwarded-Proto', protocol.slice(0, -1));
+function setForwarded(headers: Headers, { url, headers: sent }: Request): void {
+  // From what came: `Connection` may have named it, to have it removed.
+  const address = sent.get('CF-Connecting-IP');
+  const path = sent.get('X-Forwarded-For');
+  if (address !== null) {
+    headers.set('CF-Connecting-IP', address);
+    // Cloudflare has appended it already where it stands in front.
+    const isAppended = path?.split(',').at(-1)?.trim() === address;
+    headers.set('X-Forwarded-For', path === null ? address : isAppended ? path : `${path}, ${address}`);
+  }
+  const [, protocol = '', host = ''] = /^(\w+):\/\/([^/?#]*)/.exec(url) ?? [];
+  headers.set('X-Forwarded-Proto', protocol);
   headers.set('X-Forwarded-Host', host);
   headers.delete('Host');
 }

@@ -1,0 +1,49 @@
+// Who is measured: each candidate is a path of one of the Workers that the arena serves.
+import { FIVE_RULES_PATH, ONE_RULE_PATH } from './limits.ts';
+
+export const CANDIDATES = [
+  'bare',
+  'proxy',
+  'ping',
+  'oneRule',
+  'fiveRules',
+  'upstashOne',
+  'upstashThree',
+  'upstashFive',
+] as const;
+export type Candidate = (typeof CANDIDATES)[number];
+export type PerCandidate<T> = Readonly<Record<Candidate, T>>;
+
+export interface Target {
+  /** The Worker's URL. */
+  readonly origin: string;
+  readonly path: string;
+  /** Its answers must say that they were counted. */
+  readonly isWeir: boolean;
+}
+
+/** A small answer of the same size for all. */
+const QUERY = '?bytes=256';
+
+const behind = (worker: string) => ({ worker, path: ONE_RULE_PATH + QUERY, isWeir: false });
+
+const ROUTES = {
+  bare: behind('bare'),
+  proxy: behind('proxy'),
+  ping: behind('ping'),
+  oneRule: { worker: 'weir', path: ONE_RULE_PATH + QUERY, isWeir: true },
+  fiveRules: { worker: 'weir', path: FIVE_RULES_PATH + QUERY, isWeir: true },
+  upstashOne: behind('upstash-1'),
+  upstashThree: behind('upstash-3'),
+  upstashFive: behind('upstash-5'),
+} as const;
+
+export const perCandidate = <T>(make: (name: Candidate) => T): PerCandidate<T> =>
+  Object.fromEntries(CANDIDATES.map((name) => [name, make(name)])) as Record<Candidate, T>;
+
+/** Where each of them is asked, given the URLs of the Workers. */
+export const targetsAt = (urls: Readonly<Record<string, string>>): PerCandidate<Target> =>
+  perCandidate((name) => {
+    const { worker, path, isWeir } = ROUTES[name];
+    return { origin: urls[worker] ?? '', path, isWeir };
+  });

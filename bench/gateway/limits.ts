@@ -1,0 +1,25 @@
+// The limits of the gateway bench, the same for Weir and its peer. Nobody reaches them.
+
+export const LIMIT = 1_000_000;
+
+/** One limit has the first of these windows, five have all. */
+export const WINDOW_SECONDS = [3_600, 600, 60, 21_600, 86_400] as const;
+
+/** Weir's rules: the first is met by the path of one rule, the others by that of five. */
+export const ONE_RULE_PATH = '/v1/orders/7/items';
+export const FIVE_RULES_PATH = '/v2/orders/7/items';
+
+/** As the admin route takes them. */
+export const RULES = [
+  rule('/v1/*', 0),
+  rule('/v2/*', 0),
+  rule('/v2/orders/*', 1),
+  rule('/v2/orders/:order/*', 2),
+  rule('/v2/orders/:order/items', 3),
+  rule('/v2/:collection/:id/:part', 4),
+].map((body, i) => ({ name: `rule-${i}`, ...body }));
+
+function rule(resource: string, window: number) {
+  const windowSeconds = WINDOW_SECONDS[window];
+  return { resource, scope: 'ip', algorithm: 'sliding-window-counter', limit: LIMIT, windowSeconds };
+}

@@ -1,0 +1,40 @@
+// Puts a candidate under load for a short while and tells how many requests a second it answered, and how fast.
+import { once } from 'node:events';
+import { Worker } from 'node:worker_threads';
+import type { Target } from './candidates.ts';
+
+export interface LoadRequest {
+  readonly target: Target;
+  readonly concurrency: number;
+  readonly ms: number;
+}
+
+export interface LoadResult {
+  readonly latenciesMs: readonly number[];
+  /** Until the last answer had come. */
+  readonly elapsedMs: number;
+}
+
+/** What the thread says. */
+export type LoadReport = LoadResult | { readonly failure: string };
+
+export interface Load extends AsyncDisposable {
+  /** Throws if any answer is not what it should be. */
+  run(request: LoadRequest): Promise<LoadResult>;
+}
+
+/** In a thread of its own, because the gateway of Redis and the origin have this one. */
+export function startLoad(): Load {
+  const thread = new Worker(new URL('./load-thread.ts', import.meta.url));
+  return {
+    async run(request) {
+      thread.postMessage(request);
+      const [report] = (await once(thread, 'message')) as [LoadReport];
+      if ('failure' in report) throw new Error(report.failure);
+      return report;
+    },
+    async [Symbol.asyncDispose]() {
+      await thread.terminate();
+    },
+  };
+}

@@ -1,0 +1,70 @@
+// All candidates in one interleaved run: requests a second, how long they took, and the processor time of workerd.
+import { interleave, median, medianRatio, type Slice } from '../shared/rounds.ts';
+import { type Candidate, type PerCandidate, perCandidate, type Target } from './candidates.ts';
+import { cpuMicros } from './cpu.ts';
+import type { Load } from './load.ts';
+
+export interface Measured {
+  /** Requests a second. */
+  readonly throughput: PerCandidate<number>;
+  /** Milliseconds. */
+  readonly p50: PerCandidate<number>;
+  readonly p99: PerCandidate<number>;
+  /** Processor time of workerd for one request, in microseconds; NaN where the system does not tell it. */
+  readonly cpuMicros: PerCandidate<number>;
+  /** Of the throughput, by what each round says. */
+  ratio(above: Candidate, below: Candidate): number;
+}
+
+export interface MeasureOptions {
+  readonly targets: PerCandidate<Target>;
+  readonly load: Load;
+  /** Of workerd. */
+  readonly pid: number;
+  say(line: string): void;
+}
+
+export const CONCURRENCY = 16;
+const SLICE_MS = 250;
+const ROUNDS = 40;
+
+interface Round {
+  readonly latenciesMs: readonly number[];
+  readonly cpuMicros: number;
+}
+
+export async function measure({ targets, load, pid, say }: MeasureOptions): Promise<Measured> {
+  const rounds = perCandidate((): Round[] => []);
+  const slices = perCandidate(
+    (name): Slice =>
+      async () => {
+        const before = await cpuMicros(pid);
+        const { latenciesMs, elapsedMs } = await load.run({
+          target: targets[name],
+          concurrency: CONCURRENCY,
+          ms: SLICE_MS,
+        });
+        rounds[name].push({ latenciesMs, cpuMicros: (await cpuMicros(pid)) - before });
+        return (latenciesMs.length / elapsedMs) * 1_000;
+      },
+  );
+  const perSecond = await interleave(slices, { rounds: ROUNDS, say });
+
+  // The first is the one that warms up.
+  const counted = perCandidate((name) => rounds[name].slice(1));
+  const sorted = perCandidate((name) =>
+    counted[name].flatMap(({ latenciesMs }) => latenciesMs).sort((a, b) => a - b),
+  );
+  return {
+    throughput: perCandidate((name) => median(perSecond[name])),
+    p50: perCandidate((name) => quantile(sorted[name], 0.5)),
+    p99: perCandidate((name) => quantile(sorted[name], 0.99)),
+    cpuMicros: perCandidate((name) =>
+      median(counted[name].map((round) => round.cpuMicros / round.latenciesMs.length)),
+    ),
+    ratio: (above, below) => medianRatio(perSecond[above], perSecond[below]),
+  };
+}
+
+const quantile = (sorted: readonly number[], share: number): number =>
+  sorted[Math.ceil(sorted.length * share) - 1] ?? Number.NaN;

@@ -1,0 +1,7 @@
+// The least that a Hono Worker can do: answer by itself.
+import { Hono } from 'hono';
+
+const app = new Hono();
+app.all('*', (context) => context.text('hello'));
+
+export default app;

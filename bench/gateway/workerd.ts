@@ -1,0 +1,134 @@
+// `workerd serve` with several Workers in one process, each at a port of its own.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { writeFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
+import { LOOPBACK } from '../../local/ports.ts';
+import { startWatchdog } from '../../local/watchdog.ts';
+
+export interface ServedWorker {
+  readonly name: string;
+  readonly modules: readonly WorkerModule[];
+  readonly variables: Readonly<Record<string, string>>;
+  /** Binding to the name of the Worker that stores it. */
+  readonly kv?: Readonly<Record<string, string>>;
+}
+
+export interface WorkerModule {
+  readonly name: string;
+  readonly type: 'esModule' | 'text';
+  /** Relative to the folder of the configuration. */
+  readonly path: string;
+}
+
+export interface ServeOptions {
+  /** Where the modules are, and where the configuration is written. */
+  readonly folder: string;
+  readonly compatibilityDate: string;
+  readonly workers: readonly ServedWorker[];
+  /** With the inspector, which costs time. */
+  readonly inspect?: boolean;
+}
+
+export interface Workerd extends AsyncDisposable {
+  readonly pid: number;
+  /** By the name of the Worker. */
+  readonly urls: Readonly<Record<string, string>>;
+  /** Where inspectors connect, by the name of the Worker. */
+  readonly inspectors: Readonly<Record<string, string>>;
+}
+
+// The package has no types; this is where the program is.
+const { default: binary } = createRequire(import.meta.url)('workerd') as { default: string };
+const START_MS = 20_000;
+
+export async function serveWorkers(options: ServeOptions): Promise<Workerd> {
+  const { folder, workers, inspect = false } = options;
+  const config = join(folder, 'config.capnp');
+  await writeFile(config, renderConfig(options));
+  const args = ['serve', config, '--control-fd=3', ...(inspect ? [`--inspector-addr=${LOOPBACK}:0`] : [])];
+  const child = spawn(binary, args, { stdio: ['ignore', 'ignore', 'inherit', 'pipe'] });
+  await using cleanup = new AsyncDisposableStack();
+  const watchdog = startWatchdog('kill -s KILL "$1"', String(child.pid));
+  cleanup.defer(async () => {
+    await end(child);
+    watchdog.kill('SIGKILL');
+  });
+
+  const ports = await listeningPorts(child, workers.length + (inspect ? 1 : 0));
+  const urls = workers.map(({ name }) => [name, `http://${LOOPBACK}:${ports.get(name)}`]);
+  const inspectors = workers.map(({ name }) => [name, `ws://${LOOPBACK}:${ports.get(INSPECTOR)}/${name}`]);
+  const owned = cleanup.move();
+  return {
+    pid: child.pid ?? 0,
+    urls: Object.fromEntries(urls),
+    inspectors: inspect ? Object.fromEntries(inspectors) : {},
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+const INSPECTOR = 'inspector';
+
+/** Told by workerd on its control channel, a line of JSON for each. */
+async function listeningPorts(child: ChildProcess, count: number): Promise<Map<string, number>> {
+  const ports = new Map<string, number>();
+  const control = child.stdio[3] as Readable;
+  const tooLate = setTimeout(() => child.kill('SIGKILL'), START_MS);
+  for await (const line of createInterface({ input: control })) {
+    const told = JSON.parse(line) as { event: string; socket?: string; port: number };
+    ports.set(told.socket ?? INSPECTOR, told.port);
+    if (ports.size === count) break;
+  }
+  clearTimeout(tooLate);
+  if (ports.size < count) throw new Error('workerd did not start');
+  return ports;
+}
+
+async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const ended = once(child, 'exit');
+  child.kill('SIGKILL');
+  await ended;
+}
+
+function renderConfig({ workers, compatibilityDate }: ServeOptions): string {
+  const services = workers.map(
+    (worker) => `    (name = ${text(worker.name)}, worker = ${renderWorker(worker, compatibilityDate)}),`,
+  );
+  const sockets = workers.map(
+    ({ name }) =>
+      `    (name = ${text(name)}, address = "${LOOPBACK}:0", http = (), service = ${text(name)}),`,
+  );
+  return `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [
+    (name = "internet", network = (allow = ["public", "private"])),
+${services.join('\n')}
+  ],
+  sockets = [
+${sockets.join('\n')}
+  ],
+);
+`;
+}
+
+function renderWorker({ modules, variables, kv = {} }: ServedWorker, compatibilityDate: string): string {
+  const embedded = modules.map(
+    ({ name, type, path }) => `(name = ${text(name)}, ${type} = embed ${text(path)})`,
+  );
+  const bindings = [
+    ...Object.entries(variables).map(([name, value]) => `(name = ${text(name)}, text = ${text(value)})`),
+    ...Object.entries(kv).map(([name, service]) => `(name = ${text(name)}, kvNamespace = ${text(service)})`),
+  ];
+  return `(
+      compatibilityDate = ${text(compatibilityDate)},
+      modules = [${embedded.join(', ')}],
+      bindings = [${bindings.join(', ')}],
+    )`;
+}
+
+/** A string in Cap'n Proto is written like one in JSON. */
+const text = (value: string) => JSON.stringify(value);
