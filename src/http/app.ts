@@ -20,10 +20,10 @@ export function createApp(services: Services): App {
 
   return {
     async fetch(request, context, forward) {
-      const url = new URL(request.url);
+      const pathname = pathnameOf(request.url);
       // As it is, because ids in a path may be in upper case. Other spellings of it are nobody's.
-      if (isOwnPath(url.pathname)) return ownRoutes.fetch(request, undefined, context);
-      const canonical = canonicalPath(url.pathname);
+      if (isOwnPath(pathname)) return ownRoutes.fetch(request, undefined, context);
+      const canonical = canonicalPath(pathname);
       if (!canonical.ok)
         return problem({ status: 400, code: 'bad-path', title: 'Ambiguous path', detail: canonical.reason });
       const { path, matchPath } = canonical;
@@ -41,6 +41,9 @@ export function createApp(services: Services): App {
     },
   };
 }
+
+/** The URL of a request is in its normal form: between its host and its query nothing has to be parsed. */
+const pathnameOf = (url: string) => /^[^:]*:\/\/[^/?#]*(\/[^?#]*)/.exec(url)?.[1] ?? '/';
 
 /** As it was sent: `URL` would lose a question mark that nothing follows. */
 const queryOf = (url: string) => /\?[^#]*/.exec(url)?.[0] ?? '';
