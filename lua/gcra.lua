@@ -22,7 +22,7 @@ if cost > room then
 end
 
 --@charge
--- The window of a charge is the time W after it: later, nothing is given back or settled.
+-- The window of a charge is the time W after it: later, nothing is given back. What is settled later is a debt like any other.
 if not chargedAt or units > 0 or now - chargedAt < windowMs then
   local moved = b + units * windowMs
   b = moved % limit

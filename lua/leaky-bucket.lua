@@ -25,7 +25,7 @@ end
 delayMs = b - now + (a + -a % limit) / limit
 
 --@charge
--- The window of a charge is the time W after it: later, nothing is given back or settled.
+-- The window of a charge is the time W after it: later, nothing is given back. What is settled later is a debt like any other.
 if not chargedAt or units > 0 or now - chargedAt < windowMs then a = a + units * windowMs end
 if a < 0 then a = 0 end
 resetAt = b + (a + -a % limit) / limit

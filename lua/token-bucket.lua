@@ -24,7 +24,7 @@ end
 
 --@charge
 local full = (extra or limit) * windowMs
--- The window of a charge is the time W after it: later, nothing is given back or settled.
+-- The window of a charge is the time W after it: later, nothing is given back. What is settled later is a debt like any other.
 if not chargedAt or units > 0 or now - chargedAt < windowMs then a = a - units * windowMs end
 if a > full then a = full end
 local missing = full - a

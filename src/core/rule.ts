@@ -56,6 +56,10 @@ export interface Rule {
   readonly ordinal: number;
 }
 
+/** Of a rule or of a tier. */
+export const LARGEST_LIMIT = 1_000_000_000_000;
+export const LONGEST_WINDOW_SECONDS = 366 * 86_400;
+
 /** What a rule need not say. */
 export const RULE_DEFAULTS = {
   methods: [] as string[],

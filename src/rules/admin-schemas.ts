@@ -6,18 +6,13 @@ import { formatIpRange, ipRangeProblem, parseIpRange } from '../core/ip.ts';
 import { LISTED_KINDS, LISTS, RULE_DEFAULTS } from '../core/rule.ts';
 import { type BodySchemas, bodySchemas, identifier } from './body-schemas.ts';
 import { checkRule, ruleFields } from './rule-schema.ts';
-import { apiKeys, listEntries, tenants, tiers, users } from './schema.ts';
-
-const LARGEST_LIMIT = 1_000_000_000_000;
+import { apiKeys, listEntries, tenants, users } from './schema.ts';
+import { tierFields, tierName } from './tier-schema.ts';
 
 const moment = z.iso
   .datetime({ offset: true, error: 'must be a moment such as 2030-01-31T12:00:00Z, with its zone' })
   .transform((text) => new Date(text));
 const shortText = (most: number) => z.string().max(most);
-const tierName = z
-  .string()
-  .regex(/^[a-z0-9][a-z0-9-]{0,62}$/, 'must be lower-case letters, digits and hyphens, at most 63')
-  .describe('Unique; never changes.');
 const tierOf = z.string().max(63).nullable().describe('The name of a tier; null: the default one.');
 const tenantOf = identifier.nullable().describe('The id of a tenant.');
 const expiresAt = moment.nullable().describe('From then on it is as if it were not there; null: never.');
@@ -34,16 +29,7 @@ export const ruleBodies: BodySchemas = bodySchemas({
 export const tierBodies: BodySchemas = bodySchemas({
   name: 'Tier',
   writtenId: { name: tierName },
-  fields: createInsertSchema(tiers, {
-    displayName: shortText(128),
-    priceCents: z.int32().min(0).describe('A month, in cents.'),
-    limits: z
-      .record(z.string().min(1).max(64), z.int().min(1).max(LARGEST_LIMIT).nullable())
-      .describe('Limits by name, for the limitName of rules; null: unlimited.'),
-    isDefault: z
-      .boolean()
-      .describe('The tier of callers of whom nothing better is known. Only one can be it.'),
-  }).pick({ displayName: true, priceCents: true, limits: true, isDefault: true }).shape,
+  fields: tierFields.shape,
   defaults: { displayName: '', priceCents: 0, limits: {}, isDefault: false },
 });
 

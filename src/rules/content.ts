@@ -1,5 +1,5 @@
 // All rules, tiers and lists, from Postgres. What is wrong is put aside, with the reason.
-import { asc, eq, gt, isNull, or, sql } from 'drizzle-orm';
+import { asc, gt, isNull, or, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { ipRangeProblem } from '../core/ip.ts';
 import type { ListEntry, Rule, Tier } from '../core/rule.ts';
@@ -24,19 +24,21 @@ export interface ReadContent {
 
 /** All rules, those that are switched off too, as of one moment. */
 export async function readContent(database: Database): Promise<ReadContent> {
-  const queries = contentQueries(database, { onlyEnabled: false });
-  const [, ...rows] = await database.batch([asOfOneMoment(database), ...queries]);
-  return toContent(rows);
+  const [, ruleRows, tierRows, listRows] = await database.batch([
+    asOfOneMoment(database),
+    database.select().from(rulesTable).orderBy(asc(rulesTable.ordinal)),
+    ...otherQueries(database),
+  ]);
+  const parsed = parseRules(ruleRows);
+  const { content, rejected } = assemble(await withCounterIds(parsed.rules), tierRows, listRows);
+  const disabled = new Set(ruleRows.filter(({ enabled }) => !enabled).map(({ id }) => id));
+  const rules = content.rules.map((rule) => (disabled.has(rule.id) ? { ...rule, enabled: false } : rule));
+  return { content: { ...content, rules }, rejected: [...parsed.rejected, ...rejected] };
 }
 
-/** For a transaction; `toContent` takes what they return. */
-export const contentQueries = (database: Database, { onlyEnabled }: { readonly onlyEnabled: boolean }) =>
+/** Of tiers and lists, for a transaction; `assemble` takes what they return. */
+export const otherQueries = (database: Database) =>
   [
-    database
-      .select()
-      .from(rulesTable)
-      .where(onlyEnabled ? eq(rulesTable.enabled, true) : undefined)
-      .orderBy(asc(rulesTable.ordinal)),
     database.select().from(tiersTable).orderBy(asc(tiersTable.name)),
     database
       .select()
@@ -45,26 +47,17 @@ export const contentQueries = (database: Database, { onlyEnabled }: { readonly o
       .orderBy(asc(listEntries.list), asc(listEntries.kind), asc(listEntries.value)),
   ] as const;
 
-type ContentRows = readonly [
-  readonly (typeof rulesTable.$inferSelect)[],
-  readonly (typeof tiersTable.$inferSelect)[],
-  readonly (typeof listEntries.$inferSelect)[],
-];
+export type TierRows = readonly (typeof tiersTable.$inferSelect)[];
+export type ListRows = readonly (typeof listEntries.$inferSelect)[];
 
-export async function toContent([ruleRows, tierRows, listRows]: ContentRows): Promise<ReadContent> {
-  const parsed = parseRules(ruleRows);
+/** Rules that were found good by themselves, with what they are to be judged and published with. */
+export function assemble<R extends Rule>(rules: readonly R[], tierRows: TierRows, listRows: ListRows) {
   const tiers = parseTiers(tierRows);
   const lists = parseLists(listRows);
-  const usable = withUsableLimits(parsed.rules, tiers.good);
-  const disabled = new Set(ruleRows.filter(({ enabled }) => !enabled).map(({ id }) => id));
-  const compiled = await withCounterIds(usable.good);
+  const usable = withUsableLimits(rules, tiers.good);
   return {
-    content: {
-      rules: compiled.map((rule) => (disabled.has(rule.id) ? { ...rule, enabled: false } : rule)),
-      tiers: tiers.good,
-      lists: lists.good,
-    },
-    rejected: [...parsed.rejected, ...usable.rejected, ...tiers.rejected, ...lists.rejected],
+    content: { rules: usable.good, tiers: tiers.good, lists: lists.good },
+    rejected: [...usable.rejected, ...tiers.rejected, ...lists.rejected],
   };
 }
 
@@ -72,7 +65,7 @@ export async function toContent([ruleRows, tierRows, listRows]: ContentRows): Pr
 export const asOfOneMoment = (database: Database) =>
   database.execute(sql`set transaction isolation level repeatable read`);
 
-export interface Sorted<T> {
+interface Sorted<T> {
   readonly good: T[];
   readonly rejected: RejectedRow[];
 }
@@ -83,7 +76,7 @@ const tierRow = z.object({
   isDefault: z.boolean(),
 }) satisfies z.ZodType<Tier>;
 
-export function parseTiers(rows: readonly { readonly name: string }[]): Sorted<Tier> {
+function parseTiers(rows: readonly { readonly name: string }[]): Sorted<Tier> {
   const sorted: Sorted<Tier> = { good: [], rejected: [] };
   for (const row of rows) {
     const parsed = tierRow.safeParse(row);
@@ -97,7 +90,7 @@ export function parseTiers(rows: readonly { readonly name: string }[]): Sorted<T
 }
 
 /** A limit that a tier gives to a rule must be one that the rule's algorithm can count. */
-export function withUsableLimits<R extends Rule>(rules: readonly R[], tiers: readonly Tier[]): Sorted<R> {
+function withUsableLimits<R extends Rule>(rules: readonly R[], tiers: readonly Tier[]): Sorted<R> {
   const sorted: Sorted<R> = { good: [], rejected: [] };
   for (const rule of rules) {
     const problems = tiers.flatMap((tier) => tierProblem(rule, tier) ?? []);
@@ -116,7 +109,7 @@ function tierProblem(rule: Rule, { name, limits }: Tier): string | undefined {
 }
 
 /** A key's id is in lower case, as Postgres writes it. */
-export function parseLists(rows: readonly (typeof listEntries.$inferSelect)[]): Sorted<ListEntry> {
+function parseLists(rows: readonly (typeof listEntries.$inferSelect)[]): Sorted<ListEntry> {
   const sorted: Sorted<ListEntry> = { good: [], rejected: [] };
   for (const { id, list, kind, value, expiresAt } of rows) {
     const problem = kind === 'ip' ? ipRangeProblem(value) : undefined;

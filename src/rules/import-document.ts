@@ -1,17 +1,16 @@
 // All rules and tiers as one JSON document: what an export writes and an import takes. What has its default is
 // left out and everything has its place, so that two exports can be compared line by line.
 import { asc, getTableColumns, sql } from 'drizzle-orm';
-import { createInsertSchema } from 'drizzle-zod';
 import * as z from 'zod';
 import { RULE_DEFAULTS } from '../core/rule.ts';
 import { asOfOneMoment } from './content.ts';
 import type { Database } from './database.ts';
 import { checkRule, ruleFields } from './rule-schema.ts';
 import { rules as rulesTable, tiers as tiersTable } from './schema.ts';
+import { tierFields, tierName } from './tier-schema.ts';
 
 const MOST_RULES = 20_000;
 const MOST_TIERS = 1_000;
-const LARGEST_LIMIT = 1_000_000_000_000;
 
 export const documentRule = ruleFields
   .partial()
@@ -21,16 +20,9 @@ export const documentRule = ruleFields
   .superRefine((rule, context) => checkRule(rule as Parameters<typeof checkRule>[0], context))
   .meta({ id: 'DocumentRule' });
 
-export const documentTier = createInsertSchema(tiersTable, {
-  name: z.string().regex(/^[a-z0-9][a-z0-9-]{0,62}$/, 'must be a-z, 0-9 and -, up to 63 of them'),
-  displayName: z.string().max(128).optional(),
-  priceCents: z.int().min(0).max(2_147_483_647).optional().describe('A month, in cents.'),
-  limits: z
-    .record(z.string().min(1).max(64), z.int().min(1).max(LARGEST_LIMIT).nullable())
-    .optional()
-    .describe('Named limits; null is unlimited.'),
-})
-  .omit({ revision: true, createdAt: true, updatedAt: true })
+export const documentTier = tierFields
+  .partial()
+  .extend({ name: tierName })
   .strict()
   .meta({ id: 'DocumentTier' });
 

@@ -5,7 +5,7 @@ import type { SnapshotContent } from '../core/snapshot.ts';
 import { type CompiledRule, withCounterIds } from '../core/snapshot.ts';
 import { encodeRule } from '../core/stored-snapshot.ts';
 import { type CallerRevisions, selectRevisions, toRevisions } from './caller-revisions.ts';
-import { contentQueries, parseLists, parseTiers, withUsableLimits } from './content.ts';
+import { assemble, type ListRows, otherQueries, type TierRows } from './content.ts';
 import type { Database } from './database.ts';
 import { parseRules, type RejectedRow } from './rule-schema.ts';
 import { rules as rulesTable } from './schema.ts';
@@ -77,12 +77,10 @@ async function learn(database: Database, missing: readonly Place[]): Promise<Map
  * has read at least what those with lower ones have.
  */
 async function readOutline(database: Database) {
-  const [, tiers, lists] = contentQueries(database, { onlyEnabled: true });
   const [numbers, callerRows, tierRows, listRows, places] = await database.batch([
     database.execute<{ number: string }>(sql`select nextval('publications')::text as number`),
     selectRevisions(database),
-    tiers,
-    lists,
+    ...otherQueries(database),
     database
       .select({ id: rulesTable.id, revision: rulesTable.revision, updatedAt: rulesTable.updatedAt })
       .from(rulesTable)
@@ -110,29 +108,16 @@ const selectRules = (database: Database, missing: readonly { readonly id: string
       ),
     );
 
-type ContentRows = Awaited<ReturnType<typeof readOutline>>;
-
 function toContent(
   read: readonly KnownRule[],
-  tierRows: ContentRows['tierRows'],
-  listRows: ContentRows['listRows'],
+  tierRows: TierRows,
+  listRows: ListRows,
 ): Omit<PublishedContent, 'sequence' | 'callers'> {
-  const tiers = parseTiers(tierRows);
-  const lists = parseLists(listRows);
   const parsed = read.filter((known) => 'rule' in known);
-  const usable = withUsableLimits(
-    parsed.map(({ rule }) => rule),
-    tiers.good,
-  );
-  const isGood = new Set<CompiledRule>(usable.good);
-  return {
-    content: { rules: usable.good, tiers: tiers.good, lists: lists.good },
-    texts: parsed.filter(({ rule }) => isGood.has(rule)).map(({ text }) => text),
-    rejected: [
-      ...read.flatMap((known) => ('rejected' in known ? [known.rejected] : [])),
-      ...usable.rejected,
-      ...tiers.rejected,
-      ...lists.rejected,
-    ],
-  };
+  const bad = read.flatMap((known) => ('rejected' in known ? [known.rejected] : []));
+  const rules = parsed.map(({ rule }) => rule);
+  const { content, rejected } = assemble(rules, tierRows, listRows);
+  const isGood = new Set<CompiledRule>(content.rules);
+  const texts = parsed.filter(({ rule }) => isGood.has(rule)).map(({ text }) => text);
+  return { content, texts, rejected: [...bad, ...rejected] };
 }

@@ -4,11 +4,9 @@ import * as z from 'zod';
 import { ALGORITHM_IDS, type AlgorithmId } from '../core/algorithms/registry.ts';
 import { problemOf } from '../core/check.ts';
 import { resourceProblem } from '../core/resource.ts';
-import type { Rule } from '../core/rule.ts';
+import { LARGEST_LIMIT, LONGEST_WINDOW_SECONDS, type Rule } from '../core/rule.ts';
 import { rules } from './schema.ts';
 
-const LONGEST_WINDOW_SECONDS = 366 * 86_400;
-const LARGEST = 1_000_000_000_000;
 const WITH_BURST: readonly AlgorithmId[] = ['token-bucket', 'leaky-bucket', 'gcra'];
 
 const SOME_LEASE = 'x'.repeat(16);
@@ -34,7 +32,7 @@ export const ruleFields = createInsertSchema(rules, {
   tiers: names('None: callers of every tier.'),
   subjects: names('None: every subject of the scope. An override names whom it is made for.'),
   algorithm: z.enum(ALGORITHM_IDS),
-  limit: whole(LARGEST).nullable().describe('Needed unless there is a limitName.'),
+  limit: whole(LARGEST_LIMIT).nullable().describe('Needed unless there is a limitName.'),
   limitName: z
     .string()
     .min(1)
@@ -42,7 +40,7 @@ export const ruleFields = createInsertSchema(rules, {
     .nullable()
     .describe('A named limit of the caller’s tier; it comes before limit.'),
   windowSeconds: whole(LONGEST_WINDOW_SECONDS),
-  burst: whole(LARGEST)
+  burst: whole(LARGEST_LIMIT)
     .nullable()
     .describe('Capacity of token-bucket, leaky-bucket and gcra; the limit if left out.'),
   buckets: whole(100).nullable().describe('Of sliding-window-buckets.'),

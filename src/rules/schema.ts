@@ -20,8 +20,10 @@ import {
 import { ALGORITHM_IDS } from '../core/algorithms/registry.ts';
 import {
   ACTIONS,
+  LARGEST_LIMIT,
   LISTED_KINDS,
   LISTS,
+  LONGEST_WINDOW_SECONDS,
   ON_UNAVAILABLE,
   RULE_DEFAULTS,
   SCOPES,
@@ -48,9 +50,6 @@ const kept = {
   createdAt: moment().notNull().defaultNow(),
   updatedAt: moment().notNull().defaultNow(),
 };
-
-const LARGEST_LIMIT = 1_000_000_000_000;
-const LONGEST_WINDOW_SECONDS = 366 * 86_400;
 
 export const tiers = pgTable(
   'tiers',

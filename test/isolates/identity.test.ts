@@ -51,6 +51,8 @@ beforeAll(async () => {
     madeUpKeys: [await madeUpKey(), await madeUpKey()],
     forgedTokens: [await token('alice', stranger), await token('bob', stranger, 'other')],
   };
+  // Known before made-up keys use up what may be asked of Postgres in a second: that is tested elsewhere.
+  for (const isolate of ISOLATES) await send('/elsewhere', [['X-API-Key', key]], isolate);
 });
 afterAll(async () => {
   await weir?.[Symbol.asyncDispose]();
