@@ -8,8 +8,7 @@ import { type Held, holdLeases, holdWhileOpen } from './connections.ts';
 import { setDecisionHeaders } from './headers.ts';
 import { type Identity, identify } from './identity.ts';
 import { keepApart, takeCost } from './origin-headers.ts';
-import { problem } from './problem.ts';
-import type { ProxyResult } from './proxy.ts';
+import { clientGone, type ProxyResult } from './proxy.ts';
 import { refusal } from './refusals.ts';
 import type { RegionService, Services } from './services.ts';
 import { waitForTurn, waitOf } from './turn.ts';
@@ -115,6 +114,3 @@ function apart({ origin }: Services, { kind, response }: ProxyResult) {
   keepApart(response.headers, origin.rateLimitHeaders);
   return { response, cost: takeCost(response.headers, origin.costHeader) };
 }
-
-/** Nobody is there to read it. */
-const clientGone = () => problem({ status: 499, code: 'client-gone', title: 'The client has left' });

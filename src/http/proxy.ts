@@ -89,6 +89,10 @@ const FAILURES: Readonly<Record<ProxyFailure, () => Response>> = {
       title: 'The origin did not answer in time',
       detail: 'The API behind Weir has the request, but has not answered it in time.',
     }),
-  // For the log: nobody is there to read it.
-  'client-gone': () => problem({ status: 499, code: 'client-gone', title: 'The client has left' }),
+  'client-gone': clientGone,
 };
+
+/** Nobody is there to read it. */
+export function clientGone(): Response {
+  return problem({ status: 499, code: 'client-gone', title: 'The client has left' });
+}

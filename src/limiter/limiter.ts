@@ -1,6 +1,7 @@
 // Decides a request: by rules that are confirmed to be in force, with one call to the counters of one region, under
 // a deadline. When there is no answer in time the request goes on (fail-open), and the decision says why.
 import type { AnnouncementBoard } from '../core/announcement.ts';
+import type { AfterResponse } from '../core/caller.ts';
 import type { Outcome } from '../core/check.ts';
 import { type CounterStore, CounterStoreError } from '../core/counter-store.ts';
 import { type Decision, type DegradedReason, denyingResults } from '../core/decision.ts';
@@ -18,7 +19,7 @@ export interface DecisionRequest {
   readonly region: LimiterRegion;
   /** What the request is up against; asked again if the rules turn out to have changed. */
   readonly plan: (snapshot: Snapshot) => Promise<Plan | Unverified>;
-  readonly afterResponse: (work: Promise<unknown>) => void;
+  readonly afterResponse: AfterResponse;
 }
 
 export interface Limiter {

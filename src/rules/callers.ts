@@ -2,7 +2,7 @@
 // longer than its deadline: whoever is not known in time has the default tier. A key is known by its hash alone.
 import { hashApiKey, isWellFormedKey } from '../core/api-key.ts';
 import { createBoundedCache } from '../core/bounded-cache.ts';
-import type { CallerDirectory, CallerRecord, Known } from '../core/caller.ts';
+import type { AfterResponse, CallerDirectory, CallerRecord, Known } from '../core/caller.ts';
 import { digest, toBase64Url } from '../core/digest.ts';
 import { findApiKey, findUser, readRecord, writeRecord } from './caller-records.ts';
 import type { Database } from './database.ts';
@@ -34,7 +34,6 @@ export interface CallerDirectoryOptions {
 }
 
 type Kind = 'key' | 'user';
-type AfterResponse = (work: Promise<unknown>) => void;
 
 const FIND = { key: findApiKey, user: findUser };
 

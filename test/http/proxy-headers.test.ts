@@ -46,6 +46,18 @@ describe('to the origin', () => {
     expect(sent(headers)).toEqual({ ...FORWARDED, 'x-end': 'to end' });
   });
 
+  test('goes the client’s address, though Connection names it to have it removed', () => {
+    const headers: Pairs = [
+      ['Connection', 'cf-connecting-ip, x-forwarded-for'],
+      ['CF-Connecting-IP', '9.9.9.9'],
+      ['X-Forwarded-For', '6.6.6.6'],
+    ];
+    expect(sent(headers)).toMatchObject({
+      'cf-connecting-ip': '9.9.9.9',
+      'x-forwarded-for': '6.6.6.6, 9.9.9.9',
+    });
+  });
+
   test('goes the wish for a WebSocket', () => {
     const headers: Pairs = [
       ['Connection', 'Upgrade'],

@@ -7,8 +7,17 @@ import { admin, freshIp, sql } from './worker.ts';
 
 // The example of docs/library.md.
 const app = new Hono<{ Bindings: LibraryBindings; Variables: WeirVariables }>();
+app.use(async (c, next) => {
+  c.res.headers.set('X-Outer', 'kept');
+  await next();
+});
 app.use(weir());
 app.get('/hello', (c) => c.text(`hello ${c.var.weirCaller?.userId ?? 'stranger'}`));
+app.get('/one-at-a-time', (c) => c.text('here'));
+app.get('/one-at-a-time/throws', () => {
+  throw new Error('broken');
+});
+app.onError(() => new Response('sorry', { status: 500 }));
 app.get('/elsewhere', () => Response.redirect('https://example.com/', 302));
 
 const { ORIGIN_URL: _, ...bindings } = env as unknown as LibraryBindings & { ORIGIN_URL: string };
@@ -21,14 +30,17 @@ async function call(path: string, ip = freshIp(), init: RequestInit = {}): Promi
     bindings,
     context,
   );
+  // Read first: a lease is held, and work goes on, until the last byte.
+  const body = await answer.arrayBuffer();
   await waitOnExecutionContext(context);
-  return answer;
+  return new Response(body, answer);
 }
 
 beforeAll(async () => {
   await sql('delete from rules');
   await sql(`insert into rules (name, resource, scope, algorithm, "limit", window_seconds) values
-    ('hello', '/hello', 'ip', 'fixed-window', 2, 3600)`);
+    ('hello', '/hello', 'ip', 'fixed-window', 2, 3600),
+    ('one', '/one-at-a-time/*', 'ip', 'concurrency', 1, 3600)`);
   await scheduled(createScheduledController(), bindings);
 });
 
@@ -40,6 +52,22 @@ describe('Weir as middleware', () => {
     expect(await answers[0]?.text()).toBe('hello stranger');
     expect(answers.map(({ headers }) => headers.get('X-RateLimit-Remaining'))).toEqual(['1', '0', '0']);
     expect(await answers[2]?.json()).toMatchObject({ code: 'rate-limited', rule: 'hello' });
+  });
+
+  it('leaves to a refusal what outer middleware has set', async () => {
+    const ip = freshIp();
+    for (const status of [200, 200, 429]) {
+      const answer = await call('/hello', ip);
+      expect([answer.status, answer.headers.get('X-Outer')]).toEqual([status, 'kept']);
+    }
+  });
+
+  it('gives leases back after HEAD, a body, and a handler that throws', async () => {
+    const ip = freshIp();
+    const path = '/one-at-a-time';
+    expect((await call(path, ip, { method: 'HEAD' })).status).toBe(200);
+    expect((await call(`${path}/throws`, ip)).status).toBe(500);
+    expect(await (await call(path, ip)).text()).toBe('here');
   });
 
   it('leaves the other answers of the app as they are', async () => {
