@@ -6,6 +6,7 @@ export interface BoundedCache<Value> {
   readonly size: number;
   get(key: string, nowMs: number): Value | undefined;
   set(key: string, value: Value, expiresAtMs: number): void;
+  delete(key: string): void;
 }
 
 export function createBoundedCache<Value>(maxEntries: number): BoundedCache<Value> {
@@ -33,5 +34,6 @@ export function createBoundedCache<Value>(maxEntries: number): BoundedCache<Valu
         return;
       }
     },
+    delete: (key) => void entries.delete(key),
   };
 }

@@ -21,6 +21,9 @@ export async function subjectKey(scope: string, subject: string, group = ''): Pr
 /** Where the version of the rules in force is announced. */
 export const ANNOUNCEMENT_KEY = 'weir:announcement';
 
+/** Where the isolates of a region count themselves in. */
+export const CENSUS_KEY = 'weir:isolates';
+
 /** So many rules share a key: few enough that no subject ever has too many counters in one. */
 const RULES_IN_A_GROUP = 64;
 

@@ -20,15 +20,25 @@ describe('the bounded cache', () => {
     expect(cache.size).toBe(0);
   });
 
+  it('forgets an entry that is deleted, and nothing else', () => {
+    const cache = createBoundedCache<number>(2);
+    cache.set('a', 1, 100);
+    cache.set('b', 2, 100);
+    cache.delete('a');
+    cache.delete('never there');
+    expect([cache.get('a', 0), cache.get('b', 0), cache.size]).toEqual([undefined, 2, 1]);
+  });
+
   it('does as a list does that is searched from end to end', () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 4 }), fc.array(step, { maxLength: 60 }), (maxEntries, steps) => {
         const cache = createBoundedCache<number>(maxEntries);
         const model = createModel(maxEntries);
         let nowMs = 0;
-        for (const { key, value, ttlMs, passedMs } of steps) {
+        for (const { key, value, ttlMs, passedMs, isDelete } of steps) {
           nowMs += passedMs;
-          if (value === undefined) expect(cache.get(key, nowMs)).toBe(model.get(key, nowMs));
+          if (isDelete) for (const each of [cache, model]) each.delete(key);
+          else if (value === undefined) expect(cache.get(key, nowMs)).toBe(model.get(key, nowMs));
           else for (const each of [cache, model]) each.set(key, value, nowMs + ttlMs);
           expect(cache.size).toBe(model.size);
           expect(cache.size).toBeLessThanOrEqual(maxEntries);
@@ -44,6 +54,7 @@ const step = fc.record({
   value: fc.option(fc.nat(), { nil: undefined }),
   ttlMs: fc.nat(6),
   passedMs: fc.nat(3),
+  isDelete: fc.nat(9).map((digit) => digit === 0),
 });
 
 function createModel(maxEntries: number): BoundedCache<number> {
@@ -61,6 +72,9 @@ function createModel(maxEntries: number): BoundedCache<number> {
     },
     set(key, value, expiresAtMs) {
       entries = [...without(key), { key, value, expiresAtMs }].slice(-maxEntries);
+    },
+    delete(key) {
+      entries = without(key);
     },
   };
 }

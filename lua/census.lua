@@ -1,0 +1,12 @@
+#!lua flags=allow-key-locking
+-- census: counts an isolate in, and forgets those that have not come for longer than the keep time.
+--
+-- KEYS   [1] the isolates, a sorted set by when they last came
+-- ARGV   [1] id of the isolate  [2] keep time in ms
+-- reply  how many isolates there are, this one included
+local time = redis.call('TIME')
+local now, keepMs = time[1] * 1000 + math.floor(time[2] / 1000), tonumber(ARGV[2])
+redis.call('ZADD', KEYS[1], string.format('%.0f', now), ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('(%.0f', now - keepMs))
+redis.call('PEXPIRE', KEYS[1], keepMs)
+return redis.call('ZCARD', KEYS[1])

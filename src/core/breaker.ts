@@ -1,0 +1,115 @@
+// Keeps an isolate from asking a region that does not answer. Closed: everybody asks, and how it went is kept of the
+// last few. Open: nobody asks, at no cost. Half-open: a few ask, and what they find decides. It is counters and
+// moments only: no timers, and no promise that one request would wait for in another.
+
+export type BreakerState = 'closed' | 'open' | 'half-open';
+
+/**
+ * The leave to ask once. Whoever has it tells how it went, or never does: requests can be cancelled. It counts only in
+ * the era it was given in, which ends with every change of the state.
+ */
+export type Permit = number;
+
+export interface Breaker {
+  state(nowMs: number): BreakerState;
+  /** Undefined: not now. */
+  enter(nowMs: number): Permit | undefined;
+  succeed(permit: Permit, nowMs: number): void;
+  fail(permit: Permit, nowMs: number): void;
+}
+
+export interface BreakerOptions {
+  /** From 0 to 1, for the jitter: isolates should not all come back in one moment. */
+  readonly random: () => number;
+  readonly onChange?: ((state: BreakerState) => void) | undefined;
+}
+
+/** Judged are the last calls of the last seconds: so many at most, and not before so many have failed. */
+const SLIDING_COUNT = 20;
+const SLIDING_MS = 10_000;
+const FEWEST_FAILURES = 5;
+const FAILURE_RATE = 0.5;
+/** Give or take a quarter. */
+const OPEN_MS = 1_000;
+const LONGEST_OPEN_MS = OPEN_MS * 1.25;
+const PROBES = 3;
+/** Probes of which nothing has been heard for so long are lost. */
+const PROBE_MS = 1_000;
+
+export function createBreaker({ random, onChange }: BreakerOptions): Breaker {
+  let state: BreakerState = 'closed';
+  let era = 0;
+  // The last calls, in a ring: written for every request, read after a failure only.
+  const failed = new Uint8Array(SLIDING_COUNT);
+  const endedAtMs = new Float64Array(SLIDING_COUNT).fill(Number.NEGATIVE_INFINITY);
+  let next = 0;
+  let openUntilMs = 0;
+  let probes = { granted: 0, succeeded: 0, lastAtMs: 0 };
+
+  const become = (changed: BreakerState) => {
+    state = changed;
+    era += 1;
+    endedAtMs.fill(Number.NEGATIVE_INFINITY);
+    probes = { granted: 0, succeeded: 0, lastAtMs: 0 };
+    onChange?.(changed);
+  };
+  const open = (nowMs: number) => {
+    openUntilMs = nowMs + OPEN_MS * (0.75 + random() / 2);
+    become('open');
+  };
+  /** A clock that was put back must not keep it open for longer. */
+  const isOver = (nowMs: number) => nowMs >= openUntilMs || openUntilMs - nowMs > LONGEST_OPEN_MS;
+
+  const grantProbe = (nowMs: number): Permit | undefined => {
+    const areLost = Math.abs(nowMs - probes.lastAtMs) >= PROBE_MS;
+    if (areLost) probes.granted = probes.succeeded;
+    if (probes.granted >= PROBES) return undefined;
+    probes.granted += 1;
+    probes.lastAtMs = nowMs;
+    return era;
+  };
+
+  const record = (hasFailed: boolean, nowMs: number) => {
+    failed[next] = Number(hasFailed);
+    endedAtMs[next] = nowMs;
+    next = (next + 1) % SLIDING_COUNT;
+    if (hasFailed && failsTooOften(nowMs)) open(nowMs);
+  };
+
+  const failsTooOften = (nowMs: number) => {
+    let recent = 0;
+    let failures = 0;
+    for (const [i, atMs] of endedAtMs.entries()) {
+      if (Math.abs(nowMs - atMs) >= SLIDING_MS) continue;
+      recent += 1;
+      failures += failed[i] ?? 0;
+    }
+    return failures >= FEWEST_FAILURES && failures >= recent * FAILURE_RATE;
+  };
+
+  return {
+    state: (nowMs) => (state === 'open' && isOver(nowMs) ? 'half-open' : state),
+
+    enter(nowMs) {
+      if (state === 'closed') return era;
+      if (state === 'open') {
+        if (!isOver(nowMs)) return undefined;
+        become('half-open');
+      }
+      return grantProbe(nowMs);
+    },
+
+    succeed(permit, nowMs) {
+      if (permit !== era) return;
+      if (state === 'closed') return record(false, nowMs);
+      probes.succeeded += 1;
+      if (probes.succeeded >= PROBES) become('closed');
+    },
+
+    fail(permit, nowMs) {
+      if (permit !== era) return;
+      if (state === 'closed') record(true, nowMs);
+      else open(nowMs);
+    },
+  };
+}

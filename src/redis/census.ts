@@ -1,0 +1,22 @@
+// The list of isolates of one region, in Upstash Redis.
+import census from '../../lua/census.lua';
+import { type CensusBoard, isIsolateCount } from '../core/census.ts';
+import { CounterStoreError } from '../core/counter-store.ts';
+import { CENSUS_KEY } from '../core/keys.ts';
+import type { Client } from './client.ts';
+
+/** Isolates come once a minute: whoever missed one time is still counted, whoever missed two is gone. */
+const KEEP_MS = 150_000;
+
+export function createCensusBoard(client: Client): CensusBoard {
+  return {
+    async present(isolateId, signal) {
+      const args = [isolateId, String(KEEP_MS)];
+      // Once a minute, the text is no burden; its SHA would need a way back when Redis has lost the script.
+      const count: unknown = await client.send(signal, (redis) => redis.eval(census, [CENSUS_KEY], args));
+      if (!isIsolateCount(count))
+        throw new CounterStoreError('bad-reply', 'the reply is not a number of isolates');
+      return count;
+    },
+  };
+}

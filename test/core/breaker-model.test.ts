@@ -1,0 +1,49 @@
+// The breaker and a plain model of it, side by side through the same history.
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { createBreaker, type Permit } from '../../src/core/breaker.ts';
+import { createModel } from './breaker-model.ts';
+
+const START_MS = 1_800_000_000_000;
+
+it('does as a breaker does that keeps everything and searches it from end to end', () => {
+  const passedMs = fc.oneof(fc.nat(300), fc.constantFrom(749, 750, 999, 1_000, 1_250, 9_999, 10_000));
+  const step = fc.oneof(
+    { weight: 1, arbitrary: passedMs.map((ms) => ({ do: 'wait', ms }) as const) },
+    { weight: 4, arbitrary: fc.constant({ do: 'enter' } as const) },
+    {
+      weight: 4,
+      arbitrary: fc.record({
+        do: fc.constant('report' as const),
+        which: fc.nat(4),
+        hasFailed: fc.nat(9).map((digit) => digit < 6),
+      }),
+    },
+  );
+  const dice = fc.constantFrom(0, 0.25, 0.5, 1);
+  fc.assert(
+    fc.property(dice, fc.array(step, { size: '+1', maxLength: 200 }), (random, steps) => {
+      const real = createBreaker({ random: () => random });
+      const model = createModel(random);
+      const out: { permit: Permit; ofModel: object }[] = [];
+      let nowMs = START_MS;
+      for (const each of steps) {
+        if (each.do === 'wait') nowMs += each.ms;
+        if (each.do === 'enter') {
+          const [permit, ofModel] = [real.enter(nowMs), model.enter(nowMs)];
+          expect(permit !== undefined).toBe(ofModel !== undefined);
+          if (permit !== undefined && ofModel) out.push({ permit, ofModel });
+        }
+        if (each.do === 'report') {
+          const [reported] = out.splice(each.which % Math.max(1, out.length), 1);
+          if (!reported) continue;
+          if (each.hasFailed) real.fail(reported.permit, nowMs);
+          else real.succeed(reported.permit, nowMs);
+          model.report(reported.ofModel, each.hasFailed, nowMs);
+        }
+        expect(real.state(nowMs)).toBe(model.state(nowMs));
+      }
+    }),
+    { numRuns: 2_000 },
+  );
+});

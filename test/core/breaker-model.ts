@@ -1,0 +1,54 @@
+// A breaker that is slow and plain: it keeps every result it was ever told, and reads the promise from them. For a
+// clock that only goes forward.
+import type { BreakerState } from '../../src/core/breaker.ts';
+
+/** From one change of the state to the next. Permits are the eras that they were given in. */
+interface Era {
+  readonly state: BreakerState;
+  readonly sinceMs: number;
+  results: { readonly hasFailed: boolean; readonly atMs: number }[];
+  /** When probes were let in, as far as they still count. */
+  probesAtMs: number[];
+}
+
+export function createModel(random: number) {
+  let era: Era = { state: 'closed', sinceMs: 0, results: [], probesAtMs: [] };
+  const become = (state: BreakerState, sinceMs: number) => {
+    era = { state, sinceMs, results: [], probesAtMs: [] };
+  };
+  const successes = () => era.results.filter(({ hasFailed }) => !hasFailed).length;
+
+  const mustOpen = (nowMs: number) => {
+    const recent = era.results.slice(-20).filter(({ atMs }) => nowMs - atMs < 10_000);
+    const failures = recent.filter(({ hasFailed }) => hasFailed).length;
+    return failures >= 5 && failures * 2 >= recent.length;
+  };
+
+  const state = (nowMs: number): BreakerState =>
+    era.state === 'open' && nowMs - era.sinceMs >= 750 + 500 * random ? 'half-open' : era.state;
+
+  return {
+    state,
+
+    enter(nowMs: number): object | undefined {
+      if (state(nowMs) === 'closed') return era;
+      if (state(nowMs) === 'open') return undefined;
+      if (era.state === 'open') become('half-open', nowMs);
+      const areLost = nowMs - Math.max(...era.probesAtMs) >= 1_000;
+      // In the place of those that have succeeded nobody is needed.
+      if (areLost) era.probesAtMs = Array(successes()).fill(era.sinceMs);
+      if (era.probesAtMs.length >= 3) return undefined;
+      era.probesAtMs.push(nowMs);
+      return era;
+    },
+
+    report(permit: object, hasFailed: boolean, atMs: number): void {
+      if (permit !== era) return;
+      era.results.push({ hasFailed, atMs });
+      if (era.state === 'closed') {
+        if (hasFailed && mustOpen(atMs)) become('open', atMs);
+      } else if (hasFailed) become('open', atMs);
+      else if (successes() >= 3) become('closed', atMs);
+    },
+  };
+}

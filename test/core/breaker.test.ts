@@ -1,0 +1,292 @@
+import { describe, expect, it } from 'vitest';
+import { type BreakerState, createBreaker, type Permit } from '../../src/core/breaker.ts';
+
+const START_MS = 1_800_000_000_000;
+const SUCCESS = false;
+const FAILURE = true;
+
+/** A breaker with its clock and its dice, and all the changes it has told. */
+function openIsolate(random = () => 0.5) {
+  const clock = { ms: START_MS };
+  const changes: BreakerState[] = [];
+  const breaker = createBreaker({ random, onChange: (state) => changes.push(state) });
+  const enter = () => breaker.enter(clock.ms);
+  const permit = () => {
+    const given = enter();
+    if (given === undefined) throw new Error('not let in');
+    return given;
+  };
+  const report = (given: Permit, hasFailed: boolean) =>
+    hasFailed ? breaker.fail(given, clock.ms) : breaker.succeed(given, clock.ms);
+  const call = (hasFailed: boolean, times = 1) => {
+    for (let i = 0; i < times; i += 1) report(permit(), hasFailed);
+  };
+  return { clock, changes, enter, permit, report, call, state: () => breaker.state(clock.ms) };
+}
+
+/** Open since this moment. */
+function openBreaker(random?: () => number) {
+  const isolate = openIsolate(random);
+  isolate.call(FAILURE, 5);
+  return isolate;
+}
+
+/** Half-open, with no probe granted yet. */
+function halfOpenBreaker() {
+  const isolate = openBreaker();
+  isolate.clock.ms += 1_000;
+  return isolate;
+}
+
+describe('a closed breaker', () => {
+  it('opens at the fifth failure in a row, not before', () => {
+    const { call, state } = openIsolate();
+    call(FAILURE, 4);
+    expect(state()).toBe('closed');
+    call(FAILURE);
+    expect(state()).toBe('open');
+  });
+
+  it.each([
+    [5, 5, 'open'],
+    [6, 5, 'closed'],
+    [6, 6, 'open'],
+    [10, 9, 'closed'],
+    [10, 10, 'open'],
+  ])(
+    'after %d successes and then %d failures is, by the half of them: %s',
+    (successes, failures, expected) => {
+      const { call, state } = openIsolate();
+      call(SUCCESS, successes);
+      call(FAILURE, failures);
+      expect(state()).toBe(expected);
+    },
+  );
+
+  it('judges by the last 20 calls: what was before is forgotten', () => {
+    const { call, state } = openIsolate();
+    call(SUCCESS, 1_000);
+    call(FAILURE, 9);
+    expect(state()).toBe('closed');
+    call(FAILURE);
+    expect(state()).toBe('open');
+  });
+
+  it('forgets failures, too, by 20 later calls', () => {
+    const { call, state } = openIsolate();
+    call(SUCCESS, 16);
+    call(FAILURE, 4);
+    call(SUCCESS, 16);
+    // Of the last 20: 4 failures that are to be forgotten, one by one.
+    call(FAILURE, 9);
+    expect(state()).toBe('closed');
+  });
+
+  it('judges by the last 10 seconds, to the millisecond', () => {
+    const at = (passedMs: number) => {
+      const { call, state, clock } = openIsolate();
+      call(FAILURE, 4);
+      clock.ms += passedMs;
+      call(FAILURE);
+      return state();
+    };
+    expect(at(9_999)).toBe('open');
+    expect(at(10_000)).toBe('closed');
+  });
+
+  it('lets no success of long ago excuse failures of now', () => {
+    const { call, state, clock } = openIsolate();
+    call(SUCCESS, 15);
+    clock.ms += 10_000;
+    call(FAILURE, 5);
+    expect(state()).toBe('open');
+  });
+
+  it('is not opened by a success, even when failures are the half', () => {
+    const { call, state, clock } = openIsolate();
+    call(SUCCESS, 10);
+    clock.ms += 5_000;
+    call(FAILURE, 5);
+    clock.ms += 5_000;
+    call(SUCCESS);
+    expect(state()).toBe('closed');
+  });
+
+  it('keeps nobody out who asks at the same time', () => {
+    const { enter, state } = openIsolate();
+    expect(Array.from({ length: 100 }, enter)).not.toContain(undefined);
+    expect(state()).toBe('closed');
+  });
+});
+
+describe('an open breaker', () => {
+  it.each([
+    [0, 750],
+    [0.5, 1_000],
+    [1, 1_250],
+  ])('with %d on the dice lets nobody in for %d ms', (dice, openMs) => {
+    const { clock, enter, state } = openBreaker(() => dice);
+    for (const passedMs of [0, 1, openMs - 1]) {
+      clock.ms = START_MS + passedMs;
+      expect([state(), enter()]).toEqual(['open', undefined]);
+    }
+    clock.ms = START_MS + openMs;
+    expect(state()).toBe('half-open');
+    expect(enter()).toBeDefined();
+  });
+
+  it.each([
+    ['success', SUCCESS],
+    ['failure', FAILURE],
+  ])('does not care about a late %s of a call from before', (_, hasFailed) => {
+    const { call, permit, report, state, clock, changes } = openIsolate();
+    const late = Array.from({ length: 8 }, permit);
+    call(FAILURE, 5);
+    for (const given of late) report(given, hasFailed);
+    expect([state(), changes]).toEqual(['open', ['open']]);
+    clock.ms += 999;
+    expect(state()).toBe('open');
+    clock.ms += 1;
+    expect(state()).toBe('half-open');
+  });
+});
+
+describe('a half-open breaker', () => {
+  it('lets exactly three in, and nobody else while they are out', () => {
+    const { enter, clock } = halfOpenBreaker();
+    const given = Array.from({ length: 10 }, enter);
+    expect(given.filter((permit) => permit !== undefined)).toHaveLength(3);
+    expect(given.slice(3)).toEqual(Array(7).fill(undefined));
+    clock.ms += 999;
+    expect(enter()).toBeUndefined();
+  });
+
+  it('closes by the third success, not before, and then lets everybody in', () => {
+    const { permit, report, enter, state } = halfOpenBreaker();
+    const probes = [permit(), permit(), permit()];
+    for (const probe of probes) {
+      expect([state(), enter()]).toEqual(['half-open', undefined]);
+      report(probe, SUCCESS);
+    }
+    expect(state()).toBe('closed');
+    expect(Array.from({ length: 10 }, enter)).not.toContain(undefined);
+  });
+
+  it('closes by three one after the other', () => {
+    const { call, state } = halfOpenBreaker();
+    call(SUCCESS, 3);
+    expect(state()).toBe('closed');
+  });
+
+  it.each([0, 1, 2])('opens again by one failure after %d successes, for as long as ever', (successes) => {
+    const { call, enter, state, clock } = halfOpenBreaker();
+    call(SUCCESS, successes);
+    call(FAILURE);
+    expect([state(), enter()]).toEqual(['open', undefined]);
+    clock.ms += 999;
+    expect([state(), enter()]).toEqual(['open', undefined]);
+    clock.ms += 1;
+    expect(state()).toBe('half-open');
+  });
+
+  it('needs three successes anew after it has opened again', () => {
+    const { call, state, clock } = halfOpenBreaker();
+    call(SUCCESS, 2);
+    call(FAILURE);
+    clock.ms += 1_000;
+    call(SUCCESS, 2);
+    expect(state()).toBe('half-open');
+    call(SUCCESS);
+    expect(state()).toBe('closed');
+  });
+
+  it('gives leave again for probes that are not heard of for a second', () => {
+    const { enter, permit, call, state, clock } = halfOpenBreaker();
+    call(SUCCESS);
+    permit();
+    permit();
+    clock.ms += 999;
+    expect(enter()).toBeUndefined();
+    clock.ms += 1;
+    call(SUCCESS);
+    expect(state()).toBe('half-open');
+    call(SUCCESS);
+    expect(state()).toBe('closed');
+  });
+
+  it('does not care about what calls from before it opened come to', () => {
+    const { call, permit, report, state, clock } = openIsolate();
+    const late = Array.from({ length: 8 }, permit);
+    call(FAILURE, 5);
+    clock.ms += 1_000;
+    permit();
+    for (const given of late.slice(0, 4)) report(given, SUCCESS);
+    expect(state()).toBe('half-open');
+    for (const given of late.slice(4)) report(given, FAILURE);
+    expect(state()).toBe('half-open');
+  });
+});
+
+describe('a breaker that has closed again', () => {
+  it('starts without the failures of before', () => {
+    const { call, state } = halfOpenBreaker();
+    call(SUCCESS, 3);
+    call(FAILURE, 4);
+    expect(state()).toBe('closed');
+    call(FAILURE);
+    expect(state()).toBe('open');
+  });
+
+  it('does not care about a late failure of a probe, nor of a call from before', () => {
+    const { call, permit, report, state, clock } = openIsolate();
+    const late = Array.from({ length: 5 }, permit);
+    call(FAILURE, 5);
+    clock.ms += 1_000;
+    const lost = [permit(), permit(), permit()];
+    clock.ms += 1_000;
+    call(SUCCESS, 3);
+    for (const given of [...late, ...lost]) report(given, FAILURE);
+    expect(state()).toBe('closed');
+  });
+});
+
+describe('a clock that is put back', () => {
+  it.each([1, 250, 500, 1_000, 60_000, 10 ** 12])('by %d ms keeps out nobody for 1.25 s', (backMs) => {
+    const { clock, enter } = openBreaker();
+    clock.ms -= backMs;
+    let askedMs = 0;
+    for (; enter() === undefined; clock.ms += 1) askedMs += 1;
+    expect(askedMs).toBe(backMs <= 250 ? 1_000 + backMs : 0);
+  });
+
+  it('by long lets probes in at once', () => {
+    const { clock, enter, permit } = halfOpenBreaker();
+    for (const _ of [1, 2, 3]) permit();
+    expect(enter()).toBeUndefined();
+    clock.ms -= 60_000;
+    expect(enter()).toBeDefined();
+  });
+
+  it('does not make failures that are still to come count', () => {
+    const { clock, call, state } = openIsolate();
+    call(FAILURE, 4);
+    clock.ms -= 10_000;
+    call(FAILURE);
+    expect(state()).toBe('closed');
+  });
+});
+
+it('tells each change once', () => {
+  const { call, clock, changes, enter, permit, report } = openBreaker();
+  for (let i = 0; i < 10; i += 1) enter();
+  expect(changes).toEqual(['open']);
+  clock.ms += 1_000;
+  const probes = [permit(), permit(), permit()];
+  enter();
+  expect(changes).toEqual(['open', 'half-open']);
+  for (const probe of probes) report(probe, FAILURE);
+  expect(changes).toEqual(['open', 'half-open', 'open']);
+  clock.ms += 1_000;
+  call(SUCCESS, 30);
+  expect(changes).toEqual(['open', 'half-open', 'open', 'half-open', 'closed']);
+});

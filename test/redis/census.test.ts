@@ -1,0 +1,183 @@
+// The census of a region: who is counted and for how long, when an isolate asks, and what it believes.
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { type RedisServer, startRedisServer } from '../../local/redis-server.ts';
+import { startUpstashGateway, type UpstashGateway } from '../../local/upstash-gateway/server.ts';
+import { type CensusBoard, createCensus } from '../../src/core/census.ts';
+import { CENSUS_KEY } from '../../src/core/keys.ts';
+import { createCensusBoard } from '../../src/redis/census.ts';
+import { type Client, createClient } from '../../src/redis/client.ts';
+
+const KEEP_MS = 150_000;
+const MINUTE_MS = 60_000;
+const EARLY_MS = 5_000;
+const signal = () => AbortSignal.timeout(5_000);
+
+let server: RedisServer;
+let gateway: UpstashGateway;
+let client: Client;
+let board: CensusBoard;
+beforeAll(async () => {
+  server = await startRedisServer({ port: 0, name: 'census' });
+  gateway = await startUpstashGateway({ port: 0, token: 'token', redisUrl: server.url, name: 'census' });
+  client = createClient({ url: gateway.url, token: 'token' });
+  board = createCensusBoard(client);
+});
+afterAll(async () => {
+  await gateway.stop();
+  await server.stop();
+});
+beforeEach(async () => {
+  await gateway.faults.clear();
+  await client.send(signal(), (redis) => redis.flushall());
+});
+
+/** By the clock of Redis, cut to milliseconds as the script does. */
+async function redisNowMs(): Promise<number> {
+  const [seconds, micros] = await client.send(signal(), (redis) => redis.time());
+  return Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
+}
+
+const present = (id: string) => board.present(id, signal());
+const cameAt = (member: string, score: number) =>
+  client.send(signal(), (redis) => redis.zadd(CENSUS_KEY, { score, member }));
+const isolates = () => client.send(signal(), (redis) => redis.zrange<string[]>(CENSUS_KEY, 0, -1));
+
+describe('the census of a region', () => {
+  it('counts every isolate once, however often it comes', async () => {
+    expect(await present('a')).toBe(1);
+    expect(await present('b')).toBe(2);
+    expect(await present('a')).toBe(2);
+    expect(await present('c')).toBe(3);
+    expect((await isolates()).sort()).toEqual(['a', 'b', 'c']);
+  });
+
+  it('forgets those that came longer ago than the keep time, and no others', async () => {
+    const nowMs = await redisNowMs();
+    await cameAt('one millisecond too long ago', nowMs - KEEP_MS - 1);
+    await cameAt('in another century', 0);
+    await cameAt('two minutes ago', nowMs - 2 * MINUTE_MS);
+    expect(await present('now')).toBe(2);
+    expect(await isolates()).toEqual(['two minutes ago', 'now']);
+  });
+
+  it('counts an isolate that comes back after long as present', async () => {
+    await cameAt('a', (await redisNowMs()) - 10 * KEEP_MS);
+    expect(await present('a')).toBe(1);
+    expect(await isolates()).toEqual(['a']);
+  });
+
+  it('notes when an isolate came by the clock of Redis, and is gone a keep time after the last of them', async () => {
+    await present('before');
+    await client.send(signal(), (redis) => redis.pexpire(CENSUS_KEY, 10 * KEEP_MS));
+    const earliestMs = await redisNowMs();
+    await present('a');
+    const latestMs = await redisNowMs();
+    const cameAtMs = Number(await client.send(signal(), (redis) => redis.zscore(CENSUS_KEY, 'a')));
+    const expiresAtMs = await client.send(signal(), (redis) =>
+      redis.exec<number>(['PEXPIRETIME', CENSUS_KEY]),
+    );
+    for (const atMs of [cameAtMs, expiresAtMs - KEEP_MS]) {
+      expect(atMs).toBeGreaterThanOrEqual(earliestMs);
+      expect(atMs).toBeLessThanOrEqual(latestMs);
+    }
+  });
+
+  it('costs six commands: EVAL, TIME, ZADD, ZREMRANGEBYSCORE, PEXPIRE, ZCARD', async () => {
+    for (const id of ['a', 'a', 'b']) {
+      const { billed } = await gateway.stats();
+      await present(id);
+      expect((await gateway.stats()).billed - billed).toBe(6);
+    }
+  });
+});
+
+describe('without an answer to trust', () => {
+  it.each(['wrongShape', 'garbage'] as const)('it is refused as a bad reply: %s', async (fault) => {
+    await gateway.faults.set({ [fault]: true });
+    await expect(present('a')).rejects.toMatchObject({ name: 'CounterStoreError', failure: 'bad-reply' });
+  });
+
+  it.each([[0], [-1], [1.5], [Number.NaN], ['2'], [null], [[1]], [true]])(
+    'a number of isolates is not %s',
+    async (reply) => {
+      const replying = createCensusBoard({ send: async () => reply as never });
+      await expect(replying.present('a', signal())).rejects.toMatchObject({
+        name: 'CounterStoreError',
+        failure: 'bad-reply',
+        message: 'the reply is not a number of isolates',
+      });
+    },
+  );
+
+  it('it is a timeout if the signal is aborted, before or while Redis hangs', async () => {
+    const timeout = { name: 'CounterStoreError', failure: 'timeout' };
+    await expect(board.present('a', AbortSignal.abort())).rejects.toMatchObject(timeout);
+    await gateway.faults.set({ hang: true });
+    await expect(board.present('a', AbortSignal.timeout(20))).rejects.toMatchObject(timeout);
+    await gateway.faults.clear();
+    expect(await isolates()).toEqual([]);
+  });
+});
+
+describe('what an isolate knows of the census', () => {
+  const START_MS = 1_700_000_000_000;
+
+  /** One that has asked as often as it does at first. */
+  const grownUp = () => {
+    const census = createCensus({ assumed: 1 });
+    for (const earlierMs of [2 * EARLY_MS, EARLY_MS, 0])
+      expect(census.isDue(START_MS - earlierMs)).toBe(true);
+    return census;
+  };
+
+  it('is asked for at once, twice more soon after, then every minute, by one of those that could', () => {
+    const census = createCensus({ assumed: 1 });
+    let atMs = START_MS;
+    for (const waitMs of [0, EARLY_MS, EARLY_MS, MINUTE_MS, MINUTE_MS]) {
+      if (waitMs > 0) expect(census.isDue(atMs + waitMs - 1)).toBe(false);
+      atMs += waitMs;
+      expect([census.isDue(atMs), census.isDue(atMs)]).toEqual([true, false]);
+    }
+  });
+
+  it('is asked for at once also where time starts at zero', () => {
+    const census = createCensus({ assumed: 1 });
+    expect([census.isDue(0), census.isDue(0)]).toEqual([true, false]);
+  });
+
+  it('is asked for a minute after the last time, not after the last answer', () => {
+    const census = grownUp();
+    census.tell(4);
+    expect(census.isDue(START_MS + MINUTE_MS - 1)).toBe(false);
+    expect(census.isDue(START_MS + MINUTE_MS)).toBe(true);
+  });
+
+  it('is asked for once when the clock has gone back, and every minute from there', () => {
+    const census = grownUp();
+    const backMs = START_MS - 60 * MINUTE_MS;
+    expect(census.isDue(backMs)).toBe(true);
+    expect(census.isDue(backMs + MINUTE_MS - 1)).toBe(false);
+    expect(census.isDue(backMs + MINUTE_MS)).toBe(true);
+  });
+
+  it('is what was assumed until it is told, and then what it was told last', () => {
+    const census = createCensus({ assumed: 20 });
+    expect(census.count()).toBe(20);
+    for (const count of [3, 1, 500]) {
+      census.tell(count);
+      expect(census.count()).toBe(count);
+    }
+  });
+
+  it.each([0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, '2' as never, null as never])(
+    'is not changed by being told %s',
+    (count) => {
+      const census = createCensus({ assumed: 20 });
+      census.tell(count);
+      expect(census.count()).toBe(20);
+      census.tell(7);
+      census.tell(count);
+      expect(census.count()).toBe(7);
+    },
+  );
+});
