@@ -15,8 +15,8 @@ const HELP = `npm run dev [-- --fresh]
   --help   this text
 
 Variables: PORT (8787), ORIGIN_URL, DATABASE_URL, ADMIN_TOKEN, DEADLINE_MS (1000), WEIR_DATA_DIR (.weir),
-what the Worker is given as it is (ADMIN_TOKENS, ADMIN_ACCESS, JWT, JWT_SECRET, UNVERIFIED, IPV6_PREFIX,
-COST_HEADER, ORIGIN_RATE_LIMIT_HEADERS, ORIGIN_TIMEOUT_MS: see src/bindings.ts),
+what the Worker is given as it is (ISOLATE_CAP, ISOLATES, DEGRADED_HEADER, ADMIN_TOKENS, ADMIN_ACCESS, JWT,
+JWT_SECRET, UNVERIFIED, IPV6_PREFIX, COST_HEADER, ORIGIN_RATE_LIMIT_HEADERS, ORIGIN_TIMEOUT_MS: see src/bindings.ts),
 ORIGIN_PORT (8788), UPSTASH_PORT (8790 and the two after it), NEON_PORT (8795), POSTGRES_PORT (5488),
 REDIS_PORT (6390 and the two after it). A port of 0 means any free one.`;
 

@@ -5,6 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { convertV4MiniflareOptions, Miniflare } from 'miniflare';
 import { buildWorker } from './bundle.ts';
+import { createKvFaultSwitch, type KvFaultSwitch } from './kv-faults/faults.ts';
+import { KV_WORKER, kvBinding, kvControlUrl, kvWorker } from './kv-faults/miniflare.ts';
 import { LOOPBACK } from './ports.ts';
 
 export interface IsolatesOptions {
@@ -15,7 +17,10 @@ export interface IsolatesOptions {
 export interface Isolates extends AsyncDisposable {
   /** By name: where each of them answers. */
   readonly urls: Readonly<Record<string, string>>;
+  /** What the isolates share, past any faults. */
   readonly kv: Awaited<ReturnType<Miniflare['getKVNamespace']>>;
+  /** Breaks KV for all of them while they run. */
+  readonly kvFaults: KvFaultSwitch;
   /** Runs the cron trigger in one of them. */
   scheduled(name: string): Promise<void>;
 }
@@ -28,30 +33,29 @@ export async function startIsolates({ names, variables }: IsolatesOptions): Prom
   const compatibility = await readCompatibility();
 
   const modules = await listModules(folder);
-  const miniflare = new Miniflare(
-    convertV4MiniflareOptions({
-      workers: names.map((name) => ({
-        name,
-        rootPath: folder,
-        modules,
-        ...compatibility,
-        bindings: { ...variables },
-        kvNamespaces: { RULES: 'rules' },
-        unsafeDirectSockets: [{ host: LOOPBACK, port: 0 }],
-      })),
-    }),
-  );
+  const isolates = names.map((name) => ({
+    name,
+    rootPath: folder,
+    modules,
+    ...compatibility,
+    bindings: { ...variables },
+    unsafeBindings: [kvBinding('RULES')],
+    unsafeDirectSockets: [{ host: LOOPBACK, port: 0 }],
+  }));
+  const workers = [...isolates, await kvWorker(compatibility)];
+  const miniflare = new Miniflare(convertV4MiniflareOptions({ workers }));
   cleanup.defer(() => miniflare.dispose());
   await miniflare.ready;
 
-  const [first = ''] = names;
   const urls: Record<string, string> = {};
   for (const name of names) urls[name] = (await miniflare.unsafeGetDirectURL(name)).origin;
-  const kv = await miniflare.getKVNamespace('RULES', first);
+  const kv = await miniflare.getKVNamespace('RULES', KV_WORKER);
+  const kvFaults = createKvFaultSwitch(await kvControlUrl(miniflare));
   const owned = cleanup.move();
   return {
     urls,
     kv,
+    kvFaults,
     async scheduled(name) {
       const worker = await miniflare.getWorker(name);
       const { outcome } = await worker.scheduled();

@@ -1,15 +1,11 @@
-// A real redis-server for the local stack: finds it (or installs it without asking) and runs it without a trace on disk.
-import { type ChildProcess, spawn } from 'node:child_process';
-import { accessSync, constants, mkdtempSync, rmSync } from 'node:fs';
-import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
+// A real redis-server for the local stack: finds it (or installs it without asking), runs it, kills it and starts it again.
+import { spawn } from 'node:child_process';
+import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { assertPortFree, freePort, LOOPBACK, StackError } from './ports.ts';
-import { startWatchdog } from './watchdog.ts';
+import { followOutput, PortLost, type RedisProcess, startRedisProcess } from './redis-process.ts';
 
 const INSTALL_TIMEOUT_MS = 300_000;
-const START_TIMEOUT_MS = 15_000;
 const INSTALL_HINT =
   'install Redis 7 ("apt-get install redis-server" or "brew install redis") and run this again';
 
@@ -31,10 +27,16 @@ export interface RedisServer {
   name: string;
   port: number;
   url: string;
-  pid: number;
+  /** Of the process that was started last. */
+  readonly pid: number;
   /** Stops the process from answering, as a host does that swaps or a network that drops packets. */
   freeze(): void;
   thaw(): void;
+  /** Ends the process as a crash does. Its data are gone. */
+  kill(): Promise<void>;
+  /** Starts it again, empty, on the same port; does nothing while it runs. */
+  start(): Promise<void>;
+  /** Kills it for good. */
   stop(): Promise<void>;
 }
 
@@ -131,26 +133,20 @@ function run(command: string[], env: NodeJS.ProcessEnv): Promise<{ code: number 
   });
 }
 
-function followOutput(child: ChildProcess): () => string {
-  let tail = '';
-  const keep = (chunk: Buffer) => {
-    tail = (tail + chunk.toString()).slice(-2_000);
-  };
-  child.on('error', (error) => keep(Buffer.from(error.message)));
-  child.stdout?.on('data', keep);
-  child.stderr?.on('data', keep);
-  return () => tail.trimEnd().split('\n').at(-1)?.trim() || 'it said nothing';
-}
-
 /** Starts a redis-server that keeps nothing on disk; port 0 picks a free one. */
 export async function startRedisServer(options: RedisServerOptions): Promise<RedisServer> {
+  const binary = options.binary ?? findBinary('redis-server', process.env, process.platform);
+  if (binary === undefined) throw new StackError(`redis-server is not installed: ${INSTALL_HINT}`);
+  const { name, extraArgs = [] } = options;
+  const launch = (port: number) => startRedisProcess({ binary, name, port, extraArgs });
   if (options.port !== 0) {
-    await assertPortFree(options.port, `Redis ${options.name}`);
-    return launch(options, options.port);
+    await assertPortFree(options.port, `Redis ${name}`);
+    return serverOf(await launch(options.port), { name, port: options.port, launch });
   }
   for (let attempt = 1; ; attempt++) {
     try {
-      return await launch(options, await freePort());
+      const port = await freePort();
+      return serverOf(await launch(port), { name, port, launch });
     } catch (error) {
       // Between finding a free port and Redis opening it, somebody else may have taken it.
       if (attempt === 5 || !(error instanceof PortLost)) throw error;
@@ -158,88 +154,40 @@ export async function startRedisServer(options: RedisServerOptions): Promise<Red
   }
 }
 
-class PortLost extends StackError {}
+interface Restartable {
+  readonly name: string;
+  readonly port: number;
+  launch(port: number): Promise<RedisProcess>;
+}
 
-async function launch(options: RedisServerOptions, port: number): Promise<RedisServer> {
-  const { name, extraArgs = [] } = options;
-  const binary = options.binary ?? findBinary('redis-server', process.env, process.platform);
-  if (binary === undefined) throw new StackError(`redis-server is not installed: ${INSTALL_HINT}`);
-  // Redis loads a dump.rdb it finds in its folder even with saving off, hence a folder of its own.
-  const dir = mkdtempSync(join(tmpdir(), 'weir-redis-'));
-  const network = ['--port', String(port), '--bind', LOOPBACK];
-  const args = [...network, '--save', '', '--appendonly', 'no', '--dir', dir, ...extraArgs];
-  // Detached: Ctrl-C in the terminal reaches only us, so that we can end things in order.
-  const child = spawn(binary, args, { cwd: dir, detached: true, stdio: ['ignore', 'pipe', 'pipe'] });
-  const lastLine = followOutput(child);
-  const ended = new Promise<void>((resolve) => {
-    child.once('error', () => resolve());
-    child.once('close', () => resolve());
-  });
-  const release = endWithParent(child, dir);
-  void ended.then(release);
-  const stop = async () => {
-    if (child.exitCode === null) child.kill('SIGKILL');
-    await ended;
+function serverOf(first: RedisProcess, { name, port, launch }: Restartable): RedisServer {
+  let running = first;
+  let isStopped = false;
+  // One change after the other: a kill that comes while it starts must find something to kill.
+  let lastChange = Promise.resolve();
+  const change = (act: () => Promise<void>) => {
+    const done = lastChange.then(act);
+    lastChange = done.catch(() => {});
+    return done;
   };
-  try {
-    await untilReady(child, port);
-  } catch (error) {
-    await stop();
-    throw explain(error, { name, port, lastLine: lastLine() });
-  }
-  const pid = child.pid as number;
-  const freeze = () => void child.kill('SIGSTOP');
-  const thaw = () => void child.kill('SIGCONT');
-  return { name, port, url: `redis://${LOOPBACK}:${port}`, pid, freeze, thaw, stop };
-}
-
-/** Ends Redis and its folder with this process, also when that is killed hard. Returns what undoes the arrangement. */
-function endWithParent(child: ChildProcess, dir: string): () => void {
-  const removeDir = () => rmSync(dir, { recursive: true, force: true });
-  const onExit = () => {
-    child.kill('SIGKILL');
-    removeDir();
+  const start = async () => {
+    if (isStopped) throw new StackError(`Redis ${name} (port ${port}) is stopped for good`);
+    if (!running.isAlive()) running = await launch(port);
   };
-  process.once('exit', onExit);
-  const watchdog =
-    child.pid === undefined ? undefined : startWatchdog('kill -9 "$1"; rm -rf "$2"', String(child.pid), dir);
-  return () => {
-    process.off('exit', onExit);
-    watchdog?.kill('SIGKILL');
-    removeDir();
+  return {
+    name,
+    port,
+    url: `redis://${LOOPBACK}:${port}`,
+    get pid() {
+      return running.pid;
+    },
+    freeze: () => running.signal('SIGSTOP'),
+    thaw: () => running.signal('SIGCONT'),
+    kill: () => change(() => running.end()),
+    start: () => change(start),
+    stop: () => {
+      isStopped = true;
+      return change(() => running.end());
+    },
   };
-}
-
-async function untilReady(child: ChildProcess, port: number): Promise<void> {
-  const deadline = Date.now() + START_TIMEOUT_MS;
-  while (Date.now() < deadline) {
-    if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null)
-      throw new Error('died');
-    if (await answers(port, child.pid)) return;
-    await sleep(10);
-  }
-  throw new Error('does not answer');
-}
-
-/** Asks for the process id rather than PING: another Redis on the same port would answer PING too. */
-function answers(port: number, pid: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    let reply = '';
-    const socket = connect({ port, host: LOOPBACK, timeout: 1_000 }, () => socket.write('INFO server\r\n'));
-    socket.on('data', (chunk) => {
-      reply += chunk.toString();
-      if (reply.startsWith('-NOAUTH') || reply.includes(`process_id:${pid}\r`)) socket.destroy();
-    });
-    socket.on('timeout', () => socket.destroy());
-    socket.on('error', () => {});
-    socket.on('close', () => resolve(reply.startsWith('-NOAUTH') || reply.includes(`process_id:${pid}\r`)));
-  });
-}
-
-function explain(error: unknown, at: { name: string; port: number; lastLine: string }): StackError {
-  const { name, port, lastLine } = at;
-  // Redis says "Address already in use" and then, as its last line, that it gives up listening.
-  if (/in use|Failed listening/.test(lastLine)) return new PortLost(`port ${port} (Redis ${name}) is taken`);
-  const what = error instanceof Error ? error.message : String(error);
-  return new StackError(`Redis ${name} (port ${port}) ${what}; its last words: ${lastLine}`);
 }

@@ -51,6 +51,9 @@ export interface Settings {
 }
 
 const FOR_THE_WORKER = [
+  'ISOLATE_CAP',
+  'ISOLATES',
+  'DEGRADED_HEADER',
   'ADMIN_TOKENS',
   'ADMIN_ACCESS',
   'JWT',

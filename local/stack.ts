@@ -2,7 +2,7 @@
 // Postgres behind a Neon gateway, and a demo origin. Used by `npm run dev` and by the tests.
 import { join } from 'node:path';
 import { applyMigrations } from './migrations.ts';
-import { startNeonGateway } from './neon-gateway/server.ts';
+import { type NeonGateway, startNeonGateway } from './neon-gateway/server.ts';
 import { startOrigin } from './origin.ts';
 import { StackError } from './ports.ts';
 import { describePostgres, startPostgres } from './postgres.ts';
@@ -27,6 +27,8 @@ export interface StackOptions {
 export interface Stack extends AsyncDisposable {
   readonly regions: readonly LocalRegion[];
   readonly databaseUrl: string;
+  /** In front of Postgres; its faults leave Postgres itself as it is. */
+  readonly neon: Pick<NeonGateway, 'url' | 'fetchEndpoint' | 'faults'>;
   readonly originUrl: string;
   /** What the Worker needs to know of the stack. */
   readonly variables: Readonly<Record<string, string>>;
@@ -62,6 +64,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   return {
     regions,
     databaseUrl,
+    neon,
     originUrl,
     variables: {
       ENVIRONMENT: 'development',

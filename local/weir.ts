@@ -1,7 +1,10 @@
 // Weir as it runs: three isolates of the built Worker in real workerd, three regions, Postgres, and one KV.
 import pg from 'pg';
+import type { RegionFault } from './fault-catalogue.ts';
 import { type Isolates, startIsolates } from './isolates.ts';
+import type { LocalRegion } from './regions.ts';
 import { type Stack, startStack } from './stack.ts';
+import type { FaultRequest } from './upstash-gateway/faults.ts';
 
 const TOKEN = 'an-admin-token-for-tests';
 const NAMES = ['one', 'two', 'three'] as const;
@@ -25,8 +28,11 @@ export interface Weir extends AsyncDisposable {
   /** `path` is what follows /_weir/admin. The answer's body, and an error if it is not what was hoped for. */
   admin<T = Record<string, never>>(path: string, call?: Call): Promise<T>;
   sql(query: string): Promise<void>;
+  region(name: string): LocalRegion;
+  /** For as long as `during` runs, a fault of the catalogue. */
+  withRegionFault(region: string, fault: RegionFault, during: () => Promise<void>): Promise<void>;
   /** Breaks the gateway of a region for as long as `during` runs. */
-  withFault(region: string, fault: object, during: () => Promise<void>): Promise<void>;
+  withFault(region: string, fault: FaultRequest, during: () => Promise<void>): Promise<void>;
 }
 
 let lastIp = 0;
@@ -47,6 +53,12 @@ export async function startWeir(variables: Record<string, string> = {}): Promise
       variables: { ...stack.variables, ADMIN_TOKEN: TOKEN, DEADLINE_MS: '2000', ...variables },
     }),
   );
+
+  const region = (name: string): LocalRegion => {
+    const known = stack.regions.find((candidate) => candidate.name === name);
+    if (!known) throw new Error(`there is no region ${name}`);
+    return known;
+  };
 
   const call = (path: string, { isolate = 'one', region = 'us', ip = freshIp(), body, ...init }: Call = {}) =>
     fetch(`${isolates.urls[isolate]}${path}`, {
@@ -78,11 +90,15 @@ export async function startWeir(variables: Record<string, string> = {}): Promise
       await client.connect();
       await client.query(query).finally(() => client.end());
     },
+    region,
+    async withRegionFault(name, fault, during) {
+      await fault.begin(region(name));
+      await during().finally(() => fault.end(region(name)));
+    },
     async withFault(name, fault, during) {
-      const region = stack.regions.find((candidate) => candidate.name === name);
-      const endpoint = `${region?.gateway.url}/_gateway/faults`;
-      await fetch(endpoint, { method: 'PUT', body: JSON.stringify(fault) });
-      await during().finally(() => fetch(endpoint, { method: 'DELETE' }));
+      const { faults } = region(name).gateway;
+      await faults.set(fault);
+      await during().finally(() => faults.clear());
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };

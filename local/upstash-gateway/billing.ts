@@ -8,11 +8,12 @@ export interface GatewayStats {
   requests: number;
 }
 
-// Sent by the gateway and not by its callers, or (MULTI, EXEC) written by no caller of the REST API.
+// Sent by the local stack and not by its callers, or (MULTI, EXEC) written by no caller of the REST API.
 const NOT_BILLED = new Set([
   'info',
   'command',
   'config',
+  'replicaof',
   'client',
   'hello',
   'auth',

@@ -1,0 +1,55 @@
+// One request of a bench, and what its answer tells; a network error is an answer of status 0.
+
+import type { PoolAnswer } from '../../local/connection-pool.ts';
+import { freshIp } from '../../local/weir.ts';
+import type { Arena } from './arena.ts';
+
+export interface Ask {
+  /** Of the Worker in workerd. */
+  readonly worker: string;
+  readonly path: string;
+  readonly ip?: string;
+  readonly region?: string;
+}
+
+export interface Reply {
+  readonly status: number;
+  /** What went wrong, if something did. */
+  readonly error: string | undefined;
+  readonly isDegraded: boolean;
+  /** How it was decided, if not by the nearest region. */
+  readonly fallback: string | undefined;
+  readonly sentAtMs: number;
+  readonly answeredAtMs: number;
+}
+
+const GIVE_UP_MS = 15_000;
+const MOST_TEXT = 300;
+const OF_THE_ORIGIN = /origin-unreachable|origin-timeout/;
+
+export async function ask({ workerd, pool }: Arena, asked: Ask): Promise<Reply> {
+  const { worker, path, ip = freshIp(), region = 'us' } = asked;
+  const sentAtMs = performance.now();
+  const send = () =>
+    pool.request(`${workerd.urls[worker]}${path}`, {
+      headers: { 'CF-Connecting-IP': ip, 'X-Weir-Region': region },
+      signal: AbortSignal.timeout(GIVE_UP_MS),
+    });
+  const answered = await send()
+    // workerd had just closed the connection, because nobody had used it for a while.
+    .catch((error: { code?: string }) => (error.code === 'ECONNRESET' ? send() : Promise.reject(error)))
+    .catch((error: unknown): PoolAnswer => ({ status: 0, headers: {}, body: String(error) }));
+  const { status, headers, body } = answered;
+  return {
+    status,
+    error: status === 0 || status >= 500 ? `${status} ${body.slice(0, MOST_TEXT)}` : undefined,
+    isDegraded: 'x-weir-degraded' in headers,
+    fallback: headers['x-weir-fallback']?.toString(),
+    sentAtMs,
+    answeredAtMs: performance.now(),
+  };
+}
+
+/** Of the limiter, not of the origin behind it. */
+export const isError = ({ error }: Reply): boolean => error !== undefined && !OF_THE_ORIGIN.test(error);
+export const isClean = ({ error, isDegraded }: Reply): boolean => error === undefined && !isDegraded;

@@ -1,0 +1,98 @@
+// One subject that sends more than it may, for whole windows: how much of what it may have it gets, and what those
+// requests that are denied cost.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import { steadyLoad } from '../../local/steady-load.ts';
+import { freshIp } from '../../local/weir.ts';
+import { runChecks } from '../../src/core/counters.ts';
+import { createMemoryCounters } from '../../src/core/memory-counters.ts';
+import type { Arena } from './arena.ts';
+import { ask, isClean, type Reply } from './ask.ts';
+import { HOT_LIMIT, HOT_WINDOW_MS, type HotAlgorithm } from './rules.ts';
+
+export const WINDOWS = 5;
+/** Times its limit. Each has a region of its own, so that all three are sent at once and billed apart. */
+export const FACTORS = [
+  { factor: 1.2, region: 'ap' },
+  { factor: 5, region: 'eu' },
+  { factor: 50, region: 'us' },
+] as const;
+export type Factor = (typeof FACTORS)[number]['factor'];
+
+/** After the beginning of a window, and so long before the end of one that no request arrives in the next. */
+const EARLY_MS = 20;
+const LATE_MS = 150;
+const LOAD_MS = WINDOWS * HOT_WINDOW_MS - EARLY_MS - LATE_MS;
+
+export interface HotLoad {
+  readonly factor: Factor;
+  /** What was really sent. */
+  readonly perSecond: number;
+  /** Of what the algorithm admits of the same requests if every one of them is asked about. */
+  readonly utilization: number;
+  /** Answers that no region has counted: they say nothing about what is remembered. */
+  readonly uncounted: number;
+  /** Redis commands for one denied request. */
+  readonly commandsPerDenied: number;
+}
+
+/** In turns by all of `workers`. */
+export async function sendTooMuch(
+  arena: Arena,
+  workers: readonly string[],
+  algorithm: HotAlgorithm,
+): Promise<HotLoad[]> {
+  await sleep(HOT_WINDOW_MS - (Date.now() % HOT_WINDOW_MS) + EARLY_MS);
+  return Promise.all(FACTORS.map((load) => sendOne(arena, workers, algorithm, load)));
+}
+
+async function sendOne(
+  arena: Arena,
+  workers: readonly string[],
+  algorithm: HotAlgorithm,
+  { factor, region }: (typeof FACTORS)[number],
+): Promise<HotLoad> {
+  const ip = freshIp();
+  const runsBefore = await scriptRuns(arena, region);
+  const results = await steadyLoad({
+    perSecond: factor * HOT_LIMIT,
+    ms: LOAD_MS,
+    send: (i) => ask(arena, { worker: workers[i % workers.length] ?? '', path: `/${algorithm}`, ip, region }),
+  });
+  const runs = (await scriptRuns(arena, region)) - runsBefore;
+  const replies = results.flatMap(({ value }) => value ?? []);
+  const admitted = replies.filter(({ status }) => status === 200).length;
+  const tookMs = (replies.at(-1)?.sentAtMs ?? 0) - (replies[0]?.sentAtMs ?? 0);
+  return {
+    factor,
+    perSecond: ((replies.length - 1) * 1_000) / tookMs,
+    utilization: admitted / admittedOf(replies, algorithm),
+    uncounted: replies.filter((reply) => !isClean(reply)).length,
+    commandsPerDenied: ((runs - admitted) * COMMANDS_OF_A_DENIAL) / (replies.length - admitted),
+  };
+}
+
+/** EVALSHA and all that it runs: at most so many, whatever the algorithm (see the bench `engine`). */
+const COMMANDS_OF_A_DENIAL = 3;
+
+/** By the model in memory, at the moments when they were answered: Redis has judged them a little earlier. */
+function admittedOf(replies: readonly Reply[], algorithm: HotAlgorithm): number {
+  const counters = createMemoryCounters();
+  const check = { key: 'k', id: 'i', algorithm, limit: HOT_LIMIT, windowMs: HOT_WINDOW_MS, cost: 1 };
+  const passes = (atMs: number) =>
+    runChecks('take', [check], Math.floor(performance.timeOrigin + atMs), counters).outcomes[0]?.allowed;
+  const momentsMs = replies.map(({ answeredAtMs }) => answeredAtMs).sort((a, b) => a - b);
+  return momentsMs.filter(passes).length;
+}
+
+/** Each asks about one request. What else is asked of Redis, for the announcement and the census, is no EVALSHA. */
+async function scriptRuns({ stack }: Arena, region: string): Promise<number> {
+  const url = stack.regions.find(({ name }) => name === region)?.redis.url ?? '';
+  const redis = new Redis(url);
+  try {
+    const stats = await redis.info('commandstats');
+    return Number(/^cmdstat_evalsha:calls=(\d+)/m.exec(stats)?.[1] ?? 0);
+  } finally {
+    redis.disconnect();
+  }
+}

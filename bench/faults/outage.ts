@@ -1,0 +1,179 @@
+// One outage: steady load on all isolates before, during and after a fault, until every one of them is well again.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { healRegion, type RegionFault } from '../../local/fault-catalogue.ts';
+import type { LocalRegion } from '../../local/regions.ts';
+import { steadyLoad } from '../../local/steady-load.ts';
+import { freshIp } from '../../local/weir.ts';
+import { type Arena, IMPATIENT_PEER, ISOLATES, PEERS } from './arena.ts';
+import { ask, isClean, type Reply } from './ask.ts';
+import { DEADLINE_MS } from './rules.ts';
+
+export const SCOPES = ['one', 'all'] as const;
+export type OutageScope = (typeof SCOPES)[number];
+
+/** `fault` is the part of the outage in which the measured subjects send: all of it falls within the fault. */
+export type Phase = 'before' | 'beginning' | 'fault' | 'ending' | 'after';
+/** `control` is answered by the isolate alone: how busy the machine is. */
+export type Kind = 'roomy' | 'open' | 'local' | 'control';
+
+export interface Sample extends Reply {
+  readonly worker: string;
+  readonly kind: Kind;
+  readonly subject: string;
+  readonly phase: Phase;
+}
+
+export interface OutageSamples {
+  readonly samples: readonly Sample[];
+  /** By the clock of the samples. */
+  readonly endedAtMs: number;
+}
+
+const PER_SECOND = 40;
+const BEFORE_MS = 400;
+const FAULT_MS = 1_400;
+const GIVE_UP_MS = 10_000;
+const COUNTED_MS = 90_000;
+export const CLEAN_IN_A_ROW = 10;
+const SUBJECTS_OF_A_KIND = 2;
+
+/** The peer has one Redis: it is measured where that one fails. */
+const workersIn = (scope: OutageScope) =>
+  scope === 'one' ? [...ISOLATES, PEERS[0], IMPATIENT_PEER] : ISOLATES;
+
+export async function sufferOutage(
+  arena: Arena,
+  fault: RegionFault,
+  scope: OutageScope,
+): Promise<OutageSamples> {
+  const regions = scope === 'one' ? arena.stack.regions.slice(0, 1) : arena.stack.regions;
+  const samples: Sample[] = [];
+  const workers = workersIn(scope);
+  subjects.clear();
+  let phase: Phase = 'before';
+  const enough = new AbortController();
+  const load = { signal: enough.signal, samples, phaseNow: () => phase };
+  const loads = [
+    ...workers.map((worker) => sendSteadily(arena, { ...load, worker, next: nextOf(worker) })),
+    ...ISOLATES.map((worker) => sendSteadily(arena, { ...load, worker, next: control })),
+  ];
+  let endedAtMs = Number.NaN;
+  try {
+    await sleep(BEFORE_MS);
+    phase = 'beginning';
+    await Promise.all(regions.map((region) => fault.begin(region)));
+    phase = 'fault';
+    await sleep(FAULT_MS);
+    phase = 'ending';
+    // Whoever still waits for the faulty region must not be answered by it.
+    await sleep(DEADLINE_MS);
+  } finally {
+    await healAll(regions);
+    endedAtMs = performance.now();
+    phase = 'after';
+  }
+  await untilAll(workers, (worker) => recoveredAt(samples, worker) !== undefined);
+  enough.abort();
+  await Promise.all(loads);
+  await settle(arena);
+  return { samples, endedAtMs };
+}
+
+const healAll = (regions: readonly LocalRegion[]) => Promise.all(regions.map(healRegion));
+
+type Next = (i: number, phase: Phase) => { readonly kind: Kind; readonly subject: string };
+
+interface Sending {
+  readonly worker: string;
+  readonly next: Next;
+  readonly phaseNow: () => Phase;
+  readonly samples: Sample[];
+  readonly signal: AbortSignal;
+}
+
+async function sendSteadily(arena: Arena, sending: Sending): Promise<void> {
+  const { worker, next, phaseNow, samples, signal } = sending;
+  const send = async (i: number) => {
+    const phase = phaseNow();
+    const { kind, subject } = next(i, phase);
+    const path = kind === 'control' ? '/_weir/nothing-here' : `/${kind}`;
+    const reply = await ask(arena, { worker, path, ip: subject });
+    const isCaught = phase === 'before' && phaseNow() !== 'before';
+    samples.push({ ...reply, worker, kind, subject, phase: isCaught ? 'beginning' : phase });
+  };
+  await steadyLoad({ perSecond: PER_SECOND, ms: 2 * GIVE_UP_MS, send, signal });
+}
+
+const subjects = new Map<string, string>();
+/** The same address for the same name within an outage, and another one in the next. */
+const subjectOf = (name: string) => {
+  const known = subjects.get(name) ?? freshIp();
+  subjects.set(name, known);
+  return known;
+};
+
+/** Subjects of Weir are spread over its isolates; those of a peer are its own. */
+function nextOf(worker: string): Next {
+  const isWeir = (ISOLATES as readonly string[]).includes(worker);
+  const kinds: readonly Kind[] = isWeir ? ['roomy', 'open', 'local'] : ['roomy', 'open'];
+  return (i, phase) => {
+    const kind = kinds[i % kinds.length] ?? 'roomy';
+    if (kind === 'roomy' || phase !== 'fault') return { kind: 'roomy', subject: subjectOf(worker) };
+    const number = Math.floor(i / kinds.length) % SUBJECTS_OF_A_KIND;
+    return { kind, subject: subjectOf(`${isWeir ? 'weir' : worker} ${kind} ${number}`) };
+  };
+}
+
+const control: Next = () => ({ kind: 'control', subject: '192.0.2.1' });
+
+/** When the first of ten good answers in a row came; undefined if it has not. */
+export function recoveredAt(samples: readonly Sample[], worker: string): number | undefined {
+  const after = samples.filter(
+    (sample) => sample.worker === worker && sample.phase === 'after' && sample.kind !== 'control',
+  );
+  after.sort((a, b) => a.sentAtMs - b.sentAtMs);
+  const firstOfRow = after.findIndex((_, i) => {
+    const row = after.slice(i, i + CLEAN_IN_A_ROW);
+    return row.length === CLEAN_IN_A_ROW && row.every(isClean);
+  });
+  return after[firstOfRow]?.answeredAtMs;
+}
+
+async function untilAll(workers: readonly string[], isTrueOf: (worker: string) => boolean): Promise<void> {
+  const giveUpAtMs = performance.now() + GIVE_UP_MS;
+  while (performance.now() < giveUpAtMs && !workers.every(isTrueOf)) await sleep(20);
+}
+
+/** The other regions too are asked again by every isolate, so that each outage begins with closed breakers. */
+export async function settle(arena: Arena): Promise<void> {
+  const places = ISOLATES.flatMap((worker) =>
+    arena.stack.regions.map(({ name: region }) => ({ worker, region })),
+  );
+  const isSettled = async (place: (typeof places)[number]) => {
+    const replies: Reply[] = [];
+    for (let i = 0; i < CLEAN_IN_A_ROW; i += 1) replies.push(await ask(arena, { path: '/roomy', ...place }));
+    return replies.every(isClean);
+  };
+  const giveUpAtMs = performance.now() + GIVE_UP_MS;
+  while (!(await Promise.all(places.map(isSettled))).every(Boolean))
+    if (performance.now() > giveUpAtMs) throw new Error('the isolates do not recover');
+}
+
+/** Isolates are told of each other once a minute: until all know of all, `local` divides by another number. */
+export async function untilCounted(arena: Arena): Promise<void> {
+  const giveUpAtMs = performance.now() + COUNTED_MS;
+  const isCounted = async (worker: string) => {
+    await ask(arena, { worker, path: '/roomy' });
+    return (await knownIsolates(arena, worker)) === ISOLATES.length;
+  };
+  while (!(await Promise.all(ISOLATES.map(isCounted))).every(Boolean)) {
+    if (performance.now() > giveUpAtMs) throw new Error('the isolates do not know how many they are');
+    await sleep(500);
+  }
+}
+
+async function knownIsolates({ workerd, pool }: Arena, worker: string): Promise<number | undefined> {
+  const { body } = await pool.request(`${workerd.urls[worker]}/_weir/health`);
+  const { isolate } = JSON.parse(body) as { isolate: { isolates: Record<string, number> } };
+  return isolate.isolates['us'];
+}

@@ -1,0 +1,177 @@
+// The limiter as it runs at three edges of the world, without workerd: each edge has its own memory and its own nearest
+// Redis, and the other two are far. A region's Redis has two gateways: a near one, and one that is as slow as an ocean.
+// For tests and benches.
+import { createBreaker } from '../src/core/breaker.ts';
+import { createCensus } from '../src/core/census.ts';
+import type { Decision } from '../src/core/decision.ts';
+import { planRequest } from '../src/core/plan.ts';
+import { RULE_DEFAULTS, type Rule, type Split } from '../src/core/rule.ts';
+import { compileSnapshot, type Snapshot, withCounterIds } from '../src/core/snapshot.ts';
+import type { SnapshotSource } from '../src/core/snapshot-source.ts';
+import { createLimiter } from '../src/limiter/limiter.ts';
+import type { LimiterRegion, Regions } from '../src/limiter/region-ladder.ts';
+import { createAnnouncementBoard } from '../src/redis/announcement-board.ts';
+import { createCensusBoard } from '../src/redis/census.ts';
+import { createClient } from '../src/redis/client.ts';
+import { createUpstashStore } from '../src/redis/upstash-store.ts';
+import { findOrInstallRedis } from './redis-server.ts';
+import { type LocalRegion, startRegions } from './regions.ts';
+import { startUpstashGateway, type UpstashGateway } from './upstash-gateway/server.ts';
+
+export const EDGES = ['us', 'eu', 'ap'] as const;
+export type EdgeName = (typeof EDGES)[number];
+
+export interface EdgesOptions {
+  /** There and back, between two regions. */
+  readonly roundTripMs: number;
+  readonly deadlineMs?: number;
+}
+
+export type EdgeRule = Partial<Rule> & Pick<Rule, 'algorithm' | 'limit' | 'windowSeconds'>;
+
+export interface Edge {
+  readonly name: EdgeName;
+  /** One request of that subject, to which all rules apply. */
+  request(subject: string): Promise<Decision>;
+}
+
+export type RegionOfEdges = LocalRegion & { readonly far: UpstashGateway };
+
+/** Rules that hold at all edges. */
+export interface EdgeSystem {
+  /** From now on, everywhere at once. */
+  setRules(rules: readonly EdgeRule[], split?: Split): Promise<void>;
+  /** Another isolate at that edge, with a memory of its own. */
+  openEdge(name: EdgeName): Edge;
+  /** Resolves when all that was left for after the responses is done. */
+  settled(): Promise<void>;
+}
+
+export interface Edges extends AsyncDisposable {
+  readonly regions: readonly RegionOfEdges[];
+  open(rules: readonly EdgeRule[], split?: Split): Promise<EdgeSystem>;
+}
+
+/** Equal parts, and none before. */
+export const EVEN: Split = { shares: { us: 1, eu: 1, ap: 1 }, before: [] };
+
+export async function startEdges({ roundTripMs, deadlineMs = 5_000 }: EdgesOptions): Promise<Edges> {
+  await using cleanup = new AsyncDisposableStack();
+  await findOrInstallRedis({ say: () => {} });
+  const near = await startRegions({ redisPort: 0, upstashPort: 0 }, cleanup);
+  const regions: RegionOfEdges[] = [];
+  for (const region of near) {
+    const { name, redis, gateway } = region;
+    const options = { port: 0, token: gateway.token, redisUrl: redis.url, name: `${name}, from afar` };
+    const far = await startUpstashGateway(options);
+    cleanup.defer(() => far.stop());
+    await far.faults.set({ latencyMs: roundTripMs });
+    regions.push({ ...region, far });
+  }
+  const owned = cleanup.move();
+  return {
+    regions,
+    async open(rules, split) {
+      const system = createSystem(regions, deadlineMs);
+      await system.setRules(rules, split);
+      return system;
+    },
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+let systems = 0;
+
+function createSystem(regions: readonly RegionOfEdges[], deadlineMs: number): EdgeSystem {
+  const work = new Set<Promise<unknown>>();
+  const afterResponse = (promise: Promise<unknown>) => {
+    const done = promise.catch(() => {}).finally(() => work.delete(done));
+    work.add(done);
+  };
+  systems += 1;
+  const id = `system-${systems}`;
+  let snapshot: Snapshot = compileSnapshot('none', { rules: [], tiers: [], lists: [] });
+  let published = 0;
+
+  return {
+    async setRules(rules, split = EVEN) {
+      published += 1;
+      const compiled = await withCounterIds(rules.map((rule, i) => completed(rule, i, id)));
+      snapshot = compileSnapshot(String(published), { rules: compiled, tiers: [], lists: [], split });
+    },
+    openEdge(name) {
+      const limiter = createLimiter({
+        snapshots: always(() => snapshot),
+        deadlineMs,
+        capPerSecond: 0,
+        shares: EVEN.shares,
+        isolateId: () => crypto.randomUUID(),
+        now: Date.now,
+        onError: () => {},
+      });
+      const route = routeFrom(name, regions);
+      return {
+        name,
+        request: (subject) =>
+          limiter.decide({
+            regions: route,
+            operation: 'take',
+            afterResponse,
+            plan: (rules) =>
+              planRequest(rules, {
+                matchPath: '/',
+                method: 'GET',
+                caller: { ip: subject, address: subject },
+                nowMs: Date.now(),
+                leaseId: () => crypto.randomUUID().replaceAll('-', '').slice(0, 16),
+              }),
+          }),
+      };
+    },
+    async settled() {
+      while (work.size > 0) await Promise.all(work);
+    },
+  };
+}
+
+/** Rules of different systems never share a counter. */
+const completed = (rule: EdgeRule, ordinal: number, system: string): Rule => ({
+  ...RULE_DEFAULTS,
+  id: `${system}-${ordinal}`,
+  name: `rule-${ordinal}`,
+  resource: '/*',
+  scope: 'ip',
+  ordinal,
+  ...rule,
+});
+
+/** Nobody announces anything: what is told is what holds. */
+const always = (current: () => Snapshot): SnapshotSource => ({
+  current,
+  announced: () => current().version,
+  question: () => undefined,
+  confirm: () => {},
+  fail: () => {},
+  isConfirmed: () => true,
+  load: async () => true,
+  start: async () => current(),
+});
+
+function routeFrom(name: EdgeName, regions: readonly RegionOfEdges[]): Regions {
+  const open = ({ gateway, far, ...region }: RegionOfEdges): LimiterRegion => {
+    const { url, token } = region.name === name ? gateway : far;
+    const client = createClient({ url, token });
+    return {
+      name: region.name,
+      store: createUpstashStore(client),
+      board: createAnnouncementBoard(client),
+      breaker: createBreaker({ random: Math.random }),
+      census: createCensus({ assumed: 1 }),
+      censusBoard: createCensusBoard(client),
+      isCluster: false,
+    };
+  };
+  const home = regions.filter((region) => region.name === name);
+  const others = regions.filter((region) => region.name !== name);
+  return [...home, ...others].map(open) as unknown as Regions;
+}

@@ -1,0 +1,25 @@
+// Ways in which Workers KV can fail on demand, for all isolates at once.
+
+export interface KvFaults {
+  /**
+   * throw: the read is refused. hang: it is never answered, also not after the faults are cleared. null: nothing is
+   * there, as while a write has not reached this place yet. garbage: a text that nobody wrote.
+   */
+  readonly read?: 'throw' | 'hang' | 'null' | 'garbage';
+  readonly write?: 'throw';
+}
+
+export interface KvFaultSwitch {
+  /** Replaces whatever faults were set before. */
+  set(faults: KvFaults): Promise<void>;
+  clear(): Promise<void>;
+}
+
+/** `controlUrl` is where the Worker in front of KV takes its orders. */
+export function createKvFaultSwitch(controlUrl: string): KvFaultSwitch {
+  const set = async (faults: KvFaults) => {
+    const answer = await fetch(controlUrl, { method: 'PUT', body: JSON.stringify(faults) });
+    if (!answer.ok) throw new Error(`the KV in front of the isolates answered ${answer.status}`);
+  };
+  return { set, clear: () => set({}) };
+}

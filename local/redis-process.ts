@@ -1,0 +1,122 @@
+// One process of redis-server that leaves no trace on disk and ends with this one, however that ends.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { LOOPBACK, StackError } from './ports.ts';
+import { startWatchdog } from './watchdog.ts';
+
+const START_TIMEOUT_MS = 15_000;
+
+export interface RedisProcessOptions {
+  readonly binary: string;
+  readonly name: string;
+  readonly port: number;
+  readonly extraArgs: readonly string[];
+}
+
+export interface RedisProcess {
+  readonly pid: number;
+  isAlive(): boolean;
+  signal(signal: NodeJS.Signals): void;
+  /** Kills it; resolves when it is gone. */
+  end(): Promise<void>;
+}
+
+/** Somebody else has the port. */
+export class PortLost extends StackError {}
+
+/** Resolves when it answers. */
+export async function startRedisProcess(options: RedisProcessOptions): Promise<RedisProcess> {
+  const { binary, name, port, extraArgs } = options;
+  // Redis loads a dump.rdb it finds in its folder even with saving off, hence a folder of its own.
+  const dir = mkdtempSync(join(tmpdir(), 'weir-redis-'));
+  const network = ['--port', String(port), '--bind', LOOPBACK];
+  const args = [...network, '--save', '', '--appendonly', 'no', '--dir', dir, ...extraArgs];
+  // Detached: Ctrl-C in the terminal reaches only us, so that we can end things in order.
+  const child = spawn(binary, args, { cwd: dir, detached: true, stdio: ['ignore', 'pipe', 'pipe'] });
+  const lastLine = followOutput(child);
+  const ended = new Promise<void>((resolve) => {
+    child.once('error', () => resolve());
+    child.once('close', () => resolve());
+  });
+  const release = endWithParent(child, dir);
+  void ended.then(release);
+  const isAlive = () => child.exitCode === null && child.signalCode === null;
+  const end = async () => {
+    if (isAlive()) child.kill('SIGKILL');
+    await ended;
+  };
+  try {
+    await untilReady(child, port);
+  } catch (error) {
+    await end();
+    throw explain(error, { name, port, lastLine: lastLine() });
+  }
+  return { pid: child.pid as number, isAlive, signal: (signal) => void child.kill(signal), end };
+}
+
+/** What it printed last, for whoever has to say why it failed. */
+export function followOutput(child: ChildProcess): () => string {
+  let tail = '';
+  const keep = (chunk: Buffer) => {
+    tail = (tail + chunk.toString()).slice(-2_000);
+  };
+  child.on('error', (error) => keep(Buffer.from(error.message)));
+  child.stdout?.on('data', keep);
+  child.stderr?.on('data', keep);
+  return () => tail.trimEnd().split('\n').at(-1)?.trim() || 'it said nothing';
+}
+
+/** Ends Redis and its folder with this process, also when that is killed hard. Returns what undoes the arrangement. */
+function endWithParent(child: ChildProcess, dir: string): () => void {
+  const removeDir = () => rmSync(dir, { recursive: true, force: true });
+  const onExit = () => {
+    child.kill('SIGKILL');
+    removeDir();
+  };
+  process.once('exit', onExit);
+  const watchdog =
+    child.pid === undefined ? undefined : startWatchdog('kill -9 "$1"; rm -rf "$2"', String(child.pid), dir);
+  return () => {
+    process.off('exit', onExit);
+    watchdog?.kill('SIGKILL');
+    removeDir();
+  };
+}
+
+async function untilReady(child: ChildProcess, port: number): Promise<void> {
+  const deadline = Date.now() + START_TIMEOUT_MS;
+  while (Date.now() < deadline) {
+    if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null)
+      throw new Error('died');
+    if (await answers(port, child.pid)) return;
+    await sleep(10);
+  }
+  throw new Error('does not answer');
+}
+
+/** Asks for the process id rather than PING: another Redis on the same port would answer PING too. */
+function answers(port: number, pid: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    let reply = '';
+    const socket = connect({ port, host: LOOPBACK, timeout: 1_000 }, () => socket.write('INFO server\r\n'));
+    socket.on('data', (chunk) => {
+      reply += chunk.toString();
+      if (reply.startsWith('-NOAUTH') || reply.includes(`process_id:${pid}\r`)) socket.destroy();
+    });
+    socket.on('timeout', () => socket.destroy());
+    socket.on('error', () => {});
+    socket.on('close', () => resolve(reply.startsWith('-NOAUTH') || reply.includes(`process_id:${pid}\r`)));
+  });
+}
+
+function explain(error: unknown, at: { name: string; port: number; lastLine: string }): StackError {
+  const { name, port, lastLine } = at;
+  // Redis says "Address already in use" and then, as its last line, that it gives up listening.
+  if (/in use|Failed listening/.test(lastLine)) return new PortLost(`port ${port} (Redis ${name}) is taken`);
+  const what = error instanceof Error ? error.message : String(error);
+  return new StackError(`Redis ${name} (port ${port}) ${what}; its last words: ${lastLine}`);
+}
