@@ -64,4 +64,9 @@ local function charge(units, at, now, limit, windowMs, id, leases, held)
   return count > 0 and expiry(leases, count) or now, leases, math.max(0, units)
 end
 
-return read, charge
+-- Refused before it gets here: a lease is held where it was taken.
+local function relieve(relief, since, fullLimit, now, limit, windowMs, id, leases, held)
+  return leases, held
+end
+
+return read, charge, relieve

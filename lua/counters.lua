@@ -16,6 +16,8 @@
 --                     left out), extra=N (burst or number of buckets), want=N (units to lease beyond the cost,
 --                     as far as there is room), block=MS (deny everything for so long once exceeded), denied
 --                     (count denied requests too), log (never deny), at=MS (refund, settle: when the charge was made);
+--                     relief=N since=MS full=N (take: another region has charged itself so many units that
+--                     were charged here before that moment, the limit in all regions together; kept also if the take is denied);
 --                     and last, lease=ID
 -- reply  now, then six integers for each check:
 --          allowed    1 or 0, by this check alone (renew: whether the lease was still held)
@@ -27,11 +29,12 @@
 --        or, if another announcement stands there than the expected one, nothing but: now, announcement
 --        or, if a take passes and all the others are 1 and 0, in short: now, then remaining and resetAt for each
 --
--- An algorithm is two blocks of code that are put in place of --@read and --@charge below when the script is
--- composed: `read` brings the state a, b, c up to now and sets room, capacity, wait (if the cost does not fit)
+-- An algorithm is three blocks of code that are put in place of --@read, --@charge and --@relieve below when the script
+-- is composed: `read` brings the state a, b, c up to now and sets room, capacity, wait (if the cost does not fit)
 -- and delayMs (if it has any); `charge` moves the state by `units` and sets resetAt; if there is a chargedAt, only if
--- the window of that moment is still there, and only that one. One that needs functions of its own is a module
--- instead, which returns these two as functions; `load` makes it when a check needs it.
+-- the window of that moment is still there, and only that one; `relieve` takes off what another region has taken
+-- over. One that needs functions of its own is a module instead, which returns these three as functions; `load` makes it
+-- when a check needs it.
 -- Neither touches Redis. Waits and levels are whole numbers: (a - a % b) / b is a divided by b and rounded down,
 -- (a + -a % b) / b is rounded up, both exact.
 --
@@ -114,6 +117,7 @@ while i < count do
   local algorithm, id, limit, windowMs = ARGV[at], ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3] + 0
   local cost, extra = 1, nil
   local want, blockMs, chargedAt, countsDenied, isLog = 0, nil, nil, nil, nil
+  local relief, since, fullLimit
   local code
   --@code
   if options ~= '' or not (isTake and code and values[key] ~= nil and limit >= 1 and limit % 1 == 0
@@ -131,6 +135,10 @@ while i < count do
     chargedAt = isAfterwards and (tonumber(string.match(options, 'at=(%S+)')) or now)
     countsDenied = string.find(options, 'denied', 1, true)
     isLog = string.find(options, 'log', 1, true)
+    relief = isTake and tonumber(string.match(options, 'relief=(%S+)'))
+    if relief then
+      since, fullLimit = tonumber(string.match(options, 'since=(%S+)')), tonumber(string.match(options, 'full=(%S+)'))
+    end
   end
 
   -- Its counter.
@@ -150,6 +158,10 @@ while i < count do
   -- What this check alone says.
   local room, capacity, wait, delayMs
   --@read
+  if relief then
+    --@relieve
+    --@read
+  end
   local retryMs = 0
   if cost > capacity then
     retryMs = -1
@@ -187,7 +199,7 @@ while i < count do
     local resetAt
     --@charge
     local expiry = resetAt > blockedUntil and resetAt or blockedUntil
-    if units ~= 0 or blocks then
+    if units ~= 0 or blocks or relief then
       if place > MOST_VALUES then
         place = 3
         for other = 3, size, VALUES do

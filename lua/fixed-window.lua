@@ -16,3 +16,7 @@ room, capacity, wait = limit - b, limit, a + windowMs - now
 if not chargedAt or chargedAt >= a and chargedAt < a + windowMs then b = b + units end
 if b < 0 then b = 0 end
 resetAt = b > 0 and a + windowMs or now
+
+--@relieve
+-- In another window the other region has charged nothing for this one.
+if since >= a and since < a + windowMs then b = math.max(0, b - relief) end

@@ -24,9 +24,16 @@ return function(at, key, options, operation, code)
     most = whole(extra)
     if not most then return 'burst and buckets must be whole numbers above 0' end
   end
-  for _, option in ipairs({ 'want', 'block', 'at' }) do
+  for _, option in ipairs({ 'want', 'block', 'at', 'relief', 'since', 'full' }) do
     local value = string.match(options, option .. '=(%S+)')
     if value and not whole(value) then return option .. ' must be a whole number above 0' end
+  end
+  if string.find(options, 'relief=', 1, true) then
+    if operation ~= 'take' then return 'only a take can be relieved' end
+    if algorithm == 'concurrency' then return 'leases cannot be taken over' end
+    if not string.find(options, 'since=%S') or not string.find(options, 'full=%S') then
+      return 'relief takes since and full'
+    end
   end
   if operation == 'renew' and algorithm ~= 'concurrency' then return 'only leases can be renewed' end
   if operation == 'settle' then

@@ -55,4 +55,14 @@ local function charge(units, at, now, limit, windowMs, extra, number, packed)
   return now, number, packed
 end
 
-return read, charge
+-- The newest first, but none that is newer than what the other region has charged.
+local function relieve(relief, since, fullLimit, now, limit, windowMs, extra, number, packed)
+  local stored = { cmsgpack.unpack(packed) }
+  for place = math.max(1, 1 + number - math.floor(since / bucketMs(windowMs, extra))), #stored do
+    local taken = math.min(relief, stored[place])
+    stored[place], relief = stored[place] - taken, relief - taken
+  end
+  return number, cmsgpack.pack(unpack(stored))
+end
+
+return read, charge, relieve

@@ -33,3 +33,11 @@ elseif chargedAt < a and chargedAt >= a - windowMs then
   c = math.max(0, math.min(c + units, 2 * limit))
 end
 resetAt = b > 0 and a + 2 * windowMs or c > 0 and a + windowMs or now
+
+--@relieve
+-- The other region has charged its current window. What is taken off the previous one weighs less and fades: so many
+-- more of those units are no more than the others, now and later.
+if since >= a and since < a + windowMs then
+  local fading, inside = math.max(0, relief - b), now > a and windowMs - now + a or windowMs
+  b, c = math.max(0, b - relief), math.max(0, c - math.floor(fading * windowMs / inside))
+end

@@ -92,4 +92,18 @@ local function charge(units, at, now, limit, windowMs, extra, before, log)
   return count > 0 and timeOf(log, count) + windowMs or now, before, log
 end
 
-return read, charge
+-- The newest first, but none that is newer than what the other region has charged. Later entries keep their units,
+-- and their totals fall.
+local function relieve(relief, since, fullLimit, now, limit, windowMs, extra, before, log)
+  local count, later = #log / ENTRY, firstAtLeast(log, timeOf, since + 1)
+  local total = later > 1 and totalOf(log, later - 1) or before
+  local taken = math.min(relief, total - before)
+  local kept = total - taken
+  local last = firstAtLeast(log, totalOf, kept)
+  local parts = { string.sub(log, 1, (last - 1) * ENTRY) }
+  if kept > (last > 1 and totalOf(log, last - 1) or before) then parts[2] = bytes(timeOf(log, last)) .. bytes(kept) end
+  for i = later, count do parts[#parts + 1] = bytes(timeOf(log, i)) .. bytes(totalOf(log, i) - taken) end
+  return before, table.concat(parts)
+end
+
+return read, charge, relieve

@@ -1,4 +1,5 @@
 // A check is one rule, one subject, one cost, as the counters see it; an outcome is the answer to it.
+import type { Relief } from './algorithms/algorithm.ts';
 import { ALGORITHM_IDS, type AlgorithmId } from './algorithms/registry.ts';
 
 export interface Check {
@@ -23,6 +24,8 @@ export interface Check {
   readonly blockMs?: number | undefined;
   /** Say what it would do, but never deny. */
   readonly log?: boolean | undefined;
+  /** Of a take: what another region has taken over. It is kept also if the take is denied. */
+  readonly relief?: Relief | undefined;
   /** Of a refund, and of what is settled: when the charge was made. */
   readonly chargedAtMs?: number | undefined;
 }
@@ -90,6 +93,14 @@ export function problemOf(check: Check, operation: Operation = 'take'): string |
   ] as const)
     if (value && !isWhole(value)) return `${option} must be a whole number above 0`;
   if (chargedAtMs !== undefined && !isWhole(chargedAtMs)) return 'at must be a whole number above 0';
+  if (check.relief) {
+    const { units, sinceMs, fullLimit } = check.relief;
+    if (!isWhole(units)) return 'relief must be a whole number above 0';
+    if (!isWhole(sinceMs)) return 'since must be a whole number above 0';
+    if (!isWhole(fullLimit)) return 'full must be a whole number above 0';
+    if (operation !== 'take') return 'only a take can be relieved';
+    if (algorithm === 'concurrency') return 'leases cannot be taken over';
+  }
   if (operation === 'renew' && algorithm !== 'concurrency') return 'only leases can be renewed';
   if (operation === 'settle') {
     if (algorithm === 'concurrency') return 'leases cannot be settled';

@@ -87,9 +87,20 @@ const fits = ({ retryMs }: Judged) => retryMs === 0;
 /** What this check alone would answer. */
 function judge(check: Check, counter: Counter | undefined, nowMs: number): Judged {
   const known = counter?.algorithm === check.algorithm ? counter : undefined;
-  const reading = algorithmOf(check.algorithm).advance(known?.state, nowMs, paramsOf(check));
+  const reading = relieved(
+    check,
+    algorithmOf(check.algorithm).advance(known?.state, nowMs, paramsOf(check)),
+    nowMs,
+  );
   const blockedUntilMs = known?.blockedUntilMs ?? 0;
   return { ...reading, check, blockedUntilMs, retryMs: retryMs(check, reading, blockedUntilMs, nowMs) };
+}
+
+function relieved(check: Check, reading: Reading<unknown>, nowMs: number): Reading<unknown> {
+  if (!check.relief) return reading;
+  const { advance, relieve } = algorithmOf(check.algorithm);
+  const params = paramsOf(check);
+  return advance(relieve(reading.state, check.relief, nowMs, params), nowMs, params);
 }
 
 function retryMs(check: Check, reading: Reading<unknown>, blockedUntilMs: number, nowMs: number): number {
@@ -117,7 +128,7 @@ function charge(one: Judged, units: number, nowMs: number, chargedAtMs?: number)
   return {
     check,
     allowed: fits(one),
-    changed: units !== 0,
+    changed: units !== 0 || check.relief !== undefined,
     state,
     room: one.room - units,
     delayMs,

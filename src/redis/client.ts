@@ -50,6 +50,9 @@ function withoutDetails(error: unknown, signal: AbortSignal): CounterStoreError 
   const message = error instanceof Error ? error.message : '';
   if (message.startsWith('NOSCRIPT')) return new ScriptMissing('unavailable', 'script not loaded');
   if (signal.aborted) return new CounterStoreError('timeout', 'no answer before the deadline');
+  // An error of the script itself, unlike OOM or READONLY: the database is well, and this one call is not.
+  if (/^(WEIR_BAD_ARGUMENT|ERR .*user_script)/s.test(message))
+    return new CounterStoreError('script-failed', 'the script could not count this');
   if (isBadReply(error, message))
     return new CounterStoreError('bad-reply', 'the reply is not what Upstash sends');
   return new CounterStoreError('unavailable', 'the command failed');

@@ -16,12 +16,13 @@ import { digest, toHex } from '../core/digest.ts';
 const ALGORITHMS: readonly (readonly [code: number, id: AlgorithmId, source: string])[] = [
   [1, 'fixed-window', fixedWindow],
   [2, 'sliding-window-counter', slidingWindowCounter],
-  [3, 'token-bucket', tokenBucket],
   [4, 'gcra', gcra],
   [5, 'leaky-bucket', leakyBucket],
   [6, 'sliding-window-buckets', slidingWindowBuckets],
   [7, 'sliding-window-log', slidingWindowLog],
   [8, 'concurrency', concurrency],
+  // 3 was the bucket by its level.
+  [9, 'token-bucket', tokenBucket],
 ];
 
 /** Without this flag Upstash locks the whole database for the run instead of the keys named in KEYS. */
@@ -38,12 +39,12 @@ export async function composeScript(): Promise<Script> {
   return { text, sha: toHex(await digest('SHA-1', text)) };
 }
 
-type Block = 'read' | 'charge';
+type Block = 'read' | 'charge' | 'relieve';
 
 function composeText(): string {
   const main = counters
     .replace(/^ *--@code$/gm, () => choose(([code]) => `code = ${code}`))
-    .replace(/^ *--@(read|charge)$/gm, (_, name: Block) =>
+    .replace(/^ *--@(read|charge|relieve)$/gm, (_, name: Block) =>
       choose(([, id, source]) => blockOf(source, name) ?? callOf(id, name)),
     );
   return [FLAG, composeLoad(), main].join('\n');
@@ -66,9 +67,11 @@ function blockOf(source: string, name: Block): string | undefined {
 const CALLS: Record<Block, string> = {
   read: 'room, capacity, wait, a, b, c = read(now, limit, windowMs, extra, cost, a, b, c)',
   charge: 'resetAt, a, b, c = charge(units, chargedAt, now, limit, windowMs, extra, a, b, c)',
+  relieve: 'a, b, c = relieve(relief, since, fullLimit, now, limit, windowMs, extra, a, b, c)',
 };
 
-const callOf = (id: AlgorithmId, name: Block): string => `local read, charge = load('${id}')\n${CALLS[name]}`;
+const callOf = (id: AlgorithmId, name: Block): string =>
+  `local read, charge, relieve = load('${id}')\n${CALLS[name]}`;
 
 /** `load` makes a part when it is needed: what is not used costs nothing. */
 function composeLoad(): string {

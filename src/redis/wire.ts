@@ -33,7 +33,8 @@ export function toScriptCall({ operation, checks, requestKey, expects, nowMs }: 
   return { keys, args };
 }
 
-function toOptions({ cost, extra, leaseId, want, blockMs, countDenied, log, chargedAtMs }: Check): string {
+function toOptions(check: Check): string {
+  const { cost, extra, leaseId, want, blockMs, countDenied, log, chargedAtMs, relief } = check;
   let options = '';
   if (cost !== 1) options += `cost=${cost} `;
   if (extra !== undefined) options += `extra=${extra} `;
@@ -42,6 +43,7 @@ function toOptions({ cost, extra, leaseId, want, blockMs, countDenied, log, char
   if (countDenied) options += 'denied ';
   if (log) options += 'log ';
   if (chargedAtMs !== undefined) options += `at=${chargedAtMs} `;
+  if (relief) options += `relief=${relief.units} since=${relief.sinceMs} full=${relief.fullLimit} `;
   // Last, because an id may hold anything.
   if (leaseId !== undefined) options += `lease=${leaseId}`;
   return options;

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
 import { countsExactly, givesBack, tellsTheTruth } from './algorithm-contract.ts';
 import { ask, createCheck, ENGINE_NAMES, ENGINES, type Engine, look, next, START_MS } from './engines.ts';
+import { isRelieved, keepsWhatWasTaken } from './relief-contract.ts';
 import { chargesARequestOnce, combinesRules, keepsViolatorsOut } from './rules-contract.ts';
 import { settles } from './settle-contract.ts';
 
@@ -31,6 +32,8 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
       countsExactly(contractCase);
       givesBack(contractCase);
       settles(contractCase);
+      isRelieved(contractCase);
+      keepsWhatWasTaken(contractCase);
       tellsTheTruth(contractCase);
       combinesRules(contractCase);
       keepsViolatorsOut(contractCase);

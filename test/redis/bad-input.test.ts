@@ -149,6 +149,30 @@ describe('refused', () => {
     }
   });
 
+  it('a relief that is not all whole numbers, whatever the algorithm', async () => {
+    const fine = { units: 1, sinceMs: 1, fullLimit: 1 };
+    const names = { units: 'relief', sinceMs: 'since', fullLimit: 'full' };
+    for (const [field, name] of Object.entries(names))
+      for (const value of [...NO_WHOLE_NUMBERS, undefined, 'abc'])
+        await refuses({ relief: { ...fine, [field]: value } }, `${name} must be a whole number above 0`);
+    for (const algorithm of WITHOUT_LEASES)
+      await refuses({ algorithm, relief: { ...fine, units: 1.5 } }, 'relief must be a whole number above 0');
+  });
+
+  it('a relief of anything but a take, of a lease, and one without its moment or its pace', async () => {
+    const relief = { units: 1, sinceMs: 1, fullLimit: 1 };
+    for (const operation of ['peek', 'refund', 'settle', 'renew'] as const)
+      await expectRefusal(
+        () => run(operation, [spoilt({ relief, chargedAtMs: 1 })]),
+        'check 1: only a take can be relieved',
+      );
+    const lease = createCheck({ algorithm: 'concurrency', limit: LIMIT, windowMs: HOUR_MS });
+    await refuses({ ...lease, relief }, 'leases cannot be taken over');
+    const { keys, args } = toScriptCall({ operation: 'take', checks: [{ ...good, relief }] });
+    for (const options of ['relief=1', 'relief=1 since=1', 'relief=1 full=1', 'relief=1 since= full= '])
+      await expectRefusal(() => send(keys, args.with(-1, options)), 'check 1: relief takes since and full');
+  });
+
   it('the renewal of what is no lease', async () => {
     for (const algorithm of ALGORITHM_IDS.filter((id) => id !== 'concurrency'))
       await expectRefusal(() => run('renew', [spoilt({ algorithm })]), 'check 1: only leases can be renewed');
@@ -205,6 +229,10 @@ describe('the script and problemOf', () => {
       leaseLength: fc.constantFrom(0, 15, 16, 16, 16, 17),
       countDenied: fc.boolean(),
       chargedAtMs: fc.option(number, { nil: undefined }),
+      relief: fc.option(fc.record({ units: number, sinceMs: number, fullLimit: number }), {
+        nil: undefined,
+        freq: 2,
+      }),
     })
     .map(({ algorithm, extra, leaseLength, ...rest }): Check => {
       const isLease = holdsLeases(algorithm as AlgorithmId);

@@ -32,6 +32,14 @@ const step = fc.record({
   cost: fc.oneof(fc.constant(1), fc.integer({ min: 1, max: 14 })),
   want: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 5 })),
   lease: fc.constantFrom(...LEASES),
+  isRaised: fc.boolean(),
+  relief: fc.option(
+    fc.record({
+      units: fc.integer({ min: 1, max: 14 }),
+      fullLimit: fc.oneof(fc.integer({ min: 1, max: 12 }), fc.constant(1_000_000)),
+    }),
+    { nil: undefined, freq: 3 },
+  ),
   // Ties, small and large steps, long gaps, and a clock that goes back.
   advanceMs: fc.oneof(
     fc.constant(0),
@@ -58,7 +66,17 @@ describe('the script and its model', () => {
           subjects += 1;
           const memory = createMemoryCounters();
           let nowMs = START_MS;
-          for (const { operation, rules: used, cost, want, lease, advanceMs, chargedAgoMs } of steps) {
+          for (const {
+            operation,
+            rules: used,
+            cost,
+            want,
+            lease,
+            relief,
+            isRaised,
+            advanceMs,
+            chargedAgoMs,
+          } of steps) {
             nowMs += advanceMs;
             const checks = used.flatMap((i): Check[] => {
               const chosen = rules[i];
@@ -75,12 +93,17 @@ describe('the script and its model', () => {
                   extra: isLease ? undefined : chosen.extra,
                   leaseId: isLease ? lease : undefined,
                   countDenied: chosen.countDenied && !isLease,
+                  // Rules change their limits while their counters live.
                   limit: Math.min(
-                    chosen.limit,
+                    isRaised ? chosen.limit * 2 + 1 : chosen.limit,
                     chosen.algorithm === 'sliding-window-log' || isLease ? 100 : 1e6,
                   ),
                   cost,
                   want,
+                  relief:
+                    operation === 'take' && !isLease && relief
+                      ? { ...relief, sinceMs: nowMs - chargedAgoMs }
+                      : undefined,
                   chargedAtMs: ['refund', 'settle'].includes(operation) ? nowMs - chargedAgoMs : undefined,
                 },
               ];

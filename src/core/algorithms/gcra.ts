@@ -1,19 +1,24 @@
 // gcra: requests have an even spacing; each moves the theoretical arrival time (TAT) of the next one further,
 // and passes if that stays within `burst` spacings of now. TAT is kept exactly: whole ms, and a rest in
-// 1/limit of a ms.
-import { type Algorithm, countsStill } from './algorithm.ts';
+// 1/limit of a ms. If the limit has changed since, TAT is brought to where as many units are ahead of now as before.
+import { type Algorithm, countsStill, stillTaken } from './algorithm.ts';
 
 interface State {
   readonly tatMs: number;
   readonly rest: number;
+  readonly limit: number;
 }
 
 export const gcra: Algorithm<State> = {
   advance(seen, nowMs, { limit, windowMs, extra: burst = limit }) {
     const full = burst * windowMs;
-    const state = withinReach(notBefore(seen, nowMs), nowMs, limit, full);
-    const ahead = (state.tatMs - nowMs) * limit + state.rest;
-    return { state, room: Math.floor((full - ahead) / windowMs), capacity: burst, delayMs: 0 };
+    const state = withinReach(inTermsOf(limit, notBefore(seen, nowMs, limit), nowMs), nowMs, full);
+    return {
+      state,
+      room: Math.floor((full - aheadOf(state, nowMs)) / windowMs),
+      capacity: burst,
+      delayMs: 0,
+    };
   },
 
   waitMs: ({ tatMs, rest }, nowMs, { limit, windowMs, extra: burst = limit }, cost) =>
@@ -21,22 +26,34 @@ export const gcra: Algorithm<State> = {
 
   charge(state, units, chargedAtMs, nowMs, { limit, windowMs }) {
     const counts = countsStill(units, chargedAtMs, nowMs, windowMs);
-    const after = counts ? notBefore(move(state, units * windowMs, limit), nowMs) : state;
+    const after = counts ? notBefore(move(state, units * windowMs), nowMs, limit) : state;
     return { state: after, resetAtMs: after.tatMs + (after.rest > 0 ? 1 : 0) };
   },
+
+  relieve: (state, relief, nowMs, { limit, windowMs }) =>
+    notBefore(move(state, -stillTaken(relief, nowMs, windowMs)), nowMs, limit),
 };
 
-const notBefore = (state: State | undefined, nowMs: number): State =>
-  state && state.tatMs >= nowMs ? state : { tatMs: nowMs, rest: 0 };
+const notBefore = (state: State | undefined, nowMs: number, limit: number): State =>
+  state && state.tatMs >= nowMs ? state : { tatMs: nowMs, rest: 0, limit };
+
+const aheadOf = ({ tatMs, rest, limit }: State, nowMs: number) => (tatMs - nowMs) * limit + rest;
+
+const ahead = (units: number, nowMs: number, limit: number): State => ({
+  tatMs: nowMs + Math.floor(units / limit),
+  rest: units % limit,
+  limit,
+});
+
+const inTermsOf = (limit: number, state: State, nowMs: number): State =>
+  state.limit === limit ? state : ahead(aheadOf(state, nowMs), nowMs, limit);
 
 /** No charge puts TAT that far ahead: the clock went back. It starts again with nothing left. */
-function withinReach(state: State, nowMs: number, limit: number, full: number): State {
-  const ahead = (state.tatMs - nowMs) * limit + state.rest;
-  return ahead > 2 * full ? { tatMs: nowMs + Math.floor(full / limit), rest: full % limit } : state;
-}
+const withinReach = (state: State, nowMs: number, full: number): State =>
+  aheadOf(state, nowMs) > 2 * full ? ahead(full, nowMs, state.limit) : state;
 
-function move({ tatMs, rest }: State, by: number, limit: number): State {
+function move({ tatMs, rest, limit }: State, by: number): State {
   const total = rest + by;
   const wholeMs = Math.floor(total / limit);
-  return { tatMs: tatMs + wholeMs, rest: total - wholeMs * limit };
+  return { tatMs: tatMs + wholeMs, rest: total - wholeMs * limit, limit };
 }

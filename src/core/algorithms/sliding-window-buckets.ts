@@ -2,7 +2,7 @@
 // no true window ever holds more than the limit.
 import type { Algorithm, Params } from './algorithm.ts';
 
-const DEFAULT_BUCKETS = 10;
+export const DEFAULT_BUCKETS = 10;
 
 interface State {
   /** Number of the current bucket. */
@@ -49,5 +49,19 @@ export const slidingWindowBuckets: Algorithm<State> = {
     const newest = used.findIndex((seen) => seen > 0);
     const after = { number: state.number, used };
     return { state: after, resetAtMs: newest < 0 ? nowMs : leavesAtMs(after, newest, params) };
+  },
+
+  // The newest first, but none that is newer than what the other region has charged.
+  relieve({ number, used }, { units, sinceMs }, _nowMs, params) {
+    const newest = number - Math.floor(sinceMs / bucketMs(params));
+    let left = units;
+    return {
+      number,
+      used: used.map((seen, place) => {
+        const taken = place < newest ? 0 : Math.min(left, seen);
+        left -= taken;
+        return seen - taken;
+      }),
+    };
   },
 };

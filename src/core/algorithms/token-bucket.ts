@@ -1,28 +1,34 @@
-// token-bucket: holds up to `burst` tokens, refilled continuously. The level is in tokens times the window:
-// then a millisecond refills exactly `limit`, and nothing is ever rounded.
-import { type Algorithm, countsStill, notBefore } from './algorithm.ts';
+// token-bucket: holds up to `burst` tokens, refilled continuously. What is missing from a full bucket is kept, in tokens
+// times the window: then a millisecond refills exactly `limit`, and nothing is ever rounded. If limit or burst change,
+// what was taken is still missing.
+import { type Algorithm, countsStill, notBefore, stillTaken } from './algorithm.ts';
 
 interface State {
-  readonly level: number;
+  readonly missing: number;
   readonly atMs: number;
+  /** By which it drains until now. */
+  readonly limit: number;
 }
 
 export const tokenBucket: Algorithm<State> = {
   advance(seen, nowMs, { limit, windowMs, extra: burst = limit }) {
-    const full = burst * windowMs;
-    const refilled = seen ? seen.level + Math.max(0, nowMs - seen.atMs) * limit : full;
-    const state = { level: Math.min(full, refilled), atMs: notBefore(seen?.atMs ?? nowMs, nowMs, windowMs) };
-    return { state, room: Math.floor(state.level / windowMs), capacity: burst, delayMs: 0 };
+    const missing = seen ? Math.max(0, seen.missing - Math.max(0, nowMs - seen.atMs) * seen.limit) : 0;
+    const state = { missing, atMs: notBefore(seen?.atMs ?? nowMs, nowMs, windowMs), limit };
+    const room = Math.floor((burst * windowMs - missing) / windowMs);
+    return { state, room, capacity: burst, delayMs: 0 };
   },
 
-  waitMs: ({ level, atMs }, nowMs, { limit, windowMs }, cost) =>
-    atMs - nowMs + Math.ceil((cost * windowMs - level) / limit),
+  waitMs: ({ missing, atMs }, nowMs, { limit, windowMs, extra: burst = limit }, cost) =>
+    atMs - nowMs + Math.ceil((missing + cost * windowMs - burst * windowMs) / limit),
 
-  charge({ level, atMs }, units, chargedAtMs, nowMs, { limit, windowMs, extra: burst = limit }) {
-    const full = burst * windowMs;
+  charge({ missing, atMs }, units, chargedAtMs, nowMs, { limit, windowMs }) {
     const after = countsStill(units, chargedAtMs, nowMs, windowMs)
-      ? Math.min(full, level - units * windowMs)
-      : level;
-    return { state: { level: after, atMs }, resetAtMs: atMs + Math.ceil((full - after) / limit) };
+      ? Math.max(0, missing + units * windowMs)
+      : missing;
+    return { state: { missing: after, atMs, limit }, resetAtMs: atMs + Math.ceil(after / limit) };
+  },
+
+  relieve({ missing, atMs, limit }, relief, nowMs, { windowMs }) {
+    return { missing: Math.max(0, missing - stillTaken(relief, nowMs, windowMs)), atMs, limit };
   },
 };

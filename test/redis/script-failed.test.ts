@@ -1,0 +1,99 @@
+// A script that fails is told apart from a Redis that does: the one says nothing about the region, the other does.
+import { Redis } from 'ioredis';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { type RedisServer, startRedisServer } from '../../local/redis-server.ts';
+import { startUpstashGateway, type UpstashGateway } from '../../local/upstash-gateway/server.ts';
+import { CounterStoreError } from '../../src/core/counter-store.ts';
+import { type Client, createClient, ScriptMissing } from '../../src/redis/client.ts';
+
+let server: RedisServer;
+let gateway: UpstashGateway;
+let client: Client;
+let admin: Redis;
+beforeAll(async () => {
+  server = await startRedisServer({ port: 0, name: 'script-failed' });
+  gateway = await startUpstashGateway({
+    port: 0,
+    token: 'token',
+    redisUrl: server.url,
+    name: 'script-failed',
+  });
+  client = createClient({ url: gateway.url, token: 'token' });
+  admin = new Redis(server.url);
+});
+afterAll(async () => {
+  admin.disconnect();
+  await gateway.stop();
+  await server.stop();
+});
+afterEach(async () => {
+  await admin.config('SET', 'maxmemory', '0');
+  await admin.replicaof('NO', 'ONE');
+});
+
+const send = (command: Parameters<Client['send']>[1], signal = AbortSignal.timeout(5_000)) =>
+  client.send(signal, command).then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+const run = (script: string) => send((redis) => redis.eval(script, ['{secret}'], ['secret']));
+const WRITE = `return redis.call('SET', KEYS[1], ARGV[1])`;
+
+describe('a script fails', () => {
+  it.each([
+    ['by an error', `error('secret')`],
+    ['by an error of several lines', `error('two\\nlines of secret')`],
+    ['by an error in a function', `local function f() return nil + 1 end return f()`],
+    ['by arithmetic on what is no number', `return ARGV[1] + 1`],
+    ['because it does not compile', `return return`],
+  ])('%s', async (_, script) => {
+    expect(await run(script)).toEqual(
+      new CounterStoreError('script-failed', 'the script could not count this'),
+    );
+  });
+
+  it('and what it was given stays secret', async () => {
+    const error = await run(`error(KEYS[1] .. ARGV[1])`);
+    expect(error).toMatchObject({ failure: 'script-failed' });
+    expect(`${(error as Error).message} ${(error as Error).stack}`).not.toContain('secret');
+  });
+});
+
+describe('Redis fails, whatever the script', () => {
+  const unavailable = new CounterStoreError('unavailable', 'the command failed');
+
+  it('when its memory is full', async () => {
+    await admin.config('SET', 'maxmemory', '1');
+    expect(await run(WRITE)).toEqual(unavailable);
+  });
+
+  it('when it may only be read', async () => {
+    await admin.replicaof('127.0.0.1', '1');
+    expect(await run(WRITE)).toEqual(unavailable);
+  });
+
+  it.each([
+    'ERR max number of clients reached',
+    'LOADING Redis is loading the dataset in memory',
+    'BUSY Redis is busy running a script',
+    'MISCONF Redis is configured to save RDB snapshots',
+    'CLUSTERDOWN The cluster is down',
+  ])('with the words %s', async (words) => {
+    expect(await run(`return redis.error_reply('${words}')`)).toEqual(unavailable);
+  });
+
+  it('when it does not know a command', async () => {
+    expect(await send((redis) => redis.exec(['NO_SUCH_COMMAND']))).toEqual(unavailable);
+  });
+
+  it('when it has lost the script', async () => {
+    const error = await send((redis) => redis.evalsha('0'.repeat(40), [], []));
+    expect(error).toBeInstanceOf(ScriptMissing);
+    expect(error).toMatchObject({ failure: 'unavailable' });
+  });
+
+  it('by taking too long', async () => {
+    const error = await send((redis) => redis.ping(), AbortSignal.abort());
+    expect(error).toMatchObject({ failure: 'timeout' });
+  });
+});
