@@ -24,7 +24,8 @@ export interface CounterStore {
   ping(signal: AbortSignal): Promise<void>;
 }
 
-export type CounterStoreFailure = 'timeout' | 'unavailable' | 'bad-reply';
+/** `script-failed`: the store is alive, but cannot do this one call. */
+export type CounterStoreFailure = 'timeout' | 'unavailable' | 'bad-reply' | 'script-failed';
 
 /** Carries no key, argument or token: it may be logged as it is. */
 export class CounterStoreError extends Error {

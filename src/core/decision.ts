@@ -1,14 +1,34 @@
 // What is decided about a request, drawn from the outcomes of its checks.
 import type { Check, Outcome } from './check.ts';
+import type { CounterStore } from './counter-store.ts';
 import type { Credential, RuleCheck } from './plan.ts';
 import type { ListEntry } from './rule.ts';
 
-/** Why a request was not counted. Listed in docs/operations.md. */
-export type DegradedReason = 'timeout' | 'unavailable' | 'bad-reply' | 'no-rules' | 'stale-rules';
+/** Why a request was not counted where and how it should have been. Explained in docs/operations.md. */
+export const DEGRADED_REASONS = [
+  'timeout',
+  'unavailable',
+  'bad-reply',
+  'script-failed',
+  'breaker-open',
+  'no-rules',
+  'stale-rules',
+  'caller-unknown',
+] as const;
+export type DegradedReason = (typeof DEGRADED_REASONS)[number];
+
+/**
+ * How far down the ladder a request was decided: counted in the next region; by this isolate alone; let through or
+ * refused as its rules say; or refused because this isolate lets no more through uncounted.
+ */
+export const FALLBACKS = ['next-region', 'local', 'open', 'closed', 'cap'] as const;
+export type Fallback = (typeof FALLBACKS)[number];
 
 export interface CheckResult<C extends Check = Check> {
   readonly check: C;
   readonly outcome: Outcome;
+  /** Where it was counted; undefined if nothing was asked. */
+  readonly store?: CounterStore | undefined;
 }
 
 /** The rules that a decision was made by. */
@@ -24,6 +44,10 @@ export interface CountedDecision extends ByRules {
   /** By the clock of the counters. */
   readonly nowMs: number;
   readonly results: readonly CheckResult<RuleCheck>[];
+  /** Were asked before and have not answered: they may have charged it all the same. */
+  readonly unanswered: readonly CounterStore[];
+  /** Why it was not counted in the nearest region, but in the next one. */
+  readonly failedOver?: DegradedReason | undefined;
 }
 
 export interface ListedDecision extends ByRules {
@@ -44,13 +68,24 @@ export interface UnverifiedDecision extends ByRules {
   readonly credential: Credential;
 }
 
+/** No region has counted it. */
 export interface DegradedDecision extends Partial<ByRules> {
   readonly kind: 'degraded';
-  /** What was asked and not answered; none if there were no rules. */
-  readonly checks?: readonly RuleCheck[];
-  /** False if a rule says that nobody passes uncounted. */
   readonly allowed: boolean;
   readonly reason: DegradedReason;
+  readonly fallback: Exclude<Fallback, 'next-region'>;
+  /** What was asked and not answered; none if there were no rules. */
+  readonly checks?: readonly RuleCheck[] | undefined;
+  /** By this isolate's own counters, if they were asked: of what the rules allow it alone. */
+  readonly local?: LocalCount | undefined;
+  /** What regions have counted all the same. */
+  readonly counted?: readonly CheckResult<RuleCheck>[] | undefined;
+  readonly unanswered: readonly CounterStore[];
+}
+
+export interface LocalCount {
+  readonly nowMs: number;
+  readonly results: readonly CheckResult<RuleCheck>[];
 }
 
 export type Decision =
@@ -59,6 +94,12 @@ export type Decision =
   | UnlimitedDecision
   | UnverifiedDecision
   | DegradedDecision;
+
+/** By the counters of a region, or by those of this isolate; none if nothing was counted. */
+export function resultsOf(decision: Decision): readonly CheckResult<RuleCheck>[] {
+  if (decision.kind === 'degraded') return decision.local?.results ?? [];
+  return decision.kind === 'counted' ? decision.results : [];
+}
 
 /** The results that denied the request: those of `log` rules never do. */
 export function denyingResults<C extends Check>(results: readonly CheckResult<C>[]): CheckResult<C>[] {

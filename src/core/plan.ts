@@ -11,6 +11,10 @@ const DEFAULT_MAX_DELAY_MS = 5_000;
 /** A check that knows the rule it comes from. */
 export interface RuleCheck extends Check {
   readonly rule: CompiledRule;
+  /** Whatever part of it is counted here: this is what clients read. */
+  readonly full: { readonly limit: number; readonly extra: number | undefined };
+  /** The region that counts it, if there is more than one. */
+  readonly region?: string | undefined;
 }
 
 /** What a caller can show of himself. */
@@ -45,15 +49,17 @@ export async function planRequest(snapshot: Snapshot, request: PlannedRequest): 
 async function toCheck({ rule, limit }: Match, { caller, leaseId }: PlannedRequest): Promise<RuleCheck> {
   const { scope, id } = subjectOf(rule.scope, caller);
   const isLease = rule.algorithm === 'concurrency';
+  const extra = isLease ? undefined : extraOf(rule, limit);
   return {
     rule,
     key: await subjectKey(scope, id, groupOf(rule.algorithm, rule.counterId, rule.ordinal)),
     id: rule.counterId,
     algorithm: rule.algorithm,
     limit,
+    full: { limit, extra },
     windowMs: rule.windowSeconds * 1000,
     cost: rule.cost,
-    extra: isLease ? undefined : extraOf(rule, limit),
+    extra,
     leaseId: isLease ? leaseId() : undefined,
     countDenied: rule.countDenied,
     blockMs: rule.blockSeconds === null ? undefined : rule.blockSeconds * 1000,
@@ -61,7 +67,7 @@ async function toCheck({ rule, limit }: Match, { caller, leaseId }: PlannedReque
   };
 }
 
-function extraOf(rule: CompiledRule, limit: number): number | undefined {
+export function extraOf(rule: CompiledRule, limit: number): number | undefined {
   return rule.action === 'throttle' ? queueOf(rule, limit) : (rule.burst ?? rule.buckets ?? undefined);
 }
 

@@ -1,8 +1,14 @@
-// Which region serves a request: the nearest one by great-circle distance.
+// Which region serves a request: the one that says so, else the nearest by great-circle distance. And where
+// a region turns to next: its neighbours in order.
 
 export interface Place {
   readonly latitude: number;
   readonly longitude: number;
+}
+
+export interface ServingPlace extends Place {
+  /** Whom it serves whatever the distance: `colo:FRA`, `country:DE`, `continent:EU`. */
+  readonly serves?: readonly string[] | undefined;
 }
 
 /** What Cloudflare says about where a request came from; any of it may be missing. */
@@ -10,30 +16,130 @@ export interface RequestOrigin {
   readonly latitude?: string | undefined;
   readonly longitude?: string | undefined;
   readonly continent?: string | undefined;
+  /** Two letters, or `T1` for Tor. */
+  readonly country?: string | undefined;
+  /** Cloudflare's own place that took the request: three letters, those of its airport. */
+  readonly colo?: string | undefined;
 }
 
-/** A point in the middle of where people live, for requests that come without coordinates. */
-const CONTINENTS: Readonly<Record<string, Place>> = {
-  AF: { latitude: 4, longitude: 22 },
-  AN: { latitude: -75, longitude: 0 },
-  AS: { latitude: 25, longitude: 100 },
-  EU: { latitude: 50, longitude: 12 },
-  NA: { latitude: 39, longitude: -92 },
-  OC: { latitude: -30, longitude: 145 },
-  SA: { latitude: -17, longitude: -57 },
-};
+const placesOf = (points: Readonly<Record<string, readonly [number, number]>>): ReadonlyMap<string, Place> =>
+  new Map(Object.entries(points).map(([code, [latitude, longitude]]) => [code, { latitude, longitude }]));
 
-/** The nearest of `regions`; the first one listed if the request's place is unknown or two are equally near. */
-export function nearestRegion<R extends Place>(regions: readonly [R, ...R[]], origin: RequestOrigin): R {
+/** A point in the middle of where people live, for requests that come without coordinates. */
+const CONTINENTS = placesOf({
+  AF: [4, 22],
+  AN: [-75, 0],
+  AS: [25, 100],
+  EU: [50, 12],
+  NA: [39, -92],
+  OC: [-30, 145],
+  SA: [-17, -57],
+});
+
+/** The same for the countries where most people, or most networks, are: nearer to them than their continent's. */
+const COUNTRIES = placesOf({
+  AE: [25, 55],
+  AR: [-34, -60],
+  AT: [48, 15],
+  AU: [-34, 147],
+  BD: [24, 90],
+  BE: [51, 4],
+  BR: [-20, -46],
+  CA: [45, -78],
+  CH: [47, 8],
+  CL: [-33, -71],
+  CN: [32, 114],
+  CO: [5, -75],
+  CZ: [50, 15],
+  DE: [51, 9],
+  DK: [56, 11],
+  EG: [30, 31],
+  ES: [40, -3],
+  ET: [9, 39],
+  FI: [61, 25],
+  FR: [47, 3],
+  GB: [52, -1],
+  HK: [22, 114],
+  ID: [-7, 109],
+  IE: [53, -7],
+  IL: [32, 35],
+  IN: [23, 79],
+  IR: [35, 51],
+  IT: [43, 12],
+  JP: [36, 138],
+  KE: [-1, 37],
+  KR: [37, 127],
+  MX: [20, -100],
+  MY: [3, 102],
+  NG: [8, 6],
+  NL: [52, 5],
+  NO: [60, 10],
+  NZ: [-39, 175],
+  PE: [-11, -76],
+  PH: [14, 121],
+  PK: [31, 72],
+  PL: [52, 19],
+  PT: [40, -9],
+  RO: [45, 26],
+  RU: [56, 42],
+  SA: [24, 45],
+  SE: [59, 16],
+  SG: [1, 104],
+  TH: [14, 101],
+  TR: [40, 32],
+  TW: [24, 121],
+  UA: [49, 32],
+  US: [38, -92],
+  VN: [16, 107],
+  ZA: [-28, 28],
+});
+
+const SERVES_CODE = /^(colo:[A-Z]{3}|country:([A-Z]{2}|T1)|continent:(AF|AN|AS|EU|NA|OC|SA))$/;
+
+/** Whether a region can say that it serves this. */
+export const isServesCode = (text: string): boolean => SERVES_CODE.test(text);
+
+/**
+ * The region that names the request's colo, else its country, else its continent; else the nearest of `regions`.
+ * The first one listed if several are as good, or nothing is known of the request's place.
+ */
+export function nearestRegion<R extends ServingPlace>(
+  regions: readonly [R, ...R[]],
+  origin: RequestOrigin,
+): R {
+  const serving = servingRegion(regions, origin);
+  if (serving) return serving;
   const place = placeOf(origin);
   if (!place) return regions[0];
   return regions.reduce((best, region) => (distance(region, place) < distance(best, place) ? region : best));
 }
 
-function placeOf({ latitude, longitude, continent }: RequestOrigin): Place | undefined {
+/** For each region by name: itself first, then the others, nearest to it first; of two equally near, the first listed. */
+export function routesFrom<R extends Place & { readonly name: string }>(
+  regions: readonly [R, ...R[]],
+): ReadonlyMap<string, readonly [R, ...R[]]> {
+  return new Map(regions.map((home) => [home.name, [home, ...othersByDistance(home, regions)]]));
+}
+
+function othersByDistance<R extends Place & { readonly name: string }>(home: R, regions: readonly R[]): R[] {
+  const others = regions.filter(({ name }) => name !== home.name);
+  return others.sort((a, b) => distance(a, home) - distance(b, home));
+}
+
+/** The most specific code comes first, in whatever order the regions are listed. */
+function servingRegion<R extends ServingPlace>(regions: readonly R[], origin: RequestOrigin): R | undefined {
+  const { colo, country, continent } = origin;
+  for (const code of [`colo:${colo}`, `country:${country}`, `continent:${continent}`]) {
+    const serving = regions.find(({ serves }) => serves?.includes(code));
+    if (serving) return serving;
+  }
+  return undefined;
+}
+
+function placeOf({ latitude, longitude, country = '', continent = '' }: RequestOrigin): Place | undefined {
   const place = { latitude: Number(latitude), longitude: Number(longitude) };
   if (latitude && longitude && isOnEarth(place)) return place;
-  return continent === undefined ? undefined : CONTINENTS[continent];
+  return COUNTRIES.get(country) ?? CONTINENTS.get(continent);
 }
 
 function isOnEarth({ latitude, longitude }: Place): boolean {

@@ -50,10 +50,34 @@ export interface Rule {
   readonly message: string | null;
   readonly onUnavailable: OnUnavailable;
   /** Parts of the limit by region's name; null: as configured for all rules. */
-  readonly shares: Readonly<Record<string, number>> | null;
+  readonly shares: SharesByRegion | null;
+  /** A region that has used up its part may use what others have left of theirs. */
   readonly spill: boolean;
+  /** Each subject is counted in one region only, which has the whole limit. */
+  readonly central: boolean;
+  /** How it was placed before, oldest first: until nothing counts any more that was admitted so. */
+  readonly placedBefore: readonly PlacedBefore[];
   /** In the order of creation. Decides which counters share a key, for good. */
   readonly ordinal: number;
+}
+
+/** Weights by the name of a region. One that is not named has none. */
+export type SharesByRegion = Readonly<Record<string, number>>;
+
+/** How a rule was placed until that moment. */
+export interface PlacedBefore {
+  /** Null: as configured for all rules. */
+  readonly shares: SharesByRegion | null;
+  /** Whether it was counted in one place, for whatever reason. */
+  readonly central: boolean;
+  readonly replacedAtMs: number;
+}
+
+/** How limits are split that say nothing else. */
+export interface Split {
+  readonly shares: SharesByRegion;
+  /** Oldest first: until nothing counts any more that was admitted so. */
+  readonly before: readonly { readonly shares: SharesByRegion; readonly replacedAtMs: number }[];
 }
 
 /** Of a rule or of a tier. */
@@ -82,7 +106,23 @@ export const RULE_DEFAULTS = {
   onUnavailable: 'open',
   shares: null,
   spill: true,
+  central: false,
+  placedBefore: [] as PlacedBefore[],
 } as const satisfies Partial<Rule>;
+
+/**
+ * Whether its subjects are counted in one region each: if it says so, or if its counters cannot be lent between regions.
+ * Connections are held where they were opened; a queue is one queue; a denial that counts, or blocks, is not one before
+ * all regions have said no; and a cost that is known only afterwards may be more than a part can owe.
+ */
+export const isCentral = ({ central, spill, ...rule }: Rule): boolean =>
+  central ||
+  (spill &&
+    (rule.algorithm === 'concurrency' ||
+      rule.action === 'throttle' ||
+      rule.countDenied ||
+      rule.blockSeconds !== null ||
+      rule.costFromOrigin));
 
 /** Named limits of a tier; null is unlimited. */
 export type TierLimits = Readonly<Record<string, number | null>>;

@@ -13,6 +13,8 @@ export interface Question {
 export interface SnapshotSource {
   /** What this isolate has, without waiting; undefined if it has never seen any. */
   current(): Snapshot | undefined;
+  /** The announcement that was last followed: it changes with the rules, and whenever counters are reset. */
+  announced(): string;
   /** A few times a second: what the next call to Redis should ask about. */
   question(): Question | undefined;
   /** The region still announces what was expected. */
@@ -24,5 +26,5 @@ export interface SnapshotSource {
   /** Brings this isolate up to an announcement. False if that cannot be had now: it goes on with what it has. */
   load(announced: string): Promise<boolean>;
   /** The first load of a cold isolate, from the announcement or else from KV alone. */
-  start(board: AnnouncementBoard): Promise<Snapshot | undefined>;
+  start(board: Pick<AnnouncementBoard, 'read'>): Promise<Snapshot | undefined>;
 }

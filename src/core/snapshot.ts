@@ -5,7 +5,15 @@ import { compileLists } from './lists.ts';
 import { NameTable } from './name-table.ts';
 import { isOwnPath, type ParsedResource, parseResource } from './resource.ts';
 import { createRouteTrie, type RouteTrie } from './route-trie.ts';
-import { type ListEntry, type Rule, SCOPES, type Scope, type Tier, type TierLimits } from './rule.ts';
+import {
+  type ListEntry,
+  type Rule,
+  SCOPES,
+  type Scope,
+  type Split,
+  type Tier,
+  type TierLimits,
+} from './rule.ts';
 
 /** A rule with what can be worked out before any request comes. */
 export interface CompiledRule extends Rule {
@@ -17,6 +25,8 @@ export interface SnapshotContent {
   readonly rules: readonly CompiledRule[];
   readonly tiers: readonly Tier[];
   readonly lists: readonly ListEntry[];
+  /** Undefined until the first publication that knows of regions. */
+  readonly split?: Split | undefined;
 }
 
 export interface MatchRequest {
@@ -35,6 +45,7 @@ export interface Match {
 export interface Snapshot {
   readonly version: string;
   readonly ruleCount: number;
+  readonly split?: Split | undefined;
   /** The rules that apply: the best one of each (scope, resource) slot, broad resources first, then by scope. */
   match(request: MatchRequest): readonly Match[];
   /**
@@ -65,6 +76,7 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
   return {
     version,
     ruleCount: content.rules.length,
+    split: content.split,
     listed: compileLists(content.lists),
     match(request) {
       if (isOwnPath(request.matchPath)) return [];

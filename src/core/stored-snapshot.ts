@@ -16,8 +16,8 @@ export const encodeSnapshot = ({ rules, ...others }: SnapshotContent): string =>
 export const encodeRule = (rule: CompiledRule): string => JSON.stringify(withoutDefaults(rule));
 
 /** From rules that are encoded already: whoever publishes often keeps the texts of those that stay the same. */
-export function joinSnapshot({ rules, tiers, lists }: EncodedContent): string {
-  const rest = JSON.stringify({ tiers, lists });
+export function joinSnapshot({ rules, tiers, lists, split }: EncodedContent): string {
+  const rest = JSON.stringify({ tiers, lists, split });
   return `{"format":${FORMAT},"rules":[${rules.join(',')}],${rest.slice(1)}`;
 }
 

@@ -2,8 +2,9 @@
 // released. Nothing here can fail a request: what does not work out is reported, and heals by expiry.
 import type { Check, Operation } from '../core/check.ts';
 import type { CounterStore } from '../core/counter-store.ts';
-import type { Decision } from '../core/decision.ts';
+import { type CountedDecision, type Decision, type DegradedDecision, resultsOf } from '../core/decision.ts';
 import type { RuleCheck } from '../core/plan.ts';
+import { isCentral } from '../core/rule.ts';
 
 export interface Charges {
   /** Gives back what was spent; leases are released. */
@@ -19,7 +20,6 @@ export interface Charges {
 }
 
 export interface ChargesOptions {
-  readonly store: CounterStore;
   readonly decision: Decision;
   readonly onError: (error: unknown) => void;
 }
@@ -29,14 +29,17 @@ const DEADLINE_MS = 5_000;
 /** A release that is lost keeps a place taken until it expires. Doing it twice does no harm, unlike a refund. */
 const RELEASE_AGAIN_MS = [500, 2_000, 5_000];
 
-export function createCharges({ store, decision, onError }: ChargesOptions): Charges {
+export function createCharges({ decision, onError }: ChargesOptions): Charges {
   const charged = chargedBy(decision);
   const leases = charged.filter(isLease);
-  const spent = charged.filter((check) => !isLease(check));
+  const spent = charged.filter((charge) => !isLease(charge));
 
   /** False if it is not known to be done. */
-  const run = async (operation: Operation, checks: readonly Check[]): Promise<boolean> => {
-    if (checks.length === 0) return true;
+  const runAt = async (
+    store: CounterStore,
+    operation: Operation,
+    checks: readonly Check[],
+  ): Promise<boolean> => {
     try {
       await store.run({ operation, checks }, AbortSignal.timeout(DEADLINE_MS));
       return true;
@@ -46,12 +49,24 @@ export function createCharges({ store, decision, onError }: ChargesOptions): Cha
     }
   };
 
-  const release = async () => {
+  /** Where they were charged. */
+  const run = (operation: Operation, charges: readonly Charge[]) =>
+    Promise.all(
+      [...Map.groupBy(charges, ({ store }) => store)].map(([store, ofStore]) =>
+        runAt(
+          store,
+          operation,
+          ofStore.map(({ check }) => check),
+        ),
+      ),
+    );
+
+  const releaseAt = async (store: CounterStore, held: readonly Check[]) => {
     for (const pauseMs of RELEASE_AGAIN_MS) {
-      if (await run('refund', leases)) return;
+      if (await runAt(store, 'refund', held)) return;
       await new Promise((resolve) => setTimeout(resolve, pauseMs * (1 + Math.random())));
     }
-    await run('refund', leases);
+    await runAt(store, 'refund', held);
   };
 
   return {
@@ -59,11 +74,13 @@ export function createCharges({ store, decision, onError }: ChargesOptions): Cha
       await run('refund', spent);
     },
     async refundError() {
-      const refunded = spent.filter(({ rule }) => rule.refundOnError);
-      await run('refund', refunded);
+      await run(
+        'refund',
+        spent.filter(({ check }) => check.rule.refundOnError),
+      );
     },
     async settle(cost) {
-      const settled = spent.filter(({ rule }) => rule.costFromOrigin);
+      const settled = spent.filter(({ check }) => check.rule.costFromOrigin);
       await run(
         'settle',
         differences(settled, (check) => cost - check.cost),
@@ -73,39 +90,84 @@ export function createCharges({ store, decision, onError }: ChargesOptions): Cha
         differences(settled, (check) => check.cost - cost),
       );
     },
-    leaseMs: leases.length === 0 ? undefined : Math.min(...leases.map(({ windowMs }) => windowMs)),
+    leaseMs: leases.length === 0 ? undefined : Math.min(...leases.map(({ check }) => check.windowMs)),
     async renew() {
       await run('renew', leases);
     },
-    release,
+    async release() {
+      const held = [...Map.groupBy(leases, ({ store }) => store)].map(([store, ofStore]) =>
+        releaseAt(
+          store,
+          ofStore.map(({ check }) => check),
+        ),
+      );
+      const unanswered = unansweredBy(decision).map((store) => releaseAt(store, askedLeases(decision)));
+      await Promise.all([...held, ...unanswered]);
+    },
   };
 }
 
-const isLease = ({ algorithm }: Check) => algorithm === 'concurrency';
+/** A check that was charged, and where. */
+interface Charge {
+  readonly store: CounterStore;
+  readonly check: RuleCheck;
+}
+
+const isLease = ({ check }: Pick<Charge, 'check'>) => check.algorithm === 'concurrency';
 
 /** Whether anything is to be done about a decision later on: mostly not. */
 export function hasSequel(decision: Decision): boolean {
-  if (decision.kind === 'degraded') return decision.checks?.some(isLease) ?? false;
-  if (decision.kind !== 'counted') return false;
-  return decision.results.some(
-    ({ check: { rule, algorithm } }) =>
-      algorithm === 'concurrency' || rule.action === 'throttle' || rule.costFromOrigin || rule.refundOnError,
+  if (decision.kind !== 'counted' && decision.kind !== 'degraded') return false;
+  return checksOf(decision).some(hasSequelOf);
+}
+
+export const hasSequelOf = ({ rule, algorithm }: RuleCheck): boolean =>
+  algorithm === 'concurrency' || rule.action === 'throttle' || rule.costFromOrigin || rule.refundOnError;
+
+/** In regions, or in this isolate's own counters. */
+function chargedBy(decision: Decision): Charge[] {
+  if (!decision.allowed) return [];
+  const counted = decision.kind === 'degraded' ? (decision.counted ?? []) : [];
+  return [...resultsOf(decision), ...counted].flatMap(({ check, outcome, store }) =>
+    store && outcome.allowed ? [{ store, check: asCharged(check, outcome.nowMs ?? nowOf(decision)) }] : [],
   );
 }
+
+/** As it is named when it is changed afterwards. */
+export const asCharged = (check: RuleCheck, chargedAtMs: number | undefined): RuleCheck => ({
+  ...check,
+  want: 0,
+  relief: undefined,
+  chargedAtMs,
+});
+
+const nowOf = (decision: Decision) =>
+  decision.kind === 'counted'
+    ? decision.nowMs
+    : decision.kind === 'degraded'
+      ? decision.local?.nowMs
+      : undefined;
+
+const checksOf = (decision: CountedDecision | DegradedDecision): readonly RuleCheck[] =>
+  decision.kind === 'counted'
+    ? decision.results.map(({ check }) => check)
+    : [...(decision.checks ?? []), ...(decision.counted ?? []).map(({ check }) => check)];
 
 /** What nobody has answered for may have been charged all the same: leases are given back, by their id. */
-function chargedBy(decision: Decision): readonly RuleCheck[] {
-  if (decision.kind === 'degraded') return decision.checks?.filter(isLease) ?? [];
-  if (decision.kind !== 'counted') return [];
-  const { nowMs, results } = decision;
-  return (
-    results
-      .filter(({ outcome }) => outcome.allowed)
-      // In a cluster each slot has a clock of its own.
-      .map(({ check, outcome }) => ({ ...check, want: 0, chargedAtMs: outcome.nowMs ?? nowMs }))
-  );
-}
+const unansweredBy = (decision: Decision): readonly CounterStore[] =>
+  'unanswered' in decision && askedLeases(decision).length > 0 ? decision.unanswered : [];
 
-/** The checks with the part of the cost that is to be moved, without those where there is none. */
-const differences = (checks: readonly RuleCheck[], of: (check: RuleCheck) => number): Check[] =>
-  checks.map((check) => ({ ...check, cost: of(check) })).filter(({ cost }) => cost > 0);
+const askedLeases = (decision: Decision): readonly RuleCheck[] =>
+  decision.kind === 'counted' || decision.kind === 'degraded'
+    ? checksOf(decision).filter((check) => isLease({ check }) && !isCountedAlone(decision, check))
+    : [];
+
+/** The part of the cost that is to be moved, without those where there is none. */
+const differences = (charges: readonly Charge[], of: (check: RuleCheck) => number): Charge[] =>
+  charges
+    .map(({ store, check }) => ({ store, check: { ...check, cost: of(check) } }))
+    .filter(({ check }) => check.cost > 0);
+
+/** Counted by the only region that was asked for it. */
+const isCountedAlone = (decision: Decision, check: RuleCheck) =>
+  decision.kind === 'degraded' && !decision.checks?.includes(check) && isCentral(check.rule);

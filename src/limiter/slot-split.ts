@@ -76,13 +76,20 @@ async function takeAll(
     if (!passes(only(call, group).checks, answer)) {
       for (const charged of taken) await giveBack(store, call, charged, outcomes, signal);
       for (const later of groups.slice(number + 1))
-        place(outcomes, later, await store.run({ ...only(call, later), operation: 'peek' }, signal));
+        place(outcomes, later, await store.run(peekOf(only(call, later)), signal));
       break;
     }
     taken.push({ group, answer });
   }
   return { nowMs, outcomes };
 }
+
+/** What was taken over is told with a take only. */
+const peekOf = (call: CounterCall): CounterCall => ({
+  ...call,
+  operation: 'peek',
+  checks: call.checks.map((check) => ({ ...check, relief: undefined })),
+});
 
 const passes = (checks: readonly Check[], { outcomes }: Answer) =>
   checks.every((check, i) => outcomes[i]?.allowed || check.log);
@@ -103,7 +110,9 @@ async function giveBack(
   const checks = charged.flatMap(({ place, i }) => {
     const check = call.checks[place];
     const granted = answer.outcomes[i]?.granted ?? 0;
-    return check ? [{ ...check, cost: check.cost + granted, want: 0, chargedAtMs: answer.nowMs }] : [];
+    return check
+      ? [{ ...check, cost: check.cost + granted, want: 0, relief: undefined, chargedAtMs: answer.nowMs }]
+      : [];
   });
   const refund = { operation: 'refund', checks, nowMs: call.nowMs } as const;
   const { outcomes: refunded } = await store.run(refund, signal);

@@ -4,9 +4,10 @@ import type { Outcome } from '../../src/core/check.ts';
 import { type CounterStore, CounterStoreError } from '../../src/core/counter-store.ts';
 import type { Plan } from '../../src/core/plan.ts';
 import { RULE_DEFAULTS } from '../../src/core/rule.ts';
-import type { CompiledRule, Snapshot } from '../../src/core/snapshot.ts';
+import type { CompiledRule } from '../../src/core/snapshot.ts';
 import type { Question, SnapshotSource } from '../../src/core/snapshot-source.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
+import { createRegion, snapshotOf } from './limiter-harness.ts';
 
 const rule: CompiledRule = {
   ...RULE_DEFAULTS,
@@ -20,7 +21,16 @@ const rule: CompiledRule = {
   ordinal: 1,
   counterId: 'c',
 };
-const check = { rule, key: 'k', id: 'i', algorithm: 'gcra', limit: 1, windowMs: 1_000, cost: 1 } as const;
+const check = {
+  rule,
+  key: 'k',
+  id: 'i',
+  algorithm: 'gcra',
+  limit: 1,
+  windowMs: 1_000,
+  cost: 1,
+  full: { limit: 1, extra: undefined },
+} as const;
 const outcome: Outcome = {
   allowed: true,
   remaining: 0,
@@ -29,14 +39,6 @@ const outcome: Outcome = {
   granted: 0,
   delayMs: 0,
 };
-const snapshotOf = (version: string): Snapshot => ({
-  version,
-  ruleCount: 1,
-  match: () => [],
-  listed: () => undefined,
-  limitsOf: () => [],
-});
-
 interface Situation {
   readonly run?: CounterStore['run'];
   readonly read?: AnnouncementBoard['read'];
@@ -54,6 +56,7 @@ async function decide(situation: Situation) {
   let version = 'old';
   const snapshots: SnapshotSource = {
     current: () => (situation.isCold ? undefined : snapshotOf(version)),
+    announced: () => 'this',
     question: () => situation.question,
     confirm: () => void asked.push('confirmed'),
     fail: () => void asked.push('failed'),
@@ -66,23 +69,27 @@ async function decide(situation: Situation) {
     },
     start: async () => undefined,
   };
-  const store: CounterStore = {
+  const region = createRegion('home', {
     async run(call, signal) {
       asked.push(call.expects === undefined ? 'take' : `take expecting ${call.expects}`);
       return situation.run ? situation.run(call, signal) : { nowMs: 1, outcomes: [outcome] };
     },
-    reset: async () => {},
-    ping: async () => {},
-  };
-  const board: AnnouncementBoard = {
     async read(signal) {
       asked.push('read');
       return situation.read?.(signal);
     },
-    write: async () => {},
+  });
+  const options = {
+    deadlineMs: 20,
+    shares: { home: 1 },
+    onError: (error: unknown) => void asked.push(String(error)),
+    capPerSecond: 0,
+    isolateId: () => 'isolate-1',
+    now: () => 0,
   };
-  const decision = await createLimiter({ snapshots, deadlineMs: 20, now: () => 0 }).decide({
-    region: { store, board },
+  const decision = await createLimiter({ snapshots, ...options }).decide({
+    regions: [region],
+    operation: 'take',
     plan: async () => situation.plan ?? { kind: 'checks', checks: [check] },
     afterResponse: (work) => void later.push(work),
   });
@@ -98,10 +105,13 @@ const otherRules: CounterStore['run'] = async ({ expects }) =>
   expects === undefined ? { nowMs: 1, outcomes: [outcome] } : { nowMs: 1, outcomes: [], news: 'that' };
 
 describe('the limiter lets a request go on, and says why, when its store', () => {
-  it.each(['timeout', 'unavailable', 'bad-reply'] as const)('fails with %s', async (failure) => {
-    const { decision } = await decide({ run: () => Promise.reject(new CounterStoreError(failure, 'x')) });
-    expect(decision).toMatchObject({ kind: 'degraded', allowed: true, reason: failure });
-  });
+  it.each(['timeout', 'unavailable', 'bad-reply', 'script-failed'] as const)(
+    'fails with %s',
+    async (failure) => {
+      const { decision } = await decide({ run: () => Promise.reject(new CounterStoreError(failure, 'x')) });
+      expect(decision).toMatchObject({ kind: 'degraded', allowed: true, reason: failure, fallback: 'open' });
+    },
+  );
 
   it('or the plan has a bug', async () => {
     const plan = { kind: 'checks', checks: undefined } as unknown as Plan;
@@ -125,7 +135,12 @@ it('lets nobody pass uncounted where a rule is closed', async () => {
     checks: [check, { ...check, rule: { ...rule, onUnavailable: 'closed' } }],
   };
   const run = () => Promise.reject(new CounterStoreError('timeout', 'x'));
-  expect((await decide({ run, plan: closed })).decision).toMatchObject({ kind: 'degraded', allowed: false });
+  expect((await decide({ run, plan: closed })).decision).toMatchObject({
+    kind: 'degraded',
+    allowed: false,
+    reason: 'timeout',
+    fallback: 'closed',
+  });
 });
 
 it('gives the store a signal that ends with the deadline', async () => {
@@ -144,7 +159,15 @@ it('knows the version of the rules that it decided by', async () => {
 
 it('says so when it has no rules at all', async () => {
   const { decision } = await decide({ isCold: true });
-  expect(decision).toEqual({ kind: 'degraded', allowed: true, reason: 'no-rules' });
+  expect(decision).toEqual({
+    kind: 'degraded',
+    allowed: true,
+    reason: 'no-rules',
+    fallback: 'open',
+    checks: [],
+    unanswered: [],
+    local: { nowMs: 0, results: [] },
+  });
 });
 
 describe('whoever is on a list', () => {

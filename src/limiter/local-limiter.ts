@@ -1,0 +1,102 @@
+// The limiter of one isolate, for when no region answers: the same algorithms, on counters in its own memory. It knows
+// nothing of what other isolates admit. A rule that is `local` therefore allows it only its part; one that is `open`
+// allows it everything, so that nobody is denied who would have passed. Over all of it there is a coarse cap.
+import type { AlgorithmId } from '../core/algorithms/registry.ts';
+import { createBoundedCounters } from '../core/bounded-counters.ts';
+import type { CounterStore } from '../core/counter-store.ts';
+import { runChecks } from '../core/counters.ts';
+import { type DegradedDecision, type DegradedReason, denyingResults } from '../core/decision.ts';
+import type { RuleCheck } from '../core/plan.ts';
+import { createIsolateCap } from './isolate-cap.ts';
+
+const MOST_COUNTERS = 10_000;
+const LOG_BUCKETS = 10;
+const WITH_BURST: readonly AlgorithmId[] = ['token-bucket', 'leaky-bucket', 'gcra'];
+
+export interface LocalLimiterOptions {
+  readonly now: () => number;
+  /** Requests a second that pass although no region counts them; 0 for any number. */
+  readonly capPerSecond: number;
+}
+
+export interface Uncounted {
+  readonly reason: DegradedReason;
+  /** Undefined if there are no rules. */
+  readonly checks?: readonly RuleCheck[] | undefined;
+  readonly unanswered: DegradedDecision['unanswered'];
+  /** That are thought to share what the rules allow in the nearest region. */
+  readonly isolates: number;
+  readonly regions: number;
+}
+
+export interface LocalLimiter {
+  decide(uncounted: Uncounted): DegradedDecision;
+}
+
+export function createLocalLimiter({ now, capPerSecond }: LocalLimiterOptions): LocalLimiter {
+  const counters = createBoundedCounters(MOST_COUNTERS);
+  const cap = createIsolateCap(capPerSecond);
+  const store: CounterStore = {
+    run: async ({ operation, checks }) => runChecks(operation, checks, now(), counters),
+    reset: async () => {},
+    ping: async () => {},
+  };
+
+  const count = (checks: readonly RuleCheck[], sharing: Sharing) => {
+    const localChecks = checks.map((check) => toLocalCheck(check, sharing));
+    const { nowMs, outcomes } = runChecks('take', localChecks, now(), counters);
+    const results = localChecks.flatMap((check, i) => {
+      const outcome = outcomes[i];
+      return outcome ? [{ check, outcome, store }] : [];
+    });
+    return { nowMs, results };
+  };
+
+  return {
+    decide({ reason, checks = [], unanswered, ...sharing }) {
+      const degraded = { kind: 'degraded', reason, checks, unanswered } as const;
+      const enforced = checks.filter(({ log }) => !log);
+      if (enforced.some(({ rule }) => rule.onUnavailable === 'closed'))
+        return { ...degraded, allowed: false, fallback: 'closed' };
+      if (!cap.hasRoom(now())) return { ...degraded, allowed: false, fallback: 'cap' };
+      const local = count(checks, sharing);
+      const allowed = denyingResults(local.results).length === 0;
+      // Whoever is denied takes nothing from the others.
+      if (allowed) cap.take();
+      const isOpen = allowed && !enforced.some(({ rule }) => rule.onUnavailable === 'local');
+      return { ...degraded, allowed, fallback: isOpen ? 'open' : 'local', local };
+    },
+  };
+}
+
+type Sharing = Pick<Uncounted, 'isolates' | 'regions'>;
+
+function toLocalCheck(check: RuleCheck, { isolates, regions }: Sharing): RuleCheck {
+  const isDivided = check.rule.onUnavailable === 'local';
+  const withoutLog = {
+    ...check,
+    ...(!isDivided && check.full),
+    ...(check.algorithm === 'sliding-window-log' && insteadOfLog(isDivided)),
+  };
+  // What is not split is shared by the isolates of all regions.
+  const isWhole = check.limit === check.full.limit;
+  return isDivided ? divided(withoutLog, isWhole ? isolates * regions : isolates) : withoutLog;
+}
+
+/**
+ * The log of every request could take all of the memory. Where it is not to admit more, buckets stand in for it; where
+ * it is not to deny anybody else, a window.
+ */
+const insteadOfLog = (isDivided: boolean) =>
+  isDivided
+    ? ({ algorithm: 'sliding-window-buckets', extra: LOG_BUCKETS } as const)
+    : ({ algorithm: 'fixed-window', extra: undefined } as const);
+
+/** Room for one request at least, as far as the rule itself has it. A burst is cut as much as its limit is. */
+function divided(check: RuleCheck, isolates: number): RuleCheck {
+  const { algorithm, extra, cost } = check;
+  const limit = Math.min(check.limit, Math.max(cost, Math.floor(check.limit / isolates)));
+  if (extra === undefined || !WITH_BURST.includes(algorithm)) return { ...check, limit };
+  const burst = Math.min(extra, Math.max(cost, Math.floor((extra * limit) / check.limit)));
+  return { ...check, limit, extra: burst };
+}

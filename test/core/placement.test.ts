@@ -1,0 +1,350 @@
+// What each region may use of a limit: as it is split now, and while that is being changed.
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/algorithms/registry.ts';
+import { hashTagOf } from '../../src/core/keys.ts';
+import { createPlacements, HEARD_MS } from '../../src/core/placement.ts';
+import { isCentral, type PlacedBefore, type SharesByRegion, type Split } from '../../src/core/rule.ts';
+import { homeOf, type Share } from '../../src/core/shares.ts';
+import { createRuleCheck, type RuleCheckShape } from '../limiter/rule-checks.ts';
+
+const AT_MS = 1_800_000_000_000;
+const MINUTE = { windowMs: 60_000, limit: 12 } as const;
+const EVEN = { us: 1, eu: 1, ap: 1 };
+const splitBy = (shares: SharesByRegion, before: Split['before'] = []): Split => ({ shares, before });
+const until = (replacedAtMs: number, shares: SharesByRegion) => ({ shares, replacedAtMs });
+
+/** What each region has at that moment, by name: by each of the ways that it must be counted. */
+function allPartsOf(split: Split, shape: RuleCheckShape = {}, nowMs = AT_MS) {
+  const check = createRuleCheck({ ...MINUTE, ...shape });
+  return createPlacements(split)
+    .partsOf(check, nowMs)
+    .map((parts): Record<string, Share> => Object.fromEntries(parts));
+}
+/** The only one. */
+function partsOf(...given: Parameters<typeof allPartsOf>) {
+  const [parts = {}, ...others] = allPartsOf(...given);
+  expect(others).toEqual([]);
+  return parts;
+}
+/** The limits alone. */
+const limitsOf = (...given: Parameters<typeof partsOf>) =>
+  Object.fromEntries(Object.entries(partsOf(...given)).map(([name, { limit }]) => [name, limit]));
+const home = (shares: SharesByRegion, key = '{test}:subject') =>
+  homeOf(
+    hashTagOf(key),
+    Object.entries(shares).map(([name, share]) => ({ name, share })),
+  );
+const keyAt = (name: string, shares: SharesByRegion) => {
+  const keys = Array.from({ length: 1_000 }, (_, i) => `weir:{ip:=${i}}`);
+  return keys.find((key) => home(shares, key) === name) ?? '';
+};
+
+describe('a limit is split', () => {
+  it('as configured, if the rule says nothing else', () => {
+    expect(partsOf(splitBy({ us: 2, eu: 1 }))).toEqual({
+      us: { limit: 8, extra: undefined },
+      eu: { limit: 4, extra: undefined },
+    });
+  });
+
+  it("by the rule's own shares, whatever is configured", () => {
+    const rule = { shares: { eu: 3, ap: 1 } };
+    expect(limitsOf(splitBy({ us: 2, eu: 1, ap: 7 }), { rule })).toEqual({ eu: 9, ap: 3 });
+  });
+
+  it("by the rule's own shares for those regions that there are", () => {
+    const split = splitBy({ us: 2, eu: 1 });
+    expect(limitsOf(split, { rule: { shares: { eu: 3, us: 1, mars: 8 } } })).toEqual({ eu: 9, us: 3 });
+    expect(limitsOf(split, { rule: { shares: { eu: 3, mars: 8 } } })).toEqual({ eu: 12 });
+  });
+
+  it('as configured, if the rule has shares for none of them', () => {
+    const split = splitBy({ us: 2, eu: 1 });
+    for (const shares of [{ mars: 1 }, { mars: 1, eu: 0 }, {}])
+      expect(limitsOf(split, { rule: { shares } })).toEqual({ us: 8, eu: 4 });
+  });
+
+  it('with its burst, but not with its number of buckets', () => {
+    const split = splitBy({ us: 2, eu: 1 });
+    expect(partsOf(split, { algorithm: 'token-bucket', extra: 6 })).toEqual({
+      us: { limit: 8, extra: 4 },
+      eu: { limit: 4, extra: 2 },
+    });
+    expect(partsOf(split, { algorithm: 'sliding-window-buckets', extra: 6 })).toEqual({
+      us: { limit: 8, extra: 6 },
+      eu: { limit: 4, extra: 6 },
+    });
+  });
+
+  it('for each limit of a tier in the same way', () => {
+    const placements = createPlacements(splitBy({ us: 2, eu: 1 }));
+    const check = createRuleCheck(MINUTE);
+    for (const limit of [12, 30, 3, 12])
+      expect(placements.partsOf({ ...check, limit }, AT_MS)[0]?.get('us')?.limit).toBe((limit * 2) / 3);
+  });
+});
+
+describe('one region has all of a limit', () => {
+  const whole = (shape: RuleCheckShape, shares: SharesByRegion = EVEN) =>
+    expect(limitsOf(splitBy(shares), shape)).toEqual({ [home(shares)]: shape.limit ?? MINUTE.limit });
+
+  it('if the rule is central', () => whole({ rule: { central: true } }));
+  it('if a part would be too small for one request', () => whole({ limit: 2 }));
+  it('if a part of its burst would be', () => whole({ algorithm: 'gcra', extra: 2 }));
+  it('if a request costs more than a part', () => whole({ cost: 5 }));
+
+  it.each<[string, RuleCheckShape]>([
+    ['holds connections', { algorithm: 'concurrency' }],
+    ['has a queue', { algorithm: 'leaky-bucket', rule: { action: 'throttle' } }],
+    ['counts denied requests', { rule: { countDenied: true } }],
+    ['blocks', { rule: { blockSeconds: 5 } }],
+  ])('if the rule %s, unless it keeps to its parts', (_, shape) => {
+    const { rule } = createRuleCheck(shape);
+    expect([isCentral(rule), isCentral({ ...rule, spill: false })]).toEqual([true, false]);
+    expect(Object.keys(partsOf(splitBy(EVEN), shape))).toEqual([home(EVEN)]);
+    const kept = { ...shape, rule: { ...shape.rule, spill: false } };
+    expect(limitsOf(splitBy(EVEN), kept)).toEqual({ us: 4, eu: 4, ap: 4 });
+  });
+
+  it('and another one that of another subject, by the shares', () => {
+    for (const name of ['us', 'eu', 'ap'])
+      expect(limitsOf(splitBy(EVEN), { key: keyAt(name, EVEN), rule: { central: true } })).toEqual({
+        [name]: 12,
+      });
+    const shares = { us: 0, eu: 1 };
+    expect(limitsOf(splitBy(shares), { rule: { central: true } })).toEqual({ eu: 12 });
+  });
+});
+
+describe('while a change holds, each region has the smallest of its parts', () => {
+  const changed = splitBy({ us: 3, eu: 1 }, [until(AT_MS, { us: 1, eu: 3 })]);
+
+  it.each<[string, RuleCheckShape, number]>([
+    ['two windows, and until all have heard of it', {}, HEARD_MS + 120_000],
+    [
+      'as long, where extra is buckets',
+      { algorithm: 'sliding-window-buckets', extra: 50 },
+      HEARD_MS + 120_000,
+    ],
+    [
+      'as long, and until four full bursts have drained',
+      { algorithm: 'token-bucket', extra: 24 },
+      HEARD_MS + 120_000 + 4 * 120_000,
+    ],
+    [
+      'rounded up',
+      { algorithm: 'gcra', extra: 7, windowMs: 1_000 },
+      HEARD_MS + 2_000 + Math.ceil(28_000 / 12),
+    ],
+  ])('for %s', (_, shape, heldMs) => {
+    expect(limitsOf(changed, shape, AT_MS - 1)).toEqual({ us: 3, eu: 3 });
+    expect(limitsOf(changed, shape, AT_MS + heldMs - 1)).toEqual({ us: 3, eu: 3 });
+    expect(limitsOf(changed, shape, AT_MS + heldMs)).toEqual({ us: 9, eu: 3 });
+  });
+
+  it('of several changes in a row, each for its own time', () => {
+    const [first, second] = [AT_MS, AT_MS + 50_000];
+    const before = [until(first, { us: 1, eu: 5 }), until(second, { us: 5, eu: 1 })];
+    const split = splitBy({ us: 1, eu: 1 }, before);
+    const endMs = HEARD_MS + 120_000;
+    expect(limitsOf(split, {}, second)).toEqual({ us: 2, eu: 2 });
+    expect(limitsOf(split, {}, first + endMs - 1)).toEqual({ us: 2, eu: 2 });
+    expect(limitsOf(split, {}, first + endMs)).toEqual({ us: 6, eu: 2 });
+    expect(limitsOf(split, {}, second + endMs)).toEqual({ us: 6, eu: 6 });
+  });
+
+  it('which is none for a region that was added, or removed', () => {
+    const added = splitBy({ us: 1, eu: 1, ap: 2 }, [until(AT_MS, { us: 1, eu: 1 })]);
+    expect(limitsOf(added)).toEqual({ us: 3, eu: 3 });
+    const removed = splitBy({ us: 1, eu: 1 }, [until(AT_MS, EVEN)]);
+    expect(limitsOf(removed)).toEqual({ us: 4, eu: 4 });
+  });
+
+  it('which is none where no request would fit', () => {
+    const split = splitBy({ us: 11, eu: 1 }, [until(AT_MS, { us: 1, eu: 1 })]);
+    expect(limitsOf(split, { cost: 1 })).toEqual({ us: 6, eu: 1 });
+    expect(limitsOf(splitBy({ us: 3, eu: 1 }, [until(AT_MS, { us: 1, eu: 3 })]), { cost: 3 })).toEqual({
+      us: 3,
+      eu: 3,
+    });
+  });
+
+  it('whose buckets say nothing about whether a request fits', () => {
+    const shape = { algorithm: 'sliding-window-buckets', extra: 2, cost: 3 } as const;
+    expect(partsOf(changed, shape)).toEqual({ us: { limit: 3, extra: 2 }, eu: { limit: 3, extra: 2 } });
+  });
+
+  it("of a rule's own shares, if a region of them was removed or added", () => {
+    const rule = { shares: { us: 1, eu: 1, ap: 2 } };
+    const [two, three] = [
+      { us: 5, eu: 1 },
+      { us: 1, eu: 1, ap: 1 },
+    ];
+    for (const split of [splitBy(two, [until(AT_MS, three)]), splitBy(three, [until(AT_MS, two)])])
+      expect(limitsOf(split, { rule })).toEqual({ us: 3, eu: 3 });
+  });
+
+  const placedBefore = (...all: PlacedBefore[]) => ({ placedBefore: all });
+  it('of one that becomes central, which keeps its part in its region only', () => {
+    const before = placedBefore({ shares: null, central: false, replacedAtMs: AT_MS });
+    const rule = { central: true, ...before };
+    expect(limitsOf(splitBy(EVEN), { rule })).toEqual({ [home(EVEN)]: 4 });
+    expect(limitsOf(splitBy(EVEN), { rule }, AT_MS + HEARD_MS + 120_000)).toEqual({ [home(EVEN)]: 12 });
+  });
+
+  it('of one that was central: only that region has a part', () => {
+    const rule = placedBefore({ shares: null, central: true, replacedAtMs: AT_MS });
+    expect(limitsOf(splitBy(EVEN), { rule })).toEqual({ [home(EVEN)]: 4 });
+    expect(limitsOf(splitBy(EVEN), { rule }, AT_MS + HEARD_MS + 120_000)).toEqual({ us: 4, eu: 4, ap: 4 });
+  });
+
+  it("if both the rule's own shares and the configured ones have changed", () => {
+    const rule = placedBefore({ shares: { us: 1, eu: 5 }, central: false, replacedAtMs: AT_MS + 1_000 });
+    const split = splitBy({ us: 1, eu: 1 }, [until(AT_MS, { us: 5, eu: 1 })]);
+    const endMs = HEARD_MS + 120_000;
+    expect(limitsOf(split, { rule })).toEqual({ us: 2, eu: 2 });
+    expect(limitsOf(split, { rule }, AT_MS + endMs)).toEqual({ us: 2, eu: 6 });
+    expect(limitsOf(split, { rule }, AT_MS + 1_000 + endMs)).toEqual({ us: 6, eu: 6 });
+  });
+
+  it('but not if a change of the configured ones is nothing to a rule that has its own', () => {
+    expect(limitsOf(changed, { rule: { shares: { us: 1, eu: 1 } } })).toEqual({ us: 6, eu: 6 });
+  });
+});
+
+describe('if a change leaves nothing to anybody, it is counted both ways', () => {
+  const moved = splitBy({ eu: 1 }, [until(AT_MS, { us: 1 })]);
+  const endMs = AT_MS + HEARD_MS + 120_000;
+
+  it('where one region had all of it, and another one gets it', () => {
+    const both = [{ us: { limit: 12, extra: undefined } }, { eu: { limit: 12, extra: undefined } }];
+    expect(allPartsOf(moved, {}, endMs - 1)).toEqual(both);
+    expect(allPartsOf(moved, {}, endMs)).toEqual(both.slice(1));
+  });
+
+  it('where the region of a subject changes, because regions have', () => {
+    const [before, after] = [
+      { us: 1, eu: 1 },
+      { eu: 1, ap: 1 },
+    ];
+    const key = Array.from({ length: 1_000 }, (_, i) => `weir:{ip:=${i}}`).find(
+      (one) => home(before, one) === 'us' && home(after, one) === 'ap',
+    );
+    const shape = { key: key ?? '', rule: { central: true } };
+    const ways = allPartsOf(splitBy(after, [until(AT_MS, before)]), shape);
+    expect(ways.map((parts) => Object.keys(parts))).toEqual([['us'], ['ap']]);
+  });
+
+  it('and only once where it has come back to the same parts', () => {
+    const back = [until(AT_MS, { us: 1 }), until(AT_MS + 1_000, { eu: 1 })];
+    const ways = allPartsOf(splitBy({ us: 1 }, back), {}, AT_MS + 1_000);
+    expect(ways.map((parts) => Object.keys(parts))).toEqual([['us'], ['eu']]);
+  });
+
+  it('and only once, in whatever order the same parts are named', () => {
+    const back = [until(AT_MS, { us: 1, eu: 1 }), until(AT_MS + 1_000, { ap: 1 })];
+    const ways = allPartsOf(splitBy({ eu: 1, us: 1 }, back), {}, AT_MS + 1_000);
+    expect(ways.map((parts) => Object.keys(parts).sort())).toEqual([['eu', 'us'], ['ap']]);
+  });
+
+  it('and a queue is short in each of them', () => {
+    const rule = { action: 'throttle', maxDelayMs: 10_000, windowSeconds: 60 } as const;
+    const shape = { algorithm: 'leaky-bucket', limit: 60, extra: 60, rule } as const;
+    expect(allPartsOf(moved, shape).map((parts) => Object.values(parts)[0]?.extra)).toEqual([11, 11]);
+  });
+});
+
+it('a queue is as short as its part is slow', () => {
+  const rule = { action: 'throttle', maxDelayMs: 10_000, spill: false } as const;
+  const shape = {
+    algorithm: 'leaky-bucket',
+    limit: 60,
+    extra: 11,
+    rule: { ...rule, windowSeconds: 60 },
+  } as const;
+  // 10 s at a pace of 40 and of 20 a minute, and the one whose turn it is.
+  expect(partsOf(splitBy({ us: 2, eu: 1 }), shape)).toEqual({
+    us: { limit: 40, extra: 7 },
+    eu: { limit: 20, extra: 4 },
+  });
+});
+
+const names = ['us', 'eu', 'ap'] as const;
+const shares = fc
+  .record({ us: fc.nat({ max: 5 }), eu: fc.nat({ max: 5 }), ap: fc.nat({ max: 5 }) }, { requiredKeys: [] })
+  .filter((given) => Object.values(given).some((share) => share > 0));
+const ways = fc.array(fc.record({ shares, at: fc.nat({ max: 300_000 }) }), { maxLength: 3 });
+const own = fc.record({ shares: fc.option(shares), central: fc.boolean(), at: fc.nat({ max: 300_000 }) });
+
+const given = fc.record({
+  algorithm: fc.constantFrom<AlgorithmId>(...ALGORITHM_IDS.filter((id) => id !== 'concurrency')),
+  limit: fc.integer({ min: 1, max: 40 }),
+  extra: fc.option(fc.integer({ min: 1, max: 40 }), { nil: undefined }),
+  cost: fc.integer({ min: 1, max: 3 }),
+  present: shares,
+  before: ways,
+  ownBefore: fc.array(own, { maxLength: 2 }),
+  central: fc.boolean(),
+  key: fc.nat({ max: 50 }).map((i) => `weir:{ip:=${i}}`),
+});
+
+const sumOf = (parts: Record<string, Share>, of: 'limit' | 'extra') =>
+  names.reduce((sum, name) => sum + (parts[name]?.[of] ?? 0), 0);
+
+it('never has a sum of parts above the limit, by any of the ways', () => {
+  const isBurst = (id: AlgorithmId) => ['token-bucket', 'leaky-bucket', 'gcra'].includes(id);
+  fc.assert(
+    fc.property(given, fc.nat({ max: 800_000 }), (world, afterMs) => {
+      const { present, before, ownBefore, central, ...shape } = world;
+      const placedBefore = ownBefore.map(({ at, ...way }) => ({ ...way, replacedAtMs: AT_MS + at }));
+      const rule = { central, placedBefore };
+      const changes = before.map((way) => until(AT_MS + way.at, way.shares));
+      const all = allPartsOf(
+        splitBy(present, changes),
+        { ...shape, windowMs: 60_000, rule },
+        AT_MS + afterMs,
+      );
+      expect(all.length).toBeGreaterThan(0);
+      for (const parts of all) {
+        expect(sumOf(parts, 'limit')).toBeLessThanOrEqual(shape.limit);
+        if (isBurst(shape.algorithm) && shape.extra !== undefined)
+          expect(sumOf(parts, 'extra')).toBeLessThanOrEqual(shape.extra);
+      }
+    }),
+    { numRuns: 300 },
+  );
+});
+
+it('holds whoever goes by the old parts and whoever goes by the new ones to both', () => {
+  fc.assert(
+    fc.property(given, shares, (world, next) => {
+      const { present, algorithm, limit, extra, cost, key } = world;
+      const shape = { algorithm, limit, extra, cost, key, windowMs: 60_000 };
+      const ends = [present, next].map((by) => partsOf(splitBy(by), shape));
+      const all = allPartsOf(splitBy(next, [until(AT_MS, present)]), shape);
+      const isWithin = (parts: Record<string, Share>, end: Record<string, Share>) =>
+        names.every((name) => (parts[name]?.limit ?? 0) <= (end[name]?.limit ?? 0));
+      for (const end of ends) expect(all.some((parts) => isWithin(parts, end))).toBe(true);
+    }),
+    { numRuns: 300 },
+  );
+});
+
+it('never counts a request twice by the same parts', () => {
+  fc.assert(
+    fc.property(given, fc.nat({ max: 800_000 }), (world, afterMs) => {
+      const { present, before, ownBefore, central, ...shape } = world;
+      const placedBefore = ownBefore.map(({ at, ...way }) => ({ ...way, replacedAtMs: AT_MS + at }));
+      const changes = before.map((way) => until(AT_MS + way.at, way.shares));
+      const rule = { central, placedBefore };
+      const all = allPartsOf(
+        splitBy(present, changes),
+        { ...shape, windowMs: 60_000, rule },
+        AT_MS + afterMs,
+      );
+      expect(new Set(all.map((parts) => JSON.stringify(parts))).size).toBe(all.length);
+    }),
+    { numRuns: 300 },
+  );
+});

@@ -1,0 +1,205 @@
+// Parts of a limit: that they add up, that a request fits into each, and which region is the home of a subject.
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { homeOf, placementOf, type Share, splitExactly, type WeightedRegion } from '../../src/core/shares.ts';
+import { counting, named, sum } from './whole-limit.ts';
+
+const total = fc.oneof(fc.nat({ max: 50 }), fc.integer({ min: 0, max: 1e12 }));
+const thousandths = fc.oneof(fc.nat({ max: 30 }), fc.nat({ max: 10_000_000 }));
+const weights = fc
+  .array(thousandths, { minLength: 1, maxLength: 8 })
+  .filter((list) => list.some((weight) => weight > 0));
+
+describe('splitExactly', () => {
+  it.each([
+    [10, [0.1, 0.2, 0.7], [1, 2, 7]],
+    [100, [1, 1, 1], [34, 33, 33]],
+    [3, [0.5, 0.3, 0.2], [1, 1, 1]],
+    [2, [0.3, 0.1], [2, 0]],
+    [2, [0.1, 0.3], [1, 1]],
+    [1, [0, 0.1], [0, 1]],
+    [0, [1, 2], [0, 0]],
+    [1e12, [1, 2, 1e-7], [333_333_322_222, 666_666_644_445, 33_333]],
+    [7, [1e21, 1e21], [4, 3]],
+    [999_999_999_999, [0.1, 0.1, 0.1], [333_333_333_333, 333_333_333_333, 333_333_333_333]],
+  ])('splits %d by %j into %j', (whole, by, parts) => {
+    expect(splitExactly(whole, by)).toEqual(parts);
+  });
+
+  it('gives whole parts that add up, each less than 1 from its quota', () => {
+    fc.assert(
+      fc.property(total, weights, (whole, by) => {
+        const parts = splitExactly(whole, by);
+        expect(sum(parts)).toBe(whole);
+        const all = BigInt(sum(by));
+        for (const [i, weight] of by.entries()) {
+          const off = BigInt(parts[i] ?? 0) * all - BigInt(whole) * BigInt(weight);
+          expect(off > -all && off < all).toBe(true);
+          if (weight === 0) expect(parts[i]).toBe(0);
+        }
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  it('takes fractions for what they are written as', () => {
+    fc.assert(
+      fc.property(total, weights, (whole, by) => {
+        const fractions = by.map((weight) => weight / 1000);
+        expect(splitExactly(whole, fractions)).toEqual(splitExactly(whole, by));
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  it('adds up for any weights at all', () => {
+    const anyWeight = fc.double({ min: 0, noNaN: true, noDefaultInfinity: true });
+    fc.assert(
+      fc.property(total, fc.array(anyWeight, { minLength: 1, maxLength: 8 }), (whole, by) => {
+        fc.pre(by.some((weight) => weight > 0));
+        expect(sum(splitExactly(whole, by))).toBe(whole);
+      }),
+    );
+  });
+
+  it('gives a larger weight no less, equal ones the same but for 1, and of those the first no less', () => {
+    fc.assert(
+      fc.property(total, weights, (whole, by) => {
+        const parts = splitExactly(whole, by).map((part, i) => ({ part, weight: by[i] ?? 0 }));
+        for (const [i, a] of parts.entries())
+          for (const b of parts.slice(i + 1)) {
+            if (a.weight > b.weight) expect(a.part).toBeGreaterThanOrEqual(b.part);
+            if (a.weight < b.weight) expect(a.part).toBeLessThanOrEqual(b.part + 1);
+            if (a.weight === b.weight) expect([0, 1]).toContain(a.part - b.part);
+          }
+      }),
+    );
+  });
+
+  it('gives every weight the same parts in whatever order, unless two weights have the same remainder', () => {
+    const few = fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1, maxLength: 8 });
+    const pairs = (whole: number, by: readonly number[]) =>
+      splitExactly(whole, by)
+        .map((part, i) => `${by[i]} has ${part}`)
+        .sort();
+    fc.assert(
+      fc.property(total, few, (whole, by) => {
+        const kinds = [...new Set(by)];
+        const remainders = new Set(kinds.map((weight) => (whole * weight) % sum(by)));
+        fc.pre(remainders.size === kinds.length);
+        expect(pairs(whole, by.toReversed())).toEqual(pairs(whole, by));
+      }),
+    );
+  });
+
+  it('can make a part smaller when the total grows: no split that keeps to the quota avoids that everywhere', () => {
+    expect(splitExactly(10, [6, 6, 2])).toEqual([4, 4, 2]);
+    expect(splitExactly(11, [6, 6, 2])).toEqual([5, 5, 1]);
+  });
+
+  it('refuses to split among nobody', () => {
+    expect(() => splitExactly(5, [0, 0])).toThrow(RangeError);
+    expect(() => splitExactly(5, [])).toThrow(RangeError);
+  });
+});
+
+describe('placementOf', () => {
+  const split = (...shares: [string, number, number?][]) => ({
+    kind: 'split',
+    shares: new Map<string, Share>(shares.map(([name, limit, extra]) => [name, { limit, extra }])),
+  });
+
+  it('gives every region its part of the limit', () => {
+    expect(placementOf(counting(), named(0.5, 0.3, 0.2))).toEqual(split(['r0', 5], ['r1', 3], ['r2', 2]));
+  });
+
+  it.each(['token-bucket', 'leaky-bucket', 'gcra'] as const)('splits the burst of %s too', (algorithm) => {
+    const rule = counting({ algorithm, extra: 7 });
+    expect(placementOf(rule, named(1, 1))).toEqual(split(['r0', 5, 4], ['r1', 5, 3]));
+  });
+
+  it('leaves the number of buckets whole', () => {
+    const rule = counting({ algorithm: 'sliding-window-buckets', extra: 2 });
+    expect(placementOf(rule, named(1, 1, 1))).toEqual(split(['r0', 4, 2], ['r1', 3, 2], ['r2', 3, 2]));
+    expect(placementOf({ ...rule, cost: 3 }, named(1, 1, 1)).kind).toBe('split');
+  });
+
+  it('leaves out a region without a share', () => {
+    expect(placementOf(counting(), named(1, 0, 1))).toEqual(split(['r0', 5], ['r2', 5]));
+  });
+
+  it('counts in one place what is too little for a request in some region', () => {
+    expect(placementOf(counting({ cost: 5 }), named(1, 1))).toEqual(split(['r0', 5], ['r1', 5]));
+    expect(placementOf(counting({ cost: 6 }), named(1, 1))).toEqual({ kind: 'central' });
+    expect(placementOf(counting({ limit: 2 }), named(1, 1, 1))).toEqual({ kind: 'central' });
+    expect(placementOf(counting({ cost: 4 }), named(7, 3))).toEqual({ kind: 'central' });
+  });
+
+  it('counts in one place what has too little burst for a request in some region', () => {
+    expect(placementOf(counting({ extra: 4, cost: 2 }), named(1, 1))).toEqual(
+      split(['r0', 5, 2], ['r1', 5, 2]),
+    );
+    expect(placementOf(counting({ extra: 4, cost: 3 }), named(1, 1))).toEqual({ kind: 'central' });
+    expect(placementOf(counting({ extra: 100, cost: 6 }), named(1, 1))).toEqual({ kind: 'central' });
+  });
+
+  it('gives everything to the only region, or the only one with a share, however little it is', () => {
+    expect(placementOf(counting({ extra: 7, cost: 20 }), named(0.4))).toEqual(split(['r0', 10, 7]));
+    expect(placementOf(counting({ cost: 20 }), named(0, 2))).toEqual(split(['r1', 10]));
+  });
+
+  it('splits evenly if nobody has a share', () => {
+    expect(placementOf(counting(), named(0, 0))).toEqual(split(['r0', 5], ['r1', 5]));
+    expect(placementOf(counting(), named(0))).toEqual(split(['r0', 10]));
+  });
+});
+
+describe('homeOf', () => {
+  const subjects = Array.from({ length: 10_000 }, (_, i) => `weir:{ip:=10.0.${i >> 8}.${i & 255}}`);
+  const homes = (regions: readonly WeightedRegion[]) => subjects.map((subject) => homeOf(subject, regions));
+  const countOf = (all: readonly string[], name: string) => all.filter((home) => home === name).length;
+  const regions = ['us', 'eu', 'ap', 'sa'].map((name, i) => ({ name, share: [4, 3, 2, 1][i] ?? 0 }));
+
+  it('is the same in every isolate, today and tomorrow', () => {
+    const keys = ['weir:{user:=ada}', 'weir:{global:=*}', 'weir:{ip:=2001:db8::}', ''];
+    expect(keys.map((key) => homeOf(key, regions))).toEqual(['ap', 'sa', 'eu', 'eu']);
+  });
+
+  it('is found as often as the shares say', () => {
+    const all = homes(regions);
+    const off = regions.map(({ name, share }) => countOf(all, name) - share * 1_000);
+    for (const difference of off) expect(Math.abs(difference)).toBeLessThan(100);
+  });
+
+  it('does not depend on the order of the regions, nor on what the shares add up to', () => {
+    expect(homes(regions.toReversed())).toEqual(homes(regions));
+    expect(homes(regions.map(({ name, share }) => ({ name, share: share / 8 })))).toEqual(homes(regions));
+  });
+
+  it('moves only the subjects of a region that goes, and spreads them as the shares say', () => {
+    const [before, after] = [homes(regions), homes(regions.filter(({ name }) => name !== 'us'))];
+    const moved = after.filter((_home, i) => before[i] === 'us');
+    expect(after.filter((home, i) => home !== before[i])).toEqual(moved);
+    const off = ['eu', 'ap', 'sa'].map((name, i) => countOf(moved, name) - ((3 - i) * moved.length) / 6);
+    for (const difference of off) expect(Math.abs(difference)).toBeLessThan(100);
+  });
+
+  it('moves subjects only to a region that comes, or whose share grows', () => {
+    const before = homes(regions);
+    const bigger = regions.map((region) => (region.name === 'ap' ? { name: 'ap', share: 5 } : region));
+    const changes = { af: [...regions, { name: 'af', share: 2 }], ap: bigger };
+    for (const [name, changed] of Object.entries(changes)) {
+      const moved = homes(changed).filter((home, i) => home !== before[i]);
+      expect(moved.length).toBeGreaterThan(1_000);
+      expect(new Set(moved)).toEqual(new Set([name]));
+    }
+  });
+
+  it('is never a region without a share, unless none has any', () => {
+    const without = regions.map(({ name, share }) => ({ name, share: name === 'eu' ? 0 : share }));
+    expect(new Set(homes(without))).toEqual(new Set(['us', 'ap', 'sa']));
+    expect(homes(without)).toEqual(homes(without.filter(({ name }) => name !== 'eu')));
+    expect(homes(named(0, 0))).toEqual(homes(named(1, 1)));
+    expect(() => homeOf('anybody', [])).toThrow(RangeError);
+  });
+});

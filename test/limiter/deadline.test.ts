@@ -1,0 +1,161 @@
+// No decision takes longer than its deadline, whatever hangs on the way. Identity is the real one.
+import fc from 'fast-check';
+import { describe, expect, it, vi } from 'vitest';
+import type { CounterStore } from '../../src/core/counter-store.ts';
+import type { Question } from '../../src/core/snapshot-source.ts';
+import { identify } from '../../src/http/identity.ts';
+import { createDeadline } from '../../src/limiter/deadline.ts';
+import type { DecisionRequest } from '../../src/limiter/limiter.ts';
+import {
+  answers,
+  createCheck,
+  createRegions,
+  createSource,
+  DEADLINE_MS,
+  hangingRun,
+  hangs,
+  never,
+  openIsolate,
+  otherRules,
+  START_MS,
+  useFakeTime,
+} from './limiter-harness.ts';
+
+useFakeTime();
+const overdue: Question = { expects: 'this', isOverdue: true, askedAtMs: START_MS };
+
+describe('a deadline', () => {
+  const open = (totalMs: number) => {
+    const clock = { ms: START_MS };
+    return { clock, deadline: createDeadline(totalMs, () => clock.ms) };
+  };
+
+  it('runs out by the clock, and stays so', () => {
+    const { clock, deadline } = open(100);
+    const remaining = [0, 1, 99, 100, 101, 5_000].map((passedMs) => {
+      clock.ms = START_MS + passedMs;
+      return deadline.remainingMs();
+    });
+    expect(remaining).toEqual([100, 99, 1, 0, 0, 0]);
+  });
+
+  it('is no longer than it was after the clock was put back', () => {
+    const { clock, deadline } = open(100);
+    clock.ms -= 3_600_000;
+    expect(deadline.remainingMs()).toBe(100);
+  });
+
+  it.each([
+    ['what is left', 40, undefined, 60],
+    ['what is asked for, if that is less', 40, 20, 20],
+    ['what is left, if that is less', 90, 20, 10],
+    ['whole milliseconds', 0, 20.9, 20],
+  ])('gives a signal of %s', async (_, passedMs, mostMs, expectedMs) => {
+    const { clock, deadline } = open(100);
+    clock.ms += passedMs;
+    const signal = deadline.signal(mostMs);
+    await vi.advanceTimersByTimeAsync(expectedMs - 1);
+    expect(signal.aborted).toBe(false);
+    await vi.advanceTimersByTimeAsync(1);
+    expect(signal.aborted).toBe(true);
+  });
+
+  it('that is over gives a signal that has ended, without a timer', () => {
+    const { clock, deadline } = open(100);
+    clock.ms += 100;
+    expect(deadline.signal().aborted).toBe(true);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+});
+
+/** Of a caller with an API key, whom the directory takes so long to find. */
+const planAfter =
+  (lookUp: () => Promise<undefined>): DecisionRequest['plan'] =>
+  async (_, deadline) => {
+    const callers = { ofApiKey: lookUp, ofUser: lookUp };
+    const request = new Request('https://weir.test/', { headers: { 'X-API-Key': 'k' } });
+    await identify(request, {
+      callers,
+      tokens: undefined,
+      ipv6Prefix: 64,
+      afterResponse: () => {},
+      deadline,
+    });
+    return { kind: 'checks', checks: [createCheck()] };
+  };
+
+describe('a decision', () => {
+  it('takes half of the deadline to learn who calls, and shares the rest among the regions', async () => {
+    const { regions, asked } = createRegions({ run: hangingRun }, { run: hangingRun });
+    const { decision, tookMs } = await openIsolate(regions).decide({ plan: planAfter(never) });
+    expect(decision).toMatchObject({ kind: 'degraded', reason: 'timeout' });
+    expect([asked, tookMs]).toEqual([['128 home take', '192 next take'], DEADLINE_MS]);
+  });
+
+  it('takes half of what is left to load the news', async () => {
+    const { regions, home, asked } = createRegions({ run: otherRules });
+    const source = createSource({ load: never });
+    source.asks = overdue;
+    const { decide } = openIsolate(regions, { source });
+    home.does.run = (call, signal) => (call.expects ? otherRules(call, signal) : hangs(signal));
+    const { decision, tookMs } = await decide();
+    expect(decision).toMatchObject({ kind: 'degraded', reason: 'timeout' });
+    expect([asked, tookMs]).toEqual([['0 home take expecting this', '128 home take'], DEADLINE_MS]);
+  });
+
+  it('has one deadline for all of it: identity, both regions, the news, and all of it once more', async () => {
+    const run: CounterStore['run'] = (call, signal) =>
+      call.expects ? otherRules(call, signal) : hangs(signal);
+    const { regions, asked } = createRegions({ run: hangingRun }, { run });
+    const source = createSource({ load: never });
+    source.asks = overdue;
+    const { decision, tookMs } = await openIsolate(regions, { source }).decide({ plan: planAfter(never) });
+    expect(decision).toMatchObject({ kind: 'degraded', reason: 'timeout' });
+    expect(asked).toEqual([
+      '128 home take expecting this',
+      '192 next take expecting this',
+      // From 192 on the news are loaded, from 224 on it is asked again who calls.
+      '240 home take',
+      '248 next take',
+    ]);
+    expect(tookMs).toBe(DEADLINE_MS);
+  });
+
+  it('waits no longer for an announcement that must be known', async () => {
+    const { regions, asked } = createRegions({ read: hangs }, { read: hangs });
+    const source = createSource();
+    source.asks = overdue;
+    const plan: DecisionRequest['plan'] = async (...asking) => {
+      await planAfter(never)(...asking);
+      return { kind: 'checks', checks: [] };
+    };
+    const { decision, tookMs } = await openIsolate(regions, { source }).decide({ plan });
+    expect(decision).toMatchObject({ kind: 'unlimited', allowed: true });
+    expect([asked, tookMs]).toEqual([['128 home read', '192 next read'], DEADLINE_MS]);
+  });
+});
+
+it('never takes longer, however long everything takes', async () => {
+  const delayMs = fc.oneof(fc.nat(20), fc.nat(2 * DEADLINE_MS), fc.constant(Number.POSITIVE_INFINITY));
+  const delays = fc.record({ lookUp: delayMs, home: delayMs, next: delayMs, load: delayMs });
+  const after = (ms: number) => (ms === Number.POSITIVE_INFINITY ? never() : wait(ms));
+  const runAfter =
+    (ms: number): CounterStore['run'] =>
+    async (call, signal) => {
+      await Promise.race([after(ms), hangs(signal)]);
+      return call.expects === undefined ? answers()(call, signal) : otherRules(call, signal);
+    };
+  await fc.assert(
+    fc.asyncProperty(delays, fc.boolean(), async ({ lookUp, home, next, load }, isOverdue) => {
+      const { regions } = createRegions({ run: runAfter(home) }, { run: runAfter(next) });
+      const source = createSource({ load: () => after(load).then(() => true) });
+      source.asks = { ...overdue, isOverdue };
+      const plan = planAfter(() => after(lookUp).then(() => undefined));
+      const { tookMs } = await openIsolate(regions, { source }).decide({ plan });
+      expect(tookMs).toBeLessThanOrEqual(DEADLINE_MS);
+    }),
+    { numRuns: 60 },
+  );
+});
+
+const wait = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));

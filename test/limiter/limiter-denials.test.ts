@@ -1,0 +1,169 @@
+// What the limiter remembers of denials, and when it asks all the same.
+import { describe, expect, it, vi } from 'vitest';
+import type { CountedDecision } from '../../src/core/decision.ts';
+import type { Question } from '../../src/core/snapshot-source.ts';
+import type { DecisionRequest } from '../../src/limiter/limiter.ts';
+import {
+  answers,
+  createCheck,
+  createRegions,
+  createSource,
+  DEADLINE_MS,
+  denies,
+  fails,
+  hangs,
+  openIsolate,
+  START_MS,
+  useFakeTime,
+} from './limiter-harness.ts';
+
+useFakeTime();
+const due: Question = { expects: 'this', isOverdue: false, askedAtMs: START_MS };
+const passMs = (ms: number) => vi.setSystemTime(Date.now() + ms);
+
+/** Each region has its part, and lends nothing of it: a denial is a denial. */
+const keepsToParts: Partial<DecisionRequest> = {
+  plan: async () => ({ kind: 'checks', checks: [createCheck({ spill: false })] }),
+};
+
+/** An isolate that has just been told no, for five seconds; the journal starts after that. */
+async function openDenied(...[home, next]: Partial<Parameters<typeof createRegions>>) {
+  const { asked, ...created } = createRegions({ run: denies(5_000), ...home }, next);
+  const isolate = openIsolate(created.regions);
+  const decide = () => isolate.decide(keepsToParts);
+  expect((await decide()).decision).toMatchObject({ kind: 'counted', allowed: false });
+  await isolate.settle();
+  asked.length = 0;
+  return { ...isolate, decide, home: created.home, asked };
+}
+
+describe('a denial that is known', () => {
+  it('is not asked for again until the millisecond it ends', async () => {
+    const { decide, asked, home } = await openDenied();
+    home.does.run = answers();
+    passMs(4_999);
+    const { decision, tookMs } = await decide();
+    expect(decision).toMatchObject({
+      kind: 'counted',
+      allowed: false,
+      unanswered: [],
+      nowMs: START_MS + 4_999,
+      results: [{ outcome: { allowed: false, retryAfterMs: 1 } }],
+    });
+    expect((decision as CountedDecision).results.map(({ store }) => store)).toEqual([undefined]);
+    expect([asked, tookMs]).toEqual([[], 0]);
+    passMs(1);
+    expect((await decide()).decision).toMatchObject({ kind: 'counted', allowed: true });
+    // The census is asked for by the way.
+    expect(asked.filter((line) => !line.includes('present'))).toEqual(['5000 home take']);
+  });
+
+  it('is forgotten with a new announcement', async () => {
+    const { decide, asked, home, source } = await openDenied();
+    home.does.run = answers();
+    source.announces = 'that';
+    expect((await decide()).decision).toMatchObject({ kind: 'counted', allowed: true });
+    expect(asked).toEqual(['0 home take']);
+  });
+
+  it('that was on its way while another announcement was made is not kept', async () => {
+    const { regions, home, asked } = createRegions({});
+    const { decide, source } = openIsolate(regions);
+    home.does.run = (call, signal) => {
+      source.announces = 'that';
+      return denies(5_000)(call, signal);
+    };
+    await decide();
+    home.does.run = answers();
+    expect((await decide()).decision).toMatchObject({ allowed: true });
+    expect(asked.filter((line) => line === '0 home take')).toHaveLength(2);
+  });
+
+  it('in a cluster is asked for every time: it may be taken back there', async () => {
+    const { decide, asked } = await openDenied({ isCluster: true });
+    await decide();
+    expect(asked).toEqual(['0 home take']);
+  });
+
+  it('stands while its region cannot be asked, and the next one is left in peace', async () => {
+    const { decide, asked, home } = await openDenied({}, {});
+    home.trip();
+    expect((await decide()).decision).toMatchObject({ kind: 'counted', allowed: false });
+    expect(asked).toEqual([]);
+  });
+
+  it('of the next region counts only while the nearest one cannot be asked', async () => {
+    const { regions, home, asked } = createRegions({}, { run: denies(5_000) });
+    const isolate = openIsolate(regions);
+    const decide = () => isolate.decide(keepsToParts);
+    const taken = () => asked.filter((line) => line.endsWith('take'));
+    home.trip();
+    expect((await decide()).decision).toMatchObject({ allowed: false, failedOver: 'breaker-open' });
+    expect((await decide()).decision).toMatchObject({ allowed: false });
+    expect(taken()).toEqual(['0 next take']);
+    passMs(1_000);
+    expect((await decide()).decision).toMatchObject({ allowed: true });
+    expect(taken()).toEqual(['0 next take', '1000 home take']);
+  });
+
+  it('by an isolate that counts for itself is no such denial', async () => {
+    const { regions, home, asked } = createRegions({ run: fails('unavailable') });
+    const { decide } = openIsolate(regions, { capPerSecond: 1 });
+    await decide();
+    expect((await decide()).decision).toMatchObject({ kind: 'degraded', allowed: false, fallback: 'cap' });
+    home.does.run = answers();
+    expect((await decide()).decision).toMatchObject({ kind: 'counted', allowed: true });
+    expect(asked.filter((line) => line === '0 home take')).toHaveLength(3);
+  });
+});
+
+describe('whoever is known to be denied while a question about the rules is due', () => {
+  it('is answered at once, and the announcement is read after the response', async () => {
+    const { decide, asked, home, source, settle } = await openDenied();
+    const [confirm, load] = [vi.spyOn(source, 'confirm'), vi.spyOn(source, 'load')];
+    home.does.read = () => new Promise((resolve) => setTimeout(() => resolve('this'), 50));
+    source.asks = due;
+    const { decision, tookMs } = await decide();
+    expect(decision).toMatchObject({ kind: 'counted', allowed: false });
+    expect([asked, tookMs]).toEqual([['0 home read'], 0]);
+    expect(confirm).not.toHaveBeenCalled();
+    await vi.advanceTimersByTimeAsync(50);
+    await settle();
+    expect(confirm).toHaveBeenCalledExactlyOnceWith(due);
+    expect(load).not.toHaveBeenCalled();
+  });
+
+  it('is answered by the old rules once more, while the news is loaded after the response', async () => {
+    const { decide, home, source, settle } = await openDenied();
+    const load = vi.spyOn(source, 'load');
+    home.does.read = async () => 'that';
+    source.asks = due;
+    expect((await decide()).decision).toMatchObject({ allowed: false, rulesVersion: 'old' });
+    await settle();
+    expect(load).toHaveBeenCalledExactlyOnceWith('that');
+  });
+
+  it('waits for the announcement if it is overdue, and is judged by the rules it brings', async () => {
+    const { decide, asked, home, source } = await openDenied();
+    source.load = async (announced) => {
+      source.announces = announced;
+      source.current = createSource().current;
+      return true;
+    };
+    home.does.read = async () => 'that';
+    home.does.run = answers();
+    source.asks = { ...due, isOverdue: true };
+    expect((await decide()).decision).toMatchObject({ kind: 'counted', allowed: true });
+    expect(asked).toEqual(['0 home read', '0 home take']);
+  });
+
+  it('is denied as before if nobody answers, at the end of the deadline', async () => {
+    const { decide, home, source } = await openDenied();
+    const fail = vi.spyOn(source, 'fail');
+    home.does.read = hangs;
+    source.asks = { ...due, isOverdue: true };
+    const { decision, tookMs } = await decide();
+    expect([decision, tookMs]).toMatchObject([{ kind: 'counted', allowed: false }, DEADLINE_MS]);
+    expect(fail).toHaveBeenCalledOnce();
+  });
+});

@@ -1,0 +1,236 @@
+// A limiter on fake regions, in fake time: they fail, hang and answer as they are told, and a journal has what was
+// asked when. Faults and clocks are what fakes are for.
+import { afterEach, beforeEach, vi } from 'vitest';
+import type { AnnouncementBoard } from '../../src/core/announcement.ts';
+import { createBreaker } from '../../src/core/breaker.ts';
+import { type CensusBoard, createCensus } from '../../src/core/census.ts';
+import type { Outcome } from '../../src/core/check.ts';
+import {
+  type CounterStore,
+  CounterStoreError,
+  type CounterStoreFailure,
+} from '../../src/core/counter-store.ts';
+import type { RuleCheck } from '../../src/core/plan.ts';
+import { RULE_DEFAULTS } from '../../src/core/rule.ts';
+import type { CompiledRule, Snapshot } from '../../src/core/snapshot.ts';
+import type { Question, SnapshotSource } from '../../src/core/snapshot-source.ts';
+import { createLimiter, type DecisionRequest, type LimiterOptions } from '../../src/limiter/limiter.ts';
+import type { LimiterRegion, Regions } from '../../src/limiter/region-ladder.ts';
+
+export const START_MS = 1_800_000_000_000;
+export const DEADLINE_MS = 256;
+
+const rule: CompiledRule = {
+  ...RULE_DEFAULTS,
+  id: 'r',
+  name: 'r',
+  resource: '/*',
+  scope: 'ip',
+  algorithm: 'fixed-window',
+  limit: 10,
+  windowSeconds: 60,
+  ordinal: 1,
+  counterId: 'c',
+};
+export const createCheck = (fields: Partial<CompiledRule> = {}): RuleCheck => ({
+  rule: { ...rule, ...fields },
+  key: 'k',
+  id: 'i',
+  algorithm: fields.algorithm ?? rule.algorithm,
+  limit: fields.limit ?? 10,
+  full: { limit: fields.limit ?? 10, extra: undefined },
+  windowMs: 60_000,
+  cost: 1,
+});
+const admitted = { allowed: true, remaining: 0, resetAtMs: 1, retryAfterMs: 0, granted: 0, delayMs: 0 };
+export const snapshotOf = (version: string): Snapshot => ({
+  version,
+  ruleCount: 1,
+  match: () => [],
+  listed: () => undefined,
+  limitsOf: () => [],
+});
+
+/** All timers and clocks are injected: those of AbortSignal, too, which fake timers leave alone. */
+export function useFakeTime() {
+  beforeEach(() => {
+    vi.useFakeTimers({ now: START_MS });
+    vi.spyOn(AbortSignal, 'timeout').mockImplementation((ms) => {
+      const controller = new AbortController();
+      setTimeout(() => controller.abort(), ms);
+      return controller.signal;
+    });
+  });
+  afterEach(() => {
+    vi.restoreAllMocks();
+    vi.useRealTimers();
+  });
+}
+
+type Run = CounterStore['run'];
+export const fails = (failure: CounterStoreFailure) => () =>
+  Promise.reject(new CounterStoreError(failure, 'x'));
+export const never = () => new Promise<never>(() => {});
+/** Until it is aborted, as a fetch would be. */
+export const hangs = (signal: AbortSignal) =>
+  new Promise<never>((_, reject) => {
+    const end = () => reject(new CounterStoreError('timeout', 'x'));
+    if (signal.aborted) end();
+    else signal.addEventListener('abort', end);
+  });
+export const hangingRun: Run = (_, signal) => hangs(signal);
+export const answers =
+  (outcome: Partial<Outcome> = {}): Run =>
+  async ({ checks }) => ({ nowMs: START_MS, outcomes: checks.map(() => ({ ...admitted, ...outcome })) });
+export const denies = (retryAfterMs: number) => answers({ allowed: false, retryAfterMs });
+/** News, if it is asked for. */
+export const otherRules: Run = async (call, signal) =>
+  call.expects === undefined ? answers()(call, signal) : { nowMs: START_MS, outcomes: [], news: 'that' };
+
+export interface Behaviour {
+  run: Run;
+  read: AnnouncementBoard['read'];
+  present: CensusBoard['present'];
+}
+interface Situation extends Partial<Behaviour> {
+  readonly isCluster?: boolean;
+  readonly tell?: (line: string) => void;
+}
+export interface FakeRegion extends LimiterRegion {
+  /** Can be changed at any time. */
+  readonly does: Behaviour;
+  /** As five failures in a row do. */
+  readonly trip: () => void;
+}
+
+export function createRegion(name: string, { tell, isCluster = false, ...does }: Situation): FakeRegion {
+  const behaviour: Behaviour = { run: answers(), read: async () => 'this', present: async () => 1, ...does };
+  const breaker = createBreaker({ random: () => 0.5 });
+  return {
+    name,
+    isCluster,
+    breaker,
+    does: behaviour,
+    trip() {
+      for (let i = 0; i < 5; i += 1) breaker.fail(breaker.enter(Date.now()) ?? -1, Date.now());
+    },
+    store: {
+      async run(call, signal) {
+        tell?.(`${name} ${call.operation}${call.expects === undefined ? '' : ` expecting ${call.expects}`}`);
+        return behaviour.run(call, signal);
+      },
+      reset: async () => {},
+      ping: async () => {},
+    },
+    board: {
+      async read(signal) {
+        tell?.(`${name} read`);
+        return behaviour.read(signal);
+      },
+      write: async () => {},
+    },
+    census: createCensus({ assumed: 1 }),
+    censusBoard: {
+      async present(isolateId, signal) {
+        tell?.(`${name} present ${isolateId}`);
+        return behaviour.present(isolateId, signal);
+      },
+    },
+  };
+}
+
+/** What was asked, and how many milliseconds after the start. */
+export function createJournal() {
+  const lines: string[] = [];
+  return { lines, tell: (line: string) => void lines.push(`${Date.now() - START_MS} ${line}`) };
+}
+
+/** `home` and `next`, and what they do; without `next` there is only one. */
+export function createRegions(home: Situation, next?: Situation) {
+  const { lines, tell } = createJournal();
+  const [first, second] = [createRegion('home', { tell, ...home }), createRegion('next', { tell, ...next })];
+  const regions: Regions = next ? [first, second] : [first];
+  return { home: first, next: second, regions, asked: lines, tell };
+}
+
+export interface FakeSource extends SnapshotSource {
+  asks: Question | undefined;
+  announces: string;
+}
+
+/** Rules of version `old`, and those that are loaded of version `new`. */
+export function createSource(changes: Partial<SnapshotSource> = {}): FakeSource {
+  let version = 'old';
+  return {
+    asks: undefined,
+    announces: 'this',
+    current: () => snapshotOf(version),
+    announced() {
+      return this.announces;
+    },
+    question() {
+      return this.asks;
+    },
+    confirm: () => {},
+    fail: () => {},
+    isConfirmed: () => true,
+    async load() {
+      version = 'new';
+      return true;
+    },
+    start: async () => undefined,
+    ...changes,
+  };
+}
+
+/** One isolate. What it does after responses is left to itself, unless it is waited for. */
+export function openIsolate(
+  regions: Regions,
+  { source = createSource(), ...options }: Partial<LimiterOptions> & { readonly source?: FakeSource } = {},
+) {
+  const later: Promise<unknown>[] = [];
+  const errors: unknown[] = [];
+  const limiter = createLimiter({
+    snapshots: source,
+    deadlineMs: DEADLINE_MS,
+    shares: Object.fromEntries(regions.map(({ name }) => [name, 1])),
+    onError: (error) => void errors.push(error),
+    capPerSecond: 0,
+    isolateId: () => 'isolate-1',
+    now: () => Date.now(),
+    ...options,
+  });
+  const plan: DecisionRequest['plan'] = async () => ({ kind: 'checks', checks: [createCheck()] });
+  return {
+    limiter,
+    source,
+    errors,
+    settle: () => Promise.all(later.splice(0)),
+    /** The decision, and how long it took. */
+    decide: (request: Partial<DecisionRequest> = {}) =>
+      timed(() =>
+        limiter.decide({
+          regions,
+          operation: 'take',
+          plan,
+          afterResponse: (work) => void later.push(work),
+          ...request,
+        }),
+      ),
+  };
+}
+
+/** Lets time pass until it is done; what is done at once takes none. */
+export async function timed<T>(work: () => Promise<T>): Promise<{ decision: T; tookMs: number }> {
+  const startedAtMs = Date.now();
+  let isDone = false;
+  const working = work().finally(() => {
+    isDone = true;
+  });
+  // Whoever waits for it hears of it below.
+  working.catch(() => {});
+  await vi.advanceTimersByTimeAsync(0);
+  while (!isDone && Date.now() - startedAtMs < 100 * DEADLINE_MS) await vi.advanceTimersByTimeAsync(1);
+  if (!isDone) throw new Error('it hangs');
+  return { decision: await working, tookMs: Date.now() - startedAtMs };
+}

@@ -1,0 +1,139 @@
+// Looking is free: a peek charges nothing and leaves nothing behind. And isolates are counted on the side.
+import { describe, expect, it, vi } from 'vitest';
+import {
+  answers,
+  createCheck,
+  createRegions,
+  DEADLINE_MS,
+  denies,
+  fails,
+  hangs,
+  never,
+  openIsolate,
+  useFakeTime,
+} from './limiter-harness.ts';
+
+useFakeTime();
+const passMs = (ms: number) => vi.setSystemTime(Date.now() + ms);
+const calls = (asked: readonly string[]) => asked.filter((line) => !line.includes('present'));
+
+describe('a peek', () => {
+  it('only peeks, in the next region, too', async () => {
+    const { regions, asked } = createRegions({ run: fails('unavailable') }, {});
+    const { decision } = await openIsolate(regions).decide({ operation: 'peek' });
+    expect(decision).toMatchObject({ kind: 'counted', failedOver: 'unavailable' });
+    expect(calls(asked)).toEqual(['0 home peek', '0 next peek']);
+  });
+
+  it('that nobody answers is not decided by this isolate, and takes nothing from what it lets through', async () => {
+    const { regions } = createRegions({ run: fails('unavailable') });
+    const { decide } = openIsolate(regions, { capPerSecond: 1 });
+    for (let i = 0; i < 3; i += 1)
+      expect((await decide({ operation: 'peek' })).decision).toEqual({
+        kind: 'degraded',
+        allowed: false,
+        fallback: 'closed',
+        reason: 'unavailable',
+        unanswered: [],
+        counted: [],
+        rulesVersion: 'old',
+        isStale: false,
+      });
+    expect((await decide()).decision).toMatchObject({ kind: 'degraded', allowed: true });
+  });
+
+  it('is answered by the counters, although a denial is known', async () => {
+    const { regions, home, asked } = createRegions({ run: denies(5_000) });
+    const { decide } = openIsolate(regions);
+    await decide();
+    home.does.run = answers();
+    expect((await decide({ operation: 'peek' })).decision).toMatchObject({ kind: 'counted', allowed: true });
+    expect(calls(asked)).toEqual(['0 home take', '0 home peek']);
+  });
+
+  it('that is told no is not remembered', async () => {
+    const { regions, home, asked } = createRegions({ run: denies(5_000) });
+    const { decide } = openIsolate(regions);
+    expect((await decide({ operation: 'peek' })).decision).toMatchObject({ kind: 'counted', allowed: false });
+    home.does.run = answers();
+    expect((await decide()).decision).toMatchObject({ kind: 'counted', allowed: true });
+    expect(calls(asked)).toEqual(['0 home peek', '0 home take']);
+  });
+});
+
+describe('an isolate is counted in', () => {
+  const presents = (asked: readonly string[]) => asked.filter((line) => line.includes('present'));
+
+  it('whenever the census says so, after an answer of the counters, always by the same id', async () => {
+    let ids = 0;
+    const { regions, asked } = createRegions({});
+    const { decide } = openIsolate(regions, { isolateId: () => `id-${++ids}` });
+    // Soon again at first, then once a minute.
+    for (const ms of [0, 1, 4_998, 1, 1, 4_999, 1, 59_998, 1, 1]) {
+      passMs(ms);
+      await decide();
+    }
+    const dueMs = [0, 5_000, 10_000, 70_000];
+    expect(presents(asked)).toEqual(dueMs.map((ms) => `${ms} home present id-1`));
+  });
+
+  it('where it was counted: in the next region, if that has answered', async () => {
+    const { regions, asked } = createRegions({ run: fails('unavailable') }, {});
+    await openIsolate(regions).decide();
+    expect(presents(asked)).toEqual(['0 next present isolate-1']);
+  });
+
+  it('not while nobody answers, nor when nothing was to be counted', async () => {
+    const { regions, home, asked } = createRegions({ run: fails('unavailable') });
+    const { decide } = openIsolate(regions);
+    await decide();
+    await decide({ plan: async () => ({ kind: 'checks', checks: [] }) });
+    await decide({ plan: async () => ({ kind: 'listed', list: 'deny' }) });
+    expect(presents(asked)).toEqual([]);
+    home.does.run = answers();
+    await decide();
+    expect(presents(asked)).toEqual(['0 home present isolate-1']);
+  });
+
+  it.each([
+    ['hangs', never],
+    ['fails', fails('unavailable')],
+  ])('without anybody waiting for it: no harm is done if that %s', async (_, present) => {
+    const { regions, home, asked } = createRegions({ present });
+    home.census.tell(7);
+    const { decide } = openIsolate(regions);
+    for (let i = 0; i < 3; i += 1) {
+      const { decision, tookMs } = await decide();
+      expect([decision, tookMs]).toMatchObject([{ kind: 'counted', allowed: true }, 0]);
+    }
+    expect([presents(asked), home.census.count()]).toEqual([['0 home present isolate-1'], 7]);
+    expect(home.breaker.state(Date.now())).toBe('closed');
+  });
+
+  it('for as long as a decision may take, and no longer', async () => {
+    const { regions } = createRegions({ present: (_, signal) => hangs(signal) });
+    const { decide, settle } = openIsolate(regions);
+    await decide();
+    let isSettled = false;
+    void settle().then(() => {
+      isSettled = true;
+    });
+    await vi.advanceTimersByTimeAsync(DEADLINE_MS - 1);
+    expect(isSettled).toBe(false);
+    await vi.advanceTimersByTimeAsync(1);
+    expect(isSettled).toBe(true);
+  });
+
+  it('so that each takes its part of a limit when the counters are gone', async () => {
+    const { regions, home } = createRegions({ present: async () => 5 });
+    const { decide, settle } = openIsolate(regions);
+    await decide();
+    await settle();
+    home.does.run = fails('unavailable');
+    const checks = [createCheck({ limit: 10, onUnavailable: 'local' })];
+    const allowed: boolean[] = [];
+    for (let i = 0; i < 4; i += 1)
+      allowed.push((await decide({ plan: async () => ({ kind: 'checks', checks }) })).decision.allowed);
+    expect(allowed).toEqual([true, true, false, false]);
+  });
+});

@@ -1,0 +1,315 @@
+// What one isolate decides alone: how much of a limit it gives away, when it refuses, and that it stays small.
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/algorithms/registry.ts';
+import { runChecks } from '../../src/core/counters.ts';
+import { createMemoryCounters } from '../../src/core/memory-counters.ts';
+import type { RuleCheck } from '../../src/core/plan.ts';
+import type { OnUnavailable } from '../../src/core/rule.ts';
+import { createCharges } from '../../src/limiter/charges.ts';
+import { createLocalLimiter } from '../../src/limiter/local-limiter.ts';
+import { nextLeaseId } from '../redis/engines.ts';
+import { type Admission, firstBeyond } from './most-admitted.ts';
+import { createRuleCheck, type RuleCheckShape, START_MS } from './rule-checks.ts';
+
+/** A limiter on a clock that is set. */
+function startLocal({ capPerSecond = 0, isolates = 1, regions = 1 } = {}) {
+  let nowMs = START_MS;
+  const limiter = createLocalLimiter({ now: () => nowMs, capPerSecond });
+  return {
+    at(atMs: number) {
+      nowMs = atMs;
+      return this;
+    },
+    decide: (...checks: RuleCheck[]) =>
+      limiter.decide({ reason: 'timeout', checks, unanswered: [], isolates, regions }),
+    decideWithoutRules: () => limiter.decide({ reason: 'no-rules', unanswered: [], isolates, regions }),
+  };
+}
+
+const checkFor = (onUnavailable: OnUnavailable, { rule, ...shape }: RuleCheckShape = {}) =>
+  createRuleCheck({ ...shape, rule: { ...rule, onUnavailable } });
+
+const asNext = (check: RuleCheck): RuleCheck =>
+  check.algorithm === 'concurrency' ? { ...check, leaseId: nextLeaseId() } : check;
+
+const shape = {
+  limit: fc.integer({ min: 1, max: 12 }),
+  windowMs: fc.oneof(fc.integer({ min: 1, max: 60 }), fc.constantFrom(997, 60_000)),
+  extra: fc.option(fc.integer({ min: 1, max: 12 }), { nil: undefined }),
+  cost: fc.integer({ min: 1, max: 4 }),
+};
+const gaps = fc.array(fc.oneof(fc.nat({ max: 30 }), fc.constantFrom(0, 100, 997)), { maxLength: 60 });
+const withExtra = (algorithm: AlgorithmId, extra: number | undefined) =>
+  algorithm === 'concurrency' ? {} : { extra };
+
+/** Any history: field by field as the counters would answer if they knew of this isolate only. */
+function expectUndivided(algorithm: AlgorithmId, onUnavailable: OnUnavailable, isolates: number) {
+  fc.assert(
+    fc.property(fc.record(shape), gaps, ({ extra, ...rule }, waits) => {
+      const check = checkFor(onUnavailable, { ...rule, algorithm, ...withExtra(algorithm, extra) });
+      const local = startLocal({ isolates });
+      const counters = createMemoryCounters();
+      let nowMs = START_MS;
+      for (const waitMs of waits) {
+        nowMs += waitMs;
+        const asked = asNext(check);
+        const { outcomes } = runChecks('take', [asked], nowMs, counters);
+        const allowed = outcomes.every((outcome) => outcome.allowed);
+        const decision = local.at(nowMs).decide(asked);
+        expect(decision).toMatchObject({ allowed, fallback: allowed ? onUnavailable : 'local' });
+        expect(decision.local?.results).toEqual([
+          { check: asked, outcome: outcomes[0], store: expect.anything() },
+        ]);
+      }
+    }),
+    { numRuns: 50 },
+  );
+}
+
+const COUNTED_ALIKE = ALGORITHM_IDS.filter((id) => id !== 'sliding-window-log');
+
+describe('a rule that is open', () => {
+  it.each(COUNTED_ALIKE)('(%s) denies nobody who would have passed, however many isolates', (algorithm) =>
+    expectUndivided(algorithm, 'open', 37),
+  );
+});
+
+describe('a rule that is local', () => {
+  it.each([
+    { limit: 100, cost: 1, isolates: 1, part: 100 },
+    { limit: 100, cost: 1, isolates: 7, part: 14 },
+    { limit: 100, cost: 1, isolates: 100, part: 1 },
+    { limit: 100, cost: 1, isolates: 101, part: 1 },
+    { limit: 100, cost: 30, isolates: 7, part: 30 },
+    { limit: 100, cost: 30, isolates: 2, part: 50 },
+  ])('gets $part of $limit if there are $isolates isolates and a request costs $cost', (given) => {
+    const { limit, cost, isolates, part } = given;
+    for (const algorithm of ALGORITHM_IDS) {
+      const local = startLocal({ isolates });
+      const check = checkFor('local', { algorithm, limit, cost, windowMs: 60_000 });
+      const passed = Array.from({ length: limit }, () => local.decide(asNext(check)).allowed);
+      expect([algorithm, passed.filter(Boolean).length]).toEqual([algorithm, Math.floor(part / cost)]);
+    }
+  });
+
+  it.each([
+    ['token-bucket', 50, 7],
+    ['leaky-bucket', 50, 7],
+    ['gcra', 50, 7],
+    ['gcra', 5, 1],
+    ['gcra', undefined, undefined],
+    ['sliding-window-buckets', 50, 50],
+    ['sliding-window-buckets', 5, 5],
+  ] as const)('%s: of an extra of %s, one of 7 isolates gets %s', (algorithm, extra, part) => {
+    const check = checkFor('local', { algorithm, extra, limit: 70 });
+    const [result] = startLocal({ isolates: 7 }).decide(check).local?.results ?? [];
+    expect(result?.check).toEqual({ ...check, limit: 10, extra: part });
+  });
+
+  it('gets all of the limit if the isolate is alone, and no more', () => {
+    for (const algorithm of COUNTED_ALIKE) expectUndivided(algorithm, 'local', 1);
+  });
+
+  it('that throttles makes nobody wait for longer than it says', () => {
+    const local = startLocal({ isolates: 10 });
+    const throttling = { action: 'throttle', maxDelayMs: 5_000 } as const;
+    // As planned: those before it take 5 s at a pace of 19 a second.
+    const check = checkFor('local', { algorithm: 'leaky-bucket', limit: 19, extra: 96, rule: throttling });
+    const results = Array.from({ length: 96 }, () => local.decide(check).local?.results[0]?.outcome);
+    const delaysMs = results.flatMap((outcome) => (outcome?.allowed ? [outcome.delayMs] : []));
+    expect(Math.max(...delaysMs)).toBeLessThanOrEqual(5_000);
+  });
+
+  it('says so, whether it allows or denies', () => {
+    const local = startLocal({ isolates: 10 });
+    expect(local.decide(checkFor('local'))).toMatchObject({ allowed: true, fallback: 'local' });
+    expect(local.decide(checkFor('local'))).toMatchObject({ allowed: false, fallback: 'local' });
+  });
+
+  it.each(ALGORITHM_IDS)('(%s) admits no more than the limit in all isolates together', (algorithm) => {
+    const request = fc.record({ isolate: fc.nat(), waitMs: fc.nat({ max: 20 }) });
+    const history = fc.array(request, { minLength: 20, maxLength: 120 });
+    const plenty = fc.record({
+      ...shape,
+      isolates: fc.integer({ min: 1, max: 6 }),
+      rest: fc.nat({ max: 9 }),
+    });
+    fc.assert(
+      fc.property(plenty, history, ({ isolates, rest, windowMs, cost, extra }, requests) => {
+        const limit = isolates * cost + rest;
+        const burst = withExtra(algorithm, extra && isolates * cost + extra);
+        const check = checkFor('local', { algorithm, limit, windowMs, cost, ...burst });
+        const locals = Array.from({ length: isolates }, () => startLocal({ isolates }));
+        const admissions: Admission[] = [];
+        let atMs = START_MS;
+        for (const { isolate, waitMs } of requests) {
+          atMs += waitMs;
+          const decision = locals[isolate % isolates]?.at(atMs).decide(asNext(check));
+          if (decision?.allowed) admissions.push({ atMs, units: cost });
+        }
+        expect(firstBeyond(check, admissions)).toBeUndefined();
+      }),
+      { numRuns: 60 },
+    );
+  });
+});
+
+describe('a log of every request', () => {
+  const log = { algorithm: 'sliding-window-log', limit: 3, windowMs: 1_000 } as const;
+
+  it('is ten buckets where a rule is local, and a window where it is open', () => {
+    const standsInFor = (onUnavailable: OnUnavailable) => {
+      const [result] = startLocal().decide(checkFor(onUnavailable, log)).local?.results ?? [];
+      return [result?.check.algorithm, result?.check.limit, result?.check.extra];
+    };
+    expect(standsInFor('local')).toEqual(['sliding-window-buckets', 3, 10]);
+    expect(standsInFor('open')).toEqual(['fixed-window', 3, undefined]);
+  });
+
+  it('never admits more in any true window, where a rule is local', () => {
+    fc.assert(
+      fc.property(fc.record(shape), gaps, ({ limit, windowMs, cost }, waits) => {
+        const check = checkFor('local', { ...log, limit, windowMs, cost });
+        const local = startLocal();
+        const admissions: Admission[] = [];
+        let atMs = START_MS;
+        for (const waitMs of waits) {
+          atMs += waitMs;
+          if (local.at(atMs).decide(check).allowed) admissions.push({ atMs, units: cost });
+        }
+        expect(firstBeyond(check, admissions)).toBeUndefined();
+      }),
+      { numRuns: 200 },
+    );
+  });
+
+  it('denies nobody who keeps to the limit, where a rule is open', () => {
+    fc.assert(
+      fc.property(fc.record(shape), gaps, ({ limit, windowMs, cost }, waits) => {
+        const check = checkFor('open', { ...log, limit, windowMs, cost });
+        const local = startLocal();
+        const counters = createMemoryCounters();
+        let atMs = START_MS;
+        for (const waitMs of waits) {
+          atMs += waitMs;
+          const [outcome] = runChecks('take', [check], atMs, counters).outcomes;
+          if (outcome?.allowed) expect(local.at(atMs).decide(check).allowed).toBe(true);
+        }
+      }),
+      { numRuns: 200 },
+    );
+  });
+});
+
+describe('a rule that is closed', () => {
+  const closed = checkFor('closed', { id: 'closed' });
+
+  it.each([
+    ['alone', [closed]],
+    ['after an open one', [checkFor('open'), closed]],
+    ['before a local one', [closed, checkFor('local')]],
+  ])('refuses %s, and nothing is counted', (_, checks) => {
+    const decision = startLocal({ capPerSecond: 1 }).decide(...checks);
+    expect(decision).toEqual({
+      kind: 'degraded',
+      allowed: false,
+      fallback: 'closed',
+      reason: 'timeout',
+      checks,
+      unanswered: [],
+    });
+  });
+
+  it('refuses before the cap does, and does not use it up', () => {
+    const local = startLocal({ capPerSecond: 1 });
+    for (let i = 0; i < 5; i++) expect(local.decide(closed).fallback).toBe('closed');
+    expect(local.decide(checkFor('open'))).toMatchObject({ allowed: true, fallback: 'open' });
+    expect(local.decide(closed).fallback).toBe('closed');
+  });
+
+  it('refuses nobody if it only logs', () => {
+    const decision = startLocal().decide(
+      checkFor('closed', { log: true }),
+      checkFor('open', { id: 'other' }),
+    );
+    expect(decision).toMatchObject({ allowed: true, fallback: 'open' });
+  });
+});
+
+it('a rule that only logs denies nobody, and does not make the decision a local one', () => {
+  const local = startLocal({ isolates: 10 });
+  const logging = checkFor('local', { log: true });
+  for (const allowed of [true, false]) {
+    const decision = local.decide(logging);
+    expect(decision).toMatchObject({ allowed: true, fallback: 'open' });
+    expect(decision.local?.results[0]?.outcome.allowed).toBe(allowed);
+  }
+});
+
+describe('the cap', () => {
+  const subject = (i: number) => checkFor('open', { key: `{test}:${i}`, limit: 1, windowMs: 60_000 });
+  const fallbacks = (local: ReturnType<typeof startLocal>, subjects: readonly number[]) =>
+    subjects.map((i) => local.decide(subject(i)).fallback);
+
+  it('lets exactly so many through in each second', () => {
+    const local = startLocal({ capPerSecond: 2 });
+    expect(fallbacks(local, [1, 2, 3])).toEqual(['open', 'open', 'cap']);
+    expect(fallbacks(local.at(START_MS + 999), [4])).toEqual(['cap']);
+    expect(fallbacks(local.at(START_MS + 1_000), [5, 6, 7])).toEqual(['open', 'open', 'cap']);
+  });
+
+  it('refuses without counting', () => {
+    const local = startLocal({ capPerSecond: 1 });
+    expect(fallbacks(local, [1, 2])).toEqual(['open', 'cap']);
+    const decision = local.decide(subject(2));
+    expect([decision.allowed, decision.local]).toEqual([false, undefined]);
+    expect(fallbacks(local.at(START_MS + 1_000), [2])).toEqual(['open']);
+  });
+
+  it('is not used up by those who are denied', () => {
+    const local = startLocal({ capPerSecond: 2 });
+    expect(fallbacks(local, [1, 1, 1, 1, 2, 3])).toEqual(['open', 'local', 'local', 'local', 'open', 'cap']);
+  });
+
+  it('holds where there are no rules, and lets the others go open', () => {
+    const local = startLocal({ capPerSecond: 2 });
+    const decisions = Array.from({ length: 3 }, () => local.decideWithoutRules());
+    expect(decisions.map(({ allowed, fallback }) => [allowed, fallback])).toEqual([
+      [true, 'open'],
+      [true, 'open'],
+      [false, 'cap'],
+    ]);
+  });
+
+  it('of 0 is none', () => {
+    const local = startLocal({ capPerSecond: 0 });
+    const passed = Array.from({ length: 20_000 }, () => local.decideWithoutRules().allowed);
+    expect(passed.every(Boolean)).toBe(true);
+  });
+});
+
+it('remembers 10,000 of 100,000 subjects: the last ones', async () => {
+  const local = startLocal();
+  const checks = Array.from({ length: 100_000 }, (_, i) =>
+    checkFor('open', { key: `{test}:${i}`, limit: 1 }),
+  );
+  const decisions = checks.map((check) => local.decide(check));
+  expect(decisions.every(({ allowed }) => allowed)).toBe(true);
+  const store = decisions[0]?.local?.results[0]?.store;
+  const answer = await store?.run({ operation: 'peek', checks }, AbortSignal.timeout(10_000));
+  const known = checks.filter((_, i) => answer?.outcomes[i]?.remaining === 0);
+  expect(known).toHaveLength(10_000);
+  expect(known[0]?.key).toBe('{test}:90000');
+});
+
+it('holds leases until they are released', async () => {
+  const local = startLocal({ isolates: 2 });
+  const lease = () => asNext(checkFor('local', { algorithm: 'concurrency', limit: 4 }));
+  const [first, second, third] = [lease(), lease(), lease()].map((check) => local.decide(check));
+  expect([first?.allowed, second?.allowed, third?.allowed]).toEqual([true, true, false]);
+  const errors: unknown[] = [];
+  if (first) await createCharges({ decision: first, onError: (error) => errors.push(error) }).release();
+  expect(errors).toEqual([]);
+  expect([local.decide(lease()).allowed, local.decide(lease()).allowed]).toEqual([true, false]);
+});

@@ -1,0 +1,56 @@
+// Regions on counters in memory, in fake time: each call takes a while to get there and a while to come back, and all
+// that was charged can be read.
+import type { Check, Outcome } from '../../src/core/check.ts';
+import type { CounterCall } from '../../src/core/counter-store.ts';
+import { runChecks } from '../../src/core/counters.ts';
+import { createMemoryCounters } from '../../src/core/memory-counters.ts';
+import type { RuleCheck } from '../../src/core/plan.ts';
+import type { Regions } from '../../src/limiter/region-ladder.ts';
+import { createRegion, type FakeRegion, hangs } from './limiter-harness.ts';
+import { createRuleCheck, type RuleCheckShape } from './rule-checks.ts';
+
+export interface ModelRegion extends FakeRegion {
+  readonly calls: CounterCall[];
+  /** Of a check, by the counters as they are. */
+  peek(check: Check): Outcome | undefined;
+}
+
+/** One way; how long the next one takes. */
+export type DelayMs = () => number;
+
+const passes = (ms: number) =>
+  ms === 0 ? Promise.resolve() : new Promise<void>((resolve) => setTimeout(resolve, ms));
+
+export function createModelRegion(
+  name: string,
+  delayMs: DelayMs = () => 0,
+  tell?: (line: string) => void,
+): ModelRegion {
+  const counters = createMemoryCounters();
+  const calls: CounterCall[] = [];
+  const region = createRegion(name, {
+    ...(tell && { tell }),
+    async run(call, signal) {
+      calls.push(call);
+      // What is on its way arrives, whoever has given up waiting for it.
+      const answered = passes(delayMs()).then(async () => {
+        const answer = runChecks(call.operation, call.checks, Date.now(), counters);
+        await passes(delayMs());
+        return answer;
+      });
+      return Promise.race([answered, hangs(signal)]);
+    },
+  });
+  const peek = (check: Check) => runChecks('peek', [check], Date.now(), counters).outcomes[0];
+  return { ...region, calls, peek };
+}
+
+/** As seen from that one: it is the nearest, and the others come in their order. */
+export const seenFrom = (regions: readonly ModelRegion[], nearest: number): Regions => {
+  const place = nearest % regions.length;
+  return [...regions.slice(place), ...regions.slice(0, place)] as unknown as Regions;
+};
+
+/** A minute that is counted by the clock; its whole limit is what is said. */
+export const createMinute = ({ rule, ...shape }: RuleCheckShape = {}): RuleCheck =>
+  createRuleCheck({ windowMs: 60_000, ...shape, rule: { windowSeconds: 60, ...rule } });

@@ -1,0 +1,147 @@
+// What is decided, and what becomes of charges, if a region is gone that alone can count one of the rules.
+import { describe, expect, it, vi } from 'vitest';
+import type { Decision } from '../../src/core/decision.ts';
+import type { OnUnavailable, Rule } from '../../src/core/rule.ts';
+import { createCharges, hasSequel } from '../../src/limiter/charges.ts';
+import { denies, fails, useFakeTime } from './limiter-harness.ts';
+import { aloneIn, checkOf, near, openRegions } from './regional-isolate.ts';
+
+useFakeTime();
+
+describe('if the region that alone counts a rule is gone', () => {
+  const farIs = (onUnavailable: OnUnavailable, rule: Partial<Rule> = {}) =>
+    aloneIn('eu', 'far', { onUnavailable, ...rule });
+
+  it.each([
+    ['open', true],
+    ['local', true],
+    ['closed', false],
+  ] as const)('a rule that is %s decides, and says so', async (onUnavailable, allowed) => {
+    const { decide, settle, us, eu, left } = openRegions();
+    eu.does.run = fails('unavailable');
+    const decision = await decide([near(), farIs(onUnavailable)]);
+    expect(decision).toMatchObject({
+      kind: 'degraded',
+      allowed,
+      reason: 'unavailable',
+      fallback: onUnavailable,
+      checks: [{ id: 'far' }],
+      counted: [{ check: { id: 'near' } }],
+      unanswered: [eu.store],
+    });
+    await settle();
+    expect(left(us, near(), 4)).toBe(allowed ? 3 : 4);
+  });
+
+  it('a denial by this isolate gives back what others have charged, once', async () => {
+    const { decide, settle, asked, us, eu, left } = openRegions();
+    eu.does.run = fails('unavailable');
+    const checks = [near(), aloneIn('eu', 'far', { onUnavailable: 'local' }, { limit: 1 })];
+    expect([(await decide(checks)).allowed, (await decide(checks)).allowed]).toEqual([true, false]);
+    await settle();
+    expect(asked().filter((line) => line === 'us refund')).toHaveLength(1);
+    expect(left(us, near(), 4)).toBe(3);
+  });
+
+  it('what others have charged is settled and given back like any other charge', async () => {
+    const { decide, us, eu, left } = openRegions();
+    eu.does.run = fails('unavailable');
+    const check = near({ rule: { costFromOrigin: true, refundOnError: true } });
+    const decision = await decide([check, farIs('open')]);
+    expect(hasSequel(decision)).toBe(true);
+    const charges = createCharges({ decision, onError: () => {} });
+    await charges.settle(3);
+    expect(left(us, check, 4)).toBe(1);
+    await charges.refundError();
+    expect(left(us, check, 4)).toBe(2);
+  });
+
+  it('connections that others hold are released', async () => {
+    const { decide, us, eu, left } = openRegions();
+    eu.does.run = fails('unavailable');
+    const held = aloneIn('us', 'held', {}, { algorithm: 'concurrency' });
+    const decision = await decide([held, farIs('open')]);
+    expect(hasSequel(decision)).toBe(true);
+    void createCharges({ decision, onError: () => {} }).release();
+    await vi.advanceTimersByTimeAsync(0);
+    expect(left(us, { ...held, leaseId: 'lease-9999999999' })).toBe(12);
+  });
+
+  it('connections are not released there that it was never asked to hold', async () => {
+    const { decide, asked, eu } = openRegions();
+    eu.does.run = fails('unavailable');
+    const held = aloneIn('us', 'held', {}, { algorithm: 'concurrency' });
+    const decision = await decide([held, farIs('open')]);
+    void createCharges({ decision, onError: () => {} }).release();
+    await vi.advanceTimersByTimeAsync(20_000);
+    expect(asked()).toEqual(['us take', 'eu take', 'us refund']);
+  });
+
+  it('connections are released also in a region that has not answered, if another one has counted them', async () => {
+    const { decide, us } = openRegions();
+    const { run } = us.does;
+    const asked: string[] = [];
+    us.does.run = async (call, signal) => {
+      asked.push(...call.checks.map(({ id }) => `${call.operation} ${id}`));
+      await run(call, signal);
+      return fails('timeout')();
+    };
+    const held = checkOf('held', { algorithm: 'concurrency', rule: { spill: false } });
+    const decision = await decide([held, aloneIn('us', 'alone')]);
+    expect(decision).toMatchObject({ kind: 'degraded', allowed: true, counted: [{ check: { id: 'held' } }] });
+    us.does.run = (call, signal) => {
+      asked.push(...call.checks.map(({ id }) => `${call.operation} ${id}`));
+      return run(call, signal);
+    };
+    await createCharges({ decision, onError: () => {} }).release();
+    expect(asked).toEqual(['take held', 'take alone', 'refund held']);
+  });
+
+  const denied = (decision: Decision) => expect(decision).toMatchObject({ kind: 'counted', allowed: false });
+
+  it.each(['open', 'closed'] as const)(
+    'a denial by another region stands if it is %s, what was charged is given back once, and it is remembered',
+    async (onUnavailable) => {
+      const { decide, settle, asked, us, eu, ap, left } = openRegions();
+      await decide([near()]);
+      eu.does.run = fails('unavailable');
+      ap.does.run = denies(30_000);
+      const checks = [near(), farIs(onUnavailable), aloneIn('ap', 'farther')];
+      for (let i = 0; i < 2; i += 1) {
+        denied(await decide(checks));
+        await settle();
+      }
+      expect(asked()).toEqual(['us take', 'us take', 'eu take', 'ap take', 'us refund']);
+      expect(left(us, near(), 4)).toBe(3);
+    },
+  );
+
+  it('a denial by the next region stands, although only the nearest could count another rule', async () => {
+    const { decide, us, eu } = openRegions();
+    us.does.run = fails('unavailable');
+    eu.does.run = denies(30_000);
+    denied(await decide([near({ rule: { spill: false } }), aloneIn('us', 'alone')]));
+  });
+
+  it.each([
+    ['that the nearest region', 'us', 'eu', near({ rule: { spill: false } })],
+    ['that another region', 'eu', 'ap', aloneIn('ap', 'farther')],
+  ] as const)(
+    'a connection %s may hold is released if a third one denies',
+    async (_, gone, denying, other) => {
+      const { decide, settle, left, ...regions } = openRegions();
+      const { run } = regions[gone].does;
+      regions[gone].does.run = async (call, signal) => {
+        const answer = await run(call, signal);
+        return call.operation === 'take' ? fails('timeout')() : answer;
+      };
+      regions[denying].does.run = denies(30_000);
+      const held = aloneIn(gone, 'held', {}, { algorithm: 'concurrency' });
+      const decision = await decide([held, other]);
+      denied(decision);
+      if (hasSequel(decision)) await createCharges({ decision, onError: () => {} }).release();
+      await settle();
+      expect(left(regions[gone], { ...held, leaseId: 'lease-9999999999' })).toBe(12);
+    },
+  );
+});

@@ -1,0 +1,213 @@
+import { describe, expect, it, vi } from 'vitest';
+import { CounterStoreError } from '../../src/core/counter-store.ts';
+import type { CountedDecision, Decision } from '../../src/core/decision.ts';
+import { createCharges } from '../../src/limiter/charges.ts';
+import {
+  answers,
+  createCheck,
+  createRegion,
+  createRegions,
+  createSource,
+  DEADLINE_MS,
+  denies,
+  fails,
+  hangingRun,
+  hangs,
+  openIsolate,
+  snapshotOf,
+  useFakeTime,
+} from './limiter-harness.ts';
+
+useFakeTime();
+const storesOf = (decision: Decision) => (decision as CountedDecision).results.map(({ store }) => store);
+/** Has nothing to do with who is asked for a decision. */
+const asking = (lines: readonly string[]) => lines.filter((line) => !line.includes('present'));
+
+describe('the nearest region', () => {
+  it('is the only one that is asked if it answers', async () => {
+    const { regions, home, asked } = createRegions({}, {});
+    const { decision, tookMs } = await openIsolate(regions).decide();
+    expect(decision).toMatchObject({ kind: 'counted', allowed: true, unanswered: [], failedOver: undefined });
+    expect(storesOf(decision)).toEqual([home.store]);
+    expect([asking(asked), tookMs]).toEqual([['0 home take'], 0]);
+  });
+
+  it('is the only one that is asked if it denies', async () => {
+    const { regions, asked } = createRegions({ run: denies(1) }, {});
+    const { decision } = await openIsolate(regions).decide({
+      plan: async () => ({ kind: 'checks', checks: [createCheck({ spill: false })] }),
+    });
+    expect(decision).toMatchObject({ kind: 'counted', allowed: false, failedOver: undefined });
+    expect(asking(asked)).toEqual(['0 home take']);
+  });
+});
+
+describe('the next region is asked', () => {
+  it.each(['timeout', 'unavailable', 'bad-reply', 'script-failed'] as const)(
+    'at once if the nearest one fails with %s, and the decision says so',
+    async (failure) => {
+      const { regions, home, next, asked } = createRegions({ run: fails(failure) }, {});
+      const { decision, tookMs } = await openIsolate(regions).decide();
+      expect(decision).toMatchObject({ kind: 'counted', allowed: true, failedOver: failure });
+      expect(storesOf(decision)).toEqual([next.store]);
+      expect((decision as CountedDecision).unanswered).toEqual([home.store]);
+      expect([asking(asked), tookMs]).toEqual([['0 home take', '0 next take'], 0]);
+    },
+  );
+
+  it('if the nearest one answers for fewer checks than it was given', async () => {
+    const { regions, asked } = createRegions({ run: async () => ({ nowMs: 1, outcomes: [] }) }, {});
+    const { decision } = await openIsolate(regions).decide();
+    expect(decision).toMatchObject({ kind: 'counted', failedOver: 'unavailable' });
+    expect(asking(asked)).toEqual(['0 home take', '0 next take']);
+  });
+
+  it('and what becomes of the charge is told to that one', async () => {
+    const { regions, asked } = createRegions({ run: fails('unavailable') }, {});
+    const checks = [createCheck({ refundOnError: true })];
+    const { decision } = await openIsolate(regions).decide({
+      plan: async () => ({ kind: 'checks', checks }),
+    });
+    await createCharges({ decision, onError: () => {} }).refundError();
+    expect(asking(asked)).toEqual(['0 home take', '0 next take', '0 next refund']);
+  });
+
+  it('and its denial counts', async () => {
+    const { regions } = createRegions({ run: fails('unavailable') }, { run: denies(1) });
+    const { decision } = await openIsolate(regions).decide();
+    expect(decision).toMatchObject({ kind: 'counted', allowed: false, failedOver: 'unavailable' });
+  });
+
+  it('and the one after it, as the reason stays that of the nearest one', async () => {
+    const { home, next, tell, asked } = createRegions(
+      { run: fails('bad-reply') },
+      { run: fails('unavailable') },
+    );
+    const third = createRegion('third', { tell });
+    const { decision } = await openIsolate([home, next, third]).decide();
+    expect(decision).toMatchObject({ kind: 'counted', failedOver: 'bad-reply' });
+    expect((decision as CountedDecision).unanswered).toEqual([home.store, next.store]);
+    expect(asking(asked)).toEqual(['0 home take', '0 next take', '0 third take']);
+  });
+});
+
+describe('a region that hangs', () => {
+  it('is left at half of the deadline if there is another one', async () => {
+    const { regions, asked } = createRegions({ run: hangingRun }, {});
+    const { decision, tookMs } = await openIsolate(regions).decide();
+    expect(decision).toMatchObject({ kind: 'counted', failedOver: 'timeout' });
+    expect([asking(asked), tookMs]).toEqual([['0 home take', '128 next take'], 128]);
+  });
+
+  it('is left at the end of the deadline if there is none', async () => {
+    const { regions, home } = createRegions({ run: hangingRun });
+    const { decision, tookMs } = await openIsolate(regions).decide();
+    expect(decision).toMatchObject({ kind: 'degraded', allowed: true, reason: 'timeout', fallback: 'open' });
+    expect([decision, tookMs]).toMatchObject([{ unanswered: [home.store] }, DEADLINE_MS]);
+  });
+
+  it('is left at the end of the deadline if the breaker of the other is open', async () => {
+    const { regions, next, asked } = createRegions({ run: hangingRun }, {});
+    next.trip();
+    expect(next.breaker.state(Date.now())).toBe('open');
+    const { decision, tookMs } = await openIsolate(regions).decide();
+    expect(decision).toMatchObject({ kind: 'degraded', reason: 'timeout' });
+    expect([asking(asked), tookMs]).toEqual([['0 home take'], DEADLINE_MS]);
+  });
+
+  it('is left at half of the deadline if the other one is being tried again', async () => {
+    const { regions, next } = createRegions({ run: hangingRun }, {});
+    next.trip();
+    vi.setSystemTime(Date.now() + 1_000);
+    expect(next.breaker.state(Date.now())).toBe('half-open');
+    const { decision, tookMs } = await openIsolate(regions).decide();
+    expect([decision, tookMs]).toMatchObject([{ kind: 'counted', failedOver: 'timeout' }, DEADLINE_MS / 2]);
+  });
+
+  it('leaves half of the rest to each one after it, and all of it to the last', async () => {
+    const { home, next, tell, asked } = createRegions({ run: hangingRun }, { run: hangingRun });
+    const third = createRegion('third', { tell, run: hangingRun });
+    const { tookMs } = await openIsolate([home, next, third]).decide();
+    expect([asked, tookMs]).toEqual([['0 home take', '128 next take', '192 third take'], DEADLINE_MS]);
+  });
+});
+
+describe('a breaker', () => {
+  it('that is open keeps its region from being asked', async () => {
+    const { regions, home, asked } = createRegions({}, {});
+    home.trip();
+    const { decision } = await openIsolate(regions).decide();
+    expect(decision).toMatchObject({ kind: 'counted', failedOver: 'breaker-open', unanswered: [] });
+    expect(asking(asked)).toEqual(['0 next take']);
+  });
+
+  it('opens by the failures of a region, and closes by three probes that are answered', async () => {
+    const { regions, home, asked } = createRegions({ run: fails('unavailable') }, {});
+    const { decide } = openIsolate(regions);
+    for (let i = 0; i < 8; i += 1) await decide();
+    expect(asked.filter((line) => line === '0 home take')).toHaveLength(5);
+    home.does.run = answers();
+    vi.setSystemTime(Date.now() + 1_000);
+    for (let i = 0; i < 3; i += 1) await decide();
+    expect(home.breaker.state(Date.now())).toBe('closed');
+    expect(asked.filter((line) => line === '1000 home take')).toHaveLength(3);
+  });
+
+  it('of every region that is open decides at once, without any call', async () => {
+    const { regions, home, next, asked } = createRegions({}, {});
+    for (const region of [home, next]) region.trip();
+    const { decision, tookMs } = await openIsolate(regions).decide();
+    expect(decision).toMatchObject({
+      kind: 'degraded',
+      allowed: true,
+      reason: 'breaker-open',
+      unanswered: [],
+    });
+    expect([asked, tookMs]).toEqual([[], 0]);
+  });
+
+  it('does not mind a script that fails: the region is well', async () => {
+    const { regions, home, asked } = createRegions({ run: fails('script-failed') }, {});
+    const { decide } = openIsolate(regions);
+    for (let i = 0; i < 30; i += 1)
+      expect((await decide()).decision).toMatchObject({ kind: 'counted', failedOver: 'script-failed' });
+    expect(home.breaker.state(Date.now())).toBe('closed');
+    expect(asked.filter((line) => line === '0 home take')).toHaveLength(30);
+  });
+});
+
+describe('an isolate that has no rules yet', () => {
+  const start = (home: Parameters<typeof createRegions>[0], next: typeof home) => {
+    const { regions, asked } = createRegions(home, next);
+    const read: unknown[] = [];
+    const source = createSource({
+      current: () => undefined,
+      async start(board) {
+        read.push(await board.read(AbortSignal.abort()).catch((error: unknown) => error));
+        return snapshotOf('first');
+      },
+    });
+    return { ...openIsolate(regions, { source }), read, asked };
+  };
+
+  it('reads the announcement of the nearest region', async () => {
+    const { decide, read, asked } = start({ read: async () => 'at home' }, {});
+    expect((await decide()).decision).toMatchObject({ kind: 'counted', rulesVersion: 'first' });
+    expect([read, asking(asked)]).toEqual([['at home'], ['0 home read', '0 home take']]);
+  });
+
+  it.each([
+    ['fails', fails('unavailable'), 0],
+    ['hangs', hangs, 128],
+  ])('reads that of the next one if the nearest one %s', async (_, readAtHome, atMs) => {
+    const { decide, read, asked } = start({ read: readAtHome }, { read: async () => 'next door' });
+    await decide();
+    expect([read, asked.slice(0, 2)]).toEqual([['next door'], ['0 home read', `${atMs} next read`]]);
+  });
+
+  it('is told that none answers, and is left to KV', async () => {
+    const { decide, read } = start({ read: fails('unavailable') }, { read: fails('timeout') });
+    expect((await decide()).decision).toMatchObject({ kind: 'counted', rulesVersion: 'first' });
+    expect(read).toEqual([new CounterStoreError('unavailable', 'no region answers')]);
+  });
+});

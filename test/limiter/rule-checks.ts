@@ -1,0 +1,55 @@
+// Checks that know their rule, and answers to them, with as little said about them as a test needs.
+import type { Check, Outcome } from '../../src/core/check.ts';
+import type { RuleCheck } from '../../src/core/plan.ts';
+import { RULE_DEFAULTS, type Rule } from '../../src/core/rule.ts';
+
+export const START_MS = 1_800_000_000_000;
+
+export type RuleCheckShape = Partial<Check> & {
+  readonly rule?: Partial<Rule>;
+  readonly full?: RuleCheck['full'];
+};
+
+/** One unit of 10 in a fixed second, if not told otherwise. */
+export function createRuleCheck({ rule, ...shape }: RuleCheckShape = {}): RuleCheck {
+  const algorithm = shape.algorithm ?? 'fixed-window';
+  const check = { key: '{test}:subject', id: 'rule', algorithm, limit: 10, windowMs: 1_000, cost: 1 };
+  const lease = algorithm === 'concurrency' ? { leaseId: 'lease-0000000000' } : {};
+  return {
+    ...check,
+    ...lease,
+    full: { limit: shape.limit ?? check.limit, extra: shape.extra },
+    ...shape,
+    rule: {
+      ...RULE_DEFAULTS,
+      id: check.id,
+      name: check.id,
+      resource: '/*',
+      scope: 'ip',
+      algorithm,
+      limit: 10,
+      windowSeconds: 1,
+      action: shape.log ? 'log' : 'reject',
+      ordinal: 1,
+      counterId: check.id,
+      ...rule,
+    },
+  };
+}
+
+export const admitted: Outcome = {
+  allowed: true,
+  remaining: 5,
+  resetAtMs: START_MS + 1_000,
+  retryAfterMs: 0,
+  granted: 0,
+  delayMs: 0,
+};
+
+/** Undefined: no wait will ever help. */
+export const deniedFor = (retryAfterMs: number | undefined): Outcome => ({
+  ...admitted,
+  allowed: false,
+  remaining: 0,
+  retryAfterMs,
+});
