@@ -4,8 +4,10 @@ import type { Caller } from '../core/caller.ts';
 import type { Outcome } from '../core/check.ts';
 import type { CounterStore } from '../core/counter-store.ts';
 import type { Explanation, REASONS_AGAINST, RuleExplanation } from '../core/explain.ts';
-import { type PlannedRequest, planRequest } from '../core/plan.ts';
+import { createPlacements } from '../core/placement.ts';
+import { type PlannedRequest, planRequest, type RuleCheck } from '../core/plan.ts';
 import { compileResource } from '../core/resource.ts';
+import type { Shares } from '../core/shares.ts';
 import { compileSnapshot } from '../core/snapshot.ts';
 import { findApiKey, findUser } from '../rules/caller-records.ts';
 import type { ReadContent, StoredContent, StoredRule } from '../rules/content.ts';
@@ -44,9 +46,14 @@ async function findKey(database: Database, id: string, nowMs: number) {
   return record?.expiresAtMs !== undefined && record.expiresAtMs <= nowMs ? undefined : record;
 }
 
-/** What is left by rule, charging nothing; undefined if the counters do not answer. */
+export interface PeekedRegion {
+  readonly name: string;
+  readonly store: CounterStore;
+}
+
+/** What is left by rule in those of the regions that answer, charging nothing; undefined if none does. */
 export async function peek(
-  store: CounterStore,
+  regions: readonly PeekedRegion[],
   content: StoredContent,
   request: PlannedRequest,
   deadlineMs: number,
@@ -54,14 +61,54 @@ export async function peek(
   const rules = content.rules.filter(({ enabled }) => enabled !== false);
   const plan = await planRequest(compileSnapshot('', { ...content, rules }), request);
   if (plan.kind === 'listed' || plan.checks.length === 0) return undefined;
-  const { checks } = plan;
-  try {
-    const { outcomes } = await store.run({ operation: 'peek', checks }, AbortSignal.timeout(deadlineMs));
-    return new Map(outcomes.flatMap((outcome, i) => (checks[i] ? [[checks[i].rule.id, outcome]] : [])));
-  } catch {
-    return undefined;
-  }
+  const placements = content.split && createPlacements(content.split);
+  const placed = plan.checks.map((check) => ({
+    check,
+    // The last of them is the one that will hold.
+    parts: placements?.partsOf(check, request.nowMs).at(-1),
+  }));
+  const looked = regions.map((region) => peekAt(region, placed, AbortSignal.timeout(deadlineMs)));
+  const answers = (await Promise.allSettled(looked)).filter((answer) => answer.status === 'fulfilled');
+  return answers.length > 0 ? joined(answers.flatMap(({ value }) => value)) : undefined;
 }
+
+interface Placed {
+  readonly check: RuleCheck;
+  /** Undefined: every region has all of it. */
+  readonly parts: Shares | undefined;
+}
+
+async function peekAt({ name, store }: PeekedRegion, placed: readonly Placed[], signal: AbortSignal) {
+  const checks = placed.flatMap(({ check, parts }) => {
+    if (!parts) return [check];
+    const part = parts.get(name);
+    return part ? [{ ...check, ...part }] : [];
+  });
+  if (checks.length === 0) return [];
+  const { outcomes } = await store.run({ operation: 'peek', checks }, signal);
+  return checks.flatMap(({ rule }, i): [string, Outcome][] => (outcomes[i] ? [[rule.id, outcomes[i]]] : []));
+}
+
+/** Whatever one region has left can be used, and the first that has room again lets it pass. */
+function joined(outcomes: readonly [string, Outcome][]): Map<string, Outcome> {
+  const byRule = new Map<string, Outcome>();
+  for (const [rule, outcome] of outcomes) {
+    const other = byRule.get(rule);
+    byRule.set(rule, other ? together(other, outcome) : outcome);
+  }
+  return byRule;
+}
+
+const together = (a: Outcome, b: Outcome): Outcome => ({
+  ...a,
+  allowed: a.allowed || b.allowed,
+  remaining: a.remaining + b.remaining,
+  resetAtMs: Math.max(a.resetAtMs, b.resetAtMs),
+  retryAfterMs:
+    a.retryAfterMs === undefined || b.retryAfterMs === undefined
+      ? (a.retryAfterMs ?? b.retryAfterMs)
+      : Math.min(a.retryAfterMs, b.retryAfterMs),
+});
 
 export type Applying = Extract<RuleExplanation, { readonly reason: 'applies' }>;
 type Against = Exclude<RuleExplanation, Applying>;

@@ -2,11 +2,11 @@
 import { asc, gt, isNull, or, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { ipRangeProblem } from '../core/ip.ts';
-import type { ListEntry, Rule, Tier } from '../core/rule.ts';
+import type { ListEntry, Rule, Split, Tier } from '../core/rule.ts';
 import { type CompiledRule, limitOfTier, type SnapshotContent, withCounterIds } from '../core/snapshot.ts';
 import type { Database } from './database.ts';
 import { limitProblem, parseRules, type RejectedRow } from './rule-schema.ts';
-import { listEntries, rules as rulesTable, tiers as tiersTable } from './schema.ts';
+import { listEntries, regionalSplit, rules as rulesTable, tiers as tiersTable } from './schema.ts';
 
 /** A rule as it stands in Postgres; `enabled` is told only of those that are not. */
 export interface StoredRule extends CompiledRule {
@@ -24,19 +24,19 @@ export interface ReadContent {
 
 /** All rules, those that are switched off too, as of one moment. */
 export async function readContent(database: Database): Promise<ReadContent> {
-  const [, ruleRows, tierRows, listRows] = await database.batch([
+  const [, ruleRows, ...otherRows] = await database.batch([
     asOfOneMoment(database),
     database.select().from(rulesTable).orderBy(asc(rulesTable.ordinal)),
     ...otherQueries(database),
   ]);
   const parsed = parseRules(ruleRows);
-  const { content, rejected } = assemble(await withCounterIds(parsed.rules), tierRows, listRows);
+  const { content, rejected } = assemble(await withCounterIds(parsed.rules), otherRows);
   const disabled = new Set(ruleRows.filter(({ enabled }) => !enabled).map(({ id }) => id));
   const rules = content.rules.map((rule) => (disabled.has(rule.id) ? { ...rule, enabled: false } : rule));
   return { content: { ...content, rules }, rejected: [...parsed.rejected, ...rejected] };
 }
 
-/** Of tiers and lists, for a transaction; `assemble` takes what they return. */
+/** Of tiers, lists and the split, for a transaction; `assemble` takes what they return. */
 export const otherQueries = (database: Database) =>
   [
     database.select().from(tiersTable).orderBy(asc(tiersTable.name)),
@@ -45,18 +45,22 @@ export const otherQueries = (database: Database) =>
       .from(listEntries)
       .where(or(isNull(listEntries.expiresAt), gt(listEntries.expiresAt, sql`now()`)))
       .orderBy(asc(listEntries.list), asc(listEntries.kind), asc(listEntries.value)),
+    database.select({ shares: regionalSplit.shares, before: regionalSplit.before }).from(regionalSplit),
   ] as const;
 
-export type TierRows = readonly (typeof tiersTable.$inferSelect)[];
-export type ListRows = readonly (typeof listEntries.$inferSelect)[];
+export type OtherRows = readonly [
+  tiers: readonly (typeof tiersTable.$inferSelect)[],
+  lists: readonly (typeof listEntries.$inferSelect)[],
+  split: readonly Split[],
+];
 
 /** Rules that were found good by themselves, with what they are to be judged and published with. */
-export function assemble<R extends Rule>(rules: readonly R[], tierRows: TierRows, listRows: ListRows) {
+export function assemble<R extends Rule>(rules: readonly R[], [tierRows, listRows, [split]]: OtherRows) {
   const tiers = parseTiers(tierRows);
   const lists = parseLists(listRows);
   const usable = withUsableLimits(rules, tiers.good);
   return {
-    content: { rules: usable.good, tiers: tiers.good, lists: lists.good },
+    content: { rules: usable.good, tiers: tiers.good, lists: lists.good, split },
     rejected: [...usable.rejected, ...tiers.rejected, ...lists.rejected],
   };
 }

@@ -65,8 +65,8 @@ export async function readHistory(database: Database, filter: HistoryFilter): Pr
 const entityNameOf = (table: string): EntityName =>
   ENTITY_NAMES.find((name) => TABLES[name] === table) ?? 'rules';
 
-/** Not for people: a key's hash is as good as a secret, and the ordinal is the counters' business. */
-const HIDDEN = ['hash', 'ordinal'];
+/** Not for people: a key's hash is as good as a secret, and the others are the counters' business. */
+const HIDDEN = ['hash', 'ordinal', 'placed_before'];
 
 /** A row as Postgres writes it → the fields that the admin route speaks of. */
 function toFields(row: Readonly<Record<string, unknown>>): Record<string, unknown> {

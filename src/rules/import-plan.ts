@@ -12,6 +12,7 @@ import {
   type StoredRows,
   type TierRow,
 } from './import-document.ts';
+import { unknownRegions } from './share-problems.ts';
 
 /** `merge`: what the document does not name stays. `replace`: it goes. */
 export const IMPORT_MODES = ['merge', 'replace'] as const;
@@ -46,7 +47,17 @@ export interface ImportPlan {
   readonly problems: readonly ImportProblem[];
 }
 
-export function planImport(document: ImportDocument, stored: StoredRows, mode: ImportMode): ImportPlan {
+export interface HowToImport {
+  readonly mode: ImportMode;
+  /** Names of those that rules may have shares for. */
+  readonly regions: readonly string[];
+}
+
+export function planImport(
+  document: ImportDocument,
+  stored: StoredRows,
+  { mode, regions }: HowToImport,
+): ImportPlan {
   const { rules: documentRules, tiers: documentTiers } = document;
   const rules = documentRules
     ? planRules(documentRules, stored.rules, mode)
@@ -59,6 +70,7 @@ export function planImport(document: ImportDocument, stored: StoredRows, mode: I
     ...twice('rules', 'id', documentRules ?? []),
     ...twice('tiers', 'name', documentTiers ?? []),
     ...takenNames(documentRules ?? [], stored.rules, rules),
+    ...sharesOfNoRegion(documentRules ?? [], rules, regions),
     ...secondDefaults(documentTiers ?? [], stored.tiers, tiers),
   ];
   return { rules, tiers, problems };
@@ -153,6 +165,24 @@ function takenNames(
   return wanted.flatMap(({ name }, i) =>
     taken.has(name)
       ? [{ pointer: `#/rules/${i}/name`, detail: 'is that of a rule which is not in the document' }]
+      : [],
+  );
+}
+
+/** Shares that stay as they are may name a region that is gone: what was exported can always be taken in again. */
+function sharesOfNoRegion(
+  wanted: readonly DocumentRule[],
+  { created, updated }: Plan<PlannedRule, RuleRow>,
+  regions: readonly string[],
+): ImportProblem[] {
+  const changed = updated.filter(({ changes }) => 'shares' in changes).map(({ to }) => to);
+  const names = new Set([...created, ...changed].map(({ name }) => name));
+  return wanted.flatMap(({ name, shares }, i) =>
+    names.has(name)
+      ? unknownRegions(shares, regions).map(({ pointer, detail }) => ({
+          pointer: `#/rules/${i}/${pointer}`,
+          detail,
+        }))
       : [],
   );
 }

@@ -10,12 +10,11 @@ import {
   readStoredRows,
   type StoredRows,
 } from './import-document.ts';
-import { type ImportMode, type ImportPlan, planImport } from './import-plan.ts';
+import { type HowToImport, type ImportPlan, planImport } from './import-plan.ts';
 import { asActor } from './repository.ts';
 
-export interface ImportRequest {
+export interface ImportRequest extends HowToImport {
   readonly document: ImportDocument;
-  readonly mode: ImportMode;
   readonly actor: string;
   readonly dryRun: boolean;
   /** Even if rules or tiers have changed since the document was exported. */
@@ -46,11 +45,11 @@ export async function importRules(database: Database, request: ImportRequest): P
   }
 }
 
-function judge({ document, mode, force }: ImportRequest, stored: StoredRows): ImportResult {
+function judge({ document, force, ...how }: ImportRequest, stored: StoredRows): ImportResult {
   const { basedOn } = stored;
   if (!force && document.basedOn !== undefined && document.basedOn !== basedOn)
     return { kind: 'changed-since', basedOn };
-  const plan = planImport(document, stored, mode);
+  const plan = planImport(document, stored, how);
   if (plan.problems.length > 0) return { kind: 'invalid', plan };
   const inUse = plan.tiers.deleted.filter(({ isInUse }) => isInUse);
   if (inUse.length > 0) return { kind: 'tiers-in-use', names: inUse.map(({ name }) => name) };

@@ -2,6 +2,8 @@
 // by the cron trigger, and on demand.
 import { sql } from 'drizzle-orm';
 import { type Announcement, type AnnouncementBoard, parseAnnouncement } from '../core/announcement.ts';
+import type { SharesByRegion } from '../core/rule.ts';
+import type { WeightedRegion } from '../core/shares.ts';
 import { joinSnapshot, versionOf } from '../core/stored-snapshot.ts';
 import { findWarnings, type RuleWarning } from '../core/warnings.ts';
 import type { Database } from './database.ts';
@@ -18,7 +20,7 @@ export interface PublishOptions {
   readonly database: Database;
   readonly reader: RuleReader;
   readonly kv: Kv;
-  readonly regions: readonly { readonly name: string; readonly board: AnnouncementBoard }[];
+  readonly regions: readonly (WeightedRegion & { readonly board: AnnouncementBoard })[];
   readonly onError: (error: unknown) => void;
 }
 
@@ -43,7 +45,7 @@ export async function publish(
   { again = false }: HowToPublish = {},
 ): Promise<Publication> {
   const { kv, regions, onError } = options;
-  const [standing, read] = await Promise.all([readBoards(options), options.reader.read()]);
+  const [standing, read] = await Promise.all([readBoards(options), options.reader.read(sharesOf(regions))]);
   const published = await readAbove(
     options,
     read,
@@ -72,20 +74,27 @@ export async function publish(
     changed: !isKnown('rules'),
     ruleCount: published.content.rules.length,
     rejected: published.rejected,
-    warnings: findWarnings(published.content),
+    warnings: findWarnings({ ...published.content, regions }),
     regions: regions.map(({ name }, i) => ({ name, announced: told[i] === true })),
   };
 }
 
 /** What stands in a region has a lower number, unless it is newer, or the database has been put back or changed. */
-async function readAbove({ reader, database }: PublishOptions, read: PublishedContent, highest: number) {
+async function readAbove(
+  { reader, database, regions }: PublishOptions,
+  read: PublishedContent,
+  highest: number,
+) {
   if (read.sequence > highest) return read;
   // Never backwards: another publication may have seen to it meanwhile, and taken the next numbers.
   await database.execute(
     sql`select setval('publications', greatest(last_value, ${highest})) from publications`,
   );
-  return reader.read();
+  return reader.read(sharesOf(regions));
 }
+
+const sharesOf = (regions: readonly WeightedRegion[]): SharesByRegion =>
+  Object.fromEntries(regions.map(({ name, share }) => [name, share]));
 
 function readBoards({ regions, onError }: Pick<PublishOptions, 'regions' | 'onError'>) {
   return Promise.all(

@@ -1,12 +1,14 @@
 // Reads what is to be published. A rule that has been read before is not read, checked and encoded again: its
 // revision tells. So a change among thousands of rules costs little more than one among ten.
 import { and, asc, eq, inArray, sql } from 'drizzle-orm';
+import type { SharesByRegion } from '../core/rule.ts';
 import type { SnapshotContent } from '../core/snapshot.ts';
 import { type CompiledRule, withCounterIds } from '../core/snapshot.ts';
 import { encodeRule } from '../core/stored-snapshot.ts';
 import { type CallerRevisions, selectRevisions, toRevisions } from './caller-revisions.ts';
-import { assemble, type ListRows, otherQueries, type TierRows } from './content.ts';
+import { assemble, type OtherRows, otherQueries } from './content.ts';
 import type { Database } from './database.ts';
+import { writeSplit } from './regional-split.ts';
 import { parseRules, type RejectedRow } from './rule-schema.ts';
 import { rules as rulesTable } from './schema.ts';
 
@@ -23,7 +25,8 @@ export interface PublishedContent {
 }
 
 export interface RuleReader {
-  read(): Promise<PublishedContent>;
+  /** `configured`: how limits are split from now on. */
+  read(configured: SharesByRegion): Promise<PublishedContent>;
 }
 
 /** A rule as it was read; its stamp tells whether it still is like that. */
@@ -45,10 +48,10 @@ export function createRuleReader(database: Database): RuleReader {
   let known: ReadonlyMap<string, KnownRule> = new Map();
 
   return {
-    async read() {
+    async read(configured) {
       // Another read may put its own in this place while this one waits.
       const before = known;
-      const { sequence, places, tierRows, listRows, callers } = await readOutline(database);
+      const { sequence, places, otherRows, callers } = await readOutline(database, configured);
       const isKnown = (place: Place) => before.get(place.id)?.stamp === stampOf(place);
       const missing = places.filter((place) => !isKnown(place));
       const learned = missing.length === 0 ? before : await learn(database, missing);
@@ -58,7 +61,7 @@ export function createRuleReader(database: Database): RuleReader {
         return rule ? [[place.id, rule] as const] : [];
       });
       known = new Map(rules);
-      return { sequence, callers, ...toContent([...known.values()], tierRows, listRows) };
+      return { sequence, callers, ...toContent([...known.values()], otherRows) };
     },
   };
 }
@@ -73,23 +76,25 @@ async function learn(database: Database, missing: readonly Place[]): Promise<Map
 }
 
 /**
- * The number is taken first, and each query sees all that was committed when it starts: whoever has a higher number
- * has read at least what those with lower ones have.
+ * The number is taken before anything is read, and each query sees all that was committed when it starts: whoever has a
+ * higher number has read at least what those with lower ones have. The split is written before that: its row is locked
+ * until all is read, so that splits replace one another in the order of the numbers.
  */
-async function readOutline(database: Database) {
-  const [numbers, callerRows, tierRows, listRows, places] = await database.batch([
+async function readOutline(database: Database, configured: SharesByRegion) {
+  const [, numbers, callerRows, places, ...otherRows] = await database.batch([
+    writeSplit(database, configured),
     database.execute<{ number: string }>(sql`select nextval('publications')::text as number`),
     selectRevisions(database),
-    ...otherQueries(database),
     database
       .select({ id: rulesTable.id, revision: rulesTable.revision, updatedAt: rulesTable.updatedAt })
       .from(rulesTable)
       .where(eq(rulesTable.enabled, true))
       .orderBy(asc(rulesTable.ordinal)),
+    ...otherQueries(database),
   ]);
   const sequence = Number(numbers.rows[0]?.number);
   if (!Number.isSafeInteger(sequence)) throw new Error('Postgres gave no number for the publication');
-  return { sequence, places, tierRows, listRows, callers: toRevisions(callerRows.rows) };
+  return { sequence, places, otherRows, callers: toRevisions(callerRows.rows) };
 }
 
 const selectRules = (database: Database, missing: readonly { readonly id: string }[]) =>
@@ -110,13 +115,12 @@ const selectRules = (database: Database, missing: readonly { readonly id: string
 
 function toContent(
   read: readonly KnownRule[],
-  tierRows: TierRows,
-  listRows: ListRows,
+  otherRows: OtherRows,
 ): Omit<PublishedContent, 'sequence' | 'callers'> {
   const parsed = read.filter((known) => 'rule' in known);
   const bad = read.flatMap((known) => ('rejected' in known ? [known.rejected] : []));
   const rules = parsed.map(({ rule }) => rule);
-  const { content, rejected } = assemble(rules, tierRows, listRows);
+  const { content, rejected } = assemble(rules, otherRows);
   const isGood = new Set<CompiledRule>(content.rules);
   const texts = parsed.filter(({ rule }) => isGood.has(rule)).map(({ text }) => text);
   return { content, texts, rejected: [...bad, ...rejected] };

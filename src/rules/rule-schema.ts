@@ -6,6 +6,7 @@ import { problemOf } from '../core/check.ts';
 import { resourceProblem } from '../core/resource.ts';
 import { LARGEST_LIMIT, LONGEST_WINDOW_SECONDS, type Rule } from '../core/rule.ts';
 import { rules } from './schema.ts';
+import { shareProblems } from './share-problems.ts';
 
 const WITH_BURST: readonly AlgorithmId[] = ['token-bucket', 'leaky-bucket', 'gcra'];
 
@@ -13,6 +14,8 @@ const SOME_LEASE = 'x'.repeat(16);
 
 const whole = (most: number) => z.int().min(1).max(most);
 const names = (describe: string) => z.array(z.string().min(1).max(256)).max(1000).describe(describe);
+
+const shares = z.record(z.string(), z.number().min(0));
 
 /** The fields of a rule that people write, each by itself; `checkRule` looks at them together. */
 export const ruleFields = createInsertSchema(rules, {
@@ -54,11 +57,17 @@ export const ruleFields = createInsertSchema(rules, {
   blockSeconds: whole(LONGEST_WINDOW_SECONDS).nullable().describe('Keeps a violator out for so long.'),
   status: z.int().min(400).max(599).describe('Of the answer to a denied request.'),
   message: z.string().max(1024).nullable().describe('For people, in the answer to a denied request.'),
-  shares: z.record(z.string(), z.number().positive()).nullable().describe('Parts of the limit by region.'),
-}).omit({ id: true, ordinal: true, revision: true, createdAt: true, updatedAt: true });
+  shares: shares
+    .nullable()
+    .describe(
+      'Parts of the limit by region, in proportion; one that is not named has none. Null: as configured.',
+    ),
+  spill: z.boolean().describe('A region that has used up its part may use what others have left of theirs.'),
+  central: z.boolean().describe('Each subject is counted in one region only, which has the whole limit.'),
+}).omit({ id: true, ordinal: true, placedBefore: true, revision: true, createdAt: true, updatedAt: true });
 
 type Fields = z.infer<typeof ruleFields>;
-type RuleFields = { readonly [Field in keyof Fields]?: Fields[Field] | undefined };
+export type RuleFields = { readonly [Field in keyof Fields]?: Fields[Field] | undefined };
 
 /** What could never match, or what the counters would refuse, is refused here, long before a request comes. */
 export function checkRule(rule: RuleFields, context: z.core.$RefinementCtx<unknown>): void {
@@ -70,7 +79,7 @@ type Problem = [field: keyof RuleFields, message: string];
 
 function problemsOf(rule: RuleFields): Problem[] {
   const { algorithm, limit, limitName, windowSeconds } = rule;
-  const problems: Problem[] = [...notYetEnforced(rule)];
+  const problems: Problem[] = [...shareProblems(rule)];
   if (limit == null && limitName == null) problems.push(['limit', 'is needed, or else a limitName']);
   if (rule.scope === 'global' && rule.subjects?.length)
     problems.push(['subjects', 'cannot be named when everybody is counted together']);
@@ -116,16 +125,16 @@ export function limitProblem({ algorithm, windowSeconds, burst, buckets }: Count
   return problemOf(check)?.replace(/limit times windowMs.*/, 'is too large for so long a window');
 }
 
-/** A rule that nothing enforces yet must not look as if it were in force. */
-function* notYetEnforced({ onUnavailable, shares, spill }: RuleFields): Iterable<Problem> {
-  if (onUnavailable === 'local') yield ['onUnavailable', 'local is not yet enforced'];
-  if (shares != null) yield ['shares', 'are not yet enforced'];
-  if (spill === false) yield ['spill', 'is not yet enforced'];
-}
-
 /** A row on its way to the edge, where nobody asks whether it is enabled. */
 const ruleRow = z
-  .object({ ...ruleFields.omit({ enabled: true }).required().shape, id: z.string(), ordinal: z.int() })
+  .object({
+    ...ruleFields.omit({ enabled: true }).required().shape,
+    id: z.string(),
+    ordinal: z.int(),
+    placedBefore: z.array(
+      z.object({ shares: shares.nullable(), central: z.boolean(), replacedAtMs: z.number() }),
+    ),
+  })
   .superRefine(checkRule) satisfies z.ZodType<Rule>;
 
 export interface RejectedRow {

@@ -1,6 +1,7 @@
 // The tables, as Drizzle sees them. The constraints stand in the database too: a row written by hand or by
 // a migration is refused there when SQL can tell that it is wrong. `revision`, `updatedAt` and the history
-// are kept by triggers (drizzle/0003_history.sql), so they hold for every way of changing a row.
+// are kept by triggers (drizzle/0003_history.sql), and so is how rules were placed before (drizzle/0007_placements.sql):
+// they hold for every way of changing a row.
 import { sql } from 'drizzle-orm';
 import {
   type AnyPgColumn,
@@ -25,8 +26,11 @@ import {
   LISTS,
   LONGEST_WINDOW_SECONDS,
   ON_UNAVAILABLE,
+  type PlacedBefore,
   RULE_DEFAULTS,
   SCOPES,
+  type SharesByRegion,
+  type Split,
   type TierLimits,
 } from '../core/rule.ts';
 
@@ -35,6 +39,15 @@ const oneOf = (column: AnyPgColumn, values: readonly string[]) =>
 const within = (column: AnyPgColumn, from: number, to: number) =>
   sql`${column} between ${sql.raw(String(from))} and ${sql.raw(String(to))}`;
 const matches = (column: AnyPgColumn, pattern: string) => sql`${column} ~ ${sql.raw(`'${pattern}'`)}`;
+
+const matchesPath = (column: AnyPgColumn, path: string) =>
+  sql`jsonb_path_exists(${column}, ${sql.raw(`'${path}'`)})`;
+/** Weights by region: none below 0, and not all of them 0. */
+const areParts = (column: AnyPgColumn) =>
+  sql`jsonb_typeof(${column}) <> 'object' or not ${matchesPath(column, '$.* ? (@.type() != "number" || @ < 0)')} and ${matchesPath(column, '$.* ? (@ > 0)')}`;
+/** Entries of what was before; each says more than when it was replaced. */
+const areReplaced = (column: AnyPgColumn, says: string) =>
+  sql`jsonb_typeof(${column}) = 'array' and not ${matchesPath(column, `$[*] ? (!(@.replacedAtMs.type() == "number" && ${says}))`)}`;
 
 const moment = () => timestamp({ withTimezone: true });
 const emptyList = sql`'{}'`;
@@ -162,8 +175,11 @@ export const rules = pgTable(
     status: integer().notNull().default(RULE_DEFAULTS.status),
     message: text(),
     onUnavailable: text({ enum: ON_UNAVAILABLE }).notNull().default(RULE_DEFAULTS.onUnavailable),
-    shares: jsonb().$type<Record<string, number>>(),
+    shares: jsonb().$type<SharesByRegion>(),
     spill: boolean().notNull().default(RULE_DEFAULTS.spill),
+    central: boolean().notNull().default(RULE_DEFAULTS.central),
+    /** Written by a trigger alone. */
+    placedBefore: jsonb().$type<readonly PlacedBefore[]>().notNull().default([]),
     /** Counters of rules with neighbouring numbers share a key: it never changes. */
     ordinal: integer().notNull().generatedByDefaultAsIdentity(),
     ...kept,
@@ -211,8 +227,38 @@ export const rules = pgTable(
     check('rules_message_is_short', sql`length(${table.message}) <= 1024`),
     check('rules_on_unavailable_is_known', oneOf(table.onUnavailable, ON_UNAVAILABLE)),
     check('rules_shares_is_an_object', sql`jsonb_typeof(${table.shares}) = 'object'`),
+    check('rules_shares_are_parts', areParts(table.shares)),
+    check('rules_central_has_no_shares', sql`not ${table.central} or ${table.shares} is null`),
+    check(
+      'rules_placed_before_is_a_list_of_placements',
+      areReplaced(
+        table.placedBefore,
+        '@.central.type() == "boolean" && (@.shares.type() == "object" || @.shares.type() == "null")',
+      ),
+    ),
     // The order of the admin route's list. Filters read on in it: there are thousands of rules, not millions.
     uniqueIndex('rules_ordinal').on(table.ordinal),
+  ],
+);
+
+/** How limits are split that say nothing else: one row, written by whoever publishes with other shares. */
+export const regionalSplit = pgTable(
+  'regional_split',
+  {
+    id: integer().primaryKey().default(1),
+    /** As configured, by the names of the regions. */
+    shares: jsonb().$type<SharesByRegion>().notNull(),
+    before: jsonb().$type<Split['before']>().notNull().default([]),
+    updatedAt: moment().notNull().defaultNow(),
+  },
+  (table) => [
+    check('regional_split_is_one', sql`${table.id} = 1`),
+    check('regional_split_shares_is_an_object', sql`jsonb_typeof(${table.shares}) = 'object'`),
+    check('regional_split_shares_are_parts', areParts(table.shares)),
+    check(
+      'regional_split_before_is_a_list_of_splits',
+      areReplaced(table.before, '@.shares.type() == "object"'),
+    ),
   ],
 );
 

@@ -37,6 +37,7 @@ export interface RulesSource extends SnapshotSource {
 /** All that is in force, replaced as a whole. */
 interface Known {
   readonly announcement: Announcement;
+  readonly announced: string;
   readonly snapshot: Snapshot;
   readonly callers: CallerRevisions;
 }
@@ -91,12 +92,14 @@ export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions
     if (!parts?.snapshot) return false;
     // Another request may have brought in something newer meanwhile.
     if (known && known.announcement.sequence > announcement.sequence) return true;
-    known = { announcement, snapshot: parts.snapshot, callers: parts.callers };
+    const announced = formatAnnouncement(announcement);
+    known = { announcement, announced, snapshot: parts.snapshot, callers: parts.callers };
     return true;
   };
 
   return {
     current: () => known?.snapshot,
+    announced: () => known?.announced ?? '',
     callerRevisions: () => known?.callers ?? NO_REVISIONS,
     isConfirmed: (sinceMs) => confirmedAtMs > sinceMs - OVERDUE_MS && confirmedAtMs <= now(),
 
@@ -105,7 +108,7 @@ export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions
       const isOverdue = !isWithin(confirmedAtMs, OVERDUE_MS);
       if (!isOverdue && (isWithin(confirmedAtMs, ASK_MS) || isWithin(askedAtMs, ASK_MS))) return undefined;
       askedAtMs = now();
-      return { expects: formatAnnouncement(known.announcement), isOverdue, askedAtMs };
+      return { expects: known.announced, isOverdue, askedAtMs };
     },
 
     confirm: (question) => confirm(question.askedAtMs),

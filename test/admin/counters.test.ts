@@ -95,6 +95,7 @@ test('forgets all counters of the subject in every region, and those of nobody e
       { name: 'eu', reset: true },
       { name: 'us', reset: true },
     ],
+    warnings: [],
   });
   for (const { checkOf } of rules) {
     expect(await leftEverywhere(await checkOf('user', 'u1'))).toEqual([10, 10]);

@@ -2,6 +2,8 @@
 import { createAdminApp } from '../../src/admin/app.ts';
 import { documentOf } from '../../src/admin/routes/openapi.ts';
 import type { AdminServices } from '../../src/admin/services.ts';
+import type { AnnouncementBoard } from '../../src/core/announcement.ts';
+import { type CounterStore, CounterStoreError } from '../../src/core/counter-store.ts';
 import { publish } from '../../src/rules/publish.ts';
 import { createRuleReader } from '../../src/rules/rule-reader.ts';
 import { startDatabase, type TestDatabase } from '../rules/database.ts';
@@ -31,6 +33,12 @@ export interface Admin extends AsyncDisposable {
   call(path: string, options?: AdminCall): Promise<Response>;
 }
 
+const unreachable = () => Promise.reject(new CounterStoreError('unavailable', 'not there'));
+const store: CounterStore = { run: unreachable, reset: unreachable, ping: unreachable };
+const board: AnnouncementBoard = { read: async () => undefined, write: async () => undefined };
+/** They can be told of rules, but their counters are not there. */
+const REGIONS = ['us', 'eu', 'ap'].map((name) => ({ name, share: 1, store, board }));
+
 export async function startAdmin(overrides: Partial<AdminServices> = {}): Promise<Admin> {
   await using cleanup = new AsyncDisposableStack();
   const db = cleanup.use(await startDatabase());
@@ -40,8 +48,8 @@ export async function startAdmin(overrides: Partial<AdminServices> = {}): Promis
   const reader = createRuleReader(database);
   const app = createAdminApp({
     database,
-    publish: () => publish({ database, reader, kv, regions: [], onError: () => {} }),
-    regions: [],
+    publish: () => publish({ database, reader, kv, regions: REGIONS, onError: () => {} }),
+    regions: REGIONS,
     auth: { tokens: Object.values(TOKENS) },
     deadlineMs: 1_000,
     ipv6Prefix: 64,

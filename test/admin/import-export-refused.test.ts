@@ -42,6 +42,16 @@ describe('nothing is written', () => {
   });
 
   test.each<[string, Document, string[]]>([
+    [
+      'a rule has shares for regions that do not exist',
+      { weir: 1, rules: [rule('a'), rule('b', { shares: { us: 1, mars: 1, 'a/b': 1 } })] },
+      ['#/rules/1/shares/mars', '#/rules/1/shares/a~1b'],
+    ],
+    [
+      'a rule has shares and is central',
+      { weir: 1, rules: [rule('a', { shares: { us: 1 }, central: true })] },
+      ['#/rules/0/shares'],
+    ],
     ['two rules have one name', { weir: 1, rules: [rule('a'), rule('b'), rule('a')] }, ['#/rules/2/name']],
     [
       'two rules have one id',
@@ -118,6 +128,7 @@ describe('somebody else who changes a rule between reading and writing', () => {
     importRules(interrupted(database(), interrupt), {
       document: { weir: 1, rules: [{ ...RULE_A, limit: 50, priority: 1 }] },
       mode: 'merge',
+      regions: [],
       actor: 'alice',
       dryRun: false,
       force: false,

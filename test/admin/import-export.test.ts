@@ -65,6 +65,58 @@ describe('an export', () => {
   });
 });
 
+describe('shares', () => {
+  const SHARED = [
+    rule('central', { central: true }),
+    rule('shared', { shares: { ap: 0, eu: 2, us: 0.5 }, spill: false }),
+    rule('split'),
+  ];
+
+  test('go out and in again, and how rules were placed does not', async () => {
+    await take({ weir: 1, rules: SHARED });
+    await query(`update rules set shares = '{"us": 1}' where name = 'split'`);
+    const document = await exported();
+    expect(document.rules).toEqual(
+      [...SHARED.slice(0, 2), { ...SHARED[2], shares: { us: 1 } }].map((said) => ({
+        ...said,
+        id: expect.any(String),
+      })),
+    );
+    const before = await stored();
+    expect(before[2].placed_before).toHaveLength(1);
+    for (const mode of ['merge', 'replace'])
+      expect((await take(document, `?mode=${mode}`)).rules).toEqual({ ...EMPTY, unchanged: 3 });
+    expect(await stored()).toEqual(before);
+  });
+
+  test('that an import changes are remembered, also of a rule that takes the name of another', async () => {
+    await take({ weir: 1, rules: [rule('a'), rule('b', { shares: { eu: 1 } })] });
+    const [a, b] = await stored();
+    await take({
+      weir: 1,
+      rules: [
+        { ...rule('b', { central: true }), id: a.id },
+        { ...rule('a', { shares: { eu: 1 } }), id: b.id },
+      ],
+    });
+    const [now, then] = await stored();
+    expect([now.id, now.placed_before]).toEqual([b.id, []]);
+    expect([then.id, then.placed_before]).toEqual([
+      a.id,
+      [{ shares: null, central: false, replacedAtMs: expect.any(Number) }],
+    ]);
+  });
+
+  test('for a region that is gone since stay, and can be taken in again', async () => {
+    await take({ weir: 1, rules: [rule('a')] });
+    await query(`update rules set shares = '{"us": 1, "mars": 1}'`);
+    const document = await exported();
+    expect((await take(document)).rules).toEqual({ ...EMPTY, unchanged: 1 });
+    const [a] = document.rules;
+    expect((await take({ weir: 1, rules: [{ ...a, limit: 7 }] })).rules.updated).toHaveLength(1);
+  });
+});
+
 describe('an import', () => {
   test('says what it changes, field by field, and a dry run says the same and changes nothing', async () => {
     await take({ weir: 1, rules: [rule('a'), rule('b'), rule('c')] });

@@ -97,6 +97,7 @@ describe('a rule', () => {
       onUnavailable: 'open',
       shares: null,
       spill: true,
+      central: false,
       revision: expect.any(Number),
       createdAt: expect.any(String),
       updatedAt: expect.any(String),

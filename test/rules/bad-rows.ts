@@ -9,6 +9,7 @@ export const LEAST: Readonly<Record<string, Row>> = {
   users: { id: 'ann' },
   api_keys: { hash: 'a'.repeat(64), prefix: 'weir_a' },
   rules: { resource: '/x', scope: 'ip', algorithm: 'fixed-window', limit: 1, window_seconds: 1 },
+  regional_split: { shares: '{"eu": 1}' },
   list_entries: { list: 'deny', kind: 'user', value: 'eve' },
   history: { change_id: 1, actor: 'ann', entity: 'rules', entity_id: 'x', after: '{}' },
   events: {
@@ -35,6 +36,8 @@ export interface Case {
   readonly taken?: readonly Row[];
   /** Where the type of a value refuses it before the constraint does. */
   readonly sqlState?: string;
+  /** Put there just before. */
+  readonly standing?: Row;
   /** Where a trigger sees to it that nothing is left to refuse. */
   readonly withoutTriggers?: boolean;
 }
@@ -52,6 +55,10 @@ const each = (
   refused: refused.map((value) => ({ ...more, [column]: value })),
   taken: taken.map((value) => ({ ...more, [column]: value })),
 });
+const NO_PARTS = ['{}', '{"eu": 0}', '{"eu": -1, "us": 1}', '{"eu": "1"}', '{"eu": 1, "us": null}'];
+const PARTS = ['{"eu": 0.5}', '{"eu": 0, "us": 3}'];
+const placed = (shares: string, central: string, replacedAtMs: string) =>
+  `[{"shares": ${shares}, "central": ${central}, "replacedAtMs": ${replacedAtMs}}]`;
 const pkey = (table: string, column = 'id'): Case => ({ refused: [{ [column]: STANDING[table]?.[column] }] });
 
 export const CASES: Readonly<Record<string, Case>> = {
@@ -171,7 +178,32 @@ export const CASES: Readonly<Record<string, Case>> = {
   rules_status_is_an_error: each('status', [399, 600, 200], [400, 599]),
   rules_message_is_short: each('message', [long(1025)], ['', long(1024), null]),
   rules_on_unavailable_is_known: each('on_unavailable', ['', 'Open'], ['open', 'closed', 'local']),
-  rules_shares_is_an_object: each('shares', ['[]', '5', 'null', '"eu"'], ['{}', '{"eu": 1}', null]),
+  rules_shares_is_an_object: each('shares', ['[]', '5', 'null', '"eu"'], ['{"eu": 1}', null]),
+  rules_shares_are_parts: each('shares', NO_PARTS, PARTS),
+  rules_central_has_no_shares: {
+    refused: [{ central: true, shares: '{"eu": 1}' }],
+    taken: [{ central: true }, { central: false, shares: '{"eu": 1}' }],
+  },
+  rules_placed_before_is_a_list_of_placements: each(
+    'placed_before',
+    [
+      ...['{}', '"x"', 'null', '[5]', '[{}]', '[{"shares": null, "central": true}]'],
+      ...['true', '[]', '"x"'].map((shares) => placed(shares, 'true', '5')),
+      ...['null', '1', '"true"'].map((central) => placed('null', central, '5')),
+      ...['null', '"5"', 'true'].map((atMs) => placed('null', 'true', atMs)),
+      `[${placed('null', 'true', '5').slice(1, -1)}, {}]`,
+    ],
+    ['[]', placed('null', 'true', '5'), placed('{"eu": 1}', 'false', '5.5')],
+  ),
+  regional_split_pkey: { refused: [{}], standing: {} },
+  regional_split_is_one: each('id', [0, 2], [1]),
+  regional_split_shares_is_an_object: each('shares', ['[]', '5', 'null', '"eu"'], ['{"eu": 1}']),
+  regional_split_shares_are_parts: each('shares', NO_PARTS, PARTS),
+  regional_split_before_is_a_list_of_splits: each(
+    'before',
+    ['{}', 'null', '[5]', '[{"shares": {}}]', '[{"shares": null, "replacedAtMs": 5}]'],
+    ['[]', '[{"shares": {"eu": 1}, "replacedAtMs": 5}]'],
+  ),
   list_entries_pkey: pkey('list_entries'),
   list_entries_once: { refused: [{ value: 'mallory' }], taken: [{ value: 'mallory', list: 'allow' }] },
   list_entries_list_is_known: each('list', ['', 'block'], ['allow', 'deny']),

@@ -30,9 +30,17 @@ describe('a bad row that SQL does not refuse is left out and reported:', () => {
       'limit: sliding-window-log',
     ],
     ['a cost that never fits', { cost: 6 }, 'cost: is more than the limit can ever hold'],
-    ['local counters', { on_unavailable: 'local' }, 'onUnavailable: local is not yet enforced'],
-    ['shares', { shares: '{"eu": 1}' }, 'shares: are not yet enforced'],
-    ['no spill', { spill: false }, 'spill: is not yet enforced'],
+    [
+      'shares that cannot be lent',
+      { shares: '{"eu": 1}', count_denied: true },
+      'shares: cannot be lent from region to region: a denial is not one before all regions have said no (countDenied)',
+    ],
+    [
+      'a share that is too small for a number',
+      { shares: '{"eu": 1e-999}' },
+      'shares: must name at least one',
+    ],
+    ['a share that is too large for one', { shares: '{"eu": 1e999}' }, 'shares.eu: '],
   ];
 
   it.each(BAD)('%s', async (name, row, problem) => {

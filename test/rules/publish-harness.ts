@@ -74,7 +74,7 @@ export function usePublishing() {
     before.step = async () => undefined;
     for (const region of regions) await region.clear();
     for (const name of await keys()) await space.kv.delete(name);
-    await run('truncate rules, tiers, tenants, users, api_keys, list_entries, history');
+    await run('truncate rules, tiers, tenants, users, api_keys, list_entries, history, regional_split');
     writes.length = 0;
     errors.length = 0;
   }
@@ -101,17 +101,21 @@ export function usePublishing() {
   });
 
   /** As one isolate has them. */
-  const createOptions = (): PublishOptions => ({
+  const createOptions = (shares: Partial<Record<Region['name'], number>> = {}): PublishOptions => ({
     database: db.database,
     reader: createRuleReader(db.database),
     kv: kvOf(space),
-    regions: regions.map((region) => ({ name: region.name, board: boardOf(region) })),
+    regions: regions.map((region) => ({
+      name: region.name,
+      share: shares[region.name] ?? 1,
+      board: boardOf(region),
+    })),
     onError: (error) => errors.push(error),
   });
 
   return {
     ...{ before, clear, createOptions, errors, keys, run, writes },
-    publishNow: () => publish(createOptions()),
+    publishNow: (shares: Parameters<typeof createOptions>[0] = {}) => publish(createOptions(shares)),
     standing: () => Promise.all(regions.map((region) => region.standing())),
     regions: () => regions,
     kv: () => space.kv,

@@ -34,7 +34,8 @@ beforeEach(async () => {
 });
 
 const run = (statement: string, values: unknown[] = []) => client.query(statement, values);
-const clear = () => run('truncate rules, tiers, list_entries, history, users, tenants, api_keys');
+const clear = () =>
+  run('truncate rules, tiers, list_entries, history, users, tenants, api_keys, regional_split');
 const add = (name: string, resource = `/${name}`) =>
   run(
     `insert into rules (name, resource, scope, algorithm, "limit", window_seconds)
@@ -43,12 +44,13 @@ const add = (name: string, resource = `/${name}`) =>
   );
 
 async function readBy(reader: RuleReader) {
-  const { sequence: _, ...read } = await reader.read();
+  const { sequence: _, ...read } = await reader.read(SHARES);
   return read;
 }
+const SHARES = { eu: 2, us: 1 };
 const createReader = () => createRuleReader(db.database);
 const namesBy = async (reader: RuleReader) =>
-  (await reader.read()).content.rules.map(({ name }) => name).sort();
+  (await reader.read(SHARES)).content.rules.map(({ name }) => name).sort();
 
 describe('a reader that is kept over every change', () => {
   /** Of one of the rules that there are, by its place. */
@@ -73,6 +75,8 @@ describe('a reader that is kept over every change', () => {
               `limit_name = 'calls'`,
               'limit_name = null',
               'spill = not spill',
+              'central = not central',
+              'count_denied = not count_denied',
             ],
             ...['enabled = not enabled', 'enabled = false', 'enabled = true', `tiers = '{pro}'`],
           ),
@@ -132,7 +136,7 @@ describe('a reader that is kept over every change', () => {
   it('has a higher number each time', async () => {
     const reader = createReader();
     const numbers = [];
-    for (const each of [reader, createReader(), reader]) numbers.push((await each.read()).sequence);
+    for (const each of [reader, createReader(), reader]) numbers.push((await each.read(SHARES)).sequence);
     const [first = 0] = numbers;
     expect(numbers).toEqual([first, first + 1, first + 2]);
   });
@@ -141,7 +145,7 @@ describe('a reader that is kept over every change', () => {
 describe('a read', () => {
   const bodiesOf = async (reader: RuleReader) => {
     wire.bodies = [];
-    await reader.read();
+    await reader.read(SHARES);
     return wire.bodies;
   };
   const idOf = async (name: string) => (await run('select id from rules where name = $1', [name])).rows[0].id;
@@ -159,7 +163,7 @@ describe('a read', () => {
   it('after a change asks for the rules that have changed, and only for them', async () => {
     for (const name of ['a', 'b', 'c']) await add(name);
     const reader = createReader();
-    await reader.read();
+    await reader.read(SHARES);
     await run(`update rules set "limit" = 7 where name = 'b'`);
     const [, second = ''] = await bodiesOf(reader);
     for (const name of ['a', 'b', 'c']) expect(second.includes(await idOf(name))).toBe(name === 'b');
@@ -169,7 +173,7 @@ describe('a read', () => {
   it('after a deletion, or of tiers, lists and callers, asks for no rule', async () => {
     for (const name of ['a', 'b']) await add(name);
     const reader = createReader();
-    await reader.read();
+    await reader.read(SHARES);
     for (const statement of [
       `delete from rules where name = 'a'`,
       `insert into tiers (name) values ('pro')`,
@@ -251,7 +255,7 @@ it('a read that fails changes nothing of what the reader knows', async () => {
     wire.before = async (nth) => {
       if (nth === failing) throw new Error('down');
     };
-    await expect(reader.read()).rejects.toThrow();
+    await expect(reader.read(SHARES)).rejects.toThrow();
   }
   wire.before = async () => undefined;
   await run(`delete from rules where name = 'c'`);
@@ -261,17 +265,17 @@ it('a read that fails changes nothing of what the reader knows', async () => {
 it('a rule that another database, put in the place of this one, has under the same revision is read anew', async () => {
   await add('a');
   const reader = createReader();
-  await reader.read();
+  await reader.read(SHARES);
   await run('alter table rules disable trigger revise');
   await run(`update rules set "limit" = 9, updated_at = updated_at + interval '1 second'`);
   await run('alter table rules enable trigger revise');
-  expect((await reader.read()).content.rules).toMatchObject([{ name: 'a', limit: 9 }]);
+  expect((await reader.read(SHARES)).content.rules).toMatchObject([{ name: 'a', limit: 9 }]);
 });
 
 it('two reads at once by one reader are as good as one', async () => {
   await add('a');
   const reader = createReader();
-  await reader.read();
+  await reader.read(SHARES);
   const held = Promise.withResolvers<void>();
   wire.bodies = [];
   wire.before = async (nth) => nth === 1 && held.promise;

@@ -1,4 +1,5 @@
 // Makes a collection of the admin route from its declaration: list, create, get, replace, patch, delete.
+import type { Values } from '../../rules/body-schemas.ts';
 import { createRepository, type Row, type Target } from '../../rules/repository.ts';
 import { sqlStateOf } from '../postgres-problems.ts';
 import { notFound } from '../problems.ts';
@@ -20,6 +21,11 @@ export function addCollection(app: AdminApp, services: AdminServices, collection
   const concerns = (id: string) =>
     collection.concerns === 'itself' ? [id] : collection.concerns === 'all' ? 'all' : [];
   const publish = (id: string) => publishChange(services, concerns(id));
+
+  const expected = (values: Values): Values => {
+    collection.expect?.(values);
+    return values;
+  };
 
   const find = async (id: string): Promise<Row> => {
     const row = collection.isId(id) ? await repository.get(id) : undefined;
@@ -46,7 +52,7 @@ export function addCollection(app: AdminApp, services: AdminServices, collection
   });
 
   app.openapi(operations.create, async (c) => {
-    const body = c.req.valid('json');
+    const body = expected(c.req.valid('json'));
     const { values, shownOnce } = collection.prepare
       ? await collection.prepare(body)
       : { values: body, shownOnce: {} };
@@ -68,7 +74,8 @@ export function addCollection(app: AdminApp, services: AdminServices, collection
 
   app.openapi(operations.replace, async (c) => {
     const target = targetOf(c.req.valid('param').id, c.get('actor').name, c.req.raw);
-    const row = collection.isId(target.id) ? await repository.update(target, c.req.valid('json')) : undefined;
+    const values = expected(c.req.valid('json'));
+    const row = collection.isId(target.id) ? await repository.update(target, values) : undefined;
     if (row === undefined) throw changedSince(await find(target.id));
     return answerChange(row);
   });
@@ -77,7 +84,7 @@ export function addCollection(app: AdminApp, services: AdminServices, collection
     const target = targetOf(c.req.valid('param').id, c.get('actor').name, c.req.raw);
     const row = await applyPatch({
       target,
-      given: c.req.valid('json'),
+      given: expected(c.req.valid('json')),
       bodies,
       find,
       update: repository.update,

@@ -19,6 +19,8 @@ export interface Collection extends RepositoryOptions {
   readonly filters: z.ZodRawShape;
   /** `query` has passed `filters`. */
   where(query: Values): readonly (SQL | undefined)[];
+  /** Refuses, by an AdminError, what only shows beside what is configured. Of a patch: the fields that are given. */
+  expect?(values: Values): void;
   /** What a creation adds to the body it was given. */
   prepare?(values: Values): Promise<Creation>;
   /** Whose warnings a change may cause: those of the rule that it is, or of any rule. */

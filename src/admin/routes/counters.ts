@@ -8,6 +8,7 @@ import type { SnapshotContent } from '../../core/snapshot.ts';
 import { readContent } from '../../rules/content.ts';
 import { isUuid } from '../collection/declaration.ts';
 import { AdminError, problemResponses } from '../problems.ts';
+import { publishChange } from '../publish-change.ts';
 import type { AdminApp, AdminServices } from '../services.ts';
 
 /** `unknown` is whom Cloudflare has named no address of. */
@@ -43,8 +44,11 @@ const resetResult = z
     scope: z.enum(SCOPES),
     subject: z.string().describe('As it is counted: IPv6 by its prefix.'),
     regions: z.array(z.strictObject({ name: z.string(), reset: z.boolean() })),
+    warnings: z.array(z.string()),
   })
   .meta({ id: 'CounterResetResult' });
+
+const NOT_TOLD = 'isolates could not be told: those that remember a denial may deny until its retry time';
 
 const resetCounters = createRoute({
   method: 'post',
@@ -72,7 +76,9 @@ export function addCounterRoutes(app: AdminApp, services: AdminServices): void {
       services.regions.map((region) => reset(region, keys, services.deadlineMs)),
     );
     if (!regions.some((region) => region.reset)) throw unavailable();
-    return c.json({ scope, subject, regions }, 200);
+    // A new announcement, because isolates remember whom they have denied.
+    const { version } = await publishChange(services, []);
+    return c.json({ scope, subject, regions, warnings: version === undefined ? [NOT_TOLD] : [] }, 200);
   });
 }
 

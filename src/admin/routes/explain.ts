@@ -33,7 +33,7 @@ const explainBody = z
     apiKeyId: z.guid().optional(),
     tenantId: id.optional().describe('Left out: that of the key or user.'),
     tier: z.string().max(63).optional().describe('Left out: that of the key, user or tenant.'),
-    region: z.string().max(32).optional().describe('Left out: the first one.'),
+    region: z.string().max(32).optional().describe('Left out: all of them together.'),
   })
   .meta({ id: 'ExplainRequest' });
 
@@ -55,7 +55,7 @@ const explanationBody = z
       tenantId: z.string().nullable(),
       tier: z.string().nullable(),
     }),
-    region: z.string().nullable(),
+    region: z.string().nullable().describe('Null: all of them together.'),
     listed: z.enum(LISTS).nullable().describe('The list that the caller is on: rules do not matter then.'),
     applies: z.array(
       z.strictObject({
@@ -101,7 +101,7 @@ export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
   app.openapi(explainRequest, async (c) => {
     const body = c.req.valid('json');
     const { path, matchPath } = parsePath(body.path);
-    const region = findRegion(services, body.region);
+    const regions = findRegions(services, body.region);
     const caller = {
       ...parseIp(body.ip, services.ipv6Prefix),
       ...(await completeCaller(database, body, now())),
@@ -109,7 +109,7 @@ export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
     const read = await readContent(database);
     const request = { matchPath, method: body.method, caller, nowMs: now(), leaseId: noLease };
     const explanation = explain(read.content, request);
-    const outcomes = region && (await peek(region.store, read.content, request, deadlineMs));
+    const outcomes = await peek(regions, read.content, request, deadlineMs);
     const against = reasonsAgainst(explanation, read, matchPath);
     return c.json(
       {
@@ -122,7 +122,7 @@ export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
           tenantId: caller.tenantId ?? null,
           tier: explanation.tier ?? null,
         },
-        region: region?.name ?? null,
+        region: body.region ?? null,
         listed: explanation.listed ?? null,
         applies: explanation.rules
           .filter(isApplying)
@@ -163,10 +163,10 @@ function parseIp(text: string | undefined, ipv6Prefix: number): { ip: string; ad
   return counted;
 }
 
-function findRegion({ regions }: AdminServices, name: string | undefined) {
-  if (name === undefined) return regions[0];
+function findRegions({ regions }: AdminServices, name: string | undefined) {
+  if (name === undefined) return regions;
   const found = regions.find((region) => region.name === name);
-  if (found) return found;
+  if (found) return [found];
   throw badField(
     'invalid-body',
     'region',

@@ -86,7 +86,8 @@ export function addImportExportRoutes(app: AdminApp, services: AdminServices): v
     const document = c.req.valid('json');
     const { mode, dryRun, force } = c.req.valid('query');
     const actor = c.get('actor').name;
-    const result = await importRules(services.database, { document, mode, dryRun, force, actor });
+    const regions = services.regions.map(({ name }) => name);
+    const result = await importRules(services.database, { document, mode, regions, dryRun, force, actor });
     const { basedOn, plan } = doneOrThrow(result);
     const published = dryRun ? UNPUBLISHED : await publishChange(services, 'all');
     const { tiers, rules } = plan;

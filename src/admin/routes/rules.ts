@@ -2,12 +2,15 @@
 import { eq, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { ALGORITHM_IDS } from '../../core/algorithms/registry.ts';
-import { SCOPES } from '../../core/rule.ts';
+import { SCOPES, type SharesByRegion } from '../../core/rule.ts';
 import { ruleBodies } from '../../rules/admin-schemas.ts';
 import { rules } from '../../rules/schema.ts';
+import { unknownRegions } from '../../rules/share-problems.ts';
 import { addCollection } from '../collection/collection.ts';
 import { isUuid } from '../collection/declaration.ts';
 import { contains, equals, flag } from '../collection/filters.ts';
+import { AdminError } from '../problems.ts';
+import type { AdminServices } from '../services.ts';
 import type { AddRoutes } from './index.ts';
 
 export const addRuleRoutes: AddRoutes = (app, services) =>
@@ -37,5 +40,21 @@ export const addRuleRoutes: AddRoutes = (app, services) =>
       tier === undefined ? undefined : sql`${tier} = any(${rules.tiers})`,
       contains(rules.name, q),
     ],
+    expect: ({ shares }) => expectRegions(services, shares as SharesByRegion | null | undefined),
     concerns: 'itself',
   });
+
+/** Not part of the bodies: a rule whose region is gone since can still be changed otherwise. */
+function expectRegions({ regions }: AdminServices, shares: SharesByRegion | null | undefined): void {
+  const unknown = unknownRegions(
+    shares,
+    regions.map(({ name }) => name),
+  );
+  if (unknown.length === 0) return;
+  throw new AdminError({
+    status: 400,
+    code: 'invalid-body',
+    title: 'The body is not valid',
+    errors: unknown.map(({ pointer, detail }) => ({ pointer: `#/${pointer}`, detail })),
+  });
+}
