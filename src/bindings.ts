@@ -19,8 +19,14 @@ export interface Bindings {
   readonly ADMIN_ACCESS?: string;
   /** `production` (default) or `development`, which enables X-Weir-Region. */
   readonly ENVIRONMENT?: string;
-  /** Time for one decision before the request goes on uncounted. */
+  /** Time for one decision, whatever is tried in it; past it, this isolate decides for itself (250). */
   readonly DEADLINE_MS?: string;
+  /** Requests a second that an isolate lets through while no region counts them (1000); 0 for any number. */
+  readonly ISOLATE_CAP?: string;
+  /** How many isolates share a region's limits, until the region has told (10). */
+  readonly ISOLATES?: string;
+  /** `on` (default in development) or `off`: X-Weir-Degraded and X-Weir-Fallback. */
+  readonly DEGRADED_HEADER?: string;
   /** Where Neon's HTTP protocol is spoken, if not at Neon itself (local development). */
   readonly DATABASE_HTTP_ENDPOINT?: string;
   /**

@@ -3,8 +3,12 @@
 import type { KVNamespace } from '@cloudflare/workers-types';
 import * as z from 'zod';
 import type { Bindings } from './bindings.ts';
+import { isServesCode } from './core/regions.ts';
 
 const DEFAULT_DEADLINE_MS = 250;
+/** Requests a second: about what one isolate can serve. */
+const DEFAULT_ISOLATE_CAP = 1_000;
+const DEFAULT_ISOLATES = 10;
 /** As long as Cloudflare itself waits for an origin. */
 const DEFAULT_ORIGIN_TIMEOUT_MS = 100_000;
 const JWT_ALGORITHMS = [
@@ -31,6 +35,10 @@ const region = z.strictObject({
   cluster: z.boolean().default(false),
   latitude: z.number().min(-90).max(90),
   longitude: z.number().min(-180).max(180),
+  /** Whom it serves whatever the distance. */
+  serves: z
+    .array(z.string().refine(isServesCode, 'must be such as colo:FRA, country:DE or continent:EU'))
+    .optional(),
 });
 
 const jsonText = z.string().transform((text, context) => {
@@ -116,6 +124,9 @@ const configSchema = z
       .regex(/^[1-9]\d{0,4}$/, 'must be a whole number of milliseconds from 1 to 99999')
       .transform(Number)
       .default(DEFAULT_DEADLINE_MS),
+    ISOLATE_CAP: wholeNumber(0, 1_000_000).default(DEFAULT_ISOLATE_CAP),
+    ISOLATES: wholeNumber(1, 1_000_000).default(DEFAULT_ISOLATES),
+    DEGRADED_HEADER: z.enum(['on', 'off']).optional(),
     DATABASE_HTTP_ENDPOINT: httpUrl.optional(),
     JWT: jwt.optional(),
     JWT_SECRET: z.string().min(32, 'must have at least 32 characters').optional(),
@@ -156,6 +167,12 @@ export interface Config {
   readonly adminAccess: z.infer<typeof access> | undefined;
   readonly isDevelopment: boolean;
   readonly deadlineMs: number;
+  /** Requests a second that an isolate lets through while nobody counts; 0 for any number. */
+  readonly isolateCap: number;
+  /** How many isolates share a region, until the region has told. */
+  readonly isolates: number;
+  /** Whether answers say what was wrong when they were decided. */
+  readonly showsDegraded: boolean;
   readonly jwt: JwtConfig | undefined;
   /** What happens to a request whose key or token is not a good one: counted by IP, or answered 401. */
   readonly unverified: 'count' | 'reject';
@@ -191,6 +208,9 @@ export function parseConfig(env: Bindings): Config {
     adminAccess: data.ADMIN_ACCESS,
     isDevelopment: data.ENVIRONMENT === 'development',
     deadlineMs: data.DEADLINE_MS,
+    isolateCap: data.ISOLATE_CAP,
+    isolates: data.ISOLATES,
+    showsDegraded: (data.DEGRADED_HEADER ?? (data.ENVIRONMENT === 'development' ? 'on' : 'off')) === 'on',
     jwt: data.JWT && { ...data.JWT, secret: data.JWT_SECRET },
     unverified: data.UNVERIFIED,
     ipv6Prefix: data.IPV6_PREFIX,

@@ -4,13 +4,18 @@ import type { ExecutionContext } from 'hono';
 import type { AdminServices } from './admin/services.ts';
 import type { Bindings } from './bindings.ts';
 import { type Config, parseConfig } from './config.ts';
-import { nearestRegion, type RequestOrigin } from './core/regions.ts';
-import { createLog } from './http/log.ts';
+import { createBreaker } from './core/breaker.ts';
+import { createCensus } from './core/census.ts';
+import { toBase64Url } from './core/digest.ts';
+import { nearestRegion, type RequestOrigin, routesFrom } from './core/regions.ts';
+import { createLog, type Log, type LogEvent } from './http/log.ts';
 import type { Services } from './http/services.ts';
+import { createTally } from './http/tally.ts';
 import { createTokenVerifier } from './identity/jwt.ts';
 import { createLimiter } from './limiter/limiter.ts';
 import { splitBySlot } from './limiter/slot-split.ts';
 import { createAnnouncementBoard } from './redis/announcement-board.ts';
+import { createCensusBoard } from './redis/census.ts';
 import { createClient } from './redis/client.ts';
 import { createUpstashStore } from './redis/upstash-store.ts';
 import type { CallerRevisions } from './rules/caller-revisions.ts';
@@ -33,8 +38,8 @@ export function createParts(env: Bindings): Parts {
   const now = () => Date.now();
   const log = createLog(now, (line) => console.warn(line));
   const database = createDatabase({ url: config.databaseUrl, httpEndpoint: config.databaseHttpEndpoint });
-  const regions = createRegions(config);
-  const reportAs = (event: string) => (error: unknown) => log.error(event, error);
+  const regions = createRegions(config, log);
+  const reportAs = (event: LogEvent) => (error: unknown) => log.error(event, error);
   const snapshots = createSnapshotSource({ kv, now, onError: reportAs('snapshot-unreadable') });
   const reader = createRuleReader(database);
   const publishing = { database, reader, kv, regions, onError: reportAs('publish-incomplete') };
@@ -79,8 +84,18 @@ export function createParts(env: Bindings): Parts {
       log,
       regions,
       snapshots,
-      regionOf: (request) => regionOf(request, regions, isDevelopment),
-      limiter: createLimiter({ snapshots, deadlineMs, now }),
+      regionsOf: createRouting(regions, isDevelopment),
+      showsDegraded: config.showsDegraded,
+      tally: createTally(),
+      limiter: createLimiter({
+        snapshots,
+        deadlineMs,
+        shares: Object.fromEntries(config.regions.map(({ name, share }) => [name, share])),
+        onError: reportAs('charge-not-settled'),
+        capPerSecond: config.isolateCap,
+        isolateId: () => toBase64Url(crypto.getRandomValues(new Uint8Array(12))),
+        now,
+      }),
       admin: createAdmin(admin),
       pingDatabase: async (signal) => void (await withDeadline(signal, database.execute(sql`select 1`))),
     },
@@ -103,23 +118,34 @@ function createAdmin(services: AdminServices): Services['admin'] {
 
 type RegionParts = ReturnType<typeof createRegions>[number];
 
-function createRegions({ regions }: Config) {
-  const create = ({ name, url, token, cluster, latitude, longitude }: Config['regions'][number]) => {
+function createRegions({ regions, isolates }: Config, log: Log) {
+  const create = ({ url, token, cluster, ...place }: Config['regions'][number]) => {
+    const { name } = place;
     const client = createClient({ url, token });
     const board = createAnnouncementBoard(client);
     const store = createUpstashStore(client);
-    return { name, latitude, longitude, board, store: cluster ? splitBySlot(store, board) : store };
+    return {
+      ...place,
+      board,
+      store: cluster ? splitBySlot(store, board) : store,
+      isCluster: cluster,
+      breaker: createBreaker({ random: Math.random, onChange: (state) => log.breaker(name, state) }),
+      census: createCensus({ assumed: isolates }),
+      censusBoard: createCensusBoard(client),
+    };
   };
   const [first, ...others] = regions;
   return [create(first), ...others.map(create)] as const;
 }
 
-function regionOf(
-  request: Request,
+/** The nearest region of a request, then those nearest to that one. */
+function createRouting(
   regions: readonly [RegionParts, ...RegionParts[]],
   isDevelopment: boolean,
-): RegionParts | undefined {
-  const played = isDevelopment ? request.headers.get('X-Weir-Region') : null;
-  if (played !== null) return regions.find(({ name }) => name === played);
-  return nearestRegion(regions, (request.cf ?? {}) as RequestOrigin);
+): Services['regionsOf'] {
+  const routes = routesFrom(regions);
+  return (request) => {
+    const played = isDevelopment ? request.headers.get('X-Weir-Region') : null;
+    return routes.get(played ?? nearestRegion(regions, (request.cf ?? {}) as RequestOrigin).name);
+  };
 }

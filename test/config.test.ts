@@ -36,8 +36,28 @@ describe('parseConfig', () => {
       originUrl: 'https://api.example.com/v1',
       isDevelopment: false,
       deadlineMs: 250,
+      isolateCap: 1_000,
+      isolates: 10,
+      showsDegraded: false,
       regions: [region],
     });
+  });
+
+  it('reads how an isolate behaves that is left to itself; 0 is no cap', () => {
+    expect(parse({ ISOLATE_CAP: '0', ISOLATES: '1' })).toMatchObject({ isolateCap: 0, isolates: 1 });
+    const most = { ISOLATE_CAP: '1000000', ISOLATES: '1000000' };
+    expect(parse(most)).toMatchObject({ isolateCap: 1_000_000, isolates: 1_000_000 });
+  });
+
+  it.each([
+    ['production', undefined, false],
+    ['production', 'on', true],
+    ['production', 'off', false],
+    ['development', undefined, true],
+    ['development', 'on', true],
+    ['development', 'off', false],
+  ])('in %s with DEGRADED_HEADER %s shows what was wrong: %s', (ENVIRONMENT, DEGRADED_HEADER, expected) => {
+    expect(parse({ ENVIRONMENT, DEGRADED_HEADER }).showsDegraded).toBe(expected);
   });
 
   it.each([
@@ -62,6 +82,12 @@ describe('parseConfig', () => {
     [{ COST_HEADER: 'a b' }, 'COST_HEADER: must be the name of a header'],
     [{ ORIGIN_TIMEOUT_MS: 'x' }, 'ORIGIN_TIMEOUT_MS: must be a whole number from 1 to 900000'],
     [{ DEADLINE_MS: '0' }, 'DEADLINE_MS: must be a whole number of milliseconds from 1 to 99999'],
+    [{ ISOLATE_CAP: '-1' }, 'ISOLATE_CAP: must be a whole number from 0 to 1000000'],
+    [{ ISOLATE_CAP: '1000001' }, 'ISOLATE_CAP: must be a whole number from 0 to 1000000'],
+    [{ ISOLATE_CAP: '' }, 'ISOLATE_CAP: must be a whole number from 0 to 1000000'],
+    [{ ISOLATES: '0' }, 'ISOLATES: must be a whole number from 1 to 1000000'],
+    [{ ISOLATES: '2.5' }, 'ISOLATES: must be a whole number from 1 to 1000000'],
+    [{ DEGRADED_HEADER: 'yes' }, /^DEGRADED_HEADER: Invalid option/],
     [{ REGIONS: undefined }, 'REGIONS: is missing'],
     [{ REGIONS: '[{' }, 'REGIONS: must be JSON'],
     [{ ADMIN_TOKEN: undefined }, 'ADMIN_TOKEN: is missing, and so are ADMIN_TOKENS and ADMIN_ACCESS'],

@@ -28,11 +28,11 @@ export function createApp(services: Services): App {
         return problem({ status: 400, code: 'bad-path', title: 'Ambiguous path', detail: canonical.reason });
       const { path, matchPath } = canonical;
       if (isOwnPath(matchPath)) return nothingHere();
-      const region = services.regionOf(request);
-      if (!region) return unknownRegion(services.regions);
+      const regions = services.regionsOf(request);
+      if (!regions) return unknownRegion(services.regions);
       return handleGateway(services, {
         request,
-        region,
+        regions,
         matchPath,
         afterResponse: (work) => context.waitUntil(work),
         forward:

@@ -1,21 +1,23 @@
 // The way of a request: identity, lists and matching, decision, then a refusal or what lies behind.
 import type { AfterResponse, Caller } from '../core/caller.ts';
-import type { Decision } from '../core/decision.ts';
+import type { CheckResult, Decision } from '../core/decision.ts';
 import { toBase64Url } from '../core/digest.ts';
-import { planRequest } from '../core/plan.ts';
+import { planRequest, type RuleCheck } from '../core/plan.ts';
 import { type Charges, createCharges, hasSequel } from '../limiter/charges.ts';
+import type { Regions } from '../limiter/region-ladder.ts';
 import { type Held, holdLeases, holdWhileOpen } from './connections.ts';
-import { setDecisionHeaders } from './headers.ts';
+import { setDecisionHeaders, setIncidentHeaders } from './headers.ts';
 import { type Identity, identify } from './identity.ts';
 import { keepApart, takeCost } from './origin-headers.ts';
 import { clientGone, type ProxyResult } from './proxy.ts';
 import { refusal } from './refusals.ts';
-import type { RegionService, Services } from './services.ts';
+import type { Services } from './services.ts';
+import type { Incident } from './tally.ts';
 import { waitForTurn, waitOf } from './turn.ts';
 
 export interface GatewayRequest {
   readonly request: Request;
-  readonly region: RegionService;
+  readonly regions: Regions;
   readonly matchPath: string;
   readonly afterResponse: AfterResponse;
   /** To the origin, or to whatever else lies behind. */
@@ -24,23 +26,25 @@ export interface GatewayRequest {
 
 export async function handleGateway(services: Services, asked: GatewayRequest): Promise<Response> {
   const { decision, identity } = await decide(services, asked);
-  report(services, asked.region.name, decision);
+  const incident = incidentOf(decision, identity);
+  report(services, asked.regions[0].name, decision, incident);
   const response = decision.allowed
     ? await pass(services, asked, decision, identity?.caller)
-    : refusal(decision, asked.request.method);
-  // Whoever could not be looked up was counted by IP, in the default tier.
-  if (identity?.unknown) response.headers.set('X-Weir-Degraded', 'caller-unknown');
+    : refuse(services, asked, decision);
+  if (incident && services.showsDegraded) setIncidentHeaders(response.headers, incident);
   setDecisionHeaders(response.headers, decision, services);
   return response;
 }
 
-async function decide(services: Services, { request, region, matchPath, afterResponse }: GatewayRequest) {
+async function decide(services: Services, { request, regions, matchPath, afterResponse }: GatewayRequest) {
   let identity: Identity | undefined;
   const decision = await services.limiter.decide({
-    region,
+    regions,
+    operation: 'take',
     afterResponse,
-    async plan(snapshot) {
-      identity = await identify(request, { ...services.identity, afterResponse });
+    onShadow: (results) => reportShadow(services, regions[0].name, results),
+    async plan(snapshot, deadline) {
+      identity = await identify(request, { ...services.identity, afterResponse, deadline });
       if (identity.unverified && services.identity.unverified === 'reject')
         return { kind: 'unverified', credential: identity.unverified };
       const nowMs = services.now();
@@ -54,13 +58,53 @@ async function decide(services: Services, { request, region, matchPath, afterRes
 /** 16 characters that no other request has. */
 const randomId = () => toBase64Url(crypto.getRandomValues(new Uint8Array(12)));
 
-function report({ log }: Services, region: string, decision: Decision): void {
-  if (decision.kind === 'degraded') log.degraded(decision.reason, region);
-  else if (decision.isStale) log.degraded('stale-rules', region);
-  if (decision.kind !== 'counted') return;
-  for (const { check, outcome } of decision.results)
+/** What is worth telling about how a decision came about: the gravest thing, if several went wrong. */
+function incidentOf(
+  decision: Decision,
+  identity: Identity | undefined,
+): Omit<Incident, 'region'> | undefined {
+  if (decision.kind === 'degraded') return decision;
+  if (decision.kind === 'counted' && decision.failedOver)
+    return { reason: decision.failedOver, fallback: 'next-region' };
+  if (decision.isStale) return { reason: 'stale-rules' };
+  // Whoever could not be looked up was counted by IP, in the default tier.
+  return identity?.unknown ? { reason: 'caller-unknown' } : undefined;
+}
+
+function report(
+  { log, tally }: Services,
+  region: string,
+  decision: Decision,
+  incident: Omit<Incident, 'region'> | undefined,
+): void {
+  if (incident) {
+    tally.add({ ...incident, region });
+    log.degraded({ ...incident, region });
+  }
+  if (decision.kind === 'counted') reportShadow({ log }, region, decision.results);
+}
+
+function reportShadow(
+  { log }: Pick<Services, 'log'>,
+  region: string,
+  results: readonly CheckResult<RuleCheck>[],
+): void {
+  for (const { check, outcome } of results)
     if (check.log && !outcome.allowed) log.shadow(check.rule.name, region);
 }
+
+function refuse(
+  services: Services,
+  { request, afterResponse }: GatewayRequest,
+  decision: Decision,
+): Response {
+  // A region that did not answer in time may hold a lease for it.
+  if (hasSequel(decision)) afterResponse(chargesOf(services, decision).release());
+  return refusal(decision, request.method);
+}
+
+const chargesOf = ({ log }: Services, decision: Decision): Charges =>
+  createCharges({ decision, onError: (error) => log.error('charge-not-settled', error) });
 
 async function pass(
   services: Services,
@@ -69,12 +113,10 @@ async function pass(
   caller: Caller | undefined,
 ): Promise<Response> {
   if (!hasSequel(decision)) return apart(services, await asked.forward(caller)).response;
-  const charges = createCharges({
-    store: asked.region.store,
-    decision,
-    onError: (error) => services.log.error('charge-not-settled', error),
-  });
+  const charges = chargesOf(services, decision);
   const held = holdLeases(charges);
+  // A region that did not answer may hold one all the same.
+  if (!held) asked.afterResponse(charges.release());
   try {
     return await passWith(charges, held, services, asked, decision, caller);
   } catch (error) {
@@ -91,7 +133,7 @@ async function passWith(
   decision: Decision,
   caller: Caller | undefined,
 ): Promise<Response> {
-  if (decision.kind === 'counted' && !(await waitForTurn(waitOf(decision), request.signal))) {
+  if (!(await waitForTurn(waitOf(decision), request.signal))) {
     afterResponse(Promise.all([charges.refund(), held?.end()]));
     return clientGone();
   }

@@ -3,10 +3,14 @@ import {
   type CheckResult,
   type CountedDecision,
   type Decision,
+  decisiveResult,
+  denyingResults,
   mostRestrictiveFirst,
   untilFreeMs,
 } from '../core/decision.ts';
+import type { RuleCheck } from '../core/plan.ts';
 import { rateLimitFields, toSeconds } from './rate-limit-fields.ts';
+import type { Incident } from './tally.ts';
 
 export interface HeaderOptions {
   /** Which rules a decision was made by is nobody's business in production. */
@@ -18,10 +22,22 @@ export function setDecisionHeaders(
   decision: Decision,
   { isDevelopment }: HeaderOptions,
 ): void {
-  if (decision.kind === 'degraded') headers.set('X-Weir-Degraded', decision.reason);
-  else if (decision.isStale) headers.set('X-Weir-Degraded', 'stale-rules');
   if (isDevelopment && decision.rulesVersion) headers.set('X-Weir-Rules-Version', decision.rulesVersion);
   if (decision.kind === 'counted') setRateLimitHeaders(headers, decision);
+  else if (decision.kind === 'degraded' && decision.local) setRetryAfter(headers, decision.local.results);
+}
+
+/** What was wrong, and what was done instead. */
+export function setIncidentHeaders(headers: Headers, { reason, fallback }: Omit<Incident, 'region'>): void {
+  headers.set('X-Weir-Degraded', reason);
+  if (fallback) headers.set('X-Weir-Fallback', fallback);
+}
+
+/** An isolate that counts for itself can say when to come back, but not what is left. */
+function setRetryAfter(headers: Headers, results: readonly CheckResult<RuleCheck>[]): void {
+  const decisive = decisiveResult(denyingResults(results));
+  const retryAfterMs = decisive?.outcome.retryAfterMs;
+  if (retryAfterMs !== undefined) headers.set('Retry-After', String(toSeconds(retryAfterMs)));
 }
 
 function setRateLimitHeaders(headers: Headers, { results, nowMs }: CountedDecision): void {
@@ -35,9 +51,9 @@ function setRateLimitHeaders(headers: Headers, { results, nowMs }: CountedDecisi
 }
 
 /** They have room for one policy. */
-function setLegacyHeaders(headers: Headers, decisive: CheckResult, nowMs: number): void {
+function setLegacyHeaders(headers: Headers, decisive: CheckResult<RuleCheck>, nowMs: number): void {
   const { check, outcome } = decisive;
-  headers.set('X-RateLimit-Limit', String(check.limit));
+  headers.set('X-RateLimit-Limit', String(check.full.limit));
   headers.set('X-RateLimit-Remaining', String(outcome.remaining));
   headers.set('X-RateLimit-Reset', String(toSeconds(nowMs + untilFreeMs(decisive, nowMs))));
   headers.set('X-RateLimit-Cost', String(check.cost));

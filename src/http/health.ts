@@ -1,7 +1,8 @@
 // GET /_weir/health: which version runs, by which rules, and how each part is doing. It answers 200 even
 // when parts are down: requests go on without them, and that is what a load balancer must know.
 import { version } from '../../package.json';
-import type { RegionService, Services } from './services.ts';
+import type { LimiterRegion } from '../limiter/region-ladder.ts';
+import type { Services } from './services.ts';
 
 type PartState = 'ok' | 'down';
 
@@ -13,7 +14,7 @@ export function createHealth(services: Services) {
   let checkedAt = Number.NEGATIVE_INFINITY;
 
   return async (request: Request): Promise<Response> => {
-    const region = services.regionOf(request);
+    const [region] = services.regionsOf(request) ?? [];
     const { snapshots } = services;
     const snapshot = snapshots.current() ?? (await snapshots.start((region ?? services.regions[0]).board));
     if (services.now() - checkedAt >= KEEP_MS) {
@@ -29,16 +30,24 @@ export function createHealth(services: Services) {
         region: region?.name ?? null,
         rules: { version: snapshot?.version ?? null, count: snapshot?.ruleCount ?? 0 },
         parts: { rules: snapshot ? 'ok' : 'missing', ...parts },
+        isolate: {
+          breakers: breakersOf(services),
+          isolates: Object.fromEntries(services.regions.map(({ name, census }) => [name, census.count()])),
+          degraded: services.tally.list(),
+        },
       },
       { headers: { 'cache-control': 'no-store' } },
     );
   };
 }
 
+const breakersOf = ({ regions, now }: Services) =>
+  Object.fromEntries(regions.map(({ name, breaker }) => [name, breaker.state(now())]));
+
 async function probeParts(services: Services): Promise<Record<string, PartState>> {
   const signal = AbortSignal.timeout(services.deadlineMs);
   const probes: [string, Promise<void>][] = [
-    ...services.regions.map((region: RegionService): [string, Promise<void>] => [
+    ...services.regions.map((region: LimiterRegion): [string, Promise<void>] => [
       `redis:${region.name}`,
       region.store.ping(signal),
     ]),

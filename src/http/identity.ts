@@ -20,6 +20,8 @@ export interface IdentityOptions {
   readonly tokens: TokenVerifier | undefined;
   readonly ipv6Prefix: number;
   readonly afterResponse: AfterResponse;
+  /** Of the decision: half of it, at most, is spent on who calls. */
+  readonly deadline: { remainingMs(): number };
 }
 
 export interface Identity {
@@ -30,22 +32,38 @@ export interface Identity {
   readonly unknown?: Credential | undefined;
 }
 
-/**
- * The key comes first: if it is good, the token is not even read. No other header says who somebody is. Blanks at the
- * end are no part of a header, but workerd leaves them there.
- */
+/** Blanks at the end are no part of a header, but workerd leaves them there. */
 export async function identify({ headers }: Request, options: IdentityOptions): Promise<Identity> {
   const from = countedIp(headers.get('CF-Connecting-IP') ?? '', options.ipv6Prefix) ?? UNKNOWN;
   const key = headers.get('X-API-Key')?.trim();
+  const token = options.tokens && bearerTokenIn(headers);
+  if (key === undefined && token === undefined) return { caller: from };
+  const unknown = { caller: from, unknown: key === undefined ? 'token' : 'api-key' } as const;
+  return inTime(options.deadline.remainingMs() / 2, verify({ from, key, token }, options), unknown);
+}
+
+/** What takes longer goes on, for the requests after this one. */
+async function inTime<T>(ms: number, work: Promise<T>, late: T): Promise<T> {
+  const tooLate = Promise.withResolvers<T>();
+  const timer = setTimeout(() => tooLate.resolve(late), ms);
+  return Promise.race([work, tooLate.promise]).finally(() => clearTimeout(timer));
+}
+
+interface Shown {
+  readonly from: Pick<Caller, 'ip' | 'address'>;
+  readonly key: string | undefined;
+  readonly token: string | undefined;
+}
+
+/** The key comes first: if it is good, the token is not even read. No other header says who somebody is. */
+async function verify({ from, key, token }: Shown, options: IdentityOptions): Promise<Identity> {
   const ofKey = key === undefined ? undefined : await options.callers.ofApiKey(key, options.afterResponse);
   if (ofKey) return { caller: toCaller(from, ofKey) };
-  const token = options.tokens && bearerTokenIn(headers);
   const ofToken = token === undefined ? undefined : await bearerOf(token, options);
   if (ofToken) return { caller: toCaller(from, ofToken) };
   if (ofKey === null || ofToken === null)
     return { caller: from, unknown: ofKey === null ? 'api-key' : 'token' };
-  if (key !== undefined) return { caller: from, unverified: 'api-key' };
-  return token === undefined ? { caller: from } : { caller: from, unverified: 'token' };
+  return { caller: from, unverified: key === undefined ? 'token' : 'api-key' };
 }
 
 const toCaller = (

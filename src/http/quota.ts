@@ -5,11 +5,13 @@ import type { AfterResponse, Caller } from '../core/caller.ts';
 import type { CheckResult, Decision, DegradedReason } from '../core/decision.ts';
 import { type Plan, planRequest, type RuleCheck } from '../core/plan.ts';
 import type { Snapshot } from '../core/snapshot.ts';
+import { createDeadline } from '../limiter/deadline.ts';
+import type { Regions } from '../limiter/region-ladder.ts';
 import { type Identity, type IdentityOptions, identify } from './identity.ts';
 import type { Log } from './log.ts';
 import { problem } from './problem.ts';
 import { REDUCED_RETRY_SECONDS, refusal, unknownRegion } from './refusals.ts';
-import type { RegionService, Services } from './services.ts';
+import type { Services } from './services.ts';
 
 const KEEP_MS = 1_000;
 const MOST_KEPT = 100;
@@ -19,14 +21,14 @@ const MOST_PEEKS = 50;
 const noLease = () => '?'.repeat(16);
 
 export interface QuotaServices
-  extends Pick<Services, 'regions' | 'regionOf' | 'limiter' | 'now'>,
-    Omit<IdentityOptions, 'afterResponse'> {
+  extends Pick<Services, 'regions' | 'regionsOf' | 'limiter' | 'now' | 'deadlineMs' | 'showsDegraded'>,
+    Omit<IdentityOptions, 'afterResponse' | 'deadline'> {
   readonly unverified: 'count' | 'reject';
   readonly log: Pick<Log, 'degraded'>;
 }
 
 interface QuotaRequest {
-  readonly region: RegionService;
+  readonly regions: Regions;
   readonly identity: Identity;
   readonly whoCalls: () => Promise<Identity>;
   readonly afterResponse: AfterResponse;
@@ -37,10 +39,11 @@ export function createQuota(services: QuotaServices) {
   const kept = createBoundedCache<string>(MOST_KEPT);
   const mayPeek = createPeekBudget(now);
 
-  const peek = async ({ region, whoCalls, afterResponse, ...asked }: QuotaRequest): Promise<Response> => {
+  const peek = async ({ regions, whoCalls, afterResponse, ...asked }: QuotaRequest): Promise<Response> => {
     let { identity } = asked;
     const decision = await services.limiter.decide({
-      region: peeking(region),
+      regions,
+      operation: 'peek',
       afterResponse,
       async plan(snapshot) {
         // Asked once more, because callers may have changed together with the rules.
@@ -52,29 +55,30 @@ export function createQuota(services: QuotaServices) {
       },
     });
     if (decision.kind === 'degraded') {
-      services.log.degraded(decision.reason, region.name);
-      return unavailable(decision.reason);
+      services.log.degraded({ reason: decision.reason, region: regions[0].name });
+      return unavailable(decision.reason, services);
     }
     if (decision.kind !== 'counted' && !decision.allowed) return refusal(decision);
     const body = JSON.stringify({ caller: describeCaller(identity.caller), limits: limitsIn(decision) });
-    if (!decision.isStale) kept.set(keyOf(identity, region), body, now() + KEEP_MS);
-    return answer(body, decision.isStale);
+    if (!decision.isStale) kept.set(keyOf(identity, regions), body, now() + KEEP_MS);
+    return answer(body, decision.isStale && services.showsDegraded);
   };
 
   return async (request: Request, afterResponse: AfterResponse): Promise<Response> => {
     if (request.method !== 'GET' && request.method !== 'HEAD') return methodNotAllowed();
-    const region = services.regionOf(request);
-    if (!region) return unknownRegion(services.regions);
-    const whoCalls = () => identify(request, { ...services, afterResponse });
+    const regions = services.regionsOf(request);
+    if (!regions) return unknownRegion(services.regions);
+    const deadline = createDeadline(services.deadlineMs, now);
+    const whoCalls = () => identify(request, { ...services, afterResponse, deadline });
     const identity = await whoCalls();
-    const known = kept.get(keyOf(identity, region), now());
+    const known = kept.get(keyOf(identity, regions), now());
     if (known !== undefined) return answer(known);
-    return mayPeek() ? peek({ region, identity, whoCalls, afterResponse }) : busy();
+    return mayPeek() ? peek({ regions, identity, whoCalls, afterResponse }) : busy();
   };
 }
 
 /** All that is known of the caller. Counters differ by region. */
-const keyOf = (identity: Identity, { name }: RegionService) => JSON.stringify([name, identity]);
+const keyOf = (identity: Identity, [{ name }]: Regions) => JSON.stringify([name, identity]);
 
 /** A fixed number from the first peek on, for a second. */
 function createPeekBudget(now: () => number): () => boolean {
@@ -88,15 +92,6 @@ function createPeekBudget(now: () => number): () => boolean {
     }
     used += 1;
     return used <= MOST_PEEKS;
-  };
-}
-
-/** The same region, where nothing can be charged. */
-function peeking(region: RegionService): RegionService {
-  const { store } = region;
-  return {
-    ...region,
-    store: { ...store, run: (call, signal) => store.run({ ...call, operation: 'peek' }, signal) },
   };
 }
 
@@ -115,12 +110,12 @@ const describeCaller = ({ userId, apiKeyId, tenantId, tier }: Caller) => ({
 
 const limitsIn = (decision: Decision) => (decision.kind === 'counted' ? decision.results.map(toLimit) : []);
 
-const toLimit = ({ check: { rule, limit }, outcome }: CheckResult<RuleCheck>) => ({
+const toLimit = ({ check: { rule, full }, outcome }: CheckResult<RuleCheck>) => ({
   rule: rule.name,
   resource: rule.resource,
   methods: rule.methods,
   scope: rule.scope,
-  limit,
+  limit: full.limit,
   remaining: outcome.remaining,
   resetAt: new Date(outcome.resetAtMs).toISOString(),
   windowSeconds: rule.windowSeconds,
@@ -128,12 +123,12 @@ const toLimit = ({ check: { rule, limit }, outcome }: CheckResult<RuleCheck>) =>
   retryAfterMs: outcome.retryAfterMs ?? null,
 });
 
-const answer = (body: string, isStale = false) =>
+const answer = (body: string, showsStale = false) =>
   new Response(body, {
     headers: {
       'Content-Type': 'application/json',
       'Cache-Control': 'no-store',
-      ...(isStale && { 'X-Weir-Degraded': 'stale-rules' }),
+      ...(showsStale && { 'X-Weir-Degraded': 'stale-rules' }),
     },
   });
 
@@ -154,12 +149,15 @@ const busy = () =>
     { 'Retry-After': '1' },
   );
 
-const unavailable = (reason: DegradedReason) =>
+const unavailable = (reason: DegradedReason, { showsDegraded }: Pick<Services, 'showsDegraded'>) =>
   problem(
     {
       status: 503,
       code: reason === 'no-rules' ? 'rules-unavailable' : 'counters-unavailable',
       title: 'What is left is not known now',
     },
-    { 'Retry-After': String(REDUCED_RETRY_SECONDS), 'X-Weir-Degraded': reason },
+    {
+      'Retry-After': String(REDUCED_RETRY_SECONDS),
+      ...(showsDegraded && { 'X-Weir-Degraded': reason }),
+    },
   );

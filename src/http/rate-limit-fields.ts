@@ -2,6 +2,7 @@
 // held to by name, what it allows, and what is left of it.
 import { type CheckResult, untilFreeMs } from '../core/decision.ts';
 import type { RuleCheck } from '../core/plan.ts';
+import type { CompiledRule } from '../core/snapshot.ts';
 
 /** Whole seconds, rounded up: whoever waits that long has waited long enough. */
 export const toSeconds = (ms: number) => Math.ceil(ms / 1000);
@@ -21,8 +22,12 @@ export interface RateLimitFields {
  */
 export function rateLimitFields(results: readonly CheckResult<RuleCheck>[], nowMs: number): RateLimitFields {
   const members: { readonly policy: string; readonly limit: string; readonly ordinal: number }[] = [];
+  const told = new Set<CompiledRule>();
   let bytes = 0;
   for (const result of results) {
+    // A rule that is being moved between regions is counted twice.
+    if (told.has(result.check.rule)) continue;
+    told.add(result.check.rule);
     const name = quotedName(result.check.rule.name);
     const policy = name + policyParameters(result.check);
     const limit = `${name};r=${result.outcome.remaining};t=${toSeconds(untilFreeMs(result, nowMs))}`;
@@ -53,7 +58,7 @@ const PLAIN = /^[ !#$&-[\]-~]*$/;
 const quotedName = (ruleName: string) =>
   PLAIN.test(ruleName) ? `"${ruleName}"` : `"${policyName(ruleName).replace(/["\\]/g, '\\$&')}"`;
 
-const policyParameters = ({ algorithm, limit, windowMs }: RuleCheck) =>
+const policyParameters = ({ algorithm, full, windowMs }: RuleCheck) =>
   algorithm === 'concurrency'
-    ? `;q=${limit};qu="concurrent-requests"`
-    : `;q=${limit};w=${toSeconds(windowMs)}`;
+    ? `;q=${full.limit};qu="concurrent-requests"`
+    : `;q=${full.limit};w=${toSeconds(windowMs)}`;

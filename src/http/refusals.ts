@@ -1,5 +1,11 @@
 // The answers to requests that do not pass: problem+json that says which rule, and how long to wait.
-import { type CheckResult, type Decision, decisiveResult, denyingResults } from '../core/decision.ts';
+import {
+  type CheckResult,
+  type Decision,
+  decisiveResult,
+  denyingResults,
+  resultsOf,
+} from '../core/decision.ts';
 import type { Credential, RuleCheck } from '../core/plan.ts';
 import { problem } from './problem.ts';
 import { policyName, toSeconds } from './rate-limit-fields.ts';
@@ -17,9 +23,10 @@ export function refusal(decision: Decision, method = 'GET'): Response {
 function refusalWithBody(decision: Decision): Response {
   if (decision.kind === 'listed') return listed();
   if (decision.kind === 'unverified') return unverifiedCredentials(decision.credential);
-  const violated = decision.kind === 'counted' ? denyingResults(decision.results) : [];
+  const violated = denyingResults(resultsOf(decision));
   const decisive = decisiveResult(violated);
-  return decisive ? denied(decisive, violated) : reducedCapacity();
+  if (decisive) return denied(decisive, violated);
+  return reducedCapacity(decision.kind === 'degraded' && decision.fallback === 'cap' ? BUSY : CLOSED);
 }
 
 function denied(decisive: CheckResult<RuleCheck>, violated: readonly CheckResult<RuleCheck>[]): Response {
@@ -68,17 +75,24 @@ export const unverifiedCredentials = (credential: Credential): Response =>
     { 'WWW-Authenticate': CHALLENGES[credential] },
   );
 
-const reducedCapacity = () =>
+const CLOSED = {
+  detail: 'Requests to this path are let through only when they can be counted, which is not possible now.',
+  retrySeconds: REDUCED_RETRY_SECONDS,
+};
+/** The cap is by the second. */
+const BUSY = { detail: 'Requests cannot be counted now, and there are too many at once.', retrySeconds: 1 };
+
+const reducedCapacity = ({ detail, retrySeconds }: typeof CLOSED) =>
   problem(
     {
       type: `${TYPES}#temporary-reduced-capacity`,
       status: 503,
       code: 'temporary-reduced-capacity',
       title: 'Not available for a moment',
-      detail:
-        'Requests to this path are let through only when they can be counted, which is not possible now.',
+      detail,
+      'retry-after': retrySeconds,
     },
-    { 'Retry-After': String(REDUCED_RETRY_SECONDS) },
+    { 'Retry-After': String(retrySeconds) },
   );
 
 /** Only where X-Weir-Region plays a region: a typing error should not be served by another one. */

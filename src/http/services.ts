@@ -1,14 +1,12 @@
 // What the HTTP side needs from the rest, as interfaces: the entry puts the real parts in.
 import type { ExecutionContext } from 'hono';
 import type { SnapshotSource } from '../core/snapshot-source.ts';
-import type { Limiter, LimiterRegion } from '../limiter/limiter.ts';
+import type { Limiter } from '../limiter/limiter.ts';
+import type { Regions } from '../limiter/region-ladder.ts';
 import type { IdentityOptions } from './identity.ts';
 import type { Log } from './log.ts';
 import type { OriginRateLimitHeaders } from './origin-headers.ts';
-
-export interface RegionService extends LimiterRegion {
-  readonly name: string;
-}
+import type { Tally } from './tally.ts';
 
 export interface OriginOptions {
   readonly url: string;
@@ -19,11 +17,15 @@ export interface OriginOptions {
 
 export interface Services {
   readonly origin: OriginOptions;
-  readonly identity: Omit<IdentityOptions, 'afterResponse'> & { readonly unverified: 'count' | 'reject' };
+  readonly identity: Omit<IdentityOptions, 'afterResponse' | 'deadline'> & {
+    readonly unverified: 'count' | 'reject';
+  };
   readonly isDevelopment: boolean;
-  readonly regions: readonly [RegionService, ...RegionService[]];
-  /** Undefined only if the request plays a region that there is not. */
-  readonly regionOf: (request: Request) => RegionService | undefined;
+  /** Whether answers say what was wrong when they were decided. */
+  readonly showsDegraded: boolean;
+  readonly regions: Regions;
+  /** The nearest one first. Undefined only if the request plays a region that there is not. */
+  readonly regionsOf: (request: Request) => Regions | undefined;
   readonly snapshots: SnapshotSource;
   readonly limiter: Limiter;
   /** Everything under /_weir/admin. */
@@ -33,4 +35,5 @@ export interface Services {
   readonly deadlineMs: number;
   readonly now: () => number;
   readonly log: Log;
+  readonly tally: Tally;
 }

@@ -1,11 +1,13 @@
 // Waiting for one's turn: `throttle` lets a request go on a little later instead of denying it.
-import type { CountedDecision } from '../core/decision.ts';
+import { type Decision, resultsOf } from '../core/decision.ts';
 
 /** The longest wait that a rule asks for; 0 if none does. */
-export const waitOf = ({ results }: CountedDecision): number =>
+export const waitOf = (decision: Decision): number =>
   Math.max(
     0,
-    ...results.filter(({ check }) => check.rule.action === 'throttle').map(({ outcome }) => outcome.delayMs),
+    ...resultsOf(decision)
+      .filter(({ check }) => check.rule.action === 'throttle')
+      .map(({ outcome }) => outcome.delayMs),
   );
 
 /** False if the client has left before. */

@@ -1,6 +1,7 @@
 // Decisions to make headers from, and the headers read by a parser that is not ours.
 import { type BareItem, type Item, parseList } from 'structured-headers';
 import type { Outcome } from '../../src/core/check.ts';
+import type { CounterStore } from '../../src/core/counter-store.ts';
 import { type CheckResult, type CountedDecision, denyingResults } from '../../src/core/decision.ts';
 import type { RuleCheck } from '../../src/core/plan.ts';
 import { RULE_DEFAULTS } from '../../src/core/rule.ts';
@@ -30,15 +31,17 @@ export function createRule(fields: Partial<CompiledRule> = {}): CompiledRule {
 
 export function createCheck(fields: Partial<CompiledRule> = {}): RuleCheck {
   const rule = createRule(fields);
+  const extra = rule.burst ?? rule.buckets ?? undefined;
   return {
     rule,
     key: 'weir:{ip:=192.0.2.1}',
     id: rule.counterId,
     algorithm: rule.algorithm,
     limit: rule.limit ?? 1,
+    full: { limit: rule.limit ?? 1, extra },
     windowMs: rule.windowSeconds * 1000,
     cost: rule.cost,
-    extra: rule.burst ?? rule.buckets ?? undefined,
+    extra,
     countDenied: rule.countDenied,
     blockMs: rule.blockSeconds === null ? undefined : rule.blockSeconds * 1000,
     log: rule.action === 'log',
@@ -64,11 +67,19 @@ export function createResult(rule: Partial<CompiledRule>, outcome: Partial<Outco
   };
 }
 
+/** Nobody asks it anything. */
+export const NO_STORE: CounterStore = {
+  run: () => Promise.reject(new Error('asked')),
+  reset: async () => {},
+  ping: async () => {},
+};
+
 export const createDecision = (results: readonly Result[], nowMs = NOW_MS): CountedDecision => ({
   kind: 'counted',
   allowed: denyingResults(results).length === 0,
   nowMs,
   results,
+  unanswered: [],
   rulesVersion: 'v1',
   isStale: false,
 });

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { Decision } from '../../src/core/decision.ts';
-import { setDecisionHeaders } from '../../src/http/headers.ts';
+import { setDecisionHeaders, setIncidentHeaders } from '../../src/http/headers.ts';
 import { policyName } from '../../src/http/rate-limit-fields.ts';
-import { createResult, headersOf, NOW_MS, policiesIn } from './headers-harness.ts';
+import { createResult, headersOf, NO_STORE, NOW_MS, policiesIn, type Result } from './headers-harness.ts';
 
 const OURS = ['RateLimit-Policy', 'RateLimit', 'Retry-After'].concat(
   ['Limit', 'Remaining', 'Reset', 'Cost'].map((what) => `X-RateLimit-${what}`),
@@ -107,11 +107,53 @@ describe('a request that was not counted', () => {
     { kind: 'listed', allowed: true, list: 'allow', ...by },
     { kind: 'listed', allowed: false, list: 'deny', ...by },
     { kind: 'unverified', allowed: false, credential: 'token', ...by },
-    { kind: 'degraded', allowed: true, reason: 'timeout' },
+    { kind: 'degraded', allowed: true, reason: 'timeout', fallback: 'open', unanswered: [] },
   ])('is told no numbers: $kind', (decision) => {
     const headers = new Headers();
     setDecisionHeaders(headers, decision, { isDevelopment: true });
     expect(OURS.filter((name) => headers.has(name))).toEqual([]);
+  });
+});
+
+describe('a request that was counted by this isolate alone', () => {
+  const headersOfLocal = (results: readonly Result[]) => {
+    const headers = new Headers();
+    const local = { nowMs: NOW_MS, results, store: NO_STORE };
+    const decision = { kind: 'degraded', allowed: false, reason: 'timeout', fallback: 'local' } as const;
+    setDecisionHeaders(headers, { ...decision, local, unanswered: [] }, { isDevelopment: true });
+    return all(headers);
+  };
+
+  it('is told when to come back if it was denied, and nothing of what is left', () => {
+    const denied = createResult({ onUnavailable: 'local' }, { retryAfterMs: 1_001 });
+    expect(headersOfLocal([createResult({}), denied])).toEqual({ 'retry-after': '2' });
+  });
+
+  it('is not told to come back if it may go on, nor if it can never pass', () => {
+    const shadow = createResult({ action: 'log' }, { retryAfterMs: 1_001 });
+    expect(headersOfLocal([createResult({}), shadow])).toEqual({});
+    expect(headersOfLocal([createResult({ cost: 20 }, { retryAfterMs: undefined })])).toEqual({});
+  });
+});
+
+describe('what was wrong', () => {
+  it.each([
+    [
+      { reason: 'timeout', fallback: 'open' },
+      { 'x-weir-degraded': 'timeout', 'x-weir-fallback': 'open' },
+    ],
+    [{ reason: 'stale-rules' }, { 'x-weir-degraded': 'stale-rules' }],
+  ] as const)('%j is told with what was done instead, if anything was', (incident, expected) => {
+    const headers = new Headers();
+    setIncidentHeaders(headers, incident);
+    expect(all(headers)).toEqual(expected);
+  });
+
+  it('is no part of what is told about the decision', () => {
+    const headers = new Headers();
+    const decision = { kind: 'degraded', allowed: true, reason: 'timeout', fallback: 'open' } as const;
+    setDecisionHeaders(headers, { ...decision, unanswered: [] }, { isDevelopment: true });
+    expect(all(headers)).toEqual({});
   });
 });
 

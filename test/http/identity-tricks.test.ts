@@ -37,7 +37,9 @@ function openIsolate() {
   const [callers, tokens] = [openDirectory(), openVerifier()];
   return async (headers: HeaderList): Promise<Caller> => {
     const request = new Request('https://weir.test/', { headers: headers.map(([...pair]) => pair) });
-    return (await identify(request, { callers, tokens, ipv6Prefix: 64, afterResponse: () => {} })).caller;
+    const deadline = { remainingMs: () => 20_000 };
+    const options = { callers, tokens, ipv6Prefix: 64, afterResponse: () => {}, deadline };
+    return (await identify(request, options)).caller;
   };
 }
 

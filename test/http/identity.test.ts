@@ -20,6 +20,7 @@ const who = (headers: Record<string, string>, { tokens, ipv6Prefix = 64 }: Situa
     tokens,
     ipv6Prefix,
     afterResponse: () => {},
+    deadline: { remainingMs: () => 20_000 },
   });
 const whoByToken = (jwt: string, headers: Record<string, string> = {}) =>
   who({ Authorization: `Bearer ${jwt}`, ...headers }, { tokens: openVerifier() });

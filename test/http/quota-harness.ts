@@ -2,7 +2,9 @@
 import { afterAll, beforeAll, beforeEach } from 'vitest';
 import { type RedisServer, startRedisServer } from '../../local/redis-server.ts';
 import { startUpstashGateway, type UpstashGateway } from '../../local/upstash-gateway/server.ts';
+import { createBreaker } from '../../src/core/breaker.ts';
 import type { CallerRecord } from '../../src/core/caller.ts';
+import { createCensus } from '../../src/core/census.ts';
 import { planRequest } from '../../src/core/plan.ts';
 import type { ListEntry, Tier } from '../../src/core/rule.ts';
 import { type CompiledRule, compileSnapshot, type Snapshot } from '../../src/core/snapshot.ts';
@@ -31,6 +33,7 @@ export interface World {
   readonly keys?: Readonly<Record<string, CallerRecord>>;
   readonly unverified?: QuotaServices['unverified'];
   readonly isCold?: boolean;
+  readonly showsDegraded?: boolean;
 }
 
 export interface Ask {
@@ -64,18 +67,33 @@ export function useQuota() {
     const degraded: string[] = [];
     const snapshot = compileSnapshot('v1', { rules, tiers, lists });
     const store = createUpstashStore(client);
-    const region = { name: 'us', store, board: createAnnouncementBoard(client) };
+    const region = {
+      name: 'us',
+      store,
+      board: createAnnouncementBoard(client),
+      breaker: createBreaker({ random: () => 0.5 }),
+      census: createCensus({ assumed: 1 }),
+      // Nobody is counted in: what a question costs is to be seen by itself.
+      censusBoard: { present: async () => 1 },
+      isCluster: false,
+    };
     const now = () => clock.ms;
     const quota = createQuota({
       regions: [region],
-      regionOf: ({ headers }) => (headers.get('X-Weir-Region') === 'mars' ? undefined : region),
+      regionsOf: ({ headers }) => (headers.get('X-Weir-Region') === 'mars' ? undefined : [region]),
       limiter: createLimiter({
         snapshots: sourceOf(world.isCold ? undefined : snapshot),
         deadlineMs: DEADLINE_MS,
+        shares: { us: 1 },
+        onError: (error) => void degraded.push(String(error)),
+        capPerSecond: 0,
+        isolateId: () => 'this-isolate',
         now,
       }),
       now,
-      log: { degraded: (reason) => degraded.push(reason) },
+      deadlineMs: DEADLINE_MS,
+      showsDegraded: world.showsDegraded ?? true,
+      log: { degraded: ({ reason }) => degraded.push(reason) },
       callers: { ofApiKey: async (key) => keys[key], ofUser: async () => undefined },
       tokens: undefined,
       ipv6Prefix: 64,
@@ -120,6 +138,7 @@ export function useQuota() {
 /** Rules that never change. */
 const sourceOf = (snapshot: Snapshot | undefined) => ({
   current: () => snapshot,
+  announced: () => 'v1',
   start: async () => snapshot,
   question: () => undefined,
   confirm: () => {},

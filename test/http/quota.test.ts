@@ -203,4 +203,9 @@ describe('what is not known', () => {
     expect([answer.status, answer.headers.get('X-Weir-Degraded')]).toEqual([503, 'no-rules']);
     expect(await bodyOf(answer)).toMatchObject({ code: 'rules-unavailable' });
   });
+
+  it('is said without the reason where answers do not tell what was wrong', async () => {
+    const answer = await openIsolate({ isCold: true, showsDegraded: false }).ask();
+    expect([answer.status, answer.headers.get('X-Weir-Degraded')]).toEqual([503, null]);
+  });
 });

@@ -1,12 +1,22 @@
 import { describe, expect, it } from 'vitest';
-import type { Decision } from '../../src/core/decision.ts';
+import type { Decision, DegradedDecision } from '../../src/core/decision.ts';
 import { refusal, unknownRegion, unverifiedCredentials } from '../../src/http/refusals.ts';
-import { createDecision, createResult, headersOf, policiesIn, type Result } from './headers-harness.ts';
+import {
+  createDecision,
+  createResult,
+  headersOf,
+  NO_STORE,
+  NOW_MS,
+  policiesIn,
+  type Result,
+} from './headers-harness.ts';
 
 const TYPES = 'https://iana.org/assignments/http-problem-types';
 const bodyOf = async (response: Response) => (await response.json()) as Record<string, unknown>;
 const denied = (...results: Result[]) => refusal(createDecision(results));
 const by = { rulesVersion: 'v1', isStale: false };
+const uncounted = (fallback: DegradedDecision['fallback']) =>
+  ({ kind: 'degraded', allowed: false, reason: 'timeout', fallback, unanswered: [] }) as const;
 
 describe('a denial', () => {
   it('says which rule it was, in its words, and how long to wait', async () => {
@@ -79,12 +89,7 @@ const REFUSED: [string, Decision, number, string][] = [
     401,
     'unverified-credentials',
   ],
-  [
-    'one that cannot be counted',
-    { kind: 'degraded', allowed: false, reason: 'timeout' },
-    503,
-    'temporary-reduced-capacity',
-  ],
+  ['one that cannot be counted', uncounted('closed'), 503, 'temporary-reduced-capacity'],
 ];
 
 describe.each(REFUSED)('the answer to %s', (_, decision, status, code) => {
@@ -103,8 +108,29 @@ describe.each(REFUSED)('the answer to %s', (_, decision, status, code) => {
 });
 
 it('says when to come back if requests cannot be counted', () => {
-  const answer = refusal({ kind: 'degraded', allowed: false, reason: 'timeout' });
+  const answer = refusal(uncounted('closed'));
   expect(answer.headers.get('Retry-After')).toBe('5');
+});
+
+it('asks to come back in a second if this isolate lets no more through uncounted', async () => {
+  const answer = refusal(uncounted('cap'));
+  expect([answer.status, answer.headers.get('Retry-After')]).toEqual([503, '1']);
+  expect(await bodyOf(answer)).toEqual({
+    type: `${TYPES}#temporary-reduced-capacity`,
+    status: 503,
+    code: 'temporary-reduced-capacity',
+    title: 'Not available for a moment',
+    detail: 'Requests cannot be counted now, and there are too many at once.',
+    'retry-after': 1,
+  });
+});
+
+it('is denied by its rule, as ever, who has used up what this isolate allows', async () => {
+  const results = [createResult({ name: 'login', onUnavailable: 'local' }, { retryAfterMs: 1_001 })];
+  const local = { nowMs: NOW_MS, results, store: NO_STORE };
+  const answer = refusal({ ...uncounted('local'), local });
+  expect(answer.status).toBe(429);
+  expect(await bodyOf(answer)).toMatchObject({ code: 'rate-limited', rule: 'login', 'retry-after': 2 });
 });
 
 it('challenges whoever shows something that is not good', () => {

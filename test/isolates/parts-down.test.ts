@@ -1,6 +1,6 @@
 // Requests go on by the last rules known, whatever is down; what cannot be done is said.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { freshIp, startWeir, type Weir } from '../../local/weir.ts';
+import { freshIp, REGIONS, startWeir, type Weir } from '../../local/weir.ts';
 import { API_KEY_RANDOM_BYTES, createApiKey } from '../../src/core/api-key.ts';
 
 let weir: Weir;
@@ -68,7 +68,22 @@ describe.sequential('while Postgres is gone', () => {
 });
 
 describe.sequential('while the Redis of a region is gone, too', () => {
-  const withoutRedis = (during: () => Promise<void>) => weir.withFault('ap', { status: 500 }, during);
+  it('the next region counts, and the lists hold', async () => {
+    await weir.withFault('ap', { status: 500 }, async () => {
+      const ip = freshIp();
+      expect(await seen('/x', { region: 'ap', ip })).toEqual([200, '5', 'unavailable']);
+      const { headers } = await weir.call('/x', { region: 'ap', ip, isolate: 'two' });
+      // Of 5, the next region has 2.
+      expect(headers.get('X-RateLimit-Remaining')).toBe('0');
+      expect(headers.get('X-Weir-Fallback')).toBe('next-region');
+      expect(await seen('/x', { region: 'ap', ip: '203.0.113.9' })).toEqual([403, null, null]);
+    });
+  });
+});
+
+describe.sequential('while the Redis of every region is gone, too', () => {
+  const withoutRedis = (during: () => Promise<void>) =>
+    REGIONS.reduce((inner, region) => () => weir.withFault(region, { status: 500 }, inner), during)();
 
   it('requests pass uncounted, but the lists hold', async () => {
     await withoutRedis(async () => {
@@ -88,8 +103,8 @@ describe.sequential('while the Redis of a region is gone, too', () => {
     });
   });
 
-  it('all is as before when it is back', async () => {
-    const ip = freshIp();
-    expect(await seen('/closed', { region: 'ap', ip })).toEqual([200, '5', null]);
+  it('all is as before when they are back', async () => {
+    const call = { region: 'ap', ip: freshIp() };
+    await expect.poll(() => seen('/closed', call), { timeout: 5_000 }).toEqual([200, '5', null]);
   });
 });

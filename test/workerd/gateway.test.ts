@@ -25,7 +25,7 @@ describe('the gateway', () => {
   it('charges no other rule for a request that one rule denies', async () => {
     const ip = freshIp();
     expect(await statuses(10, '/login', { ip })).toEqual([...times(3, 200), ...times(7, 429)]);
-    expect((await call('/x', { ip })).headers.get('X-RateLimit-Remaining')).toBe('16');
+    expect((await call('/x', { ip })).headers.get('X-RateLimit-Remaining')).toBe('2');
   });
 
   it('counts each IP for itself', async () => {
@@ -50,7 +50,8 @@ describe('the gateway', () => {
   it('tells an admitted client what is left, by the rule nearest to its limit', async () => {
     const { headers } = await call('/login');
     expect(headers.get('X-RateLimit-Limit')).toBe('3');
-    expect(headers.get('X-RateLimit-Remaining')).toBe('2');
+    // What is certain to pass from this region, which has one of the three.
+    expect(headers.get('X-RateLimit-Remaining')).toBe('0');
     expect(headers.get('X-RateLimit-Cost')).toBe('1');
     expect(headers.get('Retry-After')).toBeNull();
     expect(headers.get('X-Weir-Degraded')).toBeNull();
@@ -75,10 +76,10 @@ describe('the gateway', () => {
     });
   });
 
-  it('counts in the region that the request belongs to', async () => {
+  it('has one limit for all regions', async () => {
     const ip = freshIp();
     expect(await statuses(3, '/login', { ip, region: 'eu' })).toEqual(times(3, 200));
-    expect(await statuses(4, '/login', { ip, region: 'ap' })).toEqual([...times(3, 200), 429]);
+    expect(await statuses(2, '/login', { ip, region: 'ap' })).toEqual(times(2, 429));
   });
 
   it('refuses to play a region that there is not', async () => {
@@ -151,7 +152,7 @@ describe('the origin', () => {
   });
 });
 
-describe('when Redis does not answer as it should, the request goes on and says why', () => {
+describe('when Redis does not answer as it should, the next region counts and the answer says why', () => {
   it.each([
     [{ hang: true }, 'timeout'],
     [{ latencyMs: 2_000 }, 'timeout'],
@@ -162,12 +163,17 @@ describe('when Redis does not answer as it should, the request goes on and says 
     [{ resetMidReply: true }, 'unavailable'],
   ])('%o: %s', async (fault, reason) => {
     await withFault('ap', fault, async () => {
-      const answer = await call('/x', { region: 'ap' });
-      expect(answer.status).toBe(200);
-      expect(answer.headers.get('X-Weir-Degraded')).toBe(reason);
-      expect(answer.headers.get('X-RateLimit-Limit')).toBeNull();
+      const { status, headers } = await call('/x', { region: 'ap' });
+      expect([status, headers.get('X-Weir-Degraded'), headers.get('X-Weir-Fallback')]).toEqual([
+        200,
+        reason,
+        'next-region',
+      ]);
+      expect(headers.get('X-RateLimit-Limit')).toBe('20');
     });
-    expect((await call('/x', { region: 'ap' })).headers.get('X-Weir-Degraded')).toBeNull();
+    // More that are answered than not, or its breaker would open.
+    for (let i = 0; i < 3; i += 1)
+      expect((await call('/x', { region: 'ap' })).headers.get('X-Weir-Degraded')).toBeNull();
   });
 
   it('survives the loss of the script cache without losing a count', async () => {
@@ -175,6 +181,6 @@ describe('when Redis does not answer as it should, the request goes on and says 
     await call('/x', { ip, region: 'eu' });
     await redis('eu', 'SCRIPT', 'FLUSH');
     const answer = await call('/x', { ip, region: 'eu' });
-    expect(answer.headers.get('X-RateLimit-Remaining')).toBe('18');
+    expect(answer.headers.get('X-RateLimit-Remaining')).toBe('5');
   });
 });

@@ -1,0 +1,29 @@
+// How often requests could not be decided as they should, since this isolate started: by step, reason and region.
+import type { DegradedReason, Fallback } from '../core/decision.ts';
+
+/** Without a step: it was counted as it should be, but by rules or for a caller that may be out of date. */
+export interface Incident {
+  readonly reason: DegradedReason;
+  readonly fallback?: Fallback | undefined;
+  readonly region: string;
+}
+
+export interface Tally {
+  add(incident: Incident): void;
+  /** All that has happened, with its count. */
+  list(): readonly (Incident & { readonly count: number })[];
+}
+
+/** Bounded: there are only so many steps, reasons and regions. */
+export function createTally(): Tally {
+  const counts = new Map<string, Incident & { count: number }>();
+  return {
+    add({ reason, fallback, region }) {
+      const name = `${fallback ?? ''} ${reason} ${region}`;
+      const known = counts.get(name);
+      if (known) known.count += 1;
+      else counts.set(name, { fallback, reason, region, count: 1 });
+    },
+    list: () => [...counts.values()].map((counted) => ({ ...counted })),
+  };
+}

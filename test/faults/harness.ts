@@ -1,0 +1,107 @@
+// Weir as it runs, with a rule of each kind of failure mode, a load that meets all of them, and the way back to health.
+import { type IsolateName, REGIONS, startWeir, type Weir } from '../../local/weir.ts';
+import { type Answer, type Ask, type Client, type Load, openClient } from './client.ts';
+
+/** Large enough that no healthy region misses its part of it on a busy machine: a quarter, for the second one asked. */
+export const DEADLINE_MS = 1_000;
+/** Of every rule here that a test exhausts; and what each region has of it. */
+export const LIMIT = 6;
+export const PART = LIMIT / REGIONS.length;
+export const KINDS = ['open', 'local', 'closed', 'roomy'] as const;
+export type Kind = (typeof KINDS)[number];
+
+const CLEAN_ROUNDS = 10;
+const GIVE_UP_MS = 10_000;
+
+export interface FaultStack extends AsyncDisposable {
+  readonly weir: Weir;
+  readonly client: Client;
+}
+
+export async function startFaultStack(variables: Record<string, string> = {}): Promise<FaultStack> {
+  await using cleanup = new AsyncDisposableStack();
+  const weir = cleanup.use(await startWeir({ DEADLINE_MS: String(DEADLINE_MS), ...variables }));
+  const client = cleanup.use(openClient(weir));
+  const owned = cleanup.move();
+  return { weir, client, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+/** By IP, for a day: no window ends while a test runs. Without spill, so that each region admits exactly its part. */
+export const ruleFor = (resource: string, limit = LIMIT) => ({
+  name: resource.slice(1),
+  resource,
+  scope: 'ip',
+  algorithm: 'fixed-window',
+  limit,
+  windowSeconds: 86_400,
+  spill: false,
+});
+
+export const addRule = (weir: Weir, rule: object) =>
+  weir.admin<{ id: string }>('/rules', { method: 'POST', body: rule });
+
+export async function addRuleOfEachKind(weir: Weir): Promise<void> {
+  for (const kind of ['open', 'local', 'closed'] as const)
+    await addRule(weir, { ...ruleFor(`/${kind}`), onUnavailable: kind });
+  await addRule(weir, ruleFor('/roomy', 1_000_000));
+}
+
+/** Each of the isolates in turn sends one of each kind; all of a kind are of one subject. */
+export function mixedLoad(
+  subjects: Readonly<Record<Kind, string>>,
+  isolates: readonly IsolateName[],
+): (i: number) => Ask {
+  return (i) => {
+    const kind = KINDS[Math.floor(i / isolates.length) % KINDS.length] as Kind;
+    const isolate = isolates[i % isolates.length] as IsolateName;
+    return { path: `/${kind}`, isolate, ip: subjects[kind] };
+  };
+}
+
+export interface Recovering {
+  readonly client: Client;
+  readonly isolates: readonly IsolateName[];
+  readonly regions?: readonly string[];
+}
+
+/**
+ * Asks every region through every isolate until ten answers in a row of each say nothing of a failure; how long the
+ * first of them was in coming.
+ */
+export async function recover({ client, isolates, regions = REGIONS }: Recovering): Promise<number> {
+  const places = isolates.flatMap((isolate) => regions.map((region) => ({ isolate, region })));
+  const startedAtMs = Date.now();
+  let cleanSinceMs = startedAtMs;
+  for (let clean = 0; clean < CLEAN_ROUNDS; ) {
+    const roundAtMs = Date.now();
+    if (roundAtMs > startedAtMs + GIVE_UP_MS) throw new Error('does not recover');
+    const answers = await Promise.all(places.map((place) => client.ask({ path: '/roomy', ...place })));
+    const isClean = answers.every(({ status, degraded }) => status === 200 && degraded === undefined);
+    if (isClean && clean === 0) cleanSinceMs = roundAtMs;
+    clean = isClean ? clean + 1 : 0;
+  }
+  return cleanSinceMs - startedAtMs;
+}
+
+/**
+ * How late the slowest answer may be. On each step of the ladder it waits for the machine once: not longer than the
+ * slowest of the same load without a fault, and of those that were sent along and needed nothing but the isolate.
+ */
+export const latestMs = (seen: Load, healthy: Load): number =>
+  DEADLINE_MS + REGIONS.length * (healthy.slowestMs + seen.controlMs);
+
+export const ofPath = (answers: readonly Answer[], path: string) =>
+  answers.filter(({ ask }) => ask.path === path);
+export const admitted = (answers: readonly Answer[]) => answers.filter(({ status }) => status === 200).length;
+
+/** What an isolate knows itself. */
+export interface Health {
+  readonly status: string;
+  readonly isolate: {
+    readonly breakers: Readonly<Record<string, string>>;
+    readonly isolates: Readonly<Record<string, number>>;
+  };
+}
+
+export const healthOf = async (weir: Weir, isolate: IsolateName): Promise<Health> =>
+  (await (await weir.call('/_weir/health', { isolate })).json()) as Health;

@@ -1,0 +1,133 @@
+// Whoever was denied costs Redis nothing until exactly the retry time, and not a moment longer is he denied.
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { freshIp, type IsolateName, REGIONS } from '../../local/weir.ts';
+import type { Answer } from './client.ts';
+import { addRule, type FaultStack, LIMIT, recover, ruleFor, startFaultStack } from './harness.ts';
+
+const ISOLATES: readonly IsolateName[] = ['one', 'two', 'three'];
+const WINDOW_MS = 2_000;
+const FELT_MS = 1_000;
+
+let stack: FaultStack;
+const redis: Record<string, Redis> = {};
+beforeAll(async () => {
+  stack = await startFaultStack();
+  const { weir, client } = stack;
+  await addRule(weir, ruleFor('/roomy', 1_000_000));
+  await addRule(weir, ruleFor('/day', 3 * LIMIT));
+  await addRule(weir, { ...ruleFor('/short', 3 * LIMIT), windowSeconds: WINDOW_MS / 1_000 });
+  for (const region of REGIONS) redis[region] = new Redis(weir.region(region).redis.url);
+  await recover({ client, isolates: ISOLATES });
+});
+afterAll(async () => {
+  for (const client of Object.values(redis)) client.disconnect();
+  await stack?.[Symbol.asyncDispose]();
+});
+
+const ask = (path: string, isolate: IsolateName, ip: string) => stack.client.ask({ path, isolate, ip });
+
+/** Of the commands that Redis has run, how often each. */
+async function commandsAt(region: string): Promise<ReadonlyMap<string, number>> {
+  const text = (await redis[region]?.info('commandstats')) ?? '';
+  const lines = text.matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm);
+  return new Map([...lines].map(([, name = '', calls]) => [name, Number(calls)]));
+}
+
+/** What ran meanwhile, without looking at it and without the announcement, which is read a few times a second. */
+async function commandsDuring(during: () => Promise<void>): Promise<string[]> {
+  const before = await Promise.all(REGIONS.map(commandsAt));
+  await during();
+  const after = await Promise.all(REGIONS.map(commandsAt));
+  return after.flatMap((commands, i) =>
+    [...commands].flatMap(([name, calls]) => {
+      const ran = calls - (before[i]?.get(name) ?? 0);
+      return ran > 0 && name !== 'info' && name !== 'get' ? [`${REGIONS[i]} ${name} ${ran}`] : [];
+    }),
+  );
+}
+
+/** All that one region has; and so that each isolate has been told by Redis once. */
+async function useUp(path: string, ip: string): Promise<void> {
+  for (let i = 0; i < LIMIT; i += 1) await ask(path, 'one', ip);
+  for (const isolate of ISOLATES) expect((await ask(path, isolate, ip)).status).toBe(429);
+}
+
+describe('a subject that was denied', () => {
+  it('costs Redis no command, however often it comes back', async () => {
+    const ip = freshIp();
+    await useUp('/day', ip);
+    const answers: Answer[] = [];
+    const ran = await commandsDuring(async () => {
+      for (let i = 0; i < 100; i += 1)
+        for (const isolate of ISOLATES) answers.push(await ask('/day', isolate, ip));
+    });
+    expect(ran).toEqual([]);
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([429]));
+    for (const { degraded, header } of answers) {
+      expect(degraded).toBeUndefined();
+      expect(header('RateLimit')).toMatch(/^"day";r=0;t=\d+$/);
+      expect(Number(header('Retry-After'))).toBeGreaterThan(0);
+    }
+  });
+
+  it('reads the announcement no more often than a few times a second', async () => {
+    const ip = freshIp();
+    await useUp('/day', ip);
+    const before = (await commandsAt('us')).get('get') ?? 0;
+    const startedAtMs = Date.now();
+    while (Date.now() < startedAtMs + 1_000) await ask('/day', 'one', ip);
+    const reads = ((await commandsAt('us')).get('get') ?? 0) - before;
+    // Every 250 ms, and one when it began.
+    expect(reads).toBeLessThanOrEqual(Math.ceil((Date.now() - startedAtMs) / 250) + 1);
+    expect(reads).toBeGreaterThan(0);
+  });
+
+  it('is denied until its window ends, and by no isolate after that', async () => {
+    const ip = freshIp();
+    // Early in a window, which is cut by the clock that all of them share.
+    await expect.poll(() => Date.now() % WINDOW_MS, { interval: 5, timeout: 5_000 }).toBeLessThan(200);
+    const endsAtMs = (Math.floor(Date.now() / WINDOW_MS) + 1) * WINDOW_MS;
+    await useUp('/short', ip);
+    expect(Date.now()).toBeLessThan(endsAtMs);
+    const answers: Answer[] = [];
+    while (answers.at(-1)?.status !== 200) answers.push(await ask('/short', 'two', ip));
+    const early = answers.filter(({ status, answeredAtMs }) => status === 200 && answeredAtMs < endsAtMs);
+    const late = answers.filter(({ status, sentAtMs }) => status === 429 && sentAtMs > endsAtMs);
+    expect([early, late]).toEqual([[], []]);
+    expect((await ask('/short', 'three', ip)).status).toBe(200);
+  });
+});
+
+describe('is forgotten by every isolate within a second', () => {
+  let ip: string;
+  beforeEach(async () => {
+    ip = freshIp();
+    await useUp('/day', ip);
+  });
+  /** How long after a moment all of them let it pass; asked all the time. */
+  const passAfterMs = async (sinceMs: number) => {
+    const passed = await Promise.all(
+      ISOLATES.map(async (isolate) => {
+        for (;;) {
+          const { status, answeredAtMs } = await ask('/day', isolate, ip);
+          if (status === 200) return answeredAtMs - sinceMs;
+          if (answeredAtMs > sinceMs + 5 * FELT_MS) return Number.POSITIVE_INFINITY;
+        }
+      }),
+    );
+    return Math.max(...passed);
+  };
+
+  it('when its counters are reset', async () => {
+    await stack.weir.admin('/counters/reset', { method: 'POST', body: { scope: 'ip', subject: ip } });
+    expect(await passAfterMs(Date.now())).toBeLessThanOrEqual(FELT_MS);
+  });
+
+  it('when the rule is changed', async () => {
+    const { items } = await stack.weir.admin<{ items: { id: string; name: string }[] }>('/rules');
+    const id = items.find(({ name }) => name === 'day')?.id;
+    await stack.weir.admin(`/rules/${id}`, { method: 'PATCH', body: { limit: 6 * LIMIT } });
+    expect(await passAfterMs(Date.now())).toBeLessThanOrEqual(FELT_MS);
+  });
+});

@@ -1,0 +1,119 @@
+// The origin gone, slow or failing: that is the origin's answer, and what was counted for it is right all the same.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type Origin, startOrigin } from '../../local/origin.ts';
+import { freshIp, REGIONS } from '../../local/weir.ts';
+import type { Ask } from './client.ts';
+import { addRule, type FaultStack, LIMIT, PART, recover, ruleFor, startFaultStack } from './harness.ts';
+
+const ORIGIN_TIMEOUT_MS = 300;
+
+let stack: FaultStack;
+let origin: Origin;
+beforeAll(async () => {
+  origin = await startOrigin();
+  stack = await startFaultStack({
+    ORIGIN_URL: origin.url,
+    ORIGIN_TIMEOUT_MS: String(ORIGIN_TIMEOUT_MS),
+  });
+  const { weir, client } = stack;
+  await addRule(weir, ruleFor('/roomy', 1_000_000));
+  await addRule(weir, ruleFor('/counted'));
+  await addRule(weir, { ...ruleFor('/refunded'), refundOnError: true });
+  await addRule(weir, { ...ruleFor('/held', 1), algorithm: 'concurrency', windowSeconds: 60 });
+  await recover({ client, isolates: ['one', 'two'] });
+});
+afterAll(async () => {
+  await stack?.[Symbol.asyncDispose]();
+  await origin?.stop();
+});
+
+async function refusing(during: () => Promise<void>): Promise<void> {
+  await origin.stop();
+  await during().finally(async () => {
+    origin = await startOrigin({ port: origin.port });
+  });
+}
+const asUsual = (during: () => Promise<void>) => during();
+
+const FAILURES = [
+  { name: 'refuses', query: '', status: 502, within: refusing, isAnswer: false },
+  { name: 'resets', query: '?fail=reset', status: 502, within: asUsual, isAnswer: false },
+  { name: 'hangs', query: '?hang=1', status: 504, within: asUsual, isAnswer: false },
+  { name: 'answers 500', query: '?status=500', status: 500, within: asUsual, isAnswer: true },
+];
+
+const PLACES = [
+  { place: 'with all regions', gone: [], fallback: undefined, limit: PART },
+  { place: 'without the nearest region', gone: ['us'], fallback: 'next-region', limit: PART },
+  { place: 'without any region', gone: REGIONS, fallback: 'open', limit: LIMIT },
+];
+
+async function without(regions: readonly string[], during: () => Promise<void>): Promise<void> {
+  const each = regions.reduce(
+    (inner, region) => () => stack.weir.withFault(region, { status: 500 }, inner),
+    during,
+  );
+  await each();
+}
+
+/** How many more of a subject pass, of one isolate: known by asking. */
+async function left(ask: Ask): Promise<number> {
+  for (let passed = 0; passed <= LIMIT; passed += 1)
+    if ((await stack.client.ask(ask)).status === 429) return passed;
+  throw new Error('more pass than the limit allows');
+}
+
+describe.sequential.each(PLACES)('$place', ({ gone, fallback, limit }) => {
+  it.each(FAILURES)('an origin that $name is answered with $status, and counted', async (failure) => {
+    const { query, status, within } = failure;
+    const ip = freshIp();
+    await without(gone, async () => {
+      await within(async () => {
+        for (const isolate of ['one', 'one'] as const) {
+          const answer = await stack.client.ask({ path: `/counted${query}`, isolate, ip });
+          expect([answer.status, answer.fallback]).toEqual([status, fallback]);
+        }
+      });
+      expect(await left({ path: '/counted', ip })).toBe(limit - 2);
+    });
+    await recover({ client: stack.client, isolates: ['one'] });
+  });
+
+  it.each(FAILURES)(
+    'a rule that refunds gives back, if an origin that $name gave no answer',
+    async (failure) => {
+      const { query, status, within, isAnswer } = failure;
+      const ip = freshIp();
+      await without(gone, async () => {
+        await within(async () => {
+          for (let i = 0; i < 2; i += 1)
+            expect((await stack.client.ask({ path: `/refunded${query}`, ip })).status).toBe(status);
+        });
+        await expectRefunded(ip, isAnswer ? limit - 2 : limit);
+      });
+      await recover({ client: stack.client, isolates: ['one'] });
+    },
+  );
+
+  it.each(FAILURES)('a place is free again after an origin that $name', async ({ query, status, within }) => {
+    const ip = freshIp();
+    await without(gone, async () => {
+      await within(async () => {
+        expect((await stack.client.ask({ path: `/held${query}`, ip })).status).toBe(status);
+      });
+      const held = async () => (await stack.client.ask({ path: '/held', ip })).status;
+      await expect.poll(held, { timeout: 2_000, interval: 10 }).toBe(200);
+    });
+    await recover({ client: stack.client, isolates: ['one'] });
+  });
+});
+
+/** It is given back after the response: what was spent meanwhile by looking is known. */
+async function expectRefunded(ip: string, expected: number): Promise<void> {
+  let spent = 0;
+  const passes = async () => {
+    spent += await left({ path: '/refunded', ip });
+    return spent;
+  };
+  await expect.poll(passes, { timeout: 2_000, interval: 10 }).toBe(expected);
+}

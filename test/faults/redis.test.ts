@@ -1,0 +1,187 @@
+// Every fault of the catalogue, in the nearest region and in all of them, under steady load: what clients get meanwhile,
+// how late, and how soon all is as before.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { healRegion, type RegionFault, regionFaults } from '../../local/fault-catalogue.ts';
+import { freshIp, type IsolateName, REGIONS } from '../../local/weir.ts';
+import type { Answer, Load } from './client.ts';
+import {
+  addRuleOfEachKind,
+  admitted,
+  DEADLINE_MS,
+  type FaultStack,
+  healthOf,
+  type Kind,
+  LIMIT,
+  latestMs,
+  mixedLoad,
+  ofPath,
+  PART,
+  recover,
+  startFaultStack,
+} from './harness.ts';
+
+const ISOLATES: readonly IsolateName[] = ['one', 'two'];
+const NEAREST = ['us'];
+const PER_SECOND = 60;
+/** For each isolate, more than it takes to use up a limit, and to open its breakers. */
+const LOAD_MS = 1_200;
+const RECOVERY_MS = 3_000;
+
+const faults = regionFaults({ slowMs: 2 * DEADLINE_MS });
+const isPartial = ({ name }: RegionFault) => name === 'slow-at-random';
+const total = faults.filter((fault) => !fault.isInstant && !isPartial(fault));
+const partial = faults.filter(isPartial);
+
+let stack: FaultStack;
+let healthy: Load;
+beforeAll(async () => {
+  stack = await startFaultStack();
+  await addRuleOfEachKind(stack.weir);
+  await recover({ client: stack.client, isolates: ISOLATES });
+  healthy = await load(freshSubjects());
+});
+afterAll(() => stack?.[Symbol.asyncDispose]());
+
+const freshSubjects = (): Record<Kind, string> => ({
+  open: freshIp(),
+  local: freshIp(),
+  closed: freshIp(),
+  roomy: freshIp(),
+});
+const load = (subjects: Record<Kind, string>) =>
+  stack.client.load({ perSecond: PER_SECOND, ms: LOAD_MS, next: mixedLoad(subjects, ISOLATES) });
+
+/** The whole load falls within the fault. */
+async function loadDuring(fault: RegionFault, regions: readonly string[]): Promise<Load> {
+  const places = regions.map((name) => stack.weir.region(name));
+  try {
+    await Promise.all(places.map((place) => fault.begin(place)));
+    return await load(freshSubjects());
+  } finally {
+    await Promise.all(places.map(healRegion));
+  }
+}
+
+function expectInTime(seen: Load): void {
+  const { answers, errors } = seen;
+  expect(errors).toEqual([]);
+  expect(answers).toHaveLength((PER_SECOND * LOAD_MS) / 1_000);
+  const unfit = answers.filter(({ status, ask }) => status >= 500 && ask.path !== '/closed');
+  expect(unfit).toEqual([]);
+  expect(seen.slowestMs).toBeLessThanOrEqual(latestMs(seen, healthy));
+}
+
+async function expectRecovery(regions: readonly string[]): Promise<void> {
+  const { client } = stack;
+  expect(await recover({ client, isolates: ISOLATES, regions })).toBeLessThanOrEqual(RECOVERY_MS);
+  const ip = freshIp();
+  for (const [used, isolate] of ISOLATES.entries()) {
+    const { status, header } = await client.ask({ path: '/open', isolate, ip });
+    const left = PART - used - 1;
+    expect([status, header('X-RateLimit-Remaining')]).toEqual([200, String(left)]);
+    expect(header('RateLimit')).toMatch(new RegExp(`^"open";r=${left};t=\\d+$`));
+    expect(header('RateLimit-Policy')).toBe(`"open";q=${LIMIT};w=86400`);
+  }
+}
+
+const reasonsOf = (answers: readonly Answer[], isolate: IsolateName) =>
+  new Set(answers.filter(({ ask }) => ask.isolate === isolate).map(({ degraded }) => degraded));
+const expectOpenBreakers = (answers: readonly Answer[]) => {
+  for (const isolate of ISOLATES) expect(reasonsOf(answers, isolate)).toContain('breaker-open');
+};
+
+it('without a fault, all of the load is counted, well within the deadline', () => {
+  expect(healthy.errors).toEqual([]);
+  expect(healthy.answers.map(({ degraded }) => degraded)).toEqual(healthy.answers.map(() => undefined));
+  for (const kind of ['open', 'local', 'closed'])
+    expect(admitted(ofPath(healthy.answers, `/${kind}`))).toBe(PART);
+});
+
+describe.sequential('in the nearest region', () => {
+  it.each(total)('$name: the next one counts, exactly', async (fault) => {
+    const seen = await loadDuring(fault, NEAREST);
+    expectInTime(seen);
+    for (const kind of ['open', 'local', 'closed'])
+      expect(admitted(ofPath(seen.answers, `/${kind}`))).toBe(PART);
+    for (const { status, fallback, header } of seen.answers) {
+      expect([200, 429]).toContain(status);
+      if (status === 200) expect(fallback).toBe('next-region');
+      expect(header('RateLimit')).toBeDefined();
+    }
+    expectOpenBreakers(seen.answers);
+    await expectRecovery(NEAREST);
+  });
+
+  it.each(partial)('$name: it counts, or the next one does', async (fault) => {
+    const seen = await loadDuring(fault, NEAREST);
+    expectInTime(seen);
+    for (const kind of ['open', 'local', 'closed'])
+      expect(admitted(ofPath(seen.answers, `/${kind}`))).toBeLessThanOrEqual(2 * PART);
+    for (const { status, fallback } of seen.answers) {
+      expect([200, 429]).toContain(status);
+      expect([undefined, 'next-region']).toContain(fallback);
+    }
+    await expectRecovery(NEAREST);
+  });
+});
+
+describe.sequential('in all regions', () => {
+  /** Of each rule, by each isolate; the number of isolates is what the nearest region has told it last. */
+  const allowances = () =>
+    Promise.all(
+      ISOLATES.map(async (isolate) => {
+        const { us = 1 } = (await healthOf(stack.weir, isolate)).isolate.isolates;
+        return { open: LIMIT, local: Math.max(1, Math.floor(PART / us)), closed: 0 };
+      }),
+    );
+  const admittedBy = (answers: readonly Answer[]) =>
+    ISOLATES.map((isolate) => {
+      const own = answers.filter(({ ask }) => ask.isolate === isolate);
+      const of = (kind: Kind) => admitted(ofPath(own, `/${kind}`));
+      return { open: of('open'), local: of('local'), closed: of('closed') };
+    });
+
+  it.each(total)('$name: each isolate admits what its rules say', async (fault) => {
+    const allowed = await allowances();
+    const seen = await loadDuring(fault, REGIONS);
+    expectInTime(seen);
+    expect(admittedBy(seen.answers)).toEqual(allowed);
+    for (const { status, fallback, header, ask } of seen.answers) {
+      const isClosed = ask.path === '/closed';
+      if (isClosed) expect([status, header('Retry-After'), fallback]).toEqual([503, '5', 'closed']);
+      if (status === 429) expect(Number(header('Retry-After'))).toBeGreaterThan(0);
+      if (status === 200) expect(fallback).toBe(ask.path === '/local' ? 'local' : 'open');
+      expect(header('RateLimit')).toBeUndefined();
+    }
+    expectOpenBreakers(seen.answers);
+    await expectRecovery(REGIONS);
+  });
+
+  it.each(partial)('$name: a region counts, or an isolate admits what its rules say', async (fault) => {
+    const seen = await loadDuring(fault, REGIONS);
+    expectInTime(seen);
+    const most = LIMIT + ISOLATES.length * LIMIT;
+    for (const kind of ['open', 'local'])
+      expect(admitted(ofPath(seen.answers, `/${kind}`))).toBeLessThanOrEqual(most);
+    expect(admitted(ofPath(seen.answers, '/closed'))).toBeLessThanOrEqual(LIMIT);
+    await expectRecovery(REGIONS);
+  });
+});
+
+describe.sequential('over in a moment', () => {
+  const USED = 1;
+  it.each([
+    { name: 'redis-restarted-empty', left: PART },
+    { name: 'scripts-flushed', left: PART - USED },
+  ])('$name: nothing is lost but the counts that Redis has lost', async ({ name, left }) => {
+    const subjects = freshSubjects();
+    for (let i = 0; i < USED; i += 1) await stack.client.ask({ path: '/open', ip: subjects.open });
+    const fault = faults.find((candidate) => candidate.name === name);
+    for (const region of REGIONS) await fault?.begin(stack.weir.region(region));
+    const seen = await load(subjects);
+    expectInTime(seen);
+    expect(seen.answers.filter(({ degraded }) => degraded !== undefined)).toEqual([]);
+    expect(admitted(ofPath(seen.answers, '/open'))).toBe(left);
+    for (const kind of ['local', 'closed']) expect(admitted(ofPath(seen.answers, `/${kind}`))).toBe(PART);
+  });
+});

@@ -1,0 +1,205 @@
+// Postgres and KV gone: requests go on by the rules in force, and no request fails because of the limiter.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { KvFaults } from '../../local/kv-faults/faults.ts';
+import { freshIp, type IsolateName } from '../../local/weir.ts';
+import { API_KEY_RANDOM_BYTES, createApiKey } from '../../src/core/api-key.ts';
+import type { Load } from './client.ts';
+import {
+  addRule,
+  admitted,
+  DEADLINE_MS,
+  type FaultStack,
+  LIMIT,
+  latestMs,
+  PART,
+  recover,
+  ruleFor,
+  startFaultStack,
+} from './harness.ts';
+
+const ISOLATES: readonly IsolateName[] = ['one', 'two'];
+/** The isolate that has never seen a request. */
+const COLD: IsolateName = 'three';
+const COLD_WAIT_MS = 2_000;
+const NEWS_MS = 2_000;
+const PER_SECOND = 60;
+const LOAD_MS = 600;
+const READS = ['throw', 'hang', 'null', 'garbage'] as const;
+const POSTGRES = [{ refuse: true }, { hang: true }, { status: 500 }, { garbage: true }];
+
+let stack: FaultStack;
+let healthy: Load;
+let changing: { readonly id: string };
+beforeAll(async () => {
+  stack = await startFaultStack();
+  await addRule(stack.weir, ruleFor('/counted'));
+  await addRule(stack.weir, ruleFor('/roomy', 1_000_000));
+  changing = await addRule(stack.weir, ruleFor('/changing', 1_000));
+  await recover({ client: stack.client, isolates: ISOLATES });
+  healthy = await load();
+});
+afterAll(() => stack?.[Symbol.asyncDispose]());
+
+/** One subject, in both isolates. */
+const load = (ms = LOAD_MS, path = '/counted', ip = freshIp()) =>
+  stack.client.load({
+    perSecond: PER_SECOND,
+    ms,
+    next: (i) => ({ path, ip, isolate: ISOLATES[i % ISOLATES.length] as IsolateName }),
+  });
+
+/** Those that waited, though another request of their isolate had found out before that there is nothing to wait for. */
+const inVain = ({ answers, controlMs }: Load) =>
+  ISOLATES.flatMap((isolate) => {
+    const busyMs = healthy.slowestMs + controlMs;
+    const waited = answers.filter(
+      ({ ask, sentAtMs, answeredAtMs }) =>
+        ask.isolate === isolate && answeredAtMs - sentAtMs > DEADLINE_MS / 4 + busyMs,
+    );
+    const knownAtMs = Math.min(...waited.map(({ answeredAtMs }) => answeredAtMs));
+    return waited.filter(({ sentAtMs }) => sentAtMs > knownAtMs);
+  });
+
+const reasonsOf = ({ answers }: Load) => new Set(answers.map(({ degraded }) => degraded));
+
+function expectCounted(seen: Load): void {
+  expect(seen.errors).toEqual([]);
+  expect(admitted(seen.answers)).toBe(PART);
+  expect(new Set(seen.answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
+  expect(seen.slowestMs).toBeLessThanOrEqual(latestMs(seen, healthy));
+}
+
+async function withKv(faults: KvFaults, during: () => Promise<void>): Promise<void> {
+  await stack.weir.isolates.kvFaults.set(faults);
+  await during().finally(() => stack.weir.isolates.kvFaults.clear());
+}
+
+async function withPostgres(faults: (typeof POSTGRES)[number], during: () => Promise<void>): Promise<void> {
+  await stack.weir.stack.neon.faults.set(faults);
+  await during().finally(() => stack.weir.stack.neon.faults.clear());
+}
+
+// First of all: it stays cold as long as it cannot read any rules.
+describe.sequential('an isolate that starts while KV is gone', () => {
+  const ask = () => stack.client.ask({ path: '/counted', isolate: COLD });
+
+  it.each(READS)('reads: %s – lets requests pass, and waits no longer than it says', async (read) => {
+    await withKv({ read }, async () => {
+      const { status, degraded, fallback, sentAtMs, answeredAtMs } = await ask();
+      expect([status, degraded, fallback]).toEqual([200, 'no-rules', 'open']);
+      const slackMs = 3 * healthy.slowestMs;
+      expect(answeredAtMs - sentAtMs).toBeLessThanOrEqual(COLD_WAIT_MS + DEADLINE_MS + slackMs);
+      // Nobody else waits for a moment.
+      const next = await ask();
+      expect([next.status, next.degraded]).toEqual([200, 'no-rules']);
+      expect(next.answeredAtMs - next.sentAtMs).toBeLessThanOrEqual(DEADLINE_MS + slackMs);
+    });
+  });
+
+  it('has rules a moment after KV is back', async () => {
+    const seen = async () => {
+      const { degraded, header } = await ask();
+      return [degraded, header('X-RateLimit-Limit')];
+    };
+    await expect.poll(seen, { timeout: NEWS_MS, interval: 20 }).toEqual([undefined, String(LIMIT)]);
+  });
+});
+
+describe.sequential('while KV is gone', () => {
+  it.each(READS)('reads: %s – isolates that have rules count by them', async (read) => {
+    await withKv({ read }, async () => {
+      const seen = await load();
+      expectCounted(seen);
+      expect(reasonsOf(seen)).toEqual(new Set([undefined]));
+    });
+  });
+
+  it('writes: throw – nothing can be published, and the old rules hold', async () => {
+    await withKv({ write: 'throw' }, async () => {
+      await expect(stack.weir.admin('/publish', { method: 'POST' })).rejects.toThrow('"publish-failed"');
+      const seen = await load();
+      expectCounted(seen);
+      expect(reasonsOf(seen)).toEqual(new Set([undefined]));
+    });
+    await stack.weir.admin('/publish', { method: 'POST' });
+  });
+});
+
+describe.sequential('rules that are announced and cannot be read yet', () => {
+  const limits = async () => {
+    const seen = await Promise.all(
+      ISOLATES.map((isolate) => stack.client.ask({ path: '/changing', isolate })),
+    );
+    return seen.map(({ degraded, header }) => `${header('X-RateLimit-Limit')} ${degraded}`);
+  };
+
+  /** What all isolates go by, if they agree. */
+  const limitInForce = async () => {
+    await expect.poll(async () => new Set(await limits()).size, { timeout: 5_000 }).toBe(1);
+    return Number.parseInt((await limits())[0] as string, 10);
+  };
+
+  it.each(READS)('reads: %s – the old ones decide, then the new ones', async (read) => {
+    const before = await limitInForce();
+    const after = before + 1;
+    await withKv({ read }, async () => {
+      await stack.weir.admin(`/rules/${changing.id}`, { method: 'PATCH', body: { limit: after } });
+      const seen = await load(1_500, '/changing');
+      expect(seen.errors).toEqual([]);
+      expect(new Set(seen.answers.map(({ status }) => status))).toEqual(new Set([200]));
+      const told = new Set(seen.answers.map(({ header }) => header('X-RateLimit-Limit')));
+      expect(told).toEqual(new Set([String(before)]));
+      expect(seen.answers.slice(-2 * ISOLATES.length).map(({ degraded }) => degraded)).toEqual(
+        Array(2 * ISOLATES.length).fill('stale-rules'),
+      );
+      expect(seen.slowestMs).toBeLessThanOrEqual(latestMs(seen, healthy));
+      // It is asked for once a second.
+      expect(inVain(seen)).toHaveLength(0);
+    });
+    const fresh = Array(ISOLATES.length).fill(`${after} undefined`);
+    await expect.poll(limits, { timeout: NEWS_MS, interval: 20 }).toEqual(fresh);
+  });
+});
+
+describe.sequential('while Postgres is gone', () => {
+  it.each(POSTGRES)('%o – requests are counted, and unknown keys by their IP', async (fault) => {
+    await withPostgres(fault, async () => {
+      const seen = await load();
+      expectCounted(seen);
+      expect(reasonsOf(seen)).toEqual(new Set([undefined]));
+      const key = await createApiKey(crypto.getRandomValues(new Uint8Array(API_KEY_RANDOM_BYTES)));
+      const keyed = await stack.client.ask({ path: '/counted', headers: { 'X-API-Key': key } });
+      expect([keyed.status, keyed.degraded]).toEqual([200, 'caller-unknown']);
+      expect(keyed.header('X-RateLimit-Remaining')).toBe(String(PART - 1));
+      const tookMs = keyed.answeredAtMs - keyed.sentAtMs;
+      expect(tookMs).toBeLessThanOrEqual(latestMs(seen, healthy));
+    });
+    expect(await stack.weir.admin('/rules')).toHaveProperty('items');
+  });
+
+  it('the admin route says so', async () => {
+    await withPostgres({ refuse: true }, async () => {
+      await expect(stack.weir.admin('/rules')).rejects.toThrow('"database-unavailable"');
+    });
+  });
+});
+
+describe.sequential('while the Redis of the nearest region is gone, too', () => {
+  const withoutRedis = (during: () => Promise<void>) => stack.weir.withFault('us', { hang: true }, during);
+  const expectNextRegion = async () => {
+    const seen = await load();
+    expectCounted(seen);
+    for (const { status, fallback } of seen.answers) if (status === 200) expect(fallback).toBe('next-region');
+  };
+  const expectRecovery = () => recover({ client: stack.client, isolates: ISOLATES, regions: ['us'] });
+
+  it.each(POSTGRES)('Postgres: %o – the next region counts', async (fault) => {
+    await withPostgres(fault, () => withoutRedis(expectNextRegion));
+    expect(await expectRecovery()).toBeLessThanOrEqual(3_000);
+  });
+
+  it.each(READS)('reads of KV: %s – the next region counts', async (read) => {
+    await withKv({ read }, () => withoutRedis(expectNextRegion));
+    expect(await expectRecovery()).toBeLessThanOrEqual(3_000);
+  });
+});

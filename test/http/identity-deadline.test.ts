@@ -1,0 +1,103 @@
+// Who calls must be known in half of the time that a decision has, or is not known.
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { CallerRecord, Known, TokenVerifier } from '../../src/core/caller.ts';
+import { type Identity, identify } from '../../src/http/identity.ts';
+
+const FROM = { ip: '192.0.2.1', address: '192.0.2.1' };
+const HALF_MS = 125;
+const BOTH = { 'X-API-Key': 'k', Authorization: 'Bearer t' };
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => {
+  vi.restoreAllMocks();
+  vi.useRealTimers();
+});
+
+const never = () => new Promise<never>(() => {});
+const after = <T>(ms: number, value: T) => new Promise<T>((resolve) => setTimeout(() => resolve(value), ms));
+
+const good: TokenVerifier['verify'] = async () => ({ userId: 'u', expiresAtMs: Number.MAX_SAFE_INTEGER });
+
+interface Parts {
+  readonly ofApiKey?: () => Promise<Known<CallerRecord>>;
+  readonly ofUser?: () => Promise<Known<CallerRecord>>;
+  /** Undefined: no tokens are read. */
+  readonly verify?: TokenVerifier['verify'] | undefined;
+  readonly remainingMs?: number;
+}
+
+/** Started, and what it has come to so far. */
+function start(headers: Record<string, string>, parts: Parts) {
+  const { ofApiKey = never, ofUser = never, verify, remainingMs = 2 * HALF_MS } = parts;
+  const request = new Request('https://weir.test/', { headers: { 'CF-Connecting-IP': FROM.ip, ...headers } });
+  const known: Identity[] = [];
+  const identified = identify(request, {
+    callers: { ofApiKey, ofUser },
+    tokens: verify && { verify },
+    ipv6Prefix: 64,
+    afterResponse: () => {},
+    deadline: { remainingMs: () => remainingMs },
+  });
+  return { known, identified: identified.then((identity) => void known.push(identity)) };
+}
+
+describe('a caller is unknown after half of the deadline', () => {
+  it.each([
+    ['the directory', { 'X-API-Key': 'k' }, {}, 'api-key'],
+    ['the issuer', { Authorization: 'Bearer t' }, { verify: never }, 'token'],
+    ['the directory of users', { Authorization: 'Bearer t' }, { verify: good }, 'token'],
+    ['the directory, although the token is good', BOTH, { verify: good }, 'api-key'],
+    [
+      'the issuer, although the key is known not to be good',
+      BOTH,
+      { ofApiKey: async () => undefined, verify: never },
+      'api-key',
+    ],
+  ] as const)('if this never answers: %s', async (_, headers, parts, unknown) => {
+    const { known } = start(headers, parts);
+    await vi.advanceTimersByTimeAsync(HALF_MS - 1);
+    expect(known).toEqual([]);
+    await vi.advanceTimersByTimeAsync(1);
+    expect(known).toEqual([{ caller: FROM, unknown }]);
+  });
+
+  it('and nobody minds what the directory says or throws later on', async () => {
+    const late = after(1_000, undefined).then(() => Promise.reject(new Error('down')));
+    const { known, identified } = start({ 'X-API-Key': 'k' }, { ofApiKey: () => late });
+    await vi.advanceTimersByTimeAsync(2_000);
+    await identified;
+    expect(known).toEqual([{ caller: FROM, unknown: 'api-key' }]);
+  });
+});
+
+describe('a caller is known', () => {
+  it('if the answer comes a millisecond earlier, and no timer is left', async () => {
+    const { known } = start({ 'X-API-Key': 'k' }, { ofApiKey: () => after(HALF_MS - 1, { apiKeyId: 'a' }) });
+    await vi.advanceTimersByTimeAsync(HALF_MS - 1);
+    expect(known).toEqual([{ caller: { ...FROM, apiKeyId: 'a' } }]);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it('from memory even when no time is left', async () => {
+    const { known } = start(
+      { 'X-API-Key': 'k' },
+      { ofApiKey: async () => ({ apiKeyId: 'a' }), remainingMs: 0 },
+    );
+    await vi.advanceTimersByTimeAsync(0);
+    expect(known).toEqual([{ caller: { ...FROM, apiKeyId: 'a' } }]);
+  });
+});
+
+describe('no timer is started', () => {
+  it.each([
+    ['without key and token', {}, { verify: never }],
+    ['for what is no bearer token', { Authorization: 'Basic YTpi' }, { verify: never }],
+    ['for a token where none are read', { Authorization: 'Bearer t' }, {}],
+  ])('%s', async (_, headers: Record<string, string>, parts) => {
+    const timers = vi.spyOn(globalThis, 'setTimeout');
+    const { known, identified } = start(headers, parts);
+    await identified;
+    expect(known).toEqual([{ caller: FROM }]);
+    expect(timers).not.toHaveBeenCalled();
+  });
+});

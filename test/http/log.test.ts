@@ -1,0 +1,141 @@
+import { globSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { createLog, LOG_EVENTS } from '../../src/http/log.ts';
+
+function openIsolate() {
+  const clock = { ms: 1_800_000_000_000 };
+  const lines: string[] = [];
+  const log = createLog(
+    () => clock.ms,
+    (line) => lines.push(line),
+  );
+  return { clock, lines, log, last: () => JSON.parse(lines.at(-1) ?? 'null') as unknown };
+}
+
+describe('a line', () => {
+  it('is one JSON object with what happened, and nothing else', () => {
+    const { log, lines } = openIsolate();
+    log.degraded({ reason: 'timeout', fallback: 'local', region: 'us' });
+    log.degraded({ reason: 'stale-rules', region: 'us' });
+    log.breaker('us', 'half-open');
+    log.shadow('per user', 'us');
+    log.error('admin-failed', new TypeError('x'));
+    expect(lines).toEqual([
+      '{"event":"degraded","reason":"timeout","fallback":"local","region":"us"}',
+      '{"event":"degraded","reason":"stale-rules","region":"us"}',
+      '{"event":"breaker","region":"us","state":"half-open"}',
+      '{"event":"would-deny","rule":"per user","region":"us"}',
+      '{"event":"admin-failed","error":"TypeError"}',
+    ]);
+  });
+
+  it('has the name of an error only: its message may hold anything', () => {
+    const { log, lines, clock } = openIsolate();
+    for (const error of [
+      new Error('secret'),
+      new Error('x', { cause: 'secret' }),
+      'secret',
+      { secret: 1 },
+      null,
+    ]) {
+      log.error('charge-not-settled', error);
+      clock.ms += 1_000;
+    }
+    expect(lines.map((line) => JSON.parse(line).error)).toEqual([
+      'Error',
+      'Error',
+      'string',
+      'object',
+      'object',
+    ]);
+    expect(lines.join()).not.toContain('secret');
+  });
+
+  it('has of a decision only why and how it was made', () => {
+    const { log, last } = openIsolate();
+    const decision = { kind: 'degraded', allowed: true, checks: [{ key: 'secret' }], local: { secret: 1 } };
+    log.degraded({ ...decision, reason: 'timeout', fallback: 'open', region: 'us' });
+    expect(last()).toEqual({ event: 'degraded', reason: 'timeout', fallback: 'open', region: 'us' });
+  });
+});
+
+describe('lines of one kind', () => {
+  it('are written once a second, and the next one says how many were left out', () => {
+    const { log, lines, clock, last } = openIsolate();
+    const tell = () => log.degraded({ reason: 'timeout', fallback: 'open', region: 'us' });
+    for (let i = 0; i < 5; i += 1) tell();
+    clock.ms += 999;
+    tell();
+    expect(lines).toHaveLength(1);
+    expect(last()).not.toHaveProperty('suppressed');
+    clock.ms += 1;
+    tell();
+    expect([lines.length, last()]).toMatchObject([2, { suppressed: 5 }]);
+    clock.ms += 1_000;
+    tell();
+    expect(lines).toHaveLength(3);
+    expect(last()).not.toHaveProperty('suppressed');
+  });
+
+  it('are of one reason, one step and one region, one breaker in one state, one rule, or one event', () => {
+    const { log, lines } = openIsolate();
+    for (const _ of [1, 2]) {
+      log.degraded({ reason: 'timeout', fallback: 'open', region: 'us' });
+      log.degraded({ reason: 'unavailable', fallback: 'open', region: 'us' });
+      log.degraded({ reason: 'timeout', fallback: 'local', region: 'us' });
+      log.degraded({ reason: 'timeout', fallback: 'open', region: 'eu' });
+      log.breaker('us', 'open');
+      log.breaker('us', 'closed');
+      log.breaker('eu', 'open');
+      log.shadow('a', 'us');
+      log.shadow('b', 'us');
+      log.shadow('a', 'eu');
+      log.error('admin-failed', new Error('x'));
+      log.error('publish-failed', new Error('x'));
+      // An error of another name is of the same kind.
+      log.error('admin-failed', new TypeError('x'));
+    }
+    expect(lines).toHaveLength(12);
+    expect(new Set(lines).size).toBe(12);
+  });
+
+  it('are not silenced by a clock that is put back', () => {
+    const { log, lines, clock } = openIsolate();
+    log.breaker('us', 'open');
+    clock.ms -= 3_600_000;
+    log.breaker('us', 'open');
+    log.breaker('us', 'open');
+    expect(lines).toHaveLength(2);
+  });
+
+  it('are told apart for a thousand kinds: then the one used longest ago is forgotten', () => {
+    const { log, lines } = openIsolate();
+    for (let i = 0; i <= 1_000; i += 1) log.shadow(`rule ${i}`, 'us');
+    expect(lines).toHaveLength(1_001);
+    log.shadow('rule 1', 'us');
+    log.shadow('rule 1000', 'us');
+    expect(lines).toHaveLength(1_001);
+    log.shadow('rule 0', 'us');
+    expect(lines).toHaveLength(1_002);
+  });
+});
+
+describe('the events', () => {
+  const root = fileURLToPath(new URL('../../src', import.meta.url));
+  const sources = globSync('**/*.ts', { cwd: root }).map((path) => ({
+    path,
+    text: readFileSync(`${root}/${path}`, 'utf8'),
+  }));
+  const EVENT = /(?:log\.error\(|reportAs\(|\bevent: )'([^']+)'/g;
+
+  it('that are written anywhere are those that are listed, each of them', () => {
+    const written = sources.flatMap(({ text }) => [...text.matchAll(EVENT)].map((match) => match[1]));
+    expect([...new Set(written)].sort()).toEqual([...LOG_EVENTS].sort());
+  });
+
+  it('are written by the log, but for those of the cron run and the word that nothing is configured', () => {
+    const writers = sources.filter(({ text }) => /\bconsole\b/.test(text)).map(({ path }) => path);
+    expect(writers.sort()).toEqual(['cron.ts', 'index.ts', 'services.ts']);
+  });
+});

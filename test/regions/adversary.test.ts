@@ -1,0 +1,68 @@
+// Somebody who spreads, concentrates, switches and races at the ends of windows: never more than the limit.
+import { afterAll, beforeAll, describe, it } from 'vitest';
+import { type Edge, type EdgeRule, type Edges, startEdges } from '../../local/edges.ts';
+import { burst, expectWithin, LENT, nextSubject, sleep } from './play.ts';
+
+let edges: Edges;
+beforeAll(async () => {
+  edges = await startEdges({ roundTripMs: 15 });
+});
+afterAll(() => edges?.[Symbol.asyncDispose]());
+
+const WINDOW_MS = 1_500;
+const rules: EdgeRule[] = LENT.flatMap((algorithm) => [
+  { algorithm, limit: 31, windowSeconds: WINDOW_MS / 1_000 },
+]);
+
+/** At a moment of the window, counted from its start; negative: before its end. */
+const untilWindow = (offsetMs: number) =>
+  sleep((2 * WINDOW_MS - (Date.now() % WINDOW_MS) + offsetMs) % WINDOW_MS);
+
+type Trick = (edgesOfTrick: readonly Edge[], subject: string) => Promise<number[]>;
+
+const TRICKS: Readonly<Record<string, Trick>> = {
+  async 'spreads over all regions at once'(at, subject) {
+    const times = await Promise.all(at.map((edge) => burst(edge, subject, 25)));
+    await sleep(WINDOW_MS / 3);
+    const more = await Promise.all(at.map((edge) => burst(edge, subject, 25)));
+    return [...times, ...more].flat();
+  },
+  async 'drains one region, then the next'(at, subject) {
+    const times: number[] = [];
+    for (const edge of [...at, ...at]) times.push(...(await burst(edge, subject, 40)));
+    return times;
+  },
+  async 'races at the ends of windows'(at, subject) {
+    const times: number[] = [];
+    for (const offsetMs of [-60, -10, 0, 10, -40]) {
+      await untilWindow(offsetMs);
+      const all = await Promise.all(at.map((edge) => burst(edge, subject, 15)));
+      times.push(...all.flat());
+    }
+    return times;
+  },
+  async 'switches the region with every request'(at, subject) {
+    const times: number[] = [];
+    const endsAtMs = Date.now() + 2 * WINDOW_MS;
+    for (let i = 0; Date.now() < endsAtMs; i += 1) {
+      const edge = at[(i * 7) % at.length];
+      if (edge) times.push(...(await burst(edge, subject, 2)));
+      await sleep(5);
+    }
+    return times;
+  },
+};
+
+describe.each(Object.keys(TRICKS))('somebody who %s', (trick) => {
+  it('is admitted no more than the limit, under every algorithm', async () => {
+    await Promise.all(
+      rules.map(async (rule) => {
+        const system = await edges.open([rule]);
+        const at = (['us', 'eu', 'ap', 'us', 'eu'] as const).map((name) => system.openEdge(name));
+        const times = (await TRICKS[trick]?.(at, nextSubject())) ?? [];
+        await system.settled();
+        expectWithin(rule, times);
+      }),
+    );
+  });
+});

@@ -1,0 +1,46 @@
+// Parts that are changed under load: at no moment more than the limit, by the old parts, the new ones or both.
+import { afterAll, beforeAll, it } from 'vitest';
+import { type EdgeRule, type Edges, EVEN, startEdges } from '../../local/edges.ts';
+import { HEARD_MS } from '../../src/core/placement.ts';
+import type { Split } from '../../src/core/rule.ts';
+import { burst, expectWithin, LENT, nextSubject, sleep } from './play.ts';
+
+let edges: Edges;
+beforeAll(async () => {
+  edges = await startEdges({ roundTripMs: 5 });
+});
+afterAll(() => edges?.[Symbol.asyncDispose]());
+
+/** Until the new parts hold: ten seconds, two windows, and some more. */
+const LOAD_MS = 15_000;
+const changedTo = (shares: Split['shares'], before = EVEN): Split => ({
+  shares,
+  // As if it had been changed some time before anybody heard of it: what holds until then ends within the load.
+  before: [{ shares: before.shares, replacedAtMs: Date.now() - HEARD_MS + 10_000 }],
+});
+
+it('never exceeds the limit while the split changes, under every algorithm', async () => {
+  await Promise.all(
+    [...LENT, 'fixed-window' as const].map(async (algorithm, i) => {
+      const isMoved = i === LENT.length;
+      const rule: EdgeRule = { algorithm, limit: isMoved ? 2 : 30, windowSeconds: 1 };
+      const system = await edges.open([rule]);
+      const at = (['us', 'eu', 'ap'] as const).map((name) => system.openEdge(name));
+      const subject = nextSubject();
+      const times: number[] = [];
+      const endsAtMs = Date.now() + LOAD_MS;
+      const load = at.map(async (edge) => {
+        while (Date.now() < endsAtMs) {
+          times.push(...(await burst(edge, subject, 4)));
+          await sleep(40);
+        }
+      });
+      await sleep(1_300);
+      // The other rule is counted in one place, which becomes another one.
+      await system.setRules([rule], changedTo(isMoved ? { ap: 1 } : { us: 8, eu: 1, ap: 1 }));
+      await Promise.all(load);
+      await system.settled();
+      expectWithin(rule, times);
+    }),
+  );
+}, 60_000);

@@ -1,0 +1,45 @@
+// Traffic at several edges, and what all of them together have admitted, by the clock of the counters.
+import { expect } from 'vitest';
+import { excessOf } from '../../bench/regions/definitions.ts';
+import type { Edge, EdgeRule } from '../../local/edges.ts';
+import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
+
+/** All that can be lent between regions. */
+export const LENT = ALGORITHM_IDS.filter((id) => id !== 'concurrency');
+
+let subjects = 0;
+export const nextSubject = () => `subject-${++subjects}`;
+
+/** When a request was admitted; undefined if it was denied. */
+export async function admittedAt(edge: Edge, subject: string): Promise<number | undefined> {
+  const decision = await edge.request(subject);
+  if (decision.kind !== 'counted') return undefined;
+  return decision.allowed ? decision.nowMs : undefined;
+}
+
+/** Moments of all that pass of so many requests at once, or one after the other. */
+export async function burst(edge: Edge, subject: string, count: number): Promise<number[]> {
+  const answers = await Promise.all(Array.from({ length: count }, () => admittedAt(edge, subject)));
+  return answers.filter((atMs) => atMs !== undefined);
+}
+
+export async function oneByOne(edge: Edge, subject: string, count: number): Promise<number[]> {
+  const times: number[] = [];
+  for (let i = 0; i < count; i += 1) {
+    const atMs = await admittedAt(edge, subject);
+    if (atMs !== undefined) times.push(atMs);
+  }
+  return times;
+}
+
+/** Nothing beyond the rule, by its definition and over all regions. */
+export function expectWithin(
+  { algorithm, limit, windowSeconds }: EdgeRule,
+  times: readonly number[],
+  what = algorithm,
+) {
+  const excess = excessOf({ algorithm, limit: limit ?? 0, windowMs: windowSeconds * 1_000 }, times);
+  expect({ what, excess }).toEqual({ what, excess: 0 });
+}
+
+export const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));

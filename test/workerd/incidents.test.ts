@@ -1,0 +1,139 @@
+// What the gateway tells about a decision that was not made as it should be: in the headers if that is wanted, in
+// the log and the tally always. The limiter is a fake that decides as it is told.
+import { describe, expect, it } from 'vitest';
+import type { CounterStore } from '../../src/core/counter-store.ts';
+import type { Decision } from '../../src/core/decision.ts';
+import { handleGateway } from '../../src/http/gateway.ts';
+import type { Services } from '../../src/http/services.ts';
+import { createTally, type Incident } from '../../src/http/tally.ts';
+import { createCheck, createDecision, createResult, NO_STORE } from '../http/headers-harness.ts';
+import { createRegion, snapshotOf } from '../limiter/limiter-harness.ts';
+
+interface Situation {
+  readonly decision: Decision;
+  readonly showsDegraded?: boolean;
+  /** The request has a key, and nobody can tell whose. */
+  readonly isUnknown?: boolean;
+}
+
+/** The answer, and what was told of it. */
+async function send({ decision, showsDegraded = true, isUnknown = false }: Situation) {
+  const incidents: Incident[] = [];
+  const shadows: string[] = [];
+  const later: Promise<unknown>[] = [];
+  const tally = createTally();
+  const regions = [createRegion('us', {}), createRegion('eu', {})] as const;
+  const deadline = { totalMs: 250, remainingMs: () => 1_000, signal: () => AbortSignal.timeout(1_000) };
+  const services = {
+    limiter: {
+      async decide({ plan }) {
+        await plan(snapshotOf('v1'), deadline);
+        return decision;
+      },
+    },
+    identity: {
+      callers: { ofApiKey: async () => null, ofUser: async () => null },
+      tokens: undefined,
+      ipv6Prefix: 64,
+      unverified: 'count',
+    },
+    origin: { url: '', timeoutMs: 1, rateLimitHeaders: 'keep', costHeader: 'X-Weir-Cost' },
+    isDevelopment: false,
+    showsDegraded,
+    now: () => 0,
+    tally,
+    log: {
+      degraded: ({ reason, fallback, region }) => void incidents.push({ reason, fallback, region }),
+      shadow: (rule, region) => void shadows.push(`${rule} in ${region}`),
+      error: () => {},
+      breaker: () => {},
+    },
+  } satisfies Partial<Services>;
+  const answer = await handleGateway(services as unknown as Services, {
+    request: new Request('https://weir.test/', { headers: isUnknown ? { 'X-API-Key': 'k' } : {} }),
+    regions,
+    matchPath: '/',
+    afterResponse: (work) => void later.push(work),
+    forward: async () => ({ kind: 'answered', response: new Response('from the origin') }),
+  });
+  await Promise.all(later);
+  const told = [answer.headers.get('X-Weir-Degraded'), answer.headers.get('X-Weir-Fallback')];
+  return { answer, told, incidents, shadows, tallied: tally.list() };
+}
+
+const counted = createDecision([createResult({})]);
+const uncounted = { kind: 'degraded', reason: 'timeout', unanswered: [] } as const;
+const INCIDENTS: readonly [string, Situation, number, Omit<Incident, 'region'>][] = [
+  [
+    'let through uncounted',
+    { decision: { ...uncounted, allowed: true, fallback: 'open' } },
+    200,
+    { reason: 'timeout', fallback: 'open' },
+  ],
+  [
+    'refused because it cannot be counted',
+    { decision: { ...uncounted, allowed: false, fallback: 'closed' } },
+    503,
+    { reason: 'timeout', fallback: 'closed' },
+  ],
+  [
+    'counted in the next region',
+    { decision: { ...counted, failedOver: 'breaker-open' as const } },
+    200,
+    { reason: 'breaker-open', fallback: 'next-region' },
+  ],
+  ['decided by old rules', { decision: { ...counted, isStale: true } }, 200, { reason: 'stale-rules' }],
+  ['of nobody knows whom', { decision: counted, isUnknown: true }, 200, { reason: 'caller-unknown' }],
+  [
+    'counted in the next region, by old rules, of nobody knows whom',
+    { decision: { ...counted, failedOver: 'timeout', isStale: true }, isUnknown: true },
+    200,
+    { reason: 'timeout', fallback: 'next-region' },
+  ],
+];
+
+describe.each(INCIDENTS)('a request that was %s', (_, situation, status, { reason, fallback }) => {
+  it('is told so', async () => {
+    const { answer, told } = await send(situation);
+    expect([answer.status, told]).toEqual([status, [reason, fallback ?? null]]);
+  });
+
+  it('is not told so where answers are not to tell, and gets the same answer', async () => {
+    const { answer, told } = await send({ ...situation, showsDegraded: false });
+    expect([answer.status, told]).toEqual([status, [null, null]]);
+  });
+
+  it('is logged and counted once, for the nearest region, whether it is told or not', async () => {
+    for (const showsDegraded of [true, false]) {
+      const { incidents, tallied } = await send({ ...situation, showsDegraded });
+      expect(incidents).toEqual([{ reason, fallback, region: 'us' }]);
+      expect(tallied).toEqual([{ reason, fallback, region: 'us', count: 1 }]);
+    }
+  });
+});
+
+it('tells nothing of a request that was decided as it should be', async () => {
+  const { told, incidents, tallied } = await send({ decision: counted });
+  expect([told, incidents, tallied]).toEqual([[null, null], [], []]);
+});
+
+it('logs what a shadow rule would have denied, with the nearest region', async () => {
+  const results = [createResult({ name: 'shadow', action: 'log' }, { retryAfterMs: 1 }), createResult({})];
+  const { answer, shadows } = await send({ decision: createDecision(results) });
+  expect([answer.status, shadows]).toEqual([200, ['shadow in us']]);
+});
+
+it('gives a lease back to a region that has not answered, also when the request is refused', async () => {
+  const calls: string[] = [];
+  const silent: CounterStore = {
+    ...NO_STORE,
+    async run({ operation, checks }) {
+      calls.push(`${operation} ${checks[0]?.leaseId}`);
+      return { nowMs: 0, outcomes: [] };
+    },
+  };
+  const lease = { ...createCheck({ algorithm: 'concurrency', onUnavailable: 'closed' }), leaseId: 'lease' };
+  const decision = { ...uncounted, allowed: false, fallback: 'closed', checks: [lease] } as const;
+  const { answer } = await send({ decision: { ...decision, unanswered: [silent] } });
+  expect([answer.status, calls]).toEqual([503, ['refund lease']]);
+});
