@@ -1,0 +1,49 @@
+// MultiRegionRatelimit of @upstash/ratelimit, as its documentation shows it: one limiter at each edge, which knows all
+// regions' databases, its own one first.
+import { MultiRegionRatelimit } from '@upstash/ratelimit';
+import { Redis } from '@upstash/redis';
+import { EDGES, type EdgeName, type Edges } from '../../local/edges.ts';
+import { LIMIT, type RegionSystem, type Subject, WINDOW_MS } from './traffic.ts';
+
+const KINDS = ['fixed-window', 'sliding-window-counter'] as const;
+let subjects = 0;
+
+export function createPeerSystem(edges: Edges): RegionSystem {
+  const pending: Promise<unknown>[] = [];
+  return {
+    subjects: KINDS.map((algorithm): Subject => {
+      subjects += 1;
+      const name = `peer-${subjects}`;
+      const at = Object.fromEntries(EDGES.map((edge) => [edge, openLimiter(edges, edge, algorithm)]));
+      return {
+        name: algorithm,
+        limit: { algorithm, limit: LIMIT, windowMs: WINDOW_MS },
+        async request(edge: EdgeName) {
+          const answer = await at[edge]?.limit(name);
+          if (!answer) throw new Error(`there is no edge ${edge}`);
+          pending.push(answer.pending);
+          return { allowed: answer.success, atMs: Date.now() };
+        },
+      };
+    }),
+    settled: async () => void (await Promise.allSettled(pending)),
+  };
+}
+
+function openLimiter({ regions }: Edges, edge: EdgeName, algorithm: (typeof KINDS)[number]) {
+  const open = ({ name, gateway, far }: Edges['regions'][number]) => {
+    const { url, token } = name === edge ? gateway : far;
+    return new Redis({ url, token, enableTelemetry: false });
+  };
+  const own = regions.filter(({ name }) => name === edge);
+  const others = regions.filter(({ name }) => name !== edge);
+  const window = `${WINDOW_MS / 1_000} s` as const;
+  return new MultiRegionRatelimit({
+    redis: [...own, ...others].map(open),
+    limiter:
+      algorithm === 'fixed-window'
+        ? MultiRegionRatelimit.fixedWindow(LIMIT, window)
+        : MultiRegionRatelimit.slidingWindow(LIMIT, window),
+    analytics: false,
+  });
+}
