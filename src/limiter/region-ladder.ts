@@ -23,7 +23,8 @@ export interface LimiterRegion {
 export type Regions = readonly [LimiterRegion, ...LimiterRegion[]];
 
 export interface Asking<T> {
-  readonly regions: Regions;
+  /** Nearest first. */
+  readonly regions: readonly LimiterRegion[];
   readonly deadline: Deadline;
   readonly now: () => number;
   readonly ask: (region: LimiterRegion, signal: AbortSignal) => Promise<T>;

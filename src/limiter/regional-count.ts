@@ -177,7 +177,7 @@ export function createRegionalCount({ now, borrowing, onError }: RegionalCountOp
     if (own.length > 0) {
       const actors = regions.filter((region) => countedAt(region, request).length > 0);
       const ask = (region: LimiterRegion, signal: AbortSignal) => runWithLoans(region, request, signal);
-      const asked = await askRegions({ regions: actors as unknown as Regions, deadline, now, ask });
+      const asked = await askRegions({ regions: actors, deadline, now, ask });
       add(
         asked,
         own.flatMap((one) => checkAt(one, regions[0].name) ?? []),
