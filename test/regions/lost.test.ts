@@ -6,12 +6,19 @@ import { nextSubject, oneByOne, sleep } from './play.ts';
 const ROUND_TRIP_MS = 60;
 const LIMIT = 60;
 const RULE = { algorithm: 'fixed-window', limit: LIMIT, windowSeconds: 3_600 } as const;
-/** What is borrowed first: a quarter of what was used. */
+/** What is borrowed first at most: a quarter of what was used, divided by the isolates that there are. */
 const FIRST_BATCH = 5;
+
+function expectOneBatchLost(rest: readonly number[]) {
+  const lost = (2 * LIMIT) / 3 - rest.length;
+  expect(lost).toBeGreaterThanOrEqual(1);
+  expect(lost).toBeLessThanOrEqual(FIRST_BATCH);
+}
 
 let edges: Edges;
 beforeAll(async () => {
-  edges = await startEdges({ roundTripMs: ROUND_TRIP_MS, deadlineMs: 600 });
+  // Long enough that a lender that is well is never given up on, however busy this machine is.
+  edges = await startEdges({ roundTripMs: ROUND_TRIP_MS, deadlineMs: 2_000 });
 });
 afterAll(() => edges?.[Symbol.asyncDispose]());
 afterEach(async () => {
@@ -73,8 +80,7 @@ describe('a loan that is lost', () => {
     await region('ap').far.faults.set({ status: 500 });
     expect(await oneByOne(us, subject, 1)).toEqual([]);
     for (const name of ['eu', 'ap']) await region(name).far.faults.set({ latencyMs: 1 });
-    const rest = await oneByOne(system.openEdge('us'), subject, 60);
-    expect(rest.length).toBe((2 * LIMIT) / 3 - FIRST_BATCH);
+    expectOneBatchLost(await oneByOne(system.openEdge('us'), subject, 60));
   });
 
   it('before the borrower has heard of it costs one batch', async () => {
@@ -86,9 +92,8 @@ describe('a loan that is lost', () => {
     const decision = await asked;
     await region('us').gateway.faults.clear();
     for (const name of ['eu', 'ap']) await region(name).far.faults.set({ latencyMs: 1 });
-    // Counted by the next region, with its own part.
-    expect(decision).toMatchObject({ kind: 'counted', allowed: true, failedOver: 'unavailable' });
-    const rest = await oneByOne(system.openEdge('us'), subject, 60);
-    expect(rest.length + 1).toBe((2 * LIMIT) / 3 - FIRST_BATCH);
+    // It had been denied: that stands.
+    expect(decision).toMatchObject({ kind: 'counted', allowed: false });
+    expectOneBatchLost(await oneByOne(system.openEdge('us'), subject, 60));
   });
 });
