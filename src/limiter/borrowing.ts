@@ -18,13 +18,13 @@ const LOOK_AGAIN_MS = 5;
 /** What a lender gives at least, as a part of what it has: a call for less is not worth it. */
 const SMALLEST_OF_WINDOW = 1 / 100;
 /** Its room grows all the time: what is left with it is not lost. */
-const SMALLEST_OF_FADING = 1 / 10;
+const SMALLEST_OF_FADING = 1 / 20;
 /**
- * What drains also drains on its way: so much at least that this is a hundredth of it, as far as three quarters of what
- * the lender has are that much.
+ * What drains also drains on its way: so much at least that this is a hundredth of it, as far as a quarter of what the
+ * lender has is that much: more at once would be less often, and nothing in between.
  */
 const DRAINED_ON_THE_WAY = 1 / 100;
-const SMALLEST_OF_BUCKET = 3 / 4;
+const SMALLEST_OF_BUCKET = 1 / 4;
 const ASSUMED_WAY_MS = 100;
 const MOST_SILENT = 100;
 const SILENT_MS = 100;
