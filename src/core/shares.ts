@@ -43,7 +43,7 @@ export type Placement =
   | { readonly kind: 'central' };
 
 /** Their `extra` is a burst. Elsewhere it is a number of buckets, or nothing. */
-const HAVE_BURST: readonly AlgorithmId[] = ['token-bucket', 'leaky-bucket', 'gcra'];
+export const HAVE_BURST: readonly AlgorithmId[] = ['token-bucket', 'leaky-bucket', 'gcra'];
 
 /**
  * Whole parts that add up to `total`, each less than 1 away from its exact quota: by largest remainder, and by

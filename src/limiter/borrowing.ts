@@ -5,6 +5,7 @@ import { DEFAULT_BUCKETS } from '../core/algorithms/sliding-window-buckets.ts';
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { CheckResult } from '../core/decision.ts';
 import type { RuleCheck } from '../core/plan.ts';
+import { hasBurst } from '../core/shares.ts';
 import type { Deadline } from './deadline.ts';
 import type { KnownDenials } from './known-denials.ts';
 import { checkAt, type PlacedCheck } from './placed-checks.ts';
@@ -32,7 +33,6 @@ const SILENT_MS = 100;
 const LAST_PART = 0.1;
 /** No call takes longer. */
 const REMEMBERED_MS = 10_000;
-const DRAINING = ['token-bucket', 'leaky-bucket', 'gcra'];
 
 export interface Denied {
   readonly placed: PlacedCheck;
@@ -243,7 +243,8 @@ export function createBorrowing({ denials, now }: BorrowingOptions): Borrowing {
 }
 
 const nameOf = ({ region, id, key }: RuleCheck) => `${region} ${id} ${key}`;
-const isDraining = ({ algorithm }: RuleCheck) => DRAINING.includes(algorithm);
+/** Those that have a burst are those that drain. */
+const isDraining: (check: RuleCheck) => boolean = hasBurst;
 const capacityOf = (check: RuleCheck) => (isDraining(check) ? (check.extra ?? check.limit) : check.limit);
 
 /**

@@ -1,17 +1,16 @@
 // The limiter of one isolate, for when no region answers: the same algorithms, on counters in its own memory. It knows
 // nothing of what other isolates admit. A rule that is `local` therefore allows it only its part; one that is `open`
 // allows it everything, so that nobody is denied who would have passed. Over all of it there is a coarse cap.
-import type { AlgorithmId } from '../core/algorithms/registry.ts';
 import { createBoundedCounters } from '../core/bounded-counters.ts';
 import type { CounterStore } from '../core/counter-store.ts';
 import { runChecks } from '../core/counters.ts';
 import { type DegradedDecision, type DegradedReason, denyingResults } from '../core/decision.ts';
 import type { RuleCheck } from '../core/plan.ts';
+import { hasBurst } from '../core/shares.ts';
 import { createIsolateCap } from './isolate-cap.ts';
 
 const MOST_COUNTERS = 10_000;
 const LOG_BUCKETS = 10;
-const WITH_BURST: readonly AlgorithmId[] = ['token-bucket', 'leaky-bucket', 'gcra'];
 
 export interface LocalLimiterOptions {
   readonly now: () => number;
@@ -94,9 +93,9 @@ const insteadOfLog = (isDivided: boolean) =>
 
 /** Room for one request at least, as far as the rule itself has it. A burst is cut as much as its limit is. */
 function divided(check: RuleCheck, isolates: number): RuleCheck {
-  const { algorithm, extra, cost } = check;
+  const { extra, cost } = check;
   const limit = Math.min(check.limit, Math.max(cost, Math.floor(check.limit / isolates)));
-  if (extra === undefined || !WITH_BURST.includes(algorithm)) return { ...check, limit };
+  if (extra === undefined || !hasBurst(check)) return { ...check, limit };
   const burst = Math.min(extra, Math.max(cost, Math.floor((extra * limit) / check.limit)));
   return { ...check, limit, extra: burst };
 }

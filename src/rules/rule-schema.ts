@@ -5,10 +5,9 @@ import { ALGORITHM_IDS, type AlgorithmId } from '../core/algorithms/registry.ts'
 import { problemOf } from '../core/check.ts';
 import { resourceProblem } from '../core/resource.ts';
 import { LARGEST_LIMIT, LONGEST_WINDOW_SECONDS, type Rule } from '../core/rule.ts';
+import { HAVE_BURST } from '../core/shares.ts';
 import { rules } from './schema.ts';
 import { shareProblems } from './share-problems.ts';
-
-const WITH_BURST: readonly AlgorithmId[] = ['token-bucket', 'leaky-bucket', 'gcra'];
 
 const SOME_LEASE = 'x'.repeat(16);
 
@@ -86,8 +85,8 @@ function problemsOf(rule: RuleFields): Problem[] {
   if (rule.maxDelayMs != null && rule.action !== 'throttle')
     problems.push(['maxDelayMs', 'belongs to the action throttle']);
   if (algorithm === undefined || windowSeconds === undefined) return problems;
-  if (rule.burst != null && !WITH_BURST.includes(algorithm))
-    problems.push(['burst', `belongs to ${WITH_BURST.join(', ')}`]);
+  if (rule.burst != null && !HAVE_BURST.includes(algorithm))
+    problems.push(['burst', `belongs to ${HAVE_BURST.join(', ')}`]);
   if (rule.buckets != null && algorithm !== 'sliding-window-buckets')
     problems.push(['buckets', 'belongs to sliding-window-buckets']);
   if (rule.action === 'throttle' && algorithm !== 'leaky-bucket')
