@@ -2,7 +2,7 @@
 // to it.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
-import { countsExactly, givesBack, tellsTheTruth } from './algorithm-contract.ts';
+import { countsExactly, givesBack, remembersUnderAnyLimit, tellsTheTruth } from './algorithm-contract.ts';
 import { ask, createCheck, ENGINE_NAMES, ENGINES, type Engine, look, next, START_MS } from './engines.ts';
 import { isRelieved, keepsWhatWasTaken } from './relief-contract.ts';
 import { combinesRules, keepsViolatorsOut } from './rules-contract.ts';
@@ -32,6 +32,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
       countsExactly(contractCase);
       givesBack(contractCase);
       settles(contractCase);
+      remembersUnderAnyLimit(contractCase);
       isRelieved(contractCase);
       keepsWhatWasTaken(contractCase);
       tellsTheTruth(contractCase);
