@@ -57,16 +57,12 @@ function withoutDetails(error: unknown, signal: AbortSignal): CounterStoreError 
   return new CounterStoreError('unavailable', 'the command failed');
 }
 
-/**
- * An error of the script itself: the database is well, and this one call is not. Upstash names the script too when it
- * refuses a command in it for reasons of its own, such as OOM, READONLY or a quota: then the database is not well.
- */
+/** An error of the script itself: the database is well, and this one call is not. */
 function isScriptFailure(message: string): boolean {
   const [said = ''] = message.split(', command was:');
-  if (!/^(WEIR_BAD_ARGUMENT|ERR .*(user_script|script shebang))/s.test(said)) return false;
-  return !/^ERR Error running script: @user_script:\d+: ((?!ERR|WRONGTYPE)[A-Z]+ |ERR .*(quota|limit) exceeded)/.test(
-    said,
-  );
+  // Upstash names the script also when the database refuses one of its commands, with OOM or READONLY.
+  const isRefused = /^ERR Error running script: @user_script:\d+: (?!ERR|WRONGTYPE)[A-Z]+ /.test(said);
+  return !isRefused && /^(WEIR_BAD_ARGUMENT|ERR .*(user_script|script shebang))/s.test(said);
 }
 
 /** Not JSON, or JSON without a result: this is how the client tells. */

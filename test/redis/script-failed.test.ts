@@ -46,6 +46,15 @@ describe('a script fails', () => {
     );
   });
 
+  it.each([
+    'ERR Error running script: @user_script:12: cannot perform add operation between nil and number',
+    'ERR Error running script: @user_script:2: ERR Dynamic keys are not allowed',
+    "ERR Error running script: @user_script line:2(column:7) near 'local': syntax error",
+    'ERR Unexpected flag in script shebang: allow-key-locking',
+  ])('with the words %s', async (words) => {
+    expect(await run(`return redis.error_reply([[${words}]])`)).toMatchObject({ failure: 'script-failed' });
+  });
+
   it('and what it was given stays secret', async () => {
     const error = await run(`error(KEYS[1] .. ARGV[1])`);
     expect(error).toMatchObject({ failure: 'script-failed' });
@@ -72,6 +81,8 @@ describe('Redis fails, whatever the script', () => {
     'BUSY Redis is busy running a script',
     'MISCONF Redis is configured to save RDB snapshots',
     'CLUSTERDOWN The cluster is down',
+    'ERR Error running script: @user_script:2: OOM command not allowed',
+    'ERR Error running script: @user_script:12: READONLY You cannot write against a read only replica.',
   ])('with the words %s', async (words) => {
     expect(await run(`return redis.error_reply('${words}')`)).toEqual(unavailable);
   });
