@@ -3,7 +3,7 @@
 import type { AnnouncementBoard } from '../core/announcement.ts';
 import type { Answer, Check, Outcome } from '../core/check.ts';
 import type { CounterCall, CounterStore } from '../core/counter-store.ts';
-import { hashTagOf, movedToSlotOf } from '../core/keys.ts';
+import { hashTagOf } from '../core/keys.ts';
 
 export function splitBySlot(store: CounterStore, board: AnnouncementBoard): CounterStore {
   return {
@@ -37,12 +37,10 @@ function groupBySlot(checks: readonly Check[]): Group[] {
   return [...groups.values()];
 }
 
-/** The call for one group; each remembers its own part of the answer. */
-function only(call: CounterCall, group: Group): CounterCall {
-  const checks = call.checks.filter((_, i) => group.includes(i));
-  const requestKey = call.requestKey && movedToSlotOf(call.requestKey, checks[0]?.key ?? '');
-  return { ...call, checks, requestKey };
-}
+const only = (call: CounterCall, group: Group): CounterCall => ({
+  ...call,
+  checks: call.checks.filter((_, i) => group.includes(i)),
+});
 
 async function runEach(
   store: CounterStore,
@@ -102,9 +100,6 @@ async function giveBack(
   outcomes: Outcome[],
   signal: AbortSignal,
 ): Promise<void> {
-  // Its part of the answer is no longer true: asked again, it must be charged again.
-  const { requestKey } = only(call, group);
-  if (requestKey) await store.reset([requestKey], signal);
   const charged = group.flatMap((place, i) => (answer.outcomes[i]?.allowed ? [{ place, i }] : []));
   if (charged.length === 0) return;
   const checks = charged.flatMap(({ place, i }) => {

@@ -12,41 +12,37 @@ export interface ScriptCall {
   readonly args: string[];
 }
 
-export function toScriptCall({ operation, checks, requestKey, expects, nowMs }: CounterCall): ScriptCall {
-  const keys = [...new Set(checks.map(({ key }) => key))];
-  const options = checks.map(toOptions);
-  // Every argument costs Redis time: columns that say nothing are left out.
-  const hasKeys = keys.length > 1;
-  const hasOptions = options.some((option) => option !== '');
-  let call: string = operation;
-  if (hasKeys) call += ' keys';
-  if (hasOptions) call += ' options';
-  if (nowMs !== undefined) call += ` now=${nowMs}`;
-  if (requestKey !== undefined) call += ` memory=${keys.push(requestKey)}`;
-  if (expects !== undefined) call += ` announced=${keys.push(ANNOUNCEMENT_KEY)}:${expects}`;
-  const args = [call];
-  checks.forEach(({ key, algorithm, id, limit, windowMs }, i) => {
-    if (hasKeys) args.push(String(keys.indexOf(key) + 1));
-    args.push(algorithm, id, String(limit), String(windowMs));
-    if (hasOptions) args.push(options[i] ?? '');
-  });
-  return { keys, args };
-}
+/** The columns that a check can have beside the plain ones, in the order of lua/counters.lua. */
+const COLUMNS: readonly (readonly [name: string, of: (check: Check) => number | string | undefined])[] = [
+  ['cost', ({ cost }) => (cost === 1 ? undefined : cost)],
+  ['extra', ({ extra }) => extra],
+  ['want', ({ want }) => want || undefined],
+  ['block', ({ blockMs }) => blockMs || undefined],
+  ['flags', ({ countDenied, log }) => (countDenied ? 'd' : '') + (log ? 'l' : '') || undefined],
+  ['at', ({ chargedAtMs }) => chargedAtMs],
+  ['relief', ({ relief }) => relief && String(relief.units)],
+  ['since', ({ relief }) => relief && String(relief.sinceMs)],
+  ['full', ({ relief }) => relief && String(relief.fullLimit)],
+  ['lease', ({ leaseId }) => leaseId],
+];
 
-function toOptions(check: Check): string {
-  const { cost, extra, leaseId, want, blockMs, countDenied, log, chargedAtMs, relief } = check;
-  let options = '';
-  if (cost !== 1) options += `cost=${cost} `;
-  if (extra !== undefined) options += `extra=${extra} `;
-  if (want) options += `want=${want} `;
-  if (blockMs) options += `block=${blockMs} `;
-  if (countDenied) options += 'denied ';
-  if (log) options += 'log ';
-  if (chargedAtMs !== undefined) options += `at=${chargedAtMs} `;
-  if (relief) options += `relief=${relief.units} since=${relief.sinceMs} full=${relief.fullLimit} `;
-  // Last, because an id may hold anything.
-  if (leaseId !== undefined) options += `lease=${leaseId}`;
-  return options;
+export function toScriptCall({ operation, checks, expects, nowMs }: CounterCall): ScriptCall {
+  const keys = [...new Set(checks.map(({ key }) => key))];
+  // Every argument costs Redis time: columns that say nothing are left out.
+  const columns = COLUMNS.filter(([, of]) => checks.some((check) => of(check) !== undefined));
+  const hasKeys = keys.length > 1;
+  let call: string = operation;
+  if (hasKeys) call += ' key';
+  for (const [name] of columns) call += ` ${name}`;
+  if (expects !== undefined) call += ` announced=${keys.push(ANNOUNCEMENT_KEY)}:${expects}`;
+  if (nowMs !== undefined) call += ` now=${nowMs}`;
+  const args = [call];
+  for (const check of checks) {
+    args.push(check.algorithm, check.id, String(check.limit), String(check.windowMs));
+    if (hasKeys) args.push(String(keys.indexOf(check.key) + 1));
+    for (const [, of] of columns) args.push(String(of(check) ?? ''));
+  }
+  return { keys, args };
 }
 
 /** Checks the shape of a reply before anything trusts it. */

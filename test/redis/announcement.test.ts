@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { UpstashGateway } from '../../local/upstash-gateway/server.ts';
 import { type AnnouncementBoard, formatAnnouncement } from '../../src/core/announcement.ts';
 import type { CounterStore } from '../../src/core/counter-store.ts';
-import { ANNOUNCEMENT_KEY, requestKey } from '../../src/core/keys.ts';
+import { ANNOUNCEMENT_KEY } from '../../src/core/keys.ts';
 import { splitBySlot } from '../../src/limiter/slot-split.ts';
 import { createAnnouncementBoard } from '../../src/redis/announcement-board.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
@@ -74,20 +74,14 @@ describe.each([
 });
 
 describe('asking for it in a take', () => {
-  it('costs no command more, with one subject, several, and a request id', async () => {
+  it('costs no command more, with one subject and with several', async () => {
     const checks = ['a', 'b'].map((subject) =>
       createCheck({ key: `weir:{ip:=${subject}}`, algorithm: 'gcra', limit: 3, windowMs: 3_600_000 }),
     );
     await board.write(at(1), signal());
-    const billedFor = async (expects: string | undefined, count: number, id?: string) => {
+    const billedFor = async (expects: string | undefined, count: number) => {
       const { billed: before } = await gateway.stats();
-      const remembered = id && (await requestKey(checks[0]?.key ?? '', id));
-      const call = {
-        operation: 'take',
-        checks: checks.slice(0, count),
-        expects,
-        requestKey: remembered,
-      } as const;
+      const call = { operation: 'take', checks: checks.slice(0, count), expects } as const;
       const answer = await store.run(call, signal());
       expect(answer.outcomes).toHaveLength(count);
       return (await gateway.stats()).billed - before;
@@ -95,6 +89,5 @@ describe('asking for it in a take', () => {
     await billedFor(undefined, 1);
     expect(await billedFor(text(1), 1)).toBe(await billedFor(undefined, 1));
     expect(await billedFor(text(1), 2)).toBe(await billedFor(undefined, 2));
-    expect(await billedFor(text(1), 1, 'x')).toBe(await billedFor(undefined, 1, 'y'));
   });
 });

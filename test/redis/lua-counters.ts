@@ -18,8 +18,8 @@ export interface LuaCounters extends AsyncDisposable {
 /** Redis expires keys by its own clock. Under an injected one they must stay until that clock says so. */
 const WITHOUT_TTL = [
   'local real = redis',
-  'local redis = { error_reply = real.error_reply }',
-  "redis.call = function(name, key, value, ...) if name == 'PSETEX' then return real.call('SET', key, ...) end",
+  'local redis = { pcall = real.pcall }',
+  "redis.call = function(name, key, value, ...) if name == 'SET' then return real.call('SET', key, value) end",
   'if value then return real.call(name, key, value, ...) end',
   'if key then return real.call(name, key) end return real.call(name) end',
 ].join(' ');
