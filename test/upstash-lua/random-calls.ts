@@ -8,15 +8,15 @@ import { START_MS } from '../redis/engines.ts';
 
 export const ANNOUNCED = '7.aaaaaaaaaaaaaaaa.bbbbbbbbbbbbbbbb';
 
-const LEASES = ['lease-aaaaaaaaaa', 'lease-bbbbbbbbbb', ' cost=9 log at=1', 'lease=lease=abcd'];
+const LEASES = ['lease-aaaaaaaaaa', 'lease-bbbbbbbbbb', 'LEASE_cccccccccc', '0123456789-_-_-_'];
 
 /** Numbers as they should not be spelled, and some that are none. */
 const ODD = [
-  ...['', ' ', '0', '-1', '-0', '1.5', '.5', '5.', ' 5', '5 ', '+5', '5\n', '1e3', '1E3', '1e', '1e400'],
-  ...['0x10', '0X1P4', '0x', '0b11', '1_000', 'nan', 'inf', '-inf', 'Infinity', 'abc', 'nil', 'true', '\0'],
-  ...['4503599627370496', '4503599627370497', '9007199254740993', '1e300', '99999999999999999999', '٣'],
+  ...['', ' ', '0', '-1', '-0', '1.5', '.5', '5.', ' 5', '5 ', '+5', '5\n', '1e'],
+  ...['0x10', '0x', '0b11', '1_000', 'abc', 'nil', 'true'],
+  ...['4503599627370496', '4503599627370497', '9007199254740993', '٣'],
 ];
-/** Pieces of the first argument and of options. */
+/** Pieces of the first argument and of columns. */
 const PIECES = [
   ...[
     'take',
@@ -27,23 +27,33 @@ const PIECES = [
     'reset',
     'TAKE',
     'take ',
-    ' options',
-    ' keys',
-    ' memory=1',
+    ' key',
+    ' cost',
+    ' extra',
+    ' want',
   ],
-  ...[
-    ' memory=9',
-    ' now=0',
-    ' now=abc',
-    ' announced=1:x',
-    ' announced=x',
-    'cost=',
-    'cost=0',
-    'cost=2 ',
-    'want=3 ',
-  ],
-  ...['extra=101 ', 'block=5 ', 'denied ', 'log ', 'at=1 ', 'at= ', 'relief=1 ', 'since=1 full=1 ', 'lease='],
-  ...['lease=0123456789abcdef', 'gcra', 'concurrency', 'sliding-window-log', '%', '%d', '.*'],
+  ...[' block', ' flags', ' at', ' relief since full', ' relief', ' lease'],
+  ...[' announced=1:x', ' announced=2:x', ' announced=x', 'd', 'l', 'dl', '101', 'gcra', 'concurrency'],
+  ...['sliding-window-log', '0123456789abcdef', '%', '%d', '.*', 'rule-1', 'rule-1 ', '\n', ';'],
+];
+
+/** What a value of the script's own can be spoilt with. */
+const SPOILING = [
+  '\n',
+  ';',
+  ' ',
+  ',',
+  '0',
+  '9',
+  'e',
+  'f',
+  '-',
+  '.',
+  '\0',
+  '\x7f',
+  '\xff',
+  '\nrule-1 f9',
+  'weir2 ',
 ];
 
 const number = (min: number, max: number) => fc.integer({ min, max });
@@ -86,8 +96,9 @@ const call = fc.record({
   ),
   advance,
   chargedAgoMs: fc.oneof(fc.constant(0), number(0, 100), fc.constantFrom(1_000, 60_000, -1, -60_000)),
-  requestId: maybe(fc.nat({ max: 2 }), 4),
   expects: maybe(fc.constantFrom(ANNOUNCED, ANNOUNCED, ANNOUNCED.replace('7', '6')), 4),
+  /** A clock that is none. */
+  clock: maybe(fc.constantFrom(...ODD.filter((text) => !/\s/.test(text))), 50),
   mutations: fc.oneof(
     { weight: 4, arbitrary: fc.array(mutation, { maxLength: 0 }) },
     { weight: 1, arbitrary: fc.array(mutation, { minLength: 1, maxLength: 2 }) },
@@ -95,9 +106,8 @@ const call = fc.record({
   // What somebody else does to the first key before the call.
   foreign: maybe(
     fc.oneof(
-      fc.record({ name: fc.constant('SET'), value: fc.string({ maxLength: 30 }) }),
-      fc.record({ name: fc.constantFrom('APPEND', 'RPUSH', 'SADD'), value: fc.string({ maxLength: 3 }) }),
-      fc.record({ name: fc.constant('SETRANGE'), value: fc.string({ minLength: 1, maxLength: 2 }) }),
+      fc.record({ name: fc.constantFrom('SET', 'RPUSH', 'SADD'), value: fc.string({ maxLength: 30 }) }),
+      fc.record({ name: fc.constantFrom('APPEND', 'SETRANGE'), value: fc.constantFrom(...SPOILING) }),
     ),
     20,
   ),
@@ -120,15 +130,15 @@ export type Sent = { readonly script: ScriptCall } | { readonly command: readonl
 export function* sentFor({ rules, calls }: History, subject: string): Generator<Sent> {
   let nowMs = START_MS;
   for (const made of calls) {
-    const [first] = made.rules.map((i) => rules[i]);
-    nowMs += advanceMs(made.advance, nowMs, first?.windowMs ?? 1);
+    nowMs += advanceMs(made.advance, nowMs, rules[made.rules[0] ?? 0]?.windowMs ?? 1);
     const checks = made.rules.flatMap((i) => toCheck(made, rules[i], i, { subject, nowMs }));
     const { operation, expects } = made;
-    const requestKey = made.requestId === undefined ? undefined : `${subject}:request:${made.requestId}`;
-    const { keys, args } = toScriptCall({ operation, checks, nowMs, expects, requestKey });
+    const { keys, args } = toScriptCall({ operation, checks, expects });
     const { foreign, offset } = made;
     if (foreign && keys[0] !== undefined) yield { command: foreignCommand(foreign, keys[0], offset) };
-    yield { script: { keys, args: made.mutations.reduce(mutate, args) } };
+    const [first = '', ...rest] = made.mutations.reduce(mutate, args);
+    // Never without a clock: the two servers have different ones.
+    yield { script: { keys, args: [`${first} now=${made.clock ?? nowMs}`, ...rest] } };
   }
 }
 
