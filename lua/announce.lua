@@ -6,6 +6,6 @@
 -- reply  1 if it stands there now, 0 if a newer one does
 local standing = redis.call('GET', KEYS[1])
 local number = standing and string.match(standing, '^(%d+)%.')
-if number and number + 0 > ARGV[1] + 0 then return 0 end
+if number and tonumber(number) > tonumber(ARGV[1]) then return 0 end
 redis.call('PSETEX', KEYS[1], ARGV[3], ARGV[2])
 return 1

@@ -66,8 +66,14 @@ local function read(now, limit, windowMs, id, cost, leases)
 end
 
 local function charge(units, at, now, limit, windowMs, id, leases)
-  if units ~= 0 then leases = (without(leases, id)) end
-  if units > 0 then leases = insert(leases, id, units, now + windowMs) end
+  if units ~= 0 then
+    local others = without(leases, id)
+    leases = others
+  end
+  if units > 0 then
+    local all = insert(leases, id, units, now + windowMs)
+    leases = all
+  end
   local count = #leases / RECORD
   return count > 0 and expiry(leases, count) or now, leases
 end

@@ -116,7 +116,7 @@ if operation and operation ~= 'take' then
   end
   local _, _, number, announced = find(words, ' announced=(%d+):(%S+) ')
   if number then
-    board = number + 0
+    board = tonumber(number)
     expected = announced
   end
   local _, last = find(words, '^%l+')
@@ -135,8 +135,8 @@ end
 if #KEYS > MAX_KEYS then return { err = 'WEIR_BAD_ARGUMENT more than ' .. MAX_KEYS .. ' keys' } end
 if not now then
   local time = call('TIME')
-  local micros = time[2] + 0
-  now = time[1] * 1000 + (micros - micros % 1000) / 1000
+  local micros = tonumber(time[2])
+  now = tonumber(time[1]) * 1000 + (micros - micros % 1000) / 1000
 elseif not (now >= 1 and now <= LATEST and now % 1 == 0) then
   return { err = 'WEIR_BAD_ARGUMENT now must be a whole number above 0' }
 end
@@ -226,8 +226,8 @@ while i < count do
     local resetText, blockText
     --@load
     if last then
-      reset = resetText + 0
-      if blockText ~= '' then blockedUntil = blockText + 0 end
+      reset = tonumber(resetText)
+      if blockText ~= '' then blockedUntil = tonumber(blockText) end
     else
       -- It is another algorithm's, or not whole: it counts as none and goes.
       last = find(text, '\n', start, true)
@@ -360,6 +360,7 @@ for key = 1, #KEYS do
     end
     if past <= #text then pieces[#pieces + 1] = sub(text, past) end
     local expires = tonumber(sub(text, #FORMAT + 1, HEADER - 1)) or 0
+    if expires > LATEST then expires = 0 end
     if newest == INFINITY or #text > LONG then
       local live = module('live-records')
       local records, last = live(table.concat(pieces, '', 1, #pieces), now, MAX_COUNTERS)

@@ -7,7 +7,7 @@ return function(text, now, max)
   while from <= #text do
     local past = string.find(text, '\n', from + 1, true) or #text + 1
     local _, _, reset, block = string.find(text, '^\n%S+ %a(%d+) (%d*) ', from)
-    local expiry = reset and math.max(reset + 0, block ~= '' and block + 0 or 0) or 0
+    local expiry = reset and math.max(tonumber(reset), tonumber(block) or 0) or 0
     if expiry > now then
       records[#records + 1] = string.sub(text, from, past - 1)
       expiries[#expiries + 1] = expiry

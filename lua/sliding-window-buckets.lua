@@ -21,7 +21,7 @@ end
 
 local function fromText(text)
   local counts = {}
-  for count in string.gmatch(text, '%d+') do counts[#counts + 1] = count + 0 end
+  for count in string.gmatch(text, '%d+') do counts[#counts + 1] = tonumber(count) end
   return counts
 end
 

@@ -110,9 +110,13 @@ local function charge(units, at, now, limit, windowMs, extra, before, log)
   if units ~= 0 and at then
     local latest = count > 0 and math.max(now, timeOf(log, count)) or now
     -- Only if the window still holds that moment.
-    if at > latest - windowMs and at <= latest then log = amend(before, log, units, at) end
+    if at > latest - windowMs and at <= latest then
+      local amended = amend(before, log, units, at)
+      log = amended
+    end
   elseif units > 0 then
-    log = append(before, log, units, now)
+    local longer = append(before, log, units, now)
+    log = longer
   end
   count = #log / ENTRY
   return count > 0 and timeOf(log, count) + windowMs or now, before, log

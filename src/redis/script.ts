@@ -114,7 +114,11 @@ function loadOf(letter: string, state: readonly string[]): string {
   const captures = numbers.map((_, i) => `n${i + 1}`);
   const pattern = ['(%d+)', '(%d*)', ...numbers.map(() => '(%d+)')].join(' ');
   const targets = ['_', 'past', 'r', 'b', ...captures].join(', ');
-  const adopt = ['resetText = r', 'blockText = b', ...numbers.map((name, i) => `${name} = n${i + 1} + 0`)];
+  const adopt = [
+    'resetText = r',
+    'blockText = b',
+    ...numbers.map((name, i) => `${name} = tonumber(n${i + 1})`),
+  ];
   if (text === undefined)
     return `local ${targets} = find(text, '^${letter}${pattern};', start)
 if past then last = past ${adopt.join(' ')} end`;

@@ -18,7 +18,9 @@ const OTHER_LIBRARIES = new Set(['cmsgpack', 'cjson', 'struct', 'bit', 'os', 'io
 const RULES: readonly Rule[] = [
   noCallOfACall,
   noListAsLastArgument,
+  noLocalFromACallOfItself,
   noAssignmentThatReadsWhatItWrites,
+  noTextInArithmetic,
   noNegativeRemainder,
   noUnpackOfWhatCanGrow,
   noUnboundedConcat,
@@ -98,6 +100,23 @@ function namesIn(expression: Expression): string[] {
     }
   }
   return names;
+}
+
+function noLocalFromACallOfItself(node: Node): string | undefined {
+  if (node.type !== 'AssignmentStatement' || node.variables.length !== 1) return undefined;
+  const [target] = node.variables;
+  const [value] = node.init;
+  if (target?.type !== 'Identifier' || value === undefined) return undefined;
+  const call = value.type === 'LogicalExpression' ? value.right : value;
+  const isRisky = call.type === 'CallExpression' && call.base.type === 'Identifier';
+  if (!isRisky || !call.arguments.flatMap(namesIn).includes(target.name)) return undefined;
+  return `${target.name} from a call that takes it: keep the result in a new local first`;
+}
+
+function noTextInArithmetic(node: Node): string | undefined {
+  const isSum = node.type === 'BinaryExpression' && node.operator === '+';
+  if (!isSum || node.right.type !== 'NumericLiteral' || node.right.value !== 0) return undefined;
+  return 'text that becomes a number by + 0: use tonumber';
 }
 
 function noNegativeRemainder(node: Node): string | undefined {
