@@ -129,10 +129,11 @@ describe('the script on gopher-lua', () => {
         const key = `announcement:${++subjects}`;
         const [redis, gopher] = await Promise.all(
           sides.map(async ({ clients: [client], server }) => {
-            if (before !== null) await client?.set(key, before);
             const script = server.lua === 'gopher' ? announce : announce.replace(/^.*/, '');
-            const reply = await client?.eval(script, 1, key, sequence, `${sequence}.new`, 3_600_000);
-            return [reply, await client?.get(key), Number(await client?.pttl(key)) > 0];
+            const pipeline = client?.pipeline();
+            if (before !== null) pipeline?.set(key, before);
+            pipeline?.eval(script, 1, key, sequence, `${sequence}.new`, 3_600_000).get(key);
+            return pipeline?.exec();
           }),
         );
         expect(gopher).toEqual(redis);

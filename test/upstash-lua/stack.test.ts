@@ -37,7 +37,14 @@ const windowSeconds = [86_400, 90_000, 100_000].find((seconds) => {
 const algorithms = ALGORITHM_IDS.filter((algorithm) => algorithm !== 'concurrency');
 
 it.each(algorithms)('admits exactly the limit by %s, and nothing fails', async (algorithm) => {
-  const rule = { resource: `/by/${algorithm}`, scope: 'ip', algorithm, limit: LIMIT, windowSeconds };
+  const rule = {
+    resource: `/by/${algorithm}`,
+    scope: 'ip',
+    algorithm,
+    limit: LIMIT,
+    windowSeconds,
+    central: true,
+  };
   expect((await admin('/rules', { method: 'POST', body: JSON.stringify(rule) })).status).toBe(201);
   const call = (ip: string) =>
     fetch(`${guide.workerUrl}${rule.resource}`, { headers: { 'CF-Connecting-IP': ip } });
