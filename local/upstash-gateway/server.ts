@@ -12,7 +12,7 @@ import { createKeyGuard } from './key-guard.ts';
 import { connectRedis, RedisDownError } from './redis-link.ts';
 import { type Answer, renderError } from './replies.ts';
 import { answerRest, type RestOptions } from './rest.ts';
-import { createScripts } from './scripts.ts';
+import { createScripts, UNTOUCHED } from './scripts.ts';
 
 export interface UpstashGatewayOptions {
   /** 0 picks a free one. */
@@ -22,6 +22,8 @@ export interface UpstashGatewayOptions {
   name: string;
   /** Refuse keys outside KEYS in scripts with `allow-key-locking`, as Upstash does. Off only to measure bare Redis. */
   checkKeys?: boolean;
+  /** What is behind `redisUrl` runs scripts as Upstash does: they go through untouched. */
+  runsUpstashLua?: boolean;
   /** Where `rate` and a range of `latencyMs` get their chance from. */
   random?: () => number;
 }
@@ -41,7 +43,9 @@ export async function startUpstashGateway(options: UpstashGatewayOptions): Promi
   const { name, token, checkKeys = true, random = Math.random } = options;
   const label = `Upstash gateway ${name}`;
   const link = await connectRedis(options.redisUrl, label);
-  const scripts = createScripts(checkKeys ? await createKeyGuard(link) : () => '');
+  const scripts = options.runsUpstashLua
+    ? UNTOUCHED
+    : createScripts(checkKeys ? await createKeyGuard(link) : () => '');
   const stopping = new AbortController();
   let requests = 0;
 

@@ -50,12 +50,19 @@ function withoutDetails(error: unknown, signal: AbortSignal): CounterStoreError 
   const message = error instanceof Error ? error.message : '';
   if (message.startsWith('NOSCRIPT')) return new ScriptMissing('unavailable', 'script not loaded');
   if (signal.aborted) return new CounterStoreError('timeout', 'no answer before the deadline');
-  // An error of the script itself, unlike OOM or READONLY: the database is well, and this one call is not.
-  if (/^(WEIR_BAD_ARGUMENT|ERR .*user_script)/s.test(message))
+  if (isScriptFailure(message))
     return new CounterStoreError('script-failed', 'the script could not count this');
   if (isBadReply(error, message))
     return new CounterStoreError('bad-reply', 'the reply is not what Upstash sends');
   return new CounterStoreError('unavailable', 'the command failed');
+}
+
+/** An error of the script itself: the database is well, and this one call is not. */
+function isScriptFailure(message: string): boolean {
+  const [said = ''] = message.split(', command was:');
+  // Upstash names the script also when the database refuses one of its commands, with OOM or READONLY.
+  const isRefused = /^ERR Error running script: @user_script:\d+: (?!ERR|WRONGTYPE)[A-Z]+ /.test(said);
+  return !isRefused && /^(WEIR_BAD_ARGUMENT|ERR .*(user_script|script shebang))/s.test(said);
 }
 
 /** Not JSON, or JSON without a result: this is how the client tells. */

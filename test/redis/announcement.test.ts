@@ -1,7 +1,6 @@
 // The announcement of a region: who reads it, and what a take does when it is not the expected one.
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { type RedisServer, startRedisServer } from '../../local/redis-server.ts';
-import { startUpstashGateway, type UpstashGateway } from '../../local/upstash-gateway/server.ts';
+import type { UpstashGateway } from '../../local/upstash-gateway/server.ts';
 import { type AnnouncementBoard, formatAnnouncement } from '../../src/core/announcement.ts';
 import type { CounterStore } from '../../src/core/counter-store.ts';
 import { ANNOUNCEMENT_KEY } from '../../src/core/keys.ts';
@@ -10,31 +9,26 @@ import { createAnnouncementBoard } from '../../src/redis/announcement-board.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/upstash-store.ts';
 import { createCheck } from './engines.ts';
+import { startUpstash, type Upstash } from './lua-engine.ts';
 
 const at = (sequence: number) => ({ sequence, rules: 'a'.repeat(16), callers: 'b'.repeat(16) });
 const text = (sequence: number) => formatAnnouncement(at(sequence));
 const signal = () => AbortSignal.timeout(5_000);
 
-let server: RedisServer;
+let upstash: Upstash;
 let gateway: UpstashGateway;
 let client: Client;
 let board: AnnouncementBoard;
 let store: CounterStore;
 beforeAll(async () => {
-  server = await startRedisServer({ port: 0, name: 'announcement' });
-  gateway = await startUpstashGateway({
-    port: 0,
-    token: 'token',
-    redisUrl: server.url,
-    name: 'announcement',
-  });
+  upstash = await startUpstash('announcement');
+  gateway = upstash.gateway;
   client = createClient({ url: gateway.url, token: 'token' });
   board = createAnnouncementBoard(client);
   store = createUpstashStore(client);
 });
 afterAll(async () => {
-  await gateway.stop();
-  await server.stop();
+  await upstash.stop();
 });
 beforeEach(() => client.send(signal(), (redis) => redis.flushall()));
 
