@@ -5,8 +5,7 @@
 -- ARGV   [1] operation: take, peek (a take that changes nothing), refund, settle (charges what a request cost beyond
 --            what it was charged, room or not, up to a debt of the whole capacity), renew (of leases); it may be
 --            followed by the words keys and options (see below), now=MS (for tests; else the server's own clock) and
---            memory=N (number of the key that remembers the answer to this request; not for settle),
---            announced=N:TEXT (number of the key of the announcement, and the one that is expected)
+--            memory=N (number of the key that remembers the answer to this request; not for settle)
 --        then four to six for each check:
 --          key        number of its key in KEYS; only if [1] has the word keys, else all are in the first
 --          algorithm  id of the algorithm
@@ -26,7 +25,6 @@
 --          retryMs    of a take or peek: wait until the cost fits; 0 if it does, -1 if it never will
 --          granted    units leased beyond the cost
 --          delayMs    wait until its turn, for those that throttle
---        or, if another announcement stands there than the expected one, nothing but: now, announcement
 --        or, if a take passes and all the others are 1 and 0, in short: now, then remaining and resetAt for each
 --
 -- An algorithm is three blocks of code that are put in place of --@read, --@charge and --@relieve below when the script
@@ -61,14 +59,13 @@ local MOST_VALUES = 3500
 
 local ARGV, KEYS, call = ARGV, KEYS, redis.call
 local operation, now, memory, hasKeys, hasOptions, arguments = ARGV[1], nil, nil, nil, nil, 4
-local board, expected, isAfterwards
+local isAfterwards
 if operation and operation ~= 'take' then
   hasKeys = string.find(operation, ' keys', 1, true)
   hasOptions = string.find(operation, ' options', 1, true)
   arguments = 4 + (hasKeys and 1 or 0) + (hasOptions and 1 or 0)
   now = tonumber(string.match(operation, ' now=(%S+)')) or string.find(operation, ' now=', 1, true) and 0
   memory = tonumber(string.match(operation, ' memory=(%S+)'))
-  board, expected = string.match(operation, ' announced=(%d+):(%S+)')
   operation = string.match(operation, '^%a+')
   if operation == 'settle' then memory = nil end
   isAfterwards = operation == 'refund' or operation == 'settle'
@@ -92,8 +89,6 @@ elseif not (now >= 1 and now <= LATEST and now % 1 == 0) then
 end
 
 local values = KEYS[2] and call('MGET', unpack(KEYS)) or KEYS[1] and call('MGET', KEYS[1]) or {}
-local announcement = board and values[tonumber(board)]
-if announcement and announcement ~= expected then return { now, announcement } end
 if memory and values[memory] then
   local known = { pcall(cmsgpack.unpack, values[memory]) }
   if known[2] == FORMAT and #known == 3 + 6 * count then return { unpack(known, 3) } end

@@ -9,8 +9,8 @@ export interface CounterCall {
    * answer, for as long as its longest window. Never made from what a client can choose.
    */
   readonly requestKey?: string | undefined;
-  /** If another announcement than this one stands in the region, nothing is charged and the answer is that news. */
-  readonly expects?: string | undefined;
+  /** Read what the region announces, too, in the same round trip. The checks are charged whatever that is. */
+  readonly withAnnouncement?: boolean | undefined;
   /** For tests; the store's own clock if left out. */
   readonly nowMs?: number | undefined;
 }
