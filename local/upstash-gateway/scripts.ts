@@ -16,6 +16,8 @@ export interface Translated {
 
 export interface Scripts {
   translate(command: RedisCommand): Translated;
+  /** Whether the script of an EVAL or EVALSHA has the flag. */
+  hasKeyLocking(command: RedisCommand): boolean;
 }
 
 interface Rewritten {
@@ -82,7 +84,10 @@ export function createScripts(prelude: Prelude): Scripts {
     return { command: [name, first, entry.text, ...rest.slice(1)], restore };
   };
 
-  return { translate };
+  const hasKeyLocking = ([name, first = '']: RedisCommand) =>
+    /^EVALSHA/i.test(name) ? bySha.has(String(first).toLowerCase()) : rewritten(String(first)) !== undefined;
+
+  return { translate, hasKeyLocking };
 }
 
 function withOriginalSha(reply: Reply, { sha, originalSha }: Rewritten): Reply {
