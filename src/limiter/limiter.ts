@@ -11,7 +11,7 @@ import {
 import type { Plan, RuleCheck, Unverified } from '../core/plan.ts';
 import type { SharesByRegion } from '../core/rule.ts';
 import type { Snapshot } from '../core/snapshot.ts';
-import type { Question, SnapshotSource } from '../core/snapshot-source.ts';
+import type { News, Question, SnapshotSource } from '../core/snapshot-source.ts';
 import { createBorrowing } from './borrowing.ts';
 import { createCharges, hasSequelOf } from './charges.ts';
 import { createDeadline, type Deadline, waitHalf } from './deadline.ts';
@@ -64,7 +64,7 @@ interface Pass {
 interface Passed {
   readonly decision: Decision;
   /** Another announcement than the expected one: these rules are outdated. */
-  readonly news: string | undefined;
+  readonly news: News | undefined;
   /** Counted after the response. */
   readonly shadow: readonly PlacedCheck[];
 }
@@ -133,7 +133,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
     const how = { operation, withAnnouncement, deadline, afterResponse, era };
     const counted = await countInRegions({ placed, regions, ...how });
     const isAnswered = counted.regions.length > 0;
-    const news = question && isAnswered ? rules.learn(question, counted.announced) : undefined;
+    const news = question && isAnswered ? rules.learn(question, counted.heard) : undefined;
     for (const region of counted.regions) beCounted(region, afterResponse);
     return { decision: judge(request, counted, { askedAtMs, era }), news };
   };
@@ -209,7 +209,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
   ): Promise<Passed> => {
     const pass = { request, snapshot, deadline, question: snapshots.question() };
     const first = await decideBy(pass);
-    if (first.news === undefined || !(await rules.follow(first.news, pass))) return first;
+    if (!first.news || !(await rules.follow(first.news, pass))) return first;
     if (request.operation === 'take') {
       const undone = undo(first.decision);
       request.afterResponse(undone);

@@ -11,6 +11,7 @@ import { asCharged } from './charges.ts';
 import type { Deadline } from './deadline.ts';
 import { canBorrow, checkAt, type PlacedCheck, regionOf } from './placed-checks.ts';
 import { type Asked, askRegions, type LimiterRegion, type Regions } from './region-ladder.ts';
+import type { Heard } from './rules-in-force.ts';
 
 export interface CountRequest {
   readonly placed: readonly PlacedCheck[];
@@ -41,8 +42,8 @@ export interface Counted {
   readonly missing: readonly RuleCheck[];
   /** The first one, if any region has failed. */
   readonly failure: DegradedReason | undefined;
-  /** What the regions announce that were asked; null if one announces nothing. */
-  readonly announced: readonly (string | null)[];
+  /** What the regions announce that were asked. */
+  readonly heard: readonly Heard[];
 }
 
 export interface RegionalCountOptions {
@@ -146,7 +147,7 @@ export function createRegionalCount({ now, borrowing, onError }: RegionalCountOp
     const unanswered: CounterStore[] = [];
     const missing: RuleCheck[] = [];
     let failure: DegradedReason | undefined;
-    const announced: (string | null)[] = [];
+    const heard: Heard[] = [];
 
     const own = placed.filter(({ parts }) => parts.has(regions[0].name));
     // What is charged here may be given back, if it is denied elsewhere: so a denial here is not sure to last.
@@ -157,7 +158,8 @@ export function createRegionalCount({ now, borrowing, onError }: RegionalCountOp
       failure ??= asked.reason;
       if (asked.kind === 'unanswered') return void missing.push(...checks);
       const { answer } = asked.answer;
-      if (answer.announced !== undefined) announced.push(answer.announced);
+      const { announced } = answer;
+      if (announced !== undefined) heard.push({ announced, board: asked.region.board });
       const counted = asked.answer.results.map((result) => ({
         ...inTimeOf(answer.nowMs, result),
         isFinal: result.isFinal && isFinal,
@@ -186,7 +188,7 @@ export function createRegionalCount({ now, borrowing, onError }: RegionalCountOp
     }
     const isDenied = denyingResults(results).length > 0;
     if (isDenied && charged.length > 0 && operation === 'take') afterResponse(giveBack(charged, onError));
-    return { results, charged, regions: answered, unanswered, missing, failure, announced };
+    return { results, charged, regions: answered, unanswered, missing, failure, heard };
   };
 }
 

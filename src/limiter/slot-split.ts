@@ -5,7 +5,7 @@ import type { Answer, Check, Outcome } from '../core/check.ts';
 import type { CounterCall, CounterStore } from '../core/counter-store.ts';
 import { hashTagOf, movedToSlotOf } from '../core/keys.ts';
 
-export function splitBySlot(store: CounterStore, board: AnnouncementBoard): CounterStore {
+export function splitBySlot(store: CounterStore, board: Pick<AnnouncementBoard, 'read'>): CounterStore {
   return {
     ...store,
     async run({ withAnnouncement, ...call }, signal) {
@@ -20,7 +20,7 @@ export function splitBySlot(store: CounterStore, board: AnnouncementBoard): Coun
 }
 
 /** Undefined if it cannot be read: the checks are counted all the same. */
-const readAnnouncement = (board: AnnouncementBoard, signal: AbortSignal) =>
+const readAnnouncement = (board: Pick<AnnouncementBoard, 'read'>, signal: AbortSignal) =>
   board.read(signal).then(
     (announced) => announced ?? null,
     () => undefined,

@@ -122,7 +122,7 @@ describe('a decision', () => {
     );
     const source = createSource();
     const { load } = source;
-    source.load = (announced) => wait(16).then(() => load.call(source, announced));
+    source.load = (news) => wait(16).then(() => load.call(source, news));
     source.asks = overdue;
     const { decision, tookMs } = await openIsolate(regions, { source }).decide({ plan: planAfter(never) });
     expect(decision).toMatchObject({ kind: 'degraded', reason: 'timeout' });
@@ -170,7 +170,7 @@ it('never takes longer, however long everything takes', async () => {
       );
       const source = createSource();
       const { load: loadNow } = source;
-      source.load = (announced) => after(load).then(() => loadNow.call(source, announced));
+      source.load = (news) => after(load).then(() => loadNow.call(source, news));
       source.asks = { ...overdue, isOverdue };
       const plan = planAfter(() => after(lookUp).then(() => undefined));
       const { tookMs } = await openIsolate(regions, { source }).decide({ plan });

@@ -133,6 +133,8 @@ export function createRegion(name: string, { tell, isCluster = false, ...does }:
         return behaviour.read(signal);
       },
       write: async () => {},
+      readParts: async (parts) => parts.map(() => undefined),
+      writeParts: async () => {},
     },
     census: createCensus({ assumed: 1 }),
     censusBoard: {
@@ -179,7 +181,7 @@ export function createSource(changes: Partial<SnapshotSource> = {}): FakeSource 
     confirm: () => {},
     fail: () => {},
     isConfirmed: () => true,
-    async load(announced) {
+    async load({ announced }) {
       version = 'new';
       this.announces = announced;
       return true;

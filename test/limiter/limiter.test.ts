@@ -63,7 +63,7 @@ async function decide(situation: Situation) {
     confirm: () => void asked.push('confirmed'),
     fail: () => void asked.push('failed'),
     isConfirmed: () => asked.includes('confirmed') || version === 'new' || !situation.question?.isOverdue,
-    async load(announced) {
+    async load({ announced }) {
       asked.push(`load ${announced}`);
       const isLoaded = (await situation.load?.()) ?? true;
       if (isLoaded) version = 'new';

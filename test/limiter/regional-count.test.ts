@@ -23,7 +23,10 @@ describe('what the nearest region has a part of', () => {
     asked.length = 0;
     us.does.announces = 'that';
     const counted = await count({ withAnnouncement: true });
-    expect(counted).toMatchObject({ results: [{ outcome: { allowed: true } }], announced: ['that'] });
+    expect(counted).toMatchObject({
+      results: [{ outcome: { allowed: true } }],
+      heard: [{ announced: 'that', board: us.board }],
+    });
     expect(asked).toEqual(['us take near with announcement', 'eu take near', 'us take near+1']);
     expect([leftIn(us), leftIn(eu)]).toEqual([0, 3]);
   });
@@ -192,13 +195,13 @@ describe('what another region alone can count', () => {
   });
 
   it.each([
-    ['by the region that is asked first', [near(), far()], ['that']],
-    ['by all of them if none is', [far(), farther()], [null, 'this']],
-  ] as const)('is charged whatever is announced, and that is told: %s', async (_, placed, announced) => {
+    ['by the region that is asked first', [near(), far()], [{ announced: 'that' }]],
+    ['by all of them if none is', [far(), farther()], [{ announced: null }, { announced: 'this' }]],
+  ] as const)('is charged whatever is announced, and that is told: %s', async (_, placed, heard) => {
     const { count, settle, us, eu, ap } = open({ placed });
     [us.does.announces, eu.does.announces, ap.does.announces] = ['that', null, 'this'];
     expect(await count({ withAnnouncement: true })).toMatchObject({
-      announced,
+      heard,
       charged: placed.map(({ check }) => ({ check: { id: check.id } })),
     });
     await settle();
@@ -211,7 +214,7 @@ describe('what another region alone can count', () => {
   it('says nothing of what is announced if that could not be read', async () => {
     const { count, us } = open({ placed: [near()] });
     us.does.announces = undefined;
-    expect(await count({ withAnnouncement: true })).toMatchObject({ announced: [], charged: [{}] });
+    expect(await count({ withAnnouncement: true })).toMatchObject({ heard: [], charged: [{}] });
   });
 
   it('is missing if that region is down, and what was charged is told', async () => {
