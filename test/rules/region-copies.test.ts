@@ -244,6 +244,17 @@ describe('a cold isolate', () => {
       expect(await cold(get).start(region.board)).toMatchObject({ version: announcement.rules });
   });
 
+  it('starts as soon as KV has what it named, if the region has no copy', async () => {
+    const published = await publishWithoutKv(1, 'a');
+    for (const kind of ['rules', 'callers'] as const) await redis('DEL', keyOf(published, kind));
+    let nowMs = Date.now();
+    const source = createSnapshotSource({ kv, now: () => nowMs, onError });
+    expect(await source.start(region.board)).toBeUndefined();
+    await putInKv(published);
+    nowMs += 500;
+    expect(await source.start(region.board)).toMatchObject({ version: published.announcement.rules });
+  });
+
   it('reads the copies once, though KV names the same rules', async () => {
     const { announcement } = await publishWithoutKv(1, 'a');
     await writeCurrent(kv, announcement);
