@@ -15,7 +15,7 @@ import type { News, Question, SnapshotSource } from '../core/snapshot-source.ts'
 import { createBorrowing } from './borrowing.ts';
 import { createCharges, hasSequelOf } from './charges.ts';
 import { createDeadline, type Deadline, waitHalf } from './deadline.ts';
-import { createKnownDenials, type KnownDenial } from './known-denials.ts';
+import { createKnownDenials, type KnownDenial, type KnownDenials } from './known-denials.ts';
 import { createLocalLimiter } from './local-limiter.ts';
 import { checkAt, createPlacing, type PlacedCheck, regionOf } from './placed-checks.ts';
 import { failureOf, type LimiterRegion, type Regions } from './region-ladder.ts';
@@ -71,7 +71,14 @@ interface Passed {
 
 export function createLimiter(options: LimiterOptions): Limiter {
   const { snapshots, deadlineMs, capPerSecond, now, onError } = options;
-  const denials = createKnownDenials();
+  const known = createKnownDenials();
+  let undoneAtMs = Number.NEGATIVE_INFINITY;
+  const isSettled = () => now() < undoneAtMs || now() - undoneAtMs >= UNSETTLED_MS;
+  const denials: KnownDenials = {
+    find: known.find,
+    // What is about to be given back may have caused it: it may end earlier than it says.
+    remember: (...denial) => (isSettled() ? known.remember(...denial) : undefined),
+  };
   const rules = createRulesInForce({ snapshots, deadlineMs, now });
   const placing = createPlacing(options.shares, now);
   const countInRegions = createRegionalCount({ now, borrowing: createBorrowing({ denials, now }), onError });
@@ -82,17 +89,17 @@ export function createLimiter(options: LimiterOptions): Limiter {
     const { request, snapshot } = pass;
     const plan = await request.plan(snapshot, pass.deadline);
     const { placed, shadow } = placeAll(pass, plan.kind === 'checks' ? plan.checks : []);
-    const known = knownDenial(request, placed);
+    const denial = knownDenial(request, placed);
     const { decision, news } =
-      placed.length > 0 && !known
+      placed.length > 0 && !denial
         ? await count(pass, placed)
-        : { decision: uncounted(plan, known), news: await rules.hear(pass) };
+        : { decision: uncounted(plan, denial), news: await rules.hear(pass) };
     return { decision: { ...decision, rulesVersion: snapshot.version }, news, shadow };
   };
 
   /** What takes no call to the counters. */
-  const uncounted = (plan: Plan | Unverified, known: KnownDenial | undefined): Decision => {
-    if (known) return { kind: 'counted', allowed: false, unanswered: [], ...known, ...UNKNOWN };
+  const uncounted = (plan: Plan | Unverified, denial: KnownDenial | undefined): Decision => {
+    if (denial) return { kind: 'counted', allowed: false, unanswered: [], ...denial, ...UNKNOWN };
     if (plan.kind === 'unverified') return { ...plan, allowed: false, ...UNKNOWN };
     if (plan.kind === 'listed') return { ...plan, allowed: plan.list === 'allow', ...UNKNOWN };
     if (plan.checks.length === 0) return { kind: 'unlimited', allowed: true, ...UNKNOWN };
@@ -118,8 +125,8 @@ export function createLimiter(options: LimiterOptions): Limiter {
     if (operation !== 'take' || placed.length === 0) return undefined;
     for (const region of regions) {
       const checks = placed.flatMap((one) => checkFrom(one, region, regions) ?? []);
-      const known = denials.find(region.name, checks, now(), snapshots.announced());
-      if (known || region.breaker.state(now()) !== 'open') return known;
+      const denial = denials.find(region.name, checks, now(), snapshots.announced());
+      if (denial || region.breaker.state(now()) !== 'open') return denial;
     }
     return undefined;
   };
@@ -211,6 +218,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
     const first = await decideBy(pass);
     if (!first.news || !(await rules.follow(first.news, pass))) return first;
     if (request.operation === 'take') {
+      undoneAtMs = now();
       const undone = undo(first.decision);
       request.afterResponse(undone);
       await waitHalf(deadline, undone);
@@ -242,6 +250,8 @@ export function createLimiter(options: LimiterOptions): Limiter {
 
 /** Filled in by whoever knows the rules. */
 const UNKNOWN = { rulesVersion: '', isStale: false };
+/** No refund is under way for longer. */
+const UNSETTLED_MS = 5_000;
 /** Nobody waits for shadow rules. */
 const SHADOW_MS = 5_000;
 

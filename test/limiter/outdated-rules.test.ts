@@ -203,6 +203,22 @@ describe('a refund that is', () => {
     expect(used(last, us)).toBe(0);
   });
 
+  it('slow makes no denial last: what it caused is not remembered', async () => {
+    const last = checkOf('kept', { limit: 1 });
+    const { us, source, decide } = open({ before: [last], after: [last] });
+    refundsWith(us, arrivesAfter(1_000));
+    expect(await decide()).toMatchObject({ allowed: false, rulesVersion: 'new' });
+    source.asks = undefined;
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(await decide()).toMatchObject({ allowed: true });
+    // Five seconds later, denials are remembered as ever.
+    await vi.advanceTimersByTimeAsync(5_000);
+    expect(await decide()).toMatchObject({ allowed: false });
+    const asked = us.calls.length;
+    expect(await decide()).toMatchObject({ allowed: false });
+    expect(us.calls).toHaveLength(asked);
+  });
+
   it('lost is reported, tried once, and costs what the request cost, until the window ends', async () => {
     const { us, decide, settle, errors, operations } = open({
       before: [kept, removed],
