@@ -30,7 +30,8 @@ const region = z.strictObject({
   name: z.string().regex(/^[a-z0-9-]{1,32}$/, 'must be 1 to 32 of a-z, 0-9 and -'),
   url: httpUrl,
   token: z.string().min(1, 'must not be empty'),
-  share: z.number().positive(),
+  /** 0: it has no part of any limit that is split by these shares. */
+  share: z.number().min(0),
   /** A Redis Cluster: one call for each subject, because a script can touch one slot only. */
   cluster: z.boolean().default(false),
   latitude: z.number().min(-90).max(90),
@@ -52,7 +53,8 @@ const jsonText = z.string().transform((text, context) => {
 
 const regionList = jsonText
   .pipe(z.tuple([region], region))
-  .refine(haveNamesOfTheirOwn, 'has two regions of one name');
+  .refine(haveNamesOfTheirOwn, 'has two regions of one name')
+  .refine((list) => list.some(({ share }) => share !== 0), 'must have at least one region with a share above 0');
 
 const token = z.string().min(16, 'must have at least 16 characters');
 

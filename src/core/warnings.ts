@@ -123,7 +123,7 @@ function* shareProblems(rule: Rule, regions: readonly WeightedRegion[]): Iterabl
   if (unknown.length > 0)
     yield `"${rule.name}" has shares for regions that do not exist: ${unknown.join(', ')}. They are ignored.`;
   if (!regionsOf(rule, regions).some(({ share }) => share > 0))
-    yield `"${rule.name}" has no share for any region that exists: all of them have the same.`;
+    yield `"${rule.name}" has no share for any region that exists: those of REGIONS count instead.`;
 }
 
 function* splitProblems(
@@ -133,10 +133,11 @@ function* splitProblems(
 ): Iterable<string> {
   if (isCentral(rule)) return;
   const weighted = regionsOf(rule, regions);
+  const withShare = weighted.filter(({ share }) => share > 0).map(({ name }) => name);
   const small = limitsOf(rule, tiers).filter((limit) => isTooSmall(rule, limit, weighted));
   if (small.length > 0)
     yield `"${rule.name}" has a limit of ${small.join(', ')}: too little to be split over ` +
-      `${weighted.map(({ name }) => name).join(', ')}. Each subject is counted in one region instead. ` +
+      `${withShare.join(', ')}. Each subject is counted in one region instead. ` +
       'Set central to true if that is meant.';
 }
 
