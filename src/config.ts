@@ -54,7 +54,10 @@ const jsonText = z.string().transform((text, context) => {
 const regionList = jsonText
   .pipe(z.tuple([region], region))
   .refine(haveNamesOfTheirOwn, 'has two regions of one name')
-  .refine((list) => list.some(({ share }) => share !== 0), 'must have at least one region with a share above 0');
+  .refine(
+    (list) => list.some(({ share }) => share !== 0),
+    'must have at least one region with a share above 0',
+  );
 
 const token = z.string().min(16, 'must have at least 16 characters');
 

@@ -50,7 +50,10 @@ describe('parseConfig', () => {
   });
 
   it('takes a region whose share is 0, as long as another one has a share', () => {
-    const regions = [{ ...region, share: 0 }, { ...region, name: 'eu' }];
+    const regions = [
+      { ...region, share: 0 },
+      { ...region, name: 'eu' },
+    ];
     const shares = parse({ REGIONS: JSON.stringify(regions) }).regions.map(({ share }) => share);
     expect(shares).toEqual([0, 1]);
   });
