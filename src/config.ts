@@ -132,6 +132,8 @@ const configSchema = z
     ISOLATE_CAP: wholeNumber(0, 1_000_000).default(DEFAULT_ISOLATE_CAP),
     ISOLATES: wholeNumber(1, 1_000_000).default(DEFAULT_ISOLATES),
     DEGRADED_HEADER: z.enum(['on', 'off']).optional(),
+    DATABASE_CHECK_MINUTES: wholeNumber(1, 1_440).default(1),
+    CF_VERSION_METADATA: z.object({ id: z.string() }).optional(),
     DATABASE_HTTP_ENDPOINT: httpUrl.optional(),
     JWT: jwt.optional(),
     JWT_SECRET: z.string().min(32, 'must have at least 32 characters').optional(),
@@ -168,6 +170,9 @@ export interface Config {
   readonly regions: readonly [Region, ...Region[]];
   readonly databaseUrl: string;
   readonly databaseHttpEndpoint: string | undefined;
+  readonly databaseCheckMinutes: number;
+  /** Of the Worker's code; undefined where Cloudflare does not tell. */
+  readonly deployment: string | undefined;
   readonly adminTokens: readonly AdminToken[];
   readonly adminAccess: z.infer<typeof access> | undefined;
   readonly isDevelopment: boolean;
@@ -209,6 +214,8 @@ export function parseConfig(env: Bindings): Config {
     regions: data.REGIONS,
     databaseUrl: data.DATABASE_URL,
     databaseHttpEndpoint: data.DATABASE_HTTP_ENDPOINT,
+    databaseCheckMinutes: data.DATABASE_CHECK_MINUTES,
+    deployment: data.CF_VERSION_METADATA?.id,
     adminTokens: adminTokensOf(data.ADMIN_TOKEN, data.ADMIN_TOKENS),
     adminAccess: data.ADMIN_ACCESS,
     isDevelopment: data.ENVIRONMENT === 'development',

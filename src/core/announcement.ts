@@ -21,6 +21,13 @@ export function parseAnnouncement(text: string | null | undefined): Announcement
   return { sequence: Number(sequence), rules, callers };
 }
 
+export const isSameAnnouncement = (a: Announcement | undefined, b: Announcement): boolean =>
+  a !== undefined && formatAnnouncement(a) === formatAnnouncement(b);
+
+/** The one with the highest number. */
+export const newestAnnouncement = (known: readonly (Announcement | undefined)[]): Announcement | undefined =>
+  known.reduce((newest, one) => (one && one.sequence > (newest?.sequence ?? -1) ? one : newest), undefined);
+
 /** The port to the announcement of one region. */
 export interface AnnouncementBoard {
   /** The text that stands there, or undefined if there is none. */

@@ -5,8 +5,8 @@ import { CounterStoreError } from '../core/counter-store.ts';
 import { ANNOUNCEMENT_KEY } from '../core/keys.ts';
 import type { Client } from './client.ts';
 
-/** Renewed by every cron run. Without one, isolates go on with what they have. */
-const TTL_MS = 24 * 3_600_000;
+/** Renewed once a day, so that two renewals may fail. Without one, isolates go on with what they have. */
+const TTL_MS = 3 * 24 * 3_600_000;
 
 export function createAnnouncementBoard(client: Client): AnnouncementBoard {
   return {
