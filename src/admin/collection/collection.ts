@@ -1,11 +1,11 @@
 // Makes a collection of the admin route from its declaration: list, create, get, replace, patch, delete.
-import type { Values } from '../../rules/body-schemas.ts';
 import { createRepository, type Row, type Target } from '../../rules/repository.ts';
 import { sqlStateOf } from '../postgres-problems.ts';
 import { notFound } from '../problems.ts';
 import { publishChange, versionHeader } from '../publish-change.ts';
 import type { AdminApp, AdminServices } from '../services.ts';
 import { changedSince, json, toShown, warningsOf } from './answers.ts';
+import { takeChanges } from './changes.ts';
 import { badCursor, parseCursor, toCursor } from './cursors.ts';
 import type { Collection } from './declaration.ts';
 import { allowedRevisions, isKnown, toETag } from './etags.ts';
@@ -21,11 +21,6 @@ export function addCollection(app: AdminApp, services: AdminServices, collection
   const concerns = (id: string) =>
     collection.concerns === 'itself' ? [id] : collection.concerns === 'all' ? 'all' : [];
   const publish = (id: string) => publishChange(services, concerns(id));
-
-  const expected = (values: Values): Values => {
-    collection.expect?.(values);
-    return values;
-  };
 
   const find = async (id: string): Promise<Row> => {
     const row = collection.isId(id) ? await repository.get(id) : undefined;
@@ -52,7 +47,8 @@ export function addCollection(app: AdminApp, services: AdminServices, collection
   });
 
   app.openapi(operations.create, async (c) => {
-    const body = expected(c.req.valid('json'));
+    const body = c.req.valid('json');
+    collection.expect?.(body, undefined);
     const { values, shownOnce } = collection.prepare
       ? await collection.prepare(body)
       : { values: body, shownOnce: {} };
@@ -74,22 +70,17 @@ export function addCollection(app: AdminApp, services: AdminServices, collection
 
   app.openapi(operations.replace, async (c) => {
     const target = targetOf(c.req.valid('param').id, c.get('actor').name, c.req.raw);
-    const values = expected(c.req.valid('json'));
-    const row = collection.isId(target.id) ? await repository.update(target, values) : undefined;
+    const before = await find(target.id);
+    const { values, revisions } = takeChanges({ collection, target, before, given: c.req.valid('json') });
+    const row = await repository.update({ ...target, revisions }, values);
     if (row === undefined) throw changedSince(await find(target.id));
     return answerChange(row);
   });
 
   app.openapi(operations.patch, async (c) => {
     const target = targetOf(c.req.valid('param').id, c.get('actor').name, c.req.raw);
-    const row = await applyPatch({
-      target,
-      given: expected(c.req.valid('json')),
-      bodies,
-      find,
-      update: repository.update,
-    });
-    return answerChange(row);
+    const given = c.req.valid('json');
+    return answerChange(await applyPatch({ collection, target, given, find, update: repository.update }));
   });
 
   app.openapi(operations.remove, async (c) => {

@@ -4,6 +4,7 @@ import * as z from 'zod';
 import { ALGORITHM_IDS } from '../../core/algorithms/registry.ts';
 import { SCOPES, type SharesByRegion } from '../../core/rule.ts';
 import { ruleBodies } from '../../rules/admin-schemas.ts';
+import { isSame } from '../../rules/import-document.ts';
 import { rules } from '../../rules/schema.ts';
 import { unknownRegions } from '../../rules/share-problems.ts';
 import { addCollection } from '../collection/collection.ts';
@@ -40,11 +41,13 @@ export const addRuleRoutes: AddRoutes = (app, services) =>
       tier === undefined ? undefined : sql`${tier} = any(${rules.tiers})`,
       contains(rules.name, q),
     ],
-    expect: ({ shares }) => expectRegions(services, shares as SharesByRegion | null | undefined),
+    expect: ({ shares }, before) => {
+      // What stays as it is may name a region that is gone.
+      if (!isSame(shares, before?.shares)) expectRegions(services, shares as SharesByRegion | null);
+    },
     concerns: 'itself',
   });
 
-/** Not part of the bodies: a rule whose region is gone since can still be changed otherwise. */
 function expectRegions({ regions }: AdminServices, shares: SharesByRegion | null | undefined): void {
   const unknown = unknownRegions(
     shares,
