@@ -18,6 +18,7 @@ import { recordPublication } from './last-publication.ts';
 import type { PublishedContent, RuleReader } from './rule-reader.ts';
 import type { RejectedRow } from './rule-schema.ts';
 import { writeCallers, writeCurrent, writeRules } from './snapshot-kv.ts';
+import { byteLength, expectPublishable } from './snapshot-room.ts';
 
 /** For the Redis of one region: to be told must not fail lightly, to be asked must not take long. */
 const ANNOUNCE_MS = 2_000;
@@ -68,6 +69,8 @@ export async function publish(
     Math.max(0, ...standing.map((known) => known?.sequence ?? 0)),
   );
   const rulesText = joinSnapshot({ ...published.content, rules: published.texts });
+  const bytes = byteLength(rulesText);
+  expectPublishable(bytes);
   const callersText = JSON.stringify(published.callers);
   const announcement = keepNumber(repairs && [...standing, repairs.recorded], {
     sequence: published.sequence,
@@ -84,7 +87,7 @@ export async function publish(
   ]);
   const [told] = await Promise.all([
     Promise.all(regions.map((region) => announce(region, announcement, onError))),
-    complete(options, { announcement, published, bytes: byteLength(rulesText), isWritten }),
+    complete(options, { announcement, published, bytes, isWritten }),
   ]);
   return {
     version: announcement.rules,
@@ -145,8 +148,6 @@ async function complete(options: PublishOptions, completion: Completion): Promis
     options.onError(error);
   }
 }
-
-const byteLength = (text: string) => new TextEncoder().encode(text).length;
 
 function readBoards({ regions, onError }: Pick<PublishOptions, 'regions' | 'onError'>) {
   return Promise.all(

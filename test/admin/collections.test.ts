@@ -201,7 +201,7 @@ describe('a change that is saved', () => {
     const response = await admin.call('/rules', { method: 'POST', body: { ...LOGINS, name: 'unpublished' } });
     const rule = await read(response);
     const warnings = [
-      'saved, but not yet published: The rules could not be handed to the edge; the cron run will within a minute',
+      'saved, but not yet published: The rules could not be handed to the edge; the cron run will, within a minute by default',
     ];
     expect([response.status, rule.warnings]).toEqual([201, warnings]);
     expect(response.headers.has('X-Weir-Rules-Version')).toBe(false);

@@ -1,8 +1,10 @@
 // Makes a collection of the admin route from its declaration: list, create, get, replace, patch, delete.
+import type { Values } from '../../rules/body-schemas.ts';
 import { createRepository, type Row, type Target } from '../../rules/repository.ts';
 import { sqlStateOf } from '../postgres-problems.ts';
 import { notFound } from '../problems.ts';
 import { publishChange, versionHeader } from '../publish-change.ts';
+import { expectRoom } from '../room.ts';
 import type { AdminApp, AdminServices } from '../services.ts';
 import { changedSince, json, toShown, warningsOf } from './answers.ts';
 import { takeChanges } from './changes.ts';
@@ -10,7 +12,7 @@ import { badCursor, parseCursor, toCursor } from './cursors.ts';
 import type { Collection } from './declaration.ts';
 import { allowedRevisions, isKnown, toETag } from './etags.ts';
 import { operationsOf } from './operations.ts';
-import { applyPatch } from './patch.ts';
+import { applyPatch, type Save } from './patch.ts';
 
 export function addCollection(app: AdminApp, services: AdminServices, collection: Collection): void {
   const { noun, bodies, order } = collection;
@@ -26,6 +28,12 @@ export function addCollection(app: AdminApp, services: AdminServices, collection
     const row = collection.isId(id) ? await repository.get(id) : undefined;
     if (row === undefined) throw notFound(noun);
     return row;
+  };
+
+  const bytesOf = (row: Values) => collection.bytesOf?.(row) ?? 0;
+  const save: Save = async (target, before, values) => {
+    await expectRoom(services.database, bytesOf({ ...before, ...values }) - bytesOf(before));
+    return repository.update(target, values);
   };
 
   const answerChange = async (row: Row): Promise<Response> => {
@@ -52,6 +60,7 @@ export function addCollection(app: AdminApp, services: AdminServices, collection
     const { values, shownOnce } = collection.prepare
       ? await collection.prepare(body)
       : { values: body, shownOnce: {} };
+    await expectRoom(services.database, bytesOf(values));
     const row = await repository.insert(c.get('actor').name, values);
     const change = await publish(idOf(row));
     return json({ ...show(row), ...shownOnce, ...warningsOf(change) }, 201, {
@@ -72,7 +81,7 @@ export function addCollection(app: AdminApp, services: AdminServices, collection
     const target = targetOf(c.req.valid('param').id, c.get('actor').name, c.req.raw);
     const before = await find(target.id);
     const { values, revisions } = takeChanges({ collection, target, before, given: c.req.valid('json') });
-    const row = await repository.update({ ...target, revisions }, values);
+    const row = await save({ ...target, revisions }, before, values);
     if (row === undefined) throw changedSince(await find(target.id));
     return answerChange(row);
   });
@@ -80,7 +89,7 @@ export function addCollection(app: AdminApp, services: AdminServices, collection
   app.openapi(operations.patch, async (c) => {
     const target = targetOf(c.req.valid('param').id, c.get('actor').name, c.req.raw);
     const given = c.req.valid('json');
-    return answerChange(await applyPatch({ collection, target, given, find, update: repository.update }));
+    return answerChange(await applyPatch({ collection, target, given, find, save }));
   });
 
   app.openapi(operations.remove, async (c) => {

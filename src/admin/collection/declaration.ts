@@ -21,6 +21,8 @@ export interface Collection extends RepositoryOptions {
   where(query: Values): readonly (SQL | undefined)[];
   /** Refuses, by an AdminError, what only shows beside what is configured. `before`: what is to be changed. */
   expect?(values: Values, before: Row | undefined): void;
+  /** What one of them takes of the room that there is at the edge; undefined: nothing. */
+  bytesOf?(row: Values): number;
   /** What a creation adds to the body it was given. */
   prepare?(values: Values): Promise<Creation>;
   /** Whose warnings a change may cause: those of the rule that it is, or of any rule. */

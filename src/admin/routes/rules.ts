@@ -7,6 +7,7 @@ import { ruleBodies } from '../../rules/admin-schemas.ts';
 import { isSame } from '../../rules/import-document.ts';
 import { rules } from '../../rules/schema.ts';
 import { unknownRegions } from '../../rules/share-problems.ts';
+import { bytesOfRule } from '../../rules/snapshot-room.ts';
 import { addCollection } from '../collection/collection.ts';
 import { isUuid } from '../collection/declaration.ts';
 import { contains, equals, flag } from '../collection/filters.ts';
@@ -22,6 +23,7 @@ export const addRuleRoutes: AddRoutes = (app, services) =>
     table: rules,
     id: rules.id,
     idField: 'id',
+    bytesOf: bytesOfRule,
     isId: isUuid,
     // As they were created: a priority can change between two pages, this cannot.
     order: [rules.ordinal, rules.id],
