@@ -3,7 +3,8 @@ import { formatIpRange, parseIpRange } from './ip.ts';
 import { slotOf } from './resource.ts';
 import { isCentral, type Rule, type Tier } from './rule.ts';
 import { placementOf, type WeightedRegion } from './shares.ts';
-import { byRank, isShadowRule, limitOfTier, methodsOf, specificity } from './snapshot.ts';
+import { byRank, isShadowRule, methodsOf, specificity } from './snapshot.ts';
+import { limitOfTier } from './tiers.ts';
 
 export interface RuleWarning {
   readonly ruleIds: readonly string[];
