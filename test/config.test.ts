@@ -49,6 +49,15 @@ describe('parseConfig', () => {
     expect(parse(most)).toMatchObject({ isolateCap: 1_000_000, isolates: 1_000_000 });
   });
 
+  it('takes a region whose share is 0, as long as another one has a share', () => {
+    const regions = [
+      { ...region, share: 0 },
+      { ...region, name: 'eu' },
+    ];
+    const shares = parse({ REGIONS: JSON.stringify(regions) }).regions.map(({ share }) => share);
+    expect(shares).toEqual([0, 1]);
+  });
+
   it.each([
     ['production', undefined, false],
     ['production', 'on', true],
@@ -106,6 +115,12 @@ describe('parseConfig', () => {
     ],
     [{ REGIONS: JSON.stringify([region, region]) }, 'REGIONS: has two regions of one name'],
     [{ REGIONS: JSON.stringify([{ ...region, token: '' }]) }, 'REGIONS[0].token: must not be empty'],
+    [
+      { REGIONS: JSON.stringify([{ ...region, share: 0 }]) },
+      'REGIONS: must have at least one region with a share above 0',
+    ],
+    [{ REGIONS: JSON.stringify([{ ...region, share: -1 }]) }, /^REGIONS\[0\]\.share: /],
+    [{ REGIONS: JSON.stringify([region]).replace('1', '1e999') }, /^REGIONS\[0\]\.share: /],
     [
       { REGIONS: JSON.stringify([region, { ...region, name: 'eu', url: SECRET }]) },
       'REGIONS[1].url: must be an http or https URL',
