@@ -55,7 +55,7 @@
 -- It must mean the same on Redis' Lua and on gopher-lua, which Upstash runs: docs/decisions has the rules, and a test
 -- reads every file here for them. One straight piece on purpose: a function costs Redis time in each run by being
 -- made, and again when called.
-local FORMAT, EMPTY, HEADER = 'weir2 ', 'weir2 000000000000000;', 22
+local FORMAT, ZEROS, EMPTY, HEADER = 'weir2 ', '000000000000000', 'weir2 000000000000000;', 22
 -- Products of units and milliseconds stay whole numbers up to here, with room for twice the capacity.
 local LARGEST = 4503599627370496
 -- The longest log.
@@ -142,12 +142,14 @@ elseif not (now >= 1 and now <= LATEST and now % 1 == 0) then
 end
 
 -- A key of another type counts as no state: GET raises an error for it, which pcall returns as a table.
-local values = {}
+local values
 if KEYS[2] then
   values = call('MGET', unpack(KEYS))
 elseif KEYS[1] then
   local value = redis.pcall('GET', KEYS[1])
-  values[1] = type(value) == 'string' and value
+  values = { type(value) == 'string' and value }
+else
+  values = {}
 end
 
 local announcement = board and values[board]
@@ -156,7 +158,8 @@ if announcement and announcement ~= expected then return { now, announcement } e
 -- Of each key: the changes of its text (three values each: first place, last place, new record; in the order of
 -- their places), and when the last counter that was changed expires, or INFINITY if one now expires earlier than
 -- before, so that all must be looked at.
-local changes, latest, hasNew = {}, {}, {}
+-- Each table has its first place from the start: to make room for it later costs more than all else in it.
+local changes, latest, hasNew = { false }, { false }, { false }
 local INFINITY = math.huge
 -- Worked out as if it passes and the answer is short; if not, once more from the start.
 local passes, isShort, reply = isTake, isTake, { now, 0, 0 }
@@ -255,15 +258,15 @@ while i < count do
   if passes and not fits and not isLog then
     passes = false
     isShort = false
-    changes = {}
-    latest = {}
-    hasNew = {}
+    changes = { false }
+    latest = { false }
+    hasNew = { false }
     i = 0
   elseif isShort and (not fits or want > 0 or delayMs) then
     isShort = false
-    changes = {}
-    latest = {}
-    hasNew = {}
+    changes = { false }
+    latest = { false }
+    hasNew = { false }
     i = 0
   else
     -- By how much the counter moves, and whether it blocks from now on.
@@ -351,20 +354,28 @@ for key = 1, #KEYS do
   local list = changes[key]
   if list then
     -- Joined at once: every string on the way would be hashed, and a long one costs.
-    local text, newest, past = values[key], latest[key], HEADER + 1
-    local pieces = { '' }
-    for at = 1, #list, 3 do
-      if list[at] > past then pieces[#pieces + 1] = sub(text, past, list[at] - 1) end
-      pieces[#pieces + 1] = list[at + 2]
-      past = list[at + 1] + 1
+    local text, newest, records = values[key], latest[key], nil
+    if #list == 3 then
+      records = sub(text, HEADER + 1, list[1] - 1) .. list[3] .. sub(text, list[2] + 1)
+    else
+      local pieces, size, past = { '', '', '', '', '', '' }, 0, HEADER + 1
+      for at = 1, #list, 3 do
+        if list[at] > past then
+          size = size + 1
+          pieces[size] = sub(text, past, list[at] - 1)
+        end
+        size = size + 1
+        pieces[size] = list[at + 2]
+        past = list[at + 1] + 1
+      end
+      records = table.concat(pieces, '', 1, size) .. sub(text, past)
     end
-    if past <= #text then pieces[#pieces + 1] = sub(text, past) end
     local expires = tonumber(sub(text, #FORMAT + 1, HEADER - 1)) or 0
     if expires > LATEST then expires = 0 end
     if newest == INFINITY or #text > LONG then
       local live = module('live-records')
-      local records, last = live(table.concat(pieces, '', 1, #pieces), now, MAX_COUNTERS)
-      pieces = { '', records }
+      local others, last = live(records, now, MAX_COUNTERS)
+      records = others
       newest = last
       expires = 0
     end
@@ -372,12 +383,11 @@ for key = 1, #KEYS do
       call('DEL', KEYS[key])
     elseif newest > expires or hasNew[key] then
       if newest < expires then newest = expires end
-      pieces[1] = format('%s%015d;', FORMAT, newest)
-      call('SET', KEYS[key], table.concat(pieces, '', 1, #pieces), 'PXAT', newest)
+      local digits = format('%d', newest)
+      call('SET', KEYS[key], FORMAT .. sub(ZEROS, #digits + 1) .. digits .. ';' .. records, 'PXAT', digits)
     else
       -- The TTL stays as it is.
-      pieces[1] = sub(text, 1, HEADER)
-      call('SET', KEYS[key], table.concat(pieces, '', 1, #pieces), 'KEEPTTL')
+      call('SET', KEYS[key], sub(text, 1, HEADER) .. records, 'KEEPTTL')
     end
   end
 end

@@ -146,7 +146,7 @@ function noInexactText(node: Node): string | undefined {
   const [pattern] = isFormat ? node.arguments : [];
   if (pattern?.type !== 'StringLiteral') return isFormat ? 'a format that is not written out' : undefined;
   // luaparse leaves the value of literals out in this mode: the raw text tells.
-  const inexact = pattern.raw.replaceAll('%%', '').match(/%(?!s|d|015d|\.0f)[^a-zA-Z]*[a-zA-Z]?/);
+  const inexact = pattern.raw.replaceAll('%%', '').match(/%(?!s|d|\.0f)[^a-zA-Z]*[a-zA-Z]?/);
   return inexact ? `${inexact[0]} in a format: only %d, %.0f and %s are exact everywhere` : undefined;
 }
 
