@@ -18,6 +18,8 @@ export interface Translated {
 
 export interface Scripts {
   translate(command: RedisCommand): Translated;
+  /** Whether the script of an EVAL or EVALSHA has the flag. */
+  hasKeyLocking(command: RedisCommand): boolean;
 }
 
 interface Rewritten {
@@ -29,7 +31,11 @@ interface Rewritten {
 const unchanged = (reply: Reply) => reply;
 
 /** For a server that runs scripts as Upstash does. */
-export const UNTOUCHED: Scripts = { translate: (command) => ({ command, restore: unchanged }) };
+export const UNTOUCHED: Scripts = {
+  translate: (command) => ({ command, restore: unchanged }),
+  // What is behind it locks by itself.
+  hasKeyLocking: () => true,
+};
 
 export function createScripts(prelude: Prelude): Scripts {
   const byText = new Map<string, Rewritten>();
@@ -82,7 +88,10 @@ export function createScripts(prelude: Prelude): Scripts {
     return { command: [name, first, entry.text, ...rest.slice(1)], restore };
   };
 
-  return { translate };
+  const hasKeyLocking = ([name, first = '']: RedisCommand) =>
+    /^EVALSHA/i.test(name) ? bySha.has(String(first).toLowerCase()) : rewritten(String(first)) !== undefined;
+
+  return { translate, hasKeyLocking };
 }
 
 function inUpstashWords(reply: Reply): Reply {

@@ -9,6 +9,8 @@ import type { Faults } from './faults.ts';
 import { MAX_BODY_BYTES, readBody, sendAnswer, sendHalf } from './http-io.ts';
 import { createHttpPort } from './http-port.ts';
 import { createKeyGuard } from './key-guard.ts';
+import { createLockNeeds } from './lock-needs.ts';
+import { createLocks, type LockOptions } from './locks.ts';
 import { connectRedis, RedisDownError } from './redis-link.ts';
 import { type Answer, renderError } from './replies.ts';
 import { answerRest, type RestOptions } from './rest.ts';
@@ -24,6 +26,8 @@ export interface UpstashGatewayOptions {
   checkKeys?: boolean;
   /** What is behind `redisUrl` runs scripts as Upstash does: they go through untouched. */
   runsUpstashLua?: boolean;
+  /** Lock keys while commands run, as Upstash does. Off unless told: it makes nothing more exact, only slower. */
+  locks?: LockOptions;
   /** Where `rate` and a range of `latencyMs` get their chance from. */
   random?: () => number;
 }
@@ -46,6 +50,10 @@ export async function startUpstashGateway(options: UpstashGatewayOptions): Promi
   const scripts = options.runsUpstashLua
     ? UNTOUCHED
     : createScripts(checkKeys ? await createKeyGuard(link) : () => '');
+  const locking = options.locks && {
+    locks: createLocks(options.locks),
+    needs: await createLockNeeds(link, scripts.hasKeyLocking),
+  };
   const stopping = new AbortController();
   let requests = 0;
 
@@ -55,7 +63,7 @@ export async function startUpstashGateway(options: UpstashGatewayOptions): Promi
     if (!isControl) requests++;
     const served = isControl
       ? serveControl(request, response, { stats, faults })
-      : serveRest(request, response, { token, link, scripts, faults, signal: stopping.signal });
+      : serveRest(request, response, { token, link, scripts, locking, faults, signal: stopping.signal });
     served.catch((error: unknown) => sendFailure(response, error));
   });
   const faults = createFaultSwitch({

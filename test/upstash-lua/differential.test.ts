@@ -5,9 +5,8 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type LuaEngine, type ScriptServer, startScriptServer } from '../../local/script-server.ts';
 import announce from '../../lua/announce.lua';
-import { ANNOUNCEMENT_KEY } from '../../src/core/keys.ts';
 import { scriptFor } from '../redis/lua-counters.ts';
-import { ANNOUNCED, history, type Sent, sentFor } from './random-calls.ts';
+import { history, type Sent, sentFor } from './random-calls.ts';
 
 const LANES = 4;
 /** Histories have 30 calls on average. */
@@ -48,7 +47,6 @@ async function startSide(lua: LuaEngine): Promise<Side> {
   const clients = Array.from({ length: LANES }, () => new Redis(server.port));
   const script = await scriptFor(lua, LIVING_LONGER);
   const sha = (await clients[0]?.script('LOAD', script)) as string;
-  await clients[0]?.set(ANNOUNCEMENT_KEY, ANNOUNCED);
   return { server, sha, clients };
 }
 

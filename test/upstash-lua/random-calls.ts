@@ -6,8 +6,6 @@ import { type Check, type Operation, problemOf } from '../../src/core/check.ts';
 import { type ScriptCall, toScriptCall } from '../../src/redis/wire.ts';
 import { START_MS } from '../redis/engines.ts';
 
-export const ANNOUNCED = '7.aaaaaaaaaaaaaaaa.bbbbbbbbbbbbbbbb';
-
 const LEASES = ['lease-aaaaaaaaaa', 'lease-bbbbbbbbbb', 'LEASE_cccccccccc', '0123456789-_-_-_'];
 
 /** Numbers as they should not be spelled, and some that are none. */
@@ -33,7 +31,7 @@ const PIECES = [
     ' want',
   ],
   ...[' block', ' flags', ' at', ' relief since full', ' relief', ' lease'],
-  ...[' announced=1:x', ' announced=2:x', ' announced=x', 'd', 'l', 'dl', '101', 'gcra', 'concurrency'],
+  ...['d', 'l', 'dl', '101', 'gcra', 'concurrency'],
   ...['sliding-window-log', '0123456789abcdef', '%', '%d', '.*', 'rule-1', 'rule-1 ', '\n', ';'],
 ];
 
@@ -101,7 +99,6 @@ const call = fc.record({
   ),
   advance,
   chargedAgoMs: fc.oneof(fc.constant(0), number(0, 100), fc.constantFrom(1_000, 60_000, -1, -60_000)),
-  expects: oneIn(4, fc.constantFrom(ANNOUNCED, ANNOUNCED, ANNOUNCED.replace('7', '6'))),
   /** A clock that is none. */
   clock: oneIn(100, fc.constantFrom(...ODD.map(readAlike).filter((text) => !/\s/.test(text)))),
   mutations: fc.oneof(
@@ -137,12 +134,8 @@ export function* sentFor({ rules, calls }: History, subject: string): Generator<
     nowMs += advanceMs(made.advance, nowMs, rules[made.rules[0] ?? 0]?.windowMs ?? 1);
     const checks = made.rules.flatMap((i) => toCheck(made, rules[i], i, { subject, nowMs }));
     const fitting = checks.filter((check) => problemOf(check, made.operation) === undefined);
-    const { operation, expects } = made;
-    const { keys, args } = toScriptCall({
-      operation,
-      checks: fitting.length > 0 ? fitting : checks,
-      expects,
-    });
+    const { operation } = made;
+    const { keys, args } = toScriptCall({ operation, checks: fitting.length > 0 ? fitting : checks });
     const { foreign } = made;
     if (foreign && keys[0] !== undefined) yield { command: [foreign.name, keys[0], foreign.value] };
     const [first = '', ...rest] = made.mutations.reduce(mutate, args).map(readAlike);
