@@ -47,7 +47,9 @@ const upstashLua: TestProjectConfiguration = {
     name: 'upstash-lua',
     include: ['test/redis/**/*.test.ts', 'test/upstash-lua/**/*.test.ts'],
     globalSetup: ['test/install-redis.ts'],
-    ...timeouts,
+    // gopher-lua takes ten times as long as the Lua of Redis.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
   },
 };
 
