@@ -38,6 +38,8 @@ describe('parseConfig', () => {
       deadlineMs: 250,
       isolateCap: 1_000,
       isolates: 10,
+      databaseCheckMinutes: 1,
+      deployment: undefined,
       showsDegraded: false,
       regions: [region],
     });
@@ -47,6 +49,10 @@ describe('parseConfig', () => {
     expect(parse({ ISOLATE_CAP: '0', ISOLATES: '1' })).toMatchObject({ isolateCap: 0, isolates: 1 });
     const most = { ISOLATE_CAP: '1000000', ISOLATES: '1000000' };
     expect(parse(most)).toMatchObject({ isolateCap: 1_000_000, isolates: 1_000_000 });
+  });
+
+  it('knows which deployment it is, where Cloudflare tells', () => {
+    expect(parse({ CF_VERSION_METADATA: { id: 'v7', tag: '' } }).deployment).toBe('v7');
   });
 
   it('takes a region whose share is 0, as long as another one has a share', () => {
@@ -94,6 +100,7 @@ describe('parseConfig', () => {
     [{ ISOLATE_CAP: '-1' }, 'ISOLATE_CAP: must be a whole number from 0 to 1000000'],
     [{ ISOLATE_CAP: '1000001' }, 'ISOLATE_CAP: must be a whole number from 0 to 1000000'],
     [{ ISOLATE_CAP: '' }, 'ISOLATE_CAP: must be a whole number from 0 to 1000000'],
+    [{ DATABASE_CHECK_MINUTES: '0' }, 'DATABASE_CHECK_MINUTES: must be a whole number from 1 to 1440'],
     [{ ISOLATES: '0' }, 'ISOLATES: must be a whole number from 1 to 1000000'],
     [{ ISOLATES: '2.5' }, 'ISOLATES: must be a whole number from 1 to 1000000'],
     [{ DEGRADED_HEADER: 'yes' }, /^DEGRADED_HEADER: Invalid option/],
