@@ -1,11 +1,10 @@
 // The counting engine: what a decision costs on one real Redis (time, billed commands, bytes), beside the
-// unmodified scripts of @upstash/ratelimit; how exact the approximate window is; and ways to store counters.
+// unmodified scripts of @upstash/ratelimit; and how exact the approximate window is.
 import { composeScript } from '../src/redis/script.ts';
 import { accuracyTable, measureAccuracy } from './engine/accuracy.ts';
 import { startBenchRedis } from './engine/bench-redis.ts';
 import { bytesTable, measureBytes } from './engine/bytes.ts';
 import { commandsTable, measureCommands } from './engine/commands.ts';
-import { layoutTable, measureLayout } from './engine/layout.ts';
 import { measureMicros, microsTable } from './engine/micros.ts';
 import type { Bench } from './shared/bench.ts';
 
@@ -19,15 +18,8 @@ export const run: Bench = async (options) => {
   const accuracy = measureAccuracy();
   options.say('accuracy: measured');
   const time = await measureMicros(redis, sha, options);
-  const layout = await measureLayout(redis, sha, options);
   return {
-    tables: [
-      commandsTable(commands),
-      microsTable(time),
-      bytesTable(bytes),
-      accuracyTable(accuracy),
-      layoutTable(layout),
-    ],
-    json: { commands, ...time, bytes, accuracy, layout },
+    tables: [commandsTable(commands), microsTable(time), bytesTable(bytes), accuracyTable(accuracy)],
+    json: { commands, ...time, bytes, accuracy },
   };
 };

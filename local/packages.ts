@@ -1,47 +1,49 @@
-// Programs of the distribution that the local stack runs: finds one, or installs it where that needs no answer from anyone.
+// Programs that the local stack needs: found on this machine, or installed from the distribution's packages.
 import { spawn } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { StackError } from './ports.ts';
-import { followOutput } from './process-output.ts';
+import { followOutput } from './redis-process.ts';
 
 const INSTALL_TIMEOUT_MS = 300_000;
 
-export interface FindOptions {
+export interface Machine {
   say(line: string): void;
   env?: NodeJS.ProcessEnv;
   platform?: NodeJS.Platform;
   uid?: number | undefined;
 }
 
-export interface Program {
+export interface Needed<T> {
+  /** As in the sentence "… is not installed". */
   readonly name: string;
-  readonly packages: { readonly apt: string; readonly brew: string };
-  /** What the person at the terminal can do if nothing else helps. */
+  find(binary: (name: string) => string | undefined): T | undefined;
+  readonly apt: readonly string[];
+  /** None: brew does not have it. */
+  readonly brew: readonly string[];
+  /** What to do by hand. */
   readonly hint: string;
-  find(env: NodeJS.ProcessEnv, platform: NodeJS.Platform): string | undefined;
 }
 
-/** Where the program is; installs it after one line through `say`. */
-export async function findOrInstall(program: Program, options: FindOptions): Promise<string> {
-  const { say, env = process.env, platform = process.platform, uid = process.getuid?.() } = options;
-  const { name, hint } = program;
-  const found = program.find(env, platform);
+/** What `find` finds; installs it first, after one line through `say`, where that needs no answer from anyone. */
+export async function findOrInstall<T>(machine: Machine, needed: Needed<T>): Promise<T> {
+  const { say, env = process.env, platform = process.platform, uid = process.getuid?.() } = machine;
+  const find = () => needed.find((name) => findBinary(name, env, platform));
+  const found = find();
   if (found !== undefined) return found;
-  const steps = await installSteps(program, env, platform, uid);
-  if (steps === undefined) throw new StackError(`${name} is not installed: ${hint}`);
-  say(`${name} is not installed: installing it with ${steps.tool} (takes some seconds)`);
+  const steps = await installSteps(needed, { env, platform, uid });
+  if (steps === undefined) throw new StackError(`${needed.name} is not installed: ${needed.hint}`);
+  say(`${needed.name} is not installed: installing it with ${steps.tool} (takes some seconds)`);
   const trouble = await install(steps, env);
-  const installed = program.find(env, platform);
+  const installed = find();
   if (installed !== undefined) return installed;
-  throw new StackError(`${steps.tool} could not install ${name} (${trouble}): ${hint}`);
+  throw new StackError(`${steps.tool} could not install ${needed.name} (${trouble}): ${needed.hint}`);
 }
 
-/** On the PATH, or where Homebrew puts it. */
 export function findBinary(
   name: string,
-  env: NodeJS.ProcessEnv,
-  platform: NodeJS.Platform,
+  env: NodeJS.ProcessEnv = process.env,
+  platform: NodeJS.Platform = process.platform,
 ): string | undefined {
   // Homebrew's folder is often missing from the PATH of a shell that was open before it was installed.
   const extra = platform === 'darwin' ? ['/opt/homebrew/bin', '/usr/local/bin'] : [];
@@ -65,28 +67,28 @@ interface InstallSteps {
   refresh?: string[];
 }
 
+type Place = Required<Pick<Machine, 'env' | 'platform'>> & Pick<Machine, 'uid'>;
+
 async function installSteps(
-  { packages }: Program,
-  env: NodeJS.ProcessEnv,
-  platform: NodeJS.Platform,
-  uid: number | undefined,
+  needed: Needed<unknown>,
+  { env, platform, uid }: Place,
 ): Promise<InstallSteps | undefined> {
   const brew = findBinary('brew', env, platform);
   const apt = findBinary('apt-get', env, platform);
-  if (platform === 'darwin' && brew !== undefined) {
+  if (platform === 'darwin' && brew !== undefined && needed.brew.length > 0) {
     const quiet = ['/usr/bin/env', 'HOMEBREW_NO_AUTO_UPDATE=1', 'NONINTERACTIVE=1'];
-    return { tool: 'brew', install: [...quiet, brew, 'install', packages.brew] };
+    return { tool: 'brew', install: [...quiet, brew, 'install', ...needed.brew] };
   }
   if (apt === undefined) return undefined;
   const sudo = uid === 0 ? [] : await passwordlessSudo(env, platform);
   if (sudo === undefined) return undefined;
-  // The package starts a system service. These two tell invoke-rc.d and systemctl not to, and leave nothing behind.
+  // A package may start a system service. These two tell invoke-rc.d and systemctl not to, and leave nothing behind.
   const noService = ['RUNLEVEL=1', 'SYSTEMD_OFFLINE=1'];
   const quiet = [...sudo, '/usr/bin/env', 'DEBIAN_FRONTEND=noninteractive', ...noService];
   const options = ['-y', '-q', '-o', 'DPkg::Lock::Timeout=120'];
   return {
     tool: 'apt-get',
-    install: [...quiet, apt, 'install', ...options, '--no-install-recommends', packages.apt],
+    install: [...quiet, apt, 'install', ...options, '--no-install-recommends', ...needed.apt],
     refresh: [...quiet, apt, 'update', ...options],
   };
 }
@@ -94,25 +96,31 @@ async function installSteps(
 async function passwordlessSudo(env: NodeJS.ProcessEnv, platform: NodeJS.Platform) {
   const sudo = findBinary('sudo', env, platform);
   if (sudo === undefined) return undefined;
-  const { code } = await run([sudo, '-n', 'true'], env);
+  const { code } = await runCommand([sudo, '-n', 'true'], env);
   return code === 0 ? [sudo, '-n'] : undefined;
 }
 
 /** Resolves to the last thing the installer said, for the error message should the program still be missing. */
 async function install(steps: InstallSteps, env: NodeJS.ProcessEnv): Promise<string> {
-  let result = await run(steps.install, env);
+  let result = await runCommand(steps.install, env);
   if (result.code !== 0 && steps.refresh !== undefined) {
-    await run(steps.refresh, env);
-    result = await run(steps.install, env);
+    await runCommand(steps.refresh, env);
+    result = await runCommand(steps.install, env);
   }
   return result.lastLine;
 }
 
-function run(command: string[], env: NodeJS.ProcessEnv): Promise<{ code: number | null; lastLine: string }> {
+/** Runs a command to its end. */
+export function runCommand(
+  command: readonly string[],
+  env: NodeJS.ProcessEnv,
+  cwd?: string,
+): Promise<{ code: number | null; lastLine: string }> {
   const [program = '', ...args] = command;
   return new Promise((resolve) => {
     const child = spawn(program, args, {
       env,
+      cwd,
       stdio: ['ignore', 'pipe', 'pipe'],
       timeout: INSTALL_TIMEOUT_MS,
     });

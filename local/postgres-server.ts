@@ -1,15 +1,15 @@
 // A real PostgreSQL from the distribution's packages, for what PGlite cannot show: there, transactions take turns and never
 // meet. It keeps its data in a folder of its own, which goes with it.
 import { execFile, spawn } from 'node:child_process';
-import { chownSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import pg from 'pg';
-import { type FindOptions, findBinary, findOrInstall, isExecutable, type Program } from './packages.ts';
+import { findOrInstall, isExecutable, type Machine } from './packages.ts';
 import { freePort, LOOPBACK, StackError } from './ports.ts';
-import { followOutput } from './process-output.ts';
+import { followOutput } from './redis-process.ts';
 import { startWatchdog } from './watchdog.ts';
 
 const START_TIMEOUT_MS = 60_000;
@@ -24,12 +24,8 @@ const SETTINGS = {
   unix_socket_directories: '',
   listen_addresses: LOOPBACK,
   max_connections: '300',
+  timezone: 'UTC',
 };
-
-export interface FindPostgresOptions extends FindOptions {
-  /** Has a folder for each version; by default where the packages put them. */
-  folder?: string;
-}
 
 export interface PostgresServer {
   /** Of its first database, for a superuser. */
@@ -38,34 +34,30 @@ export interface PostgresServer {
   stop(): Promise<void>;
 }
 
-/** The path of `postgres`; installs it, after one line through `say`, where that needs no answer from anyone. */
-export function findOrInstallPostgres(options: FindPostgresOptions): Promise<string> {
-  const program: Program = {
+/**
+ * The path of `postgres`; installs it, after one line through `say`, where that needs no answer from anyone. `folder` has
+ * a folder for each version.
+ */
+export function findOrInstallPostgres(machine: Machine, folder?: string): Promise<string> {
+  const versions = folder ?? FOLDERS[(machine.platform ?? process.platform) as keyof typeof FOLDERS] ?? '';
+  return findOrInstall(machine, {
     name: 'PostgreSQL',
-    packages: { apt: 'postgresql', brew: 'postgresql@17' },
+    find: (binary) => newestIn(versions) ?? binary('postgres'),
+    apt: ['postgresql'],
+    brew: ['postgresql@17'],
     hint: 'install it ("apt-get install postgresql" or "brew install postgresql@17") and run this again',
-    find(env, platform) {
-      const folder = options.folder ?? FOLDERS[platform as keyof typeof FOLDERS] ?? '';
-      const candidates = versionsIn(folder).map((version) => join(version, 'bin', 'postgres'));
-      return candidates.find(isExecutable) ?? findBinary('postgres', env, platform);
-    },
-  };
-  return findOrInstall(program, options);
+  });
 }
 
-/** The newest first. */
-function versionsIn(root: string): string[] {
-  const versionOf = (name: string) => Number(/^(?:postgresql@)?(\d+)$/.exec(name)?.[1] ?? Number.NaN);
-  try {
-    const names = readdirSync(root).filter((name) => versionOf(name) > 0);
-    return names.sort((a, b) => versionOf(b) - versionOf(a)).map((name) => join(root, name));
-  } catch {
-    return [];
-  }
+function newestIn(folder: string): string | undefined {
+  const versionOf = (name: string) => Number(/^(?:postgresql@)?(\d+)$/.exec(name)?.[1] ?? 0);
+  const names = existsSync(folder) ? readdirSync(folder).filter((name) => versionOf(name) > 0) : [];
+  const newestFirst = names.sort((a, b) => versionOf(b) - versionOf(a));
+  return newestFirst.map((name) => join(folder, name, 'bin', 'postgres')).find(isExecutable);
 }
 
-export async function startPostgresServer(options: FindOptions): Promise<PostgresServer> {
-  const binary = await findOrInstallPostgres(options);
+export async function startPostgresServer(machine: Machine): Promise<PostgresServer> {
+  const binary = await findOrInstallPostgres(machine);
   const identity = await unprivileged();
   const dir = mkdtempSync(join(tmpdir(), 'weir-postgres-'));
   if (identity) chownSync(dir, identity.uid, identity.gid);

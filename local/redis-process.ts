@@ -6,7 +6,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LOOPBACK, StackError } from './ports.ts';
-import { followOutput } from './process-output.ts';
 import { startWatchdog } from './watchdog.ts';
 
 const START_TIMEOUT_MS = 15_000;
@@ -57,6 +56,18 @@ export async function startRedisProcess(options: RedisProcessOptions): Promise<R
     throw explain(error, { name, port, lastLine: lastLine() });
   }
   return { pid: child.pid as number, isAlive, signal: (signal) => void child.kill(signal), end };
+}
+
+/** What it printed last, for whoever has to say why it failed. */
+export function followOutput(child: ChildProcess): () => string {
+  let tail = '';
+  const keep = (chunk: Buffer) => {
+    tail = (tail + chunk.toString()).slice(-2_000);
+  };
+  child.on('error', (error) => keep(Buffer.from(error.message)));
+  child.stdout?.on('data', keep);
+  child.stderr?.on('data', keep);
+  return () => tail.trimEnd().split('\n').at(-1)?.trim() || 'it said nothing';
 }
 
 /** Ends Redis and its folder with this process, also when that is killed hard. Returns what undoes the arrangement. */

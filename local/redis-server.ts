@@ -1,14 +1,10 @@
 // A real redis-server for the local stack: finds it (or installs it without asking), runs it, kills it and starts it again.
-import { type FindOptions, findBinary, findOrInstall, type Program } from './packages.ts';
+import { findBinary, findOrInstall, type Machine } from './packages.ts';
 import { assertPortFree, freePort, LOOPBACK, StackError } from './ports.ts';
 import { PortLost, type RedisProcess, startRedisProcess } from './redis-process.ts';
 
-const REDIS: Program = {
-  name: 'redis-server',
-  packages: { apt: 'redis-server', brew: 'redis' },
-  hint: 'install Redis 7 ("apt-get install redis-server" or "brew install redis") and run this again',
-  find: (env, platform) => findBinary('redis-server', env, platform),
-};
+const INSTALL_HINT =
+  'install Redis 7 ("apt-get install redis-server" or "brew install redis") and run this again';
 
 export interface RedisServerOptions {
   port: number;
@@ -35,12 +31,20 @@ export interface RedisServer {
 }
 
 /** The path of redis-server; installs it, after one line through `say`, where that needs no answer from anyone. */
-export const findOrInstallRedis = (options: FindOptions): Promise<string> => findOrInstall(REDIS, options);
+export function findOrInstallRedis(machine: Machine): Promise<string> {
+  return findOrInstall(machine, {
+    name: 'redis-server',
+    find: (binary) => binary('redis-server'),
+    apt: ['redis-server'],
+    brew: ['redis'],
+    hint: INSTALL_HINT,
+  });
+}
 
 /** Starts a redis-server that keeps nothing on disk; port 0 picks a free one. */
 export async function startRedisServer(options: RedisServerOptions): Promise<RedisServer> {
-  const binary = options.binary ?? REDIS.find(process.env, process.platform);
-  if (binary === undefined) throw new StackError(`redis-server is not installed: ${REDIS.hint}`);
+  const binary = options.binary ?? findBinary('redis-server');
+  if (binary === undefined) throw new StackError(`redis-server is not installed: ${INSTALL_HINT}`);
   const { name, extraArgs = [] } = options;
   const launch = (port: number) => startRedisProcess({ binary, name, port, extraArgs });
   if (options.port !== 0) {

@@ -5,7 +5,7 @@
 -- ARGV   [1] number of the publication  [2] the announcement, which begins with that number and a dot  [3] TTL in ms
 -- reply  1 if it stands there now, 0 if a newer one does
 local standing = redis.call('GET', KEYS[1])
-local number = standing and tonumber(string.match(standing, '^(%d+)%.'))
-if number and number > tonumber(ARGV[1]) then return 0 end
+local number = standing and string.match(standing, '^(%d+)%.')
+if number and tonumber(number) > tonumber(ARGV[1]) then return 0 end
 redis.call('PSETEX', KEYS[1], ARGV[3], ARGV[2])
 return 1

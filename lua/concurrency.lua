@@ -1,21 +1,27 @@
--- concurrency: at most `limit` units held at once. Whoever takes some holds a lease: an id (`extra`, 16
--- characters) and an expiry, `windowMs` after it was taken or last renewed. Taking with an id that is held
+-- concurrency: at most `limit` units held at once. A request that takes some holds a lease: an id (16 letters,
+-- digits, - or _) and an expiry, `windowMs` after it was taken or last renewed. Taking with an id that is held
 -- already replaces that lease. Giving back and renewing go by the id.
 --
--- State: the leases by expiry, one record of 22 bytes for each unit: id, then expiry in 6 bytes.
-local ID, RECORD = 16, 22
+-- State: the leases by expiry, one record of 23 bytes for each unit: its id, then its expiry in 7 bytes that carry
+-- 7 bits each and have the eighth bit set: so no record holds a character that ends the counter's own.
+
+--@state leasesText
+
+local ID, RECORD = 16, 23
 
 local function expiry(leases, i)
-  local a, b, c, d, e, f = string.byte(leases, (i - 1) * RECORD + ID + 1, i * RECORD)
-  return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+  local a, b, c, d, e, f, g = string.byte(leases, (i - 1) * RECORD + ID + 1, i * RECORD)
+  local high = ((a - 128) * 128 + b - 128) * 128 + c - 128
+  return high * 268435456 + (((d - 128) * 128 + e - 128) * 128 + f - 128) * 128 + g - 128
 end
 
 local function record(id, value)
-  local low = value % 16777216
-  local high = (value - low) / 16777216
+  local low = value % 268435456
+  local high = (value - low) / 268435456
   return id .. string.char(
-    math.floor(high / 65536), math.floor(high / 256) % 256, high % 256,
-    math.floor(low / 65536), math.floor(low / 256) % 256, low % 256
+    128 + math.floor(high / 16384), 128 + math.floor(high / 128) % 128, 128 + high % 128,
+    128 + math.floor(low / 2097152), 128 + math.floor(low / 16384) % 128,
+    128 + math.floor(low / 128) % 128, 128 + low % 128
   )
 end
 
@@ -29,18 +35,20 @@ local function endedBy(leases, moment)
   return low - 1
 end
 
--- The leases without those of one id, and how many units it held.
+-- The leases without those of one id, and how many units it held. Its records stand together: they were all
+-- written at once, with one expiry.
 local function without(leases, id)
-  local from, held = 1, 0
+  local from = 1
   while true do
     local at = string.find(leases, id, from, true)
-    if not at then return leases, held end
-    if (at - 1) % RECORD == 0 then
-      leases = string.sub(leases, 1, at - 1) .. string.sub(leases, at + RECORD)
-      from, held = at, held + 1
-    else
-      from = at + 1
+    if not at then return leases, 0 end
+    local offset = at - 1
+    if offset % RECORD == 0 then
+      local past = at
+      while string.sub(leases, past, past + ID - 1) == id do past = past + RECORD end
+      return string.sub(leases, 1, at - 1) .. string.sub(leases, past), (past - at) / RECORD
     end
+    from = at + 1
   end
 end
 
@@ -57,16 +65,22 @@ local function read(now, limit, windowMs, id, cost, leases)
   return room, limit, wait, leases, held
 end
 
-local function charge(units, at, now, limit, windowMs, id, leases, held)
-  if units ~= 0 then leases = without(leases, id) end
-  if units > 0 then leases = insert(leases, id, units, now + windowMs) end
+local function charge(units, at, now, limit, windowMs, id, leases)
+  if units ~= 0 then
+    local others = without(leases, id)
+    leases = others
+  end
+  if units > 0 then
+    local all = insert(leases, id, units, now + windowMs)
+    leases = all
+  end
   local count = #leases / RECORD
-  return count > 0 and expiry(leases, count) or now, leases, math.max(0, units)
+  return count > 0 and expiry(leases, count) or now, leases
 end
 
 -- Refused before it gets here: a lease is held where it was taken.
-local function relieve(relief, since, fullLimit, now, limit, windowMs, id, leases, held)
-  return leases, held
+local function relieve(relief, since, fullLimit, now, limit, windowMs, id, leases)
+  return leases
 end
 
 return read, charge, relieve

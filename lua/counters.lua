@@ -1,24 +1,27 @@
 -- counters: judges the checks of one request and charges all of them, or none. The algorithms are in
--- the files beside this one; this part knows keys, options and operations.
+-- the files beside this one; this part knows keys, columns and operations.
 --
--- KEYS   each holds the counters of some rules for one subject; one may be the memory of a request id
+-- KEYS   each holds the counters of some rules for one subject; at most 100. No two checks name the same counter
 -- ARGV   [1] operation: take, peek (a take that changes nothing), refund, settle (charges what a request cost beyond
---            what it was charged, room or not, up to a debt of the whole capacity), renew (of leases); it may be
---            followed by the words keys and options (see below), now=MS (for tests; else the server's own clock) and
---            memory=N (number of the key that remembers the answer to this request; not for settle),
---            announced=N:TEXT (number of the key of the announcement, and the one that is expected)
---        then four to six for each check:
---          key        number of its key in KEYS; only if [1] has the word keys, else all are in the first
+--            what it was charged, room or not, up to a debt of the whole capacity), renew (of leases);
+--            then the names of the columns that each check has beside the four plain ones, in this order;
+--            and last, for tests, now=MS (else the server's own clock)
+--        then for each check these columns:
 --          algorithm  id of the algorithm
---          id         of this counter within its key: another rule, algorithm or window is another id
+--          id         of this counter within its key: letters, digits, - and _. Another rule, algorithm or
+--                     window is another id
 --          limit, windowMs
---          options    only if [1] has the word options: '' or any of: cost=N (units to take, give back or settle; 1 if
---                     left out), extra=N (burst or number of buckets), want=N (units to lease beyond the cost,
---                     as far as there is room), block=MS (deny everything for so long once exceeded), denied
---                     (count denied requests too), log (never deny), at=MS (refund, settle: when the charge was made);
---                     relief=N since=MS full=N (take: another region has charged itself so many units that
---                     were charged here before that moment, the limit in all regions together; kept also if the take is denied);
---                     and last, lease=ID
+--        and those named in [1], each '' where a check has none:
+--          key        number of its key in KEYS; 1 if there is no such column
+--          cost       units to take, give back or settle; 1 if empty
+--          extra      burst or number of buckets
+--          want       units to lease beyond the cost, as far as there is room
+--          block      ms to deny everything for once exceeded
+--          flags      d: count denied requests too; l: log, never deny
+--          at         refund, settle: epoch ms at which the charge was made
+--          relief, since, full   take: another region has charged itself so many units that were charged here
+--                     before that moment; the limit in all regions together. Kept also if the take is denied
+--          lease      id of a lease: 16 letters, digits, - and _
 -- reply  now, then six integers for each check:
 --          allowed    1 or 0, by this check alone (renew: whether the lease was still held)
 --          remaining  units that would still pass now
@@ -26,137 +29,207 @@
 --          retryMs    of a take or peek: wait until the cost fits; 0 if it does, -1 if it never will
 --          granted    units leased beyond the cost
 --          delayMs    wait until its turn, for those that throttle
---        or, if another announcement stands there than the expected one, nothing but: now, announcement
 --        or, if a take passes and all the others are 1 and 0, in short: now, then remaining and resetAt for each
 --
--- An algorithm is three blocks of code that are put in place of --@read, --@charge and --@relieve below when the script
--- is composed: `read` brings the state a, b, c up to now and sets room, capacity, wait (if the cost does not fit)
--- and delayMs (if it has any); `charge` moves the state by `units` and sets resetAt; if there is a chargedAt, only if
--- the window of that moment is still there, and only that one; `relieve` takes off what another region has taken
--- over. One that needs functions of its own is a module instead, which returns these three as functions; `load` makes it
--- when a check needs it.
--- Neither touches Redis. Waits and levels are whole numbers: (a - a % b) / b is a divided by b and rounded down,
--- (a + -a % b) / b is rounded up, both exact.
+-- An algorithm is blocks of code that replace --@read, --@charge and --@relieve below when the script is composed.
+-- `read` brings the state up to now and sets room, capacity, wait (if the cost does not fit) and delayMs (if it
+-- has any); `charge` moves the state by `units` and sets reset; if there is a chargedAt, it moves only the window
+-- of that moment, if it is still there; `relieve` takes off what another region has taken over. --@state names the
+-- numbers (or texts: those names end with Text) that are stored, --@local others that its blocks share.
+-- An algorithm that needs functions of its own is a module instead, which returns the three as functions;
+-- `module` makes it when a check needs it.
+-- Neither touches Redis. Waits and levels are whole numbers: (a - a % b) / b is a divided by b and rounded down.
 --
--- A key's value is a flat MessagePack stream: FORMAT, then seven values for each counter: its id, the code of
--- its algorithm, its expiry, the end of a block (0: none), and three values of state. What is not understood
--- counts as no state. A key is written whole and with its TTL: it is never without one, and that is one command.
+-- A key's value is text: FORMAT with the epoch ms at which the last counter expires, in 15 digits; then a record for
+-- each counter:
+--   newline, id, space, letter of its algorithm, reset, space, end of a block or nothing, space, its state, semicolon
+-- What does not read like that counts as no state. A key is written whole and with its TTL: it is never without one,
+-- and that is one command. Docs/decisions tell why it is text.
 --
 -- All reading and judging happens in memory, before the first write, because Redis does not undo what a script
 -- wrote before an error. A take is first worked out as if it passes; if a check then denies it, that is thrown
 -- away and all is worked out again as denied.
 --
--- One straight piece on purpose: a function costs Redis time in each run by being made, and again when called.
-local FORMAT = 'weir1'
-local FIRST, VALUES = 2, 7
+-- It must mean the same on Redis' Lua and on gopher-lua, which Upstash runs: docs/decisions has the rules, and a test
+-- reads every file here for them. One straight piece on purpose: a function costs Redis time in each run by being
+-- made, and again when called.
+local FORMAT, ZEROS, EMPTY, HEADER = 'weir2 ', '000000000000000', 'weir2 000000000000000;', 22
 -- Products of units and milliseconds stay whole numbers up to here, with room for twice the capacity.
 local LARGEST = 4503599627370496
 -- The longest log.
-local MOST_UNITS = 100000
--- Times fit into 6 bytes: windows of up to 34 years, until the year 6429.
+local MAX_UNITS = 100000
+local MAX_BUCKETS = 100
+-- Windows of up to 34 years, until the year 6429.
 local LONGEST, LATEST = 1099511627776, 140737488355328
--- A key holds so many values at most (500 counters): more than twice that does not fit on the stack at once.
--- Beyond, the counter that expires first makes room.
-local MOST_VALUES = 3500
+-- A longer value is searched for what has expired when it is written. Beyond so many counters, those that expire
+-- first make room.
+local LONG, MAX_COUNTERS = 8192, 500
+local MAX_KEYS, MAX_CHECKS = 100, 500
 
-local ARGV, KEYS, call = ARGV, KEYS, redis.call
-local operation, now, memory, hasKeys, hasOptions, arguments = ARGV[1], nil, nil, nil, nil, 4
-local board, expected, isAfterwards
+local ARGV, KEYS, call, tonumber = ARGV, KEYS, redis.call, tonumber
+local find, sub, format = string.find, string.sub, string.format
+local operation, now, columns, isAfterwards = ARGV[1], nil, 4, nil
+-- Where a check has each column, counted from its first.
+local keyAt, costAt, extraAt, wantAt, blockAt, flagsAt, atAt, reliefAt, leaseAt
 if operation and operation ~= 'take' then
-  hasKeys = string.find(operation, ' keys', 1, true)
-  hasOptions = string.find(operation, ' options', 1, true)
-  arguments = 4 + (hasKeys and 1 or 0) + (hasOptions and 1 or 0)
-  now = tonumber(string.match(operation, ' now=(%S+)')) or string.find(operation, ' now=', 1, true) and 0
-  memory = tonumber(string.match(operation, ' memory=(%S+)'))
-  board, expected = string.match(operation, ' announced=(%d+):(%S+)')
-  operation = string.match(operation, '^%a+')
-  if operation == 'settle' then memory = nil end
+  local words = operation .. ' '
+  local _, _, injected = find(words, ' now=(%S*) ')
+  if injected then now = tonumber(injected) or 0 end
+  if find(words, ' key ', 1, true) then
+    keyAt = columns
+    columns = columns + 1
+  end
+  if find(words, ' cost ', 1, true) then
+    costAt = columns
+    columns = columns + 1
+  end
+  if find(words, ' extra ', 1, true) then
+    extraAt = columns
+    columns = columns + 1
+  end
+  if find(words, ' want ', 1, true) then
+    wantAt = columns
+    columns = columns + 1
+  end
+  if find(words, ' block ', 1, true) then
+    blockAt = columns
+    columns = columns + 1
+  end
+  if find(words, ' flags ', 1, true) then
+    flagsAt = columns
+    columns = columns + 1
+  end
+  if find(words, ' at ', 1, true) then
+    atAt = columns
+    columns = columns + 1
+  end
+  if find(words, ' relief since full ', 1, true) then
+    reliefAt = columns
+    columns = columns + 3
+  end
+  if find(words, ' lease ', 1, true) then
+    leaseAt = columns
+    columns = columns + 1
+  end
+  local _, last = find(words, '^%l+')
+  operation = sub(words, 1, last or 0)
   isAfterwards = operation == 'refund' or operation == 'settle'
 end
-local isTake, count = operation == 'take', (#ARGV - FIRST + 1) / arguments
+local isTake, count = operation == 'take', (#ARGV - 1) / columns
+local hasRareColumns = blockAt or flagsAt or atAt or reliefAt or leaseAt
 if count < 1 or count % 1 ~= 0 then
-  return redis.error_reply('WEIR_BAD_ARGUMENT expected 1 argument and ' .. arguments .. ' for each check')
+  return { err = 'WEIR_BAD_ARGUMENT expected 1 argument and ' .. columns .. ' for each check' }
 end
-if memory and not KEYS[memory] then
-  return redis.error_reply('WEIR_BAD_ARGUMENT memory must be the number of a key')
-end
+if count > MAX_CHECKS then return { err = 'WEIR_BAD_ARGUMENT more than ' .. MAX_CHECKS .. ' checks' } end
 if not isTake and not isAfterwards and operation ~= 'peek' and operation ~= 'renew' then
-  return redis.error_reply('WEIR_BAD_ARGUMENT unknown operation')
+  return { err = 'WEIR_BAD_ARGUMENT unknown operation' }
 end
+if #KEYS > MAX_KEYS then return { err = 'WEIR_BAD_ARGUMENT more than ' .. MAX_KEYS .. ' keys' } end
 if not now then
   local time = call('TIME')
-  local micros = time[2] + 0
-  now = time[1] * 1000 + (micros - micros % 1000) / 1000
+  local micros = tonumber(time[2])
+  now = tonumber(time[1]) * 1000 + (micros - micros % 1000) / 1000
 elseif not (now >= 1 and now <= LATEST and now % 1 == 0) then
-  return redis.error_reply('WEIR_BAD_ARGUMENT now must be a whole number above 0')
+  return { err = 'WEIR_BAD_ARGUMENT now must be a whole number above 0' }
 end
 
-local values = KEYS[2] and call('MGET', unpack(KEYS)) or KEYS[1] and call('MGET', KEYS[1]) or {}
-local announcement = board and values[tonumber(board)]
-if announcement and announcement ~= expected then return { now, announcement } end
-if memory and values[memory] then
-  local known = { pcall(cmsgpack.unpack, values[memory]) }
-  if known[2] == FORMAT and #known == 3 + 6 * count then return { unpack(known, 3) } end
+-- A key of another type counts as no state: GET raises an error for it, which pcall returns as a table.
+local values
+if KEYS[2] then
+  values = call('MGET', unpack(KEYS))
+elseif KEYS[1] then
+  local value = redis.pcall('GET', KEYS[1])
+  values = { type(value) == 'string' and value }
+else
+  values = {}
 end
 
--- The counters of each key as the flat list they are stored in: 1 once changed, FORMAT, and then the counters.
-local lists = {}
+-- Of each key: the changes of its text (three values each: first place, last place, new record; in the order of
+-- their places), and when the last counter that was changed expires, or INFINITY if one now expires earlier than
+-- before, so that all must be looked at.
+-- Each table has its first place from the start: to make room for it later costs more than all else in it.
+local changes, latest, hasNew = { false }, { false }, { false }
+local INFINITY = math.huge
 -- Worked out as if it passes and the answer is short; if not, once more from the start.
-local passes, isShort, reply = isTake, isTake and not memory, { now, 0, 0 }
+local passes, isShort, reply = isTake, isTake, { now, 0, 0 }
 local i = 0
 
 while i < count do
-  local at, key, options = FIRST + i * arguments, 1, ''
+  local first, key = 2 + i * columns, 1
   i = i + 1
 
-  -- The check's arguments. Text that is no number at all ends the script here.
-  if hasKeys then
-    key, at = tonumber(ARGV[at]), at + 1
-  end
-  if hasOptions then options = ARGV[at + 4] end
-  local algorithm, id, limit, windowMs = ARGV[at], ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3] + 0
-  local cost, extra = 1, nil
-  local want, blockMs, chargedAt, countsDenied, isLog = 0, nil, nil, nil, nil
-  local relief, since, fullLimit
+  -- The check's arguments. What is no number counts as 0, which no column takes.
+  if keyAt then key = tonumber(ARGV[first + keyAt]) end
+  local algorithm, id = ARGV[first], ARGV[first + 1]
+  local limit, windowMs = tonumber(ARGV[first + 2]) or 0, tonumber(ARGV[first + 3]) or 0
   local code
   --@code
-  if options ~= '' or not (isTake and code and values[key] ~= nil and limit >= 1 and limit % 1 == 0
+  local isValid = isTake and code and values[key] ~= nil and limit >= 1 and limit % 1 == 0
     and windowMs >= 1 and windowMs <= LONGEST and windowMs % 1 == 0 and limit * windowMs <= LARGEST
-    and (limit <= MOST_UNITS or algorithm ~= 'sliding-window-log')) then
-    local wrong = load('refusal')(at, key, options, operation, code)
-    if wrong then return redis.error_reply('WEIR_BAD_ARGUMENT check ' .. i .. ': ' .. wrong) end
-    -- A lease id comes last and may hold anything: it must not be taken for other options.
-    local lease = string.find(options, 'lease=', 1, true)
-    if lease then options, extra = string.sub(options, 1, lease - 1), string.sub(options, lease + 6) end
-    cost = tonumber(string.match(options, 'cost=(%S+)')) or 1
-    extra = extra or tonumber(string.match(options, 'extra=(%S+)'))
-    want = tonumber(string.match(options, 'want=(%S+)')) or 0
-    blockMs = tonumber(string.match(options, 'block=(%S+)'))
-    chargedAt = isAfterwards and (tonumber(string.match(options, 'at=(%S+)')) or now)
-    countsDenied = string.find(options, 'denied', 1, true)
-    isLog = string.find(options, 'log', 1, true)
-    relief = isTake and tonumber(string.match(options, 'relief=(%S+)'))
+    and (limit <= MAX_UNITS or algorithm ~= 'sliding-window-log')
+  local cost, extra, want = 1, nil, 0
+  if costAt and ARGV[first + costAt] ~= '' then
+    cost = tonumber(ARGV[first + costAt]) or 0
+    isValid = isValid and cost >= 1 and cost <= LARGEST and cost % 1 == 0
+  end
+  if extraAt and ARGV[first + extraAt] ~= '' then
+    extra = tonumber(ARGV[first + extraAt]) or 0
+    isValid = isValid and extra >= 1 and extra % 1 == 0 and extra * windowMs <= LARGEST
+      and (extra <= MAX_BUCKETS or algorithm ~= 'sliding-window-buckets')
+  end
+  if wantAt and ARGV[first + wantAt] ~= '' then
+    want = tonumber(ARGV[first + wantAt]) or 0
+    isValid = isValid and want >= 1 and want <= LARGEST and want % 1 == 0
+  end
+  local blockMs, chargedAt, countsDenied, isLog, relief, since, fullLimit
+  if hasRareColumns or not isValid then
+    local function column(at) return at and ARGV[first + at] ~= '' and ARGV[first + at] or nil end
+    local problemOf = module('invalid-check')
+    local problem = problemOf(operation, code, KEYS[key], {
+      algorithm = algorithm, limit = ARGV[first + 2], windowMs = ARGV[first + 3], cost = column(costAt),
+      extra = column(extraAt), want = column(wantAt), block = column(blockAt), flags = column(flagsAt),
+      at = column(atAt), relief = column(reliefAt), since = column(reliefAt and reliefAt + 1),
+      full = column(reliefAt and reliefAt + 2), lease = column(leaseAt),
+    })
+    if problem then return { err = 'WEIR_BAD_ARGUMENT check ' .. i .. ': ' .. problem } end
+    extra = column(leaseAt) or extra
+    blockMs = tonumber(column(blockAt) or '')
+    if isAfterwards then chargedAt = tonumber(column(atAt) or now) end
+    countsDenied = find(column(flagsAt) or '', 'd', 1, true)
+    isLog = find(column(flagsAt) or '', 'l', 1, true)
+    relief = tonumber(column(reliefAt) or '')
     if relief then
-      since, fullLimit = tonumber(string.match(options, 'since=(%S+)')), tonumber(string.match(options, 'full=(%S+)'))
+      since = tonumber(column(reliefAt + 1))
+      fullLimit = tonumber(column(reliefAt + 2))
     end
   end
 
-  -- Its counter.
-  local list = lists[key]
-  if not list then
-    list = values[key] and { pcall(cmsgpack.unpack, values[key]) } or {}
-    if list[2] ~= FORMAT or (#list - 2) % VALUES ~= 0 then list = { true, FORMAT } end
-    lists[key] = list
+  -- Its record: from the newline at `place` to the semicolon at `last`.
+  local text = values[key]
+  if not text or sub(text, 1, #FORMAT) ~= FORMAT or sub(text, HEADER, HEADER) ~= ';' then
+    text = EMPTY
+    values[key] = text
   end
-  local size = #list
-  local place, blockedUntil, a, b, c = 3, 0, nil, nil, nil
-  while place < size and list[place] ~= id do place = place + VALUES end
-  if list[place + 1] == code then
-    blockedUntil, a, b, c = list[place + 3], list[place + 4], list[place + 5], list[place + 6]
+  local place, start = find(text, '\n' .. id .. ' ', HEADER, true)
+  local last, reset, blockedUntil = nil, nil, 0
+  --@locals
+  if place then
+    start = start + 1
+    local resetText, blockText
+    --@load
+    if last then
+      reset = tonumber(resetText)
+      if blockText ~= '' then blockedUntil = tonumber(blockText) end
+    else
+      -- It is another algorithm's, or not whole: it counts as none and goes.
+      last = find(text, '\n', start, true)
+      last = last and last - 1 or #text
+    end
   end
 
   -- What this check alone says.
-  local room, capacity, wait, delayMs
+  local room, capacity, wait, delayMs, held
+  local expiryBefore = reset and reset < blockedUntil and blockedUntil or reset or INFINITY
   --@read
   if relief then
     --@relieve
@@ -172,9 +245,18 @@ while i < count do
   local fits = retryMs == 0
 
   if passes and not fits and not isLog then
-    passes, isShort, lists, i = false, false, {}, 0
+    passes = false
+    isShort = false
+    changes = { false }
+    latest = { false }
+    hasNew = { false }
+    i = 0
   elseif isShort and (not fits or want > 0 or delayMs) then
-    isShort, lists, i = false, {}, 0
+    isShort = false
+    changes = { false }
+    latest = { false }
+    hasNew = { false }
+    i = 0
   else
     -- By how much the counter moves, and whether it blocks from now on.
     local units, granted, blocks = 0, 0, false
@@ -194,21 +276,40 @@ while i < count do
       units = math.max(0, math.min(cost, room + capacity))
     elseif operation == 'renew' then
       -- A lease that is still held is taken again.
-      units, fits = b, b > 0
+      units = held
+      fits = held > 0
     end
-    local resetAt
     --@charge
-    local expiry = resetAt > blockedUntil and resetAt or blockedUntil
-    if units ~= 0 or blocks or relief then
-      if place > MOST_VALUES then
-        place = 3
-        for other = 3, size, VALUES do
-          if list[other + 2] < list[place + 2] then place = other end
-        end
+    local expiry = reset > blockedUntil and reset or blockedUntil
+    if (units ~= 0 or blocks or relief) and (place or expiry > now) then
+      local record = ''
+      if expiry > now then
+        local blockText = blockedUntil > now and format('%d', blockedUntil) or ''
+        --@store
       end
-      list[1] = 1
-      list[place], list[place + 1], list[place + 2], list[place + 3] = id, code, expiry, blockedUntil
-      list[place + 4], list[place + 5], list[place + 6] = a, b or 0, c or 0
+      if not place then
+        place = #text + 1
+        last = #text
+        hasNew[key] = true
+      elseif expiry < expiryBefore or record == '' then
+        latest[key] = INFINITY
+      end
+      if expiry > (latest[key] or 0) then latest[key] = expiry end
+      local list = changes[key]
+      if list then
+        local at = #list + 1
+        while at > 1 and list[at - 3] > place do
+          list[at] = list[at - 3]
+          list[at + 1] = list[at - 2]
+          list[at + 2] = list[at - 1]
+          at = at - 3
+        end
+        list[at] = place
+        list[at + 1] = last
+        list[at + 2] = record
+      else
+        changes[key] = { place, last, record }
+      end
     end
 
     -- Its answer.
@@ -223,48 +324,60 @@ while i < count do
     if isAfterwards then fits = true end
     if isShort then
       -- Every integer costs: an answer that says nothing but how much is left says only that.
-      reply[2 * i], reply[2 * i + 1] = room, expiry
+      reply[2 * i] = room
+      reply[2 * i + 1] = expiry
     else
-      local last = 6 * i - 5
-      reply[last + 1] = fits and 1 or 0
-      reply[last + 2] = blockedUntil <= now and room > 0 and room or 0
-      reply[last + 3], reply[last + 4] = expiry, (isTake or operation == 'peek') and retryMs or 0
-      reply[last + 5], reply[last + 6] = granted, delayMs or 0
+      local before = 6 * i - 5
+      reply[before + 1] = fits and 1 or 0
+      reply[before + 2] = blockedUntil <= now and room > 0 and room or 0
+      reply[before + 3] = expiry
+      reply[before + 4] = (isTake or operation == 'peek') and retryMs or 0
+      reply[before + 5] = granted
+      reply[before + 6] = delayMs or 0
     end
   end
 end
 
--- Everything is known: write what has changed, without what has expired, to live until the last of it does.
-local hasChanged = false
+-- Everything is known: write what has changed, to live until the last counter expires.
 for key = 1, #KEYS do
-  local list = lists[key]
-  if list and list[1] == 1 then
-    hasChanged = true
-    local size, latest = 2, now
-    for place = 3, #list, VALUES do
-      local expiry = list[place + 2]
-      if expiry > now then
-        if expiry > latest then latest = expiry end
-        if place > size + 1 then
-          for offset = 0, VALUES - 1 do list[size + 1 + offset] = list[place + offset] end
-        end
-        size = size + VALUES
-      end
-    end
-    if size > 2 then
-      call('PSETEX', KEYS[key], latest - now, cmsgpack.pack(unpack(list, 2, size)))
+  local list = changes[key]
+  if list then
+    -- Joined at once: every string on the way would be hashed, and a long one costs.
+    local text, newest, records = values[key], latest[key], nil
+    if #list == 3 then
+      records = sub(text, HEADER + 1, list[1] - 1) .. list[3] .. sub(text, list[2] + 1)
     else
+      local pieces, size, past = { '', '', '', '', '', '' }, 0, HEADER + 1
+      for at = 1, #list, 3 do
+        if list[at] > past then
+          size = size + 1
+          pieces[size] = sub(text, past, list[at] - 1)
+        end
+        size = size + 1
+        pieces[size] = list[at + 2]
+        past = list[at + 1] + 1
+      end
+      records = table.concat(pieces, '', 1, size) .. sub(text, past)
+    end
+    local expires = tonumber(sub(text, #FORMAT + 1, HEADER - 1)) or 0
+    if expires > LATEST then expires = 0 end
+    if newest == INFINITY or #text > LONG then
+      local live = module('live-records')
+      local others, last = live(records, now, MAX_COUNTERS)
+      records = others
+      newest = last
+      expires = 0
+    end
+    if newest <= now then
       call('DEL', KEYS[key])
+    elseif newest > expires or hasNew[key] then
+      if newest < expires then newest = expires end
+      local digits = format('%d', newest)
+      call('SET', KEYS[key], FORMAT .. sub(ZEROS, #digits + 1) .. digits .. ';' .. records, 'PXAT', digits)
+    else
+      -- The TTL stays as it is.
+      call('SET', KEYS[key], sub(text, 1, HEADER) .. records, 'KEEPTTL')
     end
   end
-end
-
-if memory and hasChanged then
-  -- An answer holds for the longest window once charged, or for the longest wait if denied.
-  local holdsMs = 0
-  for check = 0, count - 1 do
-    holdsMs = math.max(holdsMs, passes and ARGV[FIRST + check * arguments + (hasKeys and 4 or 3)] or reply[5 + check * 6])
-  end
-  if holdsMs > 0 then call('PSETEX', KEYS[memory], holdsMs, cmsgpack.pack(FORMAT, unpack(reply))) end
 end
 return reply

@@ -2,21 +2,30 @@
 --
 -- Simplest and cheapest, but two windows meet: up to twice the limit can pass around their border.
 --
--- State: a, start of the window (epoch ms); b, units used in it.
--- The window after now's can only come from a clock that went back: it stays the current one. One further
--- ahead counts as none, so that nobody is locked out for longer than a window.
+-- State: the units used in the window that ends at `reset`.
+-- A window ahead of the current one comes from a clock that went back. If it is the next one, it stays in
+-- force; one further ahead counts as none, so that nobody is locked out for longer than a window.
+
+--@state used
 
 --@read
 local start = now - now % windowMs
-if not a or a < start or a > start + windowMs then a, b = start, 0 end
-room, capacity, wait = limit - b, limit, a + windowMs - now
+if not reset or used == 0 or reset <= start or reset > start + 2 * windowMs then
+  reset = start + windowMs
+  used = 0
+end
+room = limit - used
+capacity = limit
+wait = reset - now
 
 --@charge
--- What comes afterwards (a refund, a settlement) moves only the window of the charge.
-if not chargedAt or chargedAt >= a and chargedAt < a + windowMs then b = b + units end
-if b < 0 then b = 0 end
-resetAt = b > 0 and a + windowMs or now
+-- A refund or a settlement moves only the window of the charge.
+if not chargedAt or chargedAt >= reset - windowMs and chargedAt < reset then used = used + units end
+if used <= 0 then
+  used = 0
+  reset = now
+end
 
 --@relieve
 -- In another window the other region has charged nothing for this one.
-if since >= a and since < a + windowMs then b = math.max(0, b - relief) end
+if since >= reset - windowMs and since < reset then used = math.max(0, used - relief) end

@@ -2,7 +2,10 @@
 -- touches that many buckets and one more at its far edge, which is counted whole: so no true window ever
 -- holds more than the limit, and units come free at most one bucket late.
 --
--- State: number of the current bucket; units in it, in the one before, … back to the edge (MessagePack).
+-- State: number of the current bucket; units in it, in the one before, and so on back to the edge.
+
+--@state number countsText
+
 local function bucketMs(windowMs, extra)
   return math.ceil(windowMs / (extra or 10))
 end
@@ -16,18 +19,31 @@ local function leavesAt(number, place, windowMs, extra)
   return (number - place + 1 + keptBuckets(windowMs, extra)) * bucketMs(windowMs, extra)
 end
 
-local function read(now, limit, windowMs, extra, cost, number, packed)
+local function fromText(text)
+  local counts = {}
+  for count in string.gmatch(text, '%d+') do counts[#counts + 1] = tonumber(count) end
+  return counts
+end
+
+-- There are 101 counts at most.
+local function toText(counts)
+  local texts = {}
+  for place = 1, #counts do texts[place] = string.format('%.0f', counts[place]) end
+  return table.concat(texts, ',', 1, #texts)
+end
+
+local function read(now, limit, windowMs, extra, cost, number, countsText)
   local kept = keptBuckets(windowMs, extra)
   local current = math.floor(now / bucketMs(windowMs, extra))
-  local stored = number and { cmsgpack.unpack(packed) } or {}
+  local stored = number and fromText(countsText) or {}
   -- A bucket ahead of now comes from a clock that went back: it stays the current one, unless that is by
   -- more than the window.
   local known = #stored == kept and number - current <= kept
   local steps = known and math.max(0, current - number) or kept
-  local units, used = {}, 0
+  local counts, used = {}, 0
   for place = 1, kept do
-    units[place] = stored[place - steps] or 0
-    used = used + units[place]
+    counts[place] = stored[place - steps] or 0
+    used = used + counts[place]
   end
   number = known and math.max(number, current) or current
 
@@ -36,33 +52,34 @@ local function read(now, limit, windowMs, extra, cost, number, packed)
     local missing, place = used + cost - limit, kept + 1
     repeat
       place = place - 1
-      missing = missing - units[place]
+      missing = missing - counts[place]
     until missing <= 0
     wait = leavesAt(number, place, windowMs, extra) - now
   end
-  return limit - used, limit, wait, number, cmsgpack.pack(unpack(units))
+  return limit - used, limit, wait, number, toText(counts)
 end
 
-local function charge(units, at, now, limit, windowMs, extra, number, packed)
-  local stored = { cmsgpack.unpack(packed) }
-  -- What comes afterwards (a refund, a settlement) moves only the bucket of the charge, if it is kept.
+local function charge(units, at, now, limit, windowMs, extra, number, countsText)
+  local counts = fromText(countsText)
+  -- A refund or a settlement moves only the bucket of the charge, if it is kept.
   local place = at and 1 + number - math.floor(at / bucketMs(windowMs, extra)) or 1
-  if stored[place] then stored[place] = math.max(0, stored[place] + units) end
-  packed = cmsgpack.pack(unpack(stored))
-  for newest = 1, #stored do
-    if stored[newest] > 0 then return leavesAt(number, newest, windowMs, extra), number, packed end
+  if counts[place] then counts[place] = math.max(0, counts[place] + units) end
+  countsText = toText(counts)
+  for newest = 1, #counts do
+    if counts[newest] > 0 then return leavesAt(number, newest, windowMs, extra), number, countsText end
   end
-  return now, number, packed
+  return now, number, countsText
 end
 
 -- The newest first, but none that is newer than what the other region has charged.
-local function relieve(relief, since, fullLimit, now, limit, windowMs, extra, number, packed)
-  local stored = { cmsgpack.unpack(packed) }
-  for place = math.max(1, 1 + number - math.floor(since / bucketMs(windowMs, extra))), #stored do
-    local taken = math.min(relief, stored[place])
-    stored[place], relief = stored[place] - taken, relief - taken
+local function relieve(relief, since, fullLimit, now, limit, windowMs, extra, number, countsText)
+  local counts = fromText(countsText)
+  for place = math.max(1, 1 + number - math.floor(since / bucketMs(windowMs, extra))), #counts do
+    local taken = math.min(relief, counts[place])
+    counts[place] = counts[place] - taken
+    relief = relief - taken
   end
-  return number, cmsgpack.pack(unpack(stored))
+  return number, toText(counts)
 end
 
 return read, charge, relieve

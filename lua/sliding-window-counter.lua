@@ -1,43 +1,70 @@
--- sliding-window-counter: the last `windowMs` are estimated from two aligned windows. The previous one
--- counts in proportion to how much of it is still inside: previous * (1 - e/W) + current, where e is the
--- time since the current window began. Exact if the previous window was spread evenly.
+-- sliding-window-counter: estimates the last `windowMs` from two aligned windows. The previous one counts in
+-- proportion to how much of it is still inside: previous * (1 - e/W) + current, where e is the time since the
+-- current window began. Exact if the previous window was spread evenly.
 --
--- State: a, start of the current window (epoch ms); b, units in it; c, units in the previous window.
+-- State: units in the current window and in the previous one. `reset` tells where the current window begins:
+-- two windows before it, or one if the current window is empty.
 -- A clock that went back stands at the start of the window; by more than a window, it starts from nothing.
 -- Everything is multiplied by W, so that it stays a whole number.
 
+--@state current previous
+--@local windowStart
+
 --@read
 local start = now - now % windowMs
-if not a or a < start - windowMs or a > start + windowMs then
-  a, b, c = start, 0, 0
-elseif a < start then
-  a, b, c = start, 0, b
+windowStart = reset and current + previous > 0 and reset - (current > 0 and 2 or 1) * windowMs
+if not windowStart or windowStart < start - windowMs or windowStart > start + windowMs then
+  windowStart = start
+  current = 0
+  previous = 0
+elseif windowStart < start then
+  windowStart = start
+  previous = current
+  current = 0
 end
-local free = limit * windowMs - c * (now > a and windowMs - now + a or windowMs)
-room, capacity = (free - free % windowMs) / windowMs - b, limit
+local inside = now > windowStart and windowMs - now + windowStart or windowMs
+local weight = previous * inside
+local rest = weight % windowMs
+room = limit - current - (weight - rest) / windowMs - (rest > 0 and 1 or 0)
+capacity = limit
 if cost > room and cost <= limit then
   -- The first millisecond at which the cost fits: in this window if what it has used leaves room for the
   -- cost, else in the next one, where this window's units are those that fade.
-  local ends, fading, left = a + windowMs, c, limit - b - cost
-  if left < 0 then ends, fading, left = ends + windowMs, b, limit - cost end
-  wait = ends - math.floor(left * windowMs / fading) - now
+  local ends, fading, left = windowStart + windowMs, previous, limit - current - cost
+  if left < 0 then
+    ends = ends + windowMs
+    fading = current
+    left = limit - cost
+  end
+  local product = left * windowMs
+  wait = ends - (product - product % fading) / fading - now
 end
 
 --@charge
--- What comes afterwards (a refund, a settlement) moves only the window of the charge. A settlement weighs less in
--- the previous window than its units: that alone would not bound them.
-if not chargedAt or chargedAt >= a and chargedAt < a + windowMs then
-  b = b + units
-  if b < 0 then b = 0 end
-elseif chargedAt < a and chargedAt >= a - windowMs then
-  c = math.max(0, math.min(c + units, 2 * limit))
+-- A refund or a settlement moves only the window of the charge. A settlement weighs less in the previous
+-- window than its units: that alone would not bound them, so they end at twice the limit.
+if not chargedAt or chargedAt >= windowStart and chargedAt < windowStart + windowMs then
+  current = current + units
+  if current < 0 then current = 0 end
+elseif chargedAt < windowStart and chargedAt >= windowStart - windowMs then
+  local changed = previous + units
+  if units > 0 then changed = math.max(previous, math.min(changed, 2 * limit)) end
+  previous = math.max(0, changed)
 end
-resetAt = b > 0 and a + 2 * windowMs or c > 0 and a + windowMs or now
+reset = now
+if current > 0 then
+  reset = windowStart + 2 * windowMs
+elseif previous > 0 then
+  reset = windowStart + windowMs
+end
 
 --@relieve
--- The other region has charged its current window. What is taken off the previous one weighs less and fades: so many
--- more of those units are no more than the others, now and later.
-if since >= a and since < a + windowMs then
-  local fading, inside = math.max(0, relief - b), now > a and windowMs - now + a or windowMs
-  b, c = math.max(0, b - relief), math.max(0, c - math.floor(fading * windowMs / inside))
+-- The other region has charged its current window. Units of the previous window weigh less and fade: so more
+-- of those make up for the rest, now and later.
+if since >= windowStart and since < windowStart + windowMs then
+  local fading = math.max(0, relief - current) * windowMs
+  local inside = now > windowStart and windowMs - now + windowStart or windowMs
+  current = math.max(0, current - relief)
+  previous = math.max(0, previous - (fading - fading % inside) / inside)
+  reset = windowStart + (current > 0 and 2 or 1) * windowMs
 end

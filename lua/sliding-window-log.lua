@@ -2,26 +2,42 @@
 -- Charges of one millisecond share an entry. The memory is bounded by the limit, and is what it costs.
 --
 -- State: units ever charged before the first entry; the entries.
--- An entry is 12 bytes: its time and the units ever charged up to and with it, 6 bytes each. Both only grow,
--- so that a place in the log is found by halving, without reading all of it.
-local ENTRY = 12
+-- An entry is 15 bytes: its time in 7, and the units ever charged up to and with it in 8. Both only grow, so
+-- that a place in the log is found by halving, without reading all of it. A byte carries 7 bits and has its
+-- eighth bit set: so no entry holds a character that ends a record.
 
-local function number(log, at)
-  local a, b, c, d, e, f = string.byte(log, at, at + 5)
-  return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+--@state before logText
+
+local ENTRY = 15
+
+local function timeOf(log, i)
+  local first = (i - 1) * ENTRY + 1
+  local a, b, c, d, e, f, g = string.byte(log, first, first + 6)
+  local high = ((a - 128) * 128 + b - 128) * 128 + c - 128
+  return high * 268435456 + (((d - 128) * 128 + e - 128) * 128 + f - 128) * 128 + g - 128
 end
 
-local function bytes(value)
-  local low = value % 16777216
-  local high = (value - low) / 16777216
+local function totalOf(log, i)
+  local first = (i - 1) * ENTRY + 8
+  local a, b, c, d, e, f, g, h = string.byte(log, first, first + 7)
+  local high = (((a - 128) * 128 + b - 128) * 128 + c - 128) * 128 + d - 128
+  return high * 268435456 + (((e - 128) * 128 + f - 128) * 128 + g - 128) * 128 + h - 128
+end
+
+-- The entry as bytes.
+local function entry(time, total)
+  local timeLow, totalLow = time % 268435456, total % 268435456
+  local timeHigh, totalHigh = (time - timeLow) / 268435456, (total - totalLow) / 268435456
   return string.char(
-    math.floor(high / 65536), math.floor(high / 256) % 256, high % 256,
-    math.floor(low / 65536), math.floor(low / 256) % 256, low % 256
+    128 + math.floor(timeHigh / 16384), 128 + math.floor(timeHigh / 128) % 128, 128 + timeHigh % 128,
+    128 + math.floor(timeLow / 2097152), 128 + math.floor(timeLow / 16384) % 128,
+    128 + math.floor(timeLow / 128) % 128, 128 + timeLow % 128,
+    128 + math.floor(totalHigh / 2097152), 128 + math.floor(totalHigh / 16384) % 128,
+    128 + math.floor(totalHigh / 128) % 128, 128 + totalHigh % 128,
+    128 + math.floor(totalLow / 2097152), 128 + math.floor(totalLow / 16384) % 128,
+    128 + math.floor(totalLow / 128) % 128, 128 + totalLow % 128
   )
 end
-
-local function timeOf(log, i) return number(log, (i - 1) * ENTRY + 1) end
-local function totalOf(log, i) return number(log, (i - 1) * ENTRY + 7) end
 
 -- The first entry whose time (or total) is at least `value`; one past the last if there is none.
 local function firstAtLeast(log, read, value)
@@ -36,6 +52,20 @@ end
 local function totalBy(before, log)
   local count = #log / ENTRY
   return count > 0 and totalOf(log, count) or before
+end
+
+-- The entries from the first to the last of these places, with so much less in their totals. Joined a hundred
+-- at a time: a long list does not fit on every server's stack.
+local function lowered(log, first, last, by)
+  local text, parts = '', {}
+  for i = first, last do
+    parts[#parts + 1] = entry(timeOf(log, i), totalOf(log, i) - by)
+    if #parts == 100 or i == last then
+      text = text .. table.concat(parts, '', 1, #parts)
+      parts = {}
+    end
+  end
+  return text
 end
 
 local function read(now, limit, windowMs, extra, cost, before, log)
@@ -58,8 +88,8 @@ end
 
 local function append(before, log, units, now)
   local count, total = #log / ENTRY, totalBy(before, log) + units
-  if count > 0 and timeOf(log, count) >= now then return string.sub(log, 1, -7) .. bytes(total) end
-  return log .. bytes(now) .. bytes(total)
+  if count == 0 or timeOf(log, count) < now then return log .. entry(now, total) end
+  return string.sub(log, 1, (count - 1) * ENTRY) .. entry(timeOf(log, count), total)
 end
 
 -- Changes what was charged at one moment: its entry, which comes and goes with its units, and the totals of all
@@ -71,12 +101,8 @@ local function amend(before, log, units, at)
   local isThere = i <= count and timeOf(log, i) == at
   local held = isThere and totalOf(log, i) - earlier or 0
   local moved = math.max(units, -held)
-  local parts = { string.sub(log, 1, (i - 1) * ENTRY) }
-  if held + moved > 0 then parts[2] = bytes(at) .. bytes(earlier + held + moved) end
-  for j = isThere and i + 1 or i, count do
-    parts[#parts + 1] = bytes(timeOf(log, j)) .. bytes(totalOf(log, j) + moved)
-  end
-  return table.concat(parts)
+  local changed = held + moved > 0 and entry(at, earlier + held + moved) or ''
+  return string.sub(log, 1, (i - 1) * ENTRY) .. changed .. lowered(log, isThere and i + 1 or i, count, -moved)
 end
 
 local function charge(units, at, now, limit, windowMs, extra, before, log)
@@ -84,9 +110,13 @@ local function charge(units, at, now, limit, windowMs, extra, before, log)
   if units ~= 0 and at then
     local latest = count > 0 and math.max(now, timeOf(log, count)) or now
     -- Only if the window still holds that moment.
-    if at > latest - windowMs and at <= latest then log = amend(before, log, units, at) end
+    if at > latest - windowMs and at <= latest then
+      local amended = amend(before, log, units, at)
+      log = amended
+    end
   elseif units > 0 then
-    log = append(before, log, units, now)
+    local longer = append(before, log, units, now)
+    log = longer
   end
   count = #log / ENTRY
   return count > 0 and timeOf(log, count) + windowMs or now, before, log
@@ -100,10 +130,9 @@ local function relieve(relief, since, fullLimit, now, limit, windowMs, extra, be
   local taken = math.min(relief, total - before)
   local kept = total - taken
   local last = firstAtLeast(log, totalOf, kept)
-  local parts = { string.sub(log, 1, (last - 1) * ENTRY) }
-  if kept > (last > 1 and totalOf(log, last - 1) or before) then parts[2] = bytes(timeOf(log, last)) .. bytes(kept) end
-  for i = later, count do parts[#parts + 1] = bytes(timeOf(log, i)) .. bytes(totalOf(log, i) - taken) end
-  return before, table.concat(parts)
+  local isCut = kept > (last > 1 and totalOf(log, last - 1) or before)
+  local cut = isCut and entry(timeOf(log, last), kept) or ''
+  return before, string.sub(log, 1, (last - 1) * ENTRY) .. cut .. lowered(log, later, count, taken)
 end
 
 return read, charge, relieve

@@ -12,7 +12,7 @@ export interface Check {
   readonly windowMs: number;
   /** Burst (token-bucket, leaky-bucket, gcra) or number of buckets (sliding-window-buckets). */
   readonly extra?: number | undefined;
-  /** Of a `concurrency` check: 16 characters. */
+  /** Of a `concurrency` check: 16 letters, digits, - or _. */
   readonly leaseId?: string | undefined;
   /** Units to take, to give back, or to charge afterwards. */
   readonly cost: number;
@@ -57,8 +57,8 @@ export interface Answer {
   /** By the clock of the counters. Whoever refunds or settles names it as the time of the charge. */
   readonly nowMs: number;
   readonly outcomes: readonly Outcome[];
-  /** The announcement, if it is not the expected one: nothing was charged, and there are no outcomes. */
-  readonly news?: string | undefined;
+  /** What the region announces, if the call asked for it; null if nothing. Undefined if that could not be read. */
+  readonly announced?: string | null | undefined;
 }
 
 /** Products of units and milliseconds stay whole numbers up to here, with room for twice the capacity. */
@@ -71,7 +71,8 @@ const MOST_UNITS: Partial<Record<AlgorithmId, number>> = {
   concurrency: 100_000,
 };
 const MOST_BUCKETS = 100;
-const LEASE_ID_LENGTH = 16;
+/** Nothing that could end a record of the script. */
+const LEASE_ID = /^[\w-]{16}$/;
 
 const isWhole = (value: number) => Number.isInteger(value) && value >= 1 && value <= LARGEST;
 
@@ -84,7 +85,7 @@ export function problemOf(check: Check, operation: Operation = 'take'): string |
   if (!isWhole(windowMs) || windowMs > LONGEST_MS) return 'windowMs must be a whole number from 1 to 2^40';
   if (!isWhole(cost)) return 'cost must be a whole number above 0';
   if (algorithm === 'concurrency') {
-    if (leaseId.length !== LEASE_ID_LENGTH) return 'a lease id must have 16 characters';
+    if (!LEASE_ID.test(leaseId)) return 'a lease id must have 16 letters, digits, - or _';
     if (check.countDenied) return 'concurrency cannot count denied requests';
   } else if (extra !== undefined && !isWhole(extra)) return 'burst and buckets must be whole numbers above 0';
   for (const [option, value] of [

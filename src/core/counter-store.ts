@@ -4,13 +4,8 @@ import type { Answer, Check, Operation } from './check.ts';
 export interface CounterCall {
   readonly operation: Operation;
   readonly checks: readonly Check[];
-  /**
-   * The key that remembers the answer (see `requestKey`): the same request is charged once, and gets the same
-   * answer, for as long as its longest window. Never made from what a client can choose.
-   */
-  readonly requestKey?: string | undefined;
-  /** If another announcement than this one stands in the region, nothing is charged and the answer is that news. */
-  readonly expects?: string | undefined;
+  /** Read what the region announces, too, in the same round trip. The checks are charged whatever that is. */
+  readonly withAnnouncement?: boolean | undefined;
   /** For tests; the store's own clock if left out. */
   readonly nowMs?: number | undefined;
 }

@@ -31,9 +31,11 @@ export function runChecks(
   const judged = checks.map((check) => judge(check, counters.get(check.key, check.id), nowMs));
   const counted = OPERATIONS[operation](judged, nowMs);
   for (const { check, changed, state, blockedUntilMs, resetAtMs } of counted) {
-    const expiresAtMs = Math.max(resetAtMs, blockedUntilMs);
     if (!changed) continue;
-    const counter = { algorithm: check.algorithm, state, blockedUntilMs, expiresAtMs };
+    const expiresAtMs = Math.max(resetAtMs, blockedUntilMs);
+    // A block that is over stays so, even if the clock goes back.
+    const blockedMs = blockedUntilMs > nowMs ? blockedUntilMs : 0;
+    const counter = { algorithm: check.algorithm, state, blockedUntilMs: blockedMs, expiresAtMs };
     counters.save(check.key, check.id, expiresAtMs > nowMs ? counter : undefined, nowMs);
   }
   return { nowMs, outcomes: counted.map((one) => toOutcome(one, nowMs)) };

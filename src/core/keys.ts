@@ -2,12 +2,12 @@
 // the key is short: what is long or unusual is replaced by its digest. All keys of one subject have one hash
 // tag, so that a cluster keeps them together.
 import type { AlgorithmId } from './algorithms/registry.ts';
+import type { Part } from './announcement.ts';
 import { digest, toBase64Url } from './digest.ts';
 
 const PLAIN = /^[A-Za-z0-9.:_@/-]{1,64}$/;
 /** 48 bits: within one key, where ids meet only those of the same deployment's rules. */
 const COUNTER_ID_LENGTH = 8;
-const LEASE_ID_LENGTH = 16;
 
 /** These states can be large: kept apart, so that the other counters of the subject stay cheap to rewrite. */
 const KEPT_APART: readonly AlgorithmId[] = ['sliding-window-log', 'concurrency'];
@@ -20,6 +20,9 @@ export async function subjectKey(scope: string, subject: string, group = ''): Pr
 
 /** Where the version of the rules in force is announced. */
 export const ANNOUNCEMENT_KEY = 'weir:announcement';
+
+/** Where the copy of a part is that an announcement names. One hash tag: a cluster can read both parts at once. */
+export const partKey = ({ kind, version }: Part): string => `weir:{published}:${kind}:${version}`;
 
 /** Where the isolates of a region count themselves in. */
 export const CENSUS_KEY = 'weir:isolates';
@@ -47,18 +50,6 @@ export function counterId(
   const buckets = algorithm === 'sliding-window-buckets' ? extra : 0;
   return short(`${ruleId}\n${algorithm}\n${windowMs}\n${buckets}`, COUNTER_ID_LENGTH);
 }
-
-/** Remembers the answer to one request, beside the counters of `key`. */
-export async function requestKey(key: string, requestId: string): Promise<string> {
-  return `${key}:request:${await short(requestId, LEASE_ID_LENGTH)}`;
-}
-
-/** The 16 characters by which the script knows a lease. */
-export const leaseId = (id: string): Promise<string> => short(id, LEASE_ID_LENGTH);
-
-/** The same key for another subject, in that one's slot. */
-export const movedToSlotOf = (key: string, other: string): string =>
-  other.slice(0, other.indexOf('}') + 1) + key.slice(key.indexOf('}') + 1);
 
 /** What two keys must share to be in one slot of a cluster. */
 export const hashTagOf = (key: string): string => key.slice(key.indexOf('{') + 1, key.indexOf('}'));

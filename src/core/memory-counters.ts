@@ -12,15 +12,21 @@ export function createMemoryCounters(): MemoryCounters {
   return {
     get: (key, id) => keys.get(key)?.get(id),
 
+    // As the script does: the others are looked at only when a counter goes, or expires earlier than before.
     save(key, id, counter, nowMs) {
-      const kept = [...(keys.get(key) ?? [])].filter(
-        ([otherId, other]) => otherId !== id && other.expiresAtMs > nowMs,
-      );
-      if (counter) kept.push([id, counter]);
-      if (kept.length > 0) keys.set(key, new Map(kept));
+      const counters = keys.get(key) ?? new Map<string, Counter>();
+      const before = counters.get(id)?.expiresAtMs ?? 0;
+      if (counter) counters.set(id, counter);
+      else counters.delete(id);
+      if ((counter?.expiresAtMs ?? 0) < before) forgetExpired(counters, nowMs);
+      if (counters.size > 0) keys.set(key, counters);
       else keys.delete(key);
     },
 
     reset: (key) => void keys.delete(key),
   };
+}
+
+function forgetExpired(counters: Map<string, Counter>, nowMs: number): void {
+  for (const [id, { expiresAtMs }] of counters) if (expiresAtMs <= nowMs) counters.delete(id);
 }

@@ -3,26 +3,35 @@
 import type { AnnouncementBoard } from '../core/announcement.ts';
 import type { Answer, Check, Outcome } from '../core/check.ts';
 import type { CounterCall, CounterStore } from '../core/counter-store.ts';
-import { hashTagOf, movedToSlotOf } from '../core/keys.ts';
+import { hashTagOf } from '../core/keys.ts';
 
-export function splitBySlot(store: CounterStore, board: AnnouncementBoard): CounterStore {
+export function splitBySlot(store: CounterStore, board: Pick<AnnouncementBoard, 'read'>): CounterStore {
   return {
     ...store,
-    async run({ expects, ...call }, signal) {
+    async run({ withAnnouncement, ...call }, signal) {
       // The announcement is in a slot of its own: here, asking for it is a call more.
-      const announced = expects === undefined ? undefined : await board.read(signal);
-      if (announced !== undefined && announced !== expects)
-        return { nowMs: 0, outcomes: [], news: announced };
-      const groups = groupBySlot(call.checks);
-      if (groups.length === 1) return store.run(call, signal);
-      return call.operation === 'take'
-        ? takeAll(store, call, groups, signal)
-        : runEach(store, call, groups, signal);
+      const announced = withAnnouncement ? await readAnnouncement(board, signal) : undefined;
+      return { ...(await runInSlots(store, call, signal)), announced };
     },
     async reset(keys, signal) {
       for (const key of keys) await store.reset([key], signal);
     },
   };
+}
+
+/** Undefined if it cannot be read: the checks are counted all the same. */
+const readAnnouncement = (board: Pick<AnnouncementBoard, 'read'>, signal: AbortSignal) =>
+  board.read(signal).then(
+    (announced) => announced ?? null,
+    () => undefined,
+  );
+
+async function runInSlots(store: CounterStore, call: CounterCall, signal: AbortSignal): Promise<Answer> {
+  const groups = groupBySlot(call.checks);
+  if (groups.length === 1) return store.run(call, signal);
+  return call.operation === 'take'
+    ? takeAll(store, call, groups, signal)
+    : runEach(store, call, groups, signal);
 }
 
 /** Places of the checks in the call, by slot. */
@@ -37,12 +46,10 @@ function groupBySlot(checks: readonly Check[]): Group[] {
   return [...groups.values()];
 }
 
-/** The call for one group; each remembers its own part of the answer. */
-function only(call: CounterCall, group: Group): CounterCall {
-  const checks = call.checks.filter((_, i) => group.includes(i));
-  const requestKey = call.requestKey && movedToSlotOf(call.requestKey, checks[0]?.key ?? '');
-  return { ...call, checks, requestKey };
-}
+const only = (call: CounterCall, group: Group): CounterCall => ({
+  ...call,
+  checks: call.checks.filter((_, i) => group.includes(i)),
+});
 
 async function runEach(
   store: CounterStore,
@@ -102,9 +109,6 @@ async function giveBack(
   outcomes: Outcome[],
   signal: AbortSignal,
 ): Promise<void> {
-  // Its part of the answer is no longer true: asked again, it must be charged again.
-  const { requestKey } = only(call, group);
-  if (requestKey) await store.reset([requestKey], signal);
   const charged = group.flatMap((place, i) => (answer.outcomes[i]?.allowed ? [{ place, i }] : []));
   if (charged.length === 0) return;
   const checks = charged.flatMap(({ place, i }) => {

@@ -3,8 +3,9 @@ import concurrency from '../../lua/concurrency.lua';
 import counters from '../../lua/counters.lua';
 import fixedWindow from '../../lua/fixed-window.lua';
 import gcra from '../../lua/gcra.lua';
+import invalidCheck from '../../lua/invalid-check.lua';
 import leakyBucket from '../../lua/leaky-bucket.lua';
-import refusal from '../../lua/refusal.lua';
+import liveRecords from '../../lua/live-records.lua';
 import slidingWindowBuckets from '../../lua/sliding-window-buckets.lua';
 import slidingWindowCounter from '../../lua/sliding-window-counter.lua';
 import slidingWindowLog from '../../lua/sliding-window-log.lua';
@@ -12,17 +13,16 @@ import tokenBucket from '../../lua/token-bucket.lua';
 import type { AlgorithmId } from '../core/algorithms/registry.ts';
 import { digest, toHex } from '../core/digest.ts';
 
-/** By the code that a counter's state is stored under: a code is never given to another algorithm. */
-const ALGORITHMS: readonly (readonly [code: number, id: AlgorithmId, source: string])[] = [
-  [1, 'fixed-window', fixedWindow],
-  [2, 'sliding-window-counter', slidingWindowCounter],
-  [4, 'gcra', gcra],
-  [5, 'leaky-bucket', leakyBucket],
-  [6, 'sliding-window-buckets', slidingWindowBuckets],
-  [7, 'sliding-window-log', slidingWindowLog],
-  [8, 'concurrency', concurrency],
-  // 3 was the bucket by its level.
-  [9, 'token-bucket', tokenBucket],
+/** By the letter that a counter's state is stored under: a letter is never given to another algorithm. */
+const ALGORITHMS: readonly (readonly [letter: string, id: AlgorithmId, source: string])[] = [
+  ['f', 'fixed-window', fixedWindow],
+  ['c', 'sliding-window-counter', slidingWindowCounter],
+  ['t', 'token-bucket', tokenBucket],
+  ['g', 'gcra', gcra],
+  ['k', 'leaky-bucket', leakyBucket],
+  ['b', 'sliding-window-buckets', slidingWindowBuckets],
+  ['l', 'sliding-window-log', slidingWindowLog],
+  ['h', 'concurrency', concurrency],
 ];
 
 /** Without this flag Upstash locks the whole database for the run instead of the keys named in KEYS. */
@@ -41,13 +41,31 @@ export async function composeScript(): Promise<Script> {
 
 type Block = 'read' | 'charge' | 'relieve';
 
+/** What the composer knows of an algorithm's source. */
+interface Parts {
+  /** Code blocks by name; none for a module, which returns three functions. */
+  readonly blocks: Partial<Record<Block, string>> | undefined;
+  /** Names of the stored values, in order. Those that end with `Text` are text, the others whole numbers. */
+  readonly state: readonly string[];
+  /** Names that blocks share without storing them. */
+  readonly locals: readonly string[];
+}
+
 function composeText(): string {
-  const main = counters
-    .replace(/^ *--@code$/gm, () => choose(([code]) => `code = ${code}`))
-    .replace(/^ *--@(read|charge|relieve)$/gm, (_, name: Block) =>
-      choose(([, id, source]) => blockOf(source, name) ?? callOf(id, name)),
-    );
-  return [FLAG, composeLoad(), main].join('\n');
+  const parts = new Map(ALGORITHMS.map(([, id, source]) => [id, partsOf(source)]));
+  const of = (id: AlgorithmId) => parts.get(id) as Parts;
+  const names = [...parts.values()].flatMap(({ state, locals }) => [...state, ...locals]);
+  const lines: Record<string, string> = {
+    locals: `local ${[...new Set(names)].join(', ')}`,
+    code: choose(([letter]) => `code = '${letter}'`),
+    load: choose(([letter, id]) => loadOf(letter, of(id).state)),
+    store: choose(([letter, id]) => storeOf(letter, of(id).state)),
+    read: choose(([, id]) => of(id).blocks?.read ?? callOf(id, 'read', of(id).state)),
+    charge: choose(([, id]) => of(id).blocks?.charge ?? callOf(id, 'charge', of(id).state)),
+    relieve: choose(([, id]) => of(id).blocks?.relieve ?? callOf(id, 'relieve', of(id).state)),
+  };
+  const main = counters.replace(/^ *--@(\w+)$/gm, (_, name: string) => lines[name] ?? '');
+  return [FLAG, composeModules(), main].join('\n');
 }
 
 /** One branch for each algorithm. */
@@ -58,25 +76,92 @@ function choose(branchOf: (algorithm: (typeof ALGORITHMS)[number]) => string): s
   return `if ${branches.join('elseif ')}end`;
 }
 
-/** The block of that name, if the source is made of blocks. */
-function blockOf(source: string, name: Block): string | undefined {
-  const [, after] = source.split(`--@${name}\n`);
-  return after?.split('--@')[0];
+function partsOf(source: string): Parts {
+  const names = (kind: string) => wordsAfter(source, kind);
+  const [like] = names('like');
+  const base = like === undefined ? undefined : partsOf(ALGORITHMS.find(([, id]) => id === like)?.[2] ?? '');
+  const blocks = isModule(source) ? undefined : blocksOf(source);
+  if (base === undefined) return { blocks, state: names('state'), locals: names('local') };
+  // What it says itself comes after what it takes over.
+  const joined = (name: Block) => `${base.blocks?.[name] ?? ''}${blocks?.[name] ?? ''}`;
+  return {
+    ...base,
+    blocks: { read: joined('read'), charge: joined('charge'), relieve: joined('relieve') },
+  };
 }
 
-const CALLS: Record<Block, string> = {
-  read: 'room, capacity, wait, a, b, c = read(now, limit, windowMs, extra, cost, a, b, c)',
-  charge: 'resetAt, a, b, c = charge(units, chargedAt, now, limit, windowMs, extra, a, b, c)',
-  relieve: 'a, b, c = relieve(relief, since, fullLimit, now, limit, windowMs, extra, a, b, c)',
+const wordsAfter = (source: string, kind: string): string[] =>
+  new RegExp(`^--@${kind} (.+)$`, 'm').exec(source)?.[1]?.split(' ') ?? [];
+
+const isModule = (source: string) => /^return read, charge, relieve$/m.test(source);
+
+function blocksOf(source: string): Partial<Record<Block, string>> {
+  const sections = source.split(/^--@/m).slice(1);
+  return Object.fromEntries(
+    sections.map((section) => [
+      section.slice(0, section.search(/\s/)),
+      section.slice(section.indexOf('\n') + 1),
+    ]),
+  );
+}
+
+const isText = (name: string) => name.endsWith('Text');
+
+/** Reads a record: numbers by one pattern; a text, which comes last, up to the semicolon. */
+function loadOf(letter: string, state: readonly string[]): string {
+  const numbers = state.filter((name) => !isText(name));
+  const text = state.find(isText);
+  const captures = numbers.map((_, i) => `n${i + 1}`);
+  const pattern = ['(%d+)', '(%d*)', ...numbers.map(() => '(%d+)')].join(' ');
+  const targets = ['_', 'past', 'r', 'b', ...captures].join(', ');
+  const adopt = [
+    'resetText = r',
+    'blockText = b',
+    ...numbers.map((name, i) => `${name} = tonumber(n${i + 1})`),
+  ];
+  if (text === undefined)
+    return `local ${targets} = find(text, '^${letter}${pattern};', start)
+if past then last = past ${adopt.join(' ')} end`;
+  return `local ${targets} = find(text, '^${letter}${pattern} ', start)
+local stop = past and find(text, ';', past, true)
+if stop then last = stop ${adopt.join(' ')} ${text} = sub(text, past + 1, stop - 1) end`;
+}
+
+function storeOf(letter: string, state: readonly string[]): string {
+  const fields = state.map((name) => (isText(name) ? '%s' : '%d')).join(' ');
+  return `record = format('\\n%s ${letter}%d %s ${fields};', id, reset, blockText, ${state.join(', ')})`;
+}
+
+const ARGUMENTS: Record<Block, string> = {
+  read: 'now, limit, windowMs, extra, cost',
+  charge: 'units, chargedAt, now, limit, windowMs, extra',
+  relieve: 'relief, since, fullLimit, now, limit, windowMs, extra',
 };
 
-const callOf = (id: AlgorithmId, name: Block): string =>
-  `local read, charge, relieve = load('${id}')\n${CALLS[name]}`;
+/** What each returns before the state; `read` also returns the units that a lease holds, after it. */
+const RESULTS: Record<Block, readonly string[]> = {
+  read: ['room', 'capacity', 'wait'],
+  charge: ['reset'],
+  relieve: [],
+};
 
-/** `load` makes a part when it is needed: what is not used costs nothing. */
-function composeLoad(): string {
-  const modules = ALGORITHMS.filter(([, , source]) => blockOf(source, 'read') === undefined);
-  const parts = [...modules.map(([, id, source]) => [id, source] as const), ['refusal', refusal] as const];
+/** Results go to names of their own first: nothing is written that the call still reads. */
+function callOf(id: AlgorithmId, name: Block, state: readonly string[]): string {
+  const targets = [...RESULTS[name], ...state, ...(name === 'read' ? ['held'] : [])];
+  const results = targets.map((_, i) => `r${i + 1}`);
+  return `local read, charge, relieve = module('${id}')
+local ${results.join(', ')} = ${name}(${[ARGUMENTS[name], ...state].join(', ')})
+${targets.map((target, i) => `${target} = r${i + 1}`).join(' ')}`;
+}
+
+/** `module` makes a part when it is needed: what is not used costs nothing. */
+function composeModules(): string {
+  const modules = ALGORITHMS.filter(([, , source]) => isModule(source));
+  const parts = [
+    ...modules.map(([, id, source]) => [id, source] as const),
+    ['invalid-check', invalidCheck] as const,
+    ['live-records', liveRecords] as const,
+  ];
   const branches = parts.map(([id, source]) => `if id == '${id}' then\n${source}\nend`);
-  return ['local function load(id)', ...branches, 'end'].join('\n');
+  return ['local function module(id)', ...branches, 'end'].join('\n');
 }

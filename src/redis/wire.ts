@@ -1,7 +1,6 @@
 // The script's KEYS, ARGV and reply, as lua/counters.lua describes them, from and to what the core speaks.
 import type { Answer, Check, Outcome } from '../core/check.ts';
 import { type CounterCall, CounterStoreError } from '../core/counter-store.ts';
-import { ANNOUNCEMENT_KEY } from '../core/keys.ts';
 
 /** Integers for each check, in the two forms of a reply. */
 const LONG = 6;
@@ -12,46 +11,40 @@ export interface ScriptCall {
   readonly args: string[];
 }
 
-export function toScriptCall({ operation, checks, requestKey, expects, nowMs }: CounterCall): ScriptCall {
-  const keys = [...new Set(checks.map(({ key }) => key))];
-  const options = checks.map(toOptions);
-  // Every argument costs Redis time: columns that say nothing are left out.
-  const hasKeys = keys.length > 1;
-  const hasOptions = options.some((option) => option !== '');
-  let call: string = operation;
-  if (hasKeys) call += ' keys';
-  if (hasOptions) call += ' options';
-  if (nowMs !== undefined) call += ` now=${nowMs}`;
-  if (requestKey !== undefined) call += ` memory=${keys.push(requestKey)}`;
-  if (expects !== undefined) call += ` announced=${keys.push(ANNOUNCEMENT_KEY)}:${expects}`;
-  const args = [call];
-  checks.forEach(({ key, algorithm, id, limit, windowMs }, i) => {
-    if (hasKeys) args.push(String(keys.indexOf(key) + 1));
-    args.push(algorithm, id, String(limit), String(windowMs));
-    if (hasOptions) args.push(options[i] ?? '');
-  });
-  return { keys, args };
-}
+/** The columns that a check can have beside the plain ones, in the order of lua/counters.lua. */
+const COLUMNS: readonly (readonly [name: string, of: (check: Check) => number | string | undefined])[] = [
+  ['cost', ({ cost }) => (cost === 1 ? undefined : cost)],
+  ['extra', ({ extra }) => extra],
+  ['want', ({ want }) => want || undefined],
+  ['block', ({ blockMs }) => blockMs || undefined],
+  ['flags', ({ countDenied, log }) => (countDenied ? 'd' : '') + (log ? 'l' : '') || undefined],
+  ['at', ({ chargedAtMs }) => chargedAtMs],
+  ['relief', ({ relief }) => relief && String(relief.units)],
+  ['since', ({ relief }) => relief && String(relief.sinceMs)],
+  ['full', ({ relief }) => relief && String(relief.fullLimit)],
+  ['lease', ({ leaseId }) => leaseId],
+];
 
-function toOptions(check: Check): string {
-  const { cost, extra, leaseId, want, blockMs, countDenied, log, chargedAtMs, relief } = check;
-  let options = '';
-  if (cost !== 1) options += `cost=${cost} `;
-  if (extra !== undefined) options += `extra=${extra} `;
-  if (want) options += `want=${want} `;
-  if (blockMs) options += `block=${blockMs} `;
-  if (countDenied) options += 'denied ';
-  if (log) options += 'log ';
-  if (chargedAtMs !== undefined) options += `at=${chargedAtMs} `;
-  if (relief) options += `relief=${relief.units} since=${relief.sinceMs} full=${relief.fullLimit} `;
-  // Last, because an id may hold anything.
-  if (leaseId !== undefined) options += `lease=${leaseId}`;
-  return options;
+export function toScriptCall({ operation, checks, nowMs }: CounterCall): ScriptCall {
+  const keys = [...new Set(checks.map(({ key }) => key))];
+  // Every argument costs Redis time: columns that say nothing are left out.
+  const columns = COLUMNS.filter(([, of]) => checks.some((check) => of(check) !== undefined));
+  const hasKeys = keys.length > 1;
+  let call: string = operation;
+  if (hasKeys) call += ' key';
+  for (const [name] of columns) call += ` ${name}`;
+  if (nowMs !== undefined) call += ` now=${nowMs}`;
+  const args = [call];
+  for (const check of checks) {
+    args.push(check.algorithm, check.id, String(check.limit), String(check.windowMs));
+    if (hasKeys) args.push(String(keys.indexOf(check.key) + 1));
+    for (const [, of] of columns) args.push(String(of(check) ?? ''));
+  }
+  return { keys, args };
 }
 
 /** Checks the shape of a reply before anything trusts it. */
 export function parseAnswer(reply: unknown, checks: readonly Check[]): Answer {
-  if (isNews(reply)) return { nowMs: reply[0], outcomes: [], news: reply[1] };
   const stride = Array.isArray(reply) ? (reply.length - 1) / checks.length : 0;
   if (!Array.isArray(reply) || (stride !== LONG && stride !== SHORT) || !reply.every(Number.isSafeInteger))
     throw new CounterStoreError('bad-reply', `expected ${1 + checks.length * LONG} integers`);
@@ -59,12 +52,6 @@ export function parseAnswer(reply: unknown, checks: readonly Check[]): Answer {
   const fieldsOf = (i: number) => fields.slice(i * stride, (i + 1) * stride);
   return { nowMs, outcomes: checks.map((check, i) => toOutcome(inFull(fieldsOf(i)), check)) };
 }
-
-const isNews = (reply: unknown): reply is [number, string] =>
-  Array.isArray(reply) &&
-  reply.length === 2 &&
-  Number.isSafeInteger(reply[0]) &&
-  typeof reply[1] === 'string';
 
 /** The short form says nothing but what is left: all the rest is as plain as can be. */
 function inFull(fields: readonly number[]): readonly number[] {

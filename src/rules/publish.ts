@@ -8,6 +8,7 @@ import { joinSnapshot, versionOf } from '../core/stored-snapshot.ts';
 import { findWarnings, type RuleWarning } from '../core/warnings.ts';
 import type { Database } from './database.ts';
 import type { Kv } from './kv.ts';
+import { copyTo, createPart } from './region-copies.ts';
 import type { PublishedContent, RuleReader } from './rule-reader.ts';
 import type { RejectedRow } from './rule-schema.ts';
 import { writeCallers, writeCurrent, writeRules } from './snapshot-kv.ts';
@@ -61,12 +62,17 @@ export async function publish(
   // What a region announces should be in KV. KV itself is not asked: it would remember for a minute what it has not got.
   const isKnown = (part: 'rules' | 'callers') =>
     standing.some((known) => known?.[part] === announcement[part]);
+  const parts = [
+    createPart({ kind: 'rules', version: announcement.rules }, rulesText),
+    createPart({ kind: 'callers', version: announcement.callers }, callersText),
+  ];
+  const copying = regions.map(({ board }, i) => copyTo(board, parts, { known: standing[i], again, onError }));
   await Promise.all([
     (!again && isKnown('rules')) || writeRules(kv, announcement.rules, rulesText),
     (!again && isKnown('callers')) || writeCallers(kv, announcement.callers, callersText),
   ]);
   const [told] = await Promise.all([
-    Promise.all(regions.map((region) => announce(region, announcement, onError))),
+    Promise.all(regions.map((region, i) => copying[i]?.then(() => announce(region, announcement, onError)))),
     writeCurrent(kv, announcement).catch(onError),
   ]);
   return {
@@ -96,14 +102,15 @@ async function readAbove(
 const sharesOf = (regions: readonly WeightedRegion[]): SharesByRegion =>
   Object.fromEntries(regions.map(({ name, share }) => [name, share]));
 
+/** Null for a region that does not answer. */
 function readBoards({ regions, onError }: Pick<PublishOptions, 'regions' | 'onError'>) {
   return Promise.all(
-    regions.map(async ({ board }): Promise<Announcement | undefined> => {
+    regions.map(async ({ board }): Promise<Announcement | undefined | null> => {
       try {
         return parseAnnouncement(await board.read(AbortSignal.timeout(READ_MS)));
       } catch (error) {
         onError(error);
-        return undefined;
+        return null;
       }
     }),
   );

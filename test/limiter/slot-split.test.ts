@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Check } from '../../src/core/check.ts';
 import type { CounterStore } from '../../src/core/counter-store.ts';
-import { requestKey, subjectKey } from '../../src/core/keys.ts';
+import { subjectKey } from '../../src/core/keys.ts';
 import { splitBySlot } from '../../src/limiter/slot-split.ts';
 import { type LocalCluster, startCluster } from './cluster.ts';
 
@@ -97,27 +97,6 @@ describe('on a Redis Cluster of three', () => {
     const admitted = answers.filter(({ outcomes }) => outcomes.every(({ allowed }) => allowed)).length;
     expect(admitted).toBeLessThanOrEqual(25);
     expect(await remaining([shared as Check])).toEqual([25 - admitted]);
-  });
-
-  it('charges a request once for each subject, however often it is sent', async () => {
-    const checks = await checksOf();
-    const call = {
-      operation: 'take',
-      checks,
-      requestKey: await requestKey(checks[0]?.key ?? '', 'request-1'),
-    } as const;
-    expect(await store.run(call, signal)).toEqual(await store.run(call, signal));
-    expect(await remaining(checks)).toEqual([9, 9, 9]);
-  });
-
-  it('charges a request anew whose first try was denied in another slot', async () => {
-    const checks = await checksOf([{}, { limit: 1 }, {}]);
-    await take(checks.slice(1, 2));
-    const key = await requestKey(checks[0]?.key ?? '', 'request-2');
-    await store.run({ operation: 'take', checks, requestKey: key }, signal);
-    await store.reset([checks[1]?.key ?? ''], signal);
-    await store.run({ operation: 'take', checks, requestKey: key }, signal);
-    expect(await remaining(checks)).toEqual([9, 0, 9]);
   });
 
   it('settles every subject in its own slot, whether there is room or not', async () => {

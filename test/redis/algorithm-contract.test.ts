@@ -2,10 +2,10 @@
 // to it.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
-import { countsExactly, givesBack, tellsTheTruth } from './algorithm-contract.ts';
+import { countsExactly, givesBack, remembersUnderAnyLimit, tellsTheTruth } from './algorithm-contract.ts';
 import { ask, createCheck, ENGINE_NAMES, ENGINES, type Engine, look, next, START_MS } from './engines.ts';
 import { isRelieved, keepsWhatWasTaken } from './relief-contract.ts';
-import { chargesARequestOnce, combinesRules, keepsViolatorsOut } from './rules-contract.ts';
+import { combinesRules, keepsViolatorsOut } from './rules-contract.ts';
 import { settles } from './settle-contract.ts';
 
 /** At, between and next to the borders of windows; spacings that are and are not whole milliseconds. */
@@ -32,12 +32,12 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
       countsExactly(contractCase);
       givesBack(contractCase);
       settles(contractCase);
+      remembersUnderAnyLimit(contractCase);
       isRelieved(contractCase);
       keepsWhatWasTaken(contractCase);
       tellsTheTruth(contractCase);
       combinesRules(contractCase);
       keepsViolatorsOut(contractCase);
-      if (name === 'the script') chargesARequestOnce(contractCase);
     });
   });
 

@@ -194,3 +194,37 @@ export function tellsTheTruth(contractCase: ContractCase): void {
     expect(await look(engine, check, nowMs)).toEqual(untouched);
   });
 }
+
+/** One counter is read under several limits: two keys of one user with different tiers, an old rule and a new one. */
+export function remembersUnderAnyLimit(contractCase: ContractCase): void {
+  // Another number of buckets would be another counter; a burst is part of the limit.
+  const isBuckets = contractCase.rule.algorithm === 'sliding-window-buckets';
+  const FEW = { limit: 1, ...(isBuckets ? {} : { extra: undefined }) };
+
+  it('forgets nothing when a smaller limit denies a request and counts it', async () => {
+    const { engine, check, nowMs } = await createUsed(contractCase);
+    if (check.algorithm === 'concurrency') return;
+    await ask(engine, 'take', next(check, { ...FEW, countDenied: true }), nowMs);
+    expect(await look(engine, check, nowMs)).toMatchObject({ allowed: false, remaining: 0 });
+  });
+
+  it('gives back no more than asked for when a smaller limit refunds', async () => {
+    const { engine, check, nowMs } = await createUsed(contractCase);
+    if (check.algorithm === 'concurrency') return;
+    const later = nowMs + Math.min(check.windowMs - 1, 1);
+    const before = await look(engine, check, later);
+    await ask(engine, 'refund', next(check, { ...FEW, chargedAtMs: nowMs }), later);
+    const { remaining } = await look(engine, check, later);
+    expect(remaining).toBeLessThanOrEqual(before.remaining + 1);
+  });
+
+  it('forgets nothing when a smaller limit refunds a charge of the window before', async () => {
+    const { engine, check, nowMs } = await createUsed(contractCase);
+    if (check.algorithm === 'concurrency') return;
+    const later = nowMs + check.windowMs;
+    const before = await look(engine, check, later);
+    await ask(engine, 'refund', next(check, { ...FEW, chargedAtMs: nowMs }), later);
+    const { remaining } = await look(engine, check, later);
+    expect(remaining).toBeLessThanOrEqual(before.remaining + 1);
+  });
+}

@@ -61,6 +61,9 @@ const refuses = (changes: Partial<Record<keyof Check, unknown>>, problem: string
 
 const NO_WHOLE_NUMBERS = [0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 52 + 1, 2 ** 53, 1e300];
 
+/** Characters that end a record, or are no plain text. */
+const NO_LEASE_IDS = [' ', '\n', ';', 'ä', '\u0000'].map((odd) => odd + 'x'.repeat(15));
+
 describe('refused', () => {
   it.each([
     ['limit', 'limit must be a whole number above 0'],
@@ -93,7 +96,7 @@ describe('refused', () => {
   });
 
   it('an unknown algorithm', async () => {
-    for (const algorithm of ['', 'GCRA', 'counters', 'refusal', 'nil', "gcra'"])
+    for (const algorithm of ['', 'GCRA', 'counters', 'invalid-check', 'nil', "gcra'"])
       await refuses({ algorithm }, 'unknown algorithm');
   });
 
@@ -102,9 +105,9 @@ describe('refused', () => {
       await expectRefusal(() => run(operation as Operation, [good]), 'unknown operation');
   });
 
-  it('a lease id that has not 16 characters', async () => {
-    for (const leaseId of ['', 'x'.repeat(15), 'x'.repeat(17), 'x'.repeat(32)])
-      await refuses({ algorithm: 'concurrency', leaseId }, 'a lease id must have 16 characters');
+  it('a lease id that has not 16 letters, digits, - or _', async () => {
+    for (const leaseId of ['', 'x'.repeat(15), 'x'.repeat(17), 'x'.repeat(32), ...NO_LEASE_IDS])
+      await refuses({ algorithm: 'concurrency', leaseId }, 'a lease id must have 16 letters, digits, - or _');
   });
 
   it('to count denials of leases', async () => {
@@ -135,12 +138,6 @@ describe('refused', () => {
       );
   });
 
-  it('a memory that is not there', async () => {
-    const { keys, args } = toScriptCall({ operation: 'take', checks: [good] });
-    const wrong = args.with(0, 'take memory=9');
-    await expectRefusal(() => send(keys, wrong), 'memory must be the number of a key');
-  });
-
   it('options that are no whole numbers', async () => {
     for (const value of [1.5, -1, 1e20]) {
       await refuses({ blockMs: value }, 'block must be a whole number above 0');
@@ -169,8 +166,15 @@ describe('refused', () => {
     const lease = createCheck({ algorithm: 'concurrency', limit: LIMIT, windowMs: HOUR_MS });
     await refuses({ ...lease, relief }, 'leases cannot be taken over');
     const { keys, args } = toScriptCall({ operation: 'take', checks: [{ ...good, relief }] });
-    for (const options of ['relief=1', 'relief=1 since=1', 'relief=1 full=1', 'relief=1 since= full= '])
-      await expectRefusal(() => send(keys, args.with(-1, options)), 'check 1: relief takes since and full');
+    for (const last of [
+      ['1', '', ''],
+      ['1', '1', ''],
+      ['1', '', '1'],
+    ])
+      await expectRefusal(
+        () => send(keys, [...args.slice(0, -3), ...last]),
+        'check 1: relief takes since and full',
+      );
   });
 
   it('the renewal of what is no lease', async () => {
@@ -192,11 +196,10 @@ describe('refused', () => {
       await settling({ cost: value }, 'cost must be a whole number above 0');
     }
     const { keys, args } = toScriptCall({ operation: 'settle', checks: [{ ...good, chargedAtMs: 1 }] });
-    for (const options of ['', 'at= ', 'lease=at=1'])
-      await expectRefusal(
-        () => send(keys, args.with(-1, options)),
-        'check 1: to settle takes the time of the charge',
-      );
+    await expectRefusal(
+      () => send(keys, args.with(-1, '')),
+      'check 1: to settle takes the time of the charge',
+    );
   });
 
   it('a call without arguments', async () => {
@@ -205,7 +208,7 @@ describe('refused', () => {
 
   it('a key that is not there', async () => {
     const { keys, args } = toScriptCall({ operation: 'take', checks: [good, { ...good, key: nextKey() }] });
-    const at = args.lastIndexOf('gcra') - 1;
+    const at = args.length - 1;
     for (const number of ['0', '3', '-1', '1.5', 'abc', '', 'nan']) {
       const wrong = args.with(at, number);
       await expectRefusal(() => send(keys, wrong), 'check 2: key must be the number of a key');

@@ -32,7 +32,8 @@ const step = fc.record({
   cost: fc.oneof(fc.constant(1), fc.integer({ min: 1, max: 14 })),
   want: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 5 })),
   lease: fc.constantFrom(...LEASES),
-  isRaised: fc.boolean(),
+  // One counter is read under several limits: keys of one user with different tiers, old and new rules.
+  limitTimes: fc.constantFrom(1, 1, 1, 2, 15, 0.1, 0.5),
   relief: fc.option(
     fc.record({
       units: fc.integer({ min: 1, max: 14 }),
@@ -73,7 +74,7 @@ describe('the script and its model', () => {
             want,
             lease,
             relief,
-            isRaised,
+            limitTimes,
             advanceMs,
             chargedAgoMs,
           } of steps) {
@@ -93,9 +94,8 @@ describe('the script and its model', () => {
                   extra: isLease ? undefined : chosen.extra,
                   leaseId: isLease ? lease : undefined,
                   countDenied: chosen.countDenied && !isLease,
-                  // Rules change their limits while their counters live.
                   limit: Math.min(
-                    isRaised ? chosen.limit * 2 + 1 : chosen.limit,
+                    Math.max(1, Math.round(chosen.limit * limitTimes)),
                     chosen.algorithm === 'sliding-window-log' || isLease ? 100 : 1e6,
                   ),
                   cost,

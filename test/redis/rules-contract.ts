@@ -151,35 +151,3 @@ export function keepsViolatorsOut(contractCase: ContractCase): void {
     expect(await ask(engine, 'take', next(unused), nowMs)).toMatchObject({ allowed: true });
   });
 }
-
-/** For engines that know request ids. */
-export function chargesARequestOnce(contractCase: ContractCase): void {
-  it('charges a request id once, and gives the same answer to its repetitions', async () => {
-    const { engine, check, nowMs, capacity } = await createSubject(contractCase);
-    const requestKey = nextKey();
-    const request = { operation: 'take', checks: [next(check)], requestKey } as const;
-    const first = await engine.run({ ...request, nowMs });
-    await ask(engine, 'take', next(check), nowMs);
-    expect(await engine.run({ ...request, nowMs: nowMs + 1 })).toEqual(first);
-    expect((await look(engine, check, nowMs)).remaining).toBe(capacity - 2);
-    await engine.run({ ...request, requestKey: nextKey(), checks: [next(check)], nowMs });
-    expect((await look(engine, check, nowMs)).remaining).toBe(capacity - 3);
-  });
-
-  it('settles a request whose id is known', async () => {
-    const { engine, check, nowMs, capacity } = await createSubject(contractCase);
-    if (problemOf({ ...check, chargedAtMs: nowMs }, 'settle') !== undefined) return;
-    const request = { checks: [{ ...check, chargedAtMs: nowMs }], requestKey: nextKey(), nowMs } as const;
-    for (const operation of ['take', 'settle', 'settle'] as const)
-      await engine.run({ ...request, operation });
-    expect((await look(engine, check, nowMs)).remaining).toBe(capacity - 3);
-  });
-
-  it('judges a denied request id again, since it was charged nothing', async () => {
-    const { engine, check, nowMs } = await createUsed(contractCase);
-    const request = { operation: 'take', checks: [next(check)], requestKey: nextKey() } as const;
-    const { outcomes } = await engine.run({ ...request, nowMs });
-    const laterMs = nowMs + (outcomes[0]?.retryAfterMs ?? Number.NaN);
-    expect((await engine.run({ ...request, nowMs: laterMs })).outcomes).toMatchObject([{ allowed: true }]);
-  });
-}

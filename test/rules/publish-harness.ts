@@ -14,7 +14,7 @@ import { createRuleReader } from '../../src/rules/rule-reader.ts';
 import { startDatabase, type TestDatabase } from './database.ts';
 import { startKv, type TestKv } from './kv.ts';
 
-export type Step = 'postgres' | 'read eu' | 'read us' | 'write eu' | 'write us' | `put ${string}`;
+export type Step = 'postgres' | `${'read' | 'copy' | 'write'} ${'eu' | 'us'}` | `put ${string}`;
 const SIGNAL_MS = 5_000;
 
 export async function startRegion(name: 'eu' | 'us') {
@@ -45,6 +45,7 @@ export function usePublishing() {
   let regions: readonly Region[];
   const errors: unknown[] = [];
   const writes: string[] = [];
+  const copies: string[] = [];
   /** Comes before every step that a publication takes; what it throws is how the step fails. */
   const before = { step: async (_step: Step): Promise<unknown> => undefined, isPatient: false };
   /** Whoever was held up on purpose is not late. */
@@ -76,6 +77,7 @@ export function usePublishing() {
     for (const name of await keys()) await space.kv.delete(name);
     await run('truncate rules, tiers, tenants, users, api_keys, list_entries, history, regional_split');
     writes.length = 0;
+    copies.length = 0;
     errors.length = 0;
   }
   beforeEach(clear);
@@ -98,6 +100,12 @@ export function usePublishing() {
       await before.step(`write ${name}`);
       await board.write(announcement, patient(signal));
     },
+    readParts: board.readParts,
+    async writeParts(parts, signal) {
+      await before.step(`copy ${name}`);
+      copies.push(...parts.map(({ kind, version }) => `${name} ${kind}:${version}`));
+      await board.writeParts(parts, patient(signal));
+    },
   });
 
   /** As one isolate has them. */
@@ -114,7 +122,7 @@ export function usePublishing() {
   });
 
   return {
-    ...{ before, clear, createOptions, errors, keys, run, writes },
+    ...{ before, clear, copies, createOptions, errors, keys, run, writes },
     publishNow: (shares: Parameters<typeof createOptions>[0] = {}) => publish(createOptions(shares)),
     standing: () => Promise.all(regions.map((region) => region.standing())),
     regions: () => regions,

@@ -44,7 +44,7 @@ function startAndHold(held: Step, nth = 1) {
 }
 
 describe('of two publications', () => {
-  it.each<Step>(['read eu', 'postgres', 'put rules', 'write eu', 'write us'])(
+  it.each<Step>(['read eu', 'postgres', 'copy eu', 'put rules', 'write eu', 'write us'])(
     'the older one, held up at "%s" until the newer one is done, does not undo it',
     async (step) => {
       await addRule('a');
@@ -82,6 +82,7 @@ describe('changes that are made and published at once', () => {
       step: fc.constantFrom<Step>(
         'read eu',
         'read us',
+        'copy eu',
         'put rules',
         'put callers',
         'put current',

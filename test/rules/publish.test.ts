@@ -5,7 +5,8 @@ import { publish } from '../../src/rules/publish.ts';
 import { readCallers, readCurrent, readRules } from '../../src/rules/snapshot-kv.ts';
 import { type Step, usePublishing } from './publish-harness.ts';
 
-const { before, createOptions, errors, keys, publishNow, run, standing, writes, ...world } = usePublishing();
+const { before, copies, createOptions, errors, keys, publishNow, run, standing, writes, ...world } =
+  usePublishing();
 const { addRule, kv, regions } = world;
 
 const EVERYWHERE = ['eu', 'us'].map((name) => ({ name, announced: true }));
@@ -154,6 +155,57 @@ describe('a region', () => {
     expect(told.map(({ announced }) => announced)).toEqual([false, false]);
     expect(await readCurrent(kv())).toMatchObject({ rules: version });
     expect(await readRules(kv(), version)).toMatchObject({ ruleCount: 1 });
+  });
+});
+
+describe('the copy in a region', () => {
+  const steps = () => {
+    const taken: string[] = [];
+    before.step = async (step) => void taken.push(step);
+    return taken;
+  };
+
+  it('is there before the region announces it', async () => {
+    await addRule('a');
+    const taken = steps();
+    const { version } = await publishNow();
+    for (const name of ['eu', 'us'])
+      expect(taken.indexOf(`copy ${name}`)).toBeLessThan(taken.indexOf(`write ${name}`));
+    const [announced] = await standing();
+    const both = [`rules:${version}`, `callers:${announced?.callers}`];
+    expect(copies).toEqual(['eu', 'us'].flatMap((name) => both.map((part) => `${name} ${part}`)));
+  });
+
+  it('is made of what has changed there, and of nothing else', async () => {
+    await addRule('a');
+    await publishNow();
+    copies.length = 0;
+    await publishNow();
+    expect(copies).toEqual([]);
+    await run(`insert into users (id) values ('ann')`);
+    await publishNow();
+    const [announced] = await standing();
+    expect(copies).toEqual(['eu', 'us'].map((name) => `${name} callers:${announced?.callers}`));
+    copies.length = 0;
+    await publish(createOptions(), { again: true });
+    expect(copies).toHaveLength(4);
+  });
+
+  it('that cannot be made keeps nothing from being announced, and is made with the next hour', async () => {
+    await addRule('a');
+    failAt('copy us');
+    expect((await publishNow()).regions).toEqual(EVERYWHERE);
+    expect(errors).toMatchObject([{ message: 'fails: copy us' }]);
+    succeed();
+    await publish(createOptions(), { again: true });
+    expect(copies.filter((copy) => copy.startsWith('us'))).toHaveLength(2);
+  });
+
+  it('is not sent to a region that does not answer', async () => {
+    await addRule('a');
+    failAt('read us', 'write us');
+    await publishNow();
+    expect(copies.filter((copy) => copy.startsWith('us'))).toEqual([]);
   });
 });
 

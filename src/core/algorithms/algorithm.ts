@@ -62,6 +62,10 @@ export interface Algorithm<S> {
 export const stillTaken = ({ units, sinceMs, fullLimit }: Relief, nowMs: number, windowMs: number): number =>
   Math.max(0, units * windowMs - Math.max(0, nowMs - sinceMs) * fullLimit);
 
+/** Exact for whole numbers up to 2^53, where a division and Math.floor would round. */
+export const floorDivide = (a: number, b: number): number => (a - (a % b)) / b;
+export const ceilDivide = (a: number, b: number): number => floorDivide(a, b) + (a % b > 0 ? 1 : 0);
+
 /** Units of a lease, for `concurrency`; nothing else has any. */
 export interface Holder<S> {
   held(state: S, leaseId: string): number;

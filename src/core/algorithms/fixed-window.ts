@@ -11,7 +11,7 @@ export const fixedWindow: Algorithm<State> = {
     const startMs = nowMs - (nowMs % windowMs);
     // The window after now's can only come from a clock that went back: it stays the current one. One further
     // ahead counts as none, so that nobody is locked out for longer than a window.
-    const isCurrent = seen && seen.startMs >= startMs && seen.startMs <= startMs + windowMs;
+    const isCurrent = seen && seen.used > 0 && seen.startMs >= startMs && seen.startMs <= startMs + windowMs;
     const state = isCurrent ? seen : { startMs, used: 0 };
     return { state, room: limit - state.used, capacity: limit, delayMs: 0 };
   },

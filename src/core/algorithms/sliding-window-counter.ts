@@ -1,6 +1,6 @@
 // sliding-window-counter: the last window is estimated from two aligned ones; the previous counts in
 // proportion to how much of it is still inside. All terms are multiplied by the window, so they stay whole.
-import type { Algorithm } from './algorithm.ts';
+import { type Algorithm, ceilDivide, floorDivide } from './algorithm.ts';
 
 interface State {
   readonly startMs: number;
@@ -13,15 +13,15 @@ export const slidingWindowCounter: Algorithm<State> = {
     const state = roll(seen, nowMs - (nowMs % windowMs), windowMs);
     // A clock that went back stands at the start of the window.
     const weighted = state.previous * (windowMs - Math.max(0, nowMs - state.startMs));
-    const room = Math.floor((limit * windowMs - weighted) / windowMs) - state.current;
+    const room = limit - state.current - ceilDivide(weighted, windowMs);
     return { state, room, capacity: limit, delayMs: 0 };
   },
 
   // In this window if what it has used leaves room for the cost, else in the next one.
   waitMs({ startMs, current, previous }, nowMs, { limit, windowMs }, cost) {
     const free = limit - current - cost;
-    if (free >= 0) return startMs + windowMs - Math.floor((free * windowMs) / previous) - nowMs;
-    return startMs + 2 * windowMs - Math.floor(((limit - cost) * windowMs) / current) - nowMs;
+    if (free >= 0) return startMs + windowMs - floorDivide(free * windowMs, previous) - nowMs;
+    return startMs + 2 * windowMs - floorDivide((limit - cost) * windowMs, current) - nowMs;
   },
 
   charge(state, units, chargedAtMs = state.startMs, nowMs, { limit, windowMs }) {
@@ -31,7 +31,10 @@ export const slidingWindowCounter: Algorithm<State> = {
     // in the previous window than its units: that alone would not bound them.
     const isIn = (fromMs: number) => chargedAtMs >= fromMs && chargedAtMs < fromMs + windowMs;
     if (isIn(startMs)) current = Math.max(0, current + units);
-    else if (isIn(startMs - windowMs)) previous = Math.max(0, Math.min(previous + units, 2 * limit));
+    else if (isIn(startMs - windowMs)) {
+      const most = units > 0 ? Math.max(previous, 2 * limit) : previous;
+      previous = Math.max(0, Math.min(previous + units, most));
+    }
     const resetAtMs = current > 0 ? startMs + 2 * windowMs : previous > 0 ? startMs + windowMs : nowMs;
     return { state: { startMs, current, previous }, resetAtMs };
   },
@@ -46,13 +49,14 @@ export const slidingWindowCounter: Algorithm<State> = {
     return {
       startMs,
       current: Math.max(0, current - units),
-      previous: Math.max(0, previous - Math.floor((fading * windowMs) / insideMs)),
+      previous: Math.max(0, previous - floorDivide(fading * windowMs, insideMs)),
     };
   },
 };
 
 function roll(seen: State | undefined, startMs: number, windowMs: number): State {
-  if (!seen || Math.abs(seen.startMs - startMs) > windowMs) return { startMs, current: 0, previous: 0 };
+  const isEmpty = !seen || seen.current + seen.previous === 0;
+  if (isEmpty || Math.abs(seen.startMs - startMs) > windowMs) return { startMs, current: 0, previous: 0 };
   if (seen.startMs < startMs) return { startMs, current: 0, previous: seen.current };
   return seen;
 }
