@@ -3,16 +3,16 @@
 import { connect, createServer, type Socket } from 'node:net';
 import { inject } from 'vitest';
 import { close, LOOPBACK, listen } from '../../local/ports.ts';
-import { createSharedParts } from './parts.ts';
+import { createSharedParts, type DatabaseContent } from './parts.ts';
 
 export interface FreshDatabase extends AsyncDisposable {
   readonly url: string;
   stop(): Promise<void>;
 }
 
-export async function createFreshDatabase(): Promise<FreshDatabase> {
+export async function createFreshDatabase(content: DatabaseContent = 'migrated'): Promise<FreshDatabase> {
   const parts = createSharedParts(inject('sharedParts'));
-  const database = await parts.createDatabase();
+  const database = await parts.createDatabase(content);
   const door = await openDoor(database);
   return {
     ...door,

@@ -12,7 +12,7 @@ import { listen } from '../../local/ports.ts';
 import { startPostgresServer } from '../../local/postgres-server.ts';
 import { startStack } from '../../local/stack.ts';
 
-const TEMPLATE = 'migrated';
+const TEMPLATE = 'migrated_template';
 const ANY_PORTS = { origin: 0, upstash: 0, neon: 0, redis: 0, postgres: 0 };
 const parts = new AsyncDisposableStack();
 
@@ -39,11 +39,11 @@ const postgres = once(async () => {
   return { admin, urlOf };
 });
 
-/** A database of its own with all migrations: a copy of one that has them. */
-async function createDatabase(): Promise<string> {
+/** A copy of a database that has all migrations, or of one that has nothing. */
+async function createDatabase(content: string): Promise<string> {
   const { admin, urlOf } = await postgres();
   const name = `test_${randomUUID().replaceAll('-', '')}`;
-  await admin.query(`create database ${name} template ${TEMPLATE}`);
+  await admin.query(`create database ${name} template ${content === 'empty' ? 'template1' : TEMPLATE}`);
   return urlOf(name);
 }
 
@@ -54,7 +54,11 @@ async function dropDatabase(url: string): Promise<void> {
 
 /** The variables of a Worker with all that stands around it. */
 async function openStack() {
-  const stack = await startStack({ ports: ANY_PORTS, databaseUrl: await createDatabase(), say: () => {} });
+  const stack = await startStack({
+    ports: ANY_PORTS,
+    databaseUrl: await createDatabase('migrated'),
+    say: () => {},
+  });
   parts.use(stack);
   return stack.variables;
 }

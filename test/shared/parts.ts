@@ -1,10 +1,13 @@
 // What test files ask of the parts that they share. By HTTP, because they run in many processes.
 
+/** All migrations, or nothing. */
+export type DatabaseContent = 'migrated' | 'empty';
+
 export interface SharedParts {
   /** The folder of the bundle that `wrangler deploy` would upload. Built once. */
   worker(): Promise<string>;
-  /** The URL of a new database with all migrations, on a real PostgreSQL. */
-  createDatabase(): Promise<string>;
+  /** The URL of a new database on a real PostgreSQL. */
+  createDatabase(content: DatabaseContent): Promise<string>;
   dropDatabase(url: string): Promise<void>;
   /** Variables for a Worker: regions, Postgres and an origin that no other file has. */
   openStack(): Promise<Record<string, string>>;
@@ -19,7 +22,7 @@ export function createSharedParts(url: string): SharedParts {
   };
   return {
     worker: () => ask('worker'),
-    createDatabase: () => ask('createDatabase'),
+    createDatabase: (content) => ask('createDatabase', content),
     dropDatabase: (database) => ask('dropDatabase', database),
     openStack: () => ask('openStack'),
   };
