@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { versionOf } from '../../src/core/stored-snapshot.ts';
 import { readRules } from '../../src/rules/snapshot-kv.ts';
+import { rounds } from '../rounds.ts';
 import { type Step, usePublishing } from './publish-harness.ts';
 
 const { addRule, before, clear, kv, publishNow, regions, run, standing } = usePublishing();
@@ -118,7 +119,7 @@ describe('changes that are made and published at once', () => {
           await expectNewestInForce();
         },
       ),
-      { numRuns: 12 },
+      { numRuns: rounds(5) },
     );
   });
 });
