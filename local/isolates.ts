@@ -11,6 +11,8 @@ import { LOOPBACK } from './ports.ts';
 
 export interface IsolatesOptions {
   readonly names: readonly string[];
+  /** The folder that `buildWorker` has written to; built if left out. */
+  readonly bundle?: string | undefined;
   readonly variables: Readonly<Record<string, string>>;
 }
 
@@ -25,11 +27,9 @@ export interface Isolates extends AsyncDisposable {
   scheduled(name: string): Promise<void>;
 }
 
-export async function startIsolates({ names, variables }: IsolatesOptions): Promise<Isolates> {
+export async function startIsolates({ names, bundle, variables }: IsolatesOptions): Promise<Isolates> {
   await using cleanup = new AsyncDisposableStack();
-  const folder = await mkdtemp(join(tmpdir(), 'weir-worker-'));
-  cleanup.defer(() => rm(folder, { recursive: true, force: true }));
-  await buildWorker(folder);
+  const folder = bundle ?? (await buildInto(cleanup));
   const compatibility = await readCompatibility();
 
   const modules = await listModules(folder);
@@ -63,6 +63,13 @@ export async function startIsolates({ names, variables }: IsolatesOptions): Prom
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
+}
+
+async function buildInto(cleanup: AsyncDisposableStack): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'weir-worker-'));
+  cleanup.defer(() => rm(folder, { recursive: true, force: true }));
+  await buildWorker(folder);
+  return folder;
 }
 
 async function listModules(folder: string) {
