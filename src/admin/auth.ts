@@ -1,6 +1,7 @@
 // Who may enter the admin route: bearer tokens, and Cloudflare Access if configured. Without a right credential
 // every path and method gives the same answer, so that not even the shape of the route shows.
 import type { MiddlewareHandler } from 'hono';
+import { parseAuthorization } from '../core/authorization.ts';
 import { digest } from '../core/digest.ts';
 import { OWN_PREFIX } from '../core/resource.ts';
 import { type AccessVerdict, createAccessVerifier } from './access-jwt.ts';
@@ -73,10 +74,10 @@ const toVerdict = (actor: Actor | undefined): AccessVerdict =>
 function tokenOf(request: Request): string | undefined {
   const header = request.headers.get('Authorization');
   if (header === null) return undefined;
-  const [, scheme = '', value = ''] = /^(bearer|basic) +(.*?) *$/i.exec(header) ?? [];
-  if (scheme.toLowerCase() === 'bearer') return value;
+  const { scheme, credentials } = parseAuthorization(header);
+  if (scheme === 'bearer') return credentials;
   // Browsers add it to requests by themselves: it must not be able to change anything.
-  return isReading(request) ? passwordOf(value) : '';
+  return scheme === 'basic' && isReading(request) ? passwordOf(credentials) : '';
 }
 
 function passwordOf(base64: string): string {
