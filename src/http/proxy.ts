@@ -38,9 +38,8 @@ export async function proxy(request: Request, target: ProxyTarget): Promise<Prox
 
 function askOrigin(request: Request, target: ProxyTarget, deadline: OriginDeadline): Promise<Response> {
   const { originUrl, path, query, identity } = target;
-  const isWebSocket = request.headers.get('Upgrade')?.toLowerCase() === 'websocket';
   const init = {
-    headers: toOriginHeaders(request, { isWebSocket, identity }),
+    headers: toOriginHeaders(request, { isWebSocket: isWebSocket(request), identity }),
     redirect: 'manual',
     signal: deadline.signal,
     // Neither decoded here nor encoded again for the client.
@@ -60,6 +59,10 @@ function askOrigin(request: Request, target: ProxyTarget, deadline: OriginDeadli
   const body = passBody(request.body, length, () => deadline.start());
   return fetch(url, { ...init, method: request.method, body });
 }
+
+/** Nothing but a GET is one: of any other method with this header, fetch would make a GET that no rule has judged. */
+const isWebSocket = ({ method, headers }: Request): boolean =>
+  method === 'GET' && headers.get('Upgrade')?.toLowerCase() === 'websocket';
 
 /** A copy, because the headers of what fetch returns cannot be changed. */
 function toClient(answer: Response): Response {
