@@ -67,6 +67,7 @@ export function createParts(env: Bindings): Parts {
       origin: {
         url: config.originUrl,
         timeoutMs: config.originTimeoutMs,
+        headers: { overrides: config.overrideHeaders, hidesAccess: config.adminAccess !== undefined },
         rateLimitHeaders: config.originRateLimitHeaders,
         costHeader: config.costHeader,
       },

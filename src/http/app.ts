@@ -55,6 +55,6 @@ interface OriginRequest {
 }
 
 function toOrigin({ origin }: Services, request: Request, { path, query, caller }: OriginRequest) {
-  const { url: originUrl, timeoutMs } = origin;
-  return proxy(request, { originUrl, path, query, identity: identityHeaders(caller), timeoutMs });
+  const { url: originUrl, timeoutMs, headers } = origin;
+  return proxy(request, { originUrl, path, query, identity: identityHeaders(caller), headers, timeoutMs });
 }

@@ -2,7 +2,7 @@
 import { problem } from './problem.ts';
 import { passBody } from './proxy/body.ts';
 import { createDeadline, type EndReason, type OriginDeadline } from './proxy/deadline.ts';
-import { toClientHeaders, toOriginHeaders } from './proxy/headers.ts';
+import { type HeaderPolicy, toClientHeaders, toOriginHeaders } from './proxy/headers.ts';
 
 export interface ProxyTarget {
   readonly originUrl: string;
@@ -12,6 +12,7 @@ export interface ProxyTarget {
   readonly query: string;
   /** Headers that tell the origin who calls. Nothing that the client sends under their names passes. */
   readonly identity?: Readonly<Record<string, string>> | undefined;
+  readonly headers: HeaderPolicy;
   /** For the origin's headers, once it has the whole request; its body may take as long as it likes. */
   readonly timeoutMs: number;
 }
@@ -39,7 +40,7 @@ export async function proxy(request: Request, target: ProxyTarget): Promise<Prox
 function askOrigin(request: Request, target: ProxyTarget, deadline: OriginDeadline): Promise<Response> {
   const { originUrl, path, query, identity } = target;
   const init = {
-    headers: toOriginHeaders(request, { isWebSocket: isWebSocket(request), identity }),
+    headers: toOriginHeaders(request, { ...target.headers, isWebSocket: isWebSocket(request), identity }),
     redirect: 'manual',
     signal: deadline.signal,
     // Neither decoded here nor encoded again for the client.

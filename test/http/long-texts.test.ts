@@ -77,8 +77,12 @@ const READERS: Readonly<Record<string, (text: string) => unknown>> = {
   },
   'the subject of a reset': (text) => isCountedIp(`${text}x`),
   'a list of ETags': (text) => attempt(() => isKnown(requestWith({ 'If-None-Match': `"1"${text}x` }), 1)),
-  'what Connection names': (text) =>
-    toOriginHeaders(requestWith({ Connection: `a${text}b` }), { isWebSocket: false }),
+  'what Connection names, and cookies': (text) =>
+    toOriginHeaders(requestWith({ Connection: `a${text}b`, Cookie: `a${text}b` }), {
+      isWebSocket: false,
+      overrides: 'drop',
+      hidesAccess: true,
+    }),
 };
 
 const PIECES = [

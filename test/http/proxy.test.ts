@@ -12,6 +12,7 @@ const ask = (query: string, { timeoutMs = 10_000, originUrl = current().url, sig
     originUrl,
     path: '/x',
     query,
+    headers: { overrides: 'drop', hidesAccess: false },
     timeoutMs,
   });
 
