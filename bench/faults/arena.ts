@@ -19,7 +19,7 @@ export const PEERS = ['peer-one', 'peer-two', 'peer-three'] as const;
 export const IMPATIENT_PEER = 'peer-impatient';
 const IMPATIENT_MS = 250;
 
-const ADMIN_TOKEN = 'an-admin-token-for-benches';
+export const ADMIN_TOKEN = 'an-admin-token-for-benches';
 
 export interface Arena extends AsyncDisposable {
   readonly stack: Stack;

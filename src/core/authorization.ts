@@ -18,3 +18,7 @@ export function parseAuthorization(header: string): Authorization {
   const credentials = text.length > MOST_LENGTH ? '' : text.slice(blank).trim();
   return { scheme: text.slice(0, blank).toLowerCase(), credentials };
 }
+
+/** Whether a request claims to be an admin's: by a token, or by what Cloudflare Access says of it. */
+export const hasAdminCredentials = ({ headers }: Pick<Request, 'headers'>): boolean =>
+  headers.has('Authorization') || headers.has('Cf-Access-Jwt-Assertion');

@@ -22,7 +22,7 @@ export function createApp(services: Services): App {
     async fetch(request, context, forward) {
       const pathname = pathnameOf(request.url);
       // As it is, because ids in a path may be in upper case. Other spellings of it are nobody's.
-      if (isOwnPath(pathname)) return ownRoutes.fetch(request, undefined, context);
+      if (isOwnPath(pathname)) return ownRoutes.fetch(request, context);
       const canonical = canonicalPath(pathname);
       if (!canonical.ok)
         return problem({ status: 400, code: 'bad-path', title: 'Ambiguous path', detail: canonical.reason });

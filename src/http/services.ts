@@ -32,6 +32,8 @@ export interface Services {
   readonly limiter: Limiter;
   /** Everything under /_weir/admin. */
   readonly admin: (request: Request, context: ExecutionContext) => Promise<Response>;
+  /** The answer to a request whose admin credentials are not good; undefined if it may read what admins read. */
+  readonly adminRefusal: (request: Request) => Promise<Response | undefined>;
   /** Resolves if Postgres answers. */
   readonly pingDatabase: (signal: AbortSignal) => Promise<void>;
   readonly deadlineMs: number;

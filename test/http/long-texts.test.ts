@@ -1,7 +1,7 @@
 // Whatever a client sends is read in time that grows with its length, not with the square of it.
 import { OpenAPIHono } from '@hono/zod-openapi';
 import { describe, expect, it } from 'vitest';
-import { createAuth } from '../../src/admin/auth.ts';
+import { createAuth, createGate } from '../../src/admin/auth.ts';
 import { isKnown } from '../../src/admin/collection/etags.ts';
 import { isCountedIp } from '../../src/admin/routes/counters.ts';
 import type { AdminEnv } from '../../src/admin/services.ts';
@@ -20,20 +20,22 @@ const TRIES = 3;
 
 const admin = new OpenAPIHono<AdminEnv>().basePath('/_weir/admin');
 admin.use(
-  createAuth({
-    database: createDatabase({ url: 'postgres://nobody:none@localhost/none' }),
-    publish: () => Promise.reject(new Error('not here')),
-    regions: [],
-    auth: { tokens: [{ name: 'admin', token: 'a-token-that-may-do-all', role: 'admin' }] },
-    deadlineMs: 1_000,
-    ipv6Prefix: 64,
-    // Every attempt in a minute of its own: none is turned away before it is read.
-    now: (() => {
-      let ms = 0;
-      return () => (ms += 60_000);
-    })(),
-    log: { error: () => {} },
-  }),
+  createAuth(
+    createGate({
+      database: createDatabase({ url: 'postgres://nobody:none@localhost/none' }),
+      publish: () => Promise.reject(new Error('not here')),
+      regions: [],
+      auth: { tokens: [{ name: 'admin', token: 'a-token-that-may-do-all', role: 'admin' }] },
+      deadlineMs: 1_000,
+      ipv6Prefix: 64,
+      // Every attempt in a minute of its own: none is turned away before it is read.
+      now: (() => {
+        let ms = 0;
+        return () => (ms += 60_000);
+      })(),
+      log: { error: () => {} },
+    }),
+  ),
 );
 
 const requestWith = (headers: Record<string, string>) => new Request('https://weir.test/', { headers });
@@ -87,6 +89,8 @@ const READERS: Readonly<Record<string, (text: string) => unknown>> = {
 
 const PIECES = [
   ' ',
+  ';',
+  '=',
   '\t',
   'a',
   '1',

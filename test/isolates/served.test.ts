@@ -5,7 +5,8 @@ import { type ServedWeir, serveWeir } from './served-weir.ts';
 
 let weir: ServedWeir;
 beforeAll(async () => {
-  weir = await serveWeir();
+  const access = { teamDomain: 'https://team.cloudflareaccess.com', audience: 'weir' };
+  weir = await serveWeir({ ADMIN_ACCESS: JSON.stringify(access) });
   const rule = { scope: 'ip', algorithm: 'fixed-window', limit: 10, windowSeconds: 3_600 };
   await weir.admin('/rules', { ...rule, name: 'reads', resource: '/methods', methods: ['GET'] });
 });
@@ -35,4 +36,20 @@ describe('a request with Upgrade: websocket', () => {
     expect(await weir.status('/methods', { ip: freshIp(), headers: upgrade })).toBe(101);
     expect(weir.origin.requests.entries[0]).toMatchObject({ method: 'GET', websocket: true });
   });
+});
+
+it('what could make another request of it, and credentials of Access, do not reach the origin', async () => {
+  weir.origin.requests.clear();
+  const headers = {
+    'X-HTTP-Method-Override': 'DELETE',
+    'Cf-Access-Jwt-Assertion': 'secret',
+    Cookie: 'a=1; CF_Authorization=secret',
+  };
+  expect(await weir.status('/methods', { ip: freshIp(), method: 'POST', headers })).toBe(200);
+  const seen = new Map(
+    weir.origin.requests.entries[0]?.headers.map(([name, value]) => [name.toLowerCase(), value]),
+  );
+  expect([...seen.keys()]).not.toContain('x-http-method-override');
+  expect([...seen.values()].filter((value) => value.includes('secret'))).toEqual([]);
+  expect(seen.get('cookie')).toBe('a=1');
 });
