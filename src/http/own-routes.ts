@@ -32,7 +32,7 @@ export function createOwnRoutes(services: Services): OwnRoutes {
   };
 }
 
-/** The gate of the admin route counts failures, so whoever has a right token may ask as often as he likes. */
+/** The gate of the admin route counts failures itself, and a right token has no limit. */
 function isForTheGate(request: Request): boolean {
   if (!hasAdminCredentials(request)) return false;
   const { pathname } = new URL(request.url);

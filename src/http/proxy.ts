@@ -15,6 +15,8 @@ export interface ProxyTarget {
   readonly headers: HeaderPolicy;
   /** For the origin's headers, once it has the whole request; its body may take as long as it likes. */
   readonly timeoutMs: number;
+  /** For so long the origin may still answer a client that has left. */
+  readonly outlivesClientMs?: number | undefined;
 }
 
 export type ProxyFailure = EndReason | 'unreachable';
@@ -25,7 +27,7 @@ export type ProxyResult =
   | { readonly kind: 'failed'; readonly reason: ProxyFailure; readonly response: Response };
 
 export async function proxy(request: Request, target: ProxyTarget): Promise<ProxyResult> {
-  const deadline = createDeadline(request.signal, target.timeoutMs);
+  const deadline = createDeadline(request.signal, target);
   try {
     const answer = await askOrigin(request, target, deadline);
     return { kind: 'answered', response: toClient(answer), isRaw: true };

@@ -7,10 +7,12 @@ import type { RuleCheck } from '../core/plan.ts';
 import { isCentral } from '../core/rule.ts';
 
 export interface Charges {
-  /** Gives back what was spent; leases are released. */
+  /** Of a client that left before it was its turn: gives back its place in a queue, and what `refundError` does. */
   refund(): Promise<void>;
-  /** Gives back what rules say should not be paid for an answer that never came. */
+  /** Of a request that did not reach the origin: gives back what rules say should not be paid for it. */
   refundError(): Promise<void>;
+  /** Whether a rule takes its cost from the origin. */
+  readonly awaitsCost: boolean;
   /** Brings rules that take their cost from the origin to the real one. */
   settle(cost: number): Promise<void>;
   /** How long leases are good without being renewed; undefined if there are none. */
@@ -71,7 +73,10 @@ export function createCharges({ decision, onError }: ChargesOptions): Charges {
 
   return {
     async refund() {
-      await run('refund', spent);
+      const refunded = spent.filter(
+        ({ check: { rule } }) => rule.refundOnError || rule.action === 'throttle',
+      );
+      await run('refund', refunded);
     },
     async refundError() {
       await run(
@@ -79,6 +84,7 @@ export function createCharges({ decision, onError }: ChargesOptions): Charges {
         spent.filter(({ check }) => check.rule.refundOnError),
       );
     },
+    awaitsCost: spent.some(({ check }) => check.rule.costFromOrigin),
     async settle(cost) {
       const settled = spent.filter(({ check }) => check.rule.costFromOrigin);
       await run(
