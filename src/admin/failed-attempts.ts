@@ -1,4 +1,4 @@
-// Slows down whoever tries tokens: so many failures a minute for each address, counted in the memory of this isolate
+// Slows down guessing of tokens: so many failures a minute for each address, counted in the memory of this isolate
 // and with the real counters, for all isolates together. While Redis does not answer, the memory alone counts.
 import { createBoundedCounters } from '../core/bounded-counters.ts';
 import type { Answer, Check, Operation } from '../core/check.ts';

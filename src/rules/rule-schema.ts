@@ -50,7 +50,9 @@ export const ruleFields = createInsertSchema(rules, {
   costFromOrigin: z
     .boolean()
     .describe('The origin tells the real cost in a header; the difference is settled.'),
-  refundOnError: z.boolean().describe('Give back what was charged if the request certainly did not reach the origin.'),
+  refundOnError: z
+    .boolean()
+    .describe('Give back what was charged if the request certainly did not reach the origin.'),
   maxDelayMs: whole(30_000).nullable().describe('The longest that throttle makes a request wait.'),
   priority: z.int32().describe('Lower comes first.'),
   blockSeconds: whole(LONGEST_WINDOW_SECONDS).nullable().describe('Keeps a violator out for so long.'),

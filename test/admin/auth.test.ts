@@ -187,7 +187,7 @@ describe('failed attempts', () => {
     expect((await one.call({ ...right, ip: '192.0.2.2' })).status).toBe(200);
   });
 
-  test('whoever has had his ten costs no call to Redis any more', async () => {
+  test('an address that has had its ten costs no call to Redis any more', async () => {
     const calls: string[] = [];
     const counted: CounterStore = {
       ...store,
