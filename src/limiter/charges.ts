@@ -1,7 +1,7 @@
 // What becomes of charges after the decision: given back, settled by the real cost, or, for leases, renewed and
 // released. Nothing here can fail a request: what does not work out is reported, and heals by expiry.
 import type { Check, Operation } from '../core/check.ts';
-import type { CounterStore } from '../core/counter-store.ts';
+import { type CounterStore, OutOfCalls } from '../core/counter-store.ts';
 import { type CountedDecision, type Decision, type DegradedDecision, resultsOf } from '../core/decision.ts';
 import type { RuleCheck } from '../core/plan.ts';
 import { isCentral } from '../core/rule.ts';
@@ -17,7 +17,8 @@ export interface Charges {
   settle(cost: number): Promise<void>;
   /** How long leases are good without being renewed; undefined if there are none. */
   readonly leaseMs: number | undefined;
-  renew(): Promise<void>;
+  /** False if a lease is lost: somebody else has its place, or this request can never renew it again. */
+  renew(): Promise<boolean>;
   release(): Promise<void>;
 }
 
@@ -63,6 +64,22 @@ export function createCharges({ decision, onError }: ChargesOptions): Charges {
       ),
     );
 
+  /** What Redis has forgotten (a restart, a reset, an outage that outlasted the lease) is taken again, if it is free. */
+  const renewAt = async (store: CounterStore, held: readonly RuleCheck[]): Promise<boolean> => {
+    const signal = () => AbortSignal.timeout(DEADLINE_MS);
+    try {
+      const { outcomes } = await store.run({ operation: 'renew', checks: held }, signal());
+      const forgotten = held.filter((_, i) => outcomes[i]?.allowed === false);
+      if (forgotten.length === 0) return true;
+      const checks = forgotten.map((check) => ({ ...check, chargedAtMs: undefined }));
+      const retaken = await store.run({ operation: 'take', checks }, signal());
+      return retaken.outcomes.every(({ allowed }) => allowed);
+    } catch (error) {
+      onError(error);
+      return !(error instanceof OutOfCalls);
+    }
+  };
+
   const releaseAt = async (store: CounterStore, held: readonly Check[]) => {
     for (const pauseMs of RELEASE_AGAIN_MS) {
       if (await runAt(store, 'refund', held)) return;
@@ -98,7 +115,15 @@ export function createCharges({ decision, onError }: ChargesOptions): Charges {
     },
     leaseMs: leases.length === 0 ? undefined : Math.min(...leases.map(({ check }) => check.windowMs)),
     async renew() {
-      await run('renew', leases);
+      const renewed = await Promise.all(
+        [...Map.groupBy(leases, ({ store }) => store)].map(([store, ofStore]) =>
+          renewAt(
+            store,
+            ofStore.map(({ check }) => check),
+          ),
+        ),
+      );
+      return renewed.every(Boolean);
     },
     async release() {
       const held = [...Map.groupBy(leases, ({ store }) => store)].map(([store, ofStore]) =>

@@ -4,7 +4,7 @@ import * as z from 'zod';
 import { ALGORITHM_IDS, type AlgorithmId } from '../core/algorithms/registry.ts';
 import { problemOf } from '../core/check.ts';
 import { resourceProblem } from '../core/resource.ts';
-import { LARGEST_LIMIT, LONGEST_WINDOW_SECONDS, type Rule } from '../core/rule.ts';
+import { LARGEST_LIMIT, LONGEST_WINDOW_SECONDS, type Rule, SHORTEST_LEASE_SECONDS } from '../core/rule.ts';
 import { HAVE_BURST } from '../core/shares.ts';
 import { rules } from './schema.ts';
 import { shareProblems } from './share-problems.ts';
@@ -105,7 +105,9 @@ function problemsOf(rule: RuleFields): Problem[] {
 }
 
 /** A connection that is open is held, not spent. */
-function* leaseProblems({ costFromOrigin, countDenied }: RuleFields): Iterable<Problem> {
+function* leaseProblems({ costFromOrigin, countDenied, windowSeconds = 0 }: RuleFields): Iterable<Problem> {
+  if (windowSeconds < SHORTEST_LEASE_SECONDS)
+    yield ['windowSeconds', `must be at least ${SHORTEST_LEASE_SECONDS} for connections`];
   if (costFromOrigin) yield ['costFromOrigin', 'makes no sense for connections'];
   if (countDenied) yield ['countDenied', 'makes no sense for connections'];
 }
