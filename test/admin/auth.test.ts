@@ -196,7 +196,7 @@ describe('failed attempts', () => {
         return store.run(call, signal);
       },
     };
-    const { call } = createGate({ regions: [{ name: 'eu', store: counted }] });
+    const { call } = createGate({ regions: [{ name: 'eu', share: 1, store: counted }] });
     await statuses(10, () => call(wrong));
     const spent = calls.length;
     expect(spent).toBe(20);

@@ -27,7 +27,12 @@ function openIsolate() {
         calls.redis += 1;
       },
     },
-    board: { read: async () => undefined, write: async () => {} },
+    board: {
+      read: async () => undefined,
+      write: async () => {},
+      readParts: async () => [],
+      writeParts: async () => {},
+    },
     breaker: createBreaker({ random: () => 0.5 }),
     census: createCensus({ assumed: 1 }),
     censusBoard: { present: async () => 1 },
