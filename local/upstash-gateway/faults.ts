@@ -11,6 +11,8 @@ export interface Faults {
   garbage?: boolean;
   /** Answers 200 with JSON that is not what Upstash sends; the command does not run. */
   wrongShape?: boolean;
+  /** Answers every script with this error, as a server does that cannot run it; other commands run. */
+  scriptError?: string;
   /** Runs the command, sends half of the reply and drops the connection. */
   resetMidReply?: boolean;
   /** Drops all connections and stops listening. */
@@ -40,6 +42,10 @@ const FIELDS: Record<keyof FaultRequest, { valid(value: unknown): boolean; expec
   },
   garbage: { valid: isFlag, expected: 'true or false' },
   wrongShape: { valid: isFlag, expected: 'true or false' },
+  scriptError: {
+    valid: (value) => typeof value === 'string' && value !== '',
+    expected: 'what the server says',
+  },
   resetMidReply: { valid: isFlag, expected: 'true or false' },
   refuse: { valid: isFlag, expected: 'true or false' },
   rate: {

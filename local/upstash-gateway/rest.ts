@@ -23,6 +23,8 @@ export interface RestOptions {
   token: string;
   link: RedisLink;
   scripts: Scripts;
+  /** See faults.ts. */
+  scriptError?: string | undefined;
 }
 
 const METHODS = new Set(['HEAD', 'GET', 'POST', 'PUT']);
@@ -91,9 +93,13 @@ function decodeSegment(segment: string): string {
   }
 }
 
-async function runOne(command: RedisCommand, { link, scripts }: RestOptions): Promise<Reply> {
+async function runOne(
+  command: RedisCommand,
+  { link, scripts, scriptError }: RestOptions,
+): Promise<Reply> {
   const refused = refusal(command);
   if (refused !== undefined) return refused;
+  if (scriptError !== undefined && /^EVAL/i.test(command[0])) return new Error(scriptError);
   const translated = scripts.translate(command);
   return translated.restore(await link.send(translated.command));
 }

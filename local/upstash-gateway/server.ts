@@ -88,7 +88,7 @@ async function serveRest(request: IncomingMessage, response: ServerResponse, con
     fakeAnswer(hit) ??
     (body === undefined
       ? renderError(413, `ERR max request size exceeded: at most ${MAX_BODY_BYTES} bytes`)
-      : await answerRest({ method, url, headers, body }, context));
+      : await answerRest({ method, url, headers, body }, { ...context, scriptError: hit.scriptError }));
   await (hit.resetMidReply ? sendHalf(response, answer) : sendAnswer(response, answer));
 }
 

@@ -38,7 +38,7 @@ export function createLocalLimiter({ now, capPerSecond }: LocalLimiterOptions): 
   const store: CounterStore = {
     run: async ({ operation, checks }) => runChecks(operation, checks, now(), counters),
     reset: async () => {},
-    ping: async () => {},
+    probe: async () => {},
   };
 
   const count = (checks: readonly RuleCheck[], sharing: Sharing) => {

@@ -1,6 +1,7 @@
 // Upstash Redis over HTTP, made fit for Workers: one signal for each command, and errors that hold no secrets.
 import { Redis } from '@upstash/redis/cloudflare';
 import { CounterStoreError } from '../core/counter-store.ts';
+import { withoutCommand, wordsOf } from './server-words.ts';
 
 export interface UpstashOptions {
   readonly url: string;
@@ -47,16 +48,23 @@ export function createClient({ url, token }: UpstashOptions): Client {
 
 /** The client's messages embed the whole command, keys and all: only what kind of failure it was goes on. */
 function withoutDetails(error: unknown, signal: AbortSignal): CounterStoreError {
-  const message = error instanceof Error ? error.message : '';
-  if (message.startsWith('NOSCRIPT')) return new ScriptMissing('unavailable', 'script not loaded');
+  const said = error instanceof Error ? withoutCommand(error.message) : '';
+  if (said.startsWith('NOSCRIPT')) return new ScriptMissing('unavailable', 'script not loaded');
   if (signal.aborted) return new CounterStoreError('timeout', 'no answer before the deadline');
-  // An error of the script itself, unlike OOM or READONLY: the database is well, and this one call is not.
-  if (/^(WEIR_BAD_ARGUMENT|ERR .*user_script)/s.test(message))
-    return new CounterStoreError('script-failed', 'the script could not count this');
-  if (isBadReply(error, message))
+  if (isOfTheScript(said)) return new CounterStoreError('script-failed', wordsOf(said));
+  if (isBadReply(error, said))
     return new CounterStoreError('bad-reply', 'the reply is not what Upstash sends');
   return new CounterStoreError('unavailable', 'the command failed');
 }
+
+/** These say how the database is doing, also if it was a command within the script that met them. */
+const OF_THE_DATABASE = /\b(OOM|READONLY|MISCONF|LOADING|BUSY|NOREPLICAS|MASTERDOWN|CLUSTERDOWN|TRYAGAIN)\b/;
+
+/** An unknown command is quoted with its arguments, which can read like anything. */
+const OF_THE_SCRIPT = /^(WEIR_BAD_ARGUMENT\b|ERR (?!unknown command).*script|ERR unknown command .?eval)/is;
+
+/** The database is well; what it was given to run is not, or it cannot run that. */
+const isOfTheScript = (said: string): boolean => OF_THE_SCRIPT.test(said) && !OF_THE_DATABASE.test(said);
 
 /** Not JSON, or JSON without a result: this is how the client tells. */
 function isBadReply(error: unknown, message: string): boolean {

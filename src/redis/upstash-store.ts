@@ -1,24 +1,26 @@
 // The counters of one region, in Upstash Redis over HTTP.
 import type { CounterStore } from '../core/counter-store.ts';
+import { PROBE_CHECKS } from '../core/probe.ts';
 import { type Client, ScriptMissing } from './client.ts';
 import { composeScript, type Script } from './script.ts';
 import { parseAnswer, type ScriptCall, toScriptCall } from './wire.ts';
 
 export function createUpstashStore(client: Client): CounterStore {
   let script: Script | undefined;
+  const run: CounterStore['run'] = async (call, signal) => {
+    script ??= await composeScript();
+    return parseAnswer(await evaluate(client, script, toScriptCall(call), signal), call.checks);
+  };
 
   return {
-    async run(call, signal) {
-      script ??= await composeScript();
-      return parseAnswer(await evaluate(client, script, toScriptCall(call), signal), call.checks);
-    },
+    run,
 
     async reset(keys, signal) {
       if (keys.length > 0) await client.send(signal, (redis) => redis.unlink(...keys));
     },
 
-    async ping(signal) {
-      await client.send(signal, (redis) => redis.ping());
+    async probe(signal) {
+      await run({ operation: 'take', checks: PROBE_CHECKS }, signal);
     },
   };
 }

@@ -32,7 +32,7 @@ export function createNotingStore(losesAnswers = 0): NotingStore {
       throw new CounterStoreError('timeout', 'x');
     },
     reset: async () => {},
-    ping: async () => {},
+    probe: async () => {},
   };
 }
 

@@ -120,7 +120,7 @@ export function createRegion(name: string, { tell, isCluster = false, ...does }:
         return behaviour.run(call, signal);
       },
       reset: async () => {},
-      ping: async () => {},
+      probe: async () => {},
     },
     board: {
       async read(signal) {

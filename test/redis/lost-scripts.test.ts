@@ -54,7 +54,7 @@ it('starts again from nothing after Redis was restarted, and says so while it is
   await server.stop();
   await expect(take(checks)).rejects.toThrow(CounterStoreError);
   server = await startRedisServer({ port: server.port, name: 'lost-scripts' });
-  await vi.waitFor(() => store.ping(signal()), { timeout: 10_000, interval: 10 });
+  await vi.waitFor(() => store.probe(signal()), { timeout: 10_000, interval: 10 });
   expect(new Set(await take(checks))).toEqual(new Set([2]));
   expect(new Set(await take(checks))).toEqual(new Set([1]));
 });
