@@ -10,6 +10,7 @@ export const DEGRADED_REASONS = [
   'unavailable',
   'bad-reply',
   'script-failed',
+  'internal-error',
   'breaker-open',
   'no-rules',
   'stale-rules',

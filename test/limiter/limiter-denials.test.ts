@@ -102,6 +102,8 @@ describe('a denial that is known', () => {
     expect((await decide()).decision).toMatchObject({ allowed: false });
     expect(taken()).toEqual(['0 next take']);
     passMs(1_000);
+    expect((await decide()).decision).toMatchObject({ allowed: false });
+    await isolate.settle();
     expect((await decide()).decision).toMatchObject({ allowed: true });
     expect(taken()).toEqual(['0 next take', '1000 home take']);
   });

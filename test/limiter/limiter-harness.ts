@@ -11,11 +11,13 @@ import {
   type CounterStoreFailure,
 } from '../../src/core/counter-store.ts';
 import type { RuleCheck } from '../../src/core/plan.ts';
+import { PROBE_CHECKS } from '../../src/core/probe.ts';
 import { RULE_DEFAULTS } from '../../src/core/rule.ts';
 import type { CompiledRule, Snapshot } from '../../src/core/snapshot.ts';
 import type { Question, SnapshotSource } from '../../src/core/snapshot-source.ts';
 import { createLimiter, type DecisionRequest, type LimiterOptions } from '../../src/limiter/limiter.ts';
 import type { LimiterRegion, Regions } from '../../src/limiter/region-ladder.ts';
+import { createRegionWatch } from '../../src/limiter/region-watch.ts';
 
 export const START_MS = 1_800_000_000_000;
 export const DEADLINE_MS = 256;
@@ -101,26 +103,38 @@ export interface FakeRegion extends LimiterRegion {
   readonly does: Behaviour;
   /** As five failures in a row do. */
   readonly trip: () => void;
+  /** What operators are told of it. */
+  readonly reported: string[];
 }
 
 export function createRegion(name: string, { tell, isCluster = false, ...does }: Situation): FakeRegion {
   const behaviour: Behaviour = { run: answers(), read: async () => 'this', present: async () => 1, ...does };
   const breaker = createBreaker({ random: () => 0.5 });
-  return {
-    name,
-    isCluster,
+  const reported: string[] = [];
+  const store: CounterStore = {
+    async run(call, signal) {
+      tell?.(`${name} ${call.operation}${call.expects === undefined ? '' : ` expecting ${call.expects}`}`);
+      return behaviour.run(call, signal);
+    },
+    reset: async () => {},
+    async probe(signal) {
+      tell?.(`${name} probe`);
+      await behaviour.run({ operation: 'take', checks: PROBE_CHECKS }, signal);
+    },
+  };
+  const watch = createRegionWatch({
+    store,
     breaker,
+    probeMs: DEADLINE_MS / 2,
+    now: () => Date.now(),
+    onScriptFailed: (said, isBroken) => void reported.push(`${isBroken ? 'broken' : 'failed'}: ${said}`),
+    onBug: (error) => void reported.push(String(error)),
+  });
+  return {
+    ...{ name, isCluster, breaker, store, watch, reported },
     does: behaviour,
     trip() {
-      for (let i = 0; i < 5; i += 1) breaker.fail(breaker.enter(Date.now()) ?? -1, Date.now());
-    },
-    store: {
-      async run(call, signal) {
-        tell?.(`${name} ${call.operation}${call.expects === undefined ? '' : ` expecting ${call.expects}`}`);
-        return behaviour.run(call, signal);
-      },
-      reset: async () => {},
-      probe: async () => {},
+      for (let i = 0; i < 5; i += 1) breaker.fail(breaker.enter() ?? -1, Date.now());
     },
     board: {
       async read(signal) {
@@ -195,6 +209,7 @@ export function openIsolate(
     deadlineMs: DEADLINE_MS,
     shares: Object.fromEntries(regions.map(({ name }) => [name, 1])),
     onError: (error) => void errors.push(error),
+    onBug: (error) => void errors.push(error),
     capPerSecond: 0,
     isolateId: () => 'isolate-1',
     now: () => Date.now(),

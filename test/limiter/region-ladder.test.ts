@@ -21,7 +21,7 @@ import {
 useFakeTime();
 const storesOf = (decision: Decision) => (decision as CountedDecision).results.map(({ store }) => store);
 /** Has nothing to do with who is asked for a decision. */
-const asking = (lines: readonly string[]) => lines.filter((line) => !line.includes('present'));
+const asking = (lines: readonly string[]) => lines.filter((line) => !/present|probe/.test(line));
 
 describe('the nearest region', () => {
   it('is the only one that is asked if it answers', async () => {
@@ -58,7 +58,7 @@ describe('the next region is asked', () => {
   it('if the nearest one answers for fewer checks than it was given', async () => {
     const { regions, asked } = createRegions({ run: async () => ({ nowMs: 1, outcomes: [] }) }, {});
     const { decision } = await openIsolate(regions).decide();
-    expect(decision).toMatchObject({ kind: 'counted', failedOver: 'unavailable' });
+    expect(decision).toMatchObject({ kind: 'counted', failedOver: 'bad-reply' });
     expect(asking(asked)).toEqual(['0 home take', '0 next take']);
   });
 
@@ -115,13 +115,14 @@ describe('a region that hangs', () => {
     expect([asking(asked), tookMs]).toEqual([['0 home take'], DEADLINE_MS]);
   });
 
-  it('is left at half of the deadline if the other one is being tried again', async () => {
-    const { regions, next } = createRegions({ run: hangingRun }, {});
+  it('is left at the end of the deadline if the other one may only be probed', async () => {
+    const { regions, next, asked } = createRegions({ run: hangingRun }, {});
     next.trip();
     vi.setSystemTime(Date.now() + 1_000);
     expect(next.breaker.state(Date.now())).toBe('half-open');
     const { decision, tookMs } = await openIsolate(regions).decide();
-    expect([decision, tookMs]).toMatchObject([{ kind: 'counted', failedOver: 'timeout' }, DEADLINE_MS / 2]);
+    expect([decision, tookMs]).toMatchObject([{ kind: 'degraded', reason: 'timeout' }, DEADLINE_MS]);
+    expect(asking(asked)).toEqual(['1000 home take']);
   });
 
   it('leaves half of the rest to each one after it, and all of it to the last', async () => {
@@ -143,14 +144,17 @@ describe('a breaker', () => {
 
   it('opens by the failures of a region, and closes by three probes that are answered', async () => {
     const { regions, home, asked } = createRegions({ run: fails('unavailable') }, {});
-    const { decide } = openIsolate(regions);
+    const { decide, settle } = openIsolate(regions);
     for (let i = 0; i < 8; i += 1) await decide();
     expect(asked.filter((line) => line === '0 home take')).toHaveLength(5);
     home.does.run = answers();
     vi.setSystemTime(Date.now() + 1_000);
-    for (let i = 0; i < 3; i += 1) await decide();
+    expect((await decide()).decision).toMatchObject({ kind: 'counted', failedOver: 'breaker-open' });
+    await settle();
     expect(home.breaker.state(Date.now())).toBe('closed');
-    expect(asked.filter((line) => line === '1000 home take')).toHaveLength(3);
+    expect((await decide()).decision).toMatchObject({ kind: 'counted', failedOver: undefined });
+    const atHome = asked.filter((line) => line.startsWith('1000 home'));
+    expect(atHome.slice(0, 4)).toEqual([...Array(3).fill('1000 home probe'), '1000 home take']);
   });
 
   it('of every region that is open decides at once, without any call', async () => {

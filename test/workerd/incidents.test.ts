@@ -47,6 +47,8 @@ async function send({ decision, showsDegraded = true, isUnknown = false }: Situa
       shadow: (rule, region) => void shadows.push(`${rule} in ${region}`),
       error: () => {},
       breaker: () => {},
+      script: () => {},
+      bug: () => {},
     },
   } satisfies Partial<Services>;
   const answer = await handleGateway(services as unknown as Services, {
