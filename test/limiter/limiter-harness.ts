@@ -4,7 +4,7 @@ import { afterEach, beforeEach, vi } from 'vitest';
 import type { AnnouncementBoard } from '../../src/core/announcement.ts';
 import { createBreaker } from '../../src/core/breaker.ts';
 import { type CensusBoard, createCensus } from '../../src/core/census.ts';
-import type { Outcome } from '../../src/core/check.ts';
+import type { Operation, Outcome } from '../../src/core/check.ts';
 import {
   type CounterStore,
   CounterStoreError,
@@ -105,21 +105,35 @@ export interface FakeRegion extends LimiterRegion {
   readonly trip: () => void;
   /** What operators are told of it. */
   readonly reported: string[];
+  /** Calls that belong after a response and have not been answered yet. */
+  readonly inFlight: () => readonly string[];
 }
+
+/** What is left for after a response takes so long to be done: work that nobody waits for would not be. */
+const LATE_MS = 1;
+const DURING_REQUESTS: readonly Operation[] = ['take', 'peek'];
 
 export function createRegion(name: string, { tell, isCluster = false, ...does }: Situation): FakeRegion {
   const behaviour: Behaviour = { run: answers(), read: async () => 'this', present: async () => 1, ...does };
   const breaker = createBreaker({ random: () => 0.5 });
   const reported: string[] = [];
+  const inFlight: string[] = [];
+  const later = async <T>(what: string, work: () => Promise<T>): Promise<T> => {
+    inFlight.push(`${name} ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, LATE_MS));
+    return work().finally(() => inFlight.splice(inFlight.indexOf(`${name} ${what}`), 1));
+  };
   const store: CounterStore = {
     async run(call, signal) {
-      tell?.(`${name} ${call.operation}${call.expects === undefined ? '' : ` expecting ${call.expects}`}`);
-      return behaviour.run(call, signal);
+      const { operation, expects } = call;
+      tell?.(`${name} ${operation}${expects === undefined ? '' : ` expecting ${expects}`}`);
+      const run = () => behaviour.run(call, signal);
+      return DURING_REQUESTS.includes(operation) ? run() : later(operation, run);
     },
     reset: async () => {},
     async probe(signal) {
       tell?.(`${name} probe`);
-      await behaviour.run({ operation: 'take', checks: PROBE_CHECKS }, signal);
+      await later('probe', () => behaviour.run({ operation: 'take', checks: PROBE_CHECKS }, signal));
     },
   };
   const watch = createRegionWatch({
@@ -132,6 +146,7 @@ export function createRegion(name: string, { tell, isCluster = false, ...does }:
   });
   return {
     ...{ name, isCluster, breaker, store, watch, reported },
+    inFlight: () => inFlight,
     does: behaviour,
     trip() {
       for (let i = 0; i < 5; i += 1) breaker.fail(breaker.enter() ?? -1, Date.now());
@@ -147,7 +162,7 @@ export function createRegion(name: string, { tell, isCluster = false, ...does }:
     censusBoard: {
       async present(isolateId, signal) {
         tell?.(`${name} present ${isolateId}`);
-        return behaviour.present(isolateId, signal);
+        return later('present', () => behaviour.present(isolateId, signal));
       },
     },
   };
@@ -220,7 +235,7 @@ export function openIsolate(
     limiter,
     source,
     errors,
-    settle: () => Promise.all(later.splice(0)),
+    settle: () => settleAll(later, regions),
     /** The decision, and how long it took. */
     decide: (request: Partial<DecisionRequest> = {}) =>
       timed(() =>
@@ -233,6 +248,13 @@ export function openIsolate(
         }),
       ),
   };
+}
+
+/** Until all is done that was handed over for after responses: then nothing else may be on its way. */
+export async function settleAll(later: Promise<unknown>[], regions: readonly LimiterRegion[]): Promise<void> {
+  while (later.length > 0) await timed(() => Promise.all(later.splice(0)));
+  const dropped = regions.flatMap((region) => (region as FakeRegion).inFlight());
+  if (dropped.length > 0) throw new Error(`nobody waits for: ${dropped}`);
 }
 
 /** Lets time pass until it is done; what is done at once takes none. */

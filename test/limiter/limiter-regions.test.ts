@@ -6,7 +6,7 @@ import type { RuleCheck } from '../../src/core/plan.ts';
 import type { Rule } from '../../src/core/rule.ts';
 import { setDecisionHeaders } from '../../src/http/headers.ts';
 import { createCharges } from '../../src/limiter/charges.ts';
-import { answers, denies, fails, hangingRun, START_MS, useFakeTime } from './limiter-harness.ts';
+import { answers, denies, fails, hangingRun, START_MS, timed, useFakeTime } from './limiter-harness.ts';
 import { seenFrom } from './model-regions.ts';
 import { aloneIn, checkOf, near, openRegions } from './regional-isolate.ts';
 import type { RuleCheckShape } from './rule-checks.ts';
@@ -23,7 +23,7 @@ describe('a denial that is remembered', () => {
     expect(await decide(checks)).toMatchObject({ kind: 'counted', allowed: false });
     await settle();
     lines.length = 0;
-    passMs(4_999);
+    vi.setSystemTime(START_MS + 4_999);
     expect(await decide(checks)).toMatchObject({
       kind: 'counted',
       allowed: false,
@@ -237,7 +237,7 @@ describe('shadow rules', () => {
     const check = shadow({ algorithm: 'concurrency', rule: { spill: false } });
     const decision = await decide([near(), check]);
     await settle();
-    await createCharges({ decision, onError: () => {} }).release();
+    await timed(() => createCharges({ decision, onError: () => {} }).release());
     expect(left(us, { ...check, leaseId: 'lease-9999999999' }, 4)).toBe(4);
   });
 });

@@ -107,6 +107,20 @@ describe('a rule that is local', () => {
     expect(result?.check).toEqual({ ...check, limit: 10, extra: part });
   });
 
+  it.each([
+    // Split: each region's isolates share its part.
+    { limit: 20, full: 60, isolates: 4, regions: 3, part: 5 },
+    // Not split: the isolates of all regions share it.
+    { limit: 60, full: 60, isolates: 4, regions: 3, part: 5 },
+    { limit: 60, full: 60, isolates: 4, regions: 1, part: 15 },
+    { limit: 20, full: 60, isolates: 1, regions: 3, part: 20 },
+  ])('gets $part of a limit of $full that is $limit here, with $isolates isolates in $regions regions', (given) => {
+    const { limit, full, isolates, regions, part } = given;
+    const check = checkFor('local', { limit, full: { limit: full, extra: undefined } });
+    const [result] = startLocal({ isolates, regions }).decide(check).local?.results ?? [];
+    expect(result?.check.limit).toBe(part);
+  });
+
   it('gets all of the limit if the isolate is alone, and no more', () => {
     for (const algorithm of COUNTED_ALIKE) expectUndivided(algorithm, 'local', 1);
   });

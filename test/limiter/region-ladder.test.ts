@@ -10,11 +10,14 @@ import {
   createSource,
   DEADLINE_MS,
   denies,
+  type FakeRegion,
   fails,
   hangingRun,
   hangs,
   openIsolate,
+  START_MS,
   snapshotOf,
+  timed,
   useFakeTime,
 } from './limiter-harness.ts';
 
@@ -68,7 +71,7 @@ describe('the next region is asked', () => {
     const { decision } = await openIsolate(regions).decide({
       plan: async () => ({ kind: 'checks', checks }),
     });
-    await createCharges({ decision, onError: () => {} }).refundError();
+    await timed(() => createCharges({ decision, onError: () => {} }).refundError());
     expect(asking(asked)).toEqual(['0 home take', '0 next take', '0 next refund']);
   });
 
@@ -133,6 +136,32 @@ describe('a region that hangs', () => {
   });
 });
 
+describe('a region that does not answer in time', () => {
+  it.each([
+    ['a quarter of the deadline', ['next', 'third'], 64, 'open'],
+    ['less than that', ['next', 'third', 'fourth'], 32, 'closed'],
+  ])('is blamed for it or not, if it has had %s', async (_, others, givenMs, state) => {
+    const { home, tell, asked } = createRegions({ run: hangingRun });
+    const rest = others.map((name) => createRegion(name, { tell, run: hangingRun }));
+    const { decide } = openIsolate([home, ...rest]);
+    for (let i = 0; i < 5; i += 1) await decide();
+    expect(asked.slice(2, 3)).toEqual(['192 third take']);
+    expect(rest.at(-1)?.breaker.state(Date.now())).toBe(state);
+    const [, lastAt = ''] = asked.slice(-2).map((line) => line.split(' ')[0]);
+    expect(Date.now() - Number(lastAt) - START_MS).toBe(givenMs);
+    expect(home.breaker.state(Date.now())).toBe('open');
+  });
+
+  it('is blamed for any other failure, however little time it has had', async () => {
+    const { home, tell } = createRegions({ run: hangingRun });
+    const [next, third] = ['next', 'third'].map((name) => createRegion(name, { tell, run: hangingRun }));
+    const last = createRegion('fourth', { tell, run: fails('unavailable') });
+    const { decide } = openIsolate([home, next as FakeRegion, third as FakeRegion, last]);
+    for (let i = 0; i < 5; i += 1) await decide();
+    expect([third, last].map((region) => region?.breaker.state(Date.now()))).toEqual(['closed', 'open']);
+  });
+});
+
 describe('a breaker', () => {
   it('that is open keeps its region from being asked', async () => {
     const { regions, home, asked } = createRegions({}, {});
@@ -153,8 +182,8 @@ describe('a breaker', () => {
     await settle();
     expect(home.breaker.state(Date.now())).toBe('closed');
     expect((await decide()).decision).toMatchObject({ kind: 'counted', failedOver: undefined });
-    const atHome = asked.filter((line) => line.startsWith('1000 home'));
-    expect(atHome.slice(0, 4)).toEqual([...Array(3).fill('1000 home probe'), '1000 home take']);
+    const atHome = asked.filter((line) => /^1\d\d\d home (probe|take)/.test(line));
+    expect(atHome.map((line) => line.split(' ')[2])).toEqual(['probe', 'probe', 'probe', 'take']);
   });
 
   it('of every region that is open decides at once, without any call', async () => {
