@@ -93,7 +93,7 @@ it('a shadow rule is counted, and told', async () => {
   const { decide, settle, us } = openRegions();
   const { run } = us.does;
   us.does.run = async (call, signal) => {
-    if (call.checks.some(({ log }) => log)) await new Promise((resolve) => setTimeout(resolve, 1));
+    if (call.checks.some(({ log }) => log)) await new Promise((resolve) => setTimeout(resolve, 10));
     return run(call, signal);
   };
   const told: unknown[] = [];
@@ -116,7 +116,7 @@ it('how many isolates there are is asked, and known when the answer has come', a
 it('rules that have changed are loaded', async () => {
   const loaded: string[] = [];
   const load = async (announced: string) => {
-    await new Promise((resolve) => setTimeout(resolve, 1));
+    await new Promise((resolve) => setTimeout(resolve, 10));
     loaded.push(announced);
     return true;
   };

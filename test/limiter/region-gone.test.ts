@@ -62,8 +62,7 @@ describe('if the region that alone counts a rule is gone', () => {
     const held = aloneIn('us', 'held', {}, { algorithm: 'concurrency' });
     const decision = await decide([held, farIs('open')]);
     expect(hasSequel(decision)).toBe(true);
-    void createCharges({ decision, onError: () => {} }).release();
-    await vi.advanceTimersByTimeAsync(1);
+    await timed(() => createCharges({ decision, onError: () => {} }).release());
     expect(left(us, { ...held, leaseId: 'lease-9999999999' })).toBe(12);
   });
 

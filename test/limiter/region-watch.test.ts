@@ -51,7 +51,7 @@ describe('a region that is out', () => {
     await decide();
     await settle();
     expect(next.breaker.state(Date.now())).toBe('closed');
-    expect(probesIn(asked)).toEqual(['1000 next probe', '1001 next probe', '1002 next probe']);
+    expect(probesIn(asked)).toEqual(['1000 next probe', '1010 next probe', '1020 next probe']);
   });
 
   it('is given as long as a request would give it, and is left alone again if that is not enough', async () => {
