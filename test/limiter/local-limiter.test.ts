@@ -57,7 +57,7 @@ function expectUndivided(algorithm: AlgorithmId, onUnavailable: OnUnavailable, i
         const { outcomes } = runChecks('take', [asked], nowMs, counters);
         const allowed = outcomes.every((outcome) => outcome.allowed);
         const decision = local.at(nowMs).decide(asked);
-        expect(decision).toMatchObject({ allowed, fallback: allowed ? onUnavailable : 'local' });
+        expect(decision).toMatchObject({ allowed, fallback: onUnavailable });
         expect(decision.local?.results).toEqual([
           { check: asked, outcome: outcomes[0], store: expect.anything() },
         ]);
@@ -166,6 +166,28 @@ describe('a rule that is local', () => {
       }),
       { numRuns: 60 },
     );
+  });
+});
+
+describe('of an open and a local rule together', () => {
+  const both = (openLimit: number, localLimit: number) => [
+    checkFor('open', { id: 'open', limit: openLimit }),
+    checkFor('local', { id: 'local', limit: localLimit }),
+  ];
+
+  it('the decision is a local one if both allow', () => {
+    expect(startLocal().decide(...both(5, 5))).toMatchObject({ allowed: true, fallback: 'local' });
+  });
+
+  it.each([
+    ['open', 1, 5, 'open'],
+    ['local', 5, 1, 'local'],
+    ['both', 1, 1, 'local'],
+  ])('a denial is what the rule is that denied: %s', (_, openLimit, localLimit, fallback) => {
+    const local = startLocal();
+    local.decide(...both(openLimit, localLimit));
+    const decision = local.decide(...both(openLimit, localLimit));
+    expect(decision).toMatchObject({ allowed: false, fallback });
   });
 });
 
@@ -283,7 +305,13 @@ describe('the cap', () => {
 
   it('is not used up by those who are denied', () => {
     const local = startLocal({ capPerSecond: 2 });
-    expect(fallbacks(local, [1, 1, 1, 1, 2, 3])).toEqual(['open', 'local', 'local', 'local', 'open', 'cap']);
+    const decisions = [1, 1, 1, 1, 2, 3].map((i) => local.decide(subject(i)));
+    expect(decisions.map(({ allowed, fallback }) => [allowed, fallback])).toEqual([
+      [true, 'open'],
+      ...Array(3).fill([false, 'open']),
+      [true, 'open'],
+      [false, 'cap'],
+    ]);
   });
 
   it('holds where there are no rules, and lets the others go open', () => {
