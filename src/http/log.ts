@@ -91,6 +91,9 @@ function framesOf(error: unknown): string[] {
   if (!(error instanceof Error)) return [];
   const { stack = '', message } = error;
   const start = Math.max(0, stack.indexOf(message)) + message.length;
-  const frames = stack.slice(start).split('\n').filter((line) => FRAME.test(line));
+  const frames = stack
+    .slice(start)
+    .split('\n')
+    .filter((line) => FRAME.test(line));
   return frames.slice(0, MOST_FRAMES).map((line) => line.trim());
 }

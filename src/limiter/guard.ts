@@ -18,7 +18,11 @@ export interface GuardOptions {
 
 export function createGuard({ decide, degraded, onBug }: GuardOptions): Limiter {
   /** As the rules say, if they are known. If not even they can be asked, the request goes on. */
-  const decideAnyway = (request: DecisionRequest, error: unknown, checks?: readonly RuleCheck[]): Decision => {
+  const decideAnyway = (
+    request: DecisionRequest,
+    error: unknown,
+    checks?: readonly RuleCheck[],
+  ): Decision => {
     const reason = reasonOf(error);
     if (reason === 'internal-error') onBug(error);
     try {

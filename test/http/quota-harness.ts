@@ -69,7 +69,10 @@ export function useQuota() {
     const snapshot = compileSnapshot('v1', { rules, tiers, lists });
     const store = createUpstashStore(client);
     const breaker = createBreaker({ random: () => 0.5 });
-    const reports = { onScriptFailed: () => {}, onBug: (error: unknown) => void degraded.push(String(error)) };
+    const reports = {
+      onScriptFailed: () => {},
+      onBug: (error: unknown) => void degraded.push(String(error)),
+    };
     const region = {
       name: 'us',
       store,

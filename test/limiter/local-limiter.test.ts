@@ -114,12 +114,15 @@ describe('a rule that is local', () => {
     { limit: 60, full: 60, isolates: 4, regions: 3, part: 5 },
     { limit: 60, full: 60, isolates: 4, regions: 1, part: 15 },
     { limit: 20, full: 60, isolates: 1, regions: 3, part: 20 },
-  ])('gets $part of a limit of $full that is $limit here, with $isolates isolates in $regions regions', (given) => {
-    const { limit, full, isolates, regions, part } = given;
-    const check = checkFor('local', { limit, full: { limit: full, extra: undefined } });
-    const [result] = startLocal({ isolates, regions }).decide(check).local?.results ?? [];
-    expect(result?.check.limit).toBe(part);
-  });
+  ])(
+    'gets $part of a limit of $full that is $limit here, with $isolates isolates in $regions regions',
+    (given) => {
+      const { limit, full, isolates, regions, part } = given;
+      const check = checkFor('local', { limit, full: { limit: full, extra: undefined } });
+      const [result] = startLocal({ isolates, regions }).decide(check).local?.results ?? [];
+      expect(result?.check.limit).toBe(part);
+    },
+  );
 
   it('gets all of the limit if the isolate is alone, and no more', () => {
     for (const algorithm of COUNTED_ALIKE) expectUndivided(algorithm, 'local', 1);

@@ -22,7 +22,11 @@ const reply = ({ allowed = 1, remaining = 4, retryMs = 0 }: Fields = {}) => [
 describe('an answer is believed', () => {
   it.each<[string, Fields, object]>([
     ['that allows', {}, { allowed: true, remaining: 4, retryAfterMs: 0 }],
-    ['that denies for a while', { allowed: 0, remaining: 0, retryMs: 5 }, { allowed: false, retryAfterMs: 5 }],
+    [
+      'that denies for a while',
+      { allowed: 0, remaining: 0, retryMs: 5 },
+      { allowed: false, retryAfterMs: 5 },
+    ],
     ['that denies for ever', { allowed: 0, retryMs: -1 }, { allowed: false, retryAfterMs: undefined }],
     ['with all of the limit left', { remaining: 10 }, { remaining: 10 }],
   ])('%s', (_, fields, outcome) => {

@@ -148,26 +148,29 @@ describe('a region', () => {
       "ERR @user_script line:2(column:7) near 'local': syntax error",
       "ERR @user_script line:2(column:7) near 'local': syntax error",
     ],
-  ])('that cannot run the script is told nothing, and what its server said is told: %s', async (said, problem) => {
-    await addRule('a');
-    await publishNow();
-    const [, before] = await standing();
-    await addRule('b');
-    const [, us] = regions();
-    await us?.gateway.faults.set({ scriptError: said });
-    const { version, regions: told } = await publishNow();
-    expect(told).toEqual([
-      { name: 'eu', announced: true },
-      { name: 'us', announced: false, problem },
-    ]);
-    expect(errors).toMatchObject([{ failure: 'script-failed', message: problem }]);
-    expect(failed).toEqual(['us']);
-    const [inEu, inUs] = await standing();
-    expect([inEu?.rules, inUs]).toEqual([version, before]);
+  ])(
+    'that cannot run the script is told nothing, and what its server said is told: %s',
+    async (said, problem) => {
+      await addRule('a');
+      await publishNow();
+      const [, before] = await standing();
+      await addRule('b');
+      const [, us] = regions();
+      await us?.gateway.faults.set({ scriptError: said });
+      const { version, regions: told } = await publishNow();
+      expect(told).toEqual([
+        { name: 'eu', announced: true },
+        { name: 'us', announced: false, problem },
+      ]);
+      expect(errors).toMatchObject([{ failure: 'script-failed', message: problem }]);
+      expect(failed).toEqual(['us']);
+      const [inEu, inUs] = await standing();
+      expect([inEu?.rules, inUs]).toEqual([version, before]);
 
-    await us?.gateway.faults.clear();
-    expect(await publishNow()).toMatchObject({ version, regions: EVERYWHERE });
-  });
+      await us?.gateway.faults.clear();
+      expect(await publishNow()).toMatchObject({ version, regions: EVERYWHERE });
+    },
+  );
 
   it('that can run the script, but not the one that announces, is not told either', async () => {
     before.step = async (step) => {
