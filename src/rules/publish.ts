@@ -59,11 +59,7 @@ export async function publish(
   { again = false }: HowToPublish = {},
 ): Promise<Publication> {
   const { kv, regions, onError } = options;
-  const [standing, broken, read] = await Promise.all([
-    readBoards(options),
-    findBroken(options),
-    options.reader.read(sharesOf(regions)),
-  ]);
+  const [standing, read] = await Promise.all([readBoards(options), options.reader.read(sharesOf(regions))]);
   const published = await readAbove(
     options,
     read,
@@ -79,7 +75,8 @@ export async function publish(
   // What a region announces should be in KV. KV itself is not asked: it would remember for a minute what it has not got.
   const isKnown = (part: 'rules' | 'callers') =>
     standing.some((known) => known?.[part] === announcement[part]);
-  await Promise.all([
+  const [broken] = await Promise.all([
+    findBroken(options),
     (!again && isKnown('rules')) || writeRules(kv, announcement.rules, rulesText),
     (!again && isKnown('callers')) || writeCallers(kv, announcement.callers, callersText),
   ]);

@@ -172,6 +172,19 @@ describe('a region', () => {
     },
   );
 
+  it('that cannot run the script is told nothing, though it could be', async () => {
+    before.step = async (step) => {
+      if (step === 'probe us') throw new CounterStoreError('script-failed', 'ERR x');
+    };
+    const { version, regions: told } = await publishNow();
+    expect(told).toEqual([
+      { name: 'eu', announced: true },
+      { name: 'us', announced: false, problem: 'ERR x' },
+    ]);
+    const [eu, us] = await standing();
+    expect([eu?.rules, us]).toEqual([version, undefined]);
+  });
+
   it('that can run the script, but not the one that announces, is not told either', async () => {
     before.step = async (step) => {
       if (step === 'write us') throw new CounterStoreError('script-failed', 'ERR x');
