@@ -15,11 +15,11 @@ export interface CounterStore {
   run(call: CounterCall, signal: AbortSignal): Promise<Answer>;
   /** Forgets the counters of these keys. */
   reset(keys: readonly string[], signal: AbortSignal): Promise<void>;
-  /** Resolves if the store answers. */
-  ping(signal: AbortSignal): Promise<void>;
+  /** Resolves if the store can count: one call as every request makes it, on counters that nobody else has. */
+  probe(signal: AbortSignal): Promise<void>;
 }
 
-/** `script-failed`: the store is alive, but cannot do this one call. */
+/** `script-failed`: the store is alive, but cannot do this call; no call at all, if it was a probe. */
 export type CounterStoreFailure = 'timeout' | 'unavailable' | 'bad-reply' | 'script-failed';
 
 /** Carries no key, argument or token: it may be logged as it is. */

@@ -7,6 +7,8 @@ import type { RuleCheck } from '../core/plan.ts';
 import { isCentral } from '../core/rule.ts';
 
 export interface Charges {
+  /** Of a decision that does not count after all: gives back everything. */
+  undo(): Promise<void>;
   /** Of a client that left before it was its turn: gives back its place in a queue, and what `refundError` does. */
   refund(): Promise<void>;
   /** Of a request that did not reach the origin: gives back what rules say should not be paid for it. */
@@ -88,7 +90,21 @@ export function createCharges({ decision, onError }: ChargesOptions): Charges {
     await runAt(store, 'refund', held);
   };
 
+  const release = async () => {
+    const held = [...Map.groupBy(leases, ({ store }) => store)].map(([store, ofStore]) =>
+      releaseAt(
+        store,
+        ofStore.map(({ check }) => check),
+      ),
+    );
+    const unanswered = unansweredBy(decision).map((store) => releaseAt(store, askedLeases(decision)));
+    await Promise.all([...held, ...unanswered]);
+  };
+
   return {
+    async undo() {
+      await Promise.all([run('refund', spent), release()]);
+    },
     async refund() {
       const refunded = spent.filter(
         ({ check: { rule } }) => rule.refundOnError || rule.action === 'throttle',
@@ -125,16 +141,7 @@ export function createCharges({ decision, onError }: ChargesOptions): Charges {
       );
       return renewed.every(Boolean);
     },
-    async release() {
-      const held = [...Map.groupBy(leases, ({ store }) => store)].map(([store, ofStore]) =>
-        releaseAt(
-          store,
-          ofStore.map(({ check }) => check),
-        ),
-      );
-      const unanswered = unansweredBy(decision).map((store) => releaseAt(store, askedLeases(decision)));
-      await Promise.all([...held, ...unanswered]);
-    },
+    release,
   };
 }
 

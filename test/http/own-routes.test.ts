@@ -23,7 +23,7 @@ function openIsolate() {
     store: {
       run: () => Promise.reject(new Error('not here')),
       reset: async () => {},
-      async ping() {
+      async probe() {
         calls.redis += 1;
       },
     },
@@ -37,6 +37,7 @@ function openIsolate() {
     census: createCensus({ assumed: 1 }),
     censusBoard: { present: async () => 1 },
     isCluster: false,
+    watch: { note: () => {}, look: () => {} },
   };
   const services: Partial<Services> = {
     regions: [region],

@@ -61,6 +61,8 @@ export async function send(situation: Situation) {
       shadow: (rule, region) => void shadows.push(`${rule} in ${region}`),
       error: () => {},
       breaker: () => {},
+      script: () => {},
+      bug: () => {},
     },
   } satisfies Partial<Services>;
   const answer = await handleGateway(services as unknown as Services, {

@@ -16,6 +16,12 @@ const INCIDENTS: readonly [string, Situation, number, Omit<Incident, 'region'>][
     { reason: 'timeout', fallback: 'open' },
   ],
   [
+    'let through because of a mistake in Weir',
+    { decision: { ...uncounted, reason: 'internal-error', allowed: true, fallback: 'open' } },
+    200,
+    { reason: 'internal-error', fallback: 'open' },
+  ],
+  [
     'refused because it cannot be counted',
     { decision: { ...uncounted, allowed: false, fallback: 'closed' } },
     503,
@@ -73,6 +79,8 @@ it('gives a lease back to a region that has not answered, also when the request 
   const silent: CounterStore = {
     ...NO_STORE,
     async run({ operation, checks }) {
+      // Late: what nobody waits for is not done when it is looked at.
+      await new Promise((resolve) => setTimeout(resolve, 20));
       calls.push(`${operation} ${checks[0]?.leaseId}`);
       return { nowMs: 0, outcomes: [] };
     },

@@ -54,6 +54,7 @@ async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unve
       deadlineMs: 1_000,
       shares: { us: 1 },
       onError: () => {},
+      onBug: () => {},
       capPerSecond: 0,
       isolateId: () => 'one',
       now,
@@ -70,7 +71,14 @@ async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unve
     showsDegraded: true,
     now,
     tally: createTally(),
-    log: { degraded: () => {}, shadow: () => {}, error: () => {}, breaker: () => {} },
+    log: {
+      degraded: () => {},
+      shadow: () => {},
+      error: () => {},
+      breaker: () => {},
+      script: () => {},
+      bug: () => {},
+    },
   } satisfies Partial<Services>;
 
   const send = async (key: string, ip = IP) => {
