@@ -2,6 +2,7 @@
 // by the cron trigger, and on demand.
 import { sql } from 'drizzle-orm';
 import { type Announcement, type AnnouncementBoard, parseAnnouncement } from '../core/announcement.ts';
+import { type CounterStore, CounterStoreError } from '../core/counter-store.ts';
 import type { SharesByRegion } from '../core/rule.ts';
 import type { WeightedRegion } from '../core/shares.ts';
 import { joinSnapshot, versionOf } from '../core/stored-snapshot.ts';
@@ -20,8 +21,14 @@ export interface PublishOptions {
   readonly database: Database;
   readonly reader: RuleReader;
   readonly kv: Kv;
-  readonly regions: readonly (WeightedRegion & { readonly board: AnnouncementBoard })[];
-  readonly onError: (error: unknown) => void;
+  readonly regions: readonly PublishedRegion[];
+  /** With the name of the region, if it is one that failed. */
+  readonly onError: (error: unknown, region?: string) => void;
+}
+
+interface PublishedRegion extends WeightedRegion {
+  readonly board: AnnouncementBoard;
+  readonly store: Pick<CounterStore, 'probe'>;
 }
 
 export interface Publication {
@@ -31,8 +38,15 @@ export interface Publication {
   readonly ruleCount: number;
   readonly rejected: readonly RejectedRow[];
   readonly warnings: readonly RuleWarning[];
-  /** Where it is announced. A region that cannot be told now is told by the next cron run. */
-  readonly regions: readonly { readonly name: string; readonly announced: boolean }[];
+  readonly regions: readonly Announced[];
+}
+
+/** Where it is announced. A region that cannot be told now is told by the next cron run. */
+export interface Announced {
+  readonly name: string;
+  readonly announced: boolean;
+  /** What the server said, if it cannot run the script: it is told nothing until it can. */
+  readonly problem?: string;
 }
 
 export interface HowToPublish {
@@ -61,12 +75,13 @@ export async function publish(
   // What a region announces should be in KV. KV itself is not asked: it would remember for a minute what it has not got.
   const isKnown = (part: 'rules' | 'callers') =>
     standing.some((known) => known?.[part] === announcement[part]);
-  await Promise.all([
+  const [broken] = await Promise.all([
+    findBroken(options),
     (!again && isKnown('rules')) || writeRules(kv, announcement.rules, rulesText),
     (!again && isKnown('callers')) || writeCallers(kv, announcement.callers, callersText),
   ]);
   const [told] = await Promise.all([
-    Promise.all(regions.map((region) => announce(region, announcement, onError))),
+    Promise.all(regions.map((region, i) => broken[i] ?? announce(region, announcement, onError))),
     writeCurrent(kv, announcement).catch(onError),
   ]);
   return {
@@ -75,7 +90,7 @@ export async function publish(
     ruleCount: published.content.rules.length,
     rejected: published.rejected,
     warnings: findWarnings({ ...published.content, regions }),
-    regions: regions.map(({ name }, i) => ({ name, announced: told[i] === true })),
+    regions: told,
   };
 }
 
@@ -98,27 +113,52 @@ const sharesOf = (regions: readonly WeightedRegion[]): SharesByRegion =>
 
 function readBoards({ regions, onError }: Pick<PublishOptions, 'regions' | 'onError'>) {
   return Promise.all(
-    regions.map(async ({ board }): Promise<Announcement | undefined> => {
+    regions.map(async ({ name, board }): Promise<Announcement | undefined> => {
       try {
         return parseAnnouncement(await board.read(AbortSignal.timeout(READ_MS)));
       } catch (error) {
-        onError(error);
+        onError(error, name);
         return undefined;
       }
     }),
   );
 }
 
+/**
+ * The regions that answer, but cannot run the script: whoever sees rules announced there would take them for being
+ * counted. Whether one that does not answer can be told is found out by telling it.
+ */
+function findBroken({ regions, onError }: Pick<PublishOptions, 'regions' | 'onError'>) {
+  return Promise.all(
+    regions.map(async ({ name, store }): Promise<Announced | undefined> => {
+      try {
+        await store.probe(AbortSignal.timeout(READ_MS));
+        return undefined;
+      } catch (error) {
+        if (!(error instanceof CounterStoreError)) onError(error, name);
+        return brokenBy(error, name, onError);
+      }
+    }),
+  );
+}
+
 async function announce(
-  { board }: PublishOptions['regions'][number],
+  { name, board }: PublishedRegion,
   announcement: Announcement,
-  onError: (error: unknown) => void,
-): Promise<boolean> {
+  onError: PublishOptions['onError'],
+): Promise<Announced> {
   try {
     await board.write(announcement, AbortSignal.timeout(ANNOUNCE_MS));
-    return true;
+    return { name, announced: true };
   } catch (error) {
-    onError(error);
-    return false;
+    const broken = brokenBy(error, name, onError);
+    if (!broken) onError(error, name);
+    return broken ?? { name, announced: false };
   }
+}
+
+function brokenBy(error: unknown, name: string, onError: PublishOptions['onError']): Announced | undefined {
+  if (!(error instanceof CounterStoreError) || error.failure !== 'script-failed') return undefined;
+  onError(error, name);
+  return { name, announced: false, problem: error.message };
 }

@@ -8,13 +8,19 @@ import { type Announcement, type AnnouncementBoard, parseAnnouncement } from '..
 import { ANNOUNCEMENT_KEY } from '../../src/core/keys.ts';
 import { createAnnouncementBoard } from '../../src/redis/announcement-board.ts';
 import { createClient } from '../../src/redis/client.ts';
+import { createUpstashStore } from '../../src/redis/upstash-store.ts';
 import type { Kv } from '../../src/rules/kv.ts';
 import { type PublishOptions, publish } from '../../src/rules/publish.ts';
 import { createRuleReader } from '../../src/rules/rule-reader.ts';
 import { startDatabase, type TestDatabase } from './database.ts';
 import { startKv, type TestKv } from './kv.ts';
 
-export type Step = 'postgres' | 'read eu' | 'read us' | 'write eu' | 'write us' | `put ${string}`;
+export type Step =
+  | 'postgres'
+  | `read ${'eu' | 'us'}`
+  | `probe ${'eu' | 'us'}`
+  | `write ${'eu' | 'us'}`
+  | `put ${string}`;
 const SIGNAL_MS = 5_000;
 
 export async function startRegion(name: 'eu' | 'us') {
@@ -24,7 +30,7 @@ export async function startRegion(name: 'eu' | 'us') {
   const board = createAnnouncementBoard(client);
   const signal = () => AbortSignal.timeout(SIGNAL_MS);
   return {
-    ...{ name, board, server, gateway },
+    ...{ name, board, server, gateway, store: createUpstashStore(client) },
     standing: async () => parseAnnouncement(await board.read(signal())),
     put: (announcement: Announcement) => board.write(announcement, signal()),
     putText: (text: string) => client.send(signal(), (redis) => redis.set(ANNOUNCEMENT_KEY, text)),
@@ -44,6 +50,8 @@ export function usePublishing() {
   let pool: pg.Pool;
   let regions: readonly Region[];
   const errors: unknown[] = [];
+  /** The regions that these are about, if they are about one. */
+  const failed: (string | undefined)[] = [];
   const writes: string[] = [];
   /** Comes before every step that a publication takes; what it throws is how the step fails. */
   const before = { step: async (_step: Step): Promise<unknown> => undefined, isPatient: false };
@@ -77,6 +85,7 @@ export function usePublishing() {
     await run('truncate rules, tiers, tenants, users, api_keys, list_entries, history, regional_split');
     writes.length = 0;
     errors.length = 0;
+    failed.length = 0;
   }
   beforeEach(clear);
 
@@ -100,6 +109,13 @@ export function usePublishing() {
     },
   });
 
+  const storeOf = ({ name, store }: Region) => ({
+    async probe(signal: AbortSignal) {
+      await before.step(`probe ${name}`);
+      await store.probe(patient(signal));
+    },
+  });
+
   /** As one isolate has them. */
   const createOptions = (shares: Partial<Record<Region['name'], number>> = {}): PublishOptions => ({
     database: db.database,
@@ -109,12 +125,16 @@ export function usePublishing() {
       name: region.name,
       share: shares[region.name] ?? 1,
       board: boardOf(region),
+      store: storeOf(region),
     })),
-    onError: (error) => errors.push(error),
+    onError: (error, region) => {
+      errors.push(error);
+      failed.push(region);
+    },
   });
 
   return {
-    ...{ before, clear, createOptions, errors, keys, run, writes },
+    ...{ before, clear, createOptions, errors, failed, keys, run, writes },
     publishNow: (shares: Parameters<typeof createOptions>[0] = {}) => publish(createOptions(shares)),
     standing: () => Promise.all(regions.map((region) => region.standing())),
     regions: () => regions,
