@@ -15,6 +15,8 @@ export interface Faults {
   scriptError?: string;
   /** Runs the command, sends half of the reply and drops the connection. */
   resetMidReply?: boolean;
+  /** Runs the command and drops the connection without any answer. */
+  loseReply?: boolean;
   /** Drops all connections and stops listening. */
   refuse?: boolean;
   /** Share of the requests that are hit; all of them if absent. */
@@ -47,6 +49,7 @@ const FIELDS: Record<keyof FaultRequest, { valid(value: unknown): boolean; expec
     expected: 'what the server says',
   },
   resetMidReply: { valid: isFlag, expected: 'true or false' },
+  loseReply: { valid: isFlag, expected: 'true or false' },
   refuse: { valid: isFlag, expected: 'true or false' },
   rate: {
     valid: (value) => typeof value === 'number' && value >= 0 && value <= 1,

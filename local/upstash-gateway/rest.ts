@@ -93,10 +93,7 @@ function decodeSegment(segment: string): string {
   }
 }
 
-async function runOne(
-  command: RedisCommand,
-  { link, scripts, scriptError }: RestOptions,
-): Promise<Reply> {
+async function runOne(command: RedisCommand, { link, scripts, scriptError }: RestOptions): Promise<Reply> {
   const refused = refusal(command);
   if (refused !== undefined) return refused;
   if (scriptError !== undefined && /^EVAL/i.test(command[0])) return new Error(scriptError);

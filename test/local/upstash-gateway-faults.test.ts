@@ -79,6 +79,14 @@ describe('faults', () => {
     expect((await harness.send('GET', 'n')).json.result).toBe('1');
   });
 
+  test('loseReply runs the command, then drops the connection without an answer', async () => {
+    await harness.send('SET', 'n', 0);
+    await harness.gateway.faults.set({ loseReply: true });
+    await expect(raw()).rejects.toThrow();
+    await harness.gateway.faults.clear();
+    expect((await harness.send('GET', 'n')).json.result).toBe('1');
+  });
+
   test('hang accepts the request and never answers, also after it is cleared', async () => {
     await harness.gateway.faults.set({ hang: true });
     const abort = new AbortController();

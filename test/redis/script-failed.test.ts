@@ -47,7 +47,11 @@ describe('a script fails', () => {
     ['by arithmetic on what is no number', `return ARGV[1] + 1`, /arithmetic on/],
     ['because it does not compile', `return return`, /near 'return'/],
     ['by a flag that the server does not know', `#!lua flags=unheard-of\nreturn 1`, /flag in script/],
-    ['by a key that was not declared', `#!lua flags=allow-key-locking\nredis.call('GET', 'x')`, /Dynamic keys/],
+    [
+      'by a key that was not declared',
+      `#!lua flags=allow-key-locking\nredis.call('GET', 'x')`,
+      /Dynamic keys/,
+    ],
   ])('%s, and the error has what the server said', async (_, script, said) => {
     const error = await run(script);
     expect(error).toBeInstanceOf(CounterStoreError);
@@ -62,7 +66,10 @@ describe('a script fails', () => {
     'WEIR_BAD_ARGUMENT check 1: unknown algorithm',
   ])('if the server says: %s', async (words) => {
     const error = await run(`return redis.error_reply("${words}")`);
-    expect(error).toMatchObject({ failure: 'script-failed', message: expect.not.stringMatching(/\[G\]|secret/) });
+    expect(error).toMatchObject({
+      failure: 'script-failed',
+      message: expect.not.stringMatching(/\[G\]|secret/),
+    });
   });
 
   it('and what it was given stays secret', async () => {

@@ -111,8 +111,7 @@ describe('no value comes through', () => {
   it('whatever the message: nothing but short words, names in quotes and places in the script', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary', maxLength: 500 }), (said) => {
-        for (const word of wordsOf(said).split(' '))
-          expect(word).toMatch(/^[A-Za-z_'().,:;@#<>\d…-]{1,60}$/);
+        for (const word of wordsOf(said).split(' ')) expect(word).toMatch(/^[A-Za-z_'().,:;@#<>\d…-]{1,60}$/);
       }),
     );
   });
