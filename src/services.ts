@@ -13,6 +13,7 @@ import type { Services } from './http/services.ts';
 import { createTally } from './http/tally.ts';
 import { createTokenVerifier } from './identity/jwt.ts';
 import { createLimiter } from './limiter/limiter.ts';
+import { createRegionWatch } from './limiter/region-watch.ts';
 import { splitBySlot } from './limiter/slot-split.ts';
 import { createAnnouncementBoard } from './redis/announcement-board.ts';
 import { createCensusBoard } from './redis/census.ts';
@@ -38,8 +39,8 @@ export function createParts(env: Bindings): Parts {
   const now = () => Date.now();
   const log = createLog(now, (line) => console.warn(line));
   const database = createDatabase({ url: config.databaseUrl, httpEndpoint: config.databaseHttpEndpoint });
-  const regions = createRegions(config, log);
-  const reportAs = (event: LogEvent) => (error: unknown) => log.error(event, error);
+  const regions = createRegions(config, log, now);
+  const reportAs = (event: LogEvent) => (error: unknown, region?: string) => log.error(event, error, region);
   const snapshots = createSnapshotSource({ kv, now, onError: reportAs('snapshot-unreadable') });
   const reader = createRuleReader(database);
   const publishing = { database, reader, kv, regions, onError: reportAs('publish-incomplete') };
@@ -92,6 +93,7 @@ export function createParts(env: Bindings): Parts {
         deadlineMs,
         shares: Object.fromEntries(config.regions.map(({ name, share }) => [name, share])),
         onError: reportAs('charge-not-settled'),
+        onBug: log.bug,
         capPerSecond: config.isolateCap,
         isolateId: () => toBase64Url(crypto.getRandomValues(new Uint8Array(12))),
         now,
@@ -118,18 +120,29 @@ function createAdmin(services: AdminServices): Services['admin'] {
 
 type RegionParts = ReturnType<typeof createRegions>[number];
 
-function createRegions({ regions, isolates }: Config, log: Log) {
+function createRegions({ regions, isolates, deadlineMs }: Config, log: Log, now: () => number) {
+  // A region that is not alone gets no more than half of the deadline.
+  const probeMs = regions.length > 1 ? deadlineMs / 2 : deadlineMs;
   const create = ({ url, token, cluster, ...place }: Config['regions'][number]) => {
     const { name } = place;
     const client = createClient({ url, token });
     const board = createAnnouncementBoard(client);
     const store = createUpstashStore(client);
+    const breaker = createBreaker({ random: Math.random, onChange: (state) => log.breaker(name, state) });
     return {
       ...place,
       board,
       store: cluster ? splitBySlot(store, board) : store,
       isCluster: cluster,
-      breaker: createBreaker({ random: Math.random, onChange: (state) => log.breaker(name, state) }),
+      breaker,
+      watch: createRegionWatch({
+        store,
+        breaker,
+        probeMs,
+        now,
+        onScriptFailed: (said, isBroken) => log.script(name, said, isBroken),
+        onBug: log.bug,
+      }),
       census: createCensus({ assumed: isolates }),
       censusBoard: createCensusBoard(client),
     };

@@ -16,10 +16,11 @@ import type { Question, SnapshotSource } from '../core/snapshot-source.ts';
 import { createBorrowing } from './borrowing.ts';
 import { createCharges, hasSequelOf } from './charges.ts';
 import { createDeadline, type Deadline } from './deadline.ts';
+import { createGuard } from './guard.ts';
 import { createKnownDenials } from './known-denials.ts';
 import { createLocalLimiter } from './local-limiter.ts';
 import { checkAt, createPlacing, type PlacedCheck, regionOf } from './placed-checks.ts';
-import { askRegions, failureOf, type LimiterRegion, type Regions } from './region-ladder.ts';
+import { askRegions, type LimiterRegion, type Regions } from './region-ladder.ts';
 import { createRegionalCount, giveBack, type News } from './regional-count.ts';
 
 export interface DecisionRequest {
@@ -45,6 +46,8 @@ export interface LimiterOptions {
   readonly shares: SharesByRegion;
   /** What was to be given back and was not. */
   readonly onError: (error: unknown) => void;
+  /** A mistake in Weir itself. The request goes on as its rules say. */
+  readonly onBug: (error: unknown) => void;
   /** See local-limiter.ts. */
   readonly capPerSecond: number;
   /** Asked for once: this isolate is counted in by it. */
@@ -65,7 +68,7 @@ interface Pass {
 }
 
 export function createLimiter(options: LimiterOptions): Limiter {
-  const { snapshots, deadlineMs, capPerSecond, now, onError } = options;
+  const { snapshots, deadlineMs, capPerSecond, now, onError, onBug } = options;
   const denials = createKnownDenials();
   const placing = createPlacing(options.shares, now);
   const countInRegions = createRegionalCount({ now, borrowing: createBorrowing({ denials, now }), onError });
@@ -114,7 +117,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
     for (const region of regions) {
       const checks = placed.flatMap((one) => checkFrom(one, region, regions) ?? []);
       const known = denials.find(region.name, checks, now(), snapshots.announced());
-      if (known || region.breaker.state(now()) !== 'open') return known;
+      if (known || region.breaker.state(now()) === 'closed') return known;
     }
     return undefined;
   };
@@ -250,19 +253,15 @@ export function createLimiter(options: LimiterOptions): Limiter {
       : second;
   };
 
-  return {
-    async decide(request) {
-      try {
-        const snapshot = snapshots.current() ?? (await start(request.regions));
-        if (!snapshot) return degraded(request, { reason: 'no-rules' });
-        const startedAtMs = now();
-        const decision = await decide(request, snapshot, createDeadline(deadlineMs, now));
-        return { ...decision, isStale: !snapshots.isConfirmed(startedAtMs) };
-      } catch (error) {
-        return degraded(request, { reason: failureOf(error) });
-      }
-    },
+  const decideInTime = async (request: DecisionRequest): Promise<Decision> => {
+    const snapshot = snapshots.current() ?? (await start(request.regions));
+    if (!snapshot) return degraded(request, { reason: 'no-rules' });
+    const startedAtMs = now();
+    const decision = await decide(request, snapshot, createDeadline(deadlineMs, now));
+    return { ...decision, isStale: !snapshots.isConfirmed(startedAtMs) };
   };
+
+  return createGuard({ decide: decideInTime, degraded, onBug });
 }
 
 /** Filled in by whoever knows the rules. */

@@ -10,6 +10,7 @@ import type { ListEntry, Tier } from '../../src/core/rule.ts';
 import { type CompiledRule, compileSnapshot, type Snapshot } from '../../src/core/snapshot.ts';
 import { createQuota, type QuotaServices } from '../../src/http/quota.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
+import { createRegionWatch } from '../../src/limiter/region-watch.ts';
 import { createAnnouncementBoard } from '../../src/redis/announcement-board.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/upstash-store.ts';
@@ -67,11 +68,17 @@ export function useQuota() {
     const degraded: string[] = [];
     const snapshot = compileSnapshot('v1', { rules, tiers, lists });
     const store = createUpstashStore(client);
+    const breaker = createBreaker({ random: () => 0.5 });
+    const reports = {
+      onScriptFailed: () => {},
+      onBug: (error: unknown) => void degraded.push(String(error)),
+    };
     const region = {
       name: 'us',
       store,
       board: createAnnouncementBoard(client),
-      breaker: createBreaker({ random: () => 0.5 }),
+      breaker,
+      watch: createRegionWatch({ store, breaker, probeMs: DEADLINE_MS, now: () => clock.ms, ...reports }),
       census: createCensus({ assumed: 1 }),
       // Nobody is counted in: what a question costs is to be seen by itself.
       censusBoard: { present: async () => 1 },
@@ -86,6 +93,7 @@ export function useQuota() {
         deadlineMs: DEADLINE_MS,
         shares: { us: 1 },
         onError: (error) => void degraded.push(String(error)),
+        onBug: reports.onBug,
         capPerSecond: 0,
         isolateId: () => 'this-isolate',
         now,

@@ -17,7 +17,7 @@ import {
   settled,
   spending,
 } from './charges-harness.ts';
-import { createRegion, openIsolate } from './limiter-harness.ts';
+import { createRegion, openIsolate, timed } from './limiter-harness.ts';
 import { admitted, createRuleCheck, deniedFor, START_MS } from './rule-checks.ts';
 
 beforeEach(() => {
@@ -225,7 +225,7 @@ it('leaves no lease in either region after a decision that failed over', async (
   const rooms = async () =>
     (await Promise.all([nearest, next].map(roomIn))).map(({ outcomes }) => outcomes[0]?.remaining);
   expect(await rooms()).toEqual([0, 0]);
-  await chargesOf(decision).charges.release();
+  await timed(() => chargesOf(decision).charges.release());
   expect(await rooms()).toEqual([1, 1]);
 });
 
