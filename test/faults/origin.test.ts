@@ -102,7 +102,7 @@ describe.sequential.each(PLACES)('$place', ({ gone, fallback, limit }) => {
         expect((await stack.client.ask({ path: `/held${query}`, ip })).status).toBe(status);
       });
       const held = async () => (await stack.client.ask({ path: '/held', ip })).status;
-      await expect.poll(held, { timeout: 2_000, interval: 10 }).toBe(200);
+      await expect.poll(held).toBe(200);
     });
     await recover({ client: stack.client, isolates: ['one'] });
   });
@@ -115,5 +115,5 @@ async function expectRefunded(ip: string, expected: number): Promise<void> {
     spent += await left({ path: '/refunded', ip });
     return spent;
   };
-  await expect.poll(passes, { timeout: 2_000, interval: 10 }).toBe(expected);
+  await expect.poll(passes).toBe(expected);
 }
