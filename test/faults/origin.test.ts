@@ -5,7 +5,7 @@ import { freshIp, REGIONS } from '../../local/weir.ts';
 import type { Ask } from './client.ts';
 import { addRule, type FaultStack, LIMIT, PART, recover, ruleFor, startFaultStack } from './harness.ts';
 
-const ORIGIN_TIMEOUT_MS = 300;
+const ORIGIN_TIMEOUT_MS = 1_000;
 
 let stack: FaultStack;
 let origin: Origin;
