@@ -27,6 +27,10 @@ export interface Bindings {
   readonly ISOLATES?: string;
   /** `on` (default in development) or `off`: X-Weir-Degraded and X-Weir-Fallback. */
   readonly DEGRADED_HEADER?: string;
+  /** The cron run asks Postgres for changes every so many minutes (1). */
+  readonly DATABASE_CHECK_MINUTES?: string;
+  /** Which deployment this is, from Cloudflare: after a new one, rules are read anew. */
+  readonly CF_VERSION_METADATA?: { readonly id: string };
   /** Where Neon's HTTP protocol is spoken, if not at Neon itself (local development). */
   readonly DATABASE_HTTP_ENDPOINT?: string;
   /**
@@ -44,6 +48,8 @@ export interface Bindings {
   readonly COST_HEADER?: string;
   /** What becomes of the origin's own rate limit headers: `rename` (default, to X-Origin-…), `drop` or `keep`. */
   readonly ORIGIN_RATE_LIMIT_HEADERS?: string;
+  /** `drop` (default) or `keep`: headers that make one request pass for another, such as X-HTTP-Method-Override. */
+  readonly OVERRIDE_HEADERS?: string;
   /** Until the origin's headers must have come (100000). */
   readonly ORIGIN_TIMEOUT_MS?: string;
 }

@@ -1,13 +1,14 @@
 // Puts the real parts together, once per isolate. Only this file and the entry see everything.
 import { sql } from 'drizzle-orm';
-import type { ExecutionContext } from 'hono';
-import type { AdminServices } from './admin/services.ts';
+import type { Gate } from './admin/auth.ts';
+import type { AdminApp, AdminServices } from './admin/services.ts';
 import type { Bindings } from './bindings.ts';
 import { type Config, parseConfig } from './config.ts';
 import { createBreaker } from './core/breaker.ts';
 import { createCensus } from './core/census.ts';
 import { toBase64Url } from './core/digest.ts';
 import { nearestRegion, type RequestOrigin, routesFrom } from './core/regions.ts';
+import type { CronParts } from './cron.ts';
 import { createLog, type Log, type LogEvent } from './http/log.ts';
 import type { Services } from './http/services.ts';
 import { createTally } from './http/tally.ts';
@@ -21,15 +22,14 @@ import { createUpstashStore } from './redis/upstash-store.ts';
 import type { CallerRevisions } from './rules/caller-revisions.ts';
 import { createCallerDirectory } from './rules/callers.ts';
 import { createDatabase } from './rules/database.ts';
-import { type PublishOptions, publish } from './rules/publish.ts';
+import { publish } from './rules/publish.ts';
 import { createRuleReader } from './rules/rule-reader.ts';
 import { createSnapshotSource } from './rules/snapshot-source.ts';
 import { withDeadline } from './rules/with-deadline.ts';
 
 /** What an isolate has: the services of its requests, and what the cron run needs. */
-export interface Parts {
+export interface Parts extends CronParts {
   readonly services: Services;
-  readonly publishing: PublishOptions;
 }
 
 export function createParts(env: Bindings): Parts {
@@ -42,7 +42,8 @@ export function createParts(env: Bindings): Parts {
   const reportAs = (event: LogEvent) => (error: unknown) => log.error(event, error);
   const snapshots = createSnapshotSource({ kv, now, onError: reportAs('snapshot-unreadable') });
   const reader = createRuleReader(database);
-  const publishing = { database, reader, kv, regions, onError: reportAs('publish-incomplete') };
+  const { deployment } = config;
+  const publishing = { database, reader, kv, regions, deployment, onError: reportAs('publish-incomplete') };
   const admin: AdminServices = {
     database,
     regions,
@@ -63,10 +64,12 @@ export function createParts(env: Bindings): Parts {
   });
   return {
     publishing,
+    databaseCheckMinutes: config.databaseCheckMinutes,
     services: {
       origin: {
         url: config.originUrl,
         timeoutMs: config.originTimeoutMs,
+        headers: { overrides: config.overrideHeaders, hidesAccess: config.adminAccess !== undefined },
         rateLimitHeaders: config.originRateLimitHeaders,
         costHeader: config.costHeader,
       },
@@ -96,7 +99,7 @@ export function createParts(env: Bindings): Parts {
         isolateId: () => toBase64Url(crypto.getRandomValues(new Uint8Array(12))),
         now,
       }),
-      admin: createAdmin(admin),
+      ...createAdmin(admin),
       pingDatabase: async (signal) => void (await withDeadline(signal, database.execute(sql`select 1`))),
     },
   };
@@ -105,14 +108,30 @@ export function createParts(env: Bindings): Parts {
 const revisionsOf = ({ epoch, revisions }: CallerRevisions) => ({ epoch, of: (id: string) => revisions[id] });
 
 /** The admin route is loaded when it is first called: the gateway starts without it. */
-function createAdmin(services: AdminServices): Services['admin'] {
-  let app: { fetch(request: Request, env: object, context: ExecutionContext): Response | Promise<Response> };
-  return async (request, context) => {
-    app ??= (await import('./admin/app.ts')).createAdminApp(services);
-    const answer = Promise.resolve(app.fetch(request, {}, context));
-    // A client that leaves after its change was saved must not keep it from being published.
-    context.waitUntil(answer.catch(() => {}));
-    return answer;
+function createAdmin(services: AdminServices): Pick<Services, 'admin' | 'adminRefusal'> {
+  let loaded: { readonly app: AdminApp; readonly gate: Gate } | undefined;
+  const load = async () => {
+    const [{ createAdminApp }, { createGate }] = await Promise.all([
+      import('./admin/app.ts'),
+      import('./admin/auth.ts'),
+    ]);
+    const gate = createGate(services);
+    loaded ??= { app: createAdminApp(services, gate), gate };
+    return loaded;
+  };
+  return {
+    async admin(request, context) {
+      const { app } = loaded ?? (await load());
+      const answer = Promise.resolve(app.fetch(request, {}, context));
+      // A client that leaves after its change was saved must not keep it from being published.
+      context.waitUntil(answer.catch(() => {}));
+      return answer;
+    },
+    async adminRefusal(request) {
+      const { gate } = loaded ?? (await load());
+      const entry = await gate(request);
+      return entry instanceof Response ? entry : undefined;
+    },
   };
 }
 

@@ -32,6 +32,18 @@ export interface PackedPart extends Part {
   readonly packed: string;
 }
 
+export const isSameAnnouncement = (a: Announcement | undefined, b: Announcement): boolean =>
+  a !== undefined && formatAnnouncement(a) === formatAnnouncement(b);
+
+/** The one with the highest number. */
+export const newestAnnouncement = (
+  known: readonly (Announcement | undefined | null)[],
+): Announcement | undefined =>
+  known.reduce<Announcement | undefined>(
+    (newest, one) => (one && one.sequence > (newest?.sequence ?? -1) ? one : newest),
+    undefined,
+  );
+
 /** The port to the announcement of one region, and to a copy of what it names: KV may not have that everywhere yet. */
 export interface AnnouncementBoard {
   /** The text that stands there, or undefined if there is none. */

@@ -27,11 +27,18 @@ export interface DecisionRequest {
   /** `peek` only looks: nothing is charged, and nothing is decided without counters. */
   readonly operation: 'take' | 'peek';
   /** What the request is up against; asked again if the rules turn out to have changed. */
-  readonly plan: (snapshot: Snapshot, deadline: Deadline) => Promise<Plan | Unverified>;
+  readonly plan: (
+    snapshot: Snapshot,
+    deadline: Deadline,
+    isKnownDenied: IsKnownDenied,
+  ) => Promise<Plan | Unverified>;
   readonly afterResponse: AfterResponse;
   /** What shadow rules would have done; told later, where there are several regions. */
   readonly onShadow?: ((results: readonly CheckResult<RuleCheck>[]) => void) | undefined;
 }
+
+/** Whether memory tells that one of these checks denies the request. */
+export type IsKnownDenied = (checks: readonly RuleCheck[]) => boolean;
 
 export interface Limiter {
   decide(request: DecisionRequest): Promise<Decision>;
@@ -87,7 +94,9 @@ export function createLimiter(options: LimiterOptions): Limiter {
 
   const decideBy = async (pass: Pass): Promise<Passed> => {
     const { request, snapshot } = pass;
-    const plan = await request.plan(snapshot, pass.deadline);
+    const isKnownDenied: IsKnownDenied = (checks) =>
+      knownDenial(request, placeAll(pass, checks).placed) !== undefined;
+    const plan = await request.plan(snapshot, pass.deadline, isKnownDenied);
     const { placed, shadow } = placeAll(pass, plan.kind === 'checks' ? plan.checks : []);
     const denial = knownDenial(request, placed);
     const { decision, news } =

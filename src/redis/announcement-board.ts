@@ -5,10 +5,9 @@ import { CounterStoreError } from '../core/counter-store.ts';
 import { ANNOUNCEMENT_KEY, partKey } from '../core/keys.ts';
 import type { Client } from './client.ts';
 
-/** Renewed by every cron run. Without one, isolates go on with what they have. */
-const TTL_MS = 24 * 3_600_000;
-/** Written with a new version, and anew every hour. */
-const PART_TTL_MS = 24 * 3_600_000;
+/** Renewed once a day, so that two renewals may fail. Without one, isolates go on with what they have. */
+const TTL_MS = 3 * 24 * 3_600_000;
+const PART_TTL_MS = TTL_MS;
 
 export function createAnnouncementBoard(client: Client): AnnouncementBoard {
   return {

@@ -1,7 +1,7 @@
 // The tables, as Drizzle sees them. The constraints stand in the database too: a row written by hand or by
 // a migration is refused there when SQL can tell that it is wrong. `revision`, `updatedAt` and the history
-// are kept by triggers (drizzle/0003_history.sql), and so is how rules were placed before (drizzle/0007_placements.sql):
-// they hold for every way of changing a row.
+// are kept by triggers (drizzle/0003_history.sql, 0009_change-numbers.sql), and so is how rules were placed before
+// (drizzle/0007_placements.sql): they hold for every way of changing a row.
 import { sql } from 'drizzle-orm';
 import {
   type AnyPgColumn,
@@ -29,6 +29,7 @@ import {
   type PlacedBefore,
   RULE_DEFAULTS,
   SCOPES,
+  SHORTEST_LEASE_SECONDS,
   type SharesByRegion,
   type Split,
   type TierLimits,
@@ -55,6 +56,8 @@ const emptyList = sql`'{}'`;
 export const revisions = pgSequence('revisions');
 /** Each publication takes the next number, so that an older one never replaces a newer one. */
 export const publications = pgSequence('publications');
+/** Each transaction that changes something takes the next number. A transaction id starts over after a restore. */
+export const changes = pgSequence('changes');
 
 /** What every table that people edit has. */
 const kept = {
@@ -186,6 +189,10 @@ export const rules = pgTable(
   },
   (table) => [
     check('rules_name_is_short', sql`length(${table.name}) between 1 and 128`),
+    check(
+      'rules_name_has_no_control_characters',
+      sql`not ${matches(table.name, '[\\u0001-\\u001f\\u007f-\\u009f\\u2028\\u2029]')}`,
+    ),
     check('rules_resource_is_a_path', sql`${table.resource} like '/%' and length(${table.resource}) <= 1024`),
     check(
       'rules_methods_are_upper_case',
@@ -221,6 +228,10 @@ export const rules = pgTable(
     check(
       'rules_leases_have_no_cost_from_origin',
       sql`${table.algorithm} <> 'concurrency' or not (${table.costFromOrigin} or ${table.countDenied})`,
+    ),
+    check(
+      'rules_leases_last',
+      sql`${table.algorithm} <> 'concurrency' or ${within(table.windowSeconds, SHORTEST_LEASE_SECONDS, LONGEST_WINDOW_SECONDS)}`,
     ),
     check('rules_block_is_positive', within(table.blockSeconds, 1, LONGEST_WINDOW_SECONDS)),
     check('rules_status_is_an_error', within(table.status, 400, 599)),
@@ -260,6 +271,24 @@ export const regionalSplit = pgTable(
       areReplaced(table.before, '@.shares.type() == "object"'),
     ),
   ],
+);
+
+/** What was published last, and how the tables looked then: one row, which the cron run compares with them. */
+export const lastPublication = pgTable(
+  'last_publication',
+  {
+    id: integer().primaryKey().default(1),
+    sequence: bigint({ mode: 'number' }).notNull(),
+    /** As it stands in every region and in KV. */
+    announcement: text().notNull(),
+    /** Of all rows that are published (src/rules/last-publication.ts). */
+    fingerprint: text().notNull(),
+    /** Changes of callers from then on are part of the fingerprint. */
+    callersSince: moment().notNull(),
+    /** Size of the rules, tiers and lists as they were published. */
+    bytes: integer().notNull(),
+  },
+  (table) => [check('last_publication_is_one', sql`${table.id} = 1`)],
 );
 
 export const listEntries = pgTable(
@@ -309,7 +338,7 @@ export const history = pgTable(
   ],
 );
 
-/** Denials, summed up by the minute off the request path. */
+/** For denials, summed up by the minute. Nothing writes it yet: a later release does. */
 export const events = pgTable(
   'events',
   {

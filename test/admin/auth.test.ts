@@ -2,7 +2,7 @@
 
 import { OpenAPIHono } from '@hono/zod-openapi';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { createAuth } from '../../src/admin/auth.ts';
+import { createAuth, createGate as openGate } from '../../src/admin/auth.ts';
 import type { AdminEnv, AdminServices } from '../../src/admin/services.ts';
 import type { CounterStore } from '../../src/core/counter-store.ts';
 import { createClient } from '../../src/redis/client.ts';
@@ -23,19 +23,18 @@ interface Call {
 function createGate(overrides: Partial<AdminServices> = {}) {
   const logged: string[] = [];
   const app = new OpenAPIHono<AdminEnv>().basePath('/_weir/admin');
-  app.use(
-    createAuth({
-      database: createDatabase({ url: 'postgres://nobody:none@localhost/none' }),
-      publish: () => Promise.reject(new Error('not here')),
-      regions: [],
-      auth: { tokens: Object.values(TOKENS) },
-      deadlineMs: 1_000,
-      ipv6Prefix: 64,
-      now: () => Date.now(),
-      log: { error: (event, error) => logged.push(`${event} ${error}`) },
-      ...overrides,
-    }),
-  );
+  const gate = openGate({
+    database: createDatabase({ url: 'postgres://nobody:none@localhost/none' }),
+    publish: () => Promise.reject(new Error('not here')),
+    regions: [],
+    auth: { tokens: Object.values(TOKENS) },
+    deadlineMs: 1_000,
+    ipv6Prefix: 64,
+    now: () => Date.now(),
+    log: { error: (event, error) => logged.push(`${event} ${error}`) },
+    ...overrides,
+  });
+  app.use(createAuth(gate));
   app.all('/*', (c) => c.json(c.get('actor')));
   const call = async ({ method = 'GET', path = '/rules', authorization, ip = '192.0.2.1', headers }: Call) =>
     app.fetch(
@@ -169,7 +168,7 @@ describe('failed attempts', () => {
   };
 
   test('ten a minute are answered, then not even a right token is looked at', async () => {
-    const { call } = createGate({ regions: [{ name: 'eu', store }] });
+    const { call } = createGate({ regions: [{ name: 'eu', share: 1, store }] });
     expect(await statuses(10, () => call(wrong))).toEqual(Array(10).fill(401));
     const response = await call(right);
     expect(response.status).toBe(429);
@@ -179,7 +178,7 @@ describe('failed attempts', () => {
   });
 
   test('they count for all isolates together, and for one address only', async () => {
-    const regions = [{ name: 'eu', store }];
+    const regions = [{ name: 'eu', share: 1, store }];
     const [one, another] = [createGate({ regions }), createGate({ regions })];
     await statuses(5, () => one.call(wrong));
     await statuses(5, () => another.call(wrong));
@@ -188,15 +187,36 @@ describe('failed attempts', () => {
     expect((await one.call({ ...right, ip: '192.0.2.2' })).status).toBe(200);
   });
 
+  test('an address that has had its ten costs no call to Redis any more', async () => {
+    const calls: string[] = [];
+    const counted: CounterStore = {
+      ...store,
+      run(call, signal) {
+        calls.push(call.operation);
+        return store.run(call, signal);
+      },
+    };
+    const { call } = createGate({ regions: [{ name: 'eu', share: 1, store: counted }] });
+    await statuses(10, () => call(wrong));
+    const spent = calls.length;
+    expect(spent).toBe(20);
+    expect(await statuses(50, () => call(wrong))).toEqual(Array(50).fill(429));
+    expect((await call(right)).status).toBe(429);
+    expect(calls.length).toBe(spent);
+    // At once, from another address: ten of them ask.
+    await Promise.all(Array.from({ length: 100 }, () => call({ ...wrong, ip: '192.0.2.3' })));
+    expect(calls.length).toBe(2 * spent);
+  });
+
   test('addresses of one IPv6 network are one guesser', async () => {
-    const { call } = createGate({ regions: [{ name: 'eu', store }] });
+    const { call } = createGate({ regions: [{ name: 'eu', share: 1, store }] });
     for (let i = 0; i < 10; i += 1) await call({ ...wrong, ip: `2001:db8:1:2::${i}` });
     expect((await call({ ...wrong, ip: '2001:db8:1:2:ffff::1' })).status).toBe(429);
     expect((await call({ ...wrong, ip: '2001:db8:1:3::1' })).status).toBe(401);
   });
 
   test('right tokens and requests without any are no attempts', async () => {
-    const { call } = createGate({ regions: [{ name: 'eu', store }] });
+    const { call } = createGate({ regions: [{ name: 'eu', share: 1, store }] });
     expect(await statuses(12, () => call(right))).toEqual(Array(12).fill(200));
     expect(await statuses(12, () => call({}))).toEqual(Array(12).fill(401));
     expect((await call(right)).status).toBe(200);
@@ -207,7 +227,7 @@ describe('failed attempts', () => {
     ['is frozen', (): unknown => redis.redis.freeze()],
   ])('while Redis %s the isolate counts by itself, and a right token works', async (_, breakIt) => {
     await breakIt();
-    const { call } = createGate({ regions: [{ name: 'eu', store }], deadlineMs: 50 });
+    const { call } = createGate({ regions: [{ name: 'eu', share: 1, store }], deadlineMs: 50 });
     expect((await call(right)).status).toBe(200);
     expect(await statuses(11, () => call(wrong))).toEqual([...Array(10).fill(401), 429]);
     expect((await call({ ...right, ip: '192.0.2.2' })).status).toBe(200);

@@ -161,16 +161,25 @@ describe('when the origin does not answer', () => {
   it.each([
     ['fail=reset', 502, 'origin-unreachable'],
     ['hang=1', 504, 'origin-timeout'],
-  ])('%s: the client is told, and a rule that says so gives back', async (fault, status, code) => {
-    const [paid, free] = [await limited({ limit: 10 }), await limited({ limit: 10, refundOnError: true })];
+  ])('%s: the client is told, and has to pay for what may have reached it', async (fault, status, code) => {
+    const path = await limited({ limit: 10, refundOnError: true });
     const ip = freshIp();
-    for (const path of [paid, free]) {
-      const answer = await weir.call(`${path}?${fault}`, { ip });
-      expect(answer.status).toBe(status);
-      expect(await answer.json()).toMatchObject({ code });
-    }
-    await expect.poll(() => remaining(free, ip)).toBe(10);
-    expect(await remaining(paid, ip)).toBe(9);
+    const answer = await weir.call(`${path}?${fault}`, { ip });
+    expect(answer.status).toBe(status);
+    expect(await answer.json()).toMatchObject({ code });
+    expect(await remaining(path, ip)).toBe(9);
+  });
+
+  it('a rule that says so gives back what Cloudflare could not connect for, and nothing else', async () => {
+    const [paid, free] = [await limited({ limit: 20 }), await limited({ limit: 20, refundOnError: true })];
+    const ip = freshIp();
+    const notConnected = [521, 523, 525, 526, 530];
+    const answers = [500, 502, 503, 504, 520, 522, 524];
+    for (const status of [...answers, ...notConnected])
+      for (const path of [paid, free])
+        expect((await weir.call(`${path}?status=${status}`, { ip })).status).toBe(status);
+    await expect.poll(() => remaining(free, ip)).toBe(20 - answers.length);
+    expect(await remaining(paid, ip)).toBe(20 - answers.length - notConnected.length);
   });
 });
 

@@ -47,6 +47,7 @@ export const snapshotOf = (version: string): Snapshot => ({
   version,
   ruleCount: 1,
   match: () => [],
+  matchAnybody: () => [],
   listed: () => undefined,
   limitsOf: () => [],
 });

@@ -8,8 +8,15 @@ export const LEAST: Readonly<Record<string, Row>> = {
   tenants: { id: 'acme' },
   users: { id: 'ann' },
   api_keys: { hash: 'a'.repeat(64), prefix: 'weir_a' },
-  rules: { resource: '/x', scope: 'ip', algorithm: 'fixed-window', limit: 1, window_seconds: 1 },
+  rules: { resource: '/x', scope: 'ip', algorithm: 'fixed-window', limit: 1, window_seconds: 30 },
   regional_split: { shares: '{"eu": 1}' },
+  last_publication: {
+    sequence: 1,
+    announcement: 'x',
+    fingerprint: 'x',
+    callers_since: '2030-01-01Z',
+    bytes: 1,
+  },
   list_entries: { list: 'deny', kind: 'user', value: 'eve' },
   history: { change_id: 1, actor: 'ann', entity: 'rules', entity_id: 'x', after: '{}' },
   events: {
@@ -44,6 +51,7 @@ export interface Case {
 
 const YEAR = 366 * 86_400;
 const TRILLION = 1_000_000_000_000;
+const LEASE = { algorithm: 'concurrency', window_seconds: 30 };
 const THROTTLE = { action: 'throttle', algorithm: 'leaky-bucket' };
 const long = (length: number) => 'é'.repeat(length);
 const each = (
@@ -101,6 +109,11 @@ export const CASES: Readonly<Record<string, Case>> = {
   rules_pkey: pkey('rules'),
   rules_name_unique: pkey('rules', 'name'),
   rules_ordinal: pkey('rules', 'ordinal'),
+  rules_name_has_no_control_characters: each(
+    'name',
+    ['a\nb', '\u0001', 'x\u007f', '\u0085', 'a\u2028b', 'a\u2029b'],
+    ['a b', 'ünï\u00a0©', '👩\u200d🚀'],
+  ),
   rules_name_is_short: each('name', ['', long(129)], ['x', long(128)]),
   rules_resource_is_a_path: each(
     'resource',
@@ -168,11 +181,12 @@ export const CASES: Readonly<Record<string, Case>> = {
     taken: [THROTTLE],
   },
   rules_leases_have_no_cost_from_origin: {
-    refused: ['cost_from_origin', 'count_denied'].map((column) => ({
-      algorithm: 'concurrency',
-      [column]: true,
-    })),
-    taken: [{ algorithm: 'concurrency' }, { cost_from_origin: true, count_denied: true }],
+    refused: ['cost_from_origin', 'count_denied'].map((column) => ({ ...LEASE, [column]: true })),
+    taken: [LEASE, { cost_from_origin: true, count_denied: true }],
+  },
+  rules_leases_last: {
+    refused: [1, 29].map((window_seconds) => ({ ...LEASE, window_seconds })),
+    taken: [LEASE, { ...LEASE, window_seconds: YEAR }, { window_seconds: 29 }],
   },
   rules_block_is_positive: each('block_seconds', [0, -1, YEAR + 1], [1, YEAR, null]),
   rules_status_is_an_error: each('status', [399, 600, 200], [400, 599]),
@@ -195,6 +209,8 @@ export const CASES: Readonly<Record<string, Case>> = {
     ],
     ['[]', placed('null', 'true', '5'), placed('{"eu": 1}', 'false', '5.5')],
   ),
+  last_publication_pkey: { refused: [{}], standing: {} },
+  last_publication_is_one: each('id', [0, 2], [1]),
   regional_split_pkey: { refused: [{}], standing: {} },
   regional_split_is_one: each('id', [0, 2], [1]),
   regional_split_shares_is_an_object: each('shares', ['[]', '5', 'null', '"eu"'], ['{"eu": 1}']),

@@ -44,6 +44,7 @@ export function usePublishing() {
   let pool: pg.Pool;
   let regions: readonly Region[];
   const errors: unknown[] = [];
+  const reads: string[] = [];
   const writes: string[] = [];
   const copies: string[] = [];
   /** Comes before every step that a publication takes; what it throws is how the step fails. */
@@ -69,13 +70,16 @@ export function usePublishing() {
     await space[Symbol.asyncDispose]();
     await db[Symbol.asyncDispose]();
   });
-  const run = (statement: string, values: unknown[] = []) => pool.query(statement, values);
+  const run = (statement: string, values?: unknown[]) => pool.query(statement, values);
 
   async function clear() {
     before.step = async () => undefined;
     for (const region of regions) await region.clear();
     for (const name of await keys()) await space.kv.delete(name);
-    await run('truncate rules, tiers, tenants, users, api_keys, list_entries, history, regional_split');
+    await run(
+      'truncate rules, tiers, tenants, users, api_keys, list_entries, history, regional_split, last_publication',
+    );
+    reads.length = 0;
     writes.length = 0;
     copies.length = 0;
     errors.length = 0;
@@ -84,7 +88,10 @@ export function usePublishing() {
 
   const keys = async () => (await space.kv.list({ prefix: '' })).keys.map(({ name }) => name);
   const kvOf = ({ kv }: TestKv): Kv => ({
-    get: (name) => kv.get(name),
+    get(name) {
+      reads.push(name);
+      return kv.get(name);
+    },
     async put(name, text, options) {
       await before.step(`put ${name.split(':')[0]}`);
       writes.push(name);
@@ -122,7 +129,7 @@ export function usePublishing() {
   });
 
   return {
-    ...{ before, clear, copies, createOptions, errors, keys, run, writes },
+    ...{ before, clear, copies, createOptions, errors, keys, reads, run, writes },
     publishNow: (shares: Parameters<typeof createOptions>[0] = {}) => publish(createOptions(shares)),
     standing: () => Promise.all(regions.map((region) => region.standing())),
     regions: () => regions,

@@ -3,11 +3,12 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { versionOf } from '../../src/core/stored-snapshot.ts';
+import { runCron } from '../../src/cron.ts';
 import { readRules } from '../../src/rules/snapshot-kv.ts';
 import { rounds } from '../rounds.ts';
 import { type Step, usePublishing } from './publish-harness.ts';
 
-const { addRule, before, clear, kv, publishNow, regions, run, standing } = usePublishing();
+const { addRule, before, clear, createOptions, kv, publishNow, regions, run, standing } = usePublishing();
 
 before.isPatient = true;
 
@@ -72,6 +73,28 @@ describe('of two publications', () => {
     newer.release();
     const { version } = await newer.publication;
     expect((await expectNewestInForce()).version).toBe(version);
+  });
+});
+
+describe('a change that nobody publishes, made while a publication is held up', () => {
+  it.each<[Step, number]>([
+    ['read eu', 1],
+    ['postgres', 1],
+    ['postgres', 2],
+    ['postgres', 3],
+    ['put rules', 1],
+    ['put current', 1],
+    ['write us', 1],
+  ])('at "%s" (%i), is in force after the next cron run', async (step, nth) => {
+    await addRule('a');
+    const publication = startAndHold(step, nth);
+    await publication.arrived;
+    await run('update rules set "limit" = 77');
+    publication.release();
+    await publication.publication;
+    before.step = async () => undefined;
+    await runCron({ publishing: createOptions(), databaseCheckMinutes: 1 }, 60_000);
+    expect((await expectNewestInForce()).limit).toBe(77);
   });
 });
 

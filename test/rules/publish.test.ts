@@ -99,6 +99,23 @@ describe('a publication', () => {
   });
 });
 
+describe('rules that are too large together, as a migration can make them', () => {
+  it('are not published: the rules in force stay in force, and that is said', async () => {
+    await addRule('a');
+    await publishNow();
+    const [known, kept] = [await standing(), await keys()];
+    await run(`insert into rules (resource, scope, algorithm, "limit", window_seconds, subjects)
+      select '/' || rule, 'user', 'gcra', 1, 1, array(select repeat('x', 250) || i from generate_series(1, 999) i)
+      from generate_series(1, 34) rule`);
+    await expect(publishNow()).rejects.toThrow(
+      /^All rules, tiers and lists together take 8\.\d+ MiB, and at most 8 MiB can be published$/,
+    );
+    expect([await standing(), await keys()]).toEqual([known, kept]);
+    await run(`delete from rules where resource = '/34' or resource = '/33'`);
+    expect(await publishNow()).toMatchObject({ ruleCount: 33, regions: EVERYWHERE });
+  });
+});
+
 describe('a region', () => {
   it.each<[string, Step[], number]>([
     ['cannot be read', ['read us'], 1],

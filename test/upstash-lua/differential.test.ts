@@ -20,7 +20,7 @@ const LIVING_LONGER = [
   'local redis = { pcall = real.pcall }',
   'redis.call = function(name, ...)',
   "if name == 'SET' then local key, value, option, at = ...",
-  `if option == 'PXAT' then return real.call(name, key, value, option, at + ${LATER_MS}) end end`,
+  `if option == 'PXAT' then return real.call(name, key, value, option, tonumber(at) + ${LATER_MS}) end end`,
   'return real.call(name, ...) end',
 ].join(' ');
 

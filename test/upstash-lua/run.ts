@@ -11,8 +11,9 @@ try {
   console.error(`weir: ${error.message}`);
   process.exit(1);
 }
-console.log(`gopher-lua: ${process.env['GOPHER_LUA_SRC'] ?? "the distribution's"}`);
-const vitest = spawn('vitest', ['run', ...process.argv.slice(2)], {
+console.log(`gopher-lua: ${process.env['GOPHER_LUA_SRC'] || "the distribution's"}`);
+// Each test waits for three processes in turn: two at once keep two cores busy.
+const vitest = spawn('vitest', ['run', '--maxWorkers=2', ...process.argv.slice(2)], {
   stdio: 'inherit',
   env: { ...process.env, WEIR_LUA: 'gopher' },
 });
