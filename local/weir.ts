@@ -63,7 +63,7 @@ export async function startWeir(
       names: NAMES,
       bundle,
       // All parts share this machine: what is tested here is not the deadline.
-      variables: { ...stack.variables, ADMIN_TOKEN: TOKEN, DEADLINE_MS: '2000', ...variables },
+      variables: { ...stack.variables, ADMIN_TOKEN: TOKEN, DEADLINE_MS: '10000', ...variables },
     }),
   );
 

@@ -6,11 +6,14 @@ import { type Origin, startOrigin } from '../../local/origin.ts';
 import type { Weir } from '../../local/weir.ts';
 import { startWeir } from '../shared/weir.ts';
 
+/** Of what is too late to be heard. */
+const DEADLINE_MS = 4_000;
+
 let weir: Weir;
 let origin: Origin;
 beforeAll(async () => {
   origin = await startOrigin({ port: 0 });
-  weir = await startWeir({ ORIGIN_URL: origin.url });
+  weir = await startWeir({ ORIGIN_URL: origin.url, DEADLINE_MS: String(DEADLINE_MS) });
   const rule = { scope: 'ip', algorithm: 'concurrency' };
   const few = { ...rule, resource: '/few', limit: 3, windowSeconds: 30 };
   const many = { ...rule, resource: '/many', limit: 1_000, windowSeconds: 60 };
@@ -127,7 +130,7 @@ describe('answers', () => {
     const ip = '192.0.2.11';
     // Connections of a subject are counted in one region, whichever that is.
     const slow = (region: string, during: () => Promise<void>) =>
-      weir.withFault(region, { latencyMs: 2_500 }, during);
+      weir.withFault(region, { latencyMs: 1.25 * DEADLINE_MS }, during);
     await slow('us', () =>
       slow('eu', () =>
         slow('ap', async () => {
