@@ -11,6 +11,8 @@ import { LOOPBACK } from './ports.ts';
 
 export interface IsolatesOptions {
   readonly names: readonly string[];
+  /** The folder that `buildWorker` has written to; built if left out. */
+  readonly bundle?: string | undefined;
   readonly variables: Readonly<Record<string, string>>;
 }
 
@@ -25,11 +27,9 @@ export interface Isolates extends AsyncDisposable {
   scheduled(name: string): Promise<void>;
 }
 
-export async function startIsolates({ names, variables }: IsolatesOptions): Promise<Isolates> {
+export async function startIsolates({ names, bundle, variables }: IsolatesOptions): Promise<Isolates> {
   await using cleanup = new AsyncDisposableStack();
-  const folder = await mkdtemp(join(tmpdir(), 'weir-worker-'));
-  cleanup.defer(() => rm(folder, { recursive: true, force: true }));
-  await buildWorker(folder);
+  const folder = bundle ?? (await buildInto(cleanup));
   const compatibility = await readCompatibility();
 
   const modules = await listModules(folder);
@@ -65,6 +65,13 @@ export async function startIsolates({ names, variables }: IsolatesOptions): Prom
   };
 }
 
+async function buildInto(cleanup: AsyncDisposableStack): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'weir-worker-'));
+  cleanup.defer(() => rm(folder, { recursive: true, force: true }));
+  await buildWorker(folder);
+  return folder;
+}
+
 async function listModules(folder: string) {
   const scripts = (await readdir(folder)).filter((name) => name.endsWith('.lua'));
   return [
@@ -73,7 +80,11 @@ async function listModules(folder: string) {
   ];
 }
 
-async function readCompatibility(): Promise<{ compatibilityDate: string; compatibilityFlags: string[] }> {
+/** As in wrangler.toml. */
+export async function readCompatibility(): Promise<{
+  compatibilityDate: string;
+  compatibilityFlags: string[];
+}> {
   const text = await readFile(new URL('../wrangler.toml', import.meta.url), 'utf8');
   const date = /^compatibility_date = "([\d-]+)"$/m.exec(text)?.[1];
   if (date === undefined) throw new Error('wrangler.toml names no compatibility_date');

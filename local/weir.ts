@@ -42,13 +42,24 @@ export function freshIp(): string {
   return `10.${(lastIp >> 16) & 255}.${(lastIp >> 8) & 255}.${lastIp & 255}`;
 }
 
-export async function startWeir(variables: Record<string, string> = {}): Promise<Weir> {
+/** What there is already; what is left out is made. */
+export interface WeirParts {
+  readonly databaseUrl?: string;
+  /** The folder that `buildWorker` has written to. */
+  readonly bundle?: string;
+}
+
+export async function startWeir(
+  variables: Record<string, string> = {},
+  { databaseUrl, bundle }: WeirParts = {},
+): Promise<Weir> {
   await using cleanup = new AsyncDisposableStack();
   const ports = { origin: 0, upstash: 0, neon: 0, redis: 0, postgres: 0 };
-  const stack = cleanup.use(await startStack({ ports, say: () => {} }));
+  const stack = cleanup.use(await startStack({ ports, databaseUrl, say: () => {} }));
   const isolates = cleanup.use(
     await startIsolates({
       names: NAMES,
+      bundle,
       // All parts share this machine: what is tested here is not the deadline.
       variables: { ...stack.variables, ADMIN_TOKEN: TOKEN, DEADLINE_MS: '2000', ...variables },
     }),
