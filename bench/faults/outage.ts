@@ -37,7 +37,7 @@ const PER_SECOND = 40;
 const BEFORE_MS = 400;
 const FAULT_MS = 1_400;
 /** In the short form: some requests of every kind. */
-const LEAST_MS = 150;
+const LEAST = { perSecond: 20, ms: 200 };
 const GIVE_UP_MS = 10_000;
 const COUNTED_MS = 90_000;
 export const CLEAN_IN_A_ROW = 10;
@@ -59,18 +59,19 @@ export async function sufferOutage(
   subjects.clear();
   let phase: Phase = 'before';
   const enough = new AbortController();
-  const load = { signal: enough.signal, samples, phaseNow: () => phase };
+  const perSecond = scaled(PER_SECOND, LEAST.perSecond);
+  const load = { perSecond, signal: enough.signal, samples, phaseNow: () => phase };
   const loads = [
     ...workers.map((worker) => sendSteadily(arena, { ...load, worker, next: nextOf(worker) })),
     ...ISOLATES.map((worker) => sendSteadily(arena, { ...load, worker, next: control })),
   ];
   let endedAtMs = Number.NaN;
   try {
-    await sleep(scaled(BEFORE_MS, LEAST_MS));
+    await sleep(scaled(BEFORE_MS, LEAST.ms));
     phase = 'beginning';
     await Promise.all(regions.map((region) => fault.begin(region)));
     phase = 'fault';
-    await sleep(scaled(FAULT_MS, LEAST_MS));
+    await sleep(scaled(FAULT_MS, LEAST.ms));
     phase = 'ending';
     // Whoever still waits for the faulty region must not be answered by it.
     await sleep(DEADLINE_MS);
@@ -90,6 +91,7 @@ const healAll = (regions: readonly LocalRegion[]) => Promise.all(regions.map(hea
 type Next = (i: number, phase: Phase) => { readonly kind: Kind; readonly subject: string };
 
 interface Sending {
+  readonly perSecond: number;
   readonly worker: string;
   readonly next: Next;
   readonly phaseNow: () => Phase;
@@ -98,7 +100,7 @@ interface Sending {
 }
 
 async function sendSteadily(arena: Arena, sending: Sending): Promise<void> {
-  const { worker, next, phaseNow, samples, signal } = sending;
+  const { perSecond, worker, next, phaseNow, samples, signal } = sending;
   const send = async (i: number) => {
     const phase = phaseNow();
     const { kind, subject } = next(i, phase);
@@ -107,7 +109,7 @@ async function sendSteadily(arena: Arena, sending: Sending): Promise<void> {
     const isCaught = phase === 'before' && phaseNow() !== 'before';
     samples.push({ ...reply, worker, kind, subject, phase: isCaught ? 'beginning' : phase });
   };
-  await steadyLoad({ perSecond: PER_SECOND, ms: 2 * GIVE_UP_MS, send, signal });
+  await steadyLoad({ perSecond, ms: 2 * GIVE_UP_MS, send, signal });
 }
 
 const subjects = new Map<string, string>();
