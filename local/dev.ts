@@ -5,14 +5,17 @@ import { parseArgs } from 'node:util';
 import { demoKeys, seedDemoSet } from './demo-set.ts';
 import { guide } from './guide.ts';
 import { StackError } from './ports.ts';
+import type { LuaEngine } from './script-server.ts';
 import { assertPortsFree, parseSettings, type Settings } from './settings.ts';
 import { startStack } from './stack.ts';
 import { type LocalWorker, startWorker } from './worker.ts';
 
-const HELP = `npm run dev [-- --fresh]
+const HELP = `npm run dev [-- --fresh] [--upstash-lua]
 
-  --fresh  start over, with nothing but the demo set
-  --help   this text
+  --fresh        start over, with nothing but the demo set
+  --upstash-lua  run the scripts on gopher-lua, as Upstash does, and not on the Lua of Redis. Needs Go and
+                 gopher-lua: both are installed with apt-get, or set GOPHER_LUA_SRC to a source of gopher-lua
+  --help         this text
 
 Variables: PORT (8787), ORIGIN_URL, DATABASE_URL, ADMIN_TOKEN, DEADLINE_MS (1000), WEIR_DATA_DIR (.weir),
 what the Worker is given as it is (ISOLATE_CAP, ISOLATES, DEGRADED_HEADER, ADMIN_TOKENS, ADMIN_ACCESS, JWT,
@@ -23,7 +26,8 @@ REDIS_PORT (6390 and the two after it). A port of 0 means any free one.`;
 const CRON_INTERVAL_MS = 60_000;
 
 async function main(): Promise<void> {
-  const { values } = parseArgs({ options: { fresh: { type: 'boolean' }, help: { type: 'boolean' } } });
+  const flag = { type: 'boolean' } as const;
+  const { values } = parseArgs({ options: { fresh: flag, 'upstash-lua': flag, help: flag } });
   if (values.help) return console.log(HELP);
   const settings = parseSettings(process.env);
   await assertPortsFree(settings);
@@ -31,7 +35,8 @@ async function main(): Promise<void> {
   // However this block is left, `cleanup` ends every process that was started in it.
   await using cleanup = new AsyncDisposableStack();
   try {
-    const worker = await start(settings, { fresh: values.fresh === true, signal, cleanup });
+    const lua = values['upstash-lua'] ? 'gopher' : 'redis';
+    const worker = await start(settings, { fresh: values.fresh === true, lua, signal, cleanup });
     await Promise.race([aborted(signal), worker.ended]);
     if (!signal.aborted) throw new StackError('wrangler dev ended by itself');
   } catch (error) {
@@ -41,15 +46,17 @@ async function main(): Promise<void> {
 
 interface StartOptions {
   readonly fresh: boolean;
+  readonly lua: LuaEngine;
   readonly signal: AbortSignal;
   readonly cleanup: AsyncDisposableStack;
 }
 
-async function start(settings: Settings, { fresh, signal, cleanup }: StartOptions): Promise<LocalWorker> {
+async function start(settings: Settings, options: StartOptions): Promise<LocalWorker> {
+  const { fresh, lua, signal, cleanup } = options;
   await mkdir(settings.dataDir, { recursive: true }).catch((error: Error) => {
     throw new StackError(`WEIR_DATA_DIR cannot be used: ${error.message}`);
   });
-  const stack = cleanup.use(await startStack({ ...settings, fresh, say, signal }));
+  const stack = cleanup.use(await startStack({ ...settings, fresh, lua, say, signal }));
   // Whoever brings a database brings the rules: demo rules in a real one would be enforced.
   const hasDemo = !settings.databaseUrl && (await seedOrExplain(stack.databaseUrl));
   if (fresh) await rm(join(settings.dataDir, 'worker'), { recursive: true, force: true });

@@ -1,6 +1,6 @@
 // The three regions of the local stack: each a redis-server behind an Upstash gateway.
 import { randomBytes } from 'node:crypto';
-import { startRedisServer } from './redis-server.ts';
+import { type LuaEngine, startScriptServer } from './script-server.ts';
 import { startUpstashGateway } from './upstash-gateway/server.ts';
 
 const PLACES = [
@@ -11,40 +11,43 @@ const PLACES = [
 
 export type LocalRegion = Awaited<ReturnType<typeof startRegion>>;
 
-export interface RegionPorts {
+export interface RegionsOptions {
   /** The first of three in a row; 0 for any free ones. */
   readonly redisPort: number;
   readonly upstashPort: number;
+  /** What runs the scripts; Redis itself if left out. */
+  readonly lua?: LuaEngine | undefined;
 }
 
 export async function startRegions(
-  { redisPort, upstashPort }: RegionPorts,
+  { redisPort, upstashPort, lua }: RegionsOptions,
   cleanup: AsyncDisposableStack,
 ): Promise<LocalRegion[]> {
   const regions: LocalRegion[] = [];
   for (const [i, place] of PLACES.entries()) {
     const next = (first: number) => (first === 0 ? 0 : first + i);
-    regions.push(await startRegion(place, next(redisPort), next(upstashPort), cleanup));
+    const options = { redisPort: next(redisPort), upstashPort: next(upstashPort), lua };
+    regions.push(await startRegion(place, options, cleanup));
   }
   return regions;
 }
 
 async function startRegion(
   place: (typeof PLACES)[number],
-  redisPort: number,
-  upstashPort: number,
+  { redisPort, upstashPort, lua = 'redis' }: RegionsOptions,
   cleanup: AsyncDisposableStack,
 ) {
-  const redis = await startRedisServer({ port: redisPort, name: place.name });
-  cleanup.defer(() => redis.stop());
+  const server = await startScriptServer({ port: redisPort, name: place.name, lua });
+  cleanup.defer(() => server.stop());
   const gateway = await startUpstashGateway({
     port: upstashPort,
     token: randomBytes(16).toString('hex'),
-    redisUrl: redis.url,
+    redisUrl: server.url,
+    runsUpstashLua: lua === 'gopher',
     name: place.name,
   });
   cleanup.defer(() => gateway.stop());
-  return { ...place, share: 1, redis, gateway };
+  return { ...place, share: 1, redis: server.redis, gateway };
 }
 
 /** The value of the Worker's REGIONS variable. */

@@ -8,7 +8,9 @@ import { StackError } from './ports.ts';
 import { describePostgres, startPostgres } from './postgres.ts';
 import { findOrInstallRedis } from './redis-server.ts';
 import { type LocalRegion, regionsVariable, startRegions } from './regions.ts';
+import type { LuaEngine } from './script-server.ts';
 import type { Settings } from './settings.ts';
+import { buildUpstashLua } from './upstash-lua/build.ts';
 
 export interface StackOptions {
   readonly ports: Omit<Settings['ports'], 'worker'>;
@@ -18,6 +20,8 @@ export interface StackOptions {
   /** Start with an empty database. Somebody's own at `databaseUrl` is never emptied. */
   readonly fresh?: boolean | undefined;
   readonly originUrl?: string | undefined;
+  /** What runs the scripts; Redis itself if left out. */
+  readonly lua?: LuaEngine | undefined;
   /** Told before each part that takes a while. */
   readonly say: (line: string) => void;
   /** Aborted: the start is given up between two parts, and those that run are stopped. */
@@ -37,7 +41,7 @@ export interface Stack extends AsyncDisposable {
 }
 
 export async function startStack(options: StackOptions): Promise<Stack> {
-  const { ports, signal } = options;
+  const { ports, lua, signal } = options;
   const say = (line: string) => {
     signal?.throwIfAborted();
     options.say(line);
@@ -45,8 +49,10 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   await using cleanup = new AsyncDisposableStack();
 
   await findOrInstallRedis({ say });
+  if (lua === 'gopher') await buildUpstashLua({ say });
   say('starting Redis and its Upstash gateways: us, eu, ap');
-  const regions = await startRegions({ redisPort: ports.redis, upstashPort: ports.upstash }, cleanup);
+  const regionPorts = { redisPort: ports.redis, upstashPort: ports.upstash };
+  const regions = await startRegions({ ...regionPorts, lua }, cleanup);
 
   say(options.databaseUrl ? 'migrating the Postgres at DATABASE_URL' : 'starting Postgres (a few seconds)');
   if (options.databaseUrl) await describePostgres(options.databaseUrl);

@@ -5,7 +5,6 @@
 -- ARGV   [1] operation: take, peek (a take that changes nothing), refund, settle (charges what a request cost beyond
 --            what it was charged, room or not, up to a debt of the whole capacity), renew (of leases);
 --            then the names of the columns that each check has beside the four plain ones, in this order;
---            then announced=N:TEXT (number of the key of the announcement, and the one that is expected);
 --            and last, for tests, now=MS (else the server's own clock)
 --        then for each check these columns:
 --          algorithm  id of the algorithm
@@ -30,7 +29,6 @@
 --          retryMs    of a take or peek: wait until the cost fits; 0 if it does, -1 if it never will
 --          granted    units leased beyond the cost
 --          delayMs    wait until its turn, for those that throttle
---        or, if another announcement stands there than the expected one, nothing but: now, announcement
 --        or, if a take passes and all the others are 1 and 0, in short: now, then remaining and resetAt for each
 --
 -- An algorithm is blocks of code that replace --@read, --@charge and --@relieve below when the script is composed.
@@ -73,7 +71,6 @@ local find, sub, format = string.find, string.sub, string.format
 local operation, now, columns, isAfterwards = ARGV[1], nil, 4, nil
 -- Where a check has each column, counted from its first.
 local keyAt, costAt, extraAt, wantAt, blockAt, flagsAt, atAt, reliefAt, leaseAt
-local board, expected
 if operation and operation ~= 'take' then
   local words = operation .. ' '
   local _, _, injected = find(words, ' now=(%S*) ')
@@ -114,11 +111,6 @@ if operation and operation ~= 'take' then
     leaseAt = columns
     columns = columns + 1
   end
-  local _, _, number, announced = find(words, ' announced=(%d+):(%S+) ')
-  if number then
-    board = tonumber(number)
-    expected = announced
-  end
   local _, last = find(words, '^%l+')
   operation = sub(words, 1, last or 0)
   isAfterwards = operation == 'refund' or operation == 'settle'
@@ -151,9 +143,6 @@ elseif KEYS[1] then
 else
   values = {}
 end
-
-local announcement = board and values[board]
-if announcement and announcement ~= expected then return { now, announcement } end
 
 -- Of each key: the changes of its text (three values each: first place, last place, new record; in the order of
 -- their places), and when the last counter that was changed expires, or INFINITY if one now expires earlier than

@@ -27,6 +27,10 @@ export interface Bindings {
   readonly ISOLATES?: string;
   /** `on` (default in development) or `off`: X-Weir-Degraded and X-Weir-Fallback. */
   readonly DEGRADED_HEADER?: string;
+  /** The cron run asks Postgres for changes every so many minutes (1). */
+  readonly DATABASE_CHECK_MINUTES?: string;
+  /** Which deployment this is, from Cloudflare: after a new one, rules are read anew. */
+  readonly CF_VERSION_METADATA?: { readonly id: string };
   /** Where Neon's HTTP protocol is spoken, if not at Neon itself (local development). */
   readonly DATABASE_HTTP_ENDPOINT?: string;
   /**

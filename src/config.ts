@@ -30,7 +30,8 @@ const region = z.strictObject({
   name: z.string().regex(/^[a-z0-9-]{1,32}$/, 'must be 1 to 32 of a-z, 0-9 and -'),
   url: httpUrl,
   token: z.string().min(1, 'must not be empty'),
-  share: z.number().positive(),
+  /** 0: it has no part of any limit that is split by these shares. */
+  share: z.number().min(0),
   /** A Redis Cluster: one call for each subject, because a script can touch one slot only. */
   cluster: z.boolean().default(false),
   latitude: z.number().min(-90).max(90),
@@ -52,7 +53,11 @@ const jsonText = z.string().transform((text, context) => {
 
 const regionList = jsonText
   .pipe(z.tuple([region], region))
-  .refine(haveNamesOfTheirOwn, 'has two regions of one name');
+  .refine(haveNamesOfTheirOwn, 'has two regions of one name')
+  .refine(
+    (list) => list.some(({ share }) => share !== 0),
+    'must have at least one region with a share above 0',
+  );
 
 const token = z.string().min(16, 'must have at least 16 characters');
 
@@ -127,6 +132,8 @@ const configSchema = z
     ISOLATE_CAP: wholeNumber(0, 1_000_000).default(DEFAULT_ISOLATE_CAP),
     ISOLATES: wholeNumber(1, 1_000_000).default(DEFAULT_ISOLATES),
     DEGRADED_HEADER: z.enum(['on', 'off']).optional(),
+    DATABASE_CHECK_MINUTES: wholeNumber(1, 1_440).default(1),
+    CF_VERSION_METADATA: z.object({ id: z.string() }).optional(),
     DATABASE_HTTP_ENDPOINT: httpUrl.optional(),
     JWT: jwt.optional(),
     JWT_SECRET: z.string().min(32, 'must have at least 32 characters').optional(),
@@ -163,6 +170,9 @@ export interface Config {
   readonly regions: readonly [Region, ...Region[]];
   readonly databaseUrl: string;
   readonly databaseHttpEndpoint: string | undefined;
+  readonly databaseCheckMinutes: number;
+  /** Of the Worker's code; undefined where Cloudflare does not tell. */
+  readonly deployment: string | undefined;
   readonly adminTokens: readonly AdminToken[];
   readonly adminAccess: z.infer<typeof access> | undefined;
   readonly isDevelopment: boolean;
@@ -204,6 +214,8 @@ export function parseConfig(env: Bindings): Config {
     regions: data.REGIONS,
     databaseUrl: data.DATABASE_URL,
     databaseHttpEndpoint: data.DATABASE_HTTP_ENDPOINT,
+    databaseCheckMinutes: data.DATABASE_CHECK_MINUTES,
+    deployment: data.CF_VERSION_METADATA?.id,
     adminTokens: adminTokensOf(data.ADMIN_TOKEN, data.ADMIN_TOKENS),
     adminAccess: data.ADMIN_ACCESS,
     isDevelopment: data.ENVIRONMENT === 'development',

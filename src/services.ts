@@ -8,6 +8,7 @@ import { createBreaker } from './core/breaker.ts';
 import { createCensus } from './core/census.ts';
 import { toBase64Url } from './core/digest.ts';
 import { nearestRegion, type RequestOrigin, routesFrom } from './core/regions.ts';
+import type { CronParts } from './cron.ts';
 import { createLog, type Log, type LogEvent } from './http/log.ts';
 import type { Services } from './http/services.ts';
 import { createTally } from './http/tally.ts';
@@ -21,15 +22,14 @@ import { createUpstashStore } from './redis/upstash-store.ts';
 import type { CallerRevisions } from './rules/caller-revisions.ts';
 import { createCallerDirectory } from './rules/callers.ts';
 import { createDatabase } from './rules/database.ts';
-import { type PublishOptions, publish } from './rules/publish.ts';
+import { publish } from './rules/publish.ts';
 import { createRuleReader } from './rules/rule-reader.ts';
 import { createSnapshotSource } from './rules/snapshot-source.ts';
 import { withDeadline } from './rules/with-deadline.ts';
 
 /** What an isolate has: the services of its requests, and what the cron run needs. */
-export interface Parts {
+export interface Parts extends CronParts {
   readonly services: Services;
-  readonly publishing: PublishOptions;
 }
 
 export function createParts(env: Bindings): Parts {
@@ -42,7 +42,8 @@ export function createParts(env: Bindings): Parts {
   const reportAs = (event: LogEvent) => (error: unknown) => log.error(event, error);
   const snapshots = createSnapshotSource({ kv, now, onError: reportAs('snapshot-unreadable') });
   const reader = createRuleReader(database);
-  const publishing = { database, reader, kv, regions, onError: reportAs('publish-incomplete') };
+  const { deployment } = config;
+  const publishing = { database, reader, kv, regions, deployment, onError: reportAs('publish-incomplete') };
   const admin: AdminServices = {
     database,
     regions,
@@ -63,6 +64,7 @@ export function createParts(env: Bindings): Parts {
   });
   return {
     publishing,
+    databaseCheckMinutes: config.databaseCheckMinutes,
     services: {
       origin: {
         url: config.originUrl,

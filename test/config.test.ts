@@ -38,6 +38,8 @@ describe('parseConfig', () => {
       deadlineMs: 250,
       isolateCap: 1_000,
       isolates: 10,
+      databaseCheckMinutes: 1,
+      deployment: undefined,
       showsDegraded: false,
       regions: [region],
     });
@@ -47,6 +49,19 @@ describe('parseConfig', () => {
     expect(parse({ ISOLATE_CAP: '0', ISOLATES: '1' })).toMatchObject({ isolateCap: 0, isolates: 1 });
     const most = { ISOLATE_CAP: '1000000', ISOLATES: '1000000' };
     expect(parse(most)).toMatchObject({ isolateCap: 1_000_000, isolates: 1_000_000 });
+  });
+
+  it('knows which deployment it is, where Cloudflare tells', () => {
+    expect(parse({ CF_VERSION_METADATA: { id: 'v7', tag: '' } }).deployment).toBe('v7');
+  });
+
+  it('takes a region whose share is 0, as long as another one has a share', () => {
+    const regions = [
+      { ...region, share: 0 },
+      { ...region, name: 'eu' },
+    ];
+    const shares = parse({ REGIONS: JSON.stringify(regions) }).regions.map(({ share }) => share);
+    expect(shares).toEqual([0, 1]);
   });
 
   it.each([
@@ -85,6 +100,7 @@ describe('parseConfig', () => {
     [{ ISOLATE_CAP: '-1' }, 'ISOLATE_CAP: must be a whole number from 0 to 1000000'],
     [{ ISOLATE_CAP: '1000001' }, 'ISOLATE_CAP: must be a whole number from 0 to 1000000'],
     [{ ISOLATE_CAP: '' }, 'ISOLATE_CAP: must be a whole number from 0 to 1000000'],
+    [{ DATABASE_CHECK_MINUTES: '0' }, 'DATABASE_CHECK_MINUTES: must be a whole number from 1 to 1440'],
     [{ ISOLATES: '0' }, 'ISOLATES: must be a whole number from 1 to 1000000'],
     [{ ISOLATES: '2.5' }, 'ISOLATES: must be a whole number from 1 to 1000000'],
     [{ DEGRADED_HEADER: 'yes' }, /^DEGRADED_HEADER: Invalid option/],
@@ -106,6 +122,12 @@ describe('parseConfig', () => {
     ],
     [{ REGIONS: JSON.stringify([region, region]) }, 'REGIONS: has two regions of one name'],
     [{ REGIONS: JSON.stringify([{ ...region, token: '' }]) }, 'REGIONS[0].token: must not be empty'],
+    [
+      { REGIONS: JSON.stringify([{ ...region, share: 0 }]) },
+      'REGIONS: must have at least one region with a share above 0',
+    ],
+    [{ REGIONS: JSON.stringify([{ ...region, share: -1 }]) }, /^REGIONS\[0\]\.share: /],
+    [{ REGIONS: JSON.stringify([region]).replace('1', '1e999') }, /^REGIONS\[0\]\.share: /],
     [
       { REGIONS: JSON.stringify([region, { ...region, name: 'eu', url: SECRET }]) },
       'REGIONS[1].url: must be an http or https URL',

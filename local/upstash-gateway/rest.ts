@@ -2,6 +2,8 @@
 import { timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { BadRequestError, createCommand, parseCommand, parseCommandList, refusal } from './commands.ts';
+import type { LockNeeds } from './lock-needs.ts';
+import type { Locks } from './locks.ts';
 import {
   type Argument,
   type RedisCommand,
@@ -23,6 +25,12 @@ export interface RestOptions {
   token: string;
   link: RedisLink;
   scripts: Scripts;
+  locking?: Locking | undefined;
+}
+
+export interface Locking {
+  readonly locks: Locks;
+  readonly needs: LockNeeds;
 }
 
 const METHODS = new Set(['HEAD', 'GET', 'POST', 'PUT']);
@@ -55,8 +63,7 @@ async function execute(request: LocatedRequest, options: RestOptions): Promise<A
   const encoding = readEncoding(request.headers);
   const hasBody = request.method === 'POST' || request.method === 'PUT';
   if (hasBody && request.path === '/pipeline') {
-    const commands = parseCommandList(request.body);
-    return renderList(await Promise.all(commands.map((command) => runOne(command, options))), encoding);
+    return renderList(await runInOrder(parseCommandList(request.body), options), encoding);
   }
   if (hasBody && request.path === '/multi-exec') {
     const replies = await runAtomically(parseCommandList(request.body), options);
@@ -91,18 +98,30 @@ function decodeSegment(segment: string): string {
   }
 }
 
-async function runOne(command: RedisCommand, { link, scripts }: RestOptions): Promise<Reply> {
+/** One after the other: a command that waits for a lock is not overtaken by the next one. */
+async function runInOrder(commands: readonly RedisCommand[], options: RestOptions): Promise<Reply[]> {
+  const replies: Reply[] = [];
+  for (const command of commands) replies.push(await runOne(command, options));
+  return replies;
+}
+
+async function runOne(command: RedisCommand, { link, scripts, locking }: RestOptions): Promise<Reply> {
   const refused = refusal(command);
   if (refused !== undefined) return refused;
   const translated = scripts.translate(command);
-  return translated.restore(await link.send(translated.command));
+  const run = async () => translated.restore(await link.send(translated.command));
+  return locking ? locking.locks.run(await locking.needs.of(command), run) : run();
 }
 
 async function runAtomically(commands: RedisCommand[], options: RestOptions): Promise<Reply[] | Error> {
+  const { link, scripts, locking } = options;
   const refused = commands.map(refusal).find((error) => error !== undefined);
   if (refused !== undefined) return refused;
-  const translated = commands.map((command) => options.scripts.translate(command));
-  const replies = await options.link.transaction(translated.map(({ command }) => command));
+  const translated = commands.map((command) => scripts.translate(command));
+  const run = () => link.transaction(translated.map(({ command }) => command));
+  const replies = locking
+    ? await locking.locks.run(await locking.needs.ofTransaction(commands), run)
+    : await run();
   if (replies instanceof Error) return replies;
   return replies.map((reply, index) => translated[index]?.restore(reply) ?? reply);
 }

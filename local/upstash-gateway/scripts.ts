@@ -1,7 +1,9 @@
 // Scripts with Upstash's `allow-key-locking` flag on a Redis that does not know it: the text is rewritten on its way in,
-// while callers keep using the SHA of what they wrote. Only Redis knows what is loaded, so NOSCRIPT comes through.
+// while callers keep using the SHA of what they wrote, and errors come back in Upstash's words. Only Redis knows what is
+// loaded, so NOSCRIPT comes through.
 import { createHash } from 'node:crypto';
 import type { RedisCommand, Reply } from './redis-link.ts';
+import { asUpstashSays } from './script-errors.ts';
 
 const FLAG = 'allow-key-locking';
 
@@ -10,12 +12,14 @@ export type Prelude = (script: string) => string;
 
 export interface Translated {
   command: RedisCommand;
-  /** Puts the caller's SHA back into what Redis answered. */
+  /** What Upstash would have answered where Redis has answered this. */
   restore(reply: Reply): Reply;
 }
 
 export interface Scripts {
   translate(command: RedisCommand): Translated;
+  /** Whether the script of an EVAL or EVALSHA has the flag. */
+  hasKeyLocking(command: RedisCommand): boolean;
 }
 
 interface Rewritten {
@@ -25,6 +29,13 @@ interface Rewritten {
 }
 
 const unchanged = (reply: Reply) => reply;
+
+/** For a server that runs scripts as Upstash does. */
+export const UNTOUCHED: Scripts = {
+  translate: (command) => ({ command, restore: unchanged }),
+  // What is behind it locks by itself.
+  hasKeyLocking: () => true,
+};
 
 export function createScripts(prelude: Prelude): Scripts {
   const byText = new Map<string, Rewritten>();
@@ -41,12 +52,11 @@ export function createScripts(prelude: Prelude): Scripts {
     return entry;
   };
 
-  const evaluate = (command: RedisCommand, entry: Rewritten | undefined, replacement: string | undefined) => {
-    if (entry === undefined || replacement === undefined) return { command, restore: unchanged };
+  const evaluate = (command: RedisCommand, replacement: string | undefined): Translated => {
     const [name, , ...rest] = command;
     return {
-      command: [name, replacement, ...rest] as const,
-      restore: (reply: Reply) => withOriginalSha(reply, entry),
+      command: replacement === undefined ? command : [name, replacement, ...rest],
+      restore: inUpstashWords,
     };
   };
 
@@ -54,15 +64,11 @@ export function createScripts(prelude: Prelude): Scripts {
     const [name, first = '', second = ''] = command;
     switch (name.toUpperCase()) {
       case 'EVAL':
-      case 'EVAL_RO': {
-        const entry = rewritten(String(first));
-        return evaluate(command, entry, entry?.text);
-      }
+      case 'EVAL_RO':
+        return evaluate(command, rewritten(String(first))?.text);
       case 'EVALSHA':
-      case 'EVALSHA_RO': {
-        const entry = bySha.get(String(first).toLowerCase());
-        return evaluate(command, entry, entry?.sha);
-      }
+      case 'EVALSHA_RO':
+        return evaluate(command, bySha.get(String(first).toLowerCase())?.sha);
       case 'SCRIPT':
         return translateScript(command, String(first).toUpperCase(), rewritten(String(second)));
       default:
@@ -76,17 +82,20 @@ export function createScripts(prelude: Prelude): Scripts {
       const shas = rest.map((sha) => bySha.get(String(sha).toLowerCase())?.sha ?? sha);
       return { command: [name, first, ...shas], restore: unchanged };
     }
-    if (verb !== 'LOAD' || entry === undefined) return { command, restore: unchanged };
+    if (verb !== 'LOAD' || entry === undefined) return { command, restore: inUpstashWords };
     const restore = (reply: Reply) =>
-      reply instanceof Buffer ? Buffer.from(entry.originalSha) : withOriginalSha(reply, entry);
+      reply instanceof Buffer ? Buffer.from(entry.originalSha) : inUpstashWords(reply);
     return { command: [name, first, entry.text, ...rest.slice(1)], restore };
   };
 
-  return { translate };
+  const hasKeyLocking = ([name, first = '']: RedisCommand) =>
+    /^EVALSHA/i.test(name) ? bySha.has(String(first).toLowerCase()) : rewritten(String(first)) !== undefined;
+
+  return { translate, hasKeyLocking };
 }
 
-function withOriginalSha(reply: Reply, { sha, originalSha }: Rewritten): Reply {
-  return reply instanceof Error ? new Error(reply.message.replaceAll(sha, originalSha)) : reply;
+function inUpstashWords(reply: Reply): Reply {
+  return reply instanceof Error ? new Error(asUpstashSays(reply.message)) : reply;
 }
 
 /** The text for stock Redis, line for line; undefined for a script without the flag. */

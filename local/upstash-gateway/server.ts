@@ -9,10 +9,12 @@ import type { Faults } from './faults.ts';
 import { MAX_BODY_BYTES, readBody, sendAnswer, sendHalf } from './http-io.ts';
 import { createHttpPort } from './http-port.ts';
 import { createKeyGuard } from './key-guard.ts';
+import { createLockNeeds } from './lock-needs.ts';
+import { createLocks, type LockOptions } from './locks.ts';
 import { connectRedis, RedisDownError } from './redis-link.ts';
 import { type Answer, renderError } from './replies.ts';
 import { answerRest, type RestOptions } from './rest.ts';
-import { createScripts } from './scripts.ts';
+import { createScripts, UNTOUCHED } from './scripts.ts';
 
 export interface UpstashGatewayOptions {
   /** 0 picks a free one. */
@@ -22,6 +24,10 @@ export interface UpstashGatewayOptions {
   name: string;
   /** Refuse keys outside KEYS in scripts with `allow-key-locking`, as Upstash does. Off only to measure bare Redis. */
   checkKeys?: boolean;
+  /** What is behind `redisUrl` runs scripts as Upstash does: they go through untouched. */
+  runsUpstashLua?: boolean;
+  /** Lock keys while commands run, as Upstash does. Off unless told: it makes nothing more exact, only slower. */
+  locks?: LockOptions;
   /** Where `rate` and a range of `latencyMs` get their chance from. */
   random?: () => number;
 }
@@ -41,7 +47,13 @@ export async function startUpstashGateway(options: UpstashGatewayOptions): Promi
   const { name, token, checkKeys = true, random = Math.random } = options;
   const label = `Upstash gateway ${name}`;
   const link = await connectRedis(options.redisUrl, label);
-  const scripts = createScripts(checkKeys ? await createKeyGuard(link) : () => '');
+  const scripts = options.runsUpstashLua
+    ? UNTOUCHED
+    : createScripts(checkKeys ? await createKeyGuard(link) : () => '');
+  const locking = options.locks && {
+    locks: createLocks(options.locks),
+    needs: await createLockNeeds(link, scripts.hasKeyLocking),
+  };
   const stopping = new AbortController();
   let requests = 0;
 
@@ -51,7 +63,7 @@ export async function startUpstashGateway(options: UpstashGatewayOptions): Promi
     if (!isControl) requests++;
     const served = isControl
       ? serveControl(request, response, { stats, faults })
-      : serveRest(request, response, { token, link, scripts, faults, signal: stopping.signal });
+      : serveRest(request, response, { token, link, scripts, locking, faults, signal: stopping.signal });
     served.catch((error: unknown) => sendFailure(response, error));
   });
   const faults = createFaultSwitch({

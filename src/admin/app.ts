@@ -21,7 +21,7 @@ export function createAdminApp(services: AdminServices): AdminApp {
   app.use(createAuth(services));
   app.use((c, next) => (c.req.path === IMPORT_PATH ? limitImport : limitBody)(c, next));
   for (const addRoutes of ROUTE_GROUPS) addRoutes(app, services);
-  app.notFound(() => render({ status: 404, code: 'not-found', title: 'The admin route has nothing here' }));
+  app.notFound((c) => nothingHere(app, c.req.path));
   app.onError((error) => {
     if (error instanceof AdminError) return render(error.problem, error.headers);
     if (error instanceof HTTPException && error.status < 500)
@@ -32,6 +32,23 @@ export function createAdminApp(services: AdminServices): AdminApp {
   });
   return app;
 }
+
+const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'];
+
+/** Nothing at this path; or nothing for this method, and then those that there is something for. */
+function nothingHere({ routes }: AdminApp, path: string): Response {
+  const here = new Set(
+    routes.filter((route) => toPattern(route.path).test(path)).map(({ method }) => method),
+  );
+  if (here.has('GET')) here.add('HEAD');
+  const allowed = METHODS.filter((method) => here.has(method)).join(', ');
+  if (!allowed) return render({ status: 404, code: 'not-found', title: 'The admin route has nothing here' });
+  const title = 'This method does nothing here';
+  return render({ status: 405, code: 'method-not-allowed', title }, { Allow: allowed });
+}
+
+const toPattern = (path: string) =>
+  new RegExp(`^${path.replaceAll('.', '\\.').replace(/:[^/]+/g, '[^/]+')}$`);
 
 const bodyOfAtMost = (mostBytes: number) =>
   bodyLimit({

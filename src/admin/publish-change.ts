@@ -1,5 +1,6 @@
 // After a change in Postgres: make it the rules in force, and say what the one who made it should know.
 import type { Publication } from '../rules/publish.ts';
+import { SnapshotTooLarge } from '../rules/snapshot-room.ts';
 import { postgresProblem } from './postgres-problems.ts';
 import type { AdminServices } from './services.ts';
 
@@ -24,20 +25,37 @@ export async function publishChange(
     return { version: publication.version, warnings: warningsFor(publication, concerns) };
   } catch (error) {
     log.error('publish-failed', error);
-    const { status, title } = postgresProblem(error);
-    const reason = status === 503 ? title : 'The rules could not be handed to the edge';
-    const warning = `saved, but not yet published: ${reason}; the cron run will within a minute`;
+    const warning = `saved, but not yet published: ${reasonOf(error)}; the cron run will, within a minute by default`;
     return { version: undefined, warnings: [warning] };
   }
+}
+
+function reasonOf(error: unknown): string {
+  if (error instanceof SnapshotTooLarge) return error.message;
+  const { status, title } = postgresProblem(error);
+  return status === 503 ? title : 'The rules could not be handed to the edge';
 }
 
 export const versionHeader = ({ version }: PublishedChange): Record<string, string> =>
   version === undefined ? {} : { 'X-Weir-Rules-Version': version };
 
-function warningsFor({ rejected, warnings, regions }: Publication, concerns: Concerns): string[] {
+/** What would be told of a change that is only looked at. */
+export const warningsBeforehand = (
+  foreseen: Pick<Publication, 'rejected' | 'warnings'>,
+): PublishedChange => ({
+  version: undefined,
+  warnings: shorten(warningsIn({ ...foreseen, regions: [] }, 'all'), ''),
+});
+
+const warningsFor = (publication: Publication, concerns: Concerns) =>
+  shorten(warningsIn(publication, concerns), ': POST /publish tells them all');
+
+type Told = Pick<Publication, 'rejected' | 'warnings' | 'regions'>;
+
+function warningsIn({ rejected, warnings, regions }: Told, concerns: Concerns): string[] {
   const concerned = new Set(concerns);
   const isConcerned = (id: string) => concerns === 'all' || concerned.has(id);
-  return shorten([
+  return [
     ...rejected
       .filter(({ id }) => isConcerned(id))
       .map(({ name, problems }) => `not in force: ${name}: ${problems.join('; ')}`),
@@ -45,12 +63,11 @@ function warningsFor({ rejected, warnings, regions }: Publication, concerns: Con
     ...regions
       .filter(({ announced }) => !announced)
       .map(({ name }) => `region ${name} could not be told; it follows within a minute`),
-  ]);
+  ];
 }
 
 /** An import can have thousands. */
-function shorten(warnings: readonly string[]): string[] {
+function shorten(warnings: readonly string[], whereAll: string): string[] {
   if (warnings.length <= MOST_WARNINGS) return [...warnings];
-  const more = `and ${warnings.length - MOST_WARNINGS} more: POST /publish tells them all`;
-  return [...warnings.slice(0, MOST_WARNINGS), more];
+  return [...warnings.slice(0, MOST_WARNINGS), `and ${warnings.length - MOST_WARNINGS} more${whereAll}`];
 }

@@ -1,6 +1,7 @@
 // What the admin route needs from the rest; the entry puts the real parts in.
 import type { OpenAPIHono } from '@hono/zod-openapi';
 import type { CounterStore } from '../core/counter-store.ts';
+import type { WeightedRegion } from '../core/shares.ts';
 import type { Database } from '../rules/database.ts';
 import type { HowToPublish, Publication } from '../rules/publish.ts';
 
@@ -8,7 +9,7 @@ export interface AdminServices {
   readonly database: Database;
   /** Makes what is in Postgres the rules in force, everywhere. */
   readonly publish: (how?: HowToPublish) => Promise<Publication>;
-  readonly regions: readonly { readonly name: string; readonly store: CounterStore }[];
+  readonly regions: readonly (WeightedRegion & { readonly store: CounterStore })[];
   readonly auth: AdminAuthOptions;
   /** As rules count IPv6 addresses. */
   readonly ipv6Prefix: number;

@@ -21,10 +21,36 @@ export function parseAnnouncement(text: string | null | undefined): Announcement
   return { sequence: Number(sequence), rules, callers };
 }
 
-/** The port to the announcement of one region. */
+/** One of the two things that an announcement names. */
+export interface Part {
+  readonly kind: 'rules' | 'callers';
+  readonly version: string;
+}
+
+/** See packed-text.ts. */
+export interface PackedPart extends Part {
+  readonly packed: string;
+}
+
+export const isSameAnnouncement = (a: Announcement | undefined, b: Announcement): boolean =>
+  a !== undefined && formatAnnouncement(a) === formatAnnouncement(b);
+
+/** The one with the highest number. */
+export const newestAnnouncement = (
+  known: readonly (Announcement | undefined | null)[],
+): Announcement | undefined =>
+  known.reduce<Announcement | undefined>(
+    (newest, one) => (one && one.sequence > (newest?.sequence ?? -1) ? one : newest),
+    undefined,
+  );
+
+/** The port to the announcement of one region, and to a copy of what it names: KV may not have that everywhere yet. */
 export interface AnnouncementBoard {
   /** The text that stands there, or undefined if there is none. */
   read(signal: AbortSignal): Promise<string | undefined>;
   /** An older announcement never replaces a newer one. */
   write(announcement: Announcement, signal: AbortSignal): Promise<void>;
+  /** The copies, packed; undefined where there is none. */
+  readParts(parts: readonly Part[], signal: AbortSignal): Promise<readonly (string | undefined)[]>;
+  writeParts(parts: readonly PackedPart[], signal: AbortSignal): Promise<void>;
 }

@@ -28,10 +28,19 @@ export type AfterResponse = (work: Promise<unknown>) => void;
 /** Null: it cannot be told now, because a part that knows is down or slow. Undefined: nobody. */
 export type Known<T> = T | undefined | null;
 
+/** Who wants to know who somebody is, and why. */
+export interface LookUp {
+  /** As rules count it: of unknown keys, only so many a second are looked up for one address. */
+  readonly ip: string;
+  readonly afterResponse: AfterResponse;
+  /** Asked before KV and Postgres are: false if the answer would change nothing. */
+  readonly isWorthwhile?: (() => Promise<boolean>) | undefined;
+}
+
 /** The port between the gateway and wherever callers are known. It never fails. */
 export interface CallerDirectory {
-  ofApiKey(key: string, afterResponse: AfterResponse): Promise<Known<CallerRecord>>;
-  ofUser(userId: string, afterResponse: AfterResponse): Promise<Known<CallerRecord>>;
+  ofApiKey(key: string, lookUp: LookUp): Promise<Known<CallerRecord>>;
+  ofUser(userId: string, lookUp: LookUp): Promise<Known<CallerRecord>>;
 }
 
 /** Whom a token names, once all of it has been found good. */

@@ -57,8 +57,8 @@ export interface Answer {
   /** By the clock of the counters. Whoever refunds or settles names it as the time of the charge. */
   readonly nowMs: number;
   readonly outcomes: readonly Outcome[];
-  /** The announcement, if it is not the expected one: nothing was charged, and there are no outcomes. */
-  readonly news?: string | undefined;
+  /** What the region announces, if the call asked for it; null if nothing. Undefined if that could not be read. */
+  readonly announced?: string | null | undefined;
 }
 
 /** Products of units and milliseconds stay whole numbers up to here, with room for twice the capacity. */

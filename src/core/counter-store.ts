@@ -4,8 +4,8 @@ import type { Answer, Check, Operation } from './check.ts';
 export interface CounterCall {
   readonly operation: Operation;
   readonly checks: readonly Check[];
-  /** If another announcement than this one stands in the region, nothing is charged and the answer is that news. */
-  readonly expects?: string | undefined;
+  /** Read what the region announces, too, in the same round trip. The checks are charged whatever that is. */
+  readonly withAnnouncement?: boolean | undefined;
   /** For tests; the store's own clock if left out. */
   readonly nowMs?: number | undefined;
 }

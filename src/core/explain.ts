@@ -4,15 +4,8 @@ import { type Caller, idInScope, subjectOf } from './caller.ts';
 import { compileLists } from './lists.ts';
 import { compileResource, slotOf } from './resource.ts';
 import type { ListEntry, Rule, Scope, Tier } from './rule.ts';
-import {
-  byRank,
-  type CallerTier,
-  compileTiers,
-  isShadowRule,
-  limitOfTier,
-  type MatchRequest,
-  methodsOf,
-} from './snapshot.ts';
+import { byRank, isShadowRule, type MatchRequest, methodsOf } from './snapshot.ts';
+import { type CallerTier, compileTiers, limitOfTier } from './tiers.ts';
 
 export interface ExplainContent {
   readonly rules: readonly (Rule & { readonly enabled?: boolean | undefined })[];

@@ -2,6 +2,7 @@
 // the key is short: what is long or unusual is replaced by its digest. All keys of one subject have one hash
 // tag, so that a cluster keeps them together.
 import type { AlgorithmId } from './algorithms/registry.ts';
+import type { Part } from './announcement.ts';
 import { digest, toBase64Url } from './digest.ts';
 
 const PLAIN = /^[A-Za-z0-9.:_@/-]{1,64}$/;
@@ -19,6 +20,9 @@ export async function subjectKey(scope: string, subject: string, group = ''): Pr
 
 /** Where the version of the rules in force is announced. */
 export const ANNOUNCEMENT_KEY = 'weir:announcement';
+
+/** Where the copy of a part is that an announcement names. One hash tag: a cluster can read both parts at once. */
+export const partKey = ({ kind, version }: Part): string => `weir:{published}:${kind}:${version}`;
 
 /** Where the isolates of a region count themselves in. */
 export const CENSUS_KEY = 'weir:isolates';

@@ -46,6 +46,10 @@ export async function planRequest(snapshot: Snapshot, request: PlannedRequest): 
   };
 }
 
+/** The checks of rules that apply whoever sends the request from this address. */
+export const planAnybody = (snapshot: Snapshot, request: PlannedRequest): Promise<RuleCheck[]> =>
+  Promise.all(snapshot.matchAnybody(request).map((match) => toCheck(match, request)));
+
 async function toCheck({ rule, limit }: Match, { caller, leaseId }: PlannedRequest): Promise<RuleCheck> {
   const { scope, id } = subjectOf(rule.scope, caller);
   const isLease = rule.algorithm === 'concurrency';

@@ -10,6 +10,12 @@ export interface Question {
   readonly askedAtMs: number;
 }
 
+/** Another announcement than the expected one, and the board of the region that has it. */
+export interface News {
+  readonly announced: string;
+  readonly board: Pick<AnnouncementBoard, 'readParts'>;
+}
+
 export interface SnapshotSource {
   /** What this isolate has, without waiting; undefined if it has never seen any. */
   current(): Snapshot | undefined;
@@ -24,7 +30,7 @@ export interface SnapshotSource {
   /** Whether the rules at hand were known to be in force then, or shortly before. */
   isConfirmed(sinceMs: number): boolean;
   /** Brings this isolate up to an announcement. False if that cannot be had now: it goes on with what it has. */
-  load(announced: string): Promise<boolean>;
+  load(news: News): Promise<boolean>;
   /** The first load of a cold isolate, from the announcement or else from KV alone. */
-  start(board: Pick<AnnouncementBoard, 'read'>): Promise<Snapshot | undefined>;
+  start(board: Pick<AnnouncementBoard, 'read' | 'readParts'>): Promise<Snapshot | undefined>;
 }

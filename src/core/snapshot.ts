@@ -14,6 +14,7 @@ import {
   type Tier,
   type TierLimits,
 } from './rule.ts';
+import { compileTiers, limitOfTier } from './tiers.ts';
 
 /** A rule with what can be worked out before any request comes. */
 export interface CompiledRule extends Rule {
@@ -48,6 +49,8 @@ export interface Snapshot {
   readonly split?: Split | undefined;
   /** The rules that apply: the best one of each (scope, resource) slot, broad resources first, then by scope. */
   match(request: MatchRequest): readonly Match[];
+  /** Of these, rules that apply whoever sends the request from that address, with the same limit. */
+  matchAnybody(request: MatchRequest): readonly Match[];
   /**
    * What limits the caller anywhere: of each slot the rules that win it for some method, whatever the path, in the
    * order of their slots' best rules. Without those that only log; bounded, as there may be thousands.
@@ -73,21 +76,22 @@ export function withCounterIds(rules: readonly Rule[]): Promise<CompiledRule[]> 
 export function compileSnapshot(version: string, content: SnapshotContent): Snapshot {
   const { routes, enforced } = compileRoutes(content.rules);
   const tierOf = compileTiers(content.tiers);
+  // Those pass whatever rules say.
+  const isAllowedByName = content.lists.some(({ list, kind }) => list === 'allow' && kind !== 'ip');
   return {
     version,
     ruleCount: content.rules.length,
     split: content.split,
     listed: compileLists(content.lists),
     match(request) {
-      if (isOwnPath(request.matchPath)) return [];
       const tier = tierOf(request.caller);
-      const matches: Match[] = [];
-      for (const slots of routes.find(request.matchPath))
-        for (const slot of slots) {
-          const match = matchOf(bestOf(slot, request, tier.name), tier.limits);
-          if (match) matches.push(match);
-        }
-      return matches;
+      return matchIn(routes, request, (slot) => matchOf(bestOf(slot, request, tier.name), tier.limits));
+    },
+    matchAnybody(request) {
+      if (isAllowedByName) return [];
+      return matchIn(routes, request, (slot) =>
+        isForAnybody(slot) ? bestOf(slot, request, undefined)?.match : undefined,
+      );
     },
     limitsOf(caller) {
       const tier = tierOf(caller);
@@ -102,6 +106,21 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
   };
 }
 
+function matchIn(
+  routes: RouteTrie<Slot[]>,
+  { matchPath }: MatchRequest,
+  winnerOf: (slot: Slot) => Match | undefined,
+): Match[] {
+  const matches: Match[] = [];
+  if (isOwnPath(matchPath)) return matches;
+  for (const slots of routes.find(matchPath))
+    for (const slot of slots) {
+      const match = winnerOf(slot);
+      if (match) matches.push(match);
+    }
+  return matches;
+}
+
 /** Which of two rules of a slot wins: priority, then the one that says more about the caller, then the id. */
 export function byRank(a: Rule, b: Rule): number {
   return a.priority - b.priority || specificity(b) - specificity(a) || (a.id < b.id ? -1 : 1);
@@ -114,23 +133,6 @@ export const specificity = ({ subjects, tiers, methods }: Rule): number =>
 /** The methods a rule applies to, `HEAD` spelled out; none: all. */
 export const methodsOf = ({ methods }: Rule): readonly string[] =>
   methods.includes('GET') && !methods.includes('HEAD') ? [...methods, 'HEAD'] : methods;
-
-export interface CallerTier {
-  readonly name: string | undefined;
-  readonly limits: TierLimits | undefined;
-}
-
-/** Whoever has no tier, or one that there is not, has the default one. */
-export function compileTiers(tiers: readonly Tier[]): (caller: Caller) => CallerTier {
-  const byName = new Map<string | undefined, CallerTier>(tiers.map((tier) => [tier.name, tier]));
-  const byDefault = tiers.find(({ isDefault }) => isDefault) ?? { name: undefined, limits: undefined };
-  return ({ tier }) => byName.get(tier) ?? byDefault;
-}
-
-/** What the tier says about a rule's limit: null is unlimited, undefined is nothing. */
-export function limitOfTier({ limitName }: Rule, limits: TierLimits | undefined): number | null | undefined {
-  return limitName !== null && limits && Object.hasOwn(limits, limitName) ? limits[limitName] : undefined;
-}
 
 /** A rule of a slot, with what is asked of it for every request worked out. */
 interface Candidate {
@@ -149,9 +151,11 @@ interface Candidate {
 interface Slot {
   readonly scope: Scope;
   readonly isShadow: boolean;
+  /** Whether the tier of a caller makes a difference. */
+  isTiered: boolean;
   readonly everybody: Candidate[];
-  byTier: NameTable<Candidate[]> | undefined;
-  bySubject: NameTable<Candidate[]> | undefined;
+  byTier?: NameTable<Candidate[]>;
+  bySubject?: NameTable<Candidate[]>;
 }
 
 interface CompiledRoutes {
@@ -184,7 +188,7 @@ function slotFor(rule: Rule, slots: Slot[]): Slot {
   const isShadow = isShadowRule(rule);
   const known = slots.find((slot) => slot.scope === scope && slot.isShadow === isShadow);
   if (known) return known;
-  const slot: Slot = { scope, isShadow, everybody: [], byTier: undefined, bySubject: undefined };
+  const slot: Slot = { scope, isShadow, isTiered: false, everybody: [] };
   slots.push(slot);
   slots.sort((a, b) => placeOf(a) - placeOf(b));
   return slot;
@@ -194,7 +198,12 @@ export const isShadowRule = ({ action }: Rule) => action === 'log';
 
 const placeOf = ({ scope, isShadow }: Slot) => SCOPES.indexOf(scope) * 2 + Number(isShadow);
 
+/** An address is the same whoever calls. */
+const isForAnybody = ({ scope, isShadow, isTiered }: Slot) =>
+  (scope === 'ip' || scope === 'global') && !isShadow && !isTiered;
+
 function addToSlot(slot: Slot, rule: CompiledRule, rank: number): void {
+  slot.isTiered ||= rule.tiers.length > 0 || rule.limitName !== null;
   const match = rule.limit === null ? undefined : { rule, limit: rule.limit };
   const candidate: Candidate = { rule, rank, methods: methodsOf(rule), match };
   if (rule.subjects.length > 0) slot.bySubject = addByName(slot.bySubject, rule.subjects, candidate);

@@ -3,7 +3,8 @@ import { formatIpRange, parseIpRange } from './ip.ts';
 import { slotOf } from './resource.ts';
 import { isCentral, type Rule, type Tier } from './rule.ts';
 import { placementOf, type WeightedRegion } from './shares.ts';
-import { byRank, isShadowRule, limitOfTier, methodsOf, specificity } from './snapshot.ts';
+import { byRank, isShadowRule, methodsOf, specificity } from './snapshot.ts';
+import { limitOfTier } from './tiers.ts';
 
 export interface RuleWarning {
   readonly ruleIds: readonly string[];
@@ -123,7 +124,7 @@ function* shareProblems(rule: Rule, regions: readonly WeightedRegion[]): Iterabl
   if (unknown.length > 0)
     yield `"${rule.name}" has shares for regions that do not exist: ${unknown.join(', ')}. They are ignored.`;
   if (!regionsOf(rule, regions).some(({ share }) => share > 0))
-    yield `"${rule.name}" has no share for any region that exists: all of them have the same.`;
+    yield `"${rule.name}" has no share for any region that exists: those of REGIONS count instead.`;
 }
 
 function* splitProblems(
@@ -133,10 +134,11 @@ function* splitProblems(
 ): Iterable<string> {
   if (isCentral(rule)) return;
   const weighted = regionsOf(rule, regions);
+  const withShare = weighted.filter(({ share }) => share > 0).map(({ name }) => name);
   const small = limitsOf(rule, tiers).filter((limit) => isTooSmall(rule, limit, weighted));
   if (small.length > 0)
     yield `"${rule.name}" has a limit of ${small.join(', ')}: too little to be split over ` +
-      `${weighted.map(({ name }) => name).join(', ')}. Each subject is counted in one region instead. ` +
+      `${withShare.join(', ')}. Each subject is counted in one region instead. ` +
       'Set central to true if that is meant.';
 }
 

@@ -2,12 +2,12 @@
 import type { AfterResponse, Caller } from '../core/caller.ts';
 import type { CheckResult, Decision } from '../core/decision.ts';
 import { toBase64Url } from '../core/digest.ts';
-import { planRequest, type RuleCheck } from '../core/plan.ts';
+import { planAnybody, planRequest, type RuleCheck } from '../core/plan.ts';
 import { type Charges, createCharges, hasSequel } from '../limiter/charges.ts';
 import type { Regions } from '../limiter/region-ladder.ts';
 import { type Held, holdLeases, holdWhileOpen } from './connections.ts';
 import { setDecisionHeaders, setIncidentHeaders } from './headers.ts';
-import { type Identity, identify } from './identity.ts';
+import { type Address, type Identity, identify } from './identity.ts';
 import { keepApart, takeCost } from './origin-headers.ts';
 import { clientGone, type ProxyResult } from './proxy.ts';
 import { refusal } from './refusals.ts';
@@ -43,13 +43,19 @@ async function decide(services: Services, { request, regions, matchPath, afterRe
     operation: 'take',
     afterResponse,
     onShadow: (results) => reportShadow(services, regions[0].name, results),
-    async plan(snapshot, deadline) {
-      identity = await identify(request, { ...services.identity, afterResponse, deadline });
-      if (identity.unverified && services.identity.unverified === 'reject')
-        return { kind: 'unverified', credential: identity.unverified };
+    async plan(snapshot, deadline, isKnownDenied) {
       const nowMs = services.now();
-      const { caller } = identity;
-      return planRequest(snapshot, { matchPath, method: request.method, caller, nowMs, leaseId: randomId });
+      const { method } = request;
+      const plannedFor = (caller: Caller) => ({ matchPath, method, caller, nowMs, leaseId: randomId });
+      const isListed = (caller: Caller) => snapshot.listed(caller, nowMs) === 'deny';
+      const isRefusedAnyway = async (from: Address) =>
+        isListed(from) || isKnownDenied(await planAnybody(snapshot, plannedFor(from)));
+      const how = { ...services.identity, afterResponse, deadline, isRefusedAnyway };
+      identity = await identify(request, how);
+      const { caller, unverified } = identity;
+      if (unverified && services.identity.unverified === 'reject' && !isListed(caller))
+        return { kind: 'unverified', credential: unverified };
+      return planRequest(snapshot, { ...plannedFor(caller), nowMs: services.now() });
     },
   });
   return { decision, identity };

@@ -6,6 +6,7 @@ import type {
   CallerDirectory,
   CallerRecord,
   Known,
+  LookUp,
   TokenVerifier,
 } from '../core/caller.ts';
 import { countedIp } from '../core/ip.ts';
@@ -22,7 +23,11 @@ export interface IdentityOptions {
   readonly afterResponse: AfterResponse;
   /** Of the decision: half of it, at most, is spent on who calls. */
   readonly deadline: { remainingMs(): number };
+  /** Whether a request from there is refused whoever sends it: then nobody is looked up. */
+  readonly isRefusedAnyway?: ((from: Address) => Promise<boolean>) | undefined;
 }
+
+export type Address = Pick<Caller, 'ip' | 'address'>;
 
 export interface Identity {
   readonly caller: Caller;
@@ -39,7 +44,27 @@ export async function identify({ headers }: Request, options: IdentityOptions): 
   const token = options.tokens && bearerTokenIn(headers);
   if (key === undefined && token === undefined) return { caller: from };
   const unknown = { caller: from, unknown: key === undefined ? 'token' : 'api-key' } as const;
-  return inTime(options.deadline.remainingMs() / 2, verify({ from, key, token }, options), unknown);
+  const sparing = createLookUp(from, options);
+  const { lookUp } = sparing;
+  const verifying = verify({ from, key, token, lookUp }, options);
+  const identity = await inTime<Identity>(options.deadline.remainingMs() / 2, verifying, unknown);
+  // Nothing has failed: nobody was asked.
+  return sparing.isSpared ? { ...identity, unknown: undefined } : identity;
+}
+
+interface Sparing {
+  /** Whether nobody was looked up, because it would have changed nothing. */
+  isSpared: boolean;
+  readonly lookUp: LookUp;
+}
+
+function createLookUp(from: Address, { afterResponse, isRefusedAnyway }: IdentityOptions): Sparing {
+  const isWorthwhile = async () => {
+    sparing.isSpared = (await isRefusedAnyway?.(from)) ?? false;
+    return !sparing.isSpared;
+  };
+  const sparing: Sparing = { isSpared: false, lookUp: { ip: from.ip, afterResponse, isWorthwhile } };
+  return sparing;
 }
 
 /** What takes longer goes on, for the requests after this one. */
@@ -50,33 +75,40 @@ async function inTime<T>(ms: number, work: Promise<T>, late: T): Promise<T> {
 }
 
 interface Shown {
-  readonly from: Pick<Caller, 'ip' | 'address'>;
+  readonly from: Address;
   readonly key: string | undefined;
   readonly token: string | undefined;
+  readonly lookUp: LookUp;
 }
 
 /** The key comes first: if it is good, the token is not even read. No other header says who somebody is. */
-async function verify({ from, key, token }: Shown, options: IdentityOptions): Promise<Identity> {
-  const ofKey = key === undefined ? undefined : await options.callers.ofApiKey(key, options.afterResponse);
+async function verify({ from, key, token, lookUp }: Shown, options: IdentityOptions): Promise<Identity> {
+  const ofKey = key === undefined ? undefined : await options.callers.ofApiKey(key, lookUp);
   if (ofKey) return { caller: toCaller(from, ofKey) };
-  const ofToken = token === undefined ? undefined : await bearerOf(token, options);
+  const ofToken = token === undefined ? undefined : await bearerOf(token, lookUp, options);
   if (ofToken) return { caller: toCaller(from, ofToken) };
   if (ofKey === null || ofToken === null)
     return { caller: from, unknown: ofKey === null ? 'api-key' : 'token' };
   return { caller: from, unverified: key === undefined ? 'token' : 'api-key' };
 }
 
-const toCaller = (
-  from: Pick<Caller, 'ip' | 'address'>,
-  { userId, apiKeyId, tenantId, tier }: CallerRecord,
-): Caller => ({ ...from, userId, apiKeyId, tenantId, tier });
+const toCaller = (from: Address, { userId, apiKeyId, tenantId, tier }: CallerRecord): Caller => ({
+  ...from,
+  userId,
+  apiKeyId,
+  tenantId,
+  tier,
+});
 
 /** What the token does not say of its user, the directory may know. */
-async function bearerOf(token: string, options: IdentityOptions): Promise<Known<CallerRecord>> {
-  const { tokens, callers, afterResponse } = options;
-  const user = await tokens?.verify(token, afterResponse);
+async function bearerOf(
+  token: string,
+  lookUp: LookUp,
+  { tokens, callers }: IdentityOptions,
+): Promise<Known<CallerRecord>> {
+  const user = await tokens?.verify(token, lookUp.afterResponse);
   if (!user || (user.tier !== undefined && user.tenantId !== undefined)) return user;
-  const known = await callers.ofUser(user.userId, afterResponse);
+  const known = await callers.ofUser(user.userId, lookUp);
   return {
     userId: user.userId,
     tenantId: user.tenantId ?? known?.tenantId,

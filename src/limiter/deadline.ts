@@ -25,3 +25,11 @@ export function createDeadline(totalMs: number, now: () => number): Deadline {
     },
   };
 }
+
+/** Waits no longer than half of what is left: the rest is for what comes after. */
+export async function waitHalf({ remainingMs }: Deadline, work: Promise<unknown>): Promise<void> {
+  const { promise: isLate, resolve } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, remainingMs() / 2);
+  await Promise.race([work, isLate]);
+  clearTimeout(timer);
+}

@@ -1,7 +1,6 @@
 // Decides a request: by rules that are confirmed to be in force, mostly with one call to the counters of one region,
 // under one deadline. A denial that is known is not asked for again. If no region answers, this isolate decides for itself.
 import type { AfterResponse } from '../core/caller.ts';
-import { CounterStoreError } from '../core/counter-store.ts';
 import {
   type CheckResult,
   type CountedDecision,
@@ -12,26 +11,34 @@ import {
 import type { Plan, RuleCheck, Unverified } from '../core/plan.ts';
 import type { SharesByRegion } from '../core/rule.ts';
 import type { Snapshot } from '../core/snapshot.ts';
-import type { Question, SnapshotSource } from '../core/snapshot-source.ts';
+import type { News, Question, SnapshotSource } from '../core/snapshot-source.ts';
 import { createBorrowing } from './borrowing.ts';
 import { createCharges, hasSequelOf } from './charges.ts';
-import { createDeadline, type Deadline } from './deadline.ts';
-import { createKnownDenials } from './known-denials.ts';
+import { createDeadline, type Deadline, waitHalf } from './deadline.ts';
+import { createKnownDenials, type KnownDenial, type KnownDenials } from './known-denials.ts';
 import { createLocalLimiter } from './local-limiter.ts';
 import { checkAt, createPlacing, type PlacedCheck, regionOf } from './placed-checks.ts';
-import { askRegions, failureOf, type LimiterRegion, type Regions } from './region-ladder.ts';
-import { createRegionalCount, giveBack, type News } from './regional-count.ts';
+import { failureOf, type LimiterRegion, type Regions } from './region-ladder.ts';
+import { type Counted, createRegionalCount, giveBack } from './regional-count.ts';
+import { createRulesInForce } from './rules-in-force.ts';
 
 export interface DecisionRequest {
   readonly regions: Regions;
   /** `peek` only looks: nothing is charged, and nothing is decided without counters. */
   readonly operation: 'take' | 'peek';
   /** What the request is up against; asked again if the rules turn out to have changed. */
-  readonly plan: (snapshot: Snapshot, deadline: Deadline) => Promise<Plan | Unverified>;
+  readonly plan: (
+    snapshot: Snapshot,
+    deadline: Deadline,
+    isKnownDenied: IsKnownDenied,
+  ) => Promise<Plan | Unverified>;
   readonly afterResponse: AfterResponse;
   /** What shadow rules would have done; told later, where there are several regions. */
   readonly onShadow?: ((results: readonly CheckResult<RuleCheck>[]) => void) | undefined;
 }
+
+/** Whether memory tells that one of these checks denies the request. */
+export type IsKnownDenied = (checks: readonly RuleCheck[]) => boolean;
 
 export interface Limiter {
   decide(request: DecisionRequest): Promise<Decision>;
@@ -52,9 +59,6 @@ export interface LimiterOptions {
   readonly now: () => number;
 }
 
-/** What was heard, without a check. */
-type Heard = Pick<News, 'kind' | 'announced'> & Partial<News>;
-
 /** One pass over a request, by one set of rules. */
 interface Pass {
   readonly request: DecisionRequest;
@@ -64,35 +68,52 @@ interface Pass {
   readonly question?: Question | undefined;
 }
 
+interface Passed {
+  readonly decision: Decision;
+  /** Another announcement than the expected one: these rules are outdated. */
+  readonly news: News | undefined;
+  /** Counted after the response. */
+  readonly shadow: readonly PlacedCheck[];
+}
+
 export function createLimiter(options: LimiterOptions): Limiter {
   const { snapshots, deadlineMs, capPerSecond, now, onError } = options;
-  const denials = createKnownDenials();
+  const known = createKnownDenials();
+  let undoneAtMs = Number.NEGATIVE_INFINITY;
+  const isSettled = () => now() < undoneAtMs || now() - undoneAtMs >= UNSETTLED_MS;
+  const denials: KnownDenials = {
+    find: known.find,
+    // What is about to be given back may have caused it: it may end earlier than it says.
+    remember: (...denial) => (isSettled() ? known.remember(...denial) : undefined),
+  };
+  const rules = createRulesInForce({ snapshots, deadlineMs, now });
   const placing = createPlacing(options.shares, now);
   const countInRegions = createRegionalCount({ now, borrowing: createBorrowing({ denials, now }), onError });
   const local = createLocalLimiter({ now, capPerSecond });
   let ownId: string | undefined;
 
-  const decideBy = async (pass: Pass): Promise<Decision | Heard> => {
-    const { request, snapshot, question } = pass;
-    const plan = await request.plan(snapshot, pass.deadline);
-    const by = { rulesVersion: snapshot.version, isStale: false };
-    if (plan.kind === 'checks' && plan.checks.length > 0) {
-      const { placed, shadow } = placeAll(pass, plan.checks);
-      const known = knownDenial(request, placed);
-      if (!known) {
-        const answer = await count(pass, placed);
-        if (answer.kind === 'news') return answer;
-        if (answer.allowed && shadow.length > 0) request.afterResponse(countShadow(pass, shadow));
-        return { ...answer, ...by };
-      }
-      const news = question && (await hear(pass, question));
-      return news ?? { kind: 'counted', allowed: false, unanswered: [], ...known, ...by };
-    }
-    const news = question && (await hear(pass, question));
-    if (news) return news;
-    if (plan.kind === 'checks') return { kind: 'unlimited', allowed: true, ...by };
-    if (plan.kind === 'unverified') return { ...plan, allowed: false, ...by };
-    return { kind: 'listed', list: plan.list, allowed: plan.list === 'allow', ...by };
+  const decideBy = async (pass: Pass): Promise<Passed> => {
+    const { request, snapshot } = pass;
+    const isKnownDenied: IsKnownDenied = (checks) =>
+      knownDenial(request, placeAll(pass, checks).placed) !== undefined;
+    const plan = await request.plan(snapshot, pass.deadline, isKnownDenied);
+    const { placed, shadow } = placeAll(pass, plan.kind === 'checks' ? plan.checks : []);
+    const denial = knownDenial(request, placed);
+    const { decision, news } =
+      placed.length > 0 && !denial
+        ? await count(pass, placed)
+        : { decision: uncounted(plan, denial), news: await rules.hear(pass) };
+    return { decision: { ...decision, rulesVersion: snapshot.version }, news, shadow };
+  };
+
+  /** What takes no call to the counters. */
+  const uncounted = (plan: Plan | Unverified, denial: KnownDenial | undefined): Decision => {
+    if (denial) return { kind: 'counted', allowed: false, unanswered: [], ...denial, ...UNKNOWN };
+    if (plan.kind === 'unverified') return { ...plan, allowed: false, ...UNKNOWN };
+    if (plan.kind === 'listed') return { ...plan, allowed: plan.list === 'allow', ...UNKNOWN };
+    if (plan.checks.length === 0) return { kind: 'unlimited', allowed: true, ...UNKNOWN };
+    // All of its rules are shadows.
+    return { kind: 'counted', allowed: true, nowMs: now(), results: [], unanswered: [], ...UNKNOWN };
   };
 
   /**
@@ -110,40 +131,35 @@ export function createLimiter(options: LimiterOptions): Limiter {
 
   /** By the region that would be asked, or by one nearer that cannot be. */
   const knownDenial = ({ operation, regions }: DecisionRequest, placed: readonly PlacedCheck[]) => {
-    if (operation !== 'take') return undefined;
+    if (operation !== 'take' || placed.length === 0) return undefined;
     for (const region of regions) {
       const checks = placed.flatMap((one) => checkFrom(one, region, regions) ?? []);
-      const known = denials.find(region.name, checks, now(), snapshots.announced());
-      if (known || region.breaker.state(now()) !== 'open') return known;
+      const denial = denials.find(region.name, checks, now(), snapshots.announced());
+      if (denial || region.breaker.state(now()) !== 'open') return denial;
     }
     return undefined;
   };
 
-  const count = async (
-    pass: Pass,
-    placed: readonly PlacedCheck[],
-  ): Promise<CountedDecision | DegradedDecision | News> => {
+  const count = async (pass: Pass, placed: readonly PlacedCheck[]) => {
     const { request, deadline, question } = pass;
     const { regions, operation, afterResponse } = request;
-    // All rules may be shadows.
-    if (placed.length === 0)
-      return { kind: 'counted', allowed: true, nowMs: now(), results: [], unanswered: [], ...UNKNOWN };
     const era = snapshots.announced();
     const askedAtMs = now();
-    const expects = question?.expects;
-    const counted = await countInRegions({
-      placed,
-      regions,
-      operation,
-      expects,
-      deadline,
-      afterResponse,
-      era,
-    });
-    if (counted.kind === 'news') return counted;
-    const { results, charged, unanswered, missing, failure } = counted;
-    if (question && counted.regions.length > 0) snapshots.confirm(question);
+    const withAnnouncement = question !== undefined;
+    const how = { operation, withAnnouncement, deadline, afterResponse, era };
+    const counted = await countInRegions({ placed, regions, ...how });
+    const isAnswered = counted.regions.length > 0;
+    const news = question && isAnswered ? rules.learn(question, counted.heard) : undefined;
     for (const region of counted.regions) beCounted(region, afterResponse);
+    return { decision: judge(request, counted, { askedAtMs, era }), news };
+  };
+
+  const judge = (
+    request: DecisionRequest,
+    { results, charged, regions: answered, unanswered, missing, failure }: Counted,
+    { askedAtMs, era }: { readonly askedAtMs: number; readonly era: string },
+  ): CountedDecision | DegradedDecision => {
+    const { regions, operation, afterResponse } = request;
     const allowed = denyingResults(results).length === 0;
     // A region that denies is not overruled by one that cannot be asked.
     if (allowed && missing.length > 0) {
@@ -154,19 +170,19 @@ export function createLimiter(options: LimiterOptions): Limiter {
     const nowMs = results[0]?.outcome.nowMs ?? askedAtMs;
     if (!allowed && operation === 'take') {
       if (missing.length > 0) afterResponse(releaseUnanswered({ checks: missing, unanswered }));
-      const clusters = new Set(counted.regions.filter(({ isCluster }) => isCluster).map(({ name }) => name));
+      const clusters = new Set(answered.filter(({ isCluster }) => isCluster).map(({ name }) => name));
       const lasting = results.filter(({ check, isFinal }) => isFinal && !clusters.has(check.region ?? ''));
       denials.remember(regions[0].name, { nowMs, results: lasting }, askedAtMs, era);
     }
     return { kind: 'counted', allowed, nowMs, results, unanswered, failedOver: failure, ...UNKNOWN };
   };
 
-  const countShadow = async ({ request }: Pass, placed: readonly PlacedCheck[]) => {
+  const countShadow = async (request: DecisionRequest, placed: readonly PlacedCheck[]) => {
     const { regions, afterResponse, onShadow } = request;
     const deadline = createDeadline(SHADOW_MS, now);
-    const how = { operation: 'take', expects: undefined, era: snapshots.announced() } as const;
+    const how = { operation: 'take', withAnnouncement: false, era: snapshots.announced() } as const;
     const counted = await countInRegions({ placed, regions, deadline, afterResponse, ...how });
-    if (counted.kind === 'counted') onShadow?.(counted.results);
+    onShadow?.(counted.results);
   };
 
   /** No region has counted it. */
@@ -197,66 +213,42 @@ export function createLimiter(options: LimiterOptions): Limiter {
     afterResponse(censusBoard.present(ownId, signal).then(census.tell, () => {}));
   };
 
-  const readAnnouncement = (regions: Regions, deadline: Deadline) =>
-    askRegions({ regions, deadline, now, ask: ({ board }, signal) => board.read(signal) });
-
-  /** The first rules of this isolate. */
-  const start = (regions: Regions) =>
-    snapshots.start({
-      async read() {
-        const asked = await readAnnouncement(regions, createDeadline(deadlineMs, now));
-        if (asked.kind === 'answered') return asked.answer;
-        throw new CounterStoreError('unavailable', 'no region answers');
-      },
-    });
-
-  /** No check is made: the announcement is read by itself, and waited for only if it must be known. */
-  const hear = async ({ request, deadline }: Pass, question: Question) => {
-    const { regions, afterResponse } = request;
-    const listen = async (within: Deadline): Promise<Heard | undefined> => {
-      const asked = await readAnnouncement(regions, within);
-      if (asked.kind === 'unanswered') snapshots.fail();
-      else if (asked.answer === undefined || asked.answer === question.expects) snapshots.confirm(question);
-      else return { kind: 'news', announced: asked.answer };
-      return undefined;
-    };
-    if (question.isOverdue) return listen(deadline);
-    const heard = listen(createDeadline(deadlineMs, now));
-    afterResponse(heard.then((news) => news && snapshots.load(news.announced)));
-    return undefined;
-  };
-
+  /**
+   * By the rules at hand; and once more if they turn out to be outdated. What the first pass has charged is given back
+   * before the second one counts. If that takes too long, it counts all the same: at worst, its own first charge denies
+   * the request. If that is lost, the request has been charged twice until its windows end.
+   */
   const decide = async (
     request: DecisionRequest,
     snapshot: Snapshot,
     deadline: Deadline,
-  ): Promise<Decision> => {
-    const question = snapshots.question();
-    const first = await decideBy({ request, snapshot, deadline, question });
-    if (first.kind !== 'news') return first;
-    // Rules that were confirmed a moment ago are good for one more request.
-    const loading = snapshots.load(first.announced);
-    request.afterResponse(loading);
-    // Leases have other ids in the second pass.
-    request.afterResponse(releaseUnanswered(first));
-    if (question?.isOverdue) {
-      await within(deadline.remainingMs() / 2, loading);
-      // What takes longer is not waited for by everybody.
-      if (!snapshots.isConfirmed(now())) snapshots.fail();
+  ): Promise<Passed> => {
+    const pass = { request, snapshot, deadline, question: snapshots.question() };
+    const first = await decideBy(pass);
+    if (!first.news || !(await rules.follow(first.news, pass))) return first;
+    if (request.operation === 'take') {
+      undoneAtMs = now();
+      const undone = undo(first.decision);
+      request.afterResponse(undone);
+      await waitHalf(deadline, undone);
     }
-    const second = await decideBy({ request, snapshot: snapshots.current() ?? snapshot, deadline });
-    return second.kind === 'news'
-      ? degraded(request, { checks: second.checks, reason: 'bad-reply' })
-      : second;
+    return decideBy({ request, deadline, snapshot: snapshots.current() ?? snapshot });
+  };
+
+  /** All but what a denial has left: a block goes on, and a denied request that counts stays counted. */
+  const undo = async (decision: Decision) => {
+    const charges = createCharges({ decision, onError });
+    await Promise.all([charges.refund(), charges.release()]);
   };
 
   return {
     async decide(request) {
       try {
-        const snapshot = snapshots.current() ?? (await start(request.regions));
+        const snapshot = snapshots.current() ?? (await rules.start(request.regions));
         if (!snapshot) return degraded(request, { reason: 'no-rules' });
         const startedAtMs = now();
-        const decision = await decide(request, snapshot, createDeadline(deadlineMs, now));
+        const { decision, shadow } = await decide(request, snapshot, createDeadline(deadlineMs, now));
+        if (decision.allowed && shadow.length > 0) request.afterResponse(countShadow(request, shadow));
         return { ...decision, isStale: !snapshots.isConfirmed(startedAtMs) };
       } catch (error) {
         return degraded(request, { reason: failureOf(error) });
@@ -267,6 +259,8 @@ export function createLimiter(options: LimiterOptions): Limiter {
 
 /** Filled in by whoever knows the rules. */
 const UNKNOWN = { rulesVersion: '', isStale: false };
+/** No refund is under way for longer. */
+const UNSETTLED_MS = 5_000;
 /** Nobody waits for shadow rules. */
 const SHADOW_MS = 5_000;
 
@@ -274,13 +268,11 @@ const SHADOW_MS = 5_000;
 const checkFrom = (placed: PlacedCheck, region: LimiterRegion, regions: Regions) =>
   checkAt(placed, (placed.parts.has(region.name) ? region : regionOf(placed, regions))?.name ?? '');
 
+type Unanswered = Pick<DegradedDecision, 'checks' | 'unanswered'>;
+
 /** What did not answer may hold a lease. */
-function releaseUnanswered({ checks, unanswered = [] }: Partial<News>): Promise<void> {
+function releaseUnanswered({ checks, unanswered }: Unanswered): Promise<void> {
   const decision = { kind: 'degraded', allowed: false, fallback: 'closed', reason: 'timeout' } as const;
   const onError = () => {};
   return createCharges({ decision: { ...decision, checks, unanswered }, onError }).release();
 }
-
-/** Waits no longer. */
-const within = (ms: number, work: Promise<unknown>): Promise<unknown> =>
-  Promise.race([work, new Promise((resolve) => setTimeout(resolve, ms))]);

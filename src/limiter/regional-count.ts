@@ -3,7 +3,7 @@
 // charged is given back if another region denies.
 import type { AfterResponse } from '../core/caller.ts';
 import type { Answer } from '../core/check.ts';
-import type { CounterCall, CounterStore } from '../core/counter-store.ts';
+import type { CounterStore } from '../core/counter-store.ts';
 import { type CheckResult, type DegradedReason, denyingResults } from '../core/decision.ts';
 import type { RuleCheck } from '../core/plan.ts';
 import type { Borrowing, Denied } from './borrowing.ts';
@@ -11,12 +11,14 @@ import { asCharged } from './charges.ts';
 import type { Deadline } from './deadline.ts';
 import { canBorrow, checkAt, type PlacedCheck, regionOf } from './placed-checks.ts';
 import { type Asked, askRegions, type LimiterRegion, type Regions } from './region-ladder.ts';
+import type { Heard } from './rules-in-force.ts';
 
 export interface CountRequest {
   readonly placed: readonly PlacedCheck[];
   readonly regions: Regions;
   readonly operation: 'take' | 'peek';
-  readonly expects: string | undefined;
+  /** Ask the first region that counts what it announces, too. */
+  readonly withAnnouncement: boolean;
   readonly deadline: Deadline;
   readonly afterResponse: AfterResponse;
   /** See known-denials.ts. */
@@ -29,30 +31,20 @@ export interface RegionalResult extends CheckResult<RuleCheck> {
   readonly isFinal: boolean;
 }
 
-/** Other rules are in force, and nothing is charged. */
-export interface News {
-  readonly kind: 'news';
-  readonly announced: string;
-  readonly checks: readonly RuleCheck[];
-  /** Asked before, without an answer. */
+export interface Counted {
+  readonly results: readonly RegionalResult[];
+  /** Of those, what was charged. */
+  readonly charged: readonly RegionalResult[];
+  /** Those that answered. */
+  readonly regions: readonly LimiterRegion[];
   readonly unanswered: readonly CounterStore[];
+  /** What no region has counted that should have. */
+  readonly missing: readonly RuleCheck[];
+  /** The first one, if any region has failed. */
+  readonly failure: DegradedReason | undefined;
+  /** What the regions announce that were asked. */
+  readonly heard: readonly Heard[];
 }
-
-export type Counted =
-  | News
-  | {
-      readonly kind: 'counted';
-      readonly results: readonly RegionalResult[];
-      /** Of those, what was charged. */
-      readonly charged: readonly RegionalResult[];
-      /** Those that answered. */
-      readonly regions: readonly LimiterRegion[];
-      readonly unanswered: readonly CounterStore[];
-      /** What no region has counted that should have. */
-      readonly missing: readonly RuleCheck[];
-      /** The first one, if any region has failed. */
-      readonly failure: DegradedReason | undefined;
-    };
 
 export interface RegionalCountOptions {
   readonly now: () => number;
@@ -75,11 +67,12 @@ const UNREACHABLE = { kind: 'unanswered', reason: 'unavailable', unanswered: [] 
 export function createRegionalCount({ now, borrowing, onError }: RegionalCountOptions) {
   const run = async (
     region: LimiterRegion,
-    { operation, checks, expects }: Omit<CounterCall, 'checks'> & { readonly checks: readonly RuleCheck[] },
+    call: Pick<CountRequest, 'operation' | 'withAnnouncement'> & { readonly checks: readonly RuleCheck[] },
     signal: AbortSignal,
   ): Promise<Part> => {
-    const answer = await region.store.run({ operation, checks, expects }, signal);
-    if (answer.news === undefined && answer.outcomes.length !== checks.length)
+    const { checks } = call;
+    const answer = await region.store.run(call, signal);
+    if (answer.outcomes.length !== checks.length)
       throw new Error('the store answered for fewer checks than it was given');
     const results = checks.flatMap((check, i) => {
       const outcome = answer.outcomes[i];
@@ -90,13 +83,14 @@ export function createRegionalCount({ now, borrowing, onError }: RegionalCountOp
 
   /** Asks again as long as nothing but used-up parts denies, and somebody lends. */
   const runWithLoans = async (region: LimiterRegion, request: CountRequest, signal: AbortSignal) => {
-    const { operation, expects, regions, deadline, era } = request;
+    const { operation, withAnnouncement, regions, deadline, era } = request;
     const here = distinct(countedAt(region, request), region);
     const checks = here.flatMap((placed) => checkAt(placed, region.name) ?? []);
     const lenders = regions.filter((other) => other !== region);
     let mark = borrowing.mark();
     let loans = 0;
-    let part = await run(region, { operation, checks, expects }, signal);
+    let part = await run(region, { operation, checks, withAnnouncement }, signal);
+    const { announced } = part.answer;
     for (let tries = 0; tries < MOST_TRIES && loans <= lenders.length; tries += 1) {
       if (operation === 'peek') return part;
       const denied = deniedOf(part, here);
@@ -116,10 +110,11 @@ export function createRegionalCount({ now, borrowing, onError }: RegionalCountOp
       mark = borrowing.mark();
       if (borrowed.kind === 'lent') loans += 1;
       // It has been denied: that nobody answers any more does not let it pass.
-      const next = await run(region, { operation, checks: again }, deadline.signal()).catch(() => undefined);
+      const call = { operation, checks: again, withAnnouncement: false };
+      const next = await run(region, call, deadline.signal()).catch(() => undefined);
       if (borrowed.kind === 'lent') borrowed.end();
       if (!next) break;
-      part = next;
+      part = { ...next, answer: { ...next.answer, announced } };
       // One's own loan is no reason to take again.
       if (borrowed.kind === 'lent') mark = borrowing.mark();
     }
@@ -128,7 +123,7 @@ export function createRegionalCount({ now, borrowing, onError }: RegionalCountOp
   };
 
   /** In the regions that alone can count them, all at once. */
-  const countElsewhere = (request: CountRequest, expects: string | undefined) => {
+  const countElsewhere = (request: CountRequest, withAnnouncement: boolean) => {
     const { placed, regions, operation, deadline } = request;
     const elsewhere = placed.filter(({ parts }) => !parts.has(regions[0].name));
     const groups = Map.groupBy(elsewhere, (one) => regionOf(one, regions));
@@ -138,21 +133,21 @@ export function createRegionalCount({ now, borrowing, onError }: RegionalCountOp
         if (!region) return { checks: group.map(({ check }) => check), asked: UNREACHABLE };
         const checks = distinct(group, region).flatMap((one) => checkAt(one, region.name) ?? []);
         const ask = (_: LimiterRegion, signal: AbortSignal) =>
-          run(region, { operation, checks, expects }, signal);
+          run(region, { operation, checks, withAnnouncement }, signal);
         return { checks, asked: await askRegions({ regions: [region], deadline, now, ask }) };
       }),
     );
   };
 
   return async (request: CountRequest): Promise<Counted> => {
-    const { regions, placed, deadline, operation, afterResponse } = request;
+    const { regions, placed, deadline, operation, afterResponse, withAnnouncement } = request;
     const results: RegionalResult[] = [];
     const charged: RegionalResult[] = [];
     const answered: LimiterRegion[] = [];
     const unanswered: CounterStore[] = [];
     const missing: RuleCheck[] = [];
     let failure: DegradedReason | undefined;
-    let news: string | undefined;
+    const heard: Heard[] = [];
 
     const own = placed.filter(({ parts }) => parts.has(regions[0].name));
     // What is charged here may be given back, if it is denied elsewhere: so a denial here is not sure to last.
@@ -163,7 +158,8 @@ export function createRegionalCount({ now, borrowing, onError }: RegionalCountOp
       failure ??= asked.reason;
       if (asked.kind === 'unanswered') return void missing.push(...checks);
       const { answer } = asked.answer;
-      news ??= answer.news;
+      const { announced } = answer;
+      if (announced !== undefined) heard.push({ announced, board: asked.region.board });
       const counted = asked.answer.results.map((result) => ({
         ...inTimeOf(answer.nowMs, result),
         isFinal: result.isFinal && isFinal,
@@ -186,18 +182,13 @@ export function createRegionalCount({ now, borrowing, onError }: RegionalCountOp
       if (asked.kind === 'answered') missing.push(...lostBy(asked.region, request));
     }
     const goesOn = operation === 'peek' || denyingResults(results).length === 0;
-    if (own.length < placed.length && news === undefined && goesOn)
-      for (const { checks, asked } of await countElsewhere(
-        request,
-        own.length === 0 ? request.expects : undefined,
-      ))
-        add(asked, checks);
-
-    const isDenied = news !== undefined || denyingResults(results).length > 0;
+    if (own.length < placed.length && goesOn) {
+      const elsewhere = await countElsewhere(request, withAnnouncement && own.length === 0);
+      for (const { checks, asked } of elsewhere) add(asked, checks);
+    }
+    const isDenied = denyingResults(results).length > 0;
     if (isDenied && charged.length > 0 && operation === 'take') afterResponse(giveBack(charged, onError));
-    if (news !== undefined)
-      return { kind: 'news', announced: news, checks: placed.map(({ check }) => check), unanswered };
-    return { kind: 'counted', results, charged, regions: answered, unanswered, missing, failure };
+    return { results, charged, regions: answered, unanswered, missing, failure, heard };
   };
 }
 

@@ -5,24 +5,33 @@ import type { Answer, Check, Outcome } from '../core/check.ts';
 import type { CounterCall, CounterStore } from '../core/counter-store.ts';
 import { hashTagOf } from '../core/keys.ts';
 
-export function splitBySlot(store: CounterStore, board: AnnouncementBoard): CounterStore {
+export function splitBySlot(store: CounterStore, board: Pick<AnnouncementBoard, 'read'>): CounterStore {
   return {
     ...store,
-    async run({ expects, ...call }, signal) {
+    async run({ withAnnouncement, ...call }, signal) {
       // The announcement is in a slot of its own: here, asking for it is a call more.
-      const announced = expects === undefined ? undefined : await board.read(signal);
-      if (announced !== undefined && announced !== expects)
-        return { nowMs: 0, outcomes: [], news: announced };
-      const groups = groupBySlot(call.checks);
-      if (groups.length === 1) return store.run(call, signal);
-      return call.operation === 'take'
-        ? takeAll(store, call, groups, signal)
-        : runEach(store, call, groups, signal);
+      const announced = withAnnouncement ? await readAnnouncement(board, signal) : undefined;
+      return { ...(await runInSlots(store, call, signal)), announced };
     },
     async reset(keys, signal) {
       for (const key of keys) await store.reset([key], signal);
     },
   };
+}
+
+/** Undefined if it cannot be read: the checks are counted all the same. */
+const readAnnouncement = (board: Pick<AnnouncementBoard, 'read'>, signal: AbortSignal) =>
+  board.read(signal).then(
+    (announced) => announced ?? null,
+    () => undefined,
+  );
+
+async function runInSlots(store: CounterStore, call: CounterCall, signal: AbortSignal): Promise<Answer> {
+  const groups = groupBySlot(call.checks);
+  if (groups.length === 1) return store.run(call, signal);
+  return call.operation === 'take'
+    ? takeAll(store, call, groups, signal)
+    : runEach(store, call, groups, signal);
 }
 
 /** Places of the checks in the call, by slot. */

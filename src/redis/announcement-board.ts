@@ -2,11 +2,12 @@
 import announce from '../../lua/announce.lua';
 import { type AnnouncementBoard, formatAnnouncement } from '../core/announcement.ts';
 import { CounterStoreError } from '../core/counter-store.ts';
-import { ANNOUNCEMENT_KEY } from '../core/keys.ts';
+import { ANNOUNCEMENT_KEY, partKey } from '../core/keys.ts';
 import type { Client } from './client.ts';
 
-/** Renewed by every cron run. Without one, isolates go on with what they have. */
-const TTL_MS = 24 * 3_600_000;
+/** Renewed once a day, so that two renewals may fail. Without one, isolates go on with what they have. */
+const TTL_MS = 3 * 24 * 3_600_000;
+const PART_TTL_MS = TTL_MS;
 
 export function createAnnouncementBoard(client: Client): AnnouncementBoard {
   return {
@@ -21,5 +22,23 @@ export function createAnnouncementBoard(client: Client): AnnouncementBoard {
       const args = [String(announcement.sequence), formatAnnouncement(announcement), String(TTL_MS)];
       await client.send(signal, (redis) => redis.eval(announce, [ANNOUNCEMENT_KEY], args));
     },
+
+    async readParts(parts, signal) {
+      const texts: unknown = await client.send(signal, (redis) => redis.mget(parts.map(partKey)));
+      if (!Array.isArray(texts) || texts.length !== parts.length || !texts.every(isTextOrNone))
+        throw new CounterStoreError('bad-reply', 'the copies are not text');
+      return texts.map((text) => text ?? undefined);
+    },
+
+    async writeParts(parts, signal) {
+      const replies = await client.sendAll(signal, (redis) => {
+        const pipeline = redis.pipeline();
+        for (const part of parts) pipeline.set(partKey(part), part.packed, { px: PART_TTL_MS });
+        return pipeline.exec({ keepErrors: true });
+      });
+      for (const { error } of replies) if (error) throw error;
+    },
   };
 }
+
+const isTextOrNone = (text: unknown): text is string | null => text === null || typeof text === 'string';

@@ -8,7 +8,7 @@ import type { Client } from './client.ts';
 /** Isolates come once a minute: whoever missed one time is still counted, whoever missed two is gone. */
 const KEEP_MS = 150_000;
 
-export function createCensusBoard(client: Client): CensusBoard {
+export function createCensusBoard(client: Pick<Client, 'send'>): CensusBoard {
   return {
     async present(isolateId, signal) {
       const args = [isolateId, String(KEEP_MS)];

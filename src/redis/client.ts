@@ -9,7 +9,20 @@ export interface UpstashOptions {
 
 export interface Client {
   send<T>(signal: AbortSignal, command: (redis: Redis) => Promise<T>): Promise<T>;
+  /** Several commands in one request. They run in their order, but not as one: each may fail by itself. */
+  sendAll(signal: AbortSignal, commands: (redis: Redis) => Promise<readonly Entry[]>): Promise<Replied[]>;
 }
+
+/** What a pipeline with `keepErrors` has for each command. */
+interface Entry {
+  readonly result?: unknown;
+  readonly error?: string | undefined;
+}
+
+/** The reply to one command of several. */
+export type Replied =
+  | { readonly result: unknown; readonly error?: undefined }
+  | { readonly error: CounterStoreError; readonly result?: undefined };
 
 /** Redis does not know the script (any more). */
 export class ScriptMissing extends CounterStoreError {}
@@ -31,18 +44,28 @@ export function createClient({ url, token }: UpstashOptions): Client {
     signal: () => nextSignal ?? AbortSignal.abort(),
   });
 
-  return {
-    async send(signal, command) {
-      try {
-        // The client reads its signal synchronously while the command is being issued: no other request can
-        // come between these two lines.
-        nextSignal = signal;
-        return await command(redis);
-      } catch (error) {
-        throw withoutDetails(error, signal);
-      }
-    },
+  const send: Client['send'] = async (signal, command) => {
+    try {
+      // The client reads its signal synchronously while the command is being issued: no other request can
+      // come between these two lines.
+      nextSignal = signal;
+      return await command(redis);
+    } catch (error) {
+      throw withoutDetails(error, signal);
+    }
   };
+  return {
+    send,
+    sendAll: async (signal, commands) =>
+      (await send(signal, commands)).map((entry) => toReplied(entry, signal)),
+  };
+}
+
+function toReplied({ result, error }: Entry, signal: AbortSignal): Replied {
+  if (error !== undefined) return { error: withoutDetails(new Error(error), signal) };
+  return result === undefined
+    ? { error: new CounterStoreError('bad-reply', 'a reply has no result') }
+    : { result };
 }
 
 /** The client's messages embed the whole command, keys and all: only what kind of failure it was goes on. */
@@ -50,16 +73,24 @@ function withoutDetails(error: unknown, signal: AbortSignal): CounterStoreError 
   const message = error instanceof Error ? error.message : '';
   if (message.startsWith('NOSCRIPT')) return new ScriptMissing('unavailable', 'script not loaded');
   if (signal.aborted) return new CounterStoreError('timeout', 'no answer before the deadline');
-  // An error of the script itself, unlike OOM or READONLY: the database is well, and this one call is not.
-  if (/^(WEIR_BAD_ARGUMENT|ERR .*user_script)/s.test(message))
+  if (isScriptFailure(message))
     return new CounterStoreError('script-failed', 'the script could not count this');
   if (isBadReply(error, message))
     return new CounterStoreError('bad-reply', 'the reply is not what Upstash sends');
   return new CounterStoreError('unavailable', 'the command failed');
 }
 
-/** Not JSON, or JSON without a result: this is how the client tells. */
+/** An error of the script itself: the database is well, and this one call is not. */
+function isScriptFailure(message: string): boolean {
+  const [said = ''] = message.split(', command was:');
+  // Upstash names the script also when the database refuses one of its commands, with OOM or READONLY.
+  const isRefused = /^ERR Error running script: @user_script:\d+: (?!ERR|WRONGTYPE)[A-Z]+ /.test(said);
+  return !isRefused && /^(WEIR_BAD_ARGUMENT|ERR .*(user_script|script shebang))/s.test(said);
+}
+
+/** Not JSON, or JSON without a result or, for a pipeline, no list of them: this is how the client tells. */
 function isBadReply(error: unknown, message: string): boolean {
   if (error instanceof SyntaxError || message === 'Request did not return a result') return true;
+  if (error instanceof TypeError && /is not a function|^Cannot (read|destructure)/.test(message)) return true;
   return error instanceof Error && error.name === 'UpstashJSONParseError';
 }

@@ -1,6 +1,8 @@
 // The counters of one region, in Upstash Redis over HTTP.
-import type { CounterStore } from '../core/counter-store.ts';
-import { type Client, ScriptMissing } from './client.ts';
+import type { Answer } from '../core/check.ts';
+import { type CounterStore, CounterStoreError } from '../core/counter-store.ts';
+import { ANNOUNCEMENT_KEY } from '../core/keys.ts';
+import { type Client, type Replied, ScriptMissing } from './client.ts';
 import { composeScript, type Script } from './script.ts';
 import { parseAnswer, type ScriptCall, toScriptCall } from './wire.ts';
 
@@ -10,7 +12,9 @@ export function createUpstashStore(client: Client): CounterStore {
   return {
     async run(call, signal) {
       script ??= await composeScript();
-      return parseAnswer(await evaluate(client, script, toScriptCall(call), signal), call.checks);
+      const how = { client, script, call: toScriptCall(call), signal };
+      const { reply, announced } = await (call.withAnnouncement ? readAndCount(how) : count(how));
+      return { ...parseAnswer(reply, call.checks), announced };
     },
 
     async reset(keys, signal) {
@@ -23,17 +27,52 @@ export function createUpstashStore(client: Client): CounterStore {
   };
 }
 
-/** EVALSHA; if Redis has lost the script (restart, flush), EVAL once with its text, under the same signal. */
-async function evaluate(
-  client: Client,
-  { text, sha }: Script,
-  { keys, args }: ScriptCall,
-  signal: AbortSignal,
-): Promise<unknown> {
+interface Run {
+  readonly client: Client;
+  readonly script: Script;
+  readonly call: ScriptCall;
+  readonly signal: AbortSignal;
+}
+
+interface Counted extends Pick<Answer, 'announced'> {
+  readonly reply: unknown;
+}
+
+async function count(run: Run): Promise<Counted> {
+  const { client, script, call, signal } = run;
   try {
-    return await client.send(signal, (redis) => redis.evalsha(sha, keys, args));
+    return { reply: await client.send(signal, (redis) => redis.evalsha(script.sha, call.keys, call.args)) };
   } catch (error) {
-    if (!(error instanceof ScriptMissing)) throw error;
-    return await client.send(signal, (redis) => redis.eval(text, keys, args));
+    return { reply: await sendText(error, run) };
   }
 }
+
+/**
+ * One request as well. The announcement is not a key of the script, because Upstash locks those exclusively: all
+ * isolates of a region would queue for it. A GET shares its lock with every other GET.
+ */
+async function readAndCount(run: Run): Promise<Counted> {
+  const { client, script, call, signal } = run;
+  const [announcement, counted] = await client.sendAll(signal, (redis) =>
+    redis
+      .pipeline()
+      .get(ANNOUNCEMENT_KEY)
+      .evalsha(script.sha, call.keys, call.args)
+      .exec({ keepErrors: true }),
+  );
+  if (!announcement || !counted) throw new CounterStoreError('bad-reply', 'expected two replies');
+  return {
+    announced: toAnnounced(announcement),
+    reply: counted.error ? await sendText(counted.error, run) : counted.result,
+  };
+}
+
+/** If Redis has lost the script (restart, flush), EVAL once with its text, under the same signal. */
+async function sendText(error: unknown, { client, script, call, signal }: Run): Promise<unknown> {
+  if (!(error instanceof ScriptMissing)) throw error;
+  return client.send(signal, (redis) => redis.eval(script.text, call.keys, call.args));
+}
+
+/** What cannot be read keeps nobody from being counted. */
+const toAnnounced = ({ result }: Replied): Answer['announced'] =>
+  typeof result === 'string' || result === null ? result : undefined;

@@ -1,7 +1,6 @@
 // The script's KEYS, ARGV and reply, as lua/counters.lua describes them, from and to what the core speaks.
 import type { Answer, Check, Outcome } from '../core/check.ts';
 import { type CounterCall, CounterStoreError } from '../core/counter-store.ts';
-import { ANNOUNCEMENT_KEY } from '../core/keys.ts';
 
 /** Integers for each check, in the two forms of a reply. */
 const LONG = 6;
@@ -26,7 +25,7 @@ const COLUMNS: readonly (readonly [name: string, of: (check: Check) => number | 
   ['lease', ({ leaseId }) => leaseId],
 ];
 
-export function toScriptCall({ operation, checks, expects, nowMs }: CounterCall): ScriptCall {
+export function toScriptCall({ operation, checks, nowMs }: CounterCall): ScriptCall {
   const keys = [...new Set(checks.map(({ key }) => key))];
   // Every argument costs Redis time: columns that say nothing are left out.
   const columns = COLUMNS.filter(([, of]) => checks.some((check) => of(check) !== undefined));
@@ -34,7 +33,6 @@ export function toScriptCall({ operation, checks, expects, nowMs }: CounterCall)
   let call: string = operation;
   if (hasKeys) call += ' key';
   for (const [name] of columns) call += ` ${name}`;
-  if (expects !== undefined) call += ` announced=${keys.push(ANNOUNCEMENT_KEY)}:${expects}`;
   if (nowMs !== undefined) call += ` now=${nowMs}`;
   const args = [call];
   for (const check of checks) {
@@ -47,7 +45,6 @@ export function toScriptCall({ operation, checks, expects, nowMs }: CounterCall)
 
 /** Checks the shape of a reply before anything trusts it. */
 export function parseAnswer(reply: unknown, checks: readonly Check[]): Answer {
-  if (isNews(reply)) return { nowMs: reply[0], outcomes: [], news: reply[1] };
   const stride = Array.isArray(reply) ? (reply.length - 1) / checks.length : 0;
   if (!Array.isArray(reply) || (stride !== LONG && stride !== SHORT) || !reply.every(Number.isSafeInteger))
     throw new CounterStoreError('bad-reply', `expected ${1 + checks.length * LONG} integers`);
@@ -55,12 +52,6 @@ export function parseAnswer(reply: unknown, checks: readonly Check[]): Answer {
   const fieldsOf = (i: number) => fields.slice(i * stride, (i + 1) * stride);
   return { nowMs, outcomes: checks.map((check, i) => toOutcome(inFull(fieldsOf(i)), check)) };
 }
-
-const isNews = (reply: unknown): reply is [number, string] =>
-  Array.isArray(reply) &&
-  reply.length === 2 &&
-  Number.isSafeInteger(reply[0]) &&
-  typeof reply[1] === 'string';
 
 /** The short form says nothing but what is left: all the rest is as plain as can be. */
 function inFull(fields: readonly number[]): readonly number[] {

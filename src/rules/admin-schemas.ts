@@ -5,6 +5,7 @@ import * as z from 'zod';
 import { formatIpRange, ipRangeProblem, parseIpRange } from '../core/ip.ts';
 import { LISTED_KINDS, LISTS, RULE_DEFAULTS } from '../core/rule.ts';
 import { type BodySchemas, bodySchemas, identifier } from './body-schemas.ts';
+import { plainText } from './plain-text.ts';
 import { checkRule, ruleFields } from './rule-schema.ts';
 import { apiKeys, listEntries, tenants, users } from './schema.ts';
 import { tierFields, tierName } from './tier-schema.ts';
@@ -12,7 +13,6 @@ import { tierFields, tierName } from './tier-schema.ts';
 const moment = z.iso
   .datetime({ offset: true, error: 'must be a moment such as 2030-01-31T12:00:00Z, with its zone' })
   .transform((text) => new Date(text));
-const shortText = (most: number) => z.string().max(most);
 const tierOf = z.string().max(63).nullable().describe('The name of a tier; null: the default one.');
 const tenantOf = identifier.nullable().describe('The id of a tenant.');
 const expiresAt = moment.nullable().describe('From then on it is as if it were not there; null: never.');
@@ -36,7 +36,7 @@ export const tierBodies: BodySchemas = bodySchemas({
 export const tenantBodies: BodySchemas = bodySchemas({
   name: 'Tenant',
   writtenId: { id: identifier },
-  fields: createInsertSchema(tenants, { name: shortText(128), tier: tierOf }).pick({ name: true, tier: true })
+  fields: createInsertSchema(tenants, { name: plainText(128), tier: tierOf }).pick({ name: true, tier: true })
     .shape,
   defaults: { name: '', tier: null },
 });
@@ -53,7 +53,7 @@ export const keyBodies: BodySchemas = bodySchemas({
   name: 'ApiKey',
   shownId: z.uuid(),
   fields: createInsertSchema(apiKeys, {
-    name: shortText(128).describe('For people.'),
+    name: plainText(128).describe('For people.'),
     userId: identifier.nullable().describe('The user that it belongs to.'),
     tenantId: tenantOf,
     tier: tierOf,
@@ -72,7 +72,7 @@ export const listBodies: BodySchemas = bodySchemas({
     list: z.enum(LISTS).describe('The deny list comes first.'),
     kind: z.enum(LISTED_KINDS),
     value: identifier.describe('An IP address or a CIDR range; or the id of an API key, user or tenant.'),
-    reason: shortText(1024).describe('For people.'),
+    reason: z.string().max(1024).describe('For people.'),
     expiresAt,
   }).pick({ list: true, kind: true, value: true, reason: true, expiresAt: true }).shape,
   defaults: { reason: '', expiresAt: null },

@@ -1,5 +1,5 @@
 // From the fields of a table to the bodies of its collection: what a creation, a replacement and a patch may say,
-// and what is shown. Unknown fields are refused, those that only Weir writes too.
+// and what is shown. Unknown fields are refused. What only Weir writes may be sent back as it was shown.
 import * as z from 'zod';
 
 export type Values = Record<string, unknown>;
@@ -12,7 +12,7 @@ export interface BodySchemas {
   /** Only what is given changes. Each field by itself: the result is checked as a replacement. */
   readonly patch: z.ZodType<Values>;
   readonly shown: z.ZodObject;
-  /** Whether a replacement writes this field. */
+  /** Whether a replacement writes this field. The others that it may have are only shown. */
   isWritten(field: string): boolean;
   /** `shown` and what is only known at the creation. */
   readonly created: z.ZodObject;
@@ -46,6 +46,8 @@ const kept = {
   updatedAt: z.iso.datetime(),
 };
 
+const SENT_BACK = z.unknown().optional().describe('Only as it is shown: it cannot be changed.');
+
 export function bodySchemas<F extends Fields>(declaration: Declaration<F>): BodySchemas {
   const { name, writtenId = {}, shownId, fields, shown: alsoShown = {}, shownOnce = {} } = declaration;
   const filled = mapFields(fields, (schema, field) => fill(declaration, schema, field));
@@ -57,19 +59,18 @@ export function bodySchemas<F extends Fields>(declaration: Declaration<F>): Body
     const { normalize } = declaration;
     return normalize ? checked.transform((values) => normalize(values as Filled<F>)) : checked;
   };
-  const shown = z.strictObject({
-    ...(shownId && { id: shownId }),
-    ...writtenId,
-    ...fields,
-    ...alsoShown,
-    ...kept,
-  });
+  const shownOnly = { ...(shownId && { id: shownId }), ...writtenId, ...alsoShown, ...kept };
+  const shown = z.strictObject({ ...shownOnly, ...fields });
+  // Of any type: what is not as it is shown is refused in one and the same way.
+  const sentBack = mapFields(shownOnly, () => SENT_BACK);
 
   return {
     name,
     create: complete({ ...writtenId, ...filled }).meta({ id: `${name}Creation` }),
-    replace: complete(filled).meta({ id: `${name}Replacement` }),
-    patch: z.strictObject(mapFields(fields, (schema) => schema.optional())).meta({ id: `${name}Patch` }),
+    replace: complete({ ...filled, ...sentBack }).meta({ id: `${name}Replacement` }),
+    patch: z
+      .strictObject({ ...mapFields(fields, (schema) => schema.optional()), ...sentBack })
+      .meta({ id: `${name}Patch` }),
     isWritten: (field) => field in fields,
     shown: shown.meta({ id: name }),
     created: shown.extend(shownOnce),

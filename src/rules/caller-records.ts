@@ -59,17 +59,26 @@ export async function findUser(database: Database, userId: string): Promise<Call
   return { userId, tenantId: row.tenantId ?? undefined, tier: row.tier ?? undefined };
 }
 
+/** What KV keeps of somebody: also that Postgres has no row of him. */
+export interface KeptRecord {
+  readonly record: CallerRecord | undefined;
+}
+
+const NOBODY = { nobody: true } as const;
+const nobody = z.object({ nobody: z.literal(true) }).transform(() => undefined);
+const keptUser = z.union([nobody, userRecord]);
+
 /** Undefined if KV has none; throws if what it has is no such record. */
 export async function readRecord(
   kv: Kv,
   kind: 'key' | 'user',
   name: string,
-): Promise<CallerRecord | undefined> {
+): Promise<KeptRecord | undefined> {
   const stored = await kv.get(name);
   if (stored === null) return undefined;
-  return (kind === 'key' ? apiKeyRecord : userRecord).parse(JSON.parse(stored));
+  return { record: (kind === 'key' ? apiKeyRecord : keptUser).parse(JSON.parse(stored)) };
 }
 
-export async function writeRecord(kv: Kv, name: string, record: CallerRecord): Promise<void> {
-  await kv.put(name, JSON.stringify(record), { expirationTtl: RECORD_TTL_SECONDS });
+export async function writeRecord(kv: Kv, name: string, record: CallerRecord | undefined): Promise<void> {
+  await kv.put(name, JSON.stringify(record ?? NOBODY), { expirationTtl: RECORD_TTL_SECONDS });
 }

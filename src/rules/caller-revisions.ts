@@ -6,7 +6,7 @@ import { versionOf } from '../core/stored-snapshot.ts';
 import type { Database } from './database.ts';
 
 /** Longer than anything that is known of a caller is kept in memory or KV. */
-const LATELY = sql`now() - interval '15 minutes'`;
+export const LATELY = sql`now() - interval '15 minutes'`;
 /** Beyond so many, everything known of any caller is forgotten. */
 const MOST = 5_000;
 

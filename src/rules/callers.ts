@@ -2,19 +2,18 @@
 // longer than its deadline: whoever is not known in time has the default tier. A key is known by its hash alone.
 import { hashApiKey, isWellFormedKey } from '../core/api-key.ts';
 import { createBoundedCache } from '../core/bounded-cache.ts';
-import type { AfterResponse, CallerDirectory, CallerRecord, Known } from '../core/caller.ts';
+import type { AfterResponse, CallerDirectory, CallerRecord, Known, LookUp } from '../core/caller.ts';
 import { digest, toBase64Url } from '../core/digest.ts';
-import { findApiKey, findUser, readRecord, writeRecord } from './caller-records.ts';
+import { findApiKey, findUser, type KeptRecord, readRecord, writeRecord } from './caller-records.ts';
 import type { Database } from './database.ts';
 import type { Kv } from './kv.ts';
+import { type CallerKind, createLookUpAllowance } from './look-up-allowance.ts';
 import { withDeadline } from './with-deadline.ts';
 
 const MEMORY_ENTRIES = 10_000;
 const MEMORY_MS = 60_000;
 /** After a failure Postgres is left alone for so long. */
 const FAILURE_MS = 2_000;
-/** Of each kind, so that made-up keys take nothing away from users. */
-const QUESTIONS_PER_SECOND = 20;
 
 /** Callers that have changed lately. What is kept of anybody counts only for the epoch and revision it was kept under. */
 export interface KnownRevisions {
@@ -33,82 +32,93 @@ export interface CallerDirectoryOptions {
   readonly onError: (error: unknown) => void;
 }
 
-type Kind = 'key' | 'user';
-
 const FIND = { key: findApiKey, user: findUser };
 
 export function createCallerDirectory(options: CallerDirectoryOptions): CallerDirectory {
   const { database, kv, now, deadlineMs, revisions, onError } = options;
   const memory = createBoundedCache<{ readonly record: Known<CallerRecord> }>(MEMORY_ENTRIES);
-  const mayAsk = { key: createQuota(QUESTIONS_PER_SECOND), user: createQuota(QUESTIONS_PER_SECOND) };
+  const allowance = createLookUpAllowance(now);
   let askAgainAtMs = Number.NEGATIVE_INFINITY;
 
-  const remember = (name: string, record: Known<CallerRecord>, ms: number) =>
+  const remember = ({ name, who }: Sought, record: Known<CallerRecord>, ms: number) => {
     memory.set(name, { record }, now() + ms);
+    if (record) allowance.found(who);
+  };
 
-  async function lookUp(kind: Kind, id: string, afterResponse: AfterResponse) {
+  async function lookUp(kind: CallerKind, id: string, { ip, afterResponse, isWorthwhile }: LookUp) {
     // Taken before anything is read: what is read may be newer than its name says, never older.
-    const name = await nameOf(kind, id, revisions());
-    const remembered = memory.get(name, now());
+    const sought = await soughtOf(kind, id, revisions());
+    const remembered = memory.get(sought.name, now());
     if (remembered !== undefined) return stillValid(remembered.record);
+    if (isWorthwhile && !(await isWorthwhile())) return null;
     const deadline = AbortSignal.timeout(deadlineMs);
-    const kept = await fromKv(kind, name);
-    if (kept !== undefined) return stillValid(kept);
-    if (now() < askAgainAtMs || !mayAsk[kind](now())) return null;
-    return stillValid(await fromPostgres(kind, id, { name, deadline, afterResponse }));
+    const kept = await fromKv(sought);
+    if (kept !== undefined) return stillValid(kept.record);
+    if (now() < askAgainAtMs || !allowance.mayAsk({ kind, who: sought.who, ip })) return null;
+    return stillValid(await fromPostgres(sought, { deadline, afterResponse }));
   }
 
   /** A KV that hangs leaves half of the time for Postgres. */
-  async function fromKv(kind: Kind, name: string): Promise<CallerRecord | undefined> {
+  async function fromKv(sought: Sought): Promise<KeptRecord | undefined> {
     try {
       const half = AbortSignal.timeout(Math.ceil(deadlineMs / 2));
-      const record = await withDeadline(half, readRecord(kv, kind, name));
-      if (record !== undefined) remember(name, record, MEMORY_MS);
-      return record;
+      const kept = await withDeadline(half, readRecord(kv, sought.kind, sought.name));
+      if (kept !== undefined) remember(sought, kept.record, MEMORY_MS);
+      return kept;
     } catch (error) {
       onError(error);
       return undefined;
     }
   }
 
-  async function fromPostgres(kind: Kind, id: string, { name, deadline, afterResponse }: Question) {
-    const answer = FIND[kind](database, id);
+  async function fromPostgres(sought: Sought, { deadline, afterResponse }: Question) {
+    const answer = FIND[sought.kind](database, sought.id);
     // An answer that comes too late for this request is kept for the next ones. A failure is reported below.
-    afterResponse(answer.then((record) => keep(name, record)).catch(() => {}));
+    afterResponse(answer.then((record) => keep(sought, record)).catch(() => {}));
     try {
       return await withDeadline(deadline, answer);
     } catch (error) {
       askAgainAtMs = now() + FAILURE_MS;
       // Another request may have had an answer meanwhile.
-      if (memory.get(name, now()) === undefined) remember(name, null, FAILURE_MS);
+      if (memory.get(sought.name, now()) === undefined) remember(sought, null, FAILURE_MS);
       onError(error);
       return null;
     }
   }
 
-  /** That somebody is unknown stays in memory: made-up callers write nothing to KV. */
-  async function keep(name: string, record: CallerRecord | undefined): Promise<void> {
+  /** That there is no row of a user is kept in KV, too: most have none. Made-up keys write nothing to KV. */
+  async function keep(sought: Sought, record: CallerRecord | undefined): Promise<void> {
     askAgainAtMs = Number.NEGATIVE_INFINITY;
-    remember(name, record, MEMORY_MS);
-    if (record !== undefined) await writeRecord(kv, name, record).catch(onError);
+    remember(sought, record, MEMORY_MS);
+    if (record === undefined && sought.kind === 'key') return;
+    await writeRecord(kv, sought.name, record).catch(onError);
   }
 
   const stillValid = (record: Known<CallerRecord>) =>
     record?.expiresAtMs === undefined || record.expiresAtMs > now() ? record : undefined;
 
   return {
-    async ofApiKey(key, afterResponse) {
+    async ofApiKey(key, how) {
       if (!(await isWellFormedKey(key))) return undefined;
-      return lookUp('key', await hashApiKey(key), afterResponse);
+      return lookUp('key', await hashApiKey(key), how);
     },
-    async ofUser(userId, afterResponse) {
-      return isStorable(userId) ? lookUp('user', userId, afterResponse) : undefined;
+    async ofUser(userId, how) {
+      return isStorable(userId) ? lookUp('user', userId, how) : undefined;
     },
   };
 }
 
-interface Question {
+/** Whom somebody asks about. */
+interface Sought {
+  readonly kind: CallerKind;
+  readonly id: string;
+  /** The same whatever has changed of him. */
+  readonly who: string;
+  /** In KV and in memory: another one after every change. */
   readonly name: string;
+}
+
+interface Question {
   readonly deadline: AbortSignal;
   readonly afterResponse: AfterResponse;
 }
@@ -116,26 +126,14 @@ interface Question {
 /** Without a colon: an id never ends in what reads as a revision. */
 const PLAIN = /^[A-Za-z0-9._@-]{1,128}$/;
 
-/** In KV and in memory. KV takes names of at most 512 bytes: what is long or unusual is replaced by its digest. */
-async function nameOf(kind: Kind, id: string, revisions: KnownRevisions): Promise<string> {
+/** KV takes names of at most 512 bytes: what is long or unusual is replaced by its digest. */
+async function soughtOf(kind: CallerKind, id: string, revisions: KnownRevisions): Promise<Sought> {
   const revision = revisions.of(`${kind}:${id}`);
-  const short = PLAIN.test(id) ? id : `#${toBase64Url(await digest('SHA-256', id))}`;
-  const name = `caller:${revisions.epoch}:${kind}:${short}`;
-  return revision === undefined ? name : `${name}:${revision}`;
+  const who = `${kind}:${PLAIN.test(id) ? id : `#${toBase64Url(await digest('SHA-256', id))}`}`;
+  const name = `caller:${revisions.epoch}:${who}`;
+  return { kind, id, who, name: revision === undefined ? name : `${name}:${revision}` };
 }
 
 /** Ids that no row can have are not asked for: Postgres would refuse some of them, as if it were broken. */
 const isStorable = (userId: string) =>
   userId !== '' && userId.length <= 512 && !userId.includes('\0') && userId.isWellFormed();
-
-/** Counts by whole seconds. */
-function createQuota(perSecond: number): (nowMs: number) => boolean {
-  let second = Number.NaN;
-  let used = 0;
-  return (nowMs) => {
-    const current = Math.floor(nowMs / 1_000);
-    if (current !== second) [second, used] = [current, 0];
-    used += 1;
-    return used <= perSecond;
-  };
-}

@@ -103,8 +103,7 @@ export async function rollBack(
     const [, { rows }] = await database.batch([
       asActor(database, actor),
       database.execute<{ row_count: number; change_id: string }>(sql`
-        select weir_rollback(${changeId}, ${force}) as row_count,
-          pg_current_xact_id()::text as change_id`),
+        select weir_rollback(${changeId}, ${force}) as row_count, weir_change_id()::text as change_id`),
     ]);
     const [row] = rows;
     return { kind: 'done', changeId: Number(row?.change_id), rowCount: row?.row_count ?? 0 };

@@ -56,6 +56,8 @@ export interface StoredRows {
   readonly basedOn: number;
   /** Of all rows and their revisions. */
   readonly fingerprint: string;
+  /** How large all that is published is. */
+  readonly publishedBytes: number;
   readonly rules: readonly RuleRow[];
   readonly tiers: readonly TierRow[];
 }
@@ -64,8 +66,9 @@ export interface StoredRows {
 export async function readStoredRows(database: Database): Promise<StoredRows> {
   const [, state, rules, tiers] = await database.batch([
     asOfOneMoment(database),
-    database.execute<{ based_on: string; fingerprint: string }>(sql`
-      select coalesce(max(id), 0)::text as based_on, ${FINGERPRINT} as fingerprint
+    database.execute<{ based_on: string; fingerprint: string; bytes: string | null }>(sql`
+      select coalesce(max(id), 0)::text as based_on, ${FINGERPRINT} as fingerprint,
+        (select bytes::text from last_publication) as bytes
       from history where entity in ('rules', 'tiers')`),
     database.select().from(rulesTable).orderBy(asc(rulesTable.id)),
     database
@@ -73,8 +76,8 @@ export async function readStoredRows(database: Database): Promise<StoredRows> {
       .from(tiersTable)
       .orderBy(asc(tiersTable.name)),
   ]);
-  const { based_on = '0', fingerprint = '' } = state.rows[0] ?? {};
-  return { basedOn: Number(based_on), fingerprint, rules, tiers };
+  const { based_on = '0', fingerprint = '', bytes } = state.rows[0] ?? {};
+  return { basedOn: Number(based_on), fingerprint, publishedBytes: Number(bytes ?? 0), rules, tiers };
 }
 
 /** The history alone does not tell: of two changes at once, the one with the lower number can come to light last. */

@@ -1,5 +1,6 @@
 // Writes what an import changes: everything in one transaction, or nothing.
 import { type SQL, sql } from 'drizzle-orm';
+import type { Values } from './body-schemas.ts';
 import type { Database } from './database.ts';
 import { postgresErrorOf } from './history.ts';
 import {
@@ -12,6 +13,7 @@ import {
 } from './import-document.ts';
 import { type HowToImport, type ImportPlan, planImport } from './import-plan.ts';
 import { asActor } from './repository.ts';
+import { bytesOfRule, bytesOfTier, MOST_SAVED_BYTES } from './snapshot-room.ts';
 
 export interface ImportRequest extends HowToImport {
   readonly document: ImportDocument;
@@ -22,8 +24,9 @@ export interface ImportRequest extends HowToImport {
 }
 
 export type ImportResult =
-  | { readonly kind: 'done'; readonly basedOn: number; readonly plan: ImportPlan }
+  | { readonly kind: 'done'; readonly stored: StoredRows; readonly plan: ImportPlan }
   | { readonly kind: 'invalid'; readonly plan: ImportPlan }
+  | { readonly kind: 'too-large'; readonly bytes: number }
   | { readonly kind: 'changed-since'; readonly basedOn: number }
   | { readonly kind: 'tiers-in-use'; readonly names: readonly string[] };
 
@@ -53,7 +56,19 @@ function judge({ document, force, ...how }: ImportRequest, stored: StoredRows): 
   if (plan.problems.length > 0) return { kind: 'invalid', plan };
   const inUse = plan.tiers.deleted.filter(({ isInUse }) => isInUse);
   if (inUse.length > 0) return { kind: 'tiers-in-use', names: inUse.map(({ name }) => name) };
-  return { kind: 'done', basedOn, plan };
+  const grownBy = growthOf(plan.rules, bytesOfRule) + growthOf(plan.tiers, bytesOfTier);
+  const bytes = stored.publishedBytes + grownBy;
+  if (grownBy > 0 && bytes > MOST_SAVED_BYTES) return { kind: 'too-large', bytes };
+  return { kind: 'done', stored, plan };
+}
+
+function growthOf(
+  { created, updated, deleted }: ImportPlan['rules'] | ImportPlan['tiers'],
+  bytesOf: (row: Values) => number,
+): number {
+  const sum = (rows: readonly object[]) => rows.reduce((so, row) => so + bytesOf(row as Values), 0);
+  const [before, after] = [updated.map(({ from }) => from), updated.map(({ to }) => to)];
+  return sum(created) + sum(after) - sum(before) - sum(deleted);
 }
 
 interface Writing {

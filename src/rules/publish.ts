@@ -1,16 +1,25 @@
 // Publish: Postgres → validated → KV → announced in every region. Run after every change through the admin route,
 // by the cron trigger, and on demand.
 import { sql } from 'drizzle-orm';
-import { type Announcement, type AnnouncementBoard, parseAnnouncement } from '../core/announcement.ts';
+import {
+  type Announcement,
+  type AnnouncementBoard,
+  isSameAnnouncement,
+  newestAnnouncement,
+  parseAnnouncement,
+} from '../core/announcement.ts';
 import type { SharesByRegion } from '../core/rule.ts';
 import type { WeightedRegion } from '../core/shares.ts';
 import { joinSnapshot, versionOf } from '../core/stored-snapshot.ts';
 import { findWarnings, type RuleWarning } from '../core/warnings.ts';
 import type { Database } from './database.ts';
 import type { Kv } from './kv.ts';
+import { recordPublication } from './last-publication.ts';
+import { copyTo, createPart } from './region-copies.ts';
 import type { PublishedContent, RuleReader } from './rule-reader.ts';
 import type { RejectedRow } from './rule-schema.ts';
 import { writeCallers, writeCurrent, writeRules } from './snapshot-kv.ts';
+import { byteLength, expectPublishable } from './snapshot-room.ts';
 
 /** For the Redis of one region: to be told must not fail lightly, to be asked must not take long. */
 const ANNOUNCE_MS = 2_000;
@@ -21,6 +30,8 @@ export interface PublishOptions {
   readonly reader: RuleReader;
   readonly kv: Kv;
   readonly regions: readonly (WeightedRegion & { readonly board: AnnouncementBoard })[];
+  /** Of the Worker's code, if known: another one may read the same rows otherwise. */
+  readonly deployment?: string | undefined;
   readonly onError: (error: unknown) => void;
 }
 
@@ -38,36 +49,51 @@ export interface Publication {
 export interface HowToPublish {
   /** Write to KV even what should be there: now and then, and when a person asks. */
   readonly again?: boolean;
+  /** Nobody asked for it: what is the same as before keeps its number, so that isolates keep what they know. */
+  readonly repairs?: Repair;
+}
+
+export interface Repair {
+  /** What is known to be in KV under its small key. */
+  readonly recorded: Announcement | undefined;
 }
 
 export async function publish(
   options: PublishOptions,
-  { again = false }: HowToPublish = {},
+  { again = false, repairs }: HowToPublish = {},
 ): Promise<Publication> {
   const { kv, regions, onError } = options;
-  const [standing, read] = await Promise.all([readBoards(options), options.reader.read(sharesOf(regions))]);
+  const [standing, read] = await Promise.all([readBoards(options), readContent(options)]);
   const published = await readAbove(
     options,
     read,
     Math.max(0, ...standing.map((known) => known?.sequence ?? 0)),
   );
   const rulesText = joinSnapshot({ ...published.content, rules: published.texts });
+  const bytes = byteLength(rulesText);
+  expectPublishable(bytes);
   const callersText = JSON.stringify(published.callers);
-  const announcement = {
+  const announcement = keepNumber(repairs && [...standing, repairs.recorded], {
     sequence: published.sequence,
     rules: await versionOf(rulesText),
     callers: await versionOf(callersText),
-  };
+  });
+  const isWritten = !again && isSameAnnouncement(repairs?.recorded, announcement);
   // What a region announces should be in KV. KV itself is not asked: it would remember for a minute what it has not got.
   const isKnown = (part: 'rules' | 'callers') =>
     standing.some((known) => known?.[part] === announcement[part]);
+  const parts = [
+    createPart({ kind: 'rules', version: announcement.rules }, rulesText),
+    createPart({ kind: 'callers', version: announcement.callers }, callersText),
+  ];
+  const copying = regions.map(({ board }, i) => copyTo(board, parts, { known: standing[i], again, onError }));
   await Promise.all([
     (!again && isKnown('rules')) || writeRules(kv, announcement.rules, rulesText),
     (!again && isKnown('callers')) || writeCallers(kv, announcement.callers, callersText),
   ]);
   const [told] = await Promise.all([
-    Promise.all(regions.map((region) => announce(region, announcement, onError))),
-    writeCurrent(kv, announcement).catch(onError),
+    Promise.all(regions.map((region, i) => copying[i]?.then(() => announce(region, announcement, onError)))),
+    complete(options, { announcement, published, bytes, isWritten }),
   ]);
   return {
     version: announcement.rules,
@@ -80,30 +106,64 @@ export async function publish(
 }
 
 /** What stands in a region has a lower number, unless it is newer, or the database has been put back or changed. */
-async function readAbove(
-  { reader, database, regions }: PublishOptions,
-  read: PublishedContent,
-  highest: number,
-) {
+async function readAbove(options: PublishOptions, read: PublishedContent, highest: number) {
   if (read.sequence > highest) return read;
+  const { database } = options;
   // Never backwards: another publication may have seen to it meanwhile, and taken the next numbers.
   await database.execute(
     sql`select setval('publications', greatest(last_value, ${highest})) from publications`,
   );
-  return reader.read(sharesOf(regions));
+  return readContent(options);
 }
+
+const readContent = (options: PublishOptions) =>
+  options.reader.read(sharesOf(options.regions), configurationOf(options));
 
 const sharesOf = (regions: readonly WeightedRegion[]): SharesByRegion =>
   Object.fromEntries(regions.map(({ name, share }) => [name, share]));
 
+/** All that decides what is published and is in no table. */
+export const configurationOf = ({ regions, deployment = '' }: PublishOptions): string =>
+  JSON.stringify([sharesOf(regions), deployment]);
+
+/** The newest announcement, if it says the same; else the new one. Undefined: a new one is wanted. */
+function keepNumber(
+  known: readonly (Announcement | undefined | null)[] | undefined,
+  announcement: Announcement,
+): Announcement {
+  const newest = newestAnnouncement(known ?? []);
+  const isKept = newest?.rules === announcement.rules && newest.callers === announcement.callers;
+  return isKept ? newest : announcement;
+}
+
+interface Completion {
+  readonly announcement: Announcement;
+  readonly published: PublishedContent;
+  readonly bytes: number;
+  /** Whether KV has the announcement already. */
+  readonly isWritten: boolean;
+}
+
+/** What fails here is made up for by the next cron run: it finds that this publication was not recorded. */
+async function complete(options: PublishOptions, completion: Completion): Promise<void> {
+  const { announcement, published, bytes, isWritten } = completion;
+  try {
+    if (!isWritten) await writeCurrent(options.kv, announcement);
+    await recordPublication(options.database, announcement, { mark: published.mark, bytes });
+  } catch (error) {
+    options.onError(error);
+  }
+}
+
+/** Null for a region that does not answer. */
 function readBoards({ regions, onError }: Pick<PublishOptions, 'regions' | 'onError'>) {
   return Promise.all(
-    regions.map(async ({ board }): Promise<Announcement | undefined> => {
+    regions.map(async ({ board }): Promise<Announcement | undefined | null> => {
       try {
         return parseAnnouncement(await board.read(AbortSignal.timeout(READ_MS)));
       } catch (error) {
         onError(error);
-        return undefined;
+        return null;
       }
     }),
   );

@@ -8,6 +8,7 @@ import { encodeRule } from '../core/stored-snapshot.ts';
 import { type CallerRevisions, selectRevisions, toRevisions } from './caller-revisions.ts';
 import { assemble, type OtherRows, otherQueries } from './content.ts';
 import type { Database } from './database.ts';
+import { type Mark, selectMark } from './last-publication.ts';
 import { writeSplit } from './regional-split.ts';
 import { parseRules, type RejectedRow } from './rule-schema.ts';
 import { rules as rulesTable } from './schema.ts';
@@ -17,6 +18,7 @@ const MOST_BY_ID = 500;
 
 export interface PublishedContent {
   readonly sequence: number;
+  readonly mark: Mark;
   readonly content: SnapshotContent;
   /** Of the rules of the content, in their order. */
   readonly texts: readonly string[];
@@ -25,8 +27,8 @@ export interface PublishedContent {
 }
 
 export interface RuleReader {
-  /** `configured`: how limits are split from now on. */
-  read(configured: SharesByRegion): Promise<PublishedContent>;
+  /** `shares`: how limits are split from now on; `configured`: these, and all else that the tables do not say. */
+  read(shares: SharesByRegion, configured?: string): Promise<PublishedContent>;
 }
 
 /** A rule as it was read; its stamp tells whether it still is like that. */
@@ -48,10 +50,11 @@ export function createRuleReader(database: Database): RuleReader {
   let known: ReadonlyMap<string, KnownRule> = new Map();
 
   return {
-    async read(configured) {
+    async read(shares, configured = '') {
       // Another read may put its own in this place while this one waits.
       const before = known;
-      const { sequence, places, otherRows, callers } = await readOutline(database, configured);
+      const outline = await readOutline(database, shares, configured);
+      const { sequence, mark, places, otherRows, callers } = outline;
       const isKnown = (place: Place) => before.get(place.id)?.stamp === stampOf(place);
       const missing = places.filter((place) => !isKnown(place));
       const learned = missing.length === 0 ? before : await learn(database, missing);
@@ -61,7 +64,7 @@ export function createRuleReader(database: Database): RuleReader {
         return rule ? [[place.id, rule] as const] : [];
       });
       known = new Map(rules);
-      return { sequence, callers, ...toContent([...known.values()], otherRows) };
+      return { sequence, mark, callers, ...toContent([...known.values()], otherRows) };
     },
   };
 }
@@ -80,9 +83,10 @@ async function learn(database: Database, missing: readonly Place[]): Promise<Map
  * higher number has read at least what those with lower ones have. The split is written before that: its row is locked
  * until all is read, so that splits replace one another in the order of the numbers.
  */
-async function readOutline(database: Database, configured: SharesByRegion) {
-  const [, numbers, callerRows, places, ...otherRows] = await database.batch([
-    writeSplit(database, configured),
+async function readOutline(database: Database, shares: SharesByRegion, configured: string) {
+  const [, marks, numbers, callerRows, places, ...otherRows] = await database.batch([
+    writeSplit(database, shares),
+    selectMark(database, configured),
     database.execute<{ number: string }>(sql`select nextval('publications')::text as number`),
     selectRevisions(database),
     database
@@ -94,7 +98,14 @@ async function readOutline(database: Database, configured: SharesByRegion) {
   ]);
   const sequence = Number(numbers.rows[0]?.number);
   if (!Number.isSafeInteger(sequence)) throw new Error('Postgres gave no number for the publication');
-  return { sequence, places, otherRows, callers: toRevisions(callerRows.rows) };
+  const { fingerprint = '', since: callersSince = '' } = marks.rows[0] ?? {};
+  return {
+    sequence,
+    mark: { fingerprint, callersSince },
+    places,
+    otherRows,
+    callers: toRevisions(callerRows.rows),
+  };
 }
 
 const selectRules = (database: Database, missing: readonly { readonly id: string }[]) =>
@@ -116,7 +127,7 @@ const selectRules = (database: Database, missing: readonly { readonly id: string
 function toContent(
   read: readonly KnownRule[],
   otherRows: OtherRows,
-): Omit<PublishedContent, 'sequence' | 'callers'> {
+): Omit<PublishedContent, 'sequence' | 'mark' | 'callers'> {
   const parsed = read.filter((known) => 'rule' in known);
   const bad = read.flatMap((known) => ('rejected' in known ? [known.rejected] : []));
   const rules = parsed.map(({ rule }) => rule);

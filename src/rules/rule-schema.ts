@@ -6,6 +6,7 @@ import { problemOf } from '../core/check.ts';
 import { resourceProblem } from '../core/resource.ts';
 import { LARGEST_LIMIT, LONGEST_WINDOW_SECONDS, type Rule } from '../core/rule.ts';
 import { HAVE_BURST } from '../core/shares.ts';
+import { plainText } from './plain-text.ts';
 import { rules } from './schema.ts';
 import { shareProblems } from './share-problems.ts';
 
@@ -18,7 +19,7 @@ const shares = z.record(z.string(), z.number().min(0));
 
 /** The fields of a rule that people write, each by itself; `checkRule` looks at them together. */
 export const ruleFields = createInsertSchema(rules, {
-  name: z.string().min(1).max(128).describe('Unique. Shown to denied callers.'),
+  name: plainText(128).min(1).describe('Unique. Shown to denied callers.'),
   resource: z
     .string()
     .max(1024)
@@ -128,6 +129,8 @@ export function limitProblem({ algorithm, windowSeconds, burst, buckets }: Count
 const ruleRow = z
   .object({
     ...ruleFields.omit({ enabled: true }).required().shape,
+    // A name from before control characters were refused takes no limit out of force.
+    name: z.string().min(1).max(128),
     id: z.string(),
     ordinal: z.int(),
     placedBefore: z.array(

@@ -1,7 +1,7 @@
 // The tables, as Drizzle sees them. The constraints stand in the database too: a row written by hand or by
 // a migration is refused there when SQL can tell that it is wrong. `revision`, `updatedAt` and the history
-// are kept by triggers (drizzle/0003_history.sql), and so is how rules were placed before (drizzle/0007_placements.sql):
-// they hold for every way of changing a row.
+// are kept by triggers (drizzle/0003_history.sql, 0009_change-numbers.sql), and so is how rules were placed before
+// (drizzle/0007_placements.sql): they hold for every way of changing a row.
 import { sql } from 'drizzle-orm';
 import {
   type AnyPgColumn,
@@ -55,6 +55,8 @@ const emptyList = sql`'{}'`;
 export const revisions = pgSequence('revisions');
 /** Each publication takes the next number, so that an older one never replaces a newer one. */
 export const publications = pgSequence('publications');
+/** Each transaction that changes something takes the next number. A transaction id starts over after a restore. */
+export const changes = pgSequence('changes');
 
 /** What every table that people edit has. */
 const kept = {
@@ -186,6 +188,10 @@ export const rules = pgTable(
   },
   (table) => [
     check('rules_name_is_short', sql`length(${table.name}) between 1 and 128`),
+    check(
+      'rules_name_has_no_control_characters',
+      sql`not ${matches(table.name, '[\\u0001-\\u001f\\u007f-\\u009f\\u2028\\u2029]')}`,
+    ),
     check('rules_resource_is_a_path', sql`${table.resource} like '/%' and length(${table.resource}) <= 1024`),
     check(
       'rules_methods_are_upper_case',
@@ -262,6 +268,24 @@ export const regionalSplit = pgTable(
   ],
 );
 
+/** What was published last, and how the tables looked then: one row, which the cron run compares with them. */
+export const lastPublication = pgTable(
+  'last_publication',
+  {
+    id: integer().primaryKey().default(1),
+    sequence: bigint({ mode: 'number' }).notNull(),
+    /** As it stands in every region and in KV. */
+    announcement: text().notNull(),
+    /** Of all rows that are published (src/rules/last-publication.ts). */
+    fingerprint: text().notNull(),
+    /** Changes of callers from then on are part of the fingerprint. */
+    callersSince: moment().notNull(),
+    /** Size of the rules, tiers and lists as they were published. */
+    bytes: integer().notNull(),
+  },
+  (table) => [check('last_publication_is_one', sql`${table.id} = 1`)],
+);
+
 export const listEntries = pgTable(
   'list_entries',
   {
@@ -309,7 +333,7 @@ export const history = pgTable(
   ],
 );
 
-/** Denials, summed up by the minute off the request path. */
+/** For denials, summed up by the minute. Nothing writes it yet: a later release does. */
 export const events = pgTable(
   'events',
   {

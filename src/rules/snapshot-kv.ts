@@ -9,7 +9,7 @@ import type { Kv } from './kv.ts';
 const CURRENT = 'current';
 const RULES = 'rules:';
 const CALLERS = 'callers:';
-/** What is in force is written anew every hour; what is not goes by itself. */
+/** What is in force is written anew every day; what is not goes by itself. */
 const KEPT_SECONDS = 30 * 86_400;
 
 export const readCurrent = async (kv: Kv): Promise<Announcement | undefined> =>

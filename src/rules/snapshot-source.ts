@@ -1,11 +1,12 @@
 // What this isolate knows of the rules. Kept in memory and confirmed by the announcement in Redis, which comes
-// along with checks that are made anyway; read from KV when there is news.
-import { type Announcement, formatAnnouncement, parseAnnouncement } from '../core/announcement.ts';
+// along with checks that are made anyway; read (see published-parts.ts) when there is news.
+import { type Announcement, formatAnnouncement, type Part, parseAnnouncement } from '../core/announcement.ts';
 import type { Snapshot } from '../core/snapshot.ts';
 import type { SnapshotSource } from '../core/snapshot-source.ts';
 import { type CallerRevisions, NO_REVISIONS } from './caller-revisions.ts';
 import type { Kv } from './kv.ts';
-import { readCallers, readCurrent, readRules } from './snapshot-kv.ts';
+import { type Reading, readParts } from './published-parts.ts';
+import { readCurrent } from './snapshot-kv.ts';
 import { withDeadline } from './with-deadline.ts';
 
 /** How often the announcement is asked for, and how long rules are good without an answer. */
@@ -20,6 +21,8 @@ const COLD_PAUSE_MS = 500;
 const COLD_BOARD_MS = 500;
 /** For news, mostly after the response. */
 const LOAD_WAIT_MS = 10_000;
+/** A KV that takes longer is not the only one that is asked. */
+const KV_WAIT_MS = 1_000;
 /** Whoever loads may have been cancelled with its request: then another one does. */
 const STUCK_MS = 1_000;
 const LOOK_AGAIN_MS = 5;
@@ -33,6 +36,15 @@ export interface SnapshotSourceOptions {
 export interface RulesSource extends SnapshotSource {
   callerRevisions(): CallerRevisions;
 }
+
+/** How long to read, and where besides KV. */
+type Waits = Pick<Reading, 'signal' | 'kvSignal' | 'copies'>;
+
+const waits = (ms: number, copies: Reading['copies']): Waits => ({
+  signal: AbortSignal.timeout(ms),
+  kvSignal: AbortSignal.timeout(KV_WAIT_MS),
+  copies,
+});
 
 /** All that is in force, replaced as a whole. */
 interface Known {
@@ -60,29 +72,37 @@ export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions
   };
 
   /** Reads what has changed. Of several requests at once one does, and the others look whether it is there. */
-  const bringUpTo = async (announcement: Announcement, signal: AbortSignal): Promise<boolean> => {
+  const bringUpTo = async (announcement: Announcement, how: Waits): Promise<boolean> => {
     const text = formatAnnouncement(announcement);
     while (loading.text === text && isWithin(loading.sinceMs, STUCK_MS) && !isAt(announcement)) {
       await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN_MS));
-      signal.throwIfAborted();
+      how.signal.throwIfAborted();
     }
     if (isAt(announcement)) return adopt(announcement, known);
     loading = { text, sinceMs: now() };
     try {
-      return adopt(announcement, await withDeadline(signal, readParts(announcement)));
+      return adopt(announcement, await readChanged(announcement, how));
     } finally {
       if (loading.text === text) loading = { text: '', sinceMs: Number.NEGATIVE_INFINITY };
     }
   };
 
-  const readParts = async ({ rules, callers }: Announcement) => {
+  const readChanged = async (announcement: Announcement, how: Waits) => {
     const before = known;
-    const [snapshot, revisions] = await Promise.all([
-      rules === before?.announcement.rules ? before.snapshot : readRules(kv, rules),
-      callers === before?.announcement.callers ? before.callers : readCallers(kv, callers),
-    ]);
-    // A new epoch under a name of its own: what cannot be told apart is forgotten.
-    return { snapshot, callers: revisions ?? { epoch: callers, revisions: {} } };
+    const isSame = (kind: Part['kind']) => announcement[kind] === before?.announcement[kind];
+    const changed = (['rules', 'callers'] as const).filter((kind) => !isSame(kind));
+    const read = await readParts(
+      changed.map((kind) => ({ kind, version: announcement[kind] })),
+      { kv, onError, ...how },
+    );
+    return {
+      snapshot: isSame('rules') ? before?.snapshot : read.rules,
+      // A new epoch under a name of its own: what cannot be told apart is forgotten.
+      callers: (isSame('callers') ? before?.callers : read.callers) ?? {
+        epoch: announcement.callers,
+        revisions: {},
+      },
+    };
   };
 
   const adopt = (
@@ -116,14 +136,14 @@ export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions
       failedAtMs = now();
     },
 
-    async load(announced) {
+    async load({ announced, board }) {
       const startedAtMs = now();
       const announcement = parseAnnouncement(announced);
       try {
         if (!announcement) throw new Error('the announcement is not understood');
         // A region that missed a publication: the next cron run tells it.
         if (known && announcement.sequence < known.announcement.sequence) return true;
-        const isLoaded = await bringUpTo(announcement, AbortSignal.timeout(LOAD_WAIT_MS));
+        const isLoaded = await bringUpTo(announcement, waits(LOAD_WAIT_MS, board));
         if (isLoaded) confirm(startedAtMs);
         else failedAtMs = now();
         return isLoaded;
@@ -137,14 +157,15 @@ export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions
     async start(board) {
       const startedAtMs = now();
       if (isWithin(failedAtMs, COLD_PAUSE_MS)) return undefined;
-      const signal = AbortSignal.timeout(COLD_WAIT_MS);
+      const how = waits(COLD_WAIT_MS, board);
       try {
         const found = await Promise.allSettled([
           board.read(AbortSignal.timeout(COLD_BOARD_MS)).then(parseAnnouncement),
-          withDeadline(signal, readCurrent(kv)),
+          withDeadline(how.kvSignal, readCurrent(kv)),
         ]);
+        const copies = found[0].status === 'fulfilled' ? board : undefined;
         for (const announcement of newestFirst(found))
-          if (await bringUpTo(announcement, signal)) {
+          if (await bringUpTo(announcement, { ...how, copies })) {
             // What only KV names may be a minute old: the first call to Redis tells.
             if (found[0].status === 'fulfilled') confirm(startedAtMs);
             return known?.snapshot;
@@ -162,5 +183,7 @@ function newestFirst(found: readonly PromiseSettledResult<Announcement | undefin
   const announcements = found.flatMap((result) =>
     result.status === 'fulfilled' && result.value ? [result.value] : [],
   );
-  return announcements.sort((a, b) => b.sequence - a.sequence);
+  const [first, second] = announcements.sort((a, b) => b.sequence - a.sequence);
+  const isTheSame = first?.rules === second?.rules && first?.callers === second?.callers;
+  return isTheSame ? announcements.slice(0, 1) : announcements;
 }

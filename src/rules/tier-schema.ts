@@ -2,6 +2,7 @@
 import { createInsertSchema } from 'drizzle-zod';
 import * as z from 'zod';
 import { LARGEST_LIMIT } from '../core/rule.ts';
+import { plainText } from './plain-text.ts';
 import { tiers } from './schema.ts';
 
 export const tierName = z
@@ -10,7 +11,7 @@ export const tierName = z
   .describe('Unique; never changes.');
 
 export const tierFields = createInsertSchema(tiers, {
-  displayName: z.string().max(128),
+  displayName: plainText(128),
   priceCents: z.int32().min(0).describe('A month, in cents.'),
   limits: z
     .record(z.string().min(1).max(64), z.int().min(1).max(LARGEST_LIMIT).nullable())

@@ -169,7 +169,7 @@ describe('failed attempts', () => {
   };
 
   test('ten a minute are answered, then not even a right token is looked at', async () => {
-    const { call } = createGate({ regions: [{ name: 'eu', store }] });
+    const { call } = createGate({ regions: [{ name: 'eu', share: 1, store }] });
     expect(await statuses(10, () => call(wrong))).toEqual(Array(10).fill(401));
     const response = await call(right);
     expect(response.status).toBe(429);
@@ -179,7 +179,7 @@ describe('failed attempts', () => {
   });
 
   test('they count for all isolates together, and for one address only', async () => {
-    const regions = [{ name: 'eu', store }];
+    const regions = [{ name: 'eu', share: 1, store }];
     const [one, another] = [createGate({ regions }), createGate({ regions })];
     await statuses(5, () => one.call(wrong));
     await statuses(5, () => another.call(wrong));
@@ -189,14 +189,14 @@ describe('failed attempts', () => {
   });
 
   test('addresses of one IPv6 network are one guesser', async () => {
-    const { call } = createGate({ regions: [{ name: 'eu', store }] });
+    const { call } = createGate({ regions: [{ name: 'eu', share: 1, store }] });
     for (let i = 0; i < 10; i += 1) await call({ ...wrong, ip: `2001:db8:1:2::${i}` });
     expect((await call({ ...wrong, ip: '2001:db8:1:2:ffff::1' })).status).toBe(429);
     expect((await call({ ...wrong, ip: '2001:db8:1:3::1' })).status).toBe(401);
   });
 
   test('right tokens and requests without any are no attempts', async () => {
-    const { call } = createGate({ regions: [{ name: 'eu', store }] });
+    const { call } = createGate({ regions: [{ name: 'eu', share: 1, store }] });
     expect(await statuses(12, () => call(right))).toEqual(Array(12).fill(200));
     expect(await statuses(12, () => call({}))).toEqual(Array(12).fill(401));
     expect((await call(right)).status).toBe(200);
@@ -207,7 +207,7 @@ describe('failed attempts', () => {
     ['is frozen', (): unknown => redis.redis.freeze()],
   ])('while Redis %s the isolate counts by itself, and a right token works', async (_, breakIt) => {
     await breakIt();
-    const { call } = createGate({ regions: [{ name: 'eu', store }], deadlineMs: 50 });
+    const { call } = createGate({ regions: [{ name: 'eu', share: 1, store }], deadlineMs: 50 });
     expect((await call(right)).status).toBe(200);
     expect(await statuses(11, () => call(wrong))).toEqual([...Array(10).fill(401), 429]);
     expect((await call({ ...right, ip: '192.0.2.2' })).status).toBe(200);

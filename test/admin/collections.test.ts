@@ -34,6 +34,9 @@ const historyOf = async (entity: string) => {
   return rows;
 };
 
+const detailOf = (value: unknown) =>
+  `cannot be changed: it is ${JSON.stringify(value)}. Leave it out, or give it as it is`;
+
 describe.each(SAMPLES)(
   '$collection',
   ({ collection, id: idField, body, shown, patch, replacement, replaced }) => {
@@ -95,6 +98,37 @@ describe.each(SAMPLES)(
         expect(await read(response)).toEqual(item);
       }
       expect(await historyOf(tableOf(collection))).toEqual(recorded);
+    });
+
+    it('takes what it shows as a replacement or a patch, and nothing changes', async () => {
+      const recorded = await historyOf(tableOf(collection));
+      for (const method of ['PUT', 'PATCH']) {
+        const response = await admin.call(path, { method, body: await read(await admin.call(path)) });
+        expect([method, response.status, await read(response)]).toEqual([method, 200, item]);
+      }
+      expect(await historyOf(tableOf(collection))).toEqual(recorded);
+    });
+
+    it('refuses to change what it only shows, and says what that is', async () => {
+      const shownOnly = [
+        idField,
+        'revision',
+        'createdAt',
+        'updatedAt',
+        ...(item['prefix'] ? ['prefix'] : []),
+      ];
+      for (const method of ['PUT', 'PATCH'])
+        for (const field of shownOnly) {
+          const other = field === 'revision' ? item.revision - 1 : 'other';
+          const response = await admin.call(path, { method, body: { ...item, [field]: other } });
+          const { status, code, errors } = await readProblem(response);
+          expect([status, code, errors]).toEqual([
+            400,
+            'invalid-body',
+            [{ pointer: `#/${field}`, detail: detailOf(item[field]) }],
+          ]);
+        }
+      expect(await read(await admin.call(path))).toEqual(item);
     });
 
     it('gives what a replacement leaves out its default', async () => {
@@ -167,7 +201,7 @@ describe('a change that is saved', () => {
     const response = await admin.call('/rules', { method: 'POST', body: { ...LOGINS, name: 'unpublished' } });
     const rule = await read(response);
     const warnings = [
-      'saved, but not yet published: The rules could not be handed to the edge; the cron run will within a minute',
+      'saved, but not yet published: The rules could not be handed to the edge; the cron run will, within a minute by default',
     ];
     expect([response.status, rule.warnings]).toEqual([201, warnings]);
     expect(response.headers.has('X-Weir-Rules-Version')).toBe(false);

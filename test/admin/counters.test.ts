@@ -12,7 +12,7 @@ import { type Admin, startAdmin, TOKENS } from './harness.ts';
 let admin: Admin;
 let harnesses: Harness[];
 const stores: CounterStore[] = [];
-const regions = ['eu', 'us'].map((name, i) => ({ name, store: delegate(() => stores[i]) }));
+const regions = ['eu', 'us'].map((name, i) => ({ name, share: 1, store: delegate(() => stores[i]) }));
 
 /** Postgres serves all tests, each of which has a Redis of its own. */
 function delegate(current: () => CounterStore | undefined): CounterStore {

@@ -56,7 +56,7 @@ describe('what Postgres refuses', () => {
 
   it('text with a NUL', async () => {
     const nul = { status: 400, code: 'refused-by-database' };
-    expect(await refusal(post('/rules', { ...LOGINS, name: 'a\0b' }))).toMatchObject(nul);
+    expect(await refusal(post('/rules', { ...LOGINS, message: 'a\0b' }))).toMatchObject(nul);
     expect(await refusal(post('/tiers', { name: 'nul', limits: { 'a\0b': 1 } }))).toMatchObject(nul);
     expect(await refusal(['/rules?q=%00'])).toMatchObject(nul);
     expect((await admin.call('/users/%00')).status).toBe(404);

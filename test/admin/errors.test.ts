@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { history } from '../../src/rules/schema.ts';
 import { type Call, post, readRefusal } from './errors-harness.ts';
 import { type Admin, startAdmin } from './harness.ts';
-import { create, LOGINS, type Shown } from './samples.ts';
+import { create, LOGINS, readProblem, type Shown } from './samples.ts';
 
 let admin: Admin;
 let rule: Shown;
@@ -65,10 +65,10 @@ describe('a bad body', () => {
       ),
     );
     expect(await refusal(['/tiers/pro', { method: 'PATCH', body: { name: 'other' } }])).toEqual(
-      invalid('#/name is not a field'),
+      invalid('#/name cannot be changed: it is "pro". Leave it out, or give it as it is'),
     );
     expect(await refusal(['/tenants/acme', { method: 'PUT', body: { id: 'other' } }])).toEqual(
-      invalid('#/id is shown, never written'),
+      invalid('#/id cannot be changed: it is "acme". Leave it out, or give it as it is'),
     );
   });
 
@@ -81,6 +81,9 @@ describe('a bad body', () => {
     ['too large', { limit: 1e15 }, '#/limit', 'expected number to be <='],
     ['too long', { name: 'x'.repeat(129) }, '#/name', '<=128'],
     ['empty', { name: '' }, '#/name', '>=1'],
+    ['a line break', { name: 'a\nb' }, '#/name', 'must have no control characters'],
+    ['an escape sequence', { name: '\u001b[31mred' }, '#/name', 'must have no control characters'],
+    ['a line separator', { name: 'a\u2028b' }, '#/name', 'must have no control characters'],
     ['within a list', { methods: ['GET', 'post'] }, '#/methods/1', 'upper-case'],
     ['not a list', { tiers: 'pro' }, '#/tiers', 'expected array'],
     ['a resource that never matches', { resource: 'login' }, '#/resource', ''],
@@ -110,6 +113,17 @@ describe('a bad body', () => {
     expect(await refusal(post('/tiers', { name: 'x', priceCents: -1 }))).toEqual(
       invalid(containing('#/priceCents ')),
     );
+  });
+
+  it('in names of other things: control characters', async () => {
+    for (const call of [
+      post('/tiers', { name: 'x', displayName: 'a\u0007' }),
+      post('/tenants', { id: 'x', name: 'a\tb' }),
+      post('/keys', { name: 'a\r\nb' }),
+    ])
+      expect(await refusal(call)).toEqual(
+        invalid(expect.stringMatching(/ must have no control characters$/)),
+      );
   });
 
   it.each(['null', '[]', '"text"', '5', 'true'])('that is no object: %s', async (text) => {
@@ -182,9 +196,29 @@ describe('what is not there', () => {
     ['GET', ''],
     ['GET', '/rules/'],
     ['GET', '/rules/a/b'],
-    ['DELETE', '/rules'],
-    ['POST', '/rules/x'],
-  ])('a path or a method: %s %s', async (method, path) => {
+    ['DELETE', '/nothing'],
+  ])('a path: %s %s', async (method, path) => {
     expect(await refusal([path, { method }])).toMatchObject({ status: 404, code: 'not-found' });
+  });
+
+  it.each([
+    ['DELETE', '/rules', 'GET, HEAD, POST'],
+    ['PUT', '/lists', 'GET, HEAD, POST'],
+    ['POST', '/rules/x', 'GET, HEAD, PUT, PATCH, DELETE'],
+    ['OPTIONS', '/users/a%2Fb', 'GET, HEAD, PUT, PATCH, DELETE'],
+    ['POST', '/history', 'GET, HEAD'],
+    ['GET', '/history/5/rollback', 'POST'],
+    ['HEAD', '/publish', 'POST'],
+    ['PATCH', '/import', 'POST'],
+    ['POST', '/openapi.json', 'GET, HEAD'],
+  ])('a method: %s %s', async (method, path, allow) => {
+    const response = await admin.call(path, { method });
+    expect([response.status, response.headers.get('Allow')]).toEqual([405, allow]);
+    if (method !== 'HEAD') expect(await readProblem(response)).toMatchObject({ code: 'method-not-allowed' });
+  });
+
+  it('is not told without a token', async () => {
+    for (const path of ['/rules', '/nothing'])
+      expect((await admin.call(path, { method: 'DELETE', token: 'wrong' })).status).toBe(401);
   });
 });

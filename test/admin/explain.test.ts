@@ -33,8 +33,12 @@ beforeAll(async () => {
   redis = await startHarness();
   store = createUpstashStore(createClient({ url: redis.gateway.url, token: TOKEN }));
   const regions = [
-    { name: 'eu', store },
-    { name: 'us', store: createUpstashStore(createClient({ url: redis.gateway.url, token: 'wrong' })) },
+    { name: 'eu', share: 1, store },
+    {
+      name: 'us',
+      share: 1,
+      store: createUpstashStore(createClient({ url: redis.gateway.url, token: 'wrong' })),
+    },
   ];
   admin = await startAdmin({ regions });
   sql = new pg.Client({ connectionString: admin.db.url });

@@ -35,7 +35,12 @@ export interface Admin extends AsyncDisposable {
 
 const unreachable = () => Promise.reject(new CounterStoreError('unavailable', 'not there'));
 const store: CounterStore = { run: unreachable, reset: unreachable, ping: unreachable };
-const board: AnnouncementBoard = { read: async () => undefined, write: async () => undefined };
+const board: AnnouncementBoard = {
+  read: async () => undefined,
+  write: async () => undefined,
+  readParts: async (parts) => parts.map(() => undefined),
+  writeParts: async () => undefined,
+};
 /** They can be told of rules, but their counters are not there. */
 const REGIONS = ['us', 'eu', 'ap'].map((name) => ({ name, share: 1, store, board }));
 

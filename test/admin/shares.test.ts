@@ -103,6 +103,9 @@ describe('a rule', () => {
     const { id } = await create(admin, 'rules', LOGINS);
     await sql.query(`update rules set shares = '{"us": 1, "mars": 1}'`);
     expect(await read(await patch(id, { limit: 9 }))).toMatchObject({ limit: 9, shares: { us: 1, mars: 1 } });
+    const shown = await read(await admin.call(`/rules/${id}`));
+    for (const method of ['PUT', 'PATCH'])
+      expect((await admin.call(`/rules/${id}`, { method, body: { ...shown, limit: 9 } })).status).toBe(200);
     expect((await patch(id, { shares: { mars: 1 } })).status).toBe(400);
     expect(await read(await patch(id, { shares: { us: 1 } }))).toMatchObject({ shares: { us: 1 } });
   });

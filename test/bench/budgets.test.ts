@@ -3,9 +3,13 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type BenchRedis, startBenchRedis } from '../../bench/engine/bench-redis.ts';
 import { measureBytes } from '../../bench/engine/bytes.ts';
 import { countCommands, measureCommands, rulesOf } from '../../bench/engine/commands.ts';
-import { COUNTS, checksOf } from '../../bench/engine/rules.ts';
+import { COUNTS, checksOf, mixedRules } from '../../bench/engine/rules.ts';
 import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
+import type { CounterStore } from '../../src/core/counter-store.ts';
+import { createClient } from '../../src/redis/client.ts';
 import { composeScript } from '../../src/redis/script.ts';
+import { createUpstashStore } from '../../src/redis/upstash-store.ts';
+import { type Harness, startHarness, TOKEN } from '../local/upstash-gateway-harness.ts';
 
 let redis: BenchRedis;
 let sha: string;
@@ -38,5 +42,31 @@ describe('rules of several algorithms on one subject', () => {
   it('take no more memory than the same three of @upstash/ratelimit', async () => {
     const { three, peerThree } = await measureBytes(redis, sha);
     expect(three).toBeLessThanOrEqual(peerThree);
+  });
+});
+
+describe('what the store sends to Upstash for five rules of one subject', () => {
+  let harness: Harness;
+  let store: CounterStore;
+  beforeAll(async () => {
+    harness = await startHarness();
+    store = createUpstashStore(createClient({ url: harness.gateway.url, token: TOKEN }));
+    // Redis does not know the script before its first run.
+    await take('first', false);
+  });
+  afterAll(() => harness?.stop());
+
+  const take = async (subject: string, withAnnouncement: boolean) => {
+    const rules = mixedRules(5, 1).map((rule) => ({ ...rule, windowMs: 86_400_000 }));
+    const checks = await checksOf(rules, { subject });
+    await store.run({ operation: 'take', checks, withAnnouncement }, AbortSignal.timeout(5_000));
+  };
+
+  it.each([
+    ['costs 4 commands when admitted and 3 when denied', false, [4, 3]],
+    ['costs one more when it reads the announcement along: 5 and 4', true, [5, 4]],
+  ] as const)('%s', async (subject, withAnnouncement, expected) => {
+    const cost = () => harness.billed(() => take(subject, withAnnouncement));
+    expect([await cost(), await cost()]).toEqual(expected);
   });
 });

@@ -147,6 +147,12 @@ describe('a limit that is too small to be split', () => {
     ['of another tier', { limitName: 'exports', cost: 2, tiers: ['free'] }],
   ])('is not one %s', (_, fields) => expect(messagesOf(rule('a', fields))).toEqual([]));
 
+  it('names the regions that have a share, and no other', () => {
+    const regions = [...REGIONS, { name: 'sa', share: 0 }];
+    const [told] = findWarnings({ rules: [rule('a', { limit: 2 })], tiers: TIERS, regions });
+    expect(told?.message).toBe(warning('2')[0]);
+  });
+
   it('is fine where there is one region, or none', () => {
     const rules = [rule('a', { limit: 2 })];
     for (const regions of [REGIONS.slice(0, 1), []])
@@ -178,7 +184,7 @@ describe('shares', () => {
   it('of which none is for a region that exists are told', () => {
     expect(messagesOf(rule('a', { shares: { us: 0, mars: 1 } }))).toEqual([
       '"A" has shares for regions that do not exist: mars. They are ignored.',
-      '"A" has no share for any region that exists: all of them have the same.',
+      '"A" has no share for any region that exists: those of REGIONS count instead.',
     ]);
   });
 });

@@ -156,6 +156,7 @@ describe('npm run dev says in one line what is wrong', () => {
     ],
     [{ WEIR_DATA_DIR: '/dev/null/x' }, [], /^weir: WEIR_DATA_DIR cannot be used: .*\n$/],
     [{ PORT: '28790', UPSTASH_PORT: '28789' }, [], /^weir: UPSTASH_PORT and PORT both want port 28790\n$/],
+    [{ GOPHER_LUA_SRC: '/dev/null' }, ['--upstash-lua'], /^weir: GOPHER_LUA_SRC is not the source of .*\n$/],
     [{}, ['--frehs'], /^weir: Unknown option '--frehs'/],
   ])('%o %o', async (env, args, message) => {
     const { code, output } = await runDev({ WEIR_DATA_DIR: dataDir, ...env }, ...args).ended;

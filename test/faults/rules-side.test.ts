@@ -1,8 +1,11 @@
 // Postgres and KV gone: requests go on by the rules in force, and no request fails because of the limiter.
+import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { KvFaults } from '../../local/kv-faults/faults.ts';
-import { freshIp, type IsolateName } from '../../local/weir.ts';
+import { freshIp, type IsolateName, REGIONS } from '../../local/weir.ts';
+import { formatAnnouncement, parseAnnouncement } from '../../src/core/announcement.ts';
 import { API_KEY_RANDOM_BYTES, createApiKey } from '../../src/core/api-key.ts';
+import { ANNOUNCEMENT_KEY } from '../../src/core/keys.ts';
 import type { Load } from './client.ts';
 import {
   addRule,
@@ -22,6 +25,8 @@ const ISOLATES: readonly IsolateName[] = ['one', 'two'];
 const COLD: IsolateName = 'three';
 const COLD_WAIT_MS = 2_000;
 const NEWS_MS = 2_000;
+/** After which a KV that hangs is not waited for. */
+const KV_WAIT_MS = 1_000;
 const PER_SECOND = 60;
 const LOAD_MS = 600;
 const READS = ['throw', 'hang', 'null', 'garbage'] as const;
@@ -79,29 +84,45 @@ async function withPostgres(faults: (typeof POSTGRES)[number], during: () => Pro
   await during().finally(() => stack.weir.stack.neon.faults.clear());
 }
 
+/** In the Redis of a region. */
+async function inRedis<T>(region: string, work: (redis: Redis) => Promise<T>): Promise<T> {
+  const redis = new Redis(stack.weir.region(region).redis.url);
+  return work(redis).finally(() => redis.disconnect());
+}
+
 // First of all: it stays cold as long as it cannot read any rules.
 describe.sequential('an isolate that starts while KV is gone', () => {
   const ask = () => stack.client.ask({ path: '/counted', isolate: COLD });
-
-  it.each(READS)('reads: %s – lets requests pass, and waits no longer than it says', async (read) => {
-    await withKv({ read }, async () => {
-      const { status, degraded, fallback, sentAtMs, answeredAtMs } = await ask();
-      expect([status, degraded, fallback]).toEqual([200, 'no-rules', 'open']);
-      const slackMs = 3 * healthy.slowestMs;
-      expect(answeredAtMs - sentAtMs).toBeLessThanOrEqual(COLD_WAIT_MS + DEADLINE_MS + slackMs);
-      // Nobody else waits for a moment.
-      const next = await ask();
-      expect([next.status, next.degraded]).toEqual([200, 'no-rules']);
-      expect(next.answeredAtMs - next.sentAtMs).toBeLessThanOrEqual(DEADLINE_MS + slackMs);
-    });
+  beforeAll(async () => {
+    for (const region of REGIONS)
+      await inRedis(region, async (redis) => redis.unlink(await redis.keys('weir:{published}:*')));
   });
 
-  it('has rules a moment after KV is back', async () => {
+  it.each(READS)(
+    'and the copies in Redis, too: reads: %s – lets requests pass, and waits no longer than it says',
+    async (read) => {
+      await withKv({ read }, async () => {
+        const { status, degraded, fallback, sentAtMs, answeredAtMs } = await ask();
+        expect([status, degraded, fallback]).toEqual([200, 'no-rules', 'open']);
+        const slackMs = 3 * healthy.slowestMs;
+        expect(answeredAtMs - sentAtMs).toBeLessThanOrEqual(COLD_WAIT_MS + DEADLINE_MS + slackMs);
+        // Nobody else waits for a moment.
+        const next = await ask();
+        expect([next.status, next.degraded]).toEqual([200, 'no-rules']);
+        expect(next.answeredAtMs - next.sentAtMs).toBeLessThanOrEqual(DEADLINE_MS + slackMs);
+      });
+    },
+  );
+
+  it('has rules a moment after its region has a copy of them, though KV is still gone', async () => {
     const seen = async () => {
       const { degraded, header } = await ask();
       return [degraded, header('X-RateLimit-Limit')];
     };
-    await expect.poll(seen, { timeout: NEWS_MS, interval: 20 }).toEqual([undefined, String(LIMIT)]);
+    await withKv({ read: 'null' }, async () => {
+      await stack.weir.admin('/publish', { method: 'POST' });
+      await expect.poll(seen, { timeout: NEWS_MS, interval: 20 }).toEqual([undefined, String(LIMIT)]);
+    });
   });
 });
 
@@ -125,7 +146,7 @@ describe.sequential('while KV is gone', () => {
   });
 });
 
-describe.sequential('rules that are announced and cannot be read yet', () => {
+describe.sequential('rules that are announced', () => {
   const limits = async () => {
     const seen = await Promise.all(
       ISOLATES.map((isolate) => stack.client.ask({ path: '/changing', isolate })),
@@ -139,24 +160,42 @@ describe.sequential('rules that are announced and cannot be read yet', () => {
     return Number.parseInt((await limits())[0] as string, 10);
   };
 
-  it.each(READS)('reads: %s – the old ones decide, then the new ones', async (read) => {
-    const before = await limitInForce();
-    const after = before + 1;
+  it.each(READS)('and that KV cannot give come from the region: reads: %s', async (read) => {
+    const after = (await limitInForce()) + 1;
     await withKv({ read }, async () => {
       await stack.weir.admin(`/rules/${changing.id}`, { method: 'PATCH', body: { limit: after } });
-      const seen = await load(1_500, '/changing');
+      const fresh = Array(ISOLATES.length).fill(`${after} undefined`);
+      await expect.poll(limits, { timeout: NEWS_MS + KV_WAIT_MS, interval: 20 }).toEqual(fresh);
+      const seen = await load(LOAD_MS, '/changing');
       expect(seen.errors).toEqual([]);
-      expect(new Set(seen.answers.map(({ status }) => status))).toEqual(new Set([200]));
-      const told = new Set(seen.answers.map(({ header }) => header('X-RateLimit-Limit')));
-      expect(told).toEqual(new Set([String(before)]));
-      expect(seen.answers.slice(-2 * ISOLATES.length).map(({ degraded }) => degraded)).toEqual(
-        Array(2 * ISOLATES.length).fill('stale-rules'),
-      );
+      expect(reasonsOf(seen)).toEqual(new Set([undefined]));
       expect(seen.slowestMs).toBeLessThanOrEqual(latestMs(seen, healthy));
-      // It is asked for once a second.
-      expect(inVain(seen)).toHaveLength(0);
     });
-    const fresh = Array(ISOLATES.length).fill(`${after} undefined`);
+  });
+
+  it('and that nobody can give: the old ones decide, then those of the next publication', async () => {
+    const before = await limitInForce();
+    const announced = parseAnnouncement(await inRedis('us', (redis) => redis.get(ANNOUNCEMENT_KEY)));
+    const nowhere = {
+      sequence: (announced?.sequence ?? 0) + 1,
+      rules: 'f'.repeat(16),
+      callers: 'f'.repeat(16),
+    };
+    for (const region of REGIONS)
+      await inRedis(region, (redis) => redis.set(ANNOUNCEMENT_KEY, formatAnnouncement(nowhere)));
+    const seen = await load(1_500, '/changing');
+    expect(seen.errors).toEqual([]);
+    expect(new Set(seen.answers.map(({ status }) => status))).toEqual(new Set([200]));
+    const told = new Set(seen.answers.map(({ header }) => header('X-RateLimit-Limit')));
+    expect(told).toEqual(new Set([String(before)]));
+    expect(seen.answers.slice(-2 * ISOLATES.length).map(({ degraded }) => degraded)).toEqual(
+      Array(2 * ISOLATES.length).fill('stale-rules'),
+    );
+    expect(seen.slowestMs).toBeLessThanOrEqual(latestMs(seen, healthy));
+    // It is asked for once a second.
+    expect(inVain(seen)).toHaveLength(0);
+    await stack.weir.admin('/publish', { method: 'POST' });
+    const fresh = Array(ISOLATES.length).fill(`${before} undefined`);
     await expect.poll(limits, { timeout: NEWS_MS, interval: 20 }).toEqual(fresh);
   });
 });

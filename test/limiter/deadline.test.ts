@@ -16,7 +16,6 @@ import {
   hangs,
   never,
   openIsolate,
-  otherRules,
   START_MS,
   useFakeTime,
 } from './limiter-harness.ts';
@@ -92,31 +91,48 @@ describe('a decision', () => {
     expect([asked, tookMs]).toEqual([['128 home take', '192 next take'], DEADLINE_MS]);
   });
 
-  it('takes half of what is left to load the news', async () => {
-    const { regions, home, asked } = createRegions({ run: otherRules });
+  it('takes half of what is left to load the news, and stands if that takes longer', async () => {
+    const { regions, asked } = createRegions({ announces: 'that' });
     const source = createSource({ load: never });
     source.asks = overdue;
-    const { decide } = openIsolate(regions, { source });
-    home.does.run = (call, signal) => (call.expects ? otherRules(call, signal) : hangs(signal));
-    const { decision, tookMs } = await decide();
-    expect(decision).toMatchObject({ kind: 'degraded', reason: 'timeout' });
-    expect([asked, tookMs]).toEqual([['0 home take expecting this', '128 home take'], DEADLINE_MS]);
+    const { decision, tookMs } = await openIsolate(regions, { source }).decide();
+    expect(decision).toMatchObject({ kind: 'counted', rulesVersion: 'old' });
+    expect([asked.slice(0, 1), tookMs]).toEqual([['0 home take with announcement'], DEADLINE_MS / 2]);
+    expect(asked.filter((line) => line.includes('refund'))).toEqual([]);
+  });
+
+  it('takes half of what is left to give back what outdated rules have charged, then decides by the new ones', async () => {
+    const { regions, asked } = createRegions({ announces: 'that', run: onlyWithAnnouncement });
+    const source = createSource();
+    source.asks = overdue;
+    const { decision, tookMs } = await openIsolate(regions, { source }).decide();
+    expect(decision).toMatchObject({ kind: 'degraded', reason: 'timeout', rulesVersion: 'new' });
+    expect(asked.filter((line) => !line.includes('present'))).toEqual([
+      '0 home take with announcement',
+      '0 home refund',
+      '128 home take',
+    ]);
+    expect(tookMs).toBe(DEADLINE_MS);
   });
 
   it('has one deadline for all of it: identity, both regions, the news, and all of it once more', async () => {
-    const run: CounterStore['run'] = (call, signal) =>
-      call.expects ? otherRules(call, signal) : hangs(signal);
-    const { regions, asked } = createRegions({ run: hangingRun }, { run });
-    const source = createSource({ load: never });
+    const { regions, asked } = createRegions(
+      { run: hangingRun },
+      { run: onlyWithAnnouncement, announces: 'that' },
+    );
+    const source = createSource();
+    const { load } = source;
+    source.load = (news) => wait(16).then(() => load.call(source, news));
     source.asks = overdue;
     const { decision, tookMs } = await openIsolate(regions, { source }).decide({ plan: planAfter(never) });
     expect(decision).toMatchObject({ kind: 'degraded', reason: 'timeout' });
-    expect(asked).toEqual([
-      '128 home take expecting this',
-      '192 next take expecting this',
-      // From 192 on the news are loaded, from 224 on it is asked again who calls.
-      '240 home take',
-      '248 next take',
+    expect(asked.filter((line) => !line.includes('present'))).toEqual([
+      '128 home take with announcement',
+      '192 next take with announcement',
+      '208 next refund',
+      // From 232 on it is asked again who calls.
+      '244 home take',
+      '250 next take',
     ]);
     expect(tookMs).toBe(DEADLINE_MS);
   });
@@ -143,12 +159,18 @@ it('never takes longer, however long everything takes', async () => {
     (ms: number): CounterStore['run'] =>
     async (call, signal) => {
       await Promise.race([after(ms), hangs(signal)]);
-      return call.expects === undefined ? answers()(call, signal) : otherRules(call, signal);
+      return answers()(call, signal);
     };
   await fc.assert(
     fc.asyncProperty(delays, fc.boolean(), async ({ lookUp, home, next, load }, isOverdue) => {
-      const { regions } = createRegions({ run: runAfter(home) }, { run: runAfter(next) });
-      const source = createSource({ load: () => after(load).then(() => true) });
+      const announces = 'that';
+      const { regions } = createRegions(
+        { run: runAfter(home), announces },
+        { run: runAfter(next), announces },
+      );
+      const source = createSource();
+      const { load: loadNow } = source;
+      source.load = (news) => after(load).then(() => loadNow.call(source, news));
       source.asks = { ...overdue, isOverdue };
       const plan = planAfter(() => after(lookUp).then(() => undefined));
       const { tookMs } = await openIsolate(regions, { source }).decide({ plan });
@@ -158,4 +180,7 @@ it('never takes longer, however long everything takes', async () => {
   );
 });
 
+/** Nobody answers once the news is known. */
+const onlyWithAnnouncement: CounterStore['run'] = (call, signal) =>
+  call.withAnnouncement ? answers()(call, signal) : hangs(signal);
 const wait = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));

@@ -11,7 +11,6 @@ useFakeTime();
 
 /** Of each check that denies, whether that is final. */
 const finalOf = (counted: Counted) =>
-  counted.kind === 'counted' &&
   Object.fromEntries(
     counted.results.flatMap(({ check, outcome, isFinal }) => (outcome.allowed ? [] : [[check.id, isFinal]])),
   );

@@ -140,12 +140,12 @@ describe('whoever is known to be denied while a question about the rules is due'
     source.asks = due;
     expect((await decide()).decision).toMatchObject({ allowed: false, rulesVersion: 'old' });
     await settle();
-    expect(load).toHaveBeenCalledExactlyOnceWith('that');
+    expect(load).toHaveBeenCalledExactlyOnceWith({ announced: 'that', board: home.board });
   });
 
   it('waits for the announcement if it is overdue, and is judged by the rules it brings', async () => {
     const { decide, asked, home, source } = await openDenied();
-    source.load = async (announced) => {
+    source.load = async ({ announced }) => {
       source.announces = announced;
       source.current = createSource().current;
       return true;

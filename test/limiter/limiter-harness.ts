@@ -47,6 +47,7 @@ export const snapshotOf = (version: string): Snapshot => ({
   version,
   ruleCount: 1,
   match: () => [],
+  matchAnybody: () => [],
   listed: () => undefined,
   limitsOf: () => [],
 });
@@ -83,12 +84,10 @@ export const answers =
   (outcome: Partial<Outcome> = {}): Run =>
   async ({ checks }) => ({ nowMs: START_MS, outcomes: checks.map(() => ({ ...admitted, ...outcome })) });
 export const denies = (retryAfterMs: number) => answers({ allowed: false, retryAfterMs });
-/** News, if it is asked for. */
-export const otherRules: Run = async (call, signal) =>
-  call.expects === undefined ? answers()(call, signal) : { nowMs: START_MS, outcomes: [], news: 'that' };
-
 export interface Behaviour {
   run: Run;
+  /** Told with the answer if it is asked for; undefined if it cannot be read. */
+  announces: string | null | undefined;
   read: AnnouncementBoard['read'];
   present: CensusBoard['present'];
 }
@@ -104,7 +103,13 @@ export interface FakeRegion extends LimiterRegion {
 }
 
 export function createRegion(name: string, { tell, isCluster = false, ...does }: Situation): FakeRegion {
-  const behaviour: Behaviour = { run: answers(), read: async () => 'this', present: async () => 1, ...does };
+  const behaviour: Behaviour = {
+    run: answers(),
+    announces: 'this',
+    read: async () => behaviour.announces ?? undefined,
+    present: async () => 1,
+    ...does,
+  };
   const breaker = createBreaker({ random: () => 0.5 });
   return {
     name,
@@ -116,8 +121,9 @@ export function createRegion(name: string, { tell, isCluster = false, ...does }:
     },
     store: {
       async run(call, signal) {
-        tell?.(`${name} ${call.operation}${call.expects === undefined ? '' : ` expecting ${call.expects}`}`);
-        return behaviour.run(call, signal);
+        tell?.(`${name} ${call.operation}${call.withAnnouncement ? ' with announcement' : ''}`);
+        const answer = await behaviour.run(call, signal);
+        return call.withAnnouncement ? { ...answer, announced: behaviour.announces } : answer;
       },
       reset: async () => {},
       ping: async () => {},
@@ -128,6 +134,8 @@ export function createRegion(name: string, { tell, isCluster = false, ...does }:
         return behaviour.read(signal);
       },
       write: async () => {},
+      readParts: async (parts) => parts.map(() => undefined),
+      writeParts: async () => {},
     },
     census: createCensus({ assumed: 1 }),
     censusBoard: {
@@ -174,8 +182,9 @@ export function createSource(changes: Partial<SnapshotSource> = {}): FakeSource 
     confirm: () => {},
     fail: () => {},
     isConfirmed: () => true,
-    async load() {
+    async load({ announced }) {
       version = 'new';
+      this.announces = announced;
       return true;
     },
     start: async () => undefined,

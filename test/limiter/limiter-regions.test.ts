@@ -276,3 +276,20 @@ describe('with one region', () => {
     expect(asked()).toEqual(Array(13).fill('us take'));
   });
 });
+
+describe('a region whose share is 0', () => {
+  const split = { shares: { us: 0, eu: 1, ap: 1 }, before: [] };
+
+  it('counts nothing: its requests are counted by the nearest region that has a part', async () => {
+    const { decide, asked, left, us, eu } = openRegions(['us', 'eu', 'ap'], split);
+    expect(await decide([near()])).toMatchObject({ kind: 'counted', allowed: true });
+    expect(asked()).toEqual(['eu take']);
+    expect([left(eu, near(), 6), left(us, near(), 6)]).toEqual([5, 6]);
+  });
+
+  it('counts no subject of a central rule', async () => {
+    const { decide, asked } = openRegions(['us', 'eu', 'ap'], split);
+    for (let i = 0; i < 20; i += 1) await decide([near({ key: `{k${i}}`, rule: { central: true } })]);
+    expect(asked().some((line) => line.startsWith('us'))).toBe(false);
+  });
+});

@@ -41,6 +41,8 @@ const outcome: Outcome = {
 };
 interface Situation {
   readonly run?: CounterStore['run'];
+  /** As the call tells that is made anyway: undefined if it cannot be read. */
+  readonly announces?: string | null | undefined;
   readonly read?: AnnouncementBoard['read'];
   readonly plan?: Plan;
   readonly question?: Question;
@@ -56,12 +58,12 @@ async function decide(situation: Situation) {
   let version = 'old';
   const snapshots: SnapshotSource = {
     current: () => (situation.isCold ? undefined : snapshotOf(version)),
-    announced: () => 'this',
+    announced: () => (version === 'new' ? 'that' : 'this'),
     question: () => situation.question,
     confirm: () => void asked.push('confirmed'),
     fail: () => void asked.push('failed'),
     isConfirmed: () => asked.includes('confirmed') || version === 'new' || !situation.question?.isOverdue,
-    async load(announced) {
+    async load({ announced }) {
       asked.push(`load ${announced}`);
       const isLoaded = (await situation.load?.()) ?? true;
       if (isLoaded) version = 'new';
@@ -70,8 +72,9 @@ async function decide(situation: Situation) {
     start: async () => undefined,
   };
   const region = createRegion('home', {
+    announces: 'announces' in situation ? situation.announces : 'this',
     async run(call, signal) {
-      asked.push(call.expects === undefined ? 'take' : `take expecting ${call.expects}`);
+      asked.push(call.withAnnouncement ? `${call.operation} with announcement` : call.operation);
       return situation.run ? situation.run(call, signal) : { nowMs: 1, outcomes: [outcome] };
     },
     async read(signal) {
@@ -101,8 +104,7 @@ async function decide(situation: Situation) {
 const nothing: Plan = { kind: 'checks', checks: [] };
 const due: Question = { expects: 'this', isOverdue: false, askedAtMs: 0 };
 const overdue: Question = { ...due, isOverdue: true };
-const otherRules: CounterStore['run'] = async ({ expects }) =>
-  expects === undefined ? { nowMs: 1, outcomes: [outcome] } : { nowMs: 1, outcomes: [], news: 'that' };
+const announces = 'that';
 
 describe('the limiter lets a request go on, and says why, when its store', () => {
   it.each(['timeout', 'unavailable', 'bad-reply', 'script-failed'] as const)(
@@ -183,24 +185,35 @@ describe('whoever is on a list', () => {
 
 describe('when it is time to ask which rules are in force', () => {
   it('asks in the call that is made anyway, and notes that nothing has changed', async () => {
-    expect((await decide({ question: due })).asked).toEqual(['take expecting this', 'confirmed']);
+    expect((await decide({ question: due })).asked).toEqual(['take with announcement', 'confirmed']);
   });
 
   it('does not take silence for an answer', async () => {
     const run = () => Promise.reject(new CounterStoreError('timeout', 'x'));
-    expect((await decide({ question: overdue, run })).asked).toEqual(['take expecting this']);
+    expect((await decide({ question: overdue, run })).asked).toEqual(['take with announcement']);
+  });
+
+  it('notes that nothing has changed if no announcement stands there', async () => {
+    const { asked } = await decide({ question: overdue, announces: null });
+    expect(asked).toEqual(['take with announcement', 'confirmed']);
+  });
+
+  it('counts by the rules it has, and says so, if the announcement alone cannot be read', async () => {
+    const { decision, asked } = await decide({ question: overdue, announces: undefined });
+    expect(asked).toEqual(['take with announcement', 'failed']);
+    expect(decision).toMatchObject({ kind: 'counted', rulesVersion: 'old', isStale: true });
   });
 
   it('uses rules that were confirmed a moment ago once more, and loads the news after the response', async () => {
     const load = () => new Promise<boolean>((resolve) => setTimeout(() => resolve(true), 30));
-    const { decision, beforeResponse } = await decide({ question: due, run: otherRules, load });
-    expect(beforeResponse).toEqual(['take expecting this', 'load that', 'take']);
+    const { decision, asked } = await decide({ question: due, announces, load });
+    expect(asked).toEqual(['take with announcement', 'load that']);
     expect(decision).toMatchObject({ kind: 'counted', rulesVersion: 'old', isStale: false });
   });
 
   it('judges nobody by rules that nobody has confirmed: it loads the news first', async () => {
-    const { decision, beforeResponse } = await decide({ question: overdue, run: otherRules });
-    expect(beforeResponse).toEqual(['take expecting this', 'load that', 'take']);
+    const { decision, beforeResponse } = await decide({ question: overdue, announces });
+    expect(beforeResponse).toEqual(['take with announcement', 'load that', 'refund', 'take']);
     expect(decision).toMatchObject({ kind: 'counted', rulesVersion: 'new', isStale: false });
   });
 
@@ -208,8 +221,9 @@ describe('when it is time to ask which rules are in force', () => {
     ['cannot be read', async () => false],
     ['hang', () => new Promise<boolean>((resolve) => setTimeout(() => resolve(true), 60))],
   ])('goes on with what it has, and says so, if the news %s', async (_, load) => {
-    const { decision } = await decide({ question: overdue, run: otherRules, load });
+    const { decision, beforeResponse } = await decide({ question: overdue, announces, load });
     expect(decision).toMatchObject({ kind: 'counted', allowed: true, rulesVersion: 'old', isStale: true });
+    expect(beforeResponse).toEqual(['take with announcement', 'load that', 'failed']);
   });
 });
 

@@ -13,11 +13,11 @@ import { place } from './placed.ts';
 const now = () => Date.now();
 
 /** What a region was asked, in short: operation, ids, and what it was relieved of. */
-const told = ({ operation, checks, expects }: CounterCall) =>
+const told = ({ operation, checks, withAnnouncement }: CounterCall) =>
   [
     operation,
     ...checks.map(({ id, relief }) => (relief ? `${id}+${relief.units}` : id)),
-    ...(expects === undefined ? [] : [`expecting ${expects}`]),
+    ...(withAnnouncement ? ['with announcement'] : []),
   ].join(' ');
 
 interface Setup {
@@ -56,7 +56,7 @@ export function open({
           placed,
           regions: regions as unknown as Regions,
           operation: 'take',
-          expects: undefined,
+          withAnnouncement: false,
           deadline: createDeadline(DEADLINE_MS, now),
           afterResponse: (work) => void later.push(work),
           era: 'era',

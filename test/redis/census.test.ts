@@ -1,30 +1,29 @@
 // The census of a region: who is counted and for how long, when an isolate asks, and what it believes.
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { type RedisServer, startRedisServer } from '../../local/redis-server.ts';
-import { startUpstashGateway, type UpstashGateway } from '../../local/upstash-gateway/server.ts';
+import type { UpstashGateway } from '../../local/upstash-gateway/server.ts';
 import { type CensusBoard, createCensus } from '../../src/core/census.ts';
 import { CENSUS_KEY } from '../../src/core/keys.ts';
 import { createCensusBoard } from '../../src/redis/census.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
+import { startUpstash, type Upstash } from './lua-engine.ts';
 
 const KEEP_MS = 150_000;
 const MINUTE_MS = 60_000;
 const EARLY_MS = 5_000;
 const signal = () => AbortSignal.timeout(5_000);
 
-let server: RedisServer;
+let upstash: Upstash;
 let gateway: UpstashGateway;
 let client: Client;
 let board: CensusBoard;
 beforeAll(async () => {
-  server = await startRedisServer({ port: 0, name: 'census' });
-  gateway = await startUpstashGateway({ port: 0, token: 'token', redisUrl: server.url, name: 'census' });
+  upstash = await startUpstash('census');
+  gateway = upstash.gateway;
   client = createClient({ url: gateway.url, token: 'token' });
   board = createCensusBoard(client);
 });
 afterAll(async () => {
-  await gateway.stop();
-  await server.stop();
+  await upstash.stop();
 });
 beforeEach(async () => {
   await gateway.faults.clear();

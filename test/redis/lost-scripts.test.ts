@@ -1,31 +1,25 @@
 // The store goes on when Redis forgets: its scripts (SCRIPT FLUSH), or everything (a restart).
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
-import { type RedisServer, startRedisServer } from '../../local/redis-server.ts';
-import { startUpstashGateway, type UpstashGateway } from '../../local/upstash-gateway/server.ts';
+import type { UpstashGateway } from '../../local/upstash-gateway/server.ts';
 import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
 import { type CounterStore, CounterStoreError } from '../../src/core/counter-store.ts';
 import { createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/upstash-store.ts';
 import { createCheck, next } from './engines.ts';
+import { startUpstash, type Upstash } from './lua-engine.ts';
 
 const HOUR_MS = 3_600_000;
 
-let server: RedisServer;
+let upstash: Upstash;
 let gateway: UpstashGateway;
 let store: CounterStore;
 beforeAll(async () => {
-  server = await startRedisServer({ port: 0, name: 'lost-scripts' });
-  gateway = await startUpstashGateway({
-    port: 0,
-    token: 'token',
-    redisUrl: server.url,
-    name: 'lost-scripts',
-  });
+  upstash = await startUpstash('lost-scripts');
+  gateway = upstash.gateway;
   store = createUpstashStore(createClient({ url: gateway.url, token: 'token' }));
 });
 afterAll(async () => {
-  await gateway.stop();
-  await server.stop();
+  await upstash.stop();
 });
 
 const signal = () => AbortSignal.timeout(5_000);
@@ -51,9 +45,9 @@ it('counts on after the scripts were flushed, in the middle of a history', async
 it('starts again from nothing after Redis was restarted, and says so while it is away', async () => {
   const checks = rules();
   expect(new Set(await take(checks))).toEqual(new Set([2]));
-  await server.stop();
+  await upstash.server.kill();
   await expect(take(checks)).rejects.toThrow(CounterStoreError);
-  server = await startRedisServer({ port: server.port, name: 'lost-scripts' });
+  await upstash.server.start();
   await vi.waitFor(() => store.ping(signal()), { timeout: 10_000, interval: 10 });
   expect(new Set(await take(checks))).toEqual(new Set([2]));
   expect(new Set(await take(checks))).toEqual(new Set([1]));

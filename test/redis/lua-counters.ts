@@ -1,11 +1,12 @@
 // The composed script on a real redis-server of its own, called as the store calls it.
 import { Redis } from 'ioredis';
-import { startRedisServer } from '../../local/redis-server.ts';
+import { type LuaEngine, startScriptServer } from '../../local/script-server.ts';
 import { rewriteScript } from '../../local/upstash-gateway/scripts.ts';
 import type { Answer } from '../../src/core/check.ts';
 import type { CounterCall } from '../../src/core/counter-store.ts';
 import { composeScript } from '../../src/redis/script.ts';
 import { parseAnswer, toScriptCall } from '../../src/redis/wire.ts';
+import { LUA } from './lua-engine.ts';
 
 export interface LuaCounters extends AsyncDisposable {
   readonly redis: Redis;
@@ -29,15 +30,25 @@ export async function stockScript(prelude = ''): Promise<string> {
   return rewriteScript(text, () => prelude) ?? text;
 }
 
+/** The script as Upstash takes it, flag and all. */
+async function flaggedScript(prelude: string): Promise<string> {
+  const { text } = await composeScript();
+  const end = text.indexOf('\n') + 1;
+  return `${text.slice(0, end)}${prelude} ${text.slice(end)}`;
+}
+
+export const scriptFor = (lua: LuaEngine, prelude: string): Promise<string> =>
+  lua === 'gopher' ? flaggedScript(prelude) : stockScript(prelude);
+
 export interface LuaCountersOptions {
   /** Keys never expire by the server's clock: for histories on an injected one. */
   readonly injectedClock: boolean;
 }
 
 export async function startLuaCounters({ injectedClock }: LuaCountersOptions): Promise<LuaCounters> {
-  const server = await startRedisServer({ port: 0, name: 'counters' });
+  const server = await startScriptServer({ port: 0, name: 'counters', lua: LUA });
   const redis = new Redis(server.port);
-  const script = await stockScript(injectedClock ? WITHOUT_TTL : '');
+  const script = await scriptFor(LUA, injectedClock ? WITHOUT_TTL : '');
   redis.defineCommand('counters', { lua: script });
   const command = redis as Redis & { counters(count: number, ...rest: string[]): Promise<unknown> };
 

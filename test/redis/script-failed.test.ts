@@ -1,30 +1,24 @@
 // A script that fails is told apart from a Redis that does: the one says nothing about the region, the other does.
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { type RedisServer, startRedisServer } from '../../local/redis-server.ts';
-import { startUpstashGateway, type UpstashGateway } from '../../local/upstash-gateway/server.ts';
+import type { UpstashGateway } from '../../local/upstash-gateway/server.ts';
 import { CounterStoreError } from '../../src/core/counter-store.ts';
 import { type Client, createClient, ScriptMissing } from '../../src/redis/client.ts';
+import { startUpstash, type Upstash } from './lua-engine.ts';
 
-let server: RedisServer;
+let upstash: Upstash;
 let gateway: UpstashGateway;
 let client: Client;
 let admin: Redis;
 beforeAll(async () => {
-  server = await startRedisServer({ port: 0, name: 'script-failed' });
-  gateway = await startUpstashGateway({
-    port: 0,
-    token: 'token',
-    redisUrl: server.url,
-    name: 'script-failed',
-  });
+  upstash = await startUpstash('script-failed');
+  gateway = upstash.gateway;
   client = createClient({ url: gateway.url, token: 'token' });
-  admin = new Redis(server.url);
+  admin = new Redis(upstash.server.url);
 });
 afterAll(async () => {
   admin.disconnect();
-  await gateway.stop();
-  await server.stop();
+  await upstash.stop();
 });
 afterEach(async () => {
   await admin.config('SET', 'maxmemory', '0');
@@ -50,6 +44,15 @@ describe('a script fails', () => {
     expect(await run(script)).toEqual(
       new CounterStoreError('script-failed', 'the script could not count this'),
     );
+  });
+
+  it.each([
+    'ERR Error running script: @user_script:12: cannot perform add operation between nil and number',
+    'ERR Error running script: @user_script:2: ERR Dynamic keys are not allowed',
+    "ERR Error running script: @user_script line:2(column:7) near 'local': syntax error",
+    'ERR Unexpected flag in script shebang: allow-key-locking',
+  ])('with the words %s', async (words) => {
+    expect(await run(`return redis.error_reply([[${words}]])`)).toMatchObject({ failure: 'script-failed' });
   });
 
   it('and what it was given stays secret', async () => {
@@ -78,6 +81,8 @@ describe('Redis fails, whatever the script', () => {
     'BUSY Redis is busy running a script',
     'MISCONF Redis is configured to save RDB snapshots',
     'CLUSTERDOWN The cluster is down',
+    'ERR Error running script: @user_script:2: OOM command not allowed',
+    'ERR Error running script: @user_script:12: READONLY You cannot write against a read only replica.',
   ])('with the words %s', async (words) => {
     expect(await run(`return redis.error_reply('${words}')`)).toEqual(unavailable);
   });

@@ -10,6 +10,13 @@ export const LEAST: Readonly<Record<string, Row>> = {
   api_keys: { hash: 'a'.repeat(64), prefix: 'weir_a' },
   rules: { resource: '/x', scope: 'ip', algorithm: 'fixed-window', limit: 1, window_seconds: 1 },
   regional_split: { shares: '{"eu": 1}' },
+  last_publication: {
+    sequence: 1,
+    announcement: 'x',
+    fingerprint: 'x',
+    callers_since: '2030-01-01Z',
+    bytes: 1,
+  },
   list_entries: { list: 'deny', kind: 'user', value: 'eve' },
   history: { change_id: 1, actor: 'ann', entity: 'rules', entity_id: 'x', after: '{}' },
   events: {
@@ -101,6 +108,11 @@ export const CASES: Readonly<Record<string, Case>> = {
   rules_pkey: pkey('rules'),
   rules_name_unique: pkey('rules', 'name'),
   rules_ordinal: pkey('rules', 'ordinal'),
+  rules_name_has_no_control_characters: each(
+    'name',
+    ['a\nb', '\u0001', 'x\u007f', '\u0085', 'a\u2028b', 'a\u2029b'],
+    ['a b', 'ünï\u00a0©', '👩\u200d🚀'],
+  ),
   rules_name_is_short: each('name', ['', long(129)], ['x', long(128)]),
   rules_resource_is_a_path: each(
     'resource',
@@ -195,6 +207,8 @@ export const CASES: Readonly<Record<string, Case>> = {
     ],
     ['[]', placed('null', 'true', '5'), placed('{"eu": 1}', 'false', '5.5')],
   ),
+  last_publication_pkey: { refused: [{}], standing: {} },
+  last_publication_is_one: each('id', [0, 2], [1]),
   regional_split_pkey: { refused: [{}], standing: {} },
   regional_split_is_one: each('id', [0, 2], [1]),
   regional_split_shares_is_an_object: each('shares', ['[]', '5', 'null', '"eu"'], ['{"eu": 1}']),

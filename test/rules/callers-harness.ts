@@ -3,6 +3,7 @@
 import { neonConfig } from '@neondatabase/serverless';
 import { afterAll, beforeAll, beforeEach } from 'vitest';
 import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../../src/core/api-key.ts';
+import type { LookUp } from '../../src/core/caller.ts';
 import { createCallerDirectory } from '../../src/rules/callers.ts';
 import type { Database } from '../../src/rules/database.ts';
 import type { Kv } from '../../src/rules/kv.ts';
@@ -13,6 +14,10 @@ import { startKv, type TestKv } from './kv.ts';
 export const madeUpKey = () => createApiKey(crypto.getRandomValues(new Uint8Array(API_KEY_RANDOM_BYTES)));
 export const fails = () => Promise.reject(new Error('down'));
 export const hangs = () => new Promise<never>(() => {});
+
+let addresses = 0;
+/** An address that no other look-up has had. */
+const freshIp = () => `address-${++addresses}`;
 
 interface World {
   readonly database: Database;
@@ -107,11 +112,13 @@ function createIsolate({ database, store, deadlineMs = 20_000, epoch = crypto.ra
     revisions: () => ({ epoch: news.epoch, of: (id) => revisions.get(id) }),
     onError: (error) => errors.push(error),
   });
-  const later = (work: Promise<unknown>) => works.push(work);
+  const afterResponse = (work: Promise<unknown>) => void works.push(work);
+  /** From an address of its own, unless that is said. */
+  const from = (look: Partial<LookUp>): LookUp => ({ ip: freshIp(), afterResponse, ...look });
   return {
     ...{ clock, errors, faults, news, reads, revisions, writes },
     settle: () => Promise.all(works.splice(0)),
-    ofApiKey: (key: string) => directory.ofApiKey(key, later),
-    ofUser: (userId: string) => directory.ofUser(userId, later),
+    ofApiKey: (key: string, look: Partial<LookUp> = {}) => directory.ofApiKey(key, from(look)),
+    ofUser: (userId: string, look: Partial<LookUp> = {}) => directory.ofUser(userId, from(look)),
   };
 }

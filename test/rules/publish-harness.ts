@@ -14,7 +14,7 @@ import { createRuleReader } from '../../src/rules/rule-reader.ts';
 import { startDatabase, type TestDatabase } from './database.ts';
 import { startKv, type TestKv } from './kv.ts';
 
-export type Step = 'postgres' | 'read eu' | 'read us' | 'write eu' | 'write us' | `put ${string}`;
+export type Step = 'postgres' | `${'read' | 'copy' | 'write'} ${'eu' | 'us'}` | `put ${string}`;
 const SIGNAL_MS = 5_000;
 
 export async function startRegion(name: 'eu' | 'us') {
@@ -44,7 +44,9 @@ export function usePublishing() {
   let pool: pg.Pool;
   let regions: readonly Region[];
   const errors: unknown[] = [];
+  const reads: string[] = [];
   const writes: string[] = [];
+  const copies: string[] = [];
   /** Comes before every step that a publication takes; what it throws is how the step fails. */
   const before = { step: async (_step: Step): Promise<unknown> => undefined, isPatient: false };
   /** Whoever was held up on purpose is not late. */
@@ -68,21 +70,28 @@ export function usePublishing() {
     await space[Symbol.asyncDispose]();
     await db[Symbol.asyncDispose]();
   });
-  const run = (statement: string, values: unknown[] = []) => pool.query(statement, values);
+  const run = (statement: string, values?: unknown[]) => pool.query(statement, values);
 
   async function clear() {
     before.step = async () => undefined;
     for (const region of regions) await region.clear();
     for (const name of await keys()) await space.kv.delete(name);
-    await run('truncate rules, tiers, tenants, users, api_keys, list_entries, history, regional_split');
+    await run(
+      'truncate rules, tiers, tenants, users, api_keys, list_entries, history, regional_split, last_publication',
+    );
+    reads.length = 0;
     writes.length = 0;
+    copies.length = 0;
     errors.length = 0;
   }
   beforeEach(clear);
 
   const keys = async () => (await space.kv.list({ prefix: '' })).keys.map(({ name }) => name);
   const kvOf = ({ kv }: TestKv): Kv => ({
-    get: (name) => kv.get(name),
+    get(name) {
+      reads.push(name);
+      return kv.get(name);
+    },
     async put(name, text, options) {
       await before.step(`put ${name.split(':')[0]}`);
       writes.push(name);
@@ -97,6 +106,12 @@ export function usePublishing() {
     async write(announcement, signal) {
       await before.step(`write ${name}`);
       await board.write(announcement, patient(signal));
+    },
+    readParts: board.readParts,
+    async writeParts(parts, signal) {
+      await before.step(`copy ${name}`);
+      copies.push(...parts.map(({ kind, version }) => `${name} ${kind}:${version}`));
+      await board.writeParts(parts, patient(signal));
     },
   });
 
@@ -114,7 +129,7 @@ export function usePublishing() {
   });
 
   return {
-    ...{ before, clear, createOptions, errors, keys, run, writes },
+    ...{ before, clear, copies, createOptions, errors, keys, reads, run, writes },
     publishNow: (shares: Parameters<typeof createOptions>[0] = {}) => publish(createOptions(shares)),
     standing: () => Promise.all(regions.map((region) => region.standing())),
     regions: () => regions,

@@ -3,10 +3,11 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { versionOf } from '../../src/core/stored-snapshot.ts';
+import { runCron } from '../../src/cron.ts';
 import { readRules } from '../../src/rules/snapshot-kv.ts';
 import { type Step, usePublishing } from './publish-harness.ts';
 
-const { addRule, before, clear, kv, publishNow, regions, run, standing } = usePublishing();
+const { addRule, before, clear, createOptions, kv, publishNow, regions, run, standing } = usePublishing();
 
 before.isPatient = true;
 
@@ -44,7 +45,7 @@ function startAndHold(held: Step, nth = 1) {
 }
 
 describe('of two publications', () => {
-  it.each<Step>(['read eu', 'postgres', 'put rules', 'write eu', 'write us'])(
+  it.each<Step>(['read eu', 'postgres', 'copy eu', 'put rules', 'write eu', 'write us'])(
     'the older one, held up at "%s" until the newer one is done, does not undo it',
     async (step) => {
       await addRule('a');
@@ -74,6 +75,28 @@ describe('of two publications', () => {
   });
 });
 
+describe('a change that nobody publishes, made while a publication is held up', () => {
+  it.each<[Step, number]>([
+    ['read eu', 1],
+    ['postgres', 1],
+    ['postgres', 2],
+    ['postgres', 3],
+    ['put rules', 1],
+    ['put current', 1],
+    ['write us', 1],
+  ])('at "%s" (%i), is in force after the next cron run', async (step, nth) => {
+    await addRule('a');
+    const publication = startAndHold(step, nth);
+    await publication.arrived;
+    await run('update rules set "limit" = 77');
+    publication.release();
+    await publication.publication;
+    before.step = async () => undefined;
+    await runCron({ publishing: createOptions(), databaseCheckMinutes: 1 }, 60_000);
+    expect((await expectNewestInForce()).limit).toBe(77);
+  });
+});
+
 describe('changes that are made and published at once', () => {
   const EDITORS = [0, 1, 2];
   const hold = fc.oneof(
@@ -82,6 +105,7 @@ describe('changes that are made and published at once', () => {
       step: fc.constantFrom<Step>(
         'read eu',
         'read us',
+        'copy eu',
         'put rules',
         'put callers',
         'put current',

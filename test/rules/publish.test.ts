@@ -5,7 +5,8 @@ import { publish } from '../../src/rules/publish.ts';
 import { readCallers, readCurrent, readRules } from '../../src/rules/snapshot-kv.ts';
 import { type Step, usePublishing } from './publish-harness.ts';
 
-const { before, createOptions, errors, keys, publishNow, run, standing, writes, ...world } = usePublishing();
+const { before, copies, createOptions, errors, keys, publishNow, run, standing, writes, ...world } =
+  usePublishing();
 const { addRule, kv, regions } = world;
 
 const EVERYWHERE = ['eu', 'us'].map((name) => ({ name, announced: true }));
@@ -98,6 +99,23 @@ describe('a publication', () => {
   });
 });
 
+describe('rules that are too large together, as a migration can make them', () => {
+  it('are not published: the rules in force stay in force, and that is said', async () => {
+    await addRule('a');
+    await publishNow();
+    const [known, kept] = [await standing(), await keys()];
+    await run(`insert into rules (resource, scope, algorithm, "limit", window_seconds, subjects)
+      select '/' || rule, 'user', 'gcra', 1, 1, array(select repeat('x', 250) || i from generate_series(1, 999) i)
+      from generate_series(1, 34) rule`);
+    await expect(publishNow()).rejects.toThrow(
+      /^All rules, tiers and lists together take 8\.\d+ MiB, and at most 8 MiB can be published$/,
+    );
+    expect([await standing(), await keys()]).toEqual([known, kept]);
+    await run(`delete from rules where resource = '/34' or resource = '/33'`);
+    expect(await publishNow()).toMatchObject({ ruleCount: 33, regions: EVERYWHERE });
+  });
+});
+
 describe('a region', () => {
   it.each<[string, Step[], number]>([
     ['cannot be read', ['read us'], 1],
@@ -154,6 +172,57 @@ describe('a region', () => {
     expect(told.map(({ announced }) => announced)).toEqual([false, false]);
     expect(await readCurrent(kv())).toMatchObject({ rules: version });
     expect(await readRules(kv(), version)).toMatchObject({ ruleCount: 1 });
+  });
+});
+
+describe('the copy in a region', () => {
+  const steps = () => {
+    const taken: string[] = [];
+    before.step = async (step) => void taken.push(step);
+    return taken;
+  };
+
+  it('is there before the region announces it', async () => {
+    await addRule('a');
+    const taken = steps();
+    const { version } = await publishNow();
+    for (const name of ['eu', 'us'])
+      expect(taken.indexOf(`copy ${name}`)).toBeLessThan(taken.indexOf(`write ${name}`));
+    const [announced] = await standing();
+    const both = [`rules:${version}`, `callers:${announced?.callers}`];
+    expect(copies).toEqual(['eu', 'us'].flatMap((name) => both.map((part) => `${name} ${part}`)));
+  });
+
+  it('is made of what has changed there, and of nothing else', async () => {
+    await addRule('a');
+    await publishNow();
+    copies.length = 0;
+    await publishNow();
+    expect(copies).toEqual([]);
+    await run(`insert into users (id) values ('ann')`);
+    await publishNow();
+    const [announced] = await standing();
+    expect(copies).toEqual(['eu', 'us'].map((name) => `${name} callers:${announced?.callers}`));
+    copies.length = 0;
+    await publish(createOptions(), { again: true });
+    expect(copies).toHaveLength(4);
+  });
+
+  it('that cannot be made keeps nothing from being announced, and is made with the next hour', async () => {
+    await addRule('a');
+    failAt('copy us');
+    expect((await publishNow()).regions).toEqual(EVERYWHERE);
+    expect(errors).toMatchObject([{ message: 'fails: copy us' }]);
+    succeed();
+    await publish(createOptions(), { again: true });
+    expect(copies.filter((copy) => copy.startsWith('us'))).toHaveLength(2);
+  });
+
+  it('is not sent to a region that does not answer', async () => {
+    await addRule('a');
+    failAt('read us', 'write us');
+    await publishNow();
+    expect(copies.filter((copy) => copy.startsWith('us'))).toEqual([]);
   });
 });
 

@@ -44,7 +44,7 @@ const add = (name: string, resource = `/${name}`) =>
   );
 
 async function readBy(reader: RuleReader) {
-  const { sequence: _, ...read } = await reader.read(SHARES);
+  const { sequence: _, mark: __, ...read } = await reader.read(SHARES);
   return read;
 }
 const SHARES = { eu: 2, us: 1 };

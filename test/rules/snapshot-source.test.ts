@@ -1,26 +1,12 @@
 // What an isolate knows of the rules, on a real KV and an injected clock.
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { type Announcement, formatAnnouncement } from '../../src/core/announcement.ts';
-import { RULE_DEFAULTS } from '../../src/core/rule.ts';
-import type { CompiledRule } from '../../src/core/snapshot.ts';
+import { type Announcement, formatAnnouncement, type Part } from '../../src/core/announcement.ts';
 import { encodeSnapshot, versionOf } from '../../src/core/stored-snapshot.ts';
 import type { Kv } from '../../src/rules/kv.ts';
 import { readRules, writeCallers, writeCurrent, writeRules } from '../../src/rules/snapshot-kv.ts';
 import { createSnapshotSource } from '../../src/rules/snapshot-source.ts';
 import { startKv, type TestKv } from './kv.ts';
-
-const rule = (id: string): CompiledRule => ({
-  ...RULE_DEFAULTS,
-  id,
-  name: id,
-  resource: '/*',
-  scope: 'ip',
-  algorithm: 'fixed-window',
-  limit: 5,
-  windowSeconds: 60,
-  ordinal: 1,
-  counterId: `counter-${id}`,
-});
+import { createRule } from './small-rules.ts';
 
 let testKv: TestKv;
 let kv: TestKv['kv'];
@@ -32,7 +18,7 @@ afterAll(() => testKv[Symbol.asyncDispose]());
 
 /** Publishes rules of these ids as a publication would, and tells what is announced. */
 async function published(sequence: number, ...ids: string[]): Promise<Announcement> {
-  const rulesText = encodeSnapshot({ rules: ids.map(rule), tiers: [], lists: [] });
+  const rulesText = encodeSnapshot({ rules: ids.map(createRule), tiers: [], lists: [] });
   const callersText = JSON.stringify({ epoch: '0', revisions: { 'key:k': String(sequence) } });
   const announcement = {
     sequence,
@@ -62,11 +48,16 @@ const createSource = (through: Partial<Kv> = {}) =>
     now: () => nowMs,
     onError: (error) => errors.push(error),
   });
+const noCopies = { readParts: async (parts: readonly Part[]) => parts.map(() => undefined) };
 const boardWith = (announcement: Announcement | undefined) => ({
   read: async () => announcement && formatAnnouncement(announcement),
-  write: async () => {},
+  ...noCopies,
 });
-const brokenBoard = { read: () => Promise.reject(new Error('gone')), write: async () => {} };
+const brokenBoard = { read: () => Promise.reject(new Error('gone')), ...noCopies };
+const newsOf = (announcement: Announcement | string) => ({
+  announced: typeof announcement === 'string' ? announcement : formatAnnouncement(announcement),
+  board: noCopies,
+});
 
 describe('a cold isolate', () => {
   it('loads what the region announces', async () => {
@@ -91,7 +82,7 @@ describe('a cold isolate', () => {
     const hanging = {
       read: (signal: AbortSignal) =>
         new Promise<undefined>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
-      write: async () => {},
+      ...noCopies,
     };
     const source = createSource();
     expect(await source.start(hanging)).toMatchObject({ version: announcement.rules });
@@ -179,7 +170,7 @@ describe('an isolate that has rules', () => {
   it('loads news as a whole: rules and callers', async () => {
     const { source } = await started();
     const next = await published(2, 'a', 'b');
-    expect(await source.load(formatAnnouncement(next))).toBe(true);
+    expect(await source.load(newsOf(next))).toBe(true);
     expect(source.current()).toMatchObject({ version: next.rules, ruleCount: 2 });
     expect(source.callerRevisions().revisions).toEqual({ 'key:k': '2' });
   });
@@ -194,24 +185,24 @@ describe('an isolate that has rules', () => {
     const next = await published(2, 'a');
     expect(next.rules).toBe(announcement.rules);
     read.length = 0;
-    await source.load(formatAnnouncement(next));
+    await source.load(newsOf(next));
     expect(read).toEqual([`callers:${next.callers}`]);
   });
 
   it('never goes back to an older announcement, in whatever order they are loaded', async () => {
     const { source } = await started();
     const [second, third] = [await published(2, 'b'), await published(3, 'c')];
-    await Promise.all([source.load(formatAnnouncement(third)), source.load(formatAnnouncement(second))]);
+    await Promise.all([source.load(newsOf(third)), source.load(newsOf(second))]);
     expect(source.current()?.version).toBe(third.rules);
-    expect(await source.load(formatAnnouncement(second))).toBe(true);
+    expect(await source.load(newsOf(second))).toBe(true);
     expect(source.current()?.version).toBe(third.rules);
   });
 
   it('keeps what it has while the new version cannot be read, and asks again', async () => {
     const { source, announcement } = await started();
     const unreadable = { sequence: 2, rules: 'f'.repeat(16), callers: announcement.callers };
-    expect(await source.load(formatAnnouncement(unreadable))).toBe(false);
-    expect(await source.load('not an announcement')).toBe(false);
+    expect(await source.load(newsOf(unreadable))).toBe(false);
+    expect(await source.load(newsOf('not an announcement'))).toBe(false);
     expect(source.current()?.version).toBe(announcement.rules);
     nowMs += 999;
     expect(source.question()).toBeUndefined();
@@ -249,7 +240,7 @@ describe('an isolate that has rules', () => {
       return kv.get(name);
     };
     const { source } = await started({ get });
-    const next = formatAnnouncement(await published(2, 'a', 'b'));
+    const next = newsOf(await published(2, 'a', 'b'));
     reads = 0;
     expect(await Promise.all(Array.from({ length: 50 }, () => source.load(next)))).toEqual(
       Array(50).fill(true),
@@ -263,7 +254,7 @@ describe('an isolate that has rules', () => {
       isStuck && name.startsWith('rules:') ? new Promise<string | null>(() => {}) : kv.get(name);
     isStuck = false;
     const { source } = await started({ get });
-    const next = formatAnnouncement(await published(2, 'b'));
+    const next = newsOf(await published(2, 'b'));
     isStuck = true;
     void source.load(next);
     isStuck = false;
@@ -277,7 +268,7 @@ describe('an isolate that has rules', () => {
     const get = ((name: string) => (fails ? Promise.reject(new Error('KV')) : kv.get(name))) as Kv['get'];
     const { source, announcement } = await started({ get });
     fails = true;
-    expect(await source.load(formatAnnouncement(await published(2, 'b')))).toBe(false);
+    expect(await source.load(newsOf(await published(2, 'b')))).toBe(false);
     expect(source.current()?.version).toBe(announcement.rules);
     expect(errors).toHaveLength(1);
   });
@@ -286,7 +277,7 @@ describe('an isolate that has rules', () => {
     const { source } = await started();
     const next = await published(2, 'b');
     await kv.delete(`callers:${next.callers}`);
-    expect(await source.load(formatAnnouncement(next))).toBe(true);
+    expect(await source.load(newsOf(next))).toBe(true);
     expect(source.callerRevisions()).toEqual({ epoch: next.callers, revisions: {} });
   });
 });

@@ -55,6 +55,12 @@ export async function billed(region: string): Promise<number> {
   return ((await answer.json()) as { billed: number }).billed;
 }
 
+/** How often a plain GET was sent, which is what reads the announcement. */
+export async function readings(region: string): Promise<number> {
+  const stats = String(await redis(region, 'INFO', 'commandstats'));
+  return Number(/^cmdstat_get:calls=(\d+)/m.exec(stats)?.[1] ?? 0);
+}
+
 /** Breaks a region for as long as `during` runs. */
 export async function withFault(region: string, fault: object, during: () => Promise<void>): Promise<void> {
   const endpoint = `${regionNamed(region).url}/_gateway/faults`;

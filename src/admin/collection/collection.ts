@@ -4,13 +4,15 @@ import { createRepository, type Row, type Target } from '../../rules/repository.
 import { sqlStateOf } from '../postgres-problems.ts';
 import { notFound } from '../problems.ts';
 import { publishChange, versionHeader } from '../publish-change.ts';
+import { expectRoom } from '../room.ts';
 import type { AdminApp, AdminServices } from '../services.ts';
 import { changedSince, json, toShown, warningsOf } from './answers.ts';
+import { takeChanges } from './changes.ts';
 import { badCursor, parseCursor, toCursor } from './cursors.ts';
 import type { Collection } from './declaration.ts';
 import { allowedRevisions, isKnown, toETag } from './etags.ts';
 import { operationsOf } from './operations.ts';
-import { applyPatch } from './patch.ts';
+import { applyPatch, type Save } from './patch.ts';
 
 export function addCollection(app: AdminApp, services: AdminServices, collection: Collection): void {
   const { noun, bodies, order } = collection;
@@ -22,15 +24,16 @@ export function addCollection(app: AdminApp, services: AdminServices, collection
     collection.concerns === 'itself' ? [id] : collection.concerns === 'all' ? 'all' : [];
   const publish = (id: string) => publishChange(services, concerns(id));
 
-  const expected = (values: Values): Values => {
-    collection.expect?.(values);
-    return values;
-  };
-
   const find = async (id: string): Promise<Row> => {
     const row = collection.isId(id) ? await repository.get(id) : undefined;
     if (row === undefined) throw notFound(noun);
     return row;
+  };
+
+  const bytesOf = (row: Values) => collection.bytesOf?.(row) ?? 0;
+  const save: Save = async (target, before, values) => {
+    await expectRoom(services.database, bytesOf({ ...before, ...values }) - bytesOf(before));
+    return repository.update(target, values);
   };
 
   const answerChange = async (row: Row): Promise<Response> => {
@@ -52,10 +55,12 @@ export function addCollection(app: AdminApp, services: AdminServices, collection
   });
 
   app.openapi(operations.create, async (c) => {
-    const body = expected(c.req.valid('json'));
+    const body = c.req.valid('json');
+    collection.expect?.(body, undefined);
     const { values, shownOnce } = collection.prepare
       ? await collection.prepare(body)
       : { values: body, shownOnce: {} };
+    await expectRoom(services.database, bytesOf(values));
     const row = await repository.insert(c.get('actor').name, values);
     const change = await publish(idOf(row));
     return json({ ...show(row), ...shownOnce, ...warningsOf(change) }, 201, {
@@ -74,22 +79,17 @@ export function addCollection(app: AdminApp, services: AdminServices, collection
 
   app.openapi(operations.replace, async (c) => {
     const target = targetOf(c.req.valid('param').id, c.get('actor').name, c.req.raw);
-    const values = expected(c.req.valid('json'));
-    const row = collection.isId(target.id) ? await repository.update(target, values) : undefined;
+    const before = await find(target.id);
+    const { values, revisions } = takeChanges({ collection, target, before, given: c.req.valid('json') });
+    const row = await save({ ...target, revisions }, before, values);
     if (row === undefined) throw changedSince(await find(target.id));
     return answerChange(row);
   });
 
   app.openapi(operations.patch, async (c) => {
     const target = targetOf(c.req.valid('param').id, c.get('actor').name, c.req.raw);
-    const row = await applyPatch({
-      target,
-      given: expected(c.req.valid('json')),
-      bodies,
-      find,
-      update: repository.update,
-    });
-    return answerChange(row);
+    const given = c.req.valid('json');
+    return answerChange(await applyPatch({ collection, target, given, find, save }));
   });
 
   app.openapi(operations.remove, async (c) => {

@@ -2,7 +2,7 @@
 import type { SQL } from 'drizzle-orm';
 import type * as z from 'zod';
 import type { BodySchemas, Values } from '../../rules/body-schemas.ts';
-import type { RepositoryOptions } from '../../rules/repository.ts';
+import type { RepositoryOptions, Row } from '../../rules/repository.ts';
 
 export interface Collection extends RepositoryOptions {
   /** The path, and the group in the documentation: `rules`. */
@@ -19,8 +19,10 @@ export interface Collection extends RepositoryOptions {
   readonly filters: z.ZodRawShape;
   /** `query` has passed `filters`. */
   where(query: Values): readonly (SQL | undefined)[];
-  /** Refuses, by an AdminError, what only shows beside what is configured. Of a patch: the fields that are given. */
-  expect?(values: Values): void;
+  /** Refuses, by an AdminError, what only shows beside what is configured. `before`: what is to be changed. */
+  expect?(values: Values, before: Row | undefined): void;
+  /** What one of them takes of the room that there is at the edge; undefined: nothing. */
+  bytesOf?(row: Values): number;
   /** What a creation adds to the body it was given. */
   prepare?(values: Values): Promise<Creation>;
   /** Whose warnings a change may cause: those of the rule that it is, or of any rule. */

@@ -1,29 +1,35 @@
 // A patch: only what is given changes, and the row that comes out of it is valid as a whole.
 import type { BodySchemas, Values } from '../../rules/body-schemas.ts';
-import type { Repository, Row, Target } from '../../rules/repository.ts';
+import type { Row, Target } from '../../rules/repository.ts';
 import { AdminError, invalidBody } from '../problems.ts';
-import { changedSince, toJson, toShown } from './answers.ts';
+import { toJson, toShown } from './answers.ts';
+import { takeChanges } from './changes.ts';
+import type { Collection } from './declaration.ts';
 
 /** Each time, one of those who patch a row at once gets through. */
 const MOST_ATTEMPTS = 20;
 
 export interface Patch {
+  readonly collection: Collection;
   readonly target: Target;
   readonly given: Values;
-  readonly bodies: BodySchemas;
   /** Throws if there is no such row. */
   readonly find: (id: string) => Promise<Row>;
-  readonly update: Repository['update'];
+  readonly save: Save;
 }
 
+/** Undefined: `before` is no longer what is there. */
+export type Save = (target: Target, before: Row, values: Values) => Promise<Row | undefined>;
+
 /** The row must not change between the look at it and the write, or nobody has looked at the result. */
-export async function applyPatch({ target, given, bodies, find, update }: Patch): Promise<Row> {
+export async function applyPatch({ collection, target, given, find, save }: Patch): Promise<Row> {
+  const { bodies } = collection;
   for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt += 1) {
     const row = await find(target.id);
-    if (target.revisions && !target.revisions.includes(row.revision)) throw changedSince(row);
-    const changes = changesOf(bodies, toShown(bodies, row), given);
+    const { values } = takeChanges({ collection, target, before: row, given });
+    const changes = changesOf(bodies, toShown(bodies, row), values);
     if (Object.keys(changes).length === 0) return row;
-    const patched = await update({ ...target, revisions: [row.revision] }, changes);
+    const patched = await save({ ...target, revisions: [row.revision] }, row, changes);
     if (patched) return patched;
   }
   throw new AdminError({ status: 409, code: 'changed-since', title: 'Too many are changing it at once' });

@@ -4,8 +4,10 @@ import * as z from 'zod';
 import { type ImportResult, importRules } from '../../rules/import.ts';
 import { importDocument, readStoredRows, toDocument } from '../../rules/import-document.ts';
 import { IMPORT_MODES, type ImportPlan } from '../../rules/import-plan.ts';
+import { previewImport } from '../../rules/import-preview.ts';
 import { AdminError, problemResponses } from '../problems.ts';
-import { publishChange, versionHeader } from '../publish-change.ts';
+import { publishChange, versionHeader, warningsBeforehand } from '../publish-change.ts';
+import { tooLarge } from '../room.ts';
 import type { AdminApp, AdminServices } from '../services.ts';
 
 const exportRules = createRoute({
@@ -88,19 +90,19 @@ export function addImportExportRoutes(app: AdminApp, services: AdminServices): v
     const actor = c.get('actor').name;
     const regions = services.regions.map(({ name }) => name);
     const result = await importRules(services.database, { document, mode, regions, dryRun, force, actor });
-    const { basedOn, plan } = doneOrThrow(result);
-    const published = dryRun ? UNPUBLISHED : await publishChange(services, 'all');
+    const { stored, plan } = doneOrThrow(result);
+    const published = dryRun
+      ? warningsBeforehand(previewImport(stored, plan, services.regions))
+      : await publishChange(services, 'all');
     const { tiers, rules } = plan;
     const parts = { tiers: summarize(tiers), rules: summarize(rules) };
     return c.json(
-      { dryRun, basedOn, ...parts, warnings: [...published.warnings] },
+      { dryRun, basedOn: stored.basedOn, ...parts, warnings: [...published.warnings] },
       200,
       versionHeader(published),
     );
   });
 }
-
-const UNPUBLISHED = { version: undefined, warnings: [] };
 
 function summarize({ created, updated, deleted, unchanged }: ImportPlan['rules'] | ImportPlan['tiers']) {
   return {
@@ -119,6 +121,7 @@ function doneOrThrow(result: ImportResult): Extract<ImportResult, { kind: 'done'
       title: 'The body is not valid',
       errors: result.plan.problems,
     });
+  if (result.kind === 'too-large') throw tooLarge(result.bytes);
   if (result.kind === 'changed-since')
     throw new AdminError({
       status: 409,

@@ -4,6 +4,7 @@ import * as z from 'zod';
 import { LISTED_KINDS, LISTS } from '../../core/rule.ts';
 import { listBodies, normalizeListed } from '../../rules/admin-schemas.ts';
 import { listEntries } from '../../rules/schema.ts';
+import { bytesOfListEntry } from '../../rules/snapshot-room.ts';
 import { addCollection } from '../collection/collection.ts';
 import { isUuid } from '../collection/declaration.ts';
 import { expectFuture } from '../collection/expiry.ts';
@@ -18,6 +19,7 @@ export const addListRoutes: AddRoutes = (app, services) =>
     table: listEntries,
     id: listEntries.id,
     idField: 'id',
+    bytesOf: bytesOfListEntry,
     isId: isUuid,
     order: [listEntries.createdAt, listEntries.id],
     filters: {

@@ -2,6 +2,7 @@
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
 import type { Publication } from '../../rules/publish.ts';
+import { SnapshotTooLarge } from '../../rules/snapshot-room.ts';
 import { postgresProblem } from '../postgres-problems.ts';
 import { AdminError, problemResponses } from '../problems.ts';
 import type { AdminApp, AdminServices } from '../services.ts';
@@ -58,6 +59,7 @@ const toShown = ({ rejected, warnings, regions, ...publication }: Publication) =
 
 /** The likeliest mistake of a first deployment has a reason of its own. */
 function reasonOf(error: unknown): string {
+  if (error instanceof SnapshotTooLarge) return `${error.message}.`;
   const { code, title, detail } = postgresProblem(error);
   if (code === 'tables-missing' || code === 'tables-outdated') return `${title}. ${detail ?? ''}`;
   return 'Postgres or KV did not answer.';

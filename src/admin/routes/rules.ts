@@ -4,8 +4,10 @@ import * as z from 'zod';
 import { ALGORITHM_IDS } from '../../core/algorithms/registry.ts';
 import { SCOPES, type SharesByRegion } from '../../core/rule.ts';
 import { ruleBodies } from '../../rules/admin-schemas.ts';
+import { isSame } from '../../rules/import-document.ts';
 import { rules } from '../../rules/schema.ts';
 import { unknownRegions } from '../../rules/share-problems.ts';
+import { bytesOfRule } from '../../rules/snapshot-room.ts';
 import { addCollection } from '../collection/collection.ts';
 import { isUuid } from '../collection/declaration.ts';
 import { contains, equals, flag } from '../collection/filters.ts';
@@ -21,6 +23,7 @@ export const addRuleRoutes: AddRoutes = (app, services) =>
     table: rules,
     id: rules.id,
     idField: 'id',
+    bytesOf: bytesOfRule,
     isId: isUuid,
     // As they were created: a priority can change between two pages, this cannot.
     order: [rules.ordinal, rules.id],
@@ -40,11 +43,13 @@ export const addRuleRoutes: AddRoutes = (app, services) =>
       tier === undefined ? undefined : sql`${tier} = any(${rules.tiers})`,
       contains(rules.name, q),
     ],
-    expect: ({ shares }) => expectRegions(services, shares as SharesByRegion | null | undefined),
+    expect: ({ shares }, before) => {
+      // What stays as it is may name a region that is gone.
+      if (!isSame(shares, before?.shares)) expectRegions(services, shares as SharesByRegion | null);
+    },
     concerns: 'itself',
   });
 
-/** Not part of the bodies: a rule whose region is gone since can still be changed otherwise. */
 function expectRegions({ regions }: AdminServices, shares: SharesByRegion | null | undefined): void {
   const unknown = unknownRegions(
     shares,

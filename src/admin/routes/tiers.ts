@@ -1,6 +1,7 @@
 // Tiers: what callers pay for, with limits by name that rules can take theirs from.
 import { tierBodies } from '../../rules/admin-schemas.ts';
 import { tiers } from '../../rules/schema.ts';
+import { bytesOfTier } from '../../rules/snapshot-room.ts';
 import { addCollection } from '../collection/collection.ts';
 import { isPlainId } from '../collection/declaration.ts';
 import type { AddRoutes } from './index.ts';
@@ -14,6 +15,7 @@ export const addTierRoutes: AddRoutes = (app, services) =>
     id: tiers.name,
     idField: 'name',
     describeId: 'The name of the tier.',
+    bytesOf: bytesOfTier,
     isId: isPlainId,
     order: [tiers.name],
     filters: {},

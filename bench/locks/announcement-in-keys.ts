@@ -1,0 +1,25 @@
+// The take as it once was: the announcement is one of the script's keys, and the script compares it.
+import type { Check } from '../../src/core/check.ts';
+import { ANNOUNCEMENT_KEY } from '../../src/core/keys.ts';
+import type { Client } from '../../src/redis/client.ts';
+import { composeScript } from '../../src/redis/script.ts';
+import { toScriptCall } from '../../src/redis/wire.ts';
+
+/** The last key and the last argument are the announcement's. */
+const COMPARE = `
+local board, expected = table.remove(KEYS), table.remove(ARGV)
+local announced = redis.call('GET', board)
+if announced and announced ~= expected then return { 0, announced } end`;
+
+export async function createTakeWithKey(client: Client, expected: string) {
+  const { text } = await composeScript();
+  const [flag = '', ...rest] = text.split('\n');
+  const script = [flag, COMPARE.trim(), ...rest].join('\n');
+  const sha = await client.send(AbortSignal.timeout(5_000), (redis) => redis.scriptLoad(script));
+  return (checks: readonly Check[], signal: AbortSignal): Promise<unknown> => {
+    const { keys, args } = toScriptCall({ operation: 'take', checks });
+    return client.send(signal, (redis) =>
+      redis.evalsha(sha, [...keys, ANNOUNCEMENT_KEY], [...args, expected]),
+    );
+  };
+}

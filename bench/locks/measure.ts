@@ -1,0 +1,93 @@
+// A crowd of isolates on one region, each with a subject of its own.
+import { startRedisServer } from '../../local/redis-server.ts';
+import { startUpstashGateway } from '../../local/upstash-gateway/server.ts';
+import { formatAnnouncement } from '../../src/core/announcement.ts';
+import type { Check } from '../../src/core/check.ts';
+import { createAnnouncementBoard } from '../../src/redis/announcement-board.ts';
+import { createClient } from '../../src/redis/client.ts';
+import { createUpstashStore } from '../../src/redis/upstash-store.ts';
+import { checksOf, mixedRules } from '../engine/rules.ts';
+import { interleave, median, medianRatio, type Slice } from '../shared/rounds.ts';
+import { createTakeWithKey } from './announcement-in-keys.ts';
+
+export interface LocksOptions {
+  readonly isolates: number;
+  readonly holdMs: number;
+  readonly rounds: number;
+  say(line: string): void;
+}
+
+export interface Asked {
+  /** Until the last isolate has its answer. */
+  readonly ms: number;
+  /** Of each call, for all of its locks. */
+  readonly waitMs: number;
+  readonly waitP99Ms: number;
+}
+
+export interface LocksResult {
+  readonly inKeys: Asked;
+  readonly inPipeline: Asked;
+  /** Of the times. */
+  readonly ratio: number;
+}
+
+/** So much at once is no outage. */
+const PATIENT_MS = 60_000;
+const ANNOUNCED = { sequence: 1, rules: 'a'.repeat(16), callers: 'b'.repeat(16) };
+
+export async function measureLocks({ isolates, holdMs, rounds, say }: LocksOptions): Promise<LocksResult> {
+  await using cleanup = new AsyncDisposableStack();
+  const server = cleanup.adopt(await startRedisServer({ port: 0, name: 'locks' }), ({ stop }) => stop());
+  const waits: number[] = [];
+  const gateway = cleanup.adopt(
+    await startUpstashGateway({
+      port: 0,
+      token: 'token',
+      redisUrl: server.url,
+      name: 'locks',
+      locks: { holdMs, onWait: (ms) => waits.push(ms) },
+    }),
+    ({ stop }) => stop(),
+  );
+  const client = createClient({ url: gateway.url, token: 'token' });
+  const signal = () => AbortSignal.timeout(PATIENT_MS);
+  await createAnnouncementBoard(client).write(ANNOUNCED, signal());
+  const store = createUpstashStore(client);
+  const takeWithKey = await createTakeWithKey(client, formatAnnouncement(ANNOUNCED));
+  const subjects = await Promise.all(
+    Array.from({ length: isolates }, (_, i) => checksOf(mixedRules(1, 1_000), { subject: `isolate ${i}` })),
+  );
+
+  /** All isolates at once. */
+  const crowd = (noted: Asked[], take: (checks: readonly Check[]) => Promise<unknown>): Slice => {
+    return async () => {
+      waits.length = 0;
+      const startedAtMs = performance.now();
+      await Promise.all(subjects.map(take));
+      const ms = performance.now() - startedAtMs;
+      const sorted = waits.toSorted((a, b) => a - b);
+      const waitP99Ms = sorted[Math.floor(sorted.length * 0.99)] ?? Number.NaN;
+      noted.push({ ms, waitMs: median(waits), waitP99Ms });
+      return ms;
+    };
+  };
+  const [inKeys, inPipeline]: [Asked[], Asked[]] = [[], []];
+  const times = await interleave(
+    {
+      inKeys: crowd(inKeys, (checks) => takeWithKey(checks, signal())),
+      inPipeline: crowd(inPipeline, (checks) =>
+        store.run({ operation: 'take', checks, withAnnouncement: true }, signal()),
+      ),
+    },
+    { rounds, say },
+  );
+  const ratio = medianRatio(times.inKeys, times.inPipeline);
+  return { inKeys: middle(inKeys), inPipeline: middle(inPipeline), ratio };
+}
+
+/** Of the counted rounds: the first one warms up. */
+function middle([, ...noted]: readonly Asked[]): Asked {
+  const of = (field: keyof Asked) => median(noted.map((asked) => asked[field]));
+  return { ms: of('ms'), waitMs: of('waitMs'), waitP99Ms: of('waitP99Ms') };
+}

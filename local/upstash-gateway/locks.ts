@@ -1,0 +1,82 @@
+// Locks on keys, as Upstash has them: shared by those who only read, exclusive for those who write, and one on the whole
+// database. Whoever comes first is served first: a reader does not overtake a writer who waits.
+import { setTimeout as sleep } from 'node:timers/promises';
+
+export type Mode = 'shared' | 'exclusive';
+
+/** Everybody shares this one, but for those who need the whole database. */
+export const DATABASE = Symbol('database');
+
+export type Wanted = ReadonlyMap<string | typeof DATABASE, Mode>;
+
+export interface LockOptions {
+  /** How long what writes keeps its locks after it has run: Upstash replicates before it answers. */
+  readonly holdMs: number;
+  /** Told of each command, how long it waited for its locks. */
+  readonly onWait?: (ms: number) => void;
+}
+
+export interface Locks {
+  run<T>(wanted: Wanted, work: () => Promise<T>): Promise<T>;
+}
+
+interface Queue {
+  held: number;
+  /** Of those that hold it. */
+  mode: Mode;
+  readonly waiting: { readonly mode: Mode; grant(): void }[];
+}
+
+export function createLocks({ holdMs, onWait }: LockOptions): Locks {
+  const queues = new Map<string | typeof DATABASE, Queue>();
+
+  const admit = (queue: Queue) => {
+    for (let next = queue.waiting[0]; next && fits(queue, next.mode); next = queue.waiting[0]) {
+      queue.waiting.shift();
+      queue.held += 1;
+      queue.mode = next.mode;
+      next.grant();
+    }
+  };
+
+  // All at once: so everybody is in the same order in every queue, and nobody waits for somebody who waits for him.
+  const acquire = (wanted: Wanted) =>
+    Promise.all(
+      [...wanted].map(([name, mode]) => {
+        const queue = queues.get(name) ?? { held: 0, mode, waiting: [] };
+        queues.set(name, queue);
+        return new Promise<void>((grant) => {
+          queue.waiting.push({ mode, grant });
+          admit(queue);
+        });
+      }),
+    );
+
+  const release = (wanted: Wanted) => {
+    for (const name of wanted.keys()) {
+      const queue = queues.get(name);
+      if (!queue) continue;
+      queue.held -= 1;
+      admit(queue);
+      if (queue.held === 0) queues.delete(name);
+    }
+  };
+
+  return {
+    async run(wanted, work) {
+      const askedAtMs = performance.now();
+      await acquire(wanted);
+      onWait?.(performance.now() - askedAtMs);
+      try {
+        const done = await work();
+        if ([...wanted.values()].includes('exclusive') && holdMs > 0) await sleep(holdMs);
+        return done;
+      } finally {
+        release(wanted);
+      }
+    },
+  };
+}
+
+const fits = ({ held, mode }: Queue, wanted: Mode) =>
+  held === 0 || (mode === 'shared' && wanted === 'shared');

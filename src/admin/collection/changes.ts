@@ -1,0 +1,46 @@
+// What of a body is to be written into a row. What is only shown may come back with it, as long as it is unchanged.
+import type { Values } from '../../rules/body-schemas.ts';
+import type { Row, Target } from '../../rules/repository.ts';
+import { AdminError } from '../problems.ts';
+import { changedSince, toShown } from './answers.ts';
+import type { Collection } from './declaration.ts';
+
+export interface Change {
+  readonly collection: Collection;
+  readonly target: Target;
+  readonly before: Row;
+  /** As the body's schema has let it pass. */
+  readonly given: Values;
+}
+
+export interface TakenChange {
+  readonly values: Values;
+  /** The change holds only for a row of one of these; undefined: for any. */
+  readonly revisions: Target['revisions'];
+}
+
+/** Throws what speaks against it. */
+export function takeChanges({ collection, target, before, given }: Change): TakenChange {
+  if (target.revisions && !target.revisions.includes(before.revision)) throw changedSince(before);
+  const isWritten = ([field]: [string, unknown]) => collection.bodies.isWritten(field);
+  const values = Object.fromEntries(Object.entries(given).filter(isWritten));
+  const sentBack = Object.entries(given).filter((entry) => !isWritten(entry) && entry[1] !== undefined);
+  expectUnchanged(sentBack, toShown(collection.bodies, before));
+  collection.expect?.(values, before);
+  // Whoever sends back what was shown means that row, and no later one.
+  return { values, revisions: sentBack.length > 0 ? [before.revision] : target.revisions };
+}
+
+function expectUnchanged(sentBack: readonly [string, unknown][], shown: Values): void {
+  const changed = sentBack.filter(([field, value]) => JSON.stringify(value) !== JSON.stringify(shown[field]));
+  if (changed.length === 0) return;
+  throw new AdminError({
+    status: 400,
+    code: 'invalid-body',
+    title: 'The body is not valid',
+    errors: changed.map(([field]) => ({
+      pointer: `#/${field}`,
+      detail: `cannot be changed: it is ${JSON.stringify(shown[field])}. Leave it out, or give it as it is`,
+    })),
+  });
+}

@@ -1,0 +1,21 @@
+// Whether what is saved still fits into what the edge loads.
+import type { Database } from '../rules/database.ts';
+import { inMebibytes, MOST_SAVED_BYTES, readPublishedBytes } from '../rules/snapshot-room.ts';
+import { AdminError } from './problems.ts';
+
+/** What does not grow is always taken, or nobody could get out of it again. */
+export async function expectRoom(database: Database, grownBy: number): Promise<void> {
+  if (grownBy <= 0) return;
+  const bytes = (await readPublishedBytes(database)) + grownBy;
+  if (bytes > MOST_SAVED_BYTES) throw tooLarge(bytes);
+}
+
+export const tooLarge = (bytes: number) =>
+  new AdminError({
+    status: 409,
+    code: 'rules-too-large',
+    title: 'All rules, tiers and lists together would be too large',
+    detail:
+      `By ${bytes - MOST_SAVED_BYTES} bytes: at most ${inMebibytes(MOST_SAVED_BYTES)} fit into what the edge loads. ` +
+      'Name fewer subjects, or delete or switch off what is not needed.',
+  });

@@ -1,0 +1,20 @@
+// The tier of a caller, and what it says about the limit of a rule.
+import type { Caller } from './caller.ts';
+import type { Rule, Tier, TierLimits } from './rule.ts';
+
+export interface CallerTier {
+  readonly name: string | undefined;
+  readonly limits: TierLimits | undefined;
+}
+
+/** Whoever has no tier, or one that there is not, has the default one. */
+export function compileTiers(tiers: readonly Tier[]): (caller: Caller) => CallerTier {
+  const byName = new Map<string | undefined, CallerTier>(tiers.map((tier) => [tier.name, tier]));
+  const byDefault = tiers.find(({ isDefault }) => isDefault) ?? { name: undefined, limits: undefined };
+  return ({ tier }) => byName.get(tier) ?? byDefault;
+}
+
+/** What the tier says about a rule's limit: null is unlimited, undefined is nothing. */
+export function limitOfTier({ limitName }: Rule, limits: TierLimits | undefined): number | null | undefined {
+  return limitName !== null && limits && Object.hasOwn(limits, limitName) ? limits[limitName] : undefined;
+}

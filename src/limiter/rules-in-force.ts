@@ -1,0 +1,90 @@
+// Whether the rules of this isolate are still in force: what the regions announce is asked for along with checks that are
+// made anyway, or by itself, and news is followed.
+import type { AfterResponse } from '../core/caller.ts';
+import { CounterStoreError } from '../core/counter-store.ts';
+import type { Snapshot } from '../core/snapshot.ts';
+import type { News, Question, SnapshotSource } from '../core/snapshot-source.ts';
+import { createDeadline, type Deadline, waitHalf } from './deadline.ts';
+import { askRegions, type Regions } from './region-ladder.ts';
+
+/** What a region announces; null if nothing. */
+export interface Heard extends Omit<News, 'announced'> {
+  readonly announced: string | null;
+}
+
+export interface Asking {
+  readonly request: { readonly regions: Regions; readonly afterResponse: AfterResponse };
+  readonly deadline: Deadline;
+  readonly question?: Question | undefined;
+}
+
+export interface RulesInForce {
+  /** The first rules of this isolate. */
+  start(regions: Regions): Promise<Snapshot | undefined>;
+  /** Notes what a question has brought. The news, if there is any. */
+  learn(question: Question, heard: readonly Heard[]): News | undefined;
+  /** Asks by itself, and waits for the answer only if the rules must be confirmed before anybody is judged by them. */
+  hear(asking: Asking): Promise<News | undefined>;
+  /** Loads the news. True if other rules than those asked about must decide, and are there in time. */
+  follow(news: News, asking: Asking): Promise<boolean>;
+}
+
+export interface RulesInForceOptions {
+  readonly snapshots: SnapshotSource;
+  readonly deadlineMs: number;
+  readonly now: () => number;
+}
+
+export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceOptions): RulesInForce {
+  const read = (regions: Regions, deadline: Deadline) =>
+    askRegions({ regions, deadline, now, ask: ({ board }, signal) => board.read(signal) });
+
+  const learn: RulesInForce['learn'] = (question, heard) => {
+    const isNews = (one: Heard): one is News => one.announced !== null && one.announced !== question.expects;
+    const news = heard.find(isNews);
+    if (heard.length === 0) snapshots.fail();
+    else if (!news) snapshots.confirm(question);
+    return news;
+  };
+
+  return {
+    learn,
+
+    start(regions) {
+      let [{ board }] = regions;
+      return snapshots.start({
+        async read() {
+          const asked = await read(regions, createDeadline(deadlineMs, now));
+          if (asked.kind === 'unanswered') throw new CounterStoreError('unavailable', 'no region answers');
+          board = asked.region.board;
+          return asked.answer;
+        },
+        readParts: (parts, signal) => board.readParts(parts, signal),
+      });
+    },
+
+    async hear({ request: { regions, afterResponse }, deadline, question }) {
+      if (!question) return undefined;
+      const ask = async (within: Deadline) => {
+        const asked = await read(regions, within);
+        if (asked.kind === 'unanswered') return learn(question, []);
+        return learn(question, [{ announced: asked.answer ?? null, board: asked.region.board }]);
+      };
+      if (question.isOverdue) return ask(deadline);
+      const heard = ask(createDeadline(deadlineMs, now));
+      afterResponse(heard.then((news) => news && snapshots.load(news)));
+      return undefined;
+    },
+
+    async follow(news, { request, deadline, question }) {
+      const loading = snapshots.load(news);
+      request.afterResponse(loading);
+      // Rules that were confirmed a moment ago are good for one more request.
+      if (!question?.isOverdue) return false;
+      await waitHalf(deadline, loading);
+      // What takes longer is not waited for by everybody.
+      if (!snapshots.isConfirmed(now())) snapshots.fail();
+      return snapshots.announced() !== question.expects;
+    },
+  };
+}

@@ -1,0 +1,79 @@
+// An import warns of what is hardly meant, and a dry run of it tells the same beforehand.
+import pg from 'pg';
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { type Admin, startAdmin } from './harness.ts';
+import { rule } from './import-export-harness.ts';
+
+let admin: Admin;
+let sql: pg.Client;
+beforeAll(async () => {
+  admin = await startAdmin();
+  sql = new pg.Client({ connectionString: admin.db.url });
+  await sql.connect();
+});
+afterAll(async () => {
+  await sql.end();
+  await admin[Symbol.asyncDispose]();
+});
+beforeEach(async () => {
+  await sql.query('delete from rules; delete from tiers');
+});
+
+const take = async (document: object, query: string) => {
+  const response = await admin.call(`/import${query}`, { method: 'POST', body: { weir: 1, ...document } });
+  expect(response.status, await response.clone().text()).toBe(200);
+  return ((await response.json()) as { warnings: string[] }).warnings;
+};
+/** Of the dry run, after making sure that the import itself says the same. */
+const warningsOf = async (document: object, mode = 'merge') => {
+  const foretold = await take(document, `?dryRun=true&mode=${mode}`);
+  expect(await take(document, `?mode=${mode}`)).toEqual(foretold);
+  return foretold;
+};
+const ID = (digit: number) => `00000000-0000-4000-8000-00000000000${digit}`;
+const tied = [rule('a', { id: ID(1), resource: '/same' }), rule('b', { id: ID(2), resource: '/same' })];
+
+test('there is nothing to say of rules that are well meant', async () => {
+  expect(await warningsOf({ rules: [rule('a'), rule('b')] })).toEqual([]);
+});
+
+test('rules of the document that are tied are told', async () => {
+  expect(await warningsOf({ rules: tied })).toEqual([expect.stringContaining('"a" and "b" are tied')]);
+});
+
+test('a rule that is tied with one which stays is told, and with one which goes is not', async () => {
+  await take({ rules: [tied[0]] }, '');
+  expect(await warningsOf({ rules: [tied[1]] })).toEqual([expect.stringContaining('"a" and "b" are tied')]);
+  expect(await warningsOf({ rules: [tied[1]] }, 'replace')).toEqual([]);
+});
+
+test('rules that are switched off are in nobody’s way', async () => {
+  const [a, b] = tied;
+  expect(await warningsOf({ rules: [a, { ...b, enabled: false }] })).toEqual([]);
+  expect(await warningsOf({ rules: [{ ...b, enabled: true }] })).toHaveLength(1);
+});
+
+test('what tiers make of rules is told, whichever of the two the document changes', async () => {
+  const rules = [rule('named', { limit: null, limitName: 'calls' })];
+  expect(await warningsOf({ rules })).toEqual([
+    expect.stringContaining('takes the limit "calls", which no tier has'),
+    expect.stringContaining('no tier is the default'),
+  ]);
+  expect(await warningsOf({ tiers: [{ name: 'free', isDefault: true, limits: { calls: 5 } }] })).toEqual([]);
+  const log = rule('log', { algorithm: 'sliding-window-log', limitName: 'calls' });
+  expect(await warningsOf({ rules: [log], tiers: [{ name: 'big', limits: { calls: 1e9 } }] })).toEqual([
+    expect.stringMatching(/^not in force: log: limitName: with the limit of tier big/),
+  ]);
+});
+
+test('a limit that is too small to be split is told', async () => {
+  expect(await warningsOf({ rules: [rule('small', { limit: 2 })] })).toEqual([
+    expect.stringContaining('too little to be split over us, eu, ap'),
+  ]);
+});
+
+test('of very many warnings the first ones are told, and how many more there are', async () => {
+  const rules = Array.from({ length: 30 }, (_, i) => rule(`r${i}`, { limit: 2 }));
+  const warnings = await take({ rules }, '?dryRun=true');
+  expect([warnings.length, warnings.at(-1)]).toEqual([21, 'and 10 more']);
+});

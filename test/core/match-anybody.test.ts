@@ -1,0 +1,80 @@
+// Rules that apply whoever sends a request from an address: they must apply to every caller there, with that limit.
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { RULE_DEFAULTS, SCOPES, type Tier } from '../../src/core/rule.ts';
+import { type CompiledRule, compileSnapshot } from '../../src/core/snapshot.ts';
+
+const IPS = ['192.0.2.1', '192.0.2.2'];
+const TIERS: Tier[] = [
+  { name: 'free', limits: { calls: 3 }, isDefault: true },
+  { name: 'pro', limits: { calls: null }, isDefault: false },
+];
+const some = (...values: string[]) =>
+  fc.oneof({ weight: 3, arbitrary: fc.constant([]) }, fc.subarray(values));
+
+const ruleFields = fc.record({
+  resource: fc.constantFrom('/*', '/a', '/a/*', '/:id'),
+  scope: fc.constantFrom(...SCOPES),
+  methods: some('GET', 'POST'),
+  tiers: some('free', 'pro', 'gone'),
+  subjects: some(...IPS, 'u'),
+  limit: fc.option(fc.integer({ min: 1, max: 9 })),
+  limitName: fc.constantFrom(null, null, null, 'calls'),
+  priority: fc.constantFrom(1, 2),
+  action: fc.constantFrom('reject', 'reject', 'log'),
+} as const);
+const rules = fc.array(ruleFields, { maxLength: 8 }).map((list) =>
+  list.map((fields, i): CompiledRule => {
+    const what = { algorithm: 'fixed-window', windowSeconds: 60, ordinal: i } as const;
+    return { ...RULE_DEFAULTS, ...what, ...fields, id: String(i), name: String(i), counterId: String(i) };
+  }),
+);
+const caller = fc.record(
+  {
+    tier: fc.constantFrom('free', 'pro', 'gone'),
+    userId: fc.constant('u'),
+    apiKeyId: fc.constant('k'),
+    tenantId: fc.constant('t'),
+  },
+  { requiredKeys: [] },
+);
+
+it('a rule that applies to anybody applies to each caller of that address, with the same limit', () => {
+  let found = 0;
+  fc.assert(
+    fc.property(
+      rules,
+      caller,
+      fc.constantFrom(...IPS),
+      fc.constantFrom('/a', '/a/b', '/'),
+      fc.constantFrom('GET', 'POST'),
+      (list, who, ip, matchPath, method) => {
+        const snapshot = compileSnapshot('v', { rules: list, tiers: TIERS, lists: [] });
+        const from = { ip, address: ip };
+        const anybody = snapshot.matchAnybody({ matchPath, method, caller: from });
+        const his = snapshot.match({ matchPath, method, caller: { ...from, ...who } });
+        found += anybody.length;
+        for (const match of anybody) expect(his).toContainEqual(match);
+        for (const { rule } of anybody) expect(rule.action).not.toBe('log');
+      },
+    ),
+    { numRuns: 3_000 },
+  );
+  expect(found).toBeGreaterThan(500);
+});
+
+it('there is none where somebody is allowed to pass by name, or under Weir’s own paths', () => {
+  const rule: CompiledRule = {
+    ...RULE_DEFAULTS,
+    ...{ id: '1', name: '1', counterId: '1', ordinal: 1, resource: '/*', scope: 'ip' },
+    ...{ algorithm: 'fixed-window', limit: 1, windowSeconds: 1 },
+  };
+  const matched = (value: string, kind: 'ip' | 'user', matchPath = '/x') =>
+    compileSnapshot('v', {
+      rules: [rule],
+      tiers: [],
+      lists: [{ list: 'allow', kind, value, expiresAtMs: null }],
+    }).matchAnybody({ matchPath, method: 'GET', caller: { ip: '192.0.2.1', address: '192.0.2.1' } }).length;
+  expect([matched('192.0.2.9', 'ip'), matched('u', 'user')]).toEqual([1, 0]);
+  expect(matched('192.0.2.9', 'ip', '/_weir/health')).toBe(0);
+});

@@ -1,0 +1,277 @@
+// Cron runs, minute by minute: what they cost while nothing happens, and what they notice.
+import { describe, expect, it, vi } from 'vitest';
+import { formatAnnouncement } from '../../src/core/announcement.ts';
+import { runCron } from '../../src/cron.ts';
+import { type PublishOptions, publish } from '../../src/rules/publish.ts';
+import { readCurrent, readRules } from '../../src/rules/snapshot-kv.ts';
+import { type Step, usePublishing } from './publish-harness.ts';
+
+const { before, createOptions, errors, kv, publishNow, reads, regions, run, standing, writes, addRule } =
+  usePublishing();
+
+const MINUTE_MS = 60_000;
+const NOON = Date.parse('2026-11-17T12:00:00Z');
+const MIDNIGHT = Date.parse('2026-11-18T00:00:00Z');
+
+interface Hour {
+  readonly from?: number;
+  readonly databaseCheckMinutes?: number;
+  readonly options?: PublishOptions;
+}
+
+/** Sixty runs of one isolate, each in its minute, and what they cost. */
+async function hourOfCron({ from = NOON, databaseCheckMinutes = 1, options = createOptions() }: Hour = {}) {
+  let postgresQueries = 0;
+  const others = before.step;
+  before.step = async (step) => {
+    if (step === 'postgres') postgresQueries += 1;
+    await others(step);
+  };
+  reads.length = 0;
+  writes.length = 0;
+  const billed = () => Promise.all(regions().map(async ({ gateway }) => (await gateway.stats()).billed));
+  const billedBefore = await billed();
+  for (let minute = 0; minute < 60; minute += 1)
+    await runCron({ publishing: options, databaseCheckMinutes }, from + minute * MINUTE_MS);
+  const redisCommands = (await billed()).map((now, i) => now - (billedBefore[i] ?? 0));
+  before.step = others;
+  return { kvReads: reads.length, kvWrites: writes.length, redisCommands, postgresQueries };
+}
+
+/** One run at noon, as an isolate that has just started makes it. */
+const runOnce = (options = createOptions(), databaseCheckMinutes = 1) =>
+  runCron({ publishing: options, databaseCheckMinutes }, NOON + MINUTE_MS);
+
+describe('an hour in which nothing changes', () => {
+  it('costs one Redis command for each region and one query a minute, and writes nothing', async () => {
+    await addRule('a');
+    await run(`insert into users (id) values ('ann')`);
+    await publishNow();
+    const known = await standing();
+    expect(await hourOfCron()).toEqual({
+      kvReads: 0,
+      kvWrites: 0,
+      redisCommands: [60, 60],
+      postgresQueries: 60,
+    });
+    expect(await standing()).toEqual(known);
+    expect(errors).toEqual([]);
+  });
+
+  it('leaves Postgres asleep for as long as it is told to', async () => {
+    await addRule('a');
+    await publishNow();
+    const cost = await hourOfCron({ databaseCheckMinutes: 30 });
+    expect(cost).toEqual({ kvReads: 0, kvWrites: 0, redisCommands: [60, 60], postgresQueries: 2 });
+  });
+
+  it('renews everything once a day before it expires, under the number that it has', async () => {
+    await addRule('a');
+    const options = createOptions();
+    await publish(options);
+    const known = await standing();
+    // The renewal: one more look at the regions, an announcement (EVAL, GET, PSETEX), what is in Postgres, and a record.
+    expect(await hourOfCron({ from: MIDNIGHT, options })).toEqual({
+      kvReads: 0,
+      kvWrites: 3,
+      redisCommands: [64, 64],
+      postgresQueries: 62,
+    });
+    expect(await standing()).toEqual(known);
+  });
+});
+
+describe('a cron run publishes', () => {
+  const published = async (change: () => Promise<unknown>, options?: PublishOptions) => {
+    await addRule('a');
+    await run(`insert into tiers (name) values ('free')`);
+    await run(`insert into tenants (id) values ('acme')`);
+    await run(`insert into list_entries (list, kind, value, expires_at)
+      values ('deny', 'user', 'eve', now() + interval '1 hour')`);
+    await publishNow();
+    const [known] = await standing();
+    await change();
+    await runOnce(options);
+    const [now] = await standing();
+    expect(await standing()).toEqual([now, now]);
+    expect(await readCurrent(kv())).toEqual(now);
+    expect((now?.sequence ?? 0) > (known?.sequence ?? 0)).toBe(true);
+    return { isOtherRules: now?.rules !== known?.rules, isOtherCallers: now?.callers !== known?.callers };
+  };
+  const RULES = { isOtherRules: true, isOtherCallers: false };
+  const CALLERS = { isOtherRules: false, isOtherCallers: true };
+
+  it.each<[string, string, typeof RULES]>([
+    ['a changed rule', `update rules set "limit" = 7`, RULES],
+    ['a deleted rule', 'delete from rules', RULES],
+    ['a changed tier', `update tiers set limits = '{"x": 1}'`, RULES],
+    [
+      'a new list entry',
+      `insert into list_entries (list, kind, value) values ('deny', 'user', 'bob')`,
+      RULES,
+    ],
+    ['a new user', `insert into users (id) values ('ann')`, CALLERS],
+    ['a changed tenant', `insert into users (id, tenant_id) values ('ann', 'acme')`, CALLERS],
+    ['a new key', `insert into api_keys (hash, prefix) values ('${'a'.repeat(64)}', 'p')`, CALLERS],
+  ])('%s', async (_, statement, expected) => {
+    expect(await published(() => run(statement))).toEqual(expected);
+  });
+
+  it('a list without what has expired, though no row has changed', async () => {
+    const expire = `set session_replication_role = replica;
+      update list_entries set expires_at = now() - interval '1 second';
+      set session_replication_role = origin`;
+    expect(await published(() => run(expire))).toEqual(RULES);
+  });
+
+  it('shares that are configured otherwise', async () => {
+    expect(await published(async () => {}, createOptions({ eu: 3 }))).toEqual(RULES);
+  });
+
+  it('what stands nowhere, because it has expired or was never published', async () => {
+    await addRule('a');
+    await runOnce();
+    const [eu, us] = await standing();
+    expect(await readRules(kv(), eu?.rules ?? '')).toMatchObject({ ruleCount: 1 });
+    expect(us).toEqual(eu);
+  });
+
+  it('after a deployment, under the number it has if the rules are the same', async () => {
+    await addRule('a');
+    await publishNow();
+    const known = await standing();
+    const options = { ...createOptions(), deployment: 'another' };
+    let questions = 0;
+    before.step = async (step) => {
+      if (step === 'postgres') questions += 1;
+    };
+    await runOnce(options);
+    expect(questions).toBeGreaterThan(1);
+    questions = 0;
+    await runOnce(options);
+    expect([questions, await standing()]).toEqual([1, known]);
+  });
+});
+
+it('changes of callers that have grown old are no news', async () => {
+  await run(`insert into users (id) values ('ann')`);
+  await publishNow();
+  const known = await standing();
+  await run(`update history set at = at - interval '20 minutes'`);
+  await run(`update last_publication set callers_since = callers_since - interval '20 minutes'`);
+  await runOnce();
+  expect(await standing()).toEqual(known);
+});
+
+describe('a region', () => {
+  const failAt = (...steps: Step[]) => {
+    before.step = async (step) => {
+      if (steps.includes(step)) throw new Error(`fails: ${step}`);
+    };
+  };
+  const publishKnown = async () => {
+    await addRule('a');
+    await publishNow();
+    writes.length = 0;
+    return standing();
+  };
+
+  it.each([1, 60])(
+    'that was emptied is told again, under the same number (asked every %i)',
+    async (minutes) => {
+      const known = await publishKnown();
+      await regions()[1]?.clear();
+      await runOnce(createOptions(), minutes);
+      expect(await standing()).toEqual(known);
+      expect(writes).toEqual([]);
+    },
+  );
+
+  it('that missed an announcement is told of it, under the same number', async () => {
+    const [old] = await publishKnown();
+    await addRule('b');
+    await publishNow();
+    const known = await standing();
+    await regions()[1]?.clear();
+    await regions()[1]?.put(old ?? expect.fail('nothing'));
+    await runOnce(createOptions(), 60);
+    expect(await standing()).toEqual(known);
+  });
+
+  it('that has something else there is told', async () => {
+    const known = await publishKnown();
+    await regions()[0]?.putText('what is this');
+    await runOnce();
+    expect(await standing()).toEqual(known);
+  });
+
+  it.each<[string, Step[], number]>([
+    ['one cannot be read', ['read us', 'write us'], 1],
+    ['none can be read', ['read eu', 'read us', 'write eu', 'write us'], 2],
+  ])(
+    'that is gone makes nothing be written (%s), and changes are published nevertheless',
+    async (_, steps, failures) => {
+      await publishKnown();
+      failAt(...steps);
+      await runOnce();
+      expect([writes, errors.length]).toEqual([[], failures]);
+      await run('update rules set "limit" = 7');
+      await runOnce();
+      const { rules = '' } = (await readCurrent(kv())) ?? {};
+      expect(await readRules(kv(), rules)).toMatchObject({ ruleCount: 1 });
+      expect(writes).toContain(`rules:${rules}`);
+    },
+  );
+
+  it('that can be read but not told costs no writes, however long that lasts', async () => {
+    const known = await publishKnown();
+    await regions()[1]?.clear();
+    failAt('write us');
+    for (let i = 0; i < 3; i += 1) await runOnce();
+    expect([writes, await standing()]).toEqual([[], [known[0], undefined]]);
+  });
+});
+
+describe('what a publication could not finish', () => {
+  it.each<[string, Step, number]>([
+    ['the small key of KV', 'put current', 1],
+    ['the record in Postgres', 'postgres', 3],
+  ])('%s is made up for by the next run, under the same number', async (_, failing, nth) => {
+    await addRule('a');
+    let count = 0;
+    before.step = async (step) => {
+      if (step === failing && ++count === nth) throw new Error('fails');
+    };
+    await publishNow();
+    const [known] = await standing();
+    expect(errors).toHaveLength(1);
+    before.step = async () => undefined;
+    await runOnce();
+    expect(await standing()).toEqual([known, known]);
+    expect(await readCurrent(kv())).toEqual(known);
+    writes.length = 0;
+    await runOnce();
+    expect(writes).toEqual([]);
+  });
+});
+
+it('tells of rows that it left out when it publishes, not every minute', async () => {
+  const warn = vi.spyOn(console, 'warn').mockImplementation(() => {});
+  await addRule('bad', { resource: '/_weir/x' });
+  await runOnce();
+  await runOnce();
+  expect(warn.mock.calls.map(([line]) => JSON.parse(String(line)))).toMatchObject([
+    { event: 'rule-rejected', name: 'bad' },
+  ]);
+  warn.mockRestore();
+});
+
+it('knows the announcement it has recorded', async () => {
+  await addRule('a');
+  await publishNow();
+  const [known] = await standing();
+  const { rows } = await run('select announcement, bytes from last_publication');
+  expect(rows[0].announcement).toBe(known && formatAnnouncement(known));
+  const text = (await kv().get(`rules:${known?.rules}`)) ?? '';
+  expect(rows[0].bytes).toBe(Buffer.byteLength(text));
+});

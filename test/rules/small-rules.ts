@@ -1,0 +1,16 @@
+// A rule with as little said about it as can be.
+import { RULE_DEFAULTS } from '../../src/core/rule.ts';
+import type { CompiledRule } from '../../src/core/snapshot.ts';
+
+export const createRule = (id: string): CompiledRule => ({
+  ...RULE_DEFAULTS,
+  id,
+  name: id,
+  resource: '/*',
+  scope: 'ip',
+  algorithm: 'fixed-window',
+  limit: 5,
+  windowSeconds: 60,
+  ordinal: 1,
+  counterId: `counter-${id}`,
+});

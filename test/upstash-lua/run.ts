@@ -1,0 +1,21 @@
+// `npm run test:upstash-lua`: all tests that run scripts, on the Lua that Upstash runs. What follows `--` goes to vitest.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { StackError } from '../../local/ports.ts';
+import { buildUpstashLua } from '../../local/upstash-lua/build.ts';
+
+try {
+  await buildUpstashLua({ say: (line) => console.log(`weir: ${line}`) });
+} catch (error) {
+  if (!(error instanceof StackError)) throw error;
+  console.error(`weir: ${error.message}`);
+  process.exit(1);
+}
+console.log(`gopher-lua: ${process.env['GOPHER_LUA_SRC'] || "the distribution's"}`);
+// Each test waits for three processes in turn: two at once keep two cores busy.
+const vitest = spawn('vitest', ['run', '--maxWorkers=2', ...process.argv.slice(2)], {
+  stdio: 'inherit',
+  env: { ...process.env, WEIR_LUA: 'gopher' },
+});
+const [code] = await once(vitest, 'exit');
+process.exit(code ?? 1);

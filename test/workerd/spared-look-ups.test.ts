@@ -1,0 +1,140 @@
+// Whom nobody needs to look up: a request that is refused whoever sends it.
+import { describe, expect, it } from 'vitest';
+import type { CallerDirectory, CallerRecord } from '../../src/core/caller.ts';
+import { RULE_DEFAULTS, type Rule, type SCOPES } from '../../src/core/rule.ts';
+import { compileSnapshot, type SnapshotContent, withCounterIds } from '../../src/core/snapshot.ts';
+import { handleGateway } from '../../src/http/gateway.ts';
+import type { Services } from '../../src/http/services.ts';
+import { createTally } from '../../src/http/tally.ts';
+import { createLimiter } from '../../src/limiter/limiter.ts';
+import { createRegion, createSource, denies } from '../limiter/limiter-harness.ts';
+
+const IP = '192.0.2.1';
+
+interface World extends Partial<Omit<SnapshotContent, 'rules'>> {
+  readonly rules?: readonly Partial<Rule>[];
+  /** By API key. */
+  readonly keys?: Readonly<Record<string, CallerRecord>>;
+  readonly unverified?: 'count' | 'reject';
+}
+
+let ordinals = 0;
+const ruleOf = (fields: Partial<Rule>): Rule => {
+  ordinals += 1;
+  const id = String(ordinals);
+  const what = {
+    resource: '/*',
+    scope: 'ip',
+    algorithm: 'fixed-window',
+    limit: 5,
+    windowSeconds: 60,
+  } as const;
+  return { ...RULE_DEFAULTS, ...what, id, name: id, ordinal: ordinals, ...fields };
+};
+
+/** One isolate whose region denies everything for a minute, and whose directory tells when it is asked. */
+async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unverified = 'count' }: World) {
+  const compiled = await withCounterIds(rules.map(ruleOf));
+  const snapshot = compileSnapshot('v1', { rules: compiled, tiers, lists });
+  const asked: string[] = [];
+  const counted: string[] = [];
+  const region = createRegion('us', { run: denies(60_000), tell: (line) => counted.push(line) });
+  const callers: CallerDirectory = {
+    async ofApiKey(key, { isWorthwhile }) {
+      if (isWorthwhile && !(await isWorthwhile())) return null;
+      asked.push(key);
+      return keys[key];
+    },
+    ofUser: async () => undefined,
+  };
+  const now = () => Date.now();
+  const services = {
+    limiter: createLimiter({
+      snapshots: createSource({ current: () => snapshot }),
+      deadlineMs: 1_000,
+      shares: { us: 1 },
+      onError: () => {},
+      capPerSecond: 0,
+      isolateId: () => 'one',
+      now,
+    }),
+    identity: { callers, tokens: undefined, ipv6Prefix: 64, unverified },
+    origin: { url: '', timeoutMs: 1, rateLimitHeaders: 'keep', costHeader: 'X-Weir-Cost' },
+    isDevelopment: false,
+    showsDegraded: true,
+    now,
+    tally: createTally(),
+    log: { degraded: () => {}, shadow: () => {}, error: () => {}, breaker: () => {} },
+  } satisfies Partial<Services>;
+
+  const send = async (key: string, ip = IP) => {
+    const request = new Request('https://weir.test/', {
+      headers: { 'CF-Connecting-IP': ip, 'X-API-Key': key },
+    });
+    const answer = await handleGateway(services as unknown as Services, {
+      request,
+      regions: [region],
+      matchPath: '/',
+      afterResponse: () => {},
+      forward: async () => ({ kind: 'answered', response: new Response() }),
+    });
+    return [answer.status, answer.headers.get('X-Weir-Degraded')];
+  };
+  const takes = () => counted.filter((line) => line.includes('take')).length;
+  return { send, asked, takes };
+}
+
+const denied = { list: 'deny', kind: 'ip', value: IP, expiresAtMs: null } as const;
+
+describe('nobody is looked up', () => {
+  it('for an address that is on the deny list', async () => {
+    const { send, asked } = await openIsolate({ lists: [denied] });
+    expect(await send('made-up')).toEqual([403, null]);
+    expect(asked).toEqual([]);
+    expect(await send('made-up', '192.0.2.2')).toEqual([200, null]);
+    expect(asked).toEqual(['made-up']);
+  });
+
+  it.each<(typeof SCOPES)[number]>(['ip', 'global'])(
+    'while a rule of scope %s is known to deny',
+    async (scope) => {
+      const { send, asked, takes } = await openIsolate({ rules: [{ scope }] });
+      for (const key of ['first', 'second', 'third']) expect(await send(key)).toEqual([429, null]);
+      expect([asked, takes()]).toEqual([['first'], 1]);
+    },
+  );
+});
+
+describe('a caller is looked up, because it may make a difference,', () => {
+  const other = { kind: 'user', value: 'u', expiresAtMs: null } as const;
+  it.each<[string, World]>([
+    ['if the rule counts somebody else', { rules: [{ scope: 'apiKey' }] }],
+    [
+      'if the rule is for a tier',
+      { rules: [{ tiers: ['free'] }], tiers: [{ name: 'free', limits: {}, isDefault: true }] },
+    ],
+    ['if another rule in its place is for a tier', { rules: [{}, { tiers: ['pro'], limit: 9 }] }],
+    ['if the limit is that of a tier', { rules: [{ limitName: 'calls' }] }],
+    ['if somebody is on the allow list', { rules: [{}], lists: [{ list: 'allow', ...other }] }],
+  ])('%s', async (_, world) => {
+    const { send, asked } = await openIsolate(world);
+    for (const key of ['first', 'second']) expect((await send(key))[0]).toBe(429);
+    expect(asked).toEqual(['first', 'second']);
+  });
+
+  it('and is then let through if he is on the allow list', async () => {
+    const { send } = await openIsolate({
+      rules: [{}],
+      lists: [{ list: 'allow', ...other }],
+      keys: { known: { apiKeyId: 'k', userId: 'u' } },
+    });
+    expect(await send('made-up')).toEqual([429, null]);
+    expect(await send('known')).toEqual([200, null]);
+  });
+});
+
+it('the deny list comes before a 401', async () => {
+  const { send } = await openIsolate({ lists: [denied], unverified: 'reject' });
+  expect((await send('made-up'))[0]).toBe(403);
+  expect((await send('made-up', '192.0.2.2'))[0]).toBe(401);
+});
