@@ -1,9 +1,11 @@
 // Two tiers: `node` (core, local stack, end to end) and `workerd` (what must run inside the Workers runtime). A third
 // one, for `npm run test:upstash-lua` alone: all that runs scripts, on the Lua that Upstash runs.
 import { readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { cloudflareTest } from '@cloudflare/vitest-plugin';
 import type { Plugin } from 'vite';
 import { defineConfig, type TestProjectConfiguration } from 'vitest/config';
+import { createSharedParts } from './test/shared/parts.ts';
 
 /** What `[[rules]] type = "Text"` in wrangler.toml does for the Worker. */
 const luaAsText: Plugin = {
@@ -13,49 +15,63 @@ const luaAsText: Plugin = {
   },
 };
 
-const timeouts = { testTimeout: 30_000, hookTimeout: 60_000 };
+const common = {
+  // For what never comes: all else is waited for, however busy the machine is.
+  testTimeout: 120_000,
+  hookTimeout: 120_000,
+  expect: { poll: { timeout: 30_000, interval: 20 } },
+};
 
 const node: TestProjectConfiguration = {
   plugins: [luaAsText],
   test: {
+    ...common,
     name: 'node',
     include: ['test/**/*.test.ts'],
     exclude: ['test/workerd/**', 'test/upstash-lua/**'],
-    globalSetup: ['test/install-redis.ts'],
-    ...timeouts,
+    // Files of one worker share its modules: to load them again for each file takes longer than its tests.
+    isolate: false,
   },
 };
 
 const workerd: TestProjectConfiguration = {
   plugins: [
-    cloudflareTest(({ inject }) => ({
+    // Asked once for each file, which so has a stack of its own.
+    cloudflareTest(async ({ inject }) => ({
       wrangler: { configPath: './wrangler.toml' },
-      miniflare: { bindings: inject('workerVariables') },
+      miniflare: {
+        bindings: {
+          ...(await createSharedParts(inject('sharedParts')).openStack()),
+          ADMIN_TOKEN: 'an-admin-token-for-tests',
+          // All parts share this machine: what is tested here is not the deadline.
+          DEADLINE_MS: '2000',
+        },
+      },
     })),
   ],
   test: {
+    ...common,
     name: 'workerd',
     include: ['test/workerd/**/*.test.ts'],
-    globalSetup: ['test/install-redis.ts', 'test/workerd/start-stack.ts'],
-    ...timeouts,
   },
 };
 
 const upstashLua: TestProjectConfiguration = {
   plugins: [luaAsText],
   test: {
+    ...common,
     name: 'upstash-lua',
     include: ['test/redis/**/*.test.ts', 'test/upstash-lua/**/*.test.ts'],
-    globalSetup: ['test/install-redis.ts'],
-    // gopher-lua takes ten times as long as the Lua of Redis.
-    testTimeout: 120_000,
-    hookTimeout: 120_000,
+    isolate: false,
   },
 };
 
 export default defineConfig({
   test: {
     reporters: ['default', './test/closing-line.ts'],
+    globalSetup: ['test/shared/setup.ts'],
+    // One more than there are cores: files wait for processes, sockets and clocks, too.
+    maxWorkers: availableParallelism() + 1,
     projects: process.env['WEIR_LUA'] === 'gopher' ? [upstashLua] : [node, workerd],
   },
 });

@@ -2,13 +2,11 @@
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { demoKeys, seedDemoSet } from './demo-set.ts';
 import { guide } from './guide.ts';
 import { StackError } from './ports.ts';
 import type { LuaEngine } from './script-server.ts';
 import { assertPortsFree, parseSettings, type Settings } from './settings.ts';
-import { startStack } from './stack.ts';
-import { type LocalWorker, startWorker } from './worker.ts';
+import type { LocalWorker } from './worker.ts';
 
 const HELP = `npm run dev [-- --fresh] [--upstash-lua]
 
@@ -56,6 +54,12 @@ async function start(settings: Settings, options: StartOptions): Promise<LocalWo
   await mkdir(settings.dataDir, { recursive: true }).catch((error: Error) => {
     throw new StackError(`WEIR_DATA_DIR cannot be used: ${error.message}`);
   });
+  // Only now: they take a while to load, and what is wrong with the settings is said at once.
+  const [{ startStack }, { startWorker }, { demoKeys }] = await Promise.all([
+    import('./stack.ts'),
+    import('./worker.ts'),
+    import('./demo-set.ts'),
+  ]);
   const stack = cleanup.use(await startStack({ ...settings, fresh, lua, say, signal }));
   // Whoever brings a database brings the rules: demo rules in a real one would be enforced.
   const hasDemo = !settings.databaseUrl && (await seedOrExplain(stack.databaseUrl));
@@ -87,7 +91,8 @@ async function start(settings: Settings, options: StartOptions): Promise<LocalWo
 }
 
 /** Whether the demo set is there. */
-function seedOrExplain(databaseUrl: string): Promise<boolean> {
+async function seedOrExplain(databaseUrl: string): Promise<boolean> {
+  const { seedDemoSet } = await import('./demo-set.ts');
   return seedDemoSet(databaseUrl).catch((error: Error) => {
     throw new StackError(
       `the database is not as the migrations left it (${error.message.split('\n')[0]}); try --fresh`,

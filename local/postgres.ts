@@ -16,8 +16,6 @@ export interface PostgresOptions {
   fresh?: boolean;
   /** Where the data lives; without it, in memory and gone on stop. */
   dataDir?: string | undefined;
-  /** In memory only: starts as a copy of a database that PGlite has dumped. */
-  copyOf?: Blob;
   port: number;
   /** How long an idle transaction may hold up other clients before its client is cut off. */
   idleInTransactionMs?: number;
@@ -44,11 +42,8 @@ export async function startPostgres(options: PostgresOptions): Promise<LocalPost
 }
 
 async function open(options: PostgresOptions, unlock: () => void): Promise<LocalPostgres> {
-  const { dataDir, copyOf } = options;
-  const db = await PGlite.create({
-    ...(dataDir && { dataDir }),
-    ...(copyOf && { loadDataDir: copyOf }),
-  }).catch((error) => {
+  const { dataDir } = options;
+  const db = await PGlite.create({ ...(dataDir && { dataDir }) }).catch((error) => {
     throw new StackError(
       `the database in ${dataDir ?? 'memory'} cannot be opened (${reasonOf(error)}); --fresh starts an empty one`,
     );

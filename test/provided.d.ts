@@ -1,8 +1,9 @@
-// What the global set-ups hand to the tests.
+// What the global set-up hands to the tests.
 import 'vitest';
 
 declare module 'vitest' {
   interface ProvidedContext {
-    readonly workerVariables: Record<string, string>;
+    /** Where the process of the shared parts answers. */
+    readonly sharedParts: string;
   }
 }

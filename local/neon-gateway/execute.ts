@@ -37,6 +37,9 @@ export async function execute(
   signal: AbortSignal,
 ): Promise<StatementResult[]> {
   const client = await pool.connect();
+  // A Postgres that goes away fails the query; the pool does not listen to a client that is in use.
+  const onLost = () => {};
+  client.on('error', onLost);
   // With a query under way this drops the connection, so that a query that waits cannot outlive its caller.
   const hangUp = () => void client.end();
   signal.addEventListener('abort', hangUp);
@@ -45,6 +48,7 @@ export async function execute(
     return request.isBatch ? await runBatch(client, request, signal) : await runAll(client, request, signal);
   } finally {
     signal.removeEventListener('abort', hangUp);
+    client.off('error', onLost);
     // A lone BEGIN, or a batch that failed half-way, must not be found by the next request.
     client.release(client.getTransactionStatus() !== 'I');
   }

@@ -2,6 +2,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { createBreaker, type Permit } from '../../src/core/breaker.ts';
+import { rounds } from '../rounds.ts';
 import { createModel } from './breaker-model.ts';
 
 const START_MS = 1_800_000_000_000;
@@ -44,6 +45,6 @@ it('does as a breaker does that keeps everything and searches it from end to end
         expect(real.state(nowMs)).toBe(model.state(nowMs));
       }
     }),
-    { numRuns: 2_000 },
+    { numRuns: rounds(400) },
   );
 });

@@ -2,6 +2,7 @@ import { isIP } from 'node:net';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { countedIp, ipRangeProblem, parseIp, parseIpRange } from '../../src/core/ip.ts';
+import { rounds } from '../rounds.ts';
 
 describe('countedIp', () => {
   it.each([
@@ -65,7 +66,7 @@ describe('countedIp', () => {
       fc.property(text, (asked) => {
         expect(parseIp(asked) !== undefined).toBe(isIP(asked) !== 0);
       }),
-      { numRuns: 2000 },
+      { numRuns: rounds(500) },
     );
   });
 

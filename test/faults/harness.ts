@@ -1,5 +1,6 @@
 // Weir as it runs, with a rule of each kind of failure mode, a load that meets all of them, and the way back to health.
-import { type IsolateName, REGIONS, startWeir, type Weir } from '../../local/weir.ts';
+import { type IsolateName, REGIONS, type Weir } from '../../local/weir.ts';
+import { startWeir } from '../shared/weir.ts';
 import { type Answer, type Ask, type Client, type Load, openClient } from './client.ts';
 
 /** Large enough that no healthy region misses its part of it on a busy machine: a quarter, for the second one asked. */

@@ -1,6 +1,7 @@
 // No token is somebody's unless the issuer has signed all of it.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { rounds } from '../rounds.ts';
 import { goodClaims, sign, useIssuer } from './issuer.ts';
 import { ALICES, NOBODYS } from './token-tricks.ts';
 
@@ -38,7 +39,7 @@ describe('whatever is done to a token', () => {
         const user = await isolate.userOf(good.slice(0, at) + text + good.slice(at + drop));
         expect(['alice', 'nobody']).toContain(user);
       }),
-      { numRuns: 1_000 },
+      { numRuns: rounds(250) },
     );
     expect(isolate.errors).toEqual([]);
   });
@@ -64,7 +65,7 @@ describe('whatever is done to a token', () => {
       fc.asyncProperty(header, claims, async (someHeader, someClaims) => {
         expect(await isolate.userOf(await sign(issuer.stranger, someHeader, someClaims))).toBe('nobody');
       }),
-      { numRuns: 300 },
+      { numRuns: rounds(80) },
     );
     expect(isolate.errors).toEqual([]);
     expect(issuer.server.requests).toEqual(['/keys']);
@@ -84,7 +85,7 @@ describe('whatever is done to a token', () => {
       fc.asyncProperty(text, async (some) => {
         expect(await isolate.userOf(some)).toBe('nobody');
       }),
-      { numRuns: 1_000 },
+      { numRuns: rounds(250) },
     );
     expect(isolate.errors).toEqual([]);
   });

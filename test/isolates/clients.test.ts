@@ -2,7 +2,8 @@
 import got from 'got';
 import ky from 'ky';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { freshIp, startWeir, type Weir } from '../../local/weir.ts';
+import { freshIp, type Weir } from '../../local/weir.ts';
+import { startWeir } from '../shared/weir.ts';
 
 let weir: Weir;
 beforeAll(async () => {

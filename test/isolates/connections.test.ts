@@ -3,7 +3,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
 import { createRandom } from '../../bench/shared/random.ts';
 import { type Origin, startOrigin } from '../../local/origin.ts';
-import { startWeir, type Weir } from '../../local/weir.ts';
+import type { Weir } from '../../local/weir.ts';
+import { startWeir } from '../shared/weir.ts';
 
 let weir: Weir;
 let origin: Origin;

@@ -9,8 +9,9 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { WebSocket } from 'ws';
 import { patternBlocks } from '../../local/origin/content.ts';
 import { type Origin, startOrigin } from '../../local/origin.ts';
-import { startWeir, type Weir } from '../../local/weir.ts';
+import type { Weir } from '../../local/weir.ts';
 import { eventually, MEGABYTE, NEVER_MS, sha256 } from '../local/origin-harness.ts';
+import { startWeir } from '../shared/weir.ts';
 import { ANSWERS, REQUESTS } from './fidelity-battery.ts';
 import { answerTo, exchange, open } from './fidelity-exchange.ts';
 

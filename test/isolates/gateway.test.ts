@@ -1,7 +1,8 @@
 // What happens to a request after its decision: its turn, its real cost, its refund, and what the origin is told.
 import { request } from 'node:http';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { freshIp, startWeir, type Weir } from '../../local/weir.ts';
+import { freshIp, type Weir } from '../../local/weir.ts';
+import { startWeir } from '../shared/weir.ts';
 
 let weir: Weir;
 beforeAll(async () => {

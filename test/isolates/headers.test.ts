@@ -1,7 +1,8 @@
 // What clients read of the built Worker: headers, denials and quotas, with all parts real.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { freshIp, startWeir, type Weir } from '../../local/weir.ts';
+import { freshIp, type Weir } from '../../local/weir.ts';
 import { policiesIn } from '../http/headers-harness.ts';
+import { startWeir } from '../shared/weir.ts';
 
 const HOUR = 3_600;
 const RULES = [

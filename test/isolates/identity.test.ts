@@ -1,7 +1,7 @@
 // Identity on the whole, in real isolates: what cannot be verified yields no fresh quota, whatever is sent.
 import { request as httpRequest } from 'node:http';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { freshIp, type IsolateName, startWeir, type Weir } from '../../local/weir.ts';
+import { freshIp, type IsolateName, type Weir } from '../../local/weir.ts';
 import {
   ADDRESSES_OF_A_PREFIX,
   alicesTricks,
@@ -23,6 +23,7 @@ import {
   toJwk,
 } from '../identity/issuer.ts';
 import { madeUpKey } from '../rules/callers-harness.ts';
+import { startWeir } from '../shared/weir.ts';
 
 const LIMIT = 3;
 /** Exactly the limit, and nothing later. */

@@ -1,8 +1,9 @@
 // From a change to its enforcement everywhere: three isolates, three regions, some of them idle before.
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { freshIp, type IsolateName, REGIONS, startWeir, type Weir } from '../../local/weir.ts';
+import { freshIp, type IsolateName, REGIONS, type Weir } from '../../local/weir.ts';
 import { formatAnnouncement, parseAnnouncement } from '../../src/core/announcement.ts';
 import { ANNOUNCEMENT_KEY } from '../../src/core/keys.ts';
+import { startWeir } from '../shared/weir.ts';
 
 const ISOLATES: readonly IsolateName[] = ['one', 'two', 'three'];
 const EVERYWHERE = ISOLATES.flatMap((isolate) => REGIONS.map((region) => ({ isolate, region })));

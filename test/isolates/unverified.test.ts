@@ -1,7 +1,8 @@
 // UNVERIFIED=reject: a key or token that is not good is answered 401; one that cannot be looked up is not.
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { startWeir, type Weir } from '../../local/weir.ts';
+import type { Weir } from '../../local/weir.ts';
 import { API_KEY_RANDOM_BYTES, createApiKey } from '../../src/core/api-key.ts';
+import { startWeir } from '../shared/weir.ts';
 
 let weir: Weir;
 beforeAll(async () => {

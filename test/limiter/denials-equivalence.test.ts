@@ -11,6 +11,7 @@ import {
   nextLeaseId,
   WITHOUT_LEASES,
 } from '../redis/engines.ts';
+import { rounds } from '../rounds.ts';
 import {
   askTwin,
   checkOn,
@@ -24,7 +25,7 @@ import { firstBeyond } from './most-admitted.ts';
 import { START_MS } from './rule-checks.ts';
 import { playSlowly } from './slow-answers.ts';
 
-const RUNS = { 'its twin': 60, 'the script': 4 };
+const RUNS = { 'its twin': rounds(18), 'the script': rounds(2) };
 const REQUESTS = { 'its twin': 250, 'the script': 80 };
 
 const seldom = fc.oneof(

@@ -3,6 +3,7 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import type { RuleCheck } from '../../src/core/plan.ts';
+import { rounds } from '../rounds.ts';
 import { createRandom } from './denial-systems.ts';
 import { openIsolate, START_MS, useFakeTime } from './limiter-harness.ts';
 import { createMinute, createModelRegion, seenFrom } from './model-regions.ts';
@@ -87,7 +88,7 @@ describe('all regions together', () => {
           expect(admitted * cost).toBeLessThanOrEqual(limit);
         },
       ),
-      { numRuns: 15, endOnFailure: true },
+      { numRuns: rounds(5), endOnFailure: true },
     ));
 
   it('admit exactly the limit if all come to one of them', () =>
@@ -96,7 +97,7 @@ describe('all regions together', () => {
         const how = { isolates: 1, nearest: 1, requests: 100, deadlineMs: 5_000 };
         expect((await send({ ...given, ...how, checks: [closed(limit)] })).admitted).toBe(limit);
       }),
-      { numRuns: 15, endOnFailure: true },
+      { numRuns: rounds(5), endOnFailure: true },
     ));
 
   it('charge exactly what was admitted, in each rule, if one that is counted elsewhere denies', () =>
@@ -115,7 +116,7 @@ describe('all regions together', () => {
           expect([admitted, charged(split), charged(alone)]).toEqual([central, central, central]);
         },
       ),
-      { numRuns: 15, endOnFailure: true },
+      { numRuns: rounds(5), endOnFailure: true },
     ));
 
   it('never admit more than each of two limits that are borrowed together', () =>
@@ -133,6 +134,6 @@ describe('all regions together', () => {
           expect(admitted).toBeLessThanOrEqual(Math.min(limit, other));
         },
       ),
-      { numRuns: 15, endOnFailure: true },
+      { numRuns: rounds(5), endOnFailure: true },
     ));
 });

@@ -23,7 +23,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { type NeonGateway, startNeonGateway } from '../../local/neon-gateway/server.ts';
 import { freePort } from '../../local/ports.ts';
-import { type LocalPostgres, startPostgres } from '../../local/postgres.ts';
+import { createFreshDatabase, type FreshDatabase } from '../shared/database.ts';
 
 const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' });
 const mode = pgEnum('mode', ['enforce', 'shadow']);
@@ -54,18 +54,18 @@ create table rules (id bigserial primary key, name text not null unique, mode mo
   created_at timestamptz not null default now(), stamp timestamptz, local timestamp)`;
 
 const db = drizzle(neon('postgresql://weir:secret@db.example.test/weir'));
-let postgres: LocalPostgres;
+let postgres: FreshDatabase;
 let gateway: NeonGateway;
 
 beforeAll(async () => {
-  postgres = await startPostgres({ port: await freePort() });
+  postgres = await createFreshDatabase('empty');
   gateway = await startNeonGateway({ port: await freePort(), databaseUrl: postgres.url });
   neonConfig.fetchEndpoint = gateway.fetchEndpoint;
   for (const statement of DDL.split(';')) await db.execute(sql.raw(statement));
 });
 afterAll(async () => {
   await gateway.stop();
-  await postgres.stop();
+  await postgres[Symbol.asyncDispose]();
 });
 beforeEach(async () => {
   await db.execute(sql`truncate rules restart identity`);

@@ -3,15 +3,15 @@ import { NeonDbError, neon, neonConfig } from '@neondatabase/serverless';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type NeonGateway, startNeonGateway } from '../../local/neon-gateway/server.ts';
 import { freePort } from '../../local/ports.ts';
-import { type LocalPostgres, startPostgres } from '../../local/postgres.ts';
+import { createFreshDatabase, type FreshDatabase } from '../shared/database.ts';
 
 const CONNECTION_STRING = 'postgresql://weir:secret@db.example.test/weir';
 const sql = neon(CONNECTION_STRING);
-let postgres: LocalPostgres;
+let postgres: FreshDatabase;
 let gateway: NeonGateway;
 
 beforeAll(async () => {
-  postgres = await startPostgres({ port: await freePort() });
+  postgres = await createFreshDatabase('empty');
   gateway = await startNeonGateway({ port: await freePort(), databaseUrl: postgres.url });
   neonConfig.fetchEndpoint = gateway.fetchEndpoint;
   await sql`create table accounts (
@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await gateway.stop();
-  await postgres.stop();
+  await postgres[Symbol.asyncDispose]();
 });
 beforeEach(async () => {
   await sql`truncate accounts restart identity`;

@@ -2,7 +2,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openConnectionPool } from '../../local/connection-pool.ts';
 import { regionFault } from '../../local/fault-catalogue.ts';
-import { startWeir, type Weir } from '../../local/weir.ts';
+import type { Weir } from '../../local/weir.ts';
+import { startWeir } from '../shared/weir.ts';
 
 let weir: Weir;
 beforeAll(async () => {

@@ -7,6 +7,7 @@ import { type Answer, type Check, type Operation, problemOf } from '../../src/co
 import { runChecks } from '../../src/core/counters.ts';
 import { createMemoryCounters } from '../../src/core/memory-counters.ts';
 import { toScriptCall } from '../../src/redis/wire.ts';
+import { rounds } from '../rounds.ts';
 import { createCheck, holdsLeases, next, nextKey, WITHOUT_LEASES } from './engines.ts';
 import { type LuaCounters, startLuaCounters } from './lua-counters.ts';
 
@@ -260,7 +261,7 @@ describe('the script and problemOf', () => {
         expect(byTwin).toBe(words);
         expect(byScript).toBe(words === undefined ? undefined : `WEIR_BAD_ARGUMENT ${words}`);
       }),
-      { numRuns: 2_000 },
+      { numRuns: rounds(500) },
     );
   });
 

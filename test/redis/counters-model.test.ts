@@ -4,6 +4,7 @@ import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
 import type { Check, Operation } from '../../src/core/check.ts';
 import { runChecks } from '../../src/core/counters.ts';
 import { createMemoryCounters } from '../../src/core/memory-counters.ts';
+import { rounds } from '../rounds.ts';
 import { type LuaCounters, startLuaCounters } from './lua-counters.ts';
 
 let lua: LuaCounters;
@@ -114,7 +115,7 @@ describe('the script and its model', () => {
           }
         },
       ),
-      { numRuns: 3_000 },
+      { numRuns: rounds(400) },
     );
   }, 240_000);
 });

@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AlgorithmId } from '../../src/core/algorithms/registry.ts';
 import type { Check } from '../../src/core/check.ts';
+import { rounds } from '../rounds.ts';
 import {
   ask,
   createCheck,
@@ -16,7 +17,7 @@ import {
 } from './engines.ts';
 import { type Admission, admissionsOf, age, ruleOf, steps, unitsOf } from './histories.ts';
 
-const RUNS = { 'its twin': 1_000, 'the script': 200 };
+const RUNS = { 'its twin': rounds(240), 'the script': rounds(48) };
 
 type Definition = (past: readonly Admission[], nowMs: number, check: Check) => boolean;
 

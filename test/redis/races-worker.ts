@@ -1,4 +1,5 @@
-// One of several processes that race: sends all its calls of the script at once, and tells which were admitted.
+// One of several processes that race: sends all its calls of the script at once, and tells which were admitted. Then it
+// waits for the next race.
 import { Redis } from 'ioredis';
 
 export interface RaceTask {
@@ -12,14 +13,18 @@ export type RaceResult = number[][];
 
 const tell = (message: 'ready' | RaceResult) => process.send?.(message);
 
-process.once('message', async (task: RaceTask) => {
-  const redis = new Redis(task.port);
-  const sha = (await redis.script('LOAD', task.script)) as string;
-  process.once('message', async () => {
-    const replies = task.calls.map(({ keys, args }) => redis.evalsha(sha, keys.length, ...keys, ...args));
+let redis: Redis | undefined;
+let start = async () => {};
+
+process.on('message', async (message: RaceTask | 'go') => {
+  if (message === 'go') return start();
+  const { port, script, calls } = message;
+  redis ??= new Redis(port);
+  const connection = redis;
+  const sha = (await connection.script('LOAD', script)) as string;
+  start = async () => {
+    const replies = calls.map(({ keys, args }) => connection.evalsha(sha, keys.length, ...keys, ...args));
     tell((await Promise.all(replies)) as RaceResult);
-    redis.disconnect();
-    process.disconnect();
-  });
+  };
   tell('ready');
 });

@@ -21,13 +21,20 @@ interface Raced {
   readonly outcomes: readonly Outcome[];
 }
 
+const RACERS = 4;
+
 let lua: LuaCounters;
 let windowMs: number;
+let racers: readonly ChildProcess[];
 beforeAll(async () => {
   lua = await startLuaCounters({ injectedClock: false });
   windowMs = quietWindowMs(Date.now());
+  racers = Array.from({ length: RACERS }, () => fork(WORKER, { serialization: 'advanced' }));
 });
-afterAll(() => lua[Symbol.asyncDispose]());
+afterAll(async () => {
+  for (const racer of racers) racer.kill();
+  await lua[Symbol.asyncDispose]();
+});
 
 /** So long that nothing comes back meanwhile, and with its borders far from now. */
 function quietWindowMs(nowMs: number): number {
@@ -39,24 +46,20 @@ function quietWindowMs(nowMs: number): number {
 
 /** Each list of requests in a process of its own; all start together. */
 async function race(lists: readonly (readonly Request[])[]): Promise<Raced[]> {
-  const workers = lists.map(() => fork(WORKER, { serialization: 'advanced' }));
-  try {
-    await Promise.all(workers.map((worker, i) => prepare(worker, lists[i] ?? [])));
-    const results = workers.map((worker) => once(worker, 'message'));
-    for (const worker of workers) worker.send('go');
-    const replies = (await Promise.all(results)).map(([result]) => result as RaceResult);
-    return lists.flatMap((requests, i) =>
-      requests.map((request, j) => ({ request, outcomes: parseAnswer(replies[i]?.[j], request).outcomes })),
-    );
-  } finally {
-    for (const worker of workers) worker.kill();
-  }
+  expect(lists).toHaveLength(RACERS);
+  await Promise.all(racers.map((racer, i) => prepare(racer, lists[i] ?? [])));
+  const results = racers.map((racer) => once(racer, 'message'));
+  for (const racer of racers) racer.send('go');
+  const replies = (await Promise.all(results)).map(([result]) => result as RaceResult);
+  return lists.flatMap((requests, i) =>
+    requests.map((request, j) => ({ request, outcomes: parseAnswer(replies[i]?.[j], request).outcomes })),
+  );
 }
 
-async function prepare(worker: ChildProcess, requests: readonly Request[]): Promise<void> {
+async function prepare(racer: ChildProcess, requests: readonly Request[]): Promise<void> {
   const calls = requests.map((checks) => toScriptCall({ operation: 'take', checks }));
-  worker.send({ port: lua.port, script: lua.script, calls } satisfies RaceTask);
-  await once(worker, 'message');
+  racer.send({ port: lua.port, script: lua.script, calls } satisfies RaceTask);
+  await once(racer, 'message');
 }
 
 const passed = ({ outcomes }: Raced) => outcomes.every(({ allowed }) => allowed);

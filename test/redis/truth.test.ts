@@ -2,6 +2,7 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Check, Outcome } from '../../src/core/check.ts';
+import { rounds } from '../rounds.ts';
 import {
   ask,
   countAdmitted,
@@ -17,7 +18,7 @@ import {
 } from './engines.ts';
 import { age, anyRule, ruleOf, steps } from './histories.ts';
 
-const RUNS = { 'its twin': 1_500, 'the script': 200 };
+const RUNS = { 'its twin': rounds(300), 'the script': rounds(50) };
 const settleable = anyRule.filter(({ algorithm }) => !holdsLeases(algorithm));
 /** Beyond that, units are not tried one by one. */
 const FEW = 15;

@@ -1,8 +1,7 @@
 // A real Postgres with all migrations, behind the Neon gateway, as the Worker reaches it.
 import { startNeonGateway } from '../../local/neon-gateway/server.ts';
-import { startPostgres } from '../../local/postgres.ts';
 import { createDatabase, type Database } from '../../src/rules/database.ts';
-import { migratedPostgres } from './migrated-postgres.ts';
+import { createFreshDatabase } from '../shared/database.ts';
 
 export interface TestDatabase extends AsyncDisposable {
   /** For `pg`. */
@@ -14,8 +13,7 @@ export interface TestDatabase extends AsyncDisposable {
 
 export async function startDatabase(): Promise<TestDatabase> {
   await using cleanup = new AsyncDisposableStack();
-  const postgres = await startPostgres({ port: 0, copyOf: await migratedPostgres() });
-  cleanup.defer(() => postgres.stop());
+  const postgres = cleanup.use(await createFreshDatabase());
   const neon = await startNeonGateway({ port: 0, databaseUrl: postgres.url });
   cleanup.defer(() => neon.stop());
   const owned = cleanup.move();

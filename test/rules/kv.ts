@@ -1,4 +1,4 @@
-// A real KV namespace of its own.
+// A real KV namespace that no other caller has. All files of a worker share one Miniflare: each start is a process.
 import { convertV4MiniflareOptions, Miniflare } from 'miniflare';
 import type { Kv } from '../../src/rules/kv.ts';
 
@@ -9,16 +9,19 @@ export interface TestKv extends AsyncDisposable {
   readonly kv: Kv & Pick<Namespace, 'list' | 'delete'>;
 }
 
+/** More than a run of all files takes. */
+const NAMES = Array.from({ length: 200 }, (_, i) => `KV${i}`);
+let miniflare: Miniflare | undefined;
+let taken = 0;
+
 export async function startKv(): Promise<TestKv> {
-  const miniflare = new Miniflare(
+  miniflare ??= new Miniflare(
     convertV4MiniflareOptions({
       modules: true,
       script: 'export default { fetch: () => new Response() }',
-      kvNamespaces: ['RULES'],
+      kvNamespaces: NAMES,
     }),
   );
-  return {
-    kv: await miniflare.getKVNamespace('RULES'),
-    [Symbol.asyncDispose]: () => miniflare.dispose(),
-  };
+  const kv = await miniflare.getKVNamespace(NAMES[taken++] ?? 'there is none left');
+  return { kv, [Symbol.asyncDispose]: async () => {} };
 }

@@ -5,6 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { versionOf } from '../../src/core/stored-snapshot.ts';
 import { runCron } from '../../src/cron.ts';
 import { readRules } from '../../src/rules/snapshot-kv.ts';
+import { rounds } from '../rounds.ts';
 import { type Step, usePublishing } from './publish-harness.ts';
 
 const { addRule, before, clear, createOptions, kv, publishNow, regions, run, standing } = usePublishing();
@@ -141,7 +142,7 @@ describe('changes that are made and published at once', () => {
           await expectNewestInForce();
         },
       ),
-      { numRuns: 12 },
+      { numRuns: rounds(5) },
     );
   });
 });

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { encodeRule } from '../../src/core/stored-snapshot.ts';
 import { readContent } from '../../src/rules/content.ts';
 import { createRuleReader, type RuleReader } from '../../src/rules/rule-reader.ts';
+import { rounds } from '../rounds.ts';
 import { startDatabase, type TestDatabase } from './database.ts';
 
 let db: TestDatabase;
@@ -128,7 +129,7 @@ describe('a reader that is kept over every change', () => {
           rejectedSomething ||= read.rejected.length > 0;
         }
       }),
-      { numRuns: 40 },
+      { numRuns: rounds(12) },
     );
     expect(rejectedSomething).toBe(true);
   });

@@ -1,6 +1,5 @@
 // What the tests of this folder share: the Worker under test, and switches of the stack around it.
 import { env, exports } from 'cloudflare:workers';
-import { inject } from 'vitest';
 
 interface LocalRegion {
   readonly name: string;
@@ -8,7 +7,7 @@ interface LocalRegion {
   readonly token: string;
 }
 
-export const variables = inject('workerVariables');
+const variables = env as unknown as Record<string, string>;
 export const regions: readonly LocalRegion[] = JSON.parse(variables['REGIONS'] ?? '[]');
 export const kv = (env as { RULES: KVNamespace }).RULES;
 

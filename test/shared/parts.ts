@@ -1,0 +1,29 @@
+// What test files ask of the parts that they share. By HTTP, because they run in many processes.
+
+/** All migrations, or nothing. */
+export type DatabaseContent = 'migrated' | 'empty';
+
+export interface SharedParts {
+  /** The folder of the bundle that `wrangler deploy` would upload. Built once. */
+  worker(): Promise<string>;
+  /** The URL of a new database on a real PostgreSQL. */
+  createDatabase(content: DatabaseContent): Promise<string>;
+  dropDatabase(url: string): Promise<void>;
+  /** Variables for a Worker: regions, Postgres and an origin that no other file has. */
+  openStack(): Promise<Record<string, string>>;
+}
+
+/** `url` is what the set-up provides as `sharedParts`. */
+export function createSharedParts(url: string): SharedParts {
+  const ask = async <T>(what: keyof SharedParts, argument = ''): Promise<T> => {
+    const answer = await fetch(`${url}/${what}?argument=${encodeURIComponent(argument)}`);
+    if (!answer.ok) throw new Error(await answer.text());
+    return (await answer.json()) as T;
+  };
+  return {
+    worker: () => ask('worker'),
+    createDatabase: (content) => ask('createDatabase', content),
+    dropDatabase: (database) => ask('dropDatabase', database),
+    openStack: () => ask('openStack'),
+  };
+}
