@@ -31,7 +31,6 @@ export const keys = [
   'unsettled',
   'isCensusKnown',
   ...['denialCache', 'peer'].flatMap((part) => DENIALS.map((figure) => `${part}.${figure}`)),
-  'uncountedReasons',
   'rssMiB.before',
   'rssMiB.after',
 ];

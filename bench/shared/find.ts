@@ -13,4 +13,4 @@ export const findBenches = (): string[] =>
     .map((file) => file.slice(0, -'.ts'.length));
 
 export const loadBench = async (name: string): Promise<BenchModule> =>
-  (await import(new URL(`${name}.ts`, folder).href)) as BenchModule;
+  (await import(`../${name}.ts`)) as BenchModule;
