@@ -18,16 +18,13 @@ export const measures =
 
 const VERDICT = ['limiterErrors', 'p99OverDeadline', 'noise', 'recoveredMs', 'admittedOverCap'];
 const DENIALS = ['utilization1x2', 'utilization5x', 'utilization50x', 'commandsPerDenied', 'uncounted'];
-/** Of the faults, those that the short form has. */
-const ALWAYS = ['redis-frozen', 'redis-killed'];
 
+/** Of one fault: the others are not in the short form. */
 export const keys = [
-  ...ALWAYS.flatMap((fault) => [
-    ...['one', 'all'].flatMap((scope) => VERDICT.map((figure) => `faults.${fault}/${scope}.${figure}`)),
-    ...['patient', 'impatient'].flatMap((kind) =>
-      VERDICT.map((figure) => `peer.faults.${fault}.${kind}.${figure}`),
-    ),
-  ]),
+  ...['one', 'all'].flatMap((scope) => VERDICT.map((figure) => `faults.redis-frozen/${scope}.${figure}`)),
+  ...['patient', 'impatient'].flatMap((kind) =>
+    VERDICT.map((figure) => `peer.faults.redis-frozen.${kind}.${figure}`),
+  ),
   'unsettled',
   'isCensusKnown',
   ...['denialCache', 'peer'].flatMap((part) => DENIALS.map((figure) => `${part}.${figure}`)),

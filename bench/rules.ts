@@ -3,6 +3,7 @@ import { startWeir } from '../local/weir.ts';
 import { type MatchMicros, measureMatch, measureSnapshot, type SnapshotSize } from './rules/match.ts';
 import { GIVE_UP_MS, measurePropagation, type Propagation } from './rules/propagation.ts';
 import type { Bench, Table } from './shared/bench.ts';
+import { tallyReasons, uncountedNotes } from './shared/reasons.ts';
 
 const MANY = 10_000;
 const USUAL = 100;
@@ -26,12 +27,18 @@ export const run: Bench = async (options) => {
   say('snapshot: measured');
   await using weir = await startWeir({}, parts);
   const measured = await measurePropagation(weir, [scaled(USUAL), scaled(MANY)], options);
-  const [propagation, propagationOfMany] = measured;
+  const [propagation, propagationOfMany] = measured.map(inNumbers);
+  const uncountedReasons = tallyReasons(reasonsOf(measured));
   return {
     tables: [matchTable(match), snapshotTable(snapshot), propagationTable(measured)],
-    json: { match, snapshot, propagation, propagationOfMany },
+    json: { match, snapshot, propagation, propagationOfMany, uncountedReasons },
   };
 };
+
+const inNumbers = (one: Propagation) => ({ ...one, unenforced: one.unenforced.length });
+/** Of every place that was too late. */
+const reasonsOf = (measured: readonly Propagation[]) =>
+  measured.flatMap(({ unenforced }) => unenforced.flat());
 
 const matchTable = (match: MatchMicros): Table => ({
   title: 'Finding the rules that apply to a request',
@@ -63,9 +70,10 @@ const propagationTable = (measured: readonly Propagation[]): Table => ({
     p50.toFixed(0),
     max.toFixed(0),
     changes,
-    unenforced,
+    unenforced.length,
   ]),
   notes: [
+    ...uncountedNotes(reasonsOf(measured)),
     `In time: within ${GIVE_UP_MS / 1_000} s. Changes that take longer are left out of the times.`,
     'All on one machine, KV included: at the edge, writing to KV and reading from it take longer.',
   ],

@@ -31,9 +31,10 @@ const MOST_REPEATS = 6;
 export async function measureOutages(arena: Arena, options: BenchOptions): Promise<Outages> {
   const { say, scaled } = options;
   const faults = regionFaults({ slowMs: 2 * DEADLINE_MS });
-  const some = (all: readonly RegionFault[]) => all.slice(0, scaled(all.length));
-  const lasting = some(faults.filter(({ name }) => !FORGETFUL.includes(name)));
-  const forgetful = some(faults.filter(({ name }) => FORGETFUL.includes(name)));
+  const all = Object.groupBy(faults, ({ name }) => (FORGETFUL.includes(name) ? 'forgetful' : 'lasting'));
+  // The short form has one of those that last.
+  const lasting = (all.lasting ?? []).slice(0, scaled(faults.length));
+  const forgetful = (all.forgetful ?? []).slice(0, scaled(FORGETFUL.length, 0));
   const quiet = createQuietly(arena, options);
   const outages: Outage[] = [];
   let unsettled = 0;

@@ -10,6 +10,9 @@ const BUSY: readonly IsolateName[] = ['one', 'two'];
 const IDLE: IsolateName = 'three';
 export const GIVE_UP_MS = 10_000;
 
+/** A place that is only late. */
+export const OLDER_LIMIT = 'an older limit';
+
 interface Place {
   readonly isolate: IsolateName;
   readonly region: string;
@@ -21,8 +24,8 @@ export interface Propagation {
   readonly p50: number;
   readonly max: number;
   readonly changes: number;
-  /** Some place did not enforce them before the bench gave up. */
-  readonly unenforced: number;
+  /** Why places did not enforce a change before the bench gave up, for each change that was not in force everywhere. */
+  readonly unenforced: readonly (readonly string[])[];
 }
 
 /** For each number of rules beside the one that changes, smallest first. */
@@ -45,19 +48,19 @@ export async function measurePropagation(
 
 async function measureChanges(
   rules: number,
-  change: () => Promise<number>,
+  change: () => Promise<Change>,
   { say, scaled }: BenchOptions,
 ): Promise<Propagation> {
   const changes = scaled(CHANGES);
   const times: number[] = [];
-  while (times.length < changes) {
-    times.push(await change());
-    if (times.length % 10 === 0)
-      say(`propagation with ${rules} rules: ${times.length} of ${changes} changes`);
+  const unenforced: (readonly string[])[] = [];
+  for (let i = 1; i <= changes; i += 1) {
+    const { tookMs, reasons } = await change();
+    if (reasons.length === 0) times.push(tookMs);
+    else unenforced.push(reasons);
+    if (i % 10 === 0) say(`propagation with ${rules} rules: ${i} of ${changes} changes`);
   }
-  const enforced = times.filter(Number.isFinite);
-  const unenforced = changes - enforced.length;
-  return { rules, p50: median(enforced), max: Math.max(...enforced), changes, unenforced };
+  return { rules, p50: median(times), max: Math.max(...times), changes, unenforced };
 }
 
 const WATCHED = {
@@ -74,32 +77,48 @@ const rulesBeside = (count: number) =>
     .slice(10)
     .map((body) => ({ ...body, tiers: [], limit: 100, limitName: null }));
 
-/** From sending the change to the moment when the last place has enforced it; infinite if one has not. */
-async function measureChange(weir: Weir, id: string, limit: number): Promise<number> {
+interface Change {
+  /** From sending it to the moment when the last place enforced it. */
+  readonly tookMs: number;
+  /** Why places did not. */
+  readonly reasons: readonly string[];
+}
+
+async function measureChange(weir: Weir, id: string, limit: number): Promise<Change> {
   // Somewhere between two questions of a busy isolate.
   await pause(Math.random() * 300);
   const startedAtMs = performance.now();
   const busy = BUSY.flatMap((isolate) => REGIONS.map((region) => enforced(weir, { isolate, region }, limit)));
   await weir.admin(`/rules/${id}`, { method: 'PATCH', body: { limit } });
   const idle = REGIONS.map((region) => enforced(weir, { isolate: IDLE, region }, limit));
-  const moments = await Promise.all([...busy, ...idle]);
-  return Math.max(...moments) - startedAtMs;
+  const all = await Promise.all([...busy, ...idle]);
+  const momentsMs = all.filter((one) => typeof one === 'number');
+  return {
+    tookMs: Math.max(...momentsMs) - startedAtMs,
+    reasons: all.filter((one) => typeof one === 'string'),
+  };
 }
 
-async function enforced(weir: Weir, place: Place, limit: number): Promise<number> {
+/** When the place enforced the limit, or why it has not. */
+
+async function enforced(weir: Weir, place: Place, limit: number): Promise<number | string> {
   const giveUpAtMs = performance.now() + GIVE_UP_MS;
-  while (performance.now() < giveUpAtMs) {
-    if ((await limitAt(weir, place)) === String(limit)) return performance.now();
+  let trouble: string | undefined;
+  do {
+    trouble = await troubleAt(weir, place, limit).catch(String);
+    if (trouble === undefined) return performance.now();
     await pause(5);
-  }
-  return Number.POSITIVE_INFINITY;
+  } while (performance.now() < giveUpAtMs);
+  return trouble;
 }
 
-/** None, if the request failed or was not counted. */
-async function limitAt(weir: Weir, place: Place): Promise<string | null> {
-  const answer = await weir.call('/watched', place).catch(() => undefined);
-  await answer?.body?.cancel();
-  return answer?.headers.get('X-RateLimit-Limit') ?? null;
+/** Why this request was not counted by the limit; undefined if it was. */
+async function troubleAt(weir: Weir, place: Place, limit: number): Promise<string | undefined> {
+  const { status, headers, body } = await weir.call('/watched', place);
+  await body?.cancel();
+  const told = headers.get('X-RateLimit-Limit');
+  if (told === String(limit)) return undefined;
+  return headers.get('X-Weir-Degraded') ?? (told === null ? `status ${status}, no limit` : OLDER_LIMIT);
 }
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));

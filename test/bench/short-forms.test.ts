@@ -5,6 +5,7 @@ import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { describe, expect, inject, it } from 'vitest';
+import { OLDER_LIMIT } from '../../bench/rules/propagation.ts';
 import { findBenches, loadBench } from '../../bench/shared/find.ts';
 import { createSharedParts } from '../shared/parts.ts';
 
@@ -12,7 +13,7 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 /** A bench takes seconds. This is for one that never ends. */
 const TIMEOUT_MS = 300_000;
 /** What a busy machine does to requests. Any other reason is a fault of the bench, or of Weir. */
-const REASONS_OF_A_BUSY_MACHINE = ['timeout', 'breaker-open', 'no-rules', 'stale-rules'];
+const REASONS_OF_A_BUSY_MACHINE = ['timeout', 'breaker-open', 'no-rules', 'stale-rules', OLDER_LIMIT];
 
 type Json = Readonly<Record<string, unknown>>;
 
