@@ -1,12 +1,25 @@
 // The counting engine: what a decision costs on one real Redis (time, billed commands, bytes), beside the
 // unmodified scripts of @upstash/ratelimit; and how exact the approximate window is.
 import { composeScript } from '../src/redis/script.ts';
-import { accuracyTable, measureAccuracy } from './engine/accuracy.ts';
+import { accuracyTable, measureAccuracy, SOURCES } from './engine/accuracy.ts';
 import { startBenchRedis } from './engine/bench-redis.ts';
 import { bytesTable, measureBytes } from './engine/bytes.ts';
 import { commandsTable, measureCommands } from './engine/commands.ts';
 import { measureMicros, microsTable } from './engine/micros.ts';
 import type { Bench } from './shared/bench.ts';
+
+export const measures = 'what a decision costs Redis (time, commands, bytes), beside @upstash/ratelimit';
+
+export const keys = [
+  ...['admitted', 'denied', 'peer.admitted', 'peer.denied'].flatMap((verdict) =>
+    [1, 3, 5].map((rules) => `commands.${verdict}.${rules}`),
+  ),
+  ...['one', 'three', 'five', 'burst', 'cost', 'peerSliding', 'floor'].map((name) => `micros.${name}`),
+  ...['one', 'three', 'five'].map((name) => `ratios.${name}`),
+  ...['burst', 'cost'].map((name) => `overPlain.${name}`),
+  ...['sliding-window-counter', 'three', 'five', 'peerThree'].map((name) => `bytes.${name}`),
+  ...['wrongShare', 'meanError', 'admittedRatio', 'mostAdmitted'].map((name) => `accuracy.${name}`),
+];
 
 export const run: Bench = async (options) => {
   await using redis = await startBenchRedis();
@@ -15,7 +28,7 @@ export const run: Bench = async (options) => {
   const commands = await measureCommands(redis, sha);
   const bytes = await measureBytes(redis, sha);
   options.say('commands and bytes: counted');
-  const accuracy = measureAccuracy();
+  const accuracy = measureAccuracy(options.scaled(SOURCES));
   options.say('accuracy: measured');
   const time = await measureMicros(redis, sha, options);
   return {

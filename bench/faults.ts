@@ -2,30 +2,53 @@
 // runs, beside @upstash/ratelimit.
 import { readFile } from 'node:fs/promises';
 import { prepareSite, type Site } from './faults/arena.ts';
-import { type HotRun, measureDenialCache, summarize } from './faults/denial-cache.ts';
+import { type HotRun, measureDenialCache, reasonsOf, summarize } from './faults/denial-cache.ts';
 import { settle } from './faults/outage.ts';
-import { measureOutages, type Outage } from './faults/outages.ts';
+import { measureOutages, type Outages } from './faults/outages.ts';
 import { DEADLINE_MS } from './faults/rules.ts';
 import { denialTable, outageTable, peerTable } from './faults/tables.ts';
-import type { Bench, Table } from './shared/bench.ts';
+import type { Bench, BenchOptions, Table } from './shared/bench.ts';
+import { tallyReasons } from './shared/reasons.ts';
 
-type Say = (line: string) => void;
 /** All parts share this machine: what is remembered has nothing to do with the deadline. */
 const PATIENT_MS = 5_000;
 
-export const run: Bench = async ({ say }) => {
-  await using site = await prepareSite(say);
-  const { outages, rss } = await suffer(site, say);
-  const runs = await overload(site, say);
+export const measures =
+  'what a fault of Redis does to requests, and what remembered denials save, beside @upstash/ratelimit';
+
+const VERDICT = ['limiterErrors', 'p99OverDeadline', 'noise', 'recoveredMs', 'admittedOverCap'];
+const DENIALS = ['utilization1x2', 'utilization5x', 'utilization50x', 'commandsPerDenied', 'uncounted'];
+
+/** Of one fault: the others are not in the short form. */
+export const keys = [
+  ...['one', 'all'].flatMap((scope) => VERDICT.map((figure) => `faults.redis-frozen/${scope}.${figure}`)),
+  ...['patient', 'impatient'].flatMap((kind) =>
+    VERDICT.map((figure) => `peer.faults.redis-frozen.${kind}.${figure}`),
+  ),
+  'unsettled',
+  'isCensusKnown',
+  ...['denialCache', 'peer'].flatMap((part) => DENIALS.map((figure) => `${part}.${figure}`)),
+  'rssMiB.before',
+  'rssMiB.after',
+];
+
+export const run: Bench = async (options) => {
+  await using site = await prepareSite(options);
+  const { rss, ...suffered } = await suffer(site, options);
+  const { outages, unsettled, isCensusKnown } = suffered;
+  const runs = await overload(site, options);
   return {
-    tables: [outageTable(outages), peerTable(outages), denialTable(runs), memoryTable(rss)],
+    tables: [outageTable(suffered), peerTable(outages), denialTable(runs), memoryTable(rss)],
     json: {
       faults: Object.fromEntries(outages.map(({ fault, scope, weir }) => [`${fault}/${scope}`, weir])),
+      unsettled,
+      isCensusKnown,
       peer: {
         faults: Object.fromEntries(outages.flatMap(({ fault, peer }) => (peer ? [[fault, peer]] : []))),
         ...summarize(runs, 'peer'),
       },
       denialCache: summarize(runs, 'Weir'),
+      uncountedReasons: tallyReasons(reasonsOf(runs)),
       rssMiB: rss,
     },
   };
@@ -36,18 +59,18 @@ interface Rss {
   readonly after: number;
 }
 
-async function suffer(site: Site, say: Say): Promise<{ outages: Outage[]; rss: Rss }> {
+async function suffer(site: Site, options: BenchOptions): Promise<Outages & { rss: Rss }> {
   await using arena = await site.serve({ deadlineMs: DEADLINE_MS });
   await settle(arena);
   const before = await rssMiB(arena.workerd.pid);
-  const outages = await measureOutages(arena, say);
-  return { outages, rss: { before, after: await rssMiB(arena.workerd.pid) } };
+  const outages = await measureOutages(arena, options);
+  return { ...outages, rss: { before, after: await rssMiB(arena.workerd.pid) } };
 }
 
-async function overload(site: Site, say: Say): Promise<HotRun[]> {
+async function overload(site: Site, options: BenchOptions): Promise<HotRun[]> {
   await using arena = await site.serve({ deadlineMs: PATIENT_MS });
   await settle(arena);
-  return await measureDenialCache(arena, say);
+  return await measureDenialCache(arena, options);
 }
 
 /** NaN where the system does not tell it. */

@@ -5,36 +5,39 @@ import { CANDIDATES, type Candidate, targetsAt } from './gateway/candidates.ts';
 import { measureHeap } from './gateway/heap.ts';
 import { type Load, startLoad } from './gateway/load.ts';
 import { CONCURRENCY, type Measured, measure } from './gateway/measure.ts';
-import type { Bench, Table } from './shared/bench.ts';
+import type { Bench, BenchOptions, Table } from './shared/bench.ts';
+import { tallyReasons, uncountedNotes } from './shared/reasons.ts';
 import { fixed } from './shared/table.ts';
 
 const HEAP_MS = 2_000;
 
-export const run: Bench = async ({ say }) => {
-  await using arena = await startArena(say);
+export const run: Bench = async (options) => {
+  await using arena = await startArena(options);
   await using load = startLoad();
-  const measured = await measureAll(arena, load, say);
-  say('throughput: measured');
-  const heapPerRequest = await heapOfWeir(arena, load);
-  const { throughput, p50, p99, cpuMicros } = measured;
+  const measured = await measureAll(arena, load, options);
+  options.say('throughput: measured');
+  const heapPerRequest = await heapOfWeir(arena, load, options.scaled(HEAP_MS));
+  const { requests, uncounted, throughput, p50, p99, cpuMicros } = measured;
+  const uncountedReasons = tallyReasons(measured.reasons);
+  const ratios = ratiosOf(measured);
   return {
     tables: [loadTable(measured, heapPerRequest), ratioTable(measured)],
-    json: { throughput, p50, p99, cpuMicros, ratios: ratiosOf(measured), heapPerRequest },
+    json: { requests, uncounted, uncountedReasons, throughput, p50, p99, cpuMicros, ratios, heapPerRequest },
   };
 };
 
-async function measureAll(arena: Arena, load: Load, say: (line: string) => void): Promise<Measured> {
+async function measureAll(arena: Arena, load: Load, options: BenchOptions): Promise<Measured> {
   await using workerd = await arena.serve();
-  return await measure({ targets: targetsAt(workerd.urls), load, pid: workerd.pid, say });
+  return await measure({ targets: targetsAt(workerd.urls), load, pid: workerd.pid }, options);
 }
 
 /** In a process of its own: an inspector costs time. */
-async function heapOfWeir(arena: Arena, load: Load): Promise<number> {
+async function heapOfWeir(arena: Arena, load: Load, ms: number): Promise<number> {
   await using workerd = await arena.serve({ inspect: true });
   const target = targetsAt(workerd.urls).oneRule;
   return await measureHeap(workerd.inspectors['weir'] ?? '', async () => {
-    const { latenciesMs } = await load.run({ target, concurrency: CONCURRENCY, ms: HEAP_MS });
-    return latenciesMs.length;
+    const { latenciesMs, uncounted } = await load.run({ target, concurrency: CONCURRENCY, ms });
+    return latenciesMs.length + uncounted.length;
   });
 }
 
@@ -49,17 +52,22 @@ const LABELS: Readonly<Record<Candidate, string>> = {
   upstashFive: '@upstash/ratelimit, five limits',
 };
 
-const loadTable = ({ throughput, p50, p99, cpuMicros }: Measured, heapPerRequest: number): Table => ({
+const loadTable = (
+  { uncounted, reasons, throughput, p50, p99, cpuMicros }: Measured,
+  heapPerRequest: number,
+): Table => ({
   title: `The gateway under load, ${CONCURRENCY} connections`,
-  head: ['', 'requests/s', 'p50 ms', 'p99 ms', 'CPU µs of workerd'],
+  head: ['', 'requests/s', 'p50 ms', 'p99 ms', 'CPU µs of workerd', 'not counted'],
   rows: CANDIDATES.map((name) => [
     LABELS[name],
     throughput[name].toFixed(0),
     fixed(p50[name]),
     fixed(p99[name]),
     cpuMicros[name].toFixed(0),
+    uncounted[name],
   ]),
   notes: [
+    ...uncountedNotes(reasons),
     'The load, Redis, its gateway, the origin and workerd share one machine: compare within this table only.',
     'All candidates run in one `workerd serve`. Its KV is a Map in a Worker beside them; no measured request reads it.',
     'Redis checks the keys of scripts that Weir sends, as Upstash does; those of the peer are not checked.',
@@ -78,6 +86,17 @@ const WANTED: readonly Wanted[] = [
   { above: 'fiveRules', below: 'ping', atLeast: 0.85 },
   { above: 'oneRule', below: 'upstashOne', atLeast: 1 },
   { above: 'fiveRules', below: 'upstashFive', atLeast: 3 },
+];
+
+export const measures =
+  'requests a second through the built Worker, beside a bare proxy and @upstash/ratelimit';
+
+export const keys = [
+  ...['requests', 'uncounted', 'throughput', 'p50', 'p99', 'cpuMicros'].flatMap((figure) =>
+    CANDIDATES.map((name) => `${figure}.${name}`),
+  ),
+  ...WANTED.map(({ above, below }) => `ratios.${above}/${below}`),
+  'heapPerRequest',
 ];
 
 const ratioTable = ({ ratio }: Measured): Table => ({

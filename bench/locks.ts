@@ -1,7 +1,8 @@
 // What it costs a region that its isolates ask for the announcement, on a gateway that locks as Upstash does: as a key of
 // the script, as it once was, and with a GET in the same pipeline.
-import { type Asked, type LocksResult, measureLocks } from './locks/measure.ts';
+import { type Asked, type LocksOptions, type LocksResult, measureLocks } from './locks/measure.ts';
 import type { Bench, Table } from './shared/bench.ts';
+import { tallyReasons, uncountedNotes } from './shared/reasons.ts';
 import { fixed } from './shared/table.ts';
 
 /** Each isolate asks once. */
@@ -13,25 +14,50 @@ const ISOLATES = 1_000;
 const HOLD_MS = 1;
 const ROUNDS = 3;
 
-export const run: Bench = async ({ say }) => {
-  const measured = await measureLocks({ isolates: ISOLATES, holdMs: HOLD_MS, rounds: ROUNDS, say });
-  return { tables: [toTable(measured)], json: { isolates: ISOLATES, holdMs: HOLD_MS, ...measured } };
+export const measures =
+  'what it costs that all isolates of a region read one key, on a gateway that locks as Upstash does';
+
+export const keys = [
+  ...['isolates', 'holdMs', 'requests', 'uncounted', 'ratio'],
+  ...['inKeys', 'inPipeline'].flatMap((form) =>
+    ['ms', 'waitMs', 'waitP99Ms'].map((figure) => `${form}.${figure}`),
+  ),
+];
+
+export const run: Bench = async ({ say, scaled }) => {
+  const size = { isolates: scaled(ISOLATES), holdMs: HOLD_MS, rounds: scaled(ROUNDS) };
+  const { uncounted, ...measured } = await measureLocks({ ...size, say });
+  return {
+    tables: [toTable({ uncounted, ...measured }, size)],
+    json: {
+      ...size,
+      ...measured,
+      uncounted: uncounted.length,
+      uncountedReasons: tallyReasons(uncounted),
+    },
+  };
 };
 
-const toTable = ({ inKeys, inPipeline, ratio }: LocksResult): Table => ({
-  title: `${ISOLATES} isolates ask at once what is announced, each with a take of its own subject`,
+type Size = Pick<LocksOptions, 'isolates' | 'rounds'>;
+
+const toTable = (
+  { inKeys, inPipeline, ratio, uncounted }: LocksResult,
+  { isolates, rounds }: Size,
+): Table => ({
+  title: `${isolates} isolates ask at once what is announced, each with a take of its own subject`,
   head: ['announcement', 'ms for all', 'calls/s', 'waits for locks: median ms', 'p99 ms'],
-  rows: [rowOf('a key of the script', inKeys), rowOf('GET in the pipeline', inPipeline)],
+  rows: [rowOf('a key of the script', inKeys, isolates), rowOf('GET in the pipeline', inPipeline, isolates)],
   notes: [
-    `Medians of ${ROUNDS} rounds, in turns. What writes holds its locks for ${HOLD_MS} ms (assumed). Ratio of the times: ${fixed(ratio, 1)}.`,
-    `${ISOLATES} isolates ask up to ${4 * ISOLATES} times a second. Client, gateway and Redis share this machine.`,
+    ...uncountedNotes(uncounted),
+    `Medians of ${rounds} rounds, in turns. What writes holds its locks for ${HOLD_MS} ms (assumed). Ratio of the times: ${fixed(ratio, 1)}.`,
+    `${isolates} isolates ask up to ${4 * isolates} times a second. Client, gateway and Redis share this machine.`,
   ],
 });
 
-const rowOf = (form: string, { ms, waitMs, waitP99Ms }: Asked) => [
+const rowOf = (form: string, { ms, waitMs, waitP99Ms }: Asked, isolates: number) => [
   form,
   fixed(ms, 0),
-  fixed((ISOLATES * 1_000) / ms, 0),
+  fixed((isolates * 1_000) / ms, 0),
   fixed(waitMs),
   fixed(waitP99Ms),
 ];

@@ -1,53 +1,75 @@
-// npm run bench -- NAME [--json]: runs bench/NAME.ts. Progress goes to stderr, tables to stdout.
-import { readdirSync, readFileSync } from 'node:fs';
+// npm run bench -- NAME: runs bench/NAME.ts. Progress goes to stderr, tables to stdout.
+import { parseArgs } from 'node:util';
 import { findOrInstallRedis } from '../local/redis-server.ts';
-import type { Bench } from './shared/bench.ts';
+import { findBenches, loadBench } from './shared/find.ts';
 import { renderTable } from './shared/table.ts';
 
-const folder = new URL('./', import.meta.url);
 const say = (line: string) => console.error(`· ${line}`);
 
-/** Every file beside this one that exports `run`. */
-const benchNames = () =>
-  readdirSync(folder)
-    .filter((file) => file.endsWith('.ts'))
-    .filter((file) =>
-      /^export (const|async function) run\b/m.test(readFileSync(new URL(file, folder), 'utf8')),
-    )
-    .map((file) => file.slice(0, -'.ts'.length));
+const OPTIONS = {
+  json: { type: 'boolean', default: false },
+  short: { type: 'boolean', default: false },
+  bundle: { type: 'string' },
+  database: { type: 'string' },
+  help: { type: 'boolean', short: 'h', default: false },
+} as const;
 
-const usage = () => `usage: npm run bench -- NAME [--json]
+async function usage(): Promise<string> {
+  const names = findBenches();
+  const width = Math.max(...names.map((name) => name.length));
+  const lines = names.map(async (name) => `  ${name.padEnd(width)}  ${(await loadBench(name)).measures}`);
+  return `usage: npm run bench -- NAME [--json] [--short]
 
-NAME    ${benchNames().join(', ')}
---json  print one JSON object as the last line`;
+${(await Promise.all(lines)).join('\n')}
+
+--json           print one JSON object as the last line
+--short          show within seconds that the bench runs; its figures mean nothing
+--bundle FOLDER  use the Worker that is built there
+--database URL   use this Postgres, which should be empty`;
+}
+
+/** A small part of everything. */
+const SHORT_SCALE = 0.02;
 
 async function main(args: readonly string[]): Promise<number> {
-  const names = args.filter((arg) => !arg.startsWith('-'));
-  const unknown = args.find((arg) => arg.startsWith('-') && !['--json', '--help', '-h'].includes(arg));
-  if (args.includes('--help') || args.includes('-h')) {
-    console.log(usage());
+  const { values, name, complaint } = parse(args);
+  if (values?.help) {
+    console.log(await usage());
     return 0;
   }
-  const [name = ''] = names;
-  const complaint = complaintAbout(names, unknown);
-  if (complaint !== undefined) {
-    console.error(`${complaint}\n\n${usage()}`);
+  if (!values || complaint !== undefined) {
+    console.error(`${complaint}\n\n${await usage()}`);
     return 2;
   }
+  const { json, short, bundle, database } = values;
   await findOrInstallRedis({ say });
-  const { run } = (await import(new URL(`${name}.ts`, folder).href)) as { run: Bench };
-  const { tables, json } = await run({ say });
-  console.log(tables.map(renderTable).join('\n\n'));
-  if (args.includes('--json')) console.log(JSON.stringify(json));
+  const { run } = await loadBench(name);
+  const result = await run({
+    say,
+    scaled: (count, least = 1) => Math.max(least, Math.round(count * (short ? SHORT_SCALE : 1))),
+    parts: { ...(bundle && { bundle }), ...(database && { databaseUrl: database }) },
+  });
+  if (short) console.log('The short form: these figures mean nothing.\n');
+  console.log(result.tables.map(renderTable).join('\n\n'));
+  if (json) console.log(JSON.stringify({ ...(short && { short }), ...result.json }));
   return 0;
 }
 
-function complaintAbout(names: readonly string[], unknownOption: string | undefined): string | undefined {
+function parse(args: readonly string[]) {
+  try {
+    const { values, positionals } = parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true });
+    const [name = ''] = positionals;
+    return { values, name, complaint: complaintAbout(positionals) };
+  } catch (error) {
+    return { name: '', complaint: (error as Error).message };
+  }
+}
+
+function complaintAbout(names: readonly string[]): string | undefined {
   const [name] = names;
-  if (unknownOption !== undefined) return `unknown option ${unknownOption}`;
   if (name === undefined) return 'which bench?';
   if (names.length > 1) return 'one bench at a time, please';
-  return benchNames().includes(name) ? undefined : `there is no bench "${name}"`;
+  return findBenches().includes(name) ? undefined : `there is no bench "${name}"`;
 }
 
 process.exitCode = await main(process.argv.slice(2));

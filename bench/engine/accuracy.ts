@@ -9,7 +9,8 @@ import { percent } from '../shared/table.ts';
 
 const LIMIT = 100;
 const WINDOW_MS = 60_000;
-const SOURCES = 150;
+/** For each kind of traffic. */
+export const SOURCES = 150;
 const WINDOWS = 12;
 const SEED = 20_260_101;
 const PUBLISHED = { wrongShare: 0.00003, meanError: 0.06 };
@@ -78,13 +79,13 @@ export interface AccuracyResult extends Accuracy {
   readonly traffic: Readonly<Record<string, Accuracy>>;
 }
 
-export function measureAccuracy(): AccuracyResult {
+export function measureAccuracy(sources: number): AccuracyResult {
   const random = createRandom(SEED);
   const tallies: [string, Tally][] = [];
   for (const [load, [low, high]] of Object.entries(LOADS))
     for (const [kind, make] of Object.entries(TRAFFIC)) {
       const tally = emptyTally();
-      for (let source = 0; source < SOURCES; source++)
+      for (let source = 0; source < sources; source++)
         follow(make(low * (high / low) ** random(), random), random, tally);
       tallies.push([`${kind}, ${load}`, tally]);
     }

@@ -18,7 +18,8 @@ export type Bytes = Record<
 >;
 
 export async function measureBytes(redis: BenchRedis, sha: string): Promise<Bytes> {
-  const windowStartMs = Math.floor(Date.now() / WINDOW_MS) * WINDOW_MS;
+  // The next one: a counter expires at a moment, not after a time, and must still be there when it is weighed.
+  const windowStartMs = Math.ceil(Date.now() / WINDOW_MS) * WINDOW_MS;
   const peer = await createPeer(redis);
   const weir = (rules: readonly BenchRule[]) => weirBytes(redis, sha, rules, windowStartMs);
   const alone: Partial<Bytes> = {};

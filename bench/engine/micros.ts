@@ -4,7 +4,7 @@ import { inTurns, interleave, median, medianRatio, type Slice, sumOf } from '../
 import { fixed } from '../shared/table.ts';
 import type { BenchRedis } from './bench-redis.ts';
 import { createPeer, PEER_ALGORITHMS, PEERS_OF, type PeerAlgorithm } from './peer.ts';
-import { type Count, checksOf, mixedRules, subjects, takeCall } from './rules.ts';
+import { type BenchRule, checksOf, mixedRules, subjects, takeCall } from './rules.ts';
 
 const ROUNDS = 61;
 const SLICE = 500;
@@ -13,79 +13,114 @@ const LIMIT = 1_000_000;
 const WINDOW_MS = 60_000;
 const TARGETS = { one: 1.5, three: 0.7, five: 0.55 } as const;
 const COUNT_OF = { one: 1, three: 3, five: 5 } as const;
+/** Of the token-bucket among the three rules. */
+const BURST = 2 * LIMIT;
+/** Of each request, by all three rules. */
+const COST = 5;
 
 /** What no limiter can go below: it counts, and decides nothing. */
 const FLOOR = `local count = redis.call('INCR', KEYS[1])
 if count == 1 then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
 return count`;
 
-export type Micros = Record<keyof typeof TARGETS | PeerAlgorithm | 'floor', number>;
+/** The three rules, with one option more. */
+type Option = 'burst' | 'cost';
+export type Micros = Record<keyof typeof TARGETS | Option | PeerAlgorithm | 'floor', number>;
 export type Ratios = Record<keyof typeof TARGETS, number>;
 
 export interface MicrosResult {
+  readonly rounds: number;
   readonly micros: Micros;
   readonly ratios: Ratios;
+  /** Times of the three rules without the option. */
+  readonly overPlain: Record<Option, number>;
 }
 
 export async function measureMicros(
   redis: BenchRedis,
   sha: string,
-  { say }: BenchOptions,
+  { say, scaled }: BenchOptions,
 ): Promise<MicrosResult> {
+  const on = { redis, sha, size: scaled(SLICE) };
+  const three = mixedRules(3, LIMIT);
   const slices: Record<keyof Micros, Slice> = {
-    one: await weirSlice(redis, sha, 1),
-    peerSliding: await peerSlice(redis, 'peerSliding'),
-    three: await weirSlice(redis, sha, 3),
-    peerFixed: await peerSlice(redis, 'peerFixed'),
-    five: await weirSlice(redis, sha, 5),
-    peerToken: await peerSlice(redis, 'peerToken'),
-    floor: await floorSlice(redis),
+    one: await weirSlice(on, 1, mixedRules(1, LIMIT)),
+    peerSliding: await peerSlice(on, 'peerSliding'),
+    three: await weirSlice(on, 3, three),
+    peerFixed: await peerSlice(on, 'peerFixed'),
+    burst: await weirSlice(on, 6, three.map(withBurst)),
+    five: await weirSlice(on, 5, mixedRules(5, LIMIT)),
+    peerToken: await peerSlice(on, 'peerToken'),
+    cost: await weirSlice(on, 7, three, COST),
+    floor: await floorSlice(on),
   };
-  const series = await interleave(slices, { rounds: ROUNDS, say: (line) => say(`time: ${line}`) });
+  const rounds = scaled(ROUNDS);
+  const series = await interleave(slices, { rounds, say: (line) => say(`time: ${line}`) });
   await redis.clear();
   const ratio = (name: keyof Ratios) =>
     medianRatio(series[name], sumOf(...PEERS_OF[COUNT_OF[name]].map((algorithm) => series[algorithm])));
   return {
+    rounds,
     micros: mapValues(series, median),
     ratios: { one: ratio('one'), three: ratio('three'), five: ratio('five') },
+    overPlain: {
+      burst: medianRatio(series.burst, series.three),
+      cost: medianRatio(series.cost, series.three),
+    },
   };
 }
 
 const mapValues = <K extends string, A, B>(record: Record<K, A>, map: (value: A) => B) =>
   Object.fromEntries(Object.entries<A>(record).map(([key, value]) => [key, map(value)])) as Record<K, B>;
 
-/** Every subject was seen in the window before already, as most are: the sliding windows then have two windows. */
-async function weirSlice(redis: BenchRedis, sha: string, count: Count): Promise<Slice> {
+const withBurst = (rule: BenchRule): BenchRule =>
+  rule.algorithm === 'token-bucket' ? { ...rule, burst: BURST } : rule;
+
+interface On {
+  readonly redis: BenchRedis;
+  readonly sha: string;
+  /** Calls in a slice. */
+  readonly size: number;
+}
+
+/**
+ * Every subject of the set was seen in the window before already, as most are: the sliding windows then have two
+ * windows.
+ */
+async function weirSlice(
+  { redis, sha, size }: On,
+  set: number,
+  rules: readonly BenchRule[],
+  cost = 1,
+): Promise<Slice> {
   const callsAt = (nowMs?: number) =>
     Promise.all(
-      subjects(count).map(async (subject) =>
-        takeCall(sha, await checksOf(mixedRules(count, LIMIT), { subject }), nowMs),
-      ),
+      subjects(set).map(async (subject) => takeCall(sha, await checksOf(rules, { subject, cost }), nowMs)),
     );
   await redis.run(await callsAt(Date.now() - WINDOW_MS));
-  const part = inTurns(await callsAt(), SLICE);
+  const part = inTurns(await callsAt(), size);
   return () => redis.micros(part());
 }
 
-async function peerSlice(redis: BenchRedis, algorithm: PeerAlgorithm): Promise<Slice> {
+async function peerSlice({ redis, size }: On, algorithm: PeerAlgorithm): Promise<Slice> {
   const peer = await createPeer(redis);
   // Subjects of their own: with one prefix, two of its algorithms would count in the same key.
   const own = subjects(100 + PEER_ALGORITHMS.indexOf(algorithm));
   const rule = { algorithm, limit: LIMIT, windowMs: WINDOW_MS };
   await redis.run(await peer.calls(rule, own, Date.now() - WINDOW_MS));
-  const part = inTurns(own, SLICE);
+  const part = inTurns(own, size);
   return async () => redis.micros(await peer.calls(rule, part()));
 }
 
-async function floorSlice(redis: BenchRedis): Promise<Slice> {
+async function floorSlice({ redis, size }: On): Promise<Slice> {
   const sha = await redis.load(FLOOR);
   const args = [String(WINDOW_MS)];
   const calls = subjects(200).map((subject) => ({ sha, keys: [`floor:${subject}`], args }));
-  const part = inTurns(calls, SLICE);
+  const part = inTurns(calls, size);
   return () => redis.micros(part());
 }
 
-export function microsTable({ micros, ratios }: MicrosResult): Table {
+export function microsTable({ rounds, micros, ratios, overPlain }: MicrosResult): Table {
   const { peerFixed, peerSliding, peerToken, floor } = micros;
   const row = (name: keyof Ratios, rules: string) => [
     rules,
@@ -102,11 +137,14 @@ export function microsTable({ micros, ratios }: MicrosResult): Table {
       row('one', '1: sliding-window-counter'),
       row('three', '3: fixed, sliding, token'),
       row('five', '5: and sliding, token'),
+      ['3, the token-bucket with a burst', fixed(micros.burst)],
+      [`3, at a cost of ${COST}`, fixed(micros.cost)],
     ],
     notes: [
       `peer alone: fixed ${fixed(peerFixed)}, sliding ${fixed(peerSliding)}, token ${fixed(peerToken)};` +
         ` several rules are several calls. Bare INCR with PEXPIRE: ${fixed(floor)}.`,
-      `Medians of ${ROUNDS} rounds in turns; ratios are medians of each round's ratio. Only ratios mean something.`,
+      `Against the three rules without it: burst ${fixed(overPlain.burst)}, cost ${fixed(overPlain.cost)}.`,
+      `Medians of ${rounds} rounds in turns; ratios are medians of each round's ratio. Only ratios mean something.`,
     ],
   };
 }

@@ -9,6 +9,7 @@ export interface BenchRule {
   readonly algorithm: AlgorithmId;
   readonly limit: number;
   readonly windowMs: number;
+  readonly burst?: number;
 }
 
 /** How many rules one subject has, in all parts of the bench. */
@@ -36,19 +37,17 @@ export interface CheckOptions {
   readonly cost?: number;
   /** Each take of a `concurrency` rule is a lease of its own, by this name of at most 16 characters. */
   readonly lease?: string;
-  /** Each rule in a key of its own, whatever the engine would do. */
-  readonly keyPerRule?: boolean;
 }
 
 /** The checks as the gateway makes them of rules. */
 export function checksOf(rules: readonly BenchRule[], options: CheckOptions): Promise<Check[]> {
-  const { subject, cost = 1, lease = 'lease', keyPerRule = false } = options;
+  const { subject, cost = 1, lease = 'lease' } = options;
   return Promise.all(
-    rules.map(async ({ algorithm, limit, windowMs }, i): Promise<Check> => {
+    rules.map(async ({ algorithm, limit, windowMs, burst }, i): Promise<Check> => {
       const id = await counterId(`rule-${i}`, algorithm, windowMs);
-      const key = await subjectKey('ip', subject, keyPerRule ? id : groupOf(algorithm, id));
+      const key = await subjectKey('ip', subject, groupOf(algorithm, id));
       const held = algorithm === 'concurrency' ? lease.padEnd(16, '-') : undefined;
-      return { key, id, algorithm, limit, windowMs, cost, leaseId: held };
+      return { key, id, algorithm, limit, windowMs, cost, extra: burst, leaseId: held };
     }),
   );
 }

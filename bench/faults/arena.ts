@@ -1,15 +1,14 @@
 // What is put to the test: three isolates of the built Worker and the peer beside them in one workerd, three regions
 // with a real Redis each, and Weir's rules in force.
-import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { build } from 'esbuild';
-import { buildWorker } from '../../local/bundle.ts';
 import { type ConnectionPool, openConnectionPool } from '../../local/connection-pool.ts';
 import { readCompatibility } from '../../local/isolates.ts';
 import { type Stack, startStack } from '../../local/stack.ts';
+import { ADMIN_TOKEN, ANY_PORTS, bundleWeir, bundleWorkers, putRulesInForce } from '../gateway/arena.ts';
 import { type ServedWorker, serveWorkers, type Workerd, type WorkerModule } from '../gateway/workerd.ts';
+import type { BenchOptions } from '../shared/bench.ts';
 import { RULES } from './rules.ts';
 
 export const ISOLATES = ['weir-one', 'weir-two', 'weir-three'] as const;
@@ -18,8 +17,6 @@ export const PEERS = ['peer-one', 'peer-two', 'peer-three'] as const;
 /** With a timeout as short as Weir's deadline is by default. */
 export const IMPATIENT_PEER = 'peer-impatient';
 const IMPATIENT_MS = 250;
-
-export const ADMIN_TOKEN = 'an-admin-token-for-benches';
 
 export interface Arena extends AsyncDisposable {
   readonly stack: Stack;
@@ -32,15 +29,14 @@ export interface Site extends AsyncDisposable {
   serve(options: { readonly deadlineMs: number }): Promise<Arena>;
 }
 
-export async function prepareSite(say: (line: string) => void): Promise<Site> {
+export async function prepareSite({ say, parts }: BenchOptions): Promise<Site> {
   await using cleanup = new AsyncDisposableStack();
   const folder = await mkdtemp(join(tmpdir(), 'weir-faults-bench-'));
   cleanup.defer(() => rm(folder, { recursive: true, force: true }));
   say('building Weir and the peer');
-  const modules = await bundleWeir(folder);
-  await bundleOthers(folder);
-  const ports = { origin: 0, upstash: 0, neon: 0, redis: 0, postgres: 0 };
-  const stack = cleanup.use(await startStack({ ports, say }));
+  const modules = await bundleQuietWeir(folder, parts.bundle);
+  await bundleWorkers(folder, OTHERS);
+  const stack = cleanup.use(await startStack({ ports: ANY_PORTS, databaseUrl: parts.databaseUrl, say }));
   const owned = cleanup.move();
   return {
     async serve({ deadlineMs }) {
@@ -48,8 +44,7 @@ export async function prepareSite(say: (line: string) => void): Promise<Site> {
       const workers = [...isolatesOn(stack, modules, deadlineMs), ...othersOn(stack)];
       const compatibility = await readCompatibility();
       const workerd = started.use(await serveWorkers({ folder, compatibility, workers }));
-      await admin(workerd, '/import', { weir: 1, rules: RULES });
-      await admin(workerd, '/publish', {});
+      await putRulesInForce(workerd.urls[ISOLATES[0]] ?? '', RULES);
       const pool = started.use(openConnectionPool());
       const used = started.move();
       return { stack, workerd, pool, [Symbol.asyncDispose]: () => used.disposeAsync() };
@@ -63,31 +58,13 @@ const QUIET = `export { default } from './index.js';
 for (const level of ['log', 'info', 'warn', 'error']) console[level] = () => {};
 `;
 
-async function bundleWeir(folder: string): Promise<WorkerModule[]> {
-  await buildWorker(join(folder, 'weir'));
+async function bundleQuietWeir(folder: string, bundle: string | undefined): Promise<WorkerModule[]> {
+  const modules = await bundleWeir(folder, bundle);
   await writeFile(join(folder, 'weir', 'quiet.js'), QUIET);
-  const scripts = (await readdir(join(folder, 'weir'))).filter((name) => name.endsWith('.lua'));
-  return [
-    { name: 'quiet.js', type: 'esModule', path: 'weir/quiet.js' },
-    { name: 'index.js', type: 'esModule', path: 'weir/index.js' },
-    ...scripts.map((name) => ({ name, type: 'text' as const, path: `weir/${name}` })),
-  ];
+  return [{ name: 'quiet.js', type: 'esModule', path: 'weir/quiet.js' }, ...modules];
 }
 
-async function bundleOthers(folder: string): Promise<void> {
-  const files = ['./worker-peer.ts', '../gateway/worker-kv.ts'];
-  await build({
-    entryPoints: files.map((file) => fileURLToPath(new URL(file, import.meta.url))),
-    outdir: folder,
-    entryNames: '[name]',
-    bundle: true,
-    minify: true,
-    format: 'esm',
-    target: 'es2024',
-    conditions: ['workerd', 'worker', 'browser'],
-    logLevel: 'error',
-  });
-}
+const OTHERS = ['./worker-peer.ts', '../gateway/worker-kv.ts'].map((file) => new URL(file, import.meta.url));
 
 /** In development, a request names the region that it comes from, and answers tell when they are degraded. */
 function isolatesOn(stack: Stack, modules: readonly WorkerModule[], deadlineMs: number): ServedWorker[] {
@@ -107,14 +84,4 @@ function othersOn({ variables: { ORIGIN_URL = '', REGIONS = '' } }: Stack): Serv
     ...PEERS.map((name) => peer(name, '')),
     peer(IMPATIENT_PEER, String(IMPATIENT_MS)),
   ];
-}
-
-async function admin({ urls }: Workerd, path: string, body: object): Promise<void> {
-  const answer = await fetch(`${urls[ISOLATES[0]]}/_weir/admin${path}`, {
-    method: 'POST',
-    headers: { Authorization: `Bearer ${ADMIN_TOKEN}`, 'Content-Type': 'application/json' },
-    body: JSON.stringify(body),
-  });
-  if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
-  await answer.body?.cancel();
 }

@@ -16,9 +16,8 @@ export interface Reply {
   readonly status: number;
   /** What went wrong, if something did. */
   readonly error: string | undefined;
-  readonly isDegraded: boolean;
-  /** How it was decided, if not by the nearest region. */
-  readonly fallback: string | undefined;
+  /** Why the nearest region has not counted it. */
+  readonly degraded: string | undefined;
   readonly sentAtMs: number;
   readonly answeredAtMs: number;
 }
@@ -43,8 +42,7 @@ export async function ask({ workerd, pool }: Arena, asked: Ask): Promise<Reply> 
   return {
     status,
     error: status === 0 || status >= 500 ? `${status} ${body.slice(0, MOST_TEXT)}` : undefined,
-    isDegraded: 'x-weir-degraded' in headers,
-    fallback: headers['x-weir-fallback']?.toString(),
+    degraded: headers['x-weir-degraded']?.toString(),
     sentAtMs,
     answeredAtMs: performance.now(),
   };
@@ -52,4 +50,7 @@ export async function ask({ workerd, pool }: Arena, asked: Ask): Promise<Reply> 
 
 /** Of the limiter, not of the origin behind it. */
 export const isError = ({ error }: Reply): boolean => error !== undefined && !OF_THE_ORIGIN.test(error);
-export const isClean = ({ error, isDegraded }: Reply): boolean => error === undefined && !isDegraded;
+/** Why no region has counted it as it should; undefined if one has. */
+export const troubleOf = ({ status, error, degraded }: Reply): string | undefined =>
+  degraded ?? (error === undefined ? undefined : `status ${status}`);
+export const isClean = (reply: Reply): boolean => troubleOf(reply) === undefined;

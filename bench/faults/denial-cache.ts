@@ -1,5 +1,6 @@
 // What remembering denials costs those who are denied: one subject that sends far too much, by each algorithm, through
 // one isolate and through three.
+import type { BenchOptions } from '../shared/bench.ts';
 import { type Arena, ISOLATES, PEERS } from './arena.ts';
 import { FACTORS, type Factor, type HotLoad, sendTooMuch } from './hot-subject.ts';
 import { ALGORITHMS, type HotAlgorithm } from './rules.ts';
@@ -11,18 +12,18 @@ export interface HotRun {
   readonly loads: readonly HotLoad[];
 }
 
-export async function measureDenialCache(arena: Arena, say: (line: string) => void): Promise<HotRun[]> {
+export async function measureDenialCache(arena: Arena, options: BenchOptions): Promise<HotRun[]> {
   const candidates = [
     { who: 'Weir', workers: ISOLATES.slice(0, 1) },
     { who: 'Weir', workers: ISOLATES },
     { who: 'peer', workers: PEERS },
   ] as const;
   const runs: HotRun[] = [];
-  for (const algorithm of ALGORITHMS)
+  for (const algorithm of ALGORITHMS.slice(0, options.scaled(ALGORITHMS.length)))
     for (const { who, workers } of candidates) {
-      const loads = await sendTooMuch(arena, workers, algorithm);
+      const loads = await sendTooMuch(arena, workers, algorithm, options);
       runs.push({ who, isolates: workers.length, algorithm, loads });
-      say(`${algorithm}, ${who} in ${workers.length}: ${loads.map(describe).join(', ')}`);
+      options.say(`${algorithm}, ${who} in ${workers.length}: ${loads.map(describe).join(', ')}`);
     }
   return runs;
 }
@@ -36,14 +37,15 @@ export interface DenialCache {
   readonly utilization50x: number;
   /** At 50 times the limit. */
   readonly commandsPerDenied: number;
+  /** Requests that no region has counted. */
+  readonly uncounted: number;
 }
 
 /** The worst of all runs. */
 export function summarize(runs: readonly HotRun[], who: HotRun['who']): DenialCache {
+  const own = runs.filter((run) => run.who === who);
   const loadsOf = (wanted: Factor) =>
-    runs
-      .filter((run) => run.who === who)
-      .flatMap(({ loads }) => loads.filter(({ factor }) => factor === wanted));
+    own.flatMap(({ loads }) => loads.filter(({ factor }) => factor === wanted));
   const least = (factor: Factor) => Math.min(...loadsOf(factor).map(({ utilization }) => utilization));
   const [some, more, most] = FACTORS.map(({ factor }) => factor) as [Factor, Factor, Factor];
   return {
@@ -51,5 +53,10 @@ export function summarize(runs: readonly HotRun[], who: HotRun['who']): DenialCa
     utilization5x: least(more),
     utilization50x: least(most),
     commandsPerDenied: Math.max(...loadsOf(most).map(({ commandsPerDenied }) => commandsPerDenied)),
+    uncounted: reasonsOf(own).length,
   };
 }
+
+/** Why requests were not counted, one for each. */
+export const reasonsOf = (runs: readonly HotRun[]): string[] =>
+  runs.flatMap(({ loads }) => loads.flatMap(({ uncounted }) => uncounted));

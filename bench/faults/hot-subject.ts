@@ -6,11 +6,12 @@ import { steadyLoad } from '../../local/steady-load.ts';
 import { freshIp } from '../../local/weir.ts';
 import { runChecks } from '../../src/core/counters.ts';
 import { createMemoryCounters } from '../../src/core/memory-counters.ts';
+import type { BenchOptions } from '../shared/bench.ts';
 import type { Arena } from './arena.ts';
-import { ask, isClean, type Reply } from './ask.ts';
+import { ask, type Reply, troubleOf } from './ask.ts';
 import { HOT_LIMIT, HOT_WINDOW_MS, type HotAlgorithm } from './rules.ts';
 
-export const WINDOWS = 5;
+const WINDOWS = 5;
 /** Times its limit. Each has a region of its own, so that all three are sent at once and billed apart. */
 export const FACTORS = [
   { factor: 1.2, region: 'ap' },
@@ -22,7 +23,6 @@ export type Factor = (typeof FACTORS)[number]['factor'];
 /** After the beginning of a window, and so long before the end of one that no request arrives in the next. */
 const EARLY_MS = 20;
 const LATE_MS = 150;
-const LOAD_MS = WINDOWS * HOT_WINDOW_MS - EARLY_MS - LATE_MS;
 
 export interface HotLoad {
   readonly factor: Factor;
@@ -30,8 +30,8 @@ export interface HotLoad {
   readonly perSecond: number;
   /** Of what the algorithm admits of the same requests if every one of them is asked about. */
   readonly utilization: number;
-  /** Answers that no region has counted: they say nothing about what is remembered. */
-  readonly uncounted: number;
+  /** Why answers were not counted, one for each: they say nothing about what is remembered. */
+  readonly uncounted: readonly string[];
   /** Redis commands for one denied request. */
   readonly commandsPerDenied: number;
 }
@@ -41,22 +41,26 @@ export async function sendTooMuch(
   arena: Arena,
   workers: readonly string[],
   algorithm: HotAlgorithm,
+  { scaled }: BenchOptions,
 ): Promise<HotLoad[]> {
   await sleep(HOT_WINDOW_MS - (Date.now() % HOT_WINDOW_MS) + EARLY_MS);
-  return Promise.all(FACTORS.map((load) => sendOne(arena, workers, algorithm, load)));
+  const ms = scaled(WINDOWS) * HOT_WINDOW_MS - EARLY_MS - LATE_MS;
+  return Promise.all(FACTORS.map((load) => sendOne(arena, workers, algorithm, { ...load, ms })));
 }
+
+type Sending = (typeof FACTORS)[number] & { readonly ms: number };
 
 async function sendOne(
   arena: Arena,
   workers: readonly string[],
   algorithm: HotAlgorithm,
-  { factor, region }: (typeof FACTORS)[number],
+  { factor, region, ms }: Sending,
 ): Promise<HotLoad> {
   const ip = freshIp();
   const runsBefore = await scriptRuns(arena, region);
   const results = await steadyLoad({
     perSecond: factor * HOT_LIMIT,
-    ms: LOAD_MS,
+    ms,
     send: (i) => ask(arena, { worker: workers[i % workers.length] ?? '', path: `/${algorithm}`, ip, region }),
   });
   const runs = (await scriptRuns(arena, region)) - runsBefore;
@@ -67,7 +71,7 @@ async function sendOne(
     factor,
     perSecond: ((replies.length - 1) * 1_000) / tookMs,
     utilization: admitted / admittedOf(replies, algorithm),
-    uncounted: replies.filter((reply) => !isClean(reply)).length,
+    uncounted: replies.flatMap((reply) => troubleOf(reply) ?? []),
     commandsPerDenied: ((runs - admitted) * COMMANDS_OF_A_DENIAL) / (replies.length - admitted),
   };
 }

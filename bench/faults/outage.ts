@@ -4,7 +4,9 @@ import { healRegion, type RegionFault } from '../../local/fault-catalogue.ts';
 import type { LocalRegion } from '../../local/regions.ts';
 import { steadyLoad } from '../../local/steady-load.ts';
 import { freshIp } from '../../local/weir.ts';
-import { ADMIN_TOKEN, type Arena, IMPATIENT_PEER, ISOLATES, PEERS } from './arena.ts';
+import { ADMIN_TOKEN } from '../gateway/arena.ts';
+import type { BenchOptions } from '../shared/bench.ts';
+import { type Arena, IMPATIENT_PEER, ISOLATES, PEERS } from './arena.ts';
 import { ask, isClean, type Reply } from './ask.ts';
 import { DEADLINE_MS } from './rules.ts';
 
@@ -25,6 +27,8 @@ export interface Sample extends Reply {
 
 export interface OutageSamples {
   readonly samples: readonly Sample[];
+  /** Afterwards every isolate was well again in every region: the next outage begins as it should. */
+  readonly isSettled: boolean;
   /** By the clock of the samples. */
   readonly endedAtMs: number;
 }
@@ -32,6 +36,8 @@ export interface OutageSamples {
 const PER_SECOND = 40;
 const BEFORE_MS = 400;
 const FAULT_MS = 1_400;
+/** In the short form: some requests of every kind. */
+const LEAST = { perSecond: 20, ms: 200 };
 const GIVE_UP_MS = 10_000;
 const COUNTED_MS = 90_000;
 export const CLEAN_IN_A_ROW = 10;
@@ -45,6 +51,7 @@ export async function sufferOutage(
   arena: Arena,
   fault: RegionFault,
   scope: OutageScope,
+  { scaled }: BenchOptions,
 ): Promise<OutageSamples> {
   const regions = scope === 'one' ? arena.stack.regions.slice(0, 1) : arena.stack.regions;
   const samples: Sample[] = [];
@@ -52,18 +59,19 @@ export async function sufferOutage(
   subjects.clear();
   let phase: Phase = 'before';
   const enough = new AbortController();
-  const load = { signal: enough.signal, samples, phaseNow: () => phase };
+  const perSecond = scaled(PER_SECOND, LEAST.perSecond);
+  const load = { perSecond, signal: enough.signal, samples, phaseNow: () => phase };
   const loads = [
     ...workers.map((worker) => sendSteadily(arena, { ...load, worker, next: nextOf(worker) })),
     ...ISOLATES.map((worker) => sendSteadily(arena, { ...load, worker, next: control })),
   ];
   let endedAtMs = Number.NaN;
   try {
-    await sleep(BEFORE_MS);
+    await sleep(scaled(BEFORE_MS, LEAST.ms));
     phase = 'beginning';
     await Promise.all(regions.map((region) => fault.begin(region)));
     phase = 'fault';
-    await sleep(FAULT_MS);
+    await sleep(scaled(FAULT_MS, LEAST.ms));
     phase = 'ending';
     // Whoever still waits for the faulty region must not be answered by it.
     await sleep(DEADLINE_MS);
@@ -75,8 +83,7 @@ export async function sufferOutage(
   await untilAll(workers, (worker) => recoveredAt(samples, worker) !== undefined);
   enough.abort();
   await Promise.all(loads);
-  await settle(arena);
-  return { samples, endedAtMs };
+  return { samples, endedAtMs, isSettled: await settle(arena) };
 }
 
 const healAll = (regions: readonly LocalRegion[]) => Promise.all(regions.map(healRegion));
@@ -84,6 +91,7 @@ const healAll = (regions: readonly LocalRegion[]) => Promise.all(regions.map(hea
 type Next = (i: number, phase: Phase) => { readonly kind: Kind; readonly subject: string };
 
 interface Sending {
+  readonly perSecond: number;
   readonly worker: string;
   readonly next: Next;
   readonly phaseNow: () => Phase;
@@ -92,7 +100,7 @@ interface Sending {
 }
 
 async function sendSteadily(arena: Arena, sending: Sending): Promise<void> {
-  const { worker, next, phaseNow, samples, signal } = sending;
+  const { perSecond, worker, next, phaseNow, samples, signal } = sending;
   const send = async (i: number) => {
     const phase = phaseNow();
     const { kind, subject } = next(i, phase);
@@ -101,7 +109,7 @@ async function sendSteadily(arena: Arena, sending: Sending): Promise<void> {
     const isCaught = phase === 'before' && phaseNow() !== 'before';
     samples.push({ ...reply, worker, kind, subject, phase: isCaught ? 'beginning' : phase });
   };
-  await steadyLoad({ perSecond: PER_SECOND, ms: 2 * GIVE_UP_MS, send, signal });
+  await steadyLoad({ perSecond, ms: 2 * GIVE_UP_MS, send, signal });
 }
 
 const subjects = new Map<string, string>();
@@ -144,8 +152,11 @@ async function untilAll(workers: readonly string[], isTrueOf: (worker: string) =
   while (performance.now() < giveUpAtMs && !workers.every(isTrueOf)) await sleep(20);
 }
 
-/** The other regions too are asked again by every isolate, so that each outage begins with closed breakers. */
-export async function settle(arena: Arena): Promise<void> {
+/**
+ * The other regions too are asked again by every isolate, so that each outage begins with closed breakers. Whether they
+ * were before the bench gave up.
+ */
+export async function settle(arena: Arena): Promise<boolean> {
   const places = ISOLATES.flatMap((worker) =>
     arena.stack.regions.map(({ name: region }) => ({ worker, region })),
   );
@@ -155,21 +166,26 @@ export async function settle(arena: Arena): Promise<void> {
     return replies.every(isClean);
   };
   const giveUpAtMs = performance.now() + GIVE_UP_MS;
-  while (!(await Promise.all(places.map(isSettled))).every(Boolean))
-    if (performance.now() > giveUpAtMs) throw new Error('the isolates do not recover');
+  while (performance.now() < giveUpAtMs)
+    if ((await Promise.all(places.map(isSettled))).every(Boolean)) return true;
+  return false;
 }
 
-/** Isolates are told of each other once a minute: until all know of all, `local` divides by another number. */
-export async function untilCounted(arena: Arena): Promise<void> {
-  const giveUpAtMs = performance.now() + COUNTED_MS;
+/**
+ * Isolates are told of each other once a minute: until all know of all, `local` divides by another number. Whether they
+ * knew before the bench gave up.
+ */
+export async function untilCounted(arena: Arena, { scaled }: BenchOptions): Promise<boolean> {
+  const giveUpAtMs = performance.now() + scaled(COUNTED_MS);
   const isCounted = async (worker: string) => {
     await ask(arena, { worker, path: '/roomy' });
     return (await knownIsolates(arena, worker)) === ISOLATES.length;
   };
-  while (!(await Promise.all(ISOLATES.map(isCounted))).every(Boolean)) {
-    if (performance.now() > giveUpAtMs) throw new Error('the isolates do not know how many they are');
+  while (performance.now() < giveUpAtMs) {
+    if ((await Promise.all(ISOLATES.map(isCounted))).every(Boolean)) return true;
     await sleep(500);
   }
+  return false;
 }
 
 async function knownIsolates({ workerd, pool }: Arena, worker: string): Promise<number | undefined> {

@@ -1,8 +1,9 @@
 // Every fault of the catalogue, in the nearest region and in all of them, one outage after the other.
 import { type RegionFault, type RegionFaultName, regionFaults } from '../../local/fault-catalogue.ts';
+import type { BenchOptions } from '../shared/bench.ts';
 import { type Arena, IMPATIENT_PEER, ISOLATES, PEERS } from './arena.ts';
 import { judge, noiseOf, peerCap, type Verdict, weirCap } from './judge.ts';
-import { type OutageSamples, type OutageScope, settle, sufferOutage, untilCounted } from './outage.ts';
+import { type OutageSamples, type OutageScope, sufferOutage, untilCounted } from './outage.ts';
 import { DEADLINE_MS } from './rules.ts';
 
 export interface Outage {
@@ -13,33 +14,46 @@ export interface Outage {
   readonly peer?: { readonly patient: Verdict; readonly impatient: Verdict } | undefined;
 }
 
+export interface Outages {
+  readonly outages: readonly Outage[];
+  /** After so many outages, an isolate was not well again before the next one began. */
+  readonly unsettled: number;
+  /** Every isolate knew how many there are: `local` was judged by the right number. */
+  readonly isCensusKnown: boolean;
+}
+
 /** What is lost with them is also how many isolates there are: they come last, and where they do less harm first. */
 const FORGETFUL: readonly RegionFaultName[] = ['redis-killed', 'redis-restarted-empty'];
 /** In deadlines: a healthy region that is asked second has a quarter. */
 const TOO_NOISY = 0.25;
 const MOST_REPEATS = 6;
 
-export async function measureOutages(arena: Arena, say: (line: string) => void): Promise<Outage[]> {
+export async function measureOutages(arena: Arena, options: BenchOptions): Promise<Outages> {
+  const { say, scaled } = options;
   const faults = regionFaults({ slowMs: 2 * DEADLINE_MS });
-  const lasting = faults.filter(({ name }) => !FORGETFUL.includes(name));
-  const forgetful = faults.filter(({ name }) => FORGETFUL.includes(name));
-  const quiet = createQuietly(arena, say);
+  const all = Object.groupBy(faults, ({ name }) => (FORGETFUL.includes(name) ? 'forgetful' : 'lasting'));
+  // The short form has one of those that last.
+  const lasting = (all.lasting ?? []).slice(0, scaled(faults.length));
+  const forgetful = (all.forgetful ?? []).slice(0, scaled(FORGETFUL.length, 0));
+  const quiet = createQuietly(arena, options);
   const outages: Outage[] = [];
-  const measure = async (some: readonly RegionFault[], scope: OutageScope) => {
-    for (const fault of some) {
+  let unsettled = 0;
+  const measure = async (those: readonly RegionFault[], scope: OutageScope) => {
+    for (const fault of those) {
       const seen = await quiet(fault, scope);
+      unsettled += Number(!seen.isSettled);
       const outage = judged(fault, scope, seen);
       for (const line of describe(outage, seen)) say(line);
       outages.push(outage);
     }
   };
-  await settle(arena);
   await measure(lasting, 'one');
-  await untilCounted(arena);
+  const isCensusKnown = await untilCounted(arena, options);
   await measure(lasting, 'all');
   await measure(forgetful, 'all');
   await measure(forgetful, 'one');
-  return faults.flatMap(({ name }) => outages.filter(({ fault }) => fault === name).sort(oneFirst));
+  const sorted = faults.flatMap(({ name }) => outages.filter(({ fault }) => fault === name).sort(oneFirst));
+  return { outages: sorted, unsettled, isCensusKnown };
 }
 
 function* describe({ fault, scope, weir }: Outage, { samples }: OutageSamples) {
@@ -54,15 +68,18 @@ function* describe({ fault, scope, weir }: Outage, { samples }: OutageSamples) {
 const oneFirst = (a: Outage, b: Outage) => b.scope.localeCompare(a.scope);
 
 /** Again if the machine itself was too slow, which requests tell that no fault can slow down. */
-function createQuietly(arena: Arena, say: (line: string) => void) {
+function createQuietly(arena: Arena, options: BenchOptions) {
+  const mostRepeats = options.scaled(MOST_REPEATS, 0);
   let repeats = 0;
   return async (fault: RegionFault, scope: OutageScope): Promise<OutageSamples> => {
     for (;;) {
-      const outage = await sufferOutage(arena, fault, scope);
+      const outage = await sufferOutage(arena, fault, scope, options);
       const noise = noiseOf(outage.samples);
-      if (noise <= TOO_NOISY || repeats === MOST_REPEATS) return outage;
+      if (noise <= TOO_NOISY || repeats === mostRepeats) return outage;
       repeats += 1;
-      say(`${fault.name}/${scope}: again, because the machine added ${Math.round(noise * DEADLINE_MS)} ms`);
+      options.say(
+        `${fault.name}/${scope}: again, because the machine added ${Math.round(noise * DEADLINE_MS)} ms`,
+      );
     }
   };
 }

@@ -1,14 +1,15 @@
 // The results of the faults bench as tables.
 import type { Table } from '../shared/bench.ts';
+import { uncountedNotes } from '../shared/reasons.ts';
 import { fixed } from '../shared/table.ts';
-import type { HotRun } from './denial-cache.ts';
+import { type HotRun, reasonsOf } from './denial-cache.ts';
 import type { Verdict } from './judge.ts';
-import type { Outage } from './outages.ts';
+import type { Outage, Outages } from './outages.ts';
 import { DEADLINE_MS, HOT_LIMIT, OUTAGE_LIMIT } from './rules.ts';
 
 const msOf = (recoveredMs: number | null) => (recoveredMs === null ? 'never' : recoveredMs.toFixed(0));
 
-export const outageTable = (outages: readonly Outage[]): Table => ({
+export const outageTable = ({ outages, unsettled, isCensusKnown }: Outages): Table => ({
   title: `Weir in an outage, three isolates, DEADLINE_MS ${DEADLINE_MS}`,
   head: ['fault', 'regions', 'errors', 'p99/deadline', '(machine)', 'recovered ms', 'over cap'],
   rows: outages.map(({ fault, scope, weir }) => [
@@ -21,6 +22,10 @@ export const outageTable = (outages: readonly Outage[]): Table => ({
     weir.admittedOverCap,
   ]),
   notes: [
+    ...(unsettled > 0
+      ? [`After ${unsettled} of these, an isolate was not well again when the next began.`]
+      : []),
+    ...(isCensusKnown ? [] : ['The isolates did not know how many they are: `local` over cap says nothing.']),
     'Steady load on each isolate before, during and after the fault, on real Redis, by rules that are `open` and `local`.',
     'errors: answers of 5xx and network errors. p99/deadline: what the fault adds to the p99, over the p50 before it, in',
     'deadlines; wanted: at most 1. (machine): the same of requests that no fault can slow down, so it is noise.',
@@ -64,9 +69,10 @@ export const denialTable = (runs: readonly HotRun[]): Table => ({
     loads.map(({ perSecond }) => perSecond.toFixed(0)).join(' '),
     loads.map(({ utilization }) => fixed(utilization)).join(' '),
     fixed(loads.at(-1)?.commandsPerDenied ?? Number.NaN, 3),
-    loads.reduce((sum, { uncounted }) => sum + uncounted, 0),
+    loads.reduce((sum, { uncounted }) => sum + uncounted.length, 0),
   ]),
   notes: [
+    ...uncountedNotes(reasonsOf(runs)),
     'Got of its limit: admitted, over what the algorithm admits of the same requests if none is denied from memory.',
     'More than 1: a request that was late arrived in the next window. The peer has its ephemeral cache, as by default.',
     'Commands: script runs beyond those of admitted requests, with 3 commands each; not the reading of announcements,',

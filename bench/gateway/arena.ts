@@ -1,5 +1,5 @@
 // Where the candidates meet: one local stack, and workerd processes that serve all of them, Weir as it is deployed.
-import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { cp, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -7,6 +7,7 @@ import { build } from 'esbuild';
 import { buildWorker } from '../../local/bundle.ts';
 import { readCompatibility } from '../../local/isolates.ts';
 import { type Stack, startStack } from '../../local/stack.ts';
+import type { BenchOptions } from '../shared/bench.ts';
 import { LIMIT, RULES } from './limits.ts';
 import { type ServedWorker, serveWorkers, type Workerd, type WorkerModule } from './workerd.ts';
 
@@ -15,26 +16,26 @@ export interface Arena extends AsyncDisposable {
   serve(options?: { readonly inspect?: boolean }): Promise<Workerd>;
 }
 
-const ADMIN_TOKEN = 'an-admin-token-for-benches';
+export const ANY_PORTS = { origin: 0, upstash: 0, neon: 0, redis: 0, postgres: 0 };
+export const ADMIN_TOKEN = 'an-admin-token-for-benches';
 /** All parts share this machine: what is measured here is not the deadline. */
 const DEADLINE_MS = '5000';
 
-export async function startArena(say: (line: string) => void): Promise<Arena> {
+export async function startArena({ say, parts }: BenchOptions): Promise<Arena> {
   await using cleanup = new AsyncDisposableStack();
   const folder = await mkdtemp(join(tmpdir(), 'weir-gateway-bench-'));
   cleanup.defer(() => rm(folder, { recursive: true, force: true }));
   say('building Weir and those beside it');
-  const weirModules = await bundleWeir(folder);
+  const weirModules = await bundleWeir(folder, parts.bundle);
   await bundleOthers(folder);
-  const ports = { origin: 0, upstash: 0, neon: 0, redis: 0, postgres: 0 };
-  const stack = cleanup.use(await startStack({ ports, say }));
+  const stack = cleanup.use(await startStack({ ports: ANY_PORTS, databaseUrl: parts.databaseUrl, say }));
   const workers = [weirOn(stack, weirModules), ...othersOn(stack)];
   const compatibility = await readCompatibility();
   const owned = cleanup.move();
   return {
     async serve({ inspect = false } = {}) {
       const workerd = await serveWorkers({ folder, compatibility, workers, inspect });
-      await putRulesInForce(workerd.urls['weir'] ?? '').catch(async (error: unknown) => {
+      await putRulesInForce(workerd.urls['weir'] ?? '', RULES).catch(async (error: unknown) => {
         await workerd[Symbol.asyncDispose]();
         throw error;
       });
@@ -44,10 +45,11 @@ export async function startArena(say: (line: string) => void): Promise<Arena> {
   };
 }
 
-/** As `wrangler deploy` would upload it. */
-export async function bundleWeir(folder: string): Promise<WorkerModule[]> {
-  await buildWorker(join(folder, 'weir'));
-  const scripts = (await readdir(join(folder, 'weir'))).filter((name) => name.endsWith('.lua'));
+/** As `wrangler deploy` would upload it. `bundle` is where it is built already. */
+export async function bundleWeir(folder: string, bundle?: string): Promise<WorkerModule[]> {
+  const own = join(folder, 'weir');
+  await (bundle === undefined ? buildWorker(own) : cp(bundle, own, { recursive: true }));
+  const scripts = (await readdir(own)).filter((name) => name.endsWith('.lua'));
   return [
     { name: 'index.js', type: 'esModule', path: 'weir/index.js' },
     ...scripts.map((name) => ({ name, type: 'text' as const, path: `weir/${name}` })),
@@ -56,12 +58,18 @@ export async function bundleWeir(folder: string): Promise<WorkerModule[]> {
 
 const OTHERS = ['kv', 'bare', 'proxy', 'ping', 'upstash'];
 
+export const bundleOthers = (folder: string, names: readonly string[] = OTHERS): Promise<void> =>
+  bundleWorkers(
+    folder,
+    names.map((name) => new URL(`./worker-${name}.ts`, import.meta.url)),
+  );
+
 /** Minified, as wrangler does it for Weir. */
-export async function bundleOthers(folder: string, names: readonly string[] = OTHERS): Promise<void> {
-  const files = names.map((name) => `./worker-${name}.ts`);
+export async function bundleWorkers(folder: string, files: readonly URL[]): Promise<void> {
   await build({
-    entryPoints: files.map((file) => fileURLToPath(new URL(file, import.meta.url))),
+    entryPoints: files.map((file) => fileURLToPath(file)),
     outdir: folder,
+    entryNames: '[name]',
     bundle: true,
     minify: true,
     format: 'esm',
@@ -73,7 +81,8 @@ export async function bundleOthers(folder: string, names: readonly string[] = OT
 
 function weirOn(stack: Stack, modules: readonly WorkerModule[]): ServedWorker {
   // Without a place, a request goes to the first region: the Redis of the others.
-  const variables = { ...stack.variables, ENVIRONMENT: 'production', ADMIN_TOKEN, DEADLINE_MS };
+  const deployed = { ENVIRONMENT: 'production', DEGRADED_HEADER: 'on' };
+  const variables = { ...stack.variables, ...deployed, ADMIN_TOKEN, DEADLINE_MS };
   return { name: 'weir', modules, variables, kv: { RULES: 'kv' } };
 }
 
@@ -95,8 +104,8 @@ function othersOn({ originUrl, regions: [region] }: Stack): ServedWorker[] {
 }
 
 /** Published each time: the KV of a new process is empty. */
-async function putRulesInForce(url: string): Promise<void> {
-  await admin(url, '/import', { weir: 1, rules: RULES });
+export async function putRulesInForce(url: string, rules: readonly object[]): Promise<void> {
+  await admin(url, '/import', { weir: 1, rules });
   await admin(url, '/publish', {});
 }
 

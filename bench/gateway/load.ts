@@ -10,7 +10,10 @@ export interface LoadRequest {
 }
 
 export interface LoadResult {
+  /** Of the requests that were counted. */
   readonly latenciesMs: readonly number[];
+  /** Why each of the others was not. */
+  readonly uncounted: readonly string[];
   /** Until the last answer had come. */
   readonly elapsedMs: number;
 }
@@ -19,7 +22,6 @@ export interface LoadResult {
 export type LoadReport = LoadResult | { readonly failure: string };
 
 export interface Load extends AsyncDisposable {
-  /** Throws if any answer is not what it should be. */
   run(request: LoadRequest): Promise<LoadResult>;
 }
 

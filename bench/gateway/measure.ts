@@ -1,10 +1,16 @@
 // All candidates in one interleaved run: requests a second, how long they took, and the processor time of workerd.
+import type { BenchOptions } from '../shared/bench.ts';
 import { interleave, median, medianRatio, type Slice } from '../shared/rounds.ts';
 import { type Candidate, type PerCandidate, perCandidate, type Target } from './candidates.ts';
 import { cpuMicros } from './cpu.ts';
-import type { Load } from './load.ts';
+import type { Load, LoadResult } from './load.ts';
 
 export interface Measured {
+  /** Sent, and not counted of them. */
+  readonly requests: PerCandidate<number>;
+  readonly uncounted: PerCandidate<number>;
+  /** One for each that was not counted. */
+  readonly reasons: readonly string[];
   /** Requests a second. */
   readonly throughput: PerCandidate<number>;
   /** Milliseconds. */
@@ -21,41 +27,46 @@ export interface MeasureOptions {
   readonly load: Load;
   /** Of workerd. */
   readonly pid: number;
-  say(line: string): void;
 }
 
 export const CONCURRENCY = 16;
 const SLICE_MS = 250;
 const ROUNDS = 40;
 
-interface Round {
-  readonly latenciesMs: readonly number[];
+interface Round extends LoadResult {
   readonly cpuMicros: number;
 }
 
-export async function measure({ targets, load, pid, say }: MeasureOptions): Promise<Measured> {
+export async function measure(
+  { targets, load, pid }: MeasureOptions,
+  { say, scaled }: BenchOptions,
+): Promise<Measured> {
   const rounds = perCandidate((): Round[] => []);
   const slices = perCandidate(
     (name): Slice =>
       async () => {
         const before = await cpuMicros(pid);
-        const { latenciesMs, elapsedMs } = await load.run({
+        const result = await load.run({
           target: targets[name],
           concurrency: CONCURRENCY,
-          ms: SLICE_MS,
+          ms: scaled(SLICE_MS),
         });
-        rounds[name].push({ latenciesMs, cpuMicros: (await cpuMicros(pid)) - before });
-        return (latenciesMs.length / elapsedMs) * 1_000;
+        rounds[name].push({ ...result, cpuMicros: (await cpuMicros(pid)) - before });
+        return (result.latenciesMs.length / result.elapsedMs) * 1_000;
       },
   );
-  const perSecond = await interleave(slices, { rounds: ROUNDS, say });
+  const perSecond = await interleave(slices, { rounds: scaled(ROUNDS), say });
 
   // The first is the one that warms up.
   const counted = perCandidate((name) => rounds[name].slice(1));
   const sorted = perCandidate((name) =>
     counted[name].flatMap(({ latenciesMs }) => latenciesMs).sort((a, b) => a - b),
   );
+  const reasons = perCandidate((name) => counted[name].flatMap(({ uncounted }) => uncounted));
   return {
+    requests: perCandidate((name) => sorted[name].length + reasons[name].length),
+    uncounted: perCandidate((name) => reasons[name].length),
+    reasons: Object.values(reasons).flat(),
     throughput: perCandidate((name) => median(perSecond[name])),
     p50: perCandidate((name) => quantile(sorted[name], 0.5)),
     p99: perCandidate((name) => quantile(sorted[name], 0.99)),

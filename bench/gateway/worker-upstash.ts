@@ -26,7 +26,8 @@ export default {
       context.waitUntil(pending);
       if (!success) return new Response('too many requests', { status: 429 });
       // It lets everyone pass when Redis is slow: that would not be a measurement of it.
-      if (reason === 'timeout') return new Response('not counted', { status: 503 });
+      if (reason === 'timeout')
+        return new Response('not counted', { status: 503, headers: { 'X-Weir-Degraded': reason } });
     }
     return toOrigin(request, env);
   },

@@ -3,6 +3,7 @@ import { startRedisServer } from '../../local/redis-server.ts';
 import { startUpstashGateway } from '../../local/upstash-gateway/server.ts';
 import { formatAnnouncement } from '../../src/core/announcement.ts';
 import type { Check } from '../../src/core/check.ts';
+import { CounterStoreError } from '../../src/core/counter-store.ts';
 import { createAnnouncementBoard } from '../../src/redis/announcement-board.ts';
 import { createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/upstash-store.ts';
@@ -26,6 +27,9 @@ export interface Asked {
 }
 
 export interface LocksResult {
+  readonly requests: number;
+  /** Why calls were not counted, one for each. */
+  readonly uncounted: readonly string[];
   readonly inKeys: Asked;
   readonly inPipeline: Asked;
   /** Of the times. */
@@ -59,13 +63,15 @@ export async function measureLocks({ isolates, holdMs, rounds, say }: LocksOptio
     Array.from({ length: isolates }, (_, i) => checksOf(mixedRules(1, 1_000), { subject: `isolate ${i}` })),
   );
 
+  const uncounted: string[] = [];
   /** All isolates at once. */
   const crowd = (noted: Asked[], take: (checks: readonly Check[]) => Promise<unknown>): Slice => {
     return async () => {
       waits.length = 0;
       const startedAtMs = performance.now();
-      await Promise.all(subjects.map(take));
+      const answers = await Promise.allSettled(subjects.map(take));
       const ms = performance.now() - startedAtMs;
+      for (const answer of answers) if (answer.status === 'rejected') uncounted.push(reasonOf(answer.reason));
       const sorted = waits.toSorted((a, b) => a - b);
       const waitP99Ms = sorted[Math.floor(sorted.length * 0.99)] ?? Number.NaN;
       noted.push({ ms, waitMs: median(waits), waitP99Ms });
@@ -83,8 +89,11 @@ export async function measureLocks({ isolates, holdMs, rounds, say }: LocksOptio
     { rounds, say },
   );
   const ratio = medianRatio(times.inKeys, times.inPipeline);
-  return { inKeys: middle(inKeys), inPipeline: middle(inPipeline), ratio };
+  const requests = (inKeys.length + inPipeline.length) * isolates;
+  return { requests, uncounted, inKeys: middle(inKeys), inPipeline: middle(inPipeline), ratio };
 }
+
+const reasonOf = (error: unknown) => (error instanceof CounterStoreError ? error.failure : String(error));
 
 /** Of the counted rounds: the first one warms up. */
 function middle([, ...noted]: readonly Asked[]): Asked {

@@ -3,26 +3,30 @@
 import { MultiRegionRatelimit } from '@upstash/ratelimit';
 import { Redis } from '@upstash/redis';
 import { EDGES, type EdgeName, type Edges } from '../../local/edges.ts';
-import { LIMIT, type RegionSystem, type Subject, WINDOW_MS } from './traffic.ts';
+import type { RegionSystem, Size, Subject } from './traffic.ts';
 
 const KINDS = ['fixed-window', 'sliding-window-counter'] as const;
 let subjects = 0;
 
-export function createPeerSystem(edges: Edges): RegionSystem {
+export function createPeerSystem(edges: Edges, size: Size): RegionSystem {
   const pending: Promise<unknown>[] = [];
   return {
     subjects: KINDS.map((algorithm): Subject => {
       subjects += 1;
       const name = `peer-${subjects}`;
-      const at = Object.fromEntries(EDGES.map((edge) => [edge, openLimiter(edges, edge, algorithm)]));
+      const at = Object.fromEntries(
+        EDGES.map((edge) => [edge, openLimiter(edges, edge, { algorithm, ...size })]),
+      );
       return {
         name: algorithm,
-        limit: { algorithm, limit: LIMIT, windowMs: WINDOW_MS },
+        limit: { algorithm, ...size },
         async request(edge: EdgeName) {
           const answer = await at[edge]?.limit(name);
           if (!answer) throw new Error(`there is no edge ${edge}`);
           pending.push(answer.pending);
-          return { allowed: answer.success, atMs: Date.now() };
+          // Past its timeout it lets everybody pass.
+          if (answer.reason === 'timeout') return { kind: 'uncounted', reason: 'timeout' };
+          return { kind: 'counted', allowed: answer.success, atMs: Date.now() };
         },
       };
     }),
@@ -30,20 +34,24 @@ export function createPeerSystem(edges: Edges): RegionSystem {
   };
 }
 
-function openLimiter({ regions }: Edges, edge: EdgeName, algorithm: (typeof KINDS)[number]) {
+interface PeerLimit extends Size {
+  readonly algorithm: (typeof KINDS)[number];
+}
+
+function openLimiter({ regions }: Edges, edge: EdgeName, { algorithm, limit, windowMs }: PeerLimit) {
   const open = ({ name, gateway, far }: Edges['regions'][number]) => {
     const { url, token } = name === edge ? gateway : far;
     return new Redis({ url, token, enableTelemetry: false });
   };
   const own = regions.filter(({ name }) => name === edge);
   const others = regions.filter(({ name }) => name !== edge);
-  const window = `${WINDOW_MS / 1_000} s` as const;
+  const window = `${windowMs} ms` as const;
   return new MultiRegionRatelimit({
     redis: [...own, ...others].map(open),
     limiter:
       algorithm === 'fixed-window'
-        ? MultiRegionRatelimit.fixedWindow(LIMIT, window)
-        : MultiRegionRatelimit.slidingWindow(LIMIT, window),
+        ? MultiRegionRatelimit.fixedWindow(limit, window)
+        : MultiRegionRatelimit.slidingWindow(limit, window),
     analytics: false,
   });
 }

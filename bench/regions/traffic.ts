@@ -14,18 +14,20 @@ const WEIGHTS: Readonly<Record<Traffic, readonly number[]>> = {
   skewed: [80, 15, 5],
 };
 
-/** For each subject. */
-export const LIMIT = 300;
-export const WINDOW_MS = 15_000;
+/** Of each subject. */
+export interface Size {
+  readonly limit: number;
+  readonly windowMs: number;
+}
+
 /** The first one is not judged: what is idle in the beginning is full, and could not have been used. */
 const WINDOWS = 2;
 const TIMES_THE_LIMIT = 2;
 
-export interface Answer {
-  readonly allowed: boolean;
-  /** By the clock of the counters: when it was judged. */
-  readonly atMs: number;
-}
+/** `atMs` is when it was judged, by the clock of the counters. */
+export type Answer =
+  | { readonly kind: 'counted'; readonly allowed: boolean; readonly atMs: number }
+  | { readonly kind: 'uncounted'; readonly reason: string };
 
 /** A limiter under this traffic. */
 export interface Subject {
@@ -40,6 +42,9 @@ export interface RegionSystem {
 }
 
 export interface Measured {
+  readonly requests: number;
+  /** Why requests were not counted, one for each: they are in no other figure but calls and commands. */
+  readonly uncounted: readonly string[];
   readonly overAdmitted: number;
   readonly utilization: number;
   readonly remoteCallsPerRequest: number;
@@ -49,10 +54,13 @@ export interface Measured {
   readonly byRule: readonly { name: string; overAdmitted: number; utilization: number }[];
 }
 
-interface Sent extends Answer {
+type Sent<A = Answer> = A & {
   readonly tookMs: number;
   readonly sentAtMs: number;
-}
+};
+type Counted = Sent<Extract<Answer, { kind: 'counted' }>>;
+
+const isCounted = (sent: Sent): sent is Counted => sent.kind === 'counted';
 
 /** All subjects at once. */
 export async function measureTraffic(
@@ -65,7 +73,7 @@ export async function measureTraffic(
   await system.settled();
   const after = await callsOf(edges);
   const byRule = system.subjects.map(({ name, limit }, i) => {
-    const ofSubject = sent[i] ?? [];
+    const ofSubject = (sent[i] ?? []).filter(isCounted);
     const admitted = ofSubject.filter(({ allowed }) => allowed).map(({ atMs }) => atMs);
     return {
       name,
@@ -73,36 +81,40 @@ export async function measureTraffic(
       utilization: utilizationOf(limit, ofSubject),
     };
   });
-  const took = sent
-    .flat()
+  const all = sent.flat();
+  const took = all
+    .filter(isCounted)
     .map(({ tookMs }) => tookMs)
     .toSorted((a, b) => a - b);
   const fastest = took[Math.floor(took.length * 0.1)] ?? 0;
   return {
+    requests: all.length,
+    uncounted: all.flatMap((one) => (one.kind === 'uncounted' ? one.reason : [])),
     overAdmitted: byRule.reduce((sum, { overAdmitted }) => sum + overAdmitted, 0),
     utilization: Math.min(...byRule.map(({ utilization }) => utilization)),
-    remoteCallsPerRequest: (after.far - before.far) / took.length,
-    commandsPerRequest: (after.billed - before.billed) / took.length,
+    remoteCallsPerRequest: (after.far - before.far) / all.length,
+    commandsPerRequest: (after.billed - before.billed) / all.length,
     addedMs: (quantile) => Math.max(0, (took[Math.floor(took.length * quantile)] ?? 0) - fastest),
     byRule,
   };
 }
 
 async function send(subject: Subject, traffic: Traffic): Promise<Sent[]> {
+  const { limit, windowMs } = subject.limit;
   const weights = WEIGHTS[traffic];
   const total = weights.reduce((sum, weight) => sum + weight, 0);
   // From the start of a window.
-  await new Promise((resolve) => setTimeout(resolve, WINDOW_MS - (Date.now() % WINDOW_MS)));
+  await new Promise((resolve) => setTimeout(resolve, windowMs - (Date.now() % windowMs)));
   const startedAtMs = Date.now();
   const results = await steadyLoad({
-    perSecond: (TIMES_THE_LIMIT * LIMIT * 1_000) / WINDOW_MS,
+    perSecond: (TIMES_THE_LIMIT * limit * 1_000) / windowMs,
     // Ends before the next window does, so that all windows are whole.
-    ms: WINDOWS * WINDOW_MS - 100,
+    ms: WINDOWS * windowMs - 100,
     send: (i) => subject.request(edgeOf((i * 0.618034) % 1, weights, total)),
   });
   return results.map(({ value, error, tookMs, sentAtMs }) => {
-    if (!value) throw error;
-    return { ...value, tookMs, sentAtMs: startedAtMs + sentAtMs };
+    const answer = value ?? { kind: 'uncounted', reason: String(error) };
+    return { ...answer, tookMs, sentAtMs: startedAtMs + sentAtMs };
   });
 }
 
@@ -117,7 +129,7 @@ function edgeOf(point: number, weights: readonly number[], total: number): EdgeN
 }
 
 /** Beside what one counter for all regions, without any way to it, would have admitted of the same requests. */
-function utilizationOf({ algorithm, limit, windowMs }: Limit, sent: readonly Sent[]): number {
+function utilizationOf({ algorithm, limit, windowMs }: Limit, sent: readonly Counted[]): number {
   const counters = createMemoryCounters();
   const check = { key: 'ideal', id: 'ideal', algorithm, limit, windowMs, cost: 1 };
   const judgedFromMs = (sent[0]?.sentAtMs ?? 0) + windowMs;

@@ -1,16 +1,16 @@
 // Weir at three edges, for every algorithm that can be lent.
 import { EDGES, type EdgeName, type Edges } from '../../local/edges.ts';
 import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
-import { LIMIT, type RegionSystem, type Subject, WINDOW_MS } from './traffic.ts';
+import type { RegionSystem, Size, Subject } from './traffic.ts';
 
 const LENT = ALGORITHM_IDS.filter((id) => id !== 'concurrency');
 let subjects = 0;
 
-export async function createWeirSystem(edges: Edges): Promise<RegionSystem> {
+export async function createWeirSystem(edges: Edges, size: Size): Promise<RegionSystem> {
   const systems = await Promise.all(
     LENT.map(async (algorithm) => ({
       algorithm,
-      system: await edges.open([{ algorithm, limit: LIMIT, windowSeconds: WINDOW_MS / 1_000 }]),
+      system: await edges.open([{ algorithm, limit: size.limit, windowSeconds: size.windowMs / 1_000 }]),
     })),
   );
   return {
@@ -20,11 +20,13 @@ export async function createWeirSystem(edges: Edges): Promise<RegionSystem> {
       const at = Object.fromEntries(EDGES.map((edge) => [edge, system.openEdge(edge)]));
       return {
         name: algorithm,
-        limit: { algorithm, limit: LIMIT, windowMs: WINDOW_MS },
+        limit: { algorithm, ...size },
         async request(edge: EdgeName) {
           const decision = await at[edge]?.request(name);
-          if (decision?.kind !== 'counted') throw new Error(`not counted: ${JSON.stringify(decision)}`);
-          return { allowed: decision.allowed, atMs: decision.nowMs };
+          if (decision?.kind === 'counted')
+            return { kind: 'counted', allowed: decision.allowed, atMs: decision.nowMs };
+          const reason = decision?.kind === 'degraded' ? decision.reason : String(decision?.kind);
+          return { kind: 'uncounted', reason };
         },
       };
     }),

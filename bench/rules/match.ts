@@ -2,6 +2,7 @@
 // they take to compile.
 import type { MatchRequest, Snapshot } from '../../src/core/snapshot.ts';
 import { decodeSnapshot, encodeSnapshot, versionOf } from '../../src/core/stored-snapshot.ts';
+import type { BenchOptions } from '../shared/bench.ts';
 import { inTurns, median } from '../shared/rounds.ts';
 import { createContent, createRequests } from './random-rules.ts';
 
@@ -14,13 +15,14 @@ const COUNTS = [10, 1000, 10_000] as const;
 export type MatchMicros = Record<(typeof COUNTS)[number], number>;
 
 /** Microseconds for a request: the median of slices that take turns, so that a slow moment is everybody's. */
-export async function measureMatch(): Promise<MatchMicros> {
-  const requests = createRequests(REQUESTS);
+export async function measureMatch({ scaled }: BenchOptions): Promise<MatchMicros> {
+  const requests = createRequests(scaled(REQUESTS));
   const snapshots = await Promise.all(COUNTS.map(asLoaded));
   expectTheSame(snapshots, requests);
   const series = snapshots.map((snapshot) => ({ snapshot, micros: [] as number[] }));
-  const next = inTurns(requests, SLICE);
-  for (let round = -ROUNDS; round < ROUNDS; round++) {
+  const next = inTurns(requests, scaled(SLICE));
+  const rounds = scaled(ROUNDS);
+  for (let round = -rounds; round < rounds; round++) {
     const part = next();
     for (const { snapshot, micros } of round % 2 === 0 ? series : series.toReversed()) {
       const value = measureSlice(snapshot, part.map(asArrived));
@@ -83,13 +85,12 @@ export interface SnapshotSize {
   readonly compileMs: number;
 }
 
-/** Compiled from what was just read, as an isolate does it, not from objects that are warm. */
 /** As it is stored, and from there to a matcher, as an isolate does it. */
-export async function measureSnapshot(count: number): Promise<SnapshotSize> {
+export async function measureSnapshot(count: number, { scaled }: BenchOptions): Promise<SnapshotSize> {
   const text = encodeSnapshot(createContent(count));
   const version = await versionOf(text);
   const times: number[] = [];
-  for (let i = 0; i < COMPILATIONS; i += 1) {
+  for (let i = 0; i < scaled(COMPILATIONS); i += 1) {
     const startMs = performance.now();
     await decodeSnapshot(version, text);
     times.push(performance.now() - startMs);

@@ -1,74 +1,124 @@
 // How long a change through the admin route takes until every isolate enforces it in every region.
-import { type IsolateName, REGIONS, startWeir, type Weir } from '../../local/weir.ts';
+import { type IsolateName, REGIONS, type Weir } from '../../local/weir.ts';
+import type { BenchOptions } from '../shared/bench.ts';
 import { median } from '../shared/rounds.ts';
-import { createContent } from './random-rules.ts';
+import { createBodies } from './random-rules.ts';
 
 const CHANGES = 40;
 /** Two isolates have traffic all the time; the third is asked once, after the answer to the change. */
 const BUSY: readonly IsolateName[] = ['one', 'two'];
 const IDLE: IsolateName = 'three';
-const GIVE_UP_MS = 10_000;
+export const GIVE_UP_MS = 10_000;
+
+/** A place that is only late. */
+export const OLDER_LIMIT = 'an older limit';
+
+interface Place {
+  readonly isolate: IsolateName;
+  readonly region: string;
+}
 
 export interface Propagation {
+  readonly rules: number;
+  /** Milliseconds, of the changes that were enforced everywhere. */
   readonly p50: number;
   readonly max: number;
+  readonly changes: number;
+  /** Why places did not enforce a change before the bench gave up, for each change that was not in force everywhere. */
+  readonly unenforced: readonly (readonly string[])[];
 }
 
+/** For each number of rules beside the one that changes, smallest first. */
 export async function measurePropagation(
-  ruleCount: number,
-  say: (line: string) => void,
-): Promise<Propagation> {
-  await using weir = await startWeir();
-  await weir.admin('/import', { method: 'POST', body: { weir: 1, rules: rulesBeside(ruleCount) } });
-  const watched = {
-    resource: '/watched',
-    scope: 'ip',
-    algorithm: 'fixed-window',
-    limit: 1,
-    windowSeconds: 60,
-  };
-  const { id } = await weir.admin<{ id: string }>('/rules', { method: 'POST', body: watched });
-
-  const times: number[] = [];
-  for (let limit = 2; limit <= CHANGES + 1; limit += 1) {
-    times.push(await measureChange(weir, id, limit));
-    if (times.length % 10 === 0)
-      say(`propagation with ${ruleCount} rules: ${times.length} of ${CHANGES} changes`);
+  weir: Weir,
+  ruleCounts: readonly number[],
+  options: BenchOptions,
+): Promise<Propagation[]> {
+  const { id } = await weir.admin<{ id: string }>('/rules', { method: 'POST', body: WATCHED });
+  // No limit comes twice: a place that still enforces an earlier one is told from one that does not.
+  let { limit } = WATCHED;
+  const change = () => measureChange(weir, id, ++limit);
+  const measured: Propagation[] = [];
+  for (const rules of ruleCounts) {
+    await weir.admin('/import', { method: 'POST', body: { weir: 1, rules: rulesBeside(rules) } });
+    measured.push(await measureChanges(rules, change, options));
   }
-  return { p50: median(times), max: Math.max(...times) };
+  return measured;
 }
 
-/** As the admin route takes them. The first ten apply to every request, and would be in the headers. */
-const rulesBeside = (count: number) =>
-  createContent(count + 10)
-    .rules.slice(10)
-    .map(({ ordinal: _, counterId: __, tiers: ___, ...rule }) => ({ ...rule, limit: 100, limitName: null }));
+async function measureChanges(
+  rules: number,
+  change: () => Promise<Change>,
+  { say, scaled }: BenchOptions,
+): Promise<Propagation> {
+  const changes = scaled(CHANGES);
+  const times: number[] = [];
+  const unenforced: (readonly string[])[] = [];
+  for (let i = 1; i <= changes; i += 1) {
+    const { tookMs, reasons } = await change();
+    if (reasons.length === 0) times.push(tookMs);
+    else unenforced.push(reasons);
+    if (i % 10 === 0) say(`propagation with ${rules} rules: ${i} of ${changes} changes`);
+  }
+  return { rules, p50: median(times), max: Math.max(...times), changes, unenforced };
+}
 
-/** From sending the change to the moment when the last place has enforced it. */
-async function measureChange(weir: Weir, id: string, limit: number): Promise<number> {
+const WATCHED = {
+  resource: '/watched',
+  scope: 'ip',
+  algorithm: 'fixed-window',
+  limit: 1,
+  windowSeconds: 60,
+};
+
+/** The first ten apply to every request, and would be in the headers. Nothing names a tier, for there are none. */
+const rulesBeside = (count: number) =>
+  createBodies(count + 10)
+    .slice(10)
+    .map((body) => ({ ...body, tiers: [], limit: 100, limitName: null }));
+
+interface Change {
+  /** From sending it to the moment when the last place enforced it. */
+  readonly tookMs: number;
+  /** Why places did not. */
+  readonly reasons: readonly string[];
+}
+
+async function measureChange(weir: Weir, id: string, limit: number): Promise<Change> {
   // Somewhere between two questions of a busy isolate.
   await pause(Math.random() * 300);
   const startedAtMs = performance.now();
   const busy = BUSY.flatMap((isolate) => REGIONS.map((region) => enforced(weir, { isolate, region }, limit)));
   await weir.admin(`/rules/${id}`, { method: 'PATCH', body: { limit } });
   const idle = REGIONS.map((region) => enforced(weir, { isolate: IDLE, region }, limit));
-  const moments = await Promise.all([...busy, ...idle]);
-  return Math.max(...moments) - startedAtMs;
+  const all = await Promise.all([...busy, ...idle]);
+  const momentsMs = all.filter((one) => typeof one === 'number');
+  return {
+    tookMs: Math.max(...momentsMs) - startedAtMs,
+    reasons: all.filter((one) => typeof one === 'string'),
+  };
 }
 
-async function enforced(
-  weir: Weir,
-  place: { readonly isolate: IsolateName; readonly region: string },
-  limit: number,
-): Promise<number> {
+/** When the place enforced the limit, or why it has not. */
+
+async function enforced(weir: Weir, place: Place, limit: number): Promise<number | string> {
   const giveUpAtMs = performance.now() + GIVE_UP_MS;
-  while (performance.now() < giveUpAtMs) {
-    const answer = await weir.call('/watched', place);
-    await answer.body?.cancel();
-    if (answer.headers.get('X-RateLimit-Limit') === String(limit)) return performance.now();
+  let trouble: string | undefined;
+  do {
+    trouble = await troubleAt(weir, place, limit).catch(String);
+    if (trouble === undefined) return performance.now();
     await pause(5);
-  }
-  throw new Error(`not enforced in isolate ${place.isolate}, region ${place.region}`);
+  } while (performance.now() < giveUpAtMs);
+  return trouble;
+}
+
+/** Why this request was not counted by the limit; undefined if it was. */
+async function troubleAt(weir: Weir, place: Place, limit: number): Promise<string | undefined> {
+  const { status, headers, body } = await weir.call('/watched', place);
+  await body?.cancel();
+  const told = headers.get('X-RateLimit-Limit');
+  if (told === String(limit)) return undefined;
+  return headers.get('X-Weir-Degraded') ?? (told === null ? `status ${status}, no limit` : OLDER_LIMIT);
 }
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));

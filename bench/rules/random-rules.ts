@@ -2,7 +2,7 @@
 // kind; all others stand beside them: siblings in the same folders, other services, and overrides and tiers in
 // the same slots. So a request has the same answer in every set, and only the number of rules differs.
 import type { Caller } from '../../src/core/caller.ts';
-import { RULE_DEFAULTS, SCOPES, type Tier } from '../../src/core/rule.ts';
+import { RULE_DEFAULTS, type Rule, SCOPES, type Tier } from '../../src/core/rule.ts';
 import type { CompiledRule, MatchRequest, SnapshotContent } from '../../src/core/snapshot.ts';
 import { createRandom, type Random } from '../shared/random.ts';
 
@@ -14,7 +14,7 @@ const TIERS: readonly Tier[] = [
   { name: 'enterprise', limits: { requests: 100_000, exports: 1000 }, isDefault: false },
 ];
 
-type Fields = Partial<CompiledRule> & Pick<CompiledRule, 'resource' | 'scope'>;
+type Fields = Partial<Rule> & Pick<Rule, 'resource' | 'scope'>;
 
 const MET: readonly Fields[] = [
   { resource: '/*', scope: 'global', limit: 1_000_000 },
@@ -30,21 +30,29 @@ const MET: readonly Fields[] = [
 ];
 
 export function createContent(count: number): SnapshotContent {
-  const random = createRandom(SEED);
-  const fields = Array.from({ length: count }, (_, i) => MET[i] ?? beside(random, i));
-  return { rules: fields.map(toRule), tiers: TIERS, lists: [] };
+  return { rules: createBodies(count).map(toRule), tiers: TIERS, lists: [] };
 }
 
-const toRule = (fields: Fields, ordinal: number): CompiledRule => ({
-  ...RULE_DEFAULTS,
-  id: `00000000-0000-4000-8000-${String(ordinal).padStart(12, '0')}`,
-  name: `rule ${ordinal}`,
-  algorithm: 'sliding-window-counter',
+/** Rules as people write them: nothing that only the publisher adds. */
+export function createBodies(count: number) {
+  const random = createRandom(SEED);
+  return Array.from({ length: count }, (_, i) => toBody(MET[i] ?? beside(random, i), i));
+}
+
+const toBody = (fields: Fields, i: number) => ({
+  name: `rule ${i}`,
+  algorithm: 'sliding-window-counter' as const,
   limit: 100,
   windowSeconds: 60,
+  ...fields,
+});
+
+const toRule = (body: ReturnType<typeof toBody>, ordinal: number): CompiledRule => ({
+  ...RULE_DEFAULTS,
+  id: `00000000-0000-4000-8000-${String(ordinal).padStart(12, '0')}`,
   ordinal,
   counterId: ordinal.toString(36).padStart(8, '0'),
-  ...fields,
+  ...body,
 });
 
 /** Four in ten are overrides or tiers in slots that requests meet, the others have resources of their own. */

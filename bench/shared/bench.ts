@@ -1,8 +1,16 @@
-// What a bench is: a file bench/NAME.ts that exports `run`.
+// What a bench is: a file bench/NAME.ts that exports `run`, `measures` and `keys`.
+import type { WeirParts } from '../../local/weir.ts';
 
 export interface BenchOptions {
-  /** Tells whoever waits how far it is. */
+  /** Reports progress to the person who waits. */
   say(line: string): void;
+  /**
+   * How many of something to do: `count`, or in the short form a small part of it, but not fewer than `least`. Every bench
+   * sizes its work with it, so the short form needs no code of its own.
+   */
+  scaled(count: number, least?: number): number;
+  /** What exists already, so that the bench need not make it. */
+  readonly parts: WeirParts;
 }
 
 export interface Table {
@@ -19,3 +27,15 @@ export interface BenchResult {
 }
 
 export type Bench = (options: BenchOptions) => Promise<BenchResult>;
+
+export interface BenchModule {
+  readonly run: Bench;
+  /** One line for --help. */
+  readonly measures: string;
+  /**
+   * Paths of figures in the JSON (`p50.oneRule`) that issues and docs name. `npm test` runs the short form and looks for
+   * each of them. A bench that sends requests also tells how many were not counted (`uncounted`) and why
+   * (`uncountedReasons`, a record of numbers).
+   */
+  readonly keys: readonly string[];
+}

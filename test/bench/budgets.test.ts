@@ -45,6 +45,10 @@ describe('rules of several algorithms on one subject', () => {
   });
 });
 
+it('the bench weighs the counters of every algorithm before they expire', async () => {
+  expect(Object.values(await measureBytes(redis, sha))).not.toContain(0);
+});
+
 describe('what the store sends to Upstash for five rules of one subject', () => {
   let harness: Harness;
   let store: CounterStore;

@@ -1,0 +1,55 @@
+// Every bench still runs: its short form as people start it, and all figures that issues and docs name. No time is
+// judged here, so a busy machine changes nothing.
+import { execFile } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { describe, expect, inject, it } from 'vitest';
+import { OLDER_LIMIT } from '../../bench/rules/propagation.ts';
+import { findBenches, loadBench } from '../../bench/shared/find.ts';
+import { createSharedParts } from '../shared/parts.ts';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+/** A bench takes seconds. This is for one that never ends. */
+const TIMEOUT_MS = 300_000;
+/** What a busy machine does to requests. Any other reason is a fault of the bench, or of Weir. */
+const REASONS_OF_A_BUSY_MACHINE = ['timeout', 'breaker-open', 'no-rules', 'stale-rules', OLDER_LIMIT];
+
+type Json = Readonly<Record<string, unknown>>;
+
+async function runShortForm(name: string): Promise<Json> {
+  const parts = createSharedParts(inject('sharedParts'));
+  const database = await parts.createDatabase('migrated');
+  const options = ['--short', '--json', '--bundle', await parts.worker(), '--database', database];
+  const { stdout } = await promisify(execFile)(
+    process.execPath,
+    ['--import', './bench/lua-text.ts', 'bench/run.ts', name, ...options],
+    { cwd: ROOT, timeout: TIMEOUT_MS },
+  ).finally(() => parts.dropDatabase(database));
+  return JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '') as Json;
+}
+
+/** A number, null if too little was counted for one, or yes and no. */
+function isFigure(value: unknown): boolean {
+  return value === null || typeof value === 'number' || typeof value === 'boolean';
+}
+
+const valueAt = (json: Json, path: string): unknown =>
+  path.split('.').reduce<unknown>((value, key) => (value as Json | undefined)?.[key], json);
+
+describe.each(findBenches())('the bench %s', (name) => {
+  it('says in one line what it measures, and CONTRIBUTING.md lists it', async () => {
+    const { measures } = await loadBench(name);
+    expect(measures).toMatch(/^.{20,110}$/);
+    expect(await readFile(`${ROOT}/CONTRIBUTING.md`, 'utf8')).toContain(`\`npm run bench -- ${name}\``);
+  });
+
+  it('runs in its short form, with every figure that it promises', { timeout: TIMEOUT_MS }, async () => {
+    const { keys } = await loadBench(name);
+    expect(keys.length).toBeGreaterThan(0);
+    const json = await runShortForm(name);
+    expect(keys.filter((key) => !isFigure(valueAt(json, key)))).toEqual([]);
+    const reasons = Object.keys((json['uncountedReasons'] as Json | undefined) ?? {});
+    expect(reasons.filter((reason) => !REASONS_OF_A_BUSY_MACHINE.includes(reason))).toEqual([]);
+  });
+});
