@@ -80,7 +80,11 @@ async function listModules(folder: string) {
   ];
 }
 
-async function readCompatibility(): Promise<{ compatibilityDate: string; compatibilityFlags: string[] }> {
+/** As in wrangler.toml. */
+export async function readCompatibility(): Promise<{
+  compatibilityDate: string;
+  compatibilityFlags: string[];
+}> {
   const text = await readFile(new URL('../wrangler.toml', import.meta.url), 'utf8');
   const date = /^compatibility_date = "([\d-]+)"$/m.exec(text)?.[1];
   if (date === undefined) throw new Error('wrangler.toml names no compatibility_date');

@@ -1,7 +1,7 @@
 // Puts the real parts together, once per isolate. Only this file and the entry see everything.
 import { sql } from 'drizzle-orm';
-import type { ExecutionContext } from 'hono';
-import type { AdminServices } from './admin/services.ts';
+import type { Gate } from './admin/auth.ts';
+import type { AdminApp, AdminServices } from './admin/services.ts';
 import type { Bindings } from './bindings.ts';
 import { type Config, parseConfig } from './config.ts';
 import { createBreaker } from './core/breaker.ts';
@@ -69,6 +69,7 @@ export function createParts(env: Bindings): Parts {
       origin: {
         url: config.originUrl,
         timeoutMs: config.originTimeoutMs,
+        headers: { overrides: config.overrideHeaders, hidesAccess: config.adminAccess !== undefined },
         rateLimitHeaders: config.originRateLimitHeaders,
         costHeader: config.costHeader,
       },
@@ -98,7 +99,7 @@ export function createParts(env: Bindings): Parts {
         isolateId: () => toBase64Url(crypto.getRandomValues(new Uint8Array(12))),
         now,
       }),
-      admin: createAdmin(admin),
+      ...createAdmin(admin),
       pingDatabase: async (signal) => void (await withDeadline(signal, database.execute(sql`select 1`))),
     },
   };
@@ -107,14 +108,30 @@ export function createParts(env: Bindings): Parts {
 const revisionsOf = ({ epoch, revisions }: CallerRevisions) => ({ epoch, of: (id: string) => revisions[id] });
 
 /** The admin route is loaded when it is first called: the gateway starts without it. */
-function createAdmin(services: AdminServices): Services['admin'] {
-  let app: { fetch(request: Request, env: object, context: ExecutionContext): Response | Promise<Response> };
-  return async (request, context) => {
-    app ??= (await import('./admin/app.ts')).createAdminApp(services);
-    const answer = Promise.resolve(app.fetch(request, {}, context));
-    // A client that leaves after its change was saved must not keep it from being published.
-    context.waitUntil(answer.catch(() => {}));
-    return answer;
+function createAdmin(services: AdminServices): Pick<Services, 'admin' | 'adminRefusal'> {
+  let loaded: { readonly app: AdminApp; readonly gate: Gate } | undefined;
+  const load = async () => {
+    const [{ createAdminApp }, { createGate }] = await Promise.all([
+      import('./admin/app.ts'),
+      import('./admin/auth.ts'),
+    ]);
+    const gate = createGate(services);
+    loaded ??= { app: createAdminApp(services, gate), gate };
+    return loaded;
+  };
+  return {
+    async admin(request, context) {
+      const { app } = loaded ?? (await load());
+      const answer = Promise.resolve(app.fetch(request, {}, context));
+      // A client that leaves after its change was saved must not keep it from being published.
+      context.waitUntil(answer.catch(() => {}));
+      return answer;
+    },
+    async adminRefusal(request) {
+      const { gate } = loaded ?? (await load());
+      const entry = await gate(request);
+      return entry instanceof Response ? entry : undefined;
+    },
   };
 }
 

@@ -1,12 +1,13 @@
 // What is put to the test: three isolates of the built Worker and the peer beside them in one workerd, three regions
 // with a real Redis each, and Weir's rules in force.
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { buildWorker } from '../../local/bundle.ts';
 import { type ConnectionPool, openConnectionPool } from '../../local/connection-pool.ts';
+import { readCompatibility } from '../../local/isolates.ts';
 import { type Stack, startStack } from '../../local/stack.ts';
 import { type ServedWorker, serveWorkers, type Workerd, type WorkerModule } from '../gateway/workerd.ts';
 import { RULES } from './rules.ts';
@@ -18,7 +19,7 @@ export const PEERS = ['peer-one', 'peer-two', 'peer-three'] as const;
 export const IMPATIENT_PEER = 'peer-impatient';
 const IMPATIENT_MS = 250;
 
-const ADMIN_TOKEN = 'an-admin-token-for-benches';
+export const ADMIN_TOKEN = 'an-admin-token-for-benches';
 
 export interface Arena extends AsyncDisposable {
   readonly stack: Stack;
@@ -45,8 +46,8 @@ export async function prepareSite(say: (line: string) => void): Promise<Site> {
     async serve({ deadlineMs }) {
       await using started = new AsyncDisposableStack();
       const workers = [...isolatesOn(stack, modules, deadlineMs), ...othersOn(stack)];
-      const compatibilityDate = await readCompatibilityDate();
-      const workerd = started.use(await serveWorkers({ folder, compatibilityDate, workers }));
+      const compatibility = await readCompatibility();
+      const workerd = started.use(await serveWorkers({ folder, compatibility, workers }));
       await admin(workerd, '/import', { weir: 1, rules: RULES });
       await admin(workerd, '/publish', {});
       const pool = started.use(openConnectionPool());
@@ -116,11 +117,4 @@ async function admin({ urls }: Workerd, path: string, body: object): Promise<voi
   });
   if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
   await answer.body?.cancel();
-}
-
-async function readCompatibilityDate(): Promise<string> {
-  const text = await readFile(new URL('../../wrangler.toml', import.meta.url), 'utf8');
-  const date = /^compatibility_date = "([\d-]+)"$/m.exec(text)?.[1];
-  if (date === undefined) throw new Error('wrangler.toml names no compatibility_date');
-  return date;
 }

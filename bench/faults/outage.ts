@@ -4,7 +4,7 @@ import { healRegion, type RegionFault } from '../../local/fault-catalogue.ts';
 import type { LocalRegion } from '../../local/regions.ts';
 import { steadyLoad } from '../../local/steady-load.ts';
 import { freshIp } from '../../local/weir.ts';
-import { type Arena, IMPATIENT_PEER, ISOLATES, PEERS } from './arena.ts';
+import { ADMIN_TOKEN, type Arena, IMPATIENT_PEER, ISOLATES, PEERS } from './arena.ts';
 import { ask, isClean, type Reply } from './ask.ts';
 import { DEADLINE_MS } from './rules.ts';
 
@@ -173,7 +173,9 @@ export async function untilCounted(arena: Arena): Promise<void> {
 }
 
 async function knownIsolates({ workerd, pool }: Arena, worker: string): Promise<number | undefined> {
-  const { body } = await pool.request(`${workerd.urls[worker]}/_weir/health`);
+  const { body } = await pool.request(`${workerd.urls[worker]}/_weir/health`, {
+    headers: { Authorization: `Bearer ${ADMIN_TOKEN}` },
+  });
   const { isolate } = JSON.parse(body) as { isolate: { isolates: Record<string, number> } };
   return isolate.isolates['us'];
 }

@@ -1,10 +1,11 @@
 // Where the candidates meet: one local stack, and workerd processes that serve all of them, Weir as it is deployed.
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { buildWorker } from '../../local/bundle.ts';
+import { readCompatibility } from '../../local/isolates.ts';
 import { type Stack, startStack } from '../../local/stack.ts';
 import { LIMIT, RULES } from './limits.ts';
 import { type ServedWorker, serveWorkers, type Workerd, type WorkerModule } from './workerd.ts';
@@ -28,11 +29,11 @@ export async function startArena(say: (line: string) => void): Promise<Arena> {
   const ports = { origin: 0, upstash: 0, neon: 0, redis: 0, postgres: 0 };
   const stack = cleanup.use(await startStack({ ports, say }));
   const workers = [weirOn(stack, weirModules), ...othersOn(stack)];
-  const compatibilityDate = await readCompatibilityDate();
+  const compatibility = await readCompatibility();
   const owned = cleanup.move();
   return {
     async serve({ inspect = false } = {}) {
-      const workerd = await serveWorkers({ folder, compatibilityDate, workers, inspect });
+      const workerd = await serveWorkers({ folder, compatibility, workers, inspect });
       await putRulesInForce(workerd.urls['weir'] ?? '').catch(async (error: unknown) => {
         await workerd[Symbol.asyncDispose]();
         throw error;
@@ -43,7 +44,8 @@ export async function startArena(say: (line: string) => void): Promise<Arena> {
   };
 }
 
-async function bundleWeir(folder: string): Promise<WorkerModule[]> {
+/** As `wrangler deploy` would upload it. */
+export async function bundleWeir(folder: string): Promise<WorkerModule[]> {
   await buildWorker(join(folder, 'weir'));
   const scripts = (await readdir(join(folder, 'weir'))).filter((name) => name.endsWith('.lua'));
   return [
@@ -52,9 +54,11 @@ async function bundleWeir(folder: string): Promise<WorkerModule[]> {
   ];
 }
 
+const OTHERS = ['kv', 'bare', 'proxy', 'ping', 'upstash'];
+
 /** Minified, as wrangler does it for Weir. */
-async function bundleOthers(folder: string): Promise<void> {
-  const files = ['kv', 'bare', 'proxy', 'ping', 'upstash'].map((name) => `./worker-${name}.ts`);
+export async function bundleOthers(folder: string, names: readonly string[] = OTHERS): Promise<void> {
+  const files = names.map((name) => `./worker-${name}.ts`);
   await build({
     entryPoints: files.map((file) => fileURLToPath(new URL(file, import.meta.url))),
     outdir: folder,
@@ -104,11 +108,4 @@ async function admin(url: string, path: string, body: object): Promise<void> {
   });
   if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
   await answer.body?.cancel();
-}
-
-async function readCompatibilityDate(): Promise<string> {
-  const text = await readFile(new URL('../../wrangler.toml', import.meta.url), 'utf8');
-  const date = /^compatibility_date = "([\d-]+)"$/m.exec(text)?.[1];
-  if (date === undefined) throw new Error('wrangler.toml names no compatibility_date');
-  return date;
 }

@@ -24,10 +24,16 @@ export interface WorkerModule {
   readonly path: string;
 }
 
+/** As in wrangler.toml. */
+export interface Compatibility {
+  readonly compatibilityDate: string;
+  readonly compatibilityFlags: readonly string[];
+}
+
 export interface ServeOptions {
   /** Where the modules are, and where the configuration is written. */
   readonly folder: string;
-  readonly compatibilityDate: string;
+  readonly compatibility: Compatibility;
   readonly workers: readonly ServedWorker[];
   /** With the inspector, which costs time. */
   readonly inspect?: boolean;
@@ -94,9 +100,9 @@ async function end(child: ChildProcess): Promise<void> {
   await ended;
 }
 
-function renderConfig({ workers, compatibilityDate }: ServeOptions): string {
+function renderConfig({ workers, compatibility }: ServeOptions): string {
   const services = workers.map(
-    (worker) => `    (name = ${text(worker.name)}, worker = ${renderWorker(worker, compatibilityDate)}),`,
+    (worker) => `    (name = ${text(worker.name)}, worker = ${renderWorker(worker, compatibility)}),`,
   );
   const sockets = workers.map(
     ({ name }) =>
@@ -115,7 +121,8 @@ ${sockets.join('\n')}
 `;
 }
 
-function renderWorker({ modules, variables, kv = {} }: ServedWorker, compatibilityDate: string): string {
+function renderWorker({ modules, variables, kv = {} }: ServedWorker, compatibility: Compatibility): string {
+  const { compatibilityDate, compatibilityFlags } = compatibility;
   const embedded = modules.map(
     ({ name, type, path }) => `(name = ${text(name)}, ${type} = embed ${text(path)})`,
   );
@@ -125,6 +132,7 @@ function renderWorker({ modules, variables, kv = {} }: ServedWorker, compatibili
   ];
   return `(
       compatibilityDate = ${text(compatibilityDate)},
+      compatibilityFlags = [${compatibilityFlags.map(text).join(', ')}],
       modules = [${embedded.join(', ')}],
       bindings = [${bindings.join(', ')}],
     )`;

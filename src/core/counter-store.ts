@@ -32,3 +32,10 @@ export class CounterStoreError extends Error {
     this.failure = failure;
   }
 }
+
+/** The runtime lets this request make no more calls, to nobody: trying again is in vain. */
+export class OutOfCalls extends CounterStoreError {
+  constructor() {
+    super('unavailable', 'this request has made as many calls as it may');
+  }
+}

@@ -1,5 +1,6 @@
-// GET /_weir/health: which version runs, by which rules, and how each part is doing. It answers 200 even
-// when parts are down: requests go on without them, and that is what a load balancer must know.
+// GET /_weir/health: whether all is well; for those who have a token also which version runs, by which rules, and how
+// each part is doing. It answers 200 even when parts are down: requests go on without them, and that is what a load
+// balancer must know.
 import { version } from '../../package.json';
 import type { LimiterRegion } from '../limiter/region-ladder.ts';
 import type { Services } from './services.ts';
@@ -9,11 +10,18 @@ type PartState = 'ok' | 'down';
 /** Anyone may ask, so the answer is kept for a moment: asking often costs the parts nothing. */
 const KEEP_MS = 1_000;
 
+const NOT_STORED = { headers: { 'cache-control': 'no-store' } };
+
+export interface HealthOptions {
+  /** What runs here, and what is wrong with it, is nobody else's business. */
+  readonly hasDetails: boolean;
+}
+
 export function createHealth(services: Services) {
   let parts: Record<string, PartState> = {};
   let checkedAt = Number.NEGATIVE_INFINITY;
 
-  return async (request: Request): Promise<Response> => {
+  return async (request: Request, { hasDetails }: HealthOptions): Promise<Response> => {
     const [region] = services.regionsOf(request) ?? [];
     const { snapshots } = services;
     const snapshot = snapshots.current() ?? (await snapshots.start((region ?? services.regions[0]).board));
@@ -23,9 +31,11 @@ export function createHealth(services: Services) {
       parts = await probeParts(services);
     }
     const healthy = snapshot !== undefined && Object.values(parts).every((state) => state === 'ok');
+    const status = healthy ? 'ok' : 'degraded';
+    if (!hasDetails) return Response.json({ status }, NOT_STORED);
     return Response.json(
       {
-        status: healthy ? 'ok' : 'degraded',
+        status,
         version,
         region: region?.name ?? null,
         rules: { version: snapshot?.version ?? null, count: snapshot?.ruleCount ?? 0 },
@@ -36,7 +46,7 @@ export function createHealth(services: Services) {
           degraded: services.tally.list(),
         },
       },
-      { headers: { 'cache-control': 'no-store' } },
+      NOT_STORED,
     );
   };
 }

@@ -1,6 +1,6 @@
 // Upstash Redis over HTTP, made fit for Workers: one signal for each command, and errors that hold no secrets.
 import { Redis } from '@upstash/redis/cloudflare';
-import { CounterStoreError } from '../core/counter-store.ts';
+import { CounterStoreError, OutOfCalls } from '../core/counter-store.ts';
 
 export interface UpstashOptions {
   readonly url: string;
@@ -23,6 +23,8 @@ interface Entry {
 export type Replied =
   | { readonly result: unknown; readonly error?: undefined }
   | { readonly error: CounterStoreError; readonly result?: undefined };
+/** What the runtime says to a request that has used up its 50 (free plan) or 10,000 calls. */
+const OUT_OF_SUBREQUESTS = 'Too many subrequests';
 
 /** Redis does not know the script (any more). */
 export class ScriptMissing extends CounterStoreError {}
@@ -71,6 +73,7 @@ function toReplied({ result, error }: Entry, signal: AbortSignal): Replied {
 /** The client's messages embed the whole command, keys and all: only what kind of failure it was goes on. */
 function withoutDetails(error: unknown, signal: AbortSignal): CounterStoreError {
   const message = error instanceof Error ? error.message : '';
+  if (message.startsWith(OUT_OF_SUBREQUESTS)) return new OutOfCalls();
   if (message.startsWith('NOSCRIPT')) return new ScriptMissing('unavailable', 'script not loaded');
   if (signal.aborted) return new CounterStoreError('timeout', 'no answer before the deadline');
   if (isScriptFailure(message))

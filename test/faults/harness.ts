@@ -104,5 +104,4 @@ export interface Health {
   };
 }
 
-export const healthOf = async (weir: Weir, isolate: IsolateName): Promise<Health> =>
-  (await (await weir.call('/_weir/health', { isolate })).json()) as Health;
+export const healthOf = (weir: Weir, isolate: IsolateName): Promise<Health> => weir.health(isolate);

@@ -39,6 +39,11 @@ export function createNotingStore(losesAnswers = 0): NotingStore {
 export const lease = createRuleCheck({ id: 'lease', algorithm: 'concurrency', windowMs: 30_000 });
 export const spending = createRuleCheck({ id: 'spending' });
 export const refunded = createRuleCheck({ id: 'refunded', rule: { refundOnError: true } });
+export const queued = createRuleCheck({
+  id: 'queued',
+  algorithm: 'leaky-bucket',
+  rule: { action: 'throttle' },
+});
 export const settled = createRuleCheck({ id: 'settled', cost: 5, rule: { costFromOrigin: true } });
 
 /** Counted there; nowhere, if left out. */

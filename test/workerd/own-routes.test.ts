@@ -8,7 +8,10 @@ import { admin, call, kv, sql, withFault } from './worker.ts';
 
 const publish = (headers: Record<string, string> = admin) =>
   call('/_weir/admin/publish', { method: 'POST', headers });
-const health = async () => (await (await call('/_weir/health', { region: 'eu' })).json()) as object;
+const health = async (headers: Record<string, string> = admin) => {
+  const answer = await call('/_weir/health', { region: 'eu', headers });
+  return (await answer.json()) as object;
+};
 
 beforeEach(async () => {
   await sql('delete from rules');
@@ -81,12 +84,19 @@ describe('health', () => {
     });
   });
 
+  it('tells whether all is well to those without a token, and nothing to those with a wrong one', async () => {
+    expect(await health({})).toEqual({ status: expect.stringMatching(/^(ok|degraded)$/) });
+    expect(await health({ Authorization: 'Bearer a-guess' })).toMatchObject({ code: 'unauthorized' });
+  });
+
   it('answers 200 and names the part that is down', async () => {
     await withFault('ap', { hang: true }, async () => {
-      await expect.poll(health, { timeout: 5_000 }).toMatchObject({
-        status: 'degraded',
-        parts: { 'redis:ap': 'down', 'redis:us': 'ok' },
-      });
+      await expect
+        .poll(() => health(), { timeout: 5_000 })
+        .toMatchObject({
+          status: 'degraded',
+          parts: { 'redis:ap': 'down', 'redis:us': 'ok' },
+        });
     });
   });
 });
