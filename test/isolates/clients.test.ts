@@ -1,7 +1,7 @@
 // Real clients that honour Retry-After back off, and succeed at their first retry.
 import got from 'got';
 import ky from 'ky';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, it } from 'vitest';
 import { freshIp, type Weir } from '../../local/weir.ts';
 import { startWeir } from '../shared/weir.ts';
 
