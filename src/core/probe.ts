@@ -15,8 +15,8 @@ export const PROBE_CHECKS: readonly Check[] = ALGORITHM_IDS.map((algorithm) => (
   limit: LIMIT,
   windowMs: WINDOW_MS,
   cost: 1,
-  // Real leases have other characters.
-  ...(algorithm === 'concurrency' && { leaseId: '?'.repeat(16) }),
+  // No random id looks like that.
+  ...(algorithm === 'concurrency' && { leaseId: '-'.repeat(16) }),
 }));
 
 function keyOf(algorithm: AlgorithmId): string {

@@ -280,7 +280,7 @@ describe('the copy in a region', () => {
     expect(copies).toHaveLength(4);
   });
 
-  it('that cannot be made keeps nothing from being announced, and is made with the next hour', async () => {
+  it('that cannot be made keeps nothing from being announced, and is made with the next day', async () => {
     await addRule('a');
     failAt('copy us');
     expect((await publishNow()).regions).toEqual(EVERYWHERE);
