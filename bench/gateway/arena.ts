@@ -47,6 +47,11 @@ export async function startArena(say: (line: string) => void): Promise<Arena> {
 /** As `wrangler deploy` would upload it. */
 export async function bundleWeir(folder: string): Promise<WorkerModule[]> {
   await buildWorker(join(folder, 'weir'));
+  return weirModulesIn(folder);
+}
+
+/** Of a bundle that is there already. */
+export async function weirModulesIn(folder: string): Promise<WorkerModule[]> {
   const scripts = (await readdir(join(folder, 'weir'))).filter((name) => name.endsWith('.lua'));
   return [
     { name: 'index.js', type: 'esModule', path: 'weir/index.js' },
