@@ -19,7 +19,7 @@ const common = {
   // For what never comes: all else is waited for, however busy the machine is.
   testTimeout: 120_000,
   hookTimeout: 120_000,
-  expect: { poll: { timeout: 30_000, interval: 20 } },
+  expect: { poll: { timeout: 30_000, interval: 50 } },
 };
 
 const node: TestProjectConfiguration = {

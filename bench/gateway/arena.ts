@@ -49,7 +49,12 @@ export async function startArena({ say, parts }: BenchOptions): Promise<Arena> {
 export async function bundleWeir(folder: string, bundle?: string): Promise<WorkerModule[]> {
   const own = join(folder, 'weir');
   await (bundle === undefined ? buildWorker(own) : cp(bundle, own, { recursive: true }));
-  const scripts = (await readdir(own)).filter((name) => name.endsWith('.lua'));
+  return weirModulesIn(folder);
+}
+
+/** Of a bundle that is there already. */
+export async function weirModulesIn(folder: string): Promise<WorkerModule[]> {
+  const scripts = (await readdir(join(folder, 'weir'))).filter((name) => name.endsWith('.lua'));
   return [
     { name: 'index.js', type: 'esModule', path: 'weir/index.js' },
     ...scripts.map((name) => ({ name, type: 'text' as const, path: `weir/${name}` })),

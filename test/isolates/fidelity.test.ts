@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
 import { patternBlocks } from '../../local/origin/content.ts';
 import { type Origin, startOrigin } from '../../local/origin.ts';
@@ -26,9 +26,8 @@ beforeAll(async () => {
   const rule = { scope: 'ip', algorithm: 'fixed-window', limit: 1_000_000, windowSeconds: 3600 };
   await weir.admin('/rules', { method: 'POST', body: { resource: '/*', ...rule } });
   url = weir.isolates.urls['one'] ?? '';
-  await vi.waitFor(async () =>
-    expect((await weir.call('/')).headers.get('X-RateLimit-Limit')).toBe('1000000'),
-  );
+  const limit = async () => (await weir.call('/')).headers.get('X-RateLimit-Limit');
+  await expect.poll(limit).toBe('1000000');
 });
 afterAll(async () => {
   await weir?.[Symbol.asyncDispose]();

@@ -75,7 +75,7 @@ const untilRulesIn = (isolate: IsolateName) =>
       const { headers } = await weir.call('/tenant', { isolate });
       expect(headers.get('X-RateLimit-Limit')).toBe(String(LIMIT));
     },
-    { timeout: 10_000 },
+    { timeout: 30_000 },
   );
 
 const token = (sub: string, pair = issuer, kid = 'rsa-1') => {

@@ -1,15 +1,18 @@
 // Weir as it is deployed on `workerd serve`, with nothing in front of it: what a client does to its connection reaches
 // the Worker as it is. Three regions, Postgres and a demo origin of the test's own around it.
-import { mkdtemp, rm } from 'node:fs/promises';
+import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { Agent, type ClientRequest, type IncomingMessage, request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { bundleOthers, bundleWeir } from '../../bench/gateway/arena.ts';
+import { inject } from 'vitest';
+import { bundleOthers, weirModulesIn } from '../../bench/gateway/arena.ts';
 import { serveWorkers } from '../../bench/gateway/workerd.ts';
 import { readCompatibility } from '../../local/isolates.ts';
 import { type Origin, startOrigin } from '../../local/origin.ts';
 import type { LocalRegion } from '../../local/regions.ts';
 import { startStack } from '../../local/stack.ts';
+import { createFreshDatabase } from '../shared/database.ts';
+import { createSharedParts } from '../shared/parts.ts';
 
 const ADMIN_TOKEN = 'an-admin-token-for-tests';
 
@@ -34,12 +37,16 @@ export async function serveWeir(variables: Record<string, string> = {}): Promise
   await using cleanup = new AsyncDisposableStack();
   const folder = await mkdtemp(join(tmpdir(), 'weir-served-'));
   cleanup.defer(() => rm(folder, { recursive: true, force: true }));
-  const modules = await bundleWeir(folder);
+  await cp(await createSharedParts(inject('sharedParts')).worker(), join(folder, 'weir'), {
+    recursive: true,
+  });
+  const modules = await weirModulesIn(folder);
   await bundleOthers(folder, ['kv']);
   const origin = await startOrigin();
   cleanup.defer(() => origin.stop());
   const ports = { origin: 0, upstash: 0, neon: 0, redis: 0, postgres: 0 };
-  const stack = cleanup.use(await startStack({ ports, originUrl: origin.url, say: () => {} }));
+  const { url: databaseUrl } = cleanup.use(await createFreshDatabase());
+  const stack = cleanup.use(await startStack({ ports, databaseUrl, originUrl: origin.url, say: () => {} }));
   const kv = {
     modules: [{ name: 'index.js', type: 'esModule', path: 'worker-kv.js' }],
     variables: {},
@@ -47,7 +54,7 @@ export async function serveWeir(variables: Record<string, string> = {}): Promise
   const weir = {
     modules,
     // All parts share this machine: what is tested here is not the deadline.
-    variables: { ...stack.variables, ADMIN_TOKEN, DEADLINE_MS: '5000', ...variables },
+    variables: { ...stack.variables, ADMIN_TOKEN, DEADLINE_MS: '10000', ...variables },
     kv: { RULES: 'kv' },
   };
   const workers = [

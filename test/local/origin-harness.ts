@@ -82,4 +82,4 @@ export function retainedBytes(): number {
   return heapUsed + external;
 }
 
-export const eventually = (check: () => void) => vi.waitFor(check, { timeout: 10_000, interval: 20 });
+export const eventually = (check: () => void) => vi.waitFor(check, { timeout: 30_000, interval: 20 });

@@ -73,7 +73,7 @@ export async function isPending(promise: Promise<unknown>, waitMs = 100): Promis
 }
 
 /** Tries again, at once, until it succeeds: for what must recover soon by itself. */
-export async function eventually<T>(attempt: () => Promise<T>, withinMs = 10_000): Promise<T> {
+export async function eventually<T>(attempt: () => Promise<T>, withinMs = 30_000): Promise<T> {
   const deadline = Date.now() + withinMs;
   for (;;) {
     try {

@@ -1,7 +1,7 @@
 // What is left in Redis: keys with real TTLs by the server's own clock, no longer than they are needed, and of
 // a size that has a bound.
 import fc from 'fast-check';
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
 import type { Check, Outcome } from '../../src/core/check.ts';
 import { createCheck, holdsLeases, next, nextKey, type RuleShape, WITHOUT_LEASES } from './engines.ts';
@@ -142,10 +142,8 @@ describe('a key', () => {
     const fast = { ...slow, id: 'fast', windowMs: 20 };
     await lua.run({ operation: 'take', checks: [slow] });
     await lua.run({ operation: 'take', checks: [fast] });
-    await vi.waitFor(async () => {
-      const { outcomes } = await lua.run({ operation: 'peek', checks: [fast] });
-      expect(only(outcomes).remaining).toBe(5);
-    });
+    const left = async () => only((await lua.run({ operation: 'peek', checks: [fast] })).outcomes).remaining;
+    await expect.poll(left).toBe(5);
     const { outcomes } = await lua.run({ operation: 'peek', checks: [slow] });
     expect(only(outcomes).remaining).toBe(4);
   });
@@ -157,7 +155,7 @@ describe('a key', () => {
       }),
       { numRuns: 30 },
     );
-    await vi.waitFor(async () => expect(await lua.redis.dbsize()).toBe(0), { timeout: 10_000, interval: 20 });
+    await expect.poll(() => lua.redis.dbsize()).toBe(0);
   });
 });
 
