@@ -17,8 +17,8 @@ const KEEP_MS = 1_000;
 const MOST_KEPT = 100;
 /** Per second and isolate. */
 const MOST_PEEKS = 50;
-/** Real leases have other characters: nobody holds this one. */
-const noLease = () => '?'.repeat(16);
+/** No random id looks like that: nobody holds this one. */
+const noLease = () => '-'.repeat(16);
 
 export interface QuotaServices
   extends Pick<Services, 'regions' | 'regionsOf' | 'limiter' | 'now' | 'deadlineMs' | 'showsDegraded'>,
