@@ -10,6 +10,7 @@ import { compileSnapshot, type Snapshot, withCounterIds } from '../src/core/snap
 import type { SnapshotSource } from '../src/core/snapshot-source.ts';
 import { createLimiter } from '../src/limiter/limiter.ts';
 import type { LimiterRegion, Regions } from '../src/limiter/region-ladder.ts';
+import { createRegionWatch } from '../src/limiter/region-watch.ts';
 import { createAnnouncementBoard } from '../src/redis/announcement-board.ts';
 import { createCensusBoard } from '../src/redis/census.ts';
 import { createClient } from '../src/redis/client.ts';
@@ -108,6 +109,9 @@ function createSystem(regions: readonly RegionOfEdges[], deadlineMs: number): Ed
         isolateId: () => crypto.randomUUID(),
         now: Date.now,
         onError: () => {},
+        onBug: (error) => {
+          throw error;
+        },
       });
       const route = routeFrom(name, regions);
       return {
@@ -161,11 +165,23 @@ function routeFrom(name: EdgeName, regions: readonly RegionOfEdges[]): Regions {
   const open = ({ gateway, far, ...region }: RegionOfEdges): LimiterRegion => {
     const { url, token } = region.name === name ? gateway : far;
     const client = createClient({ url, token });
+    const store = createUpstashStore(client);
+    const breaker = createBreaker({ random: Math.random });
     return {
       name: region.name,
-      store: createUpstashStore(client),
+      store,
       board: createAnnouncementBoard(client),
-      breaker: createBreaker({ random: Math.random }),
+      breaker,
+      watch: createRegionWatch({
+        store,
+        breaker,
+        probeMs: 1_000,
+        now: () => Date.now(),
+        onScriptFailed: () => {},
+        onBug: (error) => {
+          throw error;
+        },
+      }),
       census: createCensus({ assumed: 1 }),
       censusBoard: createCensusBoard(client),
       isCluster: false,

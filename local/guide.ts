@@ -15,7 +15,7 @@ export function guide({ workerUrl, adminToken, stack, keys }: GuideOptions): str
   return `
 Weir is up at ${workerUrl}, in front of ${stack.originUrl}
 
-${keys.length > 0 ? tryTheDemo(workerUrl) : ''}  Health            curl ${workerUrl}/_weir/health
+${keys.length > 0 ? tryTheDemo(workerUrl) : ''}  Health            curl -H 'Authorization: Bearer ${adminToken}' ${workerUrl}/_weir/health
   Play a region     curl -i -H 'X-Weir-Region: ap' ${workerUrl}/hello
 ${keys.map(({ name, key }) => `  ${name.padEnd(24)}  curl -i -H 'X-API-Key: ${key}' ${workerUrl}/api/hello`).join('\n')}
   See the rules     curl -H 'Authorization: Bearer ${adminToken}' ${workerUrl}/_weir/admin/rules

@@ -27,6 +27,8 @@ export interface Weir extends AsyncDisposable {
   call(path: string, call?: Call): Promise<Response>;
   /** `path` is what follows /_weir/admin. The answer's body, and an error if it is not what was hoped for. */
   admin<T = Record<string, never>>(path: string, call?: Call): Promise<T>;
+  /** What an isolate knows itself, and how the parts are doing. */
+  health<T = Record<string, unknown>>(isolate: IsolateName): Promise<T>;
   sql(query: string): Promise<void>;
   region(name: string): LocalRegion;
   /** For as long as `during` runs, a fault of the catalogue. */
@@ -61,7 +63,7 @@ export async function startWeir(
       names: NAMES,
       bundle,
       // All parts share this machine: what is tested here is not the deadline.
-      variables: { ...stack.variables, ADMIN_TOKEN: TOKEN, DEADLINE_MS: '2000', ...variables },
+      variables: { ...stack.variables, ADMIN_TOKEN: TOKEN, DEADLINE_MS: '10000', ...variables },
     }),
   );
 
@@ -96,6 +98,10 @@ export async function startWeir(
     isolates,
     call,
     admin,
+    async health<T>(isolate: IsolateName) {
+      const headers = { Authorization: `Bearer ${TOKEN}` };
+      return (await (await call('/_weir/health', { isolate, headers })).json()) as T;
+    },
     async sql(query) {
       const client = new pg.Client({ connectionString: stack.databaseUrl });
       await client.connect();

@@ -148,7 +148,7 @@ end
 -- their places), and when the last counter that was changed expires, or INFINITY if one now expires earlier than
 -- before, so that all must be looked at.
 -- Each table has its first place from the start: to make room for it later costs more than all else in it.
-local changes, latest, hasNew = { false }, { false }, { false }
+local changes, latest = { false }, { false }
 local INFINITY = math.huge
 -- Worked out as if it passes and the answer is short; if not, once more from the start.
 local passes, isShort, reply = isTake, isTake, { now, 0, 0 }
@@ -192,7 +192,7 @@ while i < count do
       full = column(reliefAt and reliefAt + 2), lease = column(leaseAt),
     })
     if problem then return { err = 'WEIR_BAD_ARGUMENT check ' .. i .. ': ' .. problem } end
-    extra = column(leaseAt) or extra
+    if algorithm == 'concurrency' then extra = column(leaseAt) end
     blockMs = tonumber(column(blockAt) or '')
     if isAfterwards then chargedAt = tonumber(column(atAt) or now) end
     countsDenied = find(column(flagsAt) or '', 'd', 1, true)
@@ -249,13 +249,11 @@ while i < count do
     isShort = false
     changes = { false }
     latest = { false }
-    hasNew = { false }
     i = 0
   elseif isShort and (not fits or want > 0 or delayMs) then
     isShort = false
     changes = { false }
     latest = { false }
-    hasNew = { false }
     i = 0
   else
     -- By how much the counter moves, and whether it blocks from now on.
@@ -290,7 +288,6 @@ while i < count do
       if not place then
         place = #text + 1
         last = #text
-        hasNew[key] = true
       elseif expiry < expiryBefore or record == '' then
         latest[key] = INFINITY
       end
@@ -370,13 +367,11 @@ for key = 1, #KEYS do
     end
     if newest <= now then
       call('DEL', KEYS[key])
-    elseif newest > expires or hasNew[key] then
+    else
+      -- Always with its end: a key that is written to live on as it was may have expired since it was read.
       if newest < expires then newest = expires end
       local digits = format('%d', newest)
       call('SET', KEYS[key], FORMAT .. sub(ZEROS, #digits + 1) .. digits .. ';' .. records, 'PXAT', digits)
-    else
-      -- The TTL stays as it is.
-      call('SET', KEYS[key], sub(text, 1, HEADER) .. records, 'KEEPTTL')
     end
   end
 end

@@ -48,6 +48,8 @@ export interface Bindings {
   readonly COST_HEADER?: string;
   /** What becomes of the origin's own rate limit headers: `rename` (default, to X-Origin-…), `drop` or `keep`. */
   readonly ORIGIN_RATE_LIMIT_HEADERS?: string;
+  /** `drop` (default) or `keep`: headers that make one request pass for another, such as X-HTTP-Method-Override. */
+  readonly OVERRIDE_HEADERS?: string;
   /** Until the origin's headers must have come (100000). */
   readonly ORIGIN_TIMEOUT_MS?: string;
 }

@@ -141,6 +141,7 @@ const configSchema = z
     IPV6_PREFIX: wholeNumber(32, 128).default(64),
     COST_HEADER: headerName.default('X-Weir-Cost'),
     ORIGIN_RATE_LIMIT_HEADERS: z.enum(['rename', 'drop', 'keep']).default('rename'),
+    OVERRIDE_HEADERS: z.enum(['drop', 'keep']).default('drop'),
     ORIGIN_TIMEOUT_MS: wholeNumber(1, 900_000).default(DEFAULT_ORIGIN_TIMEOUT_MS),
   })
   .refine(
@@ -189,6 +190,7 @@ export interface Config {
   readonly ipv6Prefix: number;
   readonly costHeader: string;
   readonly originRateLimitHeaders: 'rename' | 'drop' | 'keep';
+  readonly overrideHeaders: 'drop' | 'keep';
   readonly originTimeoutMs: number;
 }
 
@@ -228,6 +230,7 @@ export function parseConfig(env: Bindings): Config {
     ipv6Prefix: data.IPV6_PREFIX,
     costHeader: data.COST_HEADER,
     originRateLimitHeaders: data.ORIGIN_RATE_LIMIT_HEADERS,
+    overrideHeaders: data.OVERRIDE_HEADERS,
     originTimeoutMs: data.ORIGIN_TIMEOUT_MS,
   };
 }

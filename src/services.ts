@@ -1,7 +1,7 @@
 // Puts the real parts together, once per isolate. Only this file and the entry see everything.
 import { sql } from 'drizzle-orm';
-import type { ExecutionContext } from 'hono';
-import type { AdminServices } from './admin/services.ts';
+import type { Gate } from './admin/auth.ts';
+import type { AdminApp, AdminServices } from './admin/services.ts';
 import type { Bindings } from './bindings.ts';
 import { type Config, parseConfig } from './config.ts';
 import { createBreaker } from './core/breaker.ts';
@@ -14,6 +14,7 @@ import type { Services } from './http/services.ts';
 import { createTally } from './http/tally.ts';
 import { createTokenVerifier } from './identity/jwt.ts';
 import { createLimiter } from './limiter/limiter.ts';
+import { createRegionWatch } from './limiter/region-watch.ts';
 import { splitBySlot } from './limiter/slot-split.ts';
 import { createAnnouncementBoard } from './redis/announcement-board.ts';
 import { createCensusBoard } from './redis/census.ts';
@@ -38,8 +39,8 @@ export function createParts(env: Bindings): Parts {
   const now = () => Date.now();
   const log = createLog(now, (line) => console.warn(line));
   const database = createDatabase({ url: config.databaseUrl, httpEndpoint: config.databaseHttpEndpoint });
-  const regions = createRegions(config, log);
-  const reportAs = (event: LogEvent) => (error: unknown) => log.error(event, error);
+  const regions = createRegions(config, log, now);
+  const reportAs = (event: LogEvent) => (error: unknown, region?: string) => log.error(event, error, region);
   const snapshots = createSnapshotSource({ kv, now, onError: reportAs('snapshot-unreadable') });
   const reader = createRuleReader(database);
   const { deployment } = config;
@@ -69,6 +70,7 @@ export function createParts(env: Bindings): Parts {
       origin: {
         url: config.originUrl,
         timeoutMs: config.originTimeoutMs,
+        headers: { overrides: config.overrideHeaders, hidesAccess: config.adminAccess !== undefined },
         rateLimitHeaders: config.originRateLimitHeaders,
         costHeader: config.costHeader,
       },
@@ -94,11 +96,12 @@ export function createParts(env: Bindings): Parts {
         deadlineMs,
         shares: Object.fromEntries(config.regions.map(({ name, share }) => [name, share])),
         onError: reportAs('charge-not-settled'),
+        onBug: log.bug,
         capPerSecond: config.isolateCap,
         isolateId: () => toBase64Url(crypto.getRandomValues(new Uint8Array(12))),
         now,
       }),
-      admin: createAdmin(admin),
+      ...createAdmin(admin),
       pingDatabase: async (signal) => void (await withDeadline(signal, database.execute(sql`select 1`))),
     },
   };
@@ -107,31 +110,58 @@ export function createParts(env: Bindings): Parts {
 const revisionsOf = ({ epoch, revisions }: CallerRevisions) => ({ epoch, of: (id: string) => revisions[id] });
 
 /** The admin route is loaded when it is first called: the gateway starts without it. */
-function createAdmin(services: AdminServices): Services['admin'] {
-  let app: { fetch(request: Request, env: object, context: ExecutionContext): Response | Promise<Response> };
-  return async (request, context) => {
-    app ??= (await import('./admin/app.ts')).createAdminApp(services);
-    const answer = Promise.resolve(app.fetch(request, {}, context));
-    // A client that leaves after its change was saved must not keep it from being published.
-    context.waitUntil(answer.catch(() => {}));
-    return answer;
+function createAdmin(services: AdminServices): Pick<Services, 'admin' | 'adminRefusal'> {
+  let loaded: { readonly app: AdminApp; readonly gate: Gate } | undefined;
+  const load = async () => {
+    const [{ createAdminApp }, { createGate }] = await Promise.all([
+      import('./admin/app.ts'),
+      import('./admin/auth.ts'),
+    ]);
+    const gate = createGate(services);
+    loaded ??= { app: createAdminApp(services, gate), gate };
+    return loaded;
+  };
+  return {
+    async admin(request, context) {
+      const { app } = loaded ?? (await load());
+      const answer = Promise.resolve(app.fetch(request, {}, context));
+      // A client that leaves after its change was saved must not keep it from being published.
+      context.waitUntil(answer.catch(() => {}));
+      return answer;
+    },
+    async adminRefusal(request) {
+      const { gate } = loaded ?? (await load());
+      const entry = await gate(request);
+      return entry instanceof Response ? entry : undefined;
+    },
   };
 }
 
 type RegionParts = ReturnType<typeof createRegions>[number];
 
-function createRegions({ regions, isolates }: Config, log: Log) {
+function createRegions({ regions, isolates, deadlineMs }: Config, log: Log, now: () => number) {
+  // A region that is not alone gets no more than half of the deadline.
+  const probeMs = regions.length > 1 ? deadlineMs / 2 : deadlineMs;
   const create = ({ url, token, cluster, ...place }: Config['regions'][number]) => {
     const { name } = place;
     const client = createClient({ url, token });
     const board = createAnnouncementBoard(client);
     const store = createUpstashStore(client);
+    const breaker = createBreaker({ random: Math.random, onChange: (state) => log.breaker(name, state) });
     return {
       ...place,
       board,
       store: cluster ? splitBySlot(store, board) : store,
       isCluster: cluster,
-      breaker: createBreaker({ random: Math.random, onChange: (state) => log.breaker(name, state) }),
+      breaker,
+      watch: createRegionWatch({
+        store,
+        breaker,
+        probeMs,
+        now,
+        onScriptFailed: (said, isBroken) => log.script(name, said, isBroken),
+        onBug: log.bug,
+      }),
       census: createCensus({ assumed: isolates }),
       censusBoard: createCensusBoard(client),
     };

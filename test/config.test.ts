@@ -95,6 +95,7 @@ describe('parseConfig', () => {
     [{ JWT_SECRET: 'short' }, 'JWT_SECRET: must have at least 32 characters'],
     [{ IPV6_PREFIX: '0' }, 'IPV6_PREFIX: must be a whole number from 32 to 128'],
     [{ COST_HEADER: 'a b' }, 'COST_HEADER: must be the name of a header'],
+    [{ OVERRIDE_HEADERS: 'pass' }, /^OVERRIDE_HEADERS: Invalid option/],
     [{ ORIGIN_TIMEOUT_MS: 'x' }, 'ORIGIN_TIMEOUT_MS: must be a whole number from 1 to 900000'],
     [{ DEADLINE_MS: '0' }, 'DEADLINE_MS: must be a whole number of milliseconds from 1 to 99999'],
     [{ ISOLATE_CAP: '-1' }, 'ISOLATE_CAP: must be a whole number from 0 to 1000000'],

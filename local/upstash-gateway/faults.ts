@@ -11,8 +11,12 @@ export interface Faults {
   garbage?: boolean;
   /** Answers 200 with JSON that is not what Upstash sends; the command does not run. */
   wrongShape?: boolean;
+  /** Answers every script with this error, as a server does that cannot run it; other commands run. */
+  scriptError?: string;
   /** Runs the command, sends half of the reply and drops the connection. */
   resetMidReply?: boolean;
+  /** Runs the command and drops the connection without any answer. */
+  loseReply?: boolean;
   /** Drops all connections and stops listening. */
   refuse?: boolean;
   /** Share of the requests that are hit; all of them if absent. */
@@ -40,7 +44,12 @@ const FIELDS: Record<keyof FaultRequest, { valid(value: unknown): boolean; expec
   },
   garbage: { valid: isFlag, expected: 'true or false' },
   wrongShape: { valid: isFlag, expected: 'true or false' },
+  scriptError: {
+    valid: (value) => typeof value === 'string' && value !== '',
+    expected: 'what the server says',
+  },
   resetMidReply: { valid: isFlag, expected: 'true or false' },
+  loseReply: { valid: isFlag, expected: 'true or false' },
   refuse: { valid: isFlag, expected: 'true or false' },
   rate: {
     valid: (value) => typeof value === 'number' && value >= 0 && value <= 1,

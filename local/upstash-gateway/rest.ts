@@ -26,6 +26,8 @@ export interface RestOptions {
   link: RedisLink;
   scripts: Scripts;
   locking?: Locking | undefined;
+  /** See faults.ts. */
+  scriptError?: string | undefined;
 }
 
 export interface Locking {
@@ -105,9 +107,13 @@ async function runInOrder(commands: readonly RedisCommand[], options: RestOption
   return replies;
 }
 
-async function runOne(command: RedisCommand, { link, scripts, locking }: RestOptions): Promise<Reply> {
+async function runOne(
+  command: RedisCommand,
+  { link, scripts, locking, scriptError }: RestOptions,
+): Promise<Reply> {
   const refused = refusal(command);
   if (refused !== undefined) return refused;
+  if (scriptError !== undefined && /^EVAL/i.test(command[0])) return new Error(scriptError);
   const translated = scripts.translate(command);
   const run = async () => translated.restore(await link.send(translated.command));
   return locking ? locking.locks.run(await locking.needs.of(command), run) : run();

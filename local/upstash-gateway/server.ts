@@ -100,7 +100,8 @@ async function serveRest(request: IncomingMessage, response: ServerResponse, con
     fakeAnswer(hit) ??
     (body === undefined
       ? renderError(413, `ERR max request size exceeded: at most ${MAX_BODY_BYTES} bytes`)
-      : await answerRest({ method, url, headers, body }, context));
+      : await answerRest({ method, url, headers, body }, { ...context, scriptError: hit.scriptError }));
+  if (hit.loseReply) return void response.destroy();
   await (hit.resetMidReply ? sendHalf(response, answer) : sendAnswer(response, answer));
 }
 

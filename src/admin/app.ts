@@ -4,7 +4,7 @@ import { OpenAPIHono } from '@hono/zod-openapi';
 import { bodyLimit } from 'hono/body-limit';
 import { HTTPException } from 'hono/http-exception';
 import { OWN_PREFIX } from '../core/resource.ts';
-import { createAuth } from './auth.ts';
+import { createAuth, createGate, type Gate } from './auth.ts';
 import { postgresProblem } from './postgres-problems.ts';
 import { AdminError, type AdminProblem, invalidBody, invalidRequest, render } from './problems.ts';
 import { ROUTE_GROUPS } from './routes/index.ts';
@@ -16,9 +16,9 @@ const MOST_BYTES_OF_AN_IMPORT = 10 * MEBIBYTE;
 const MOST_BYTES = MEBIBYTE;
 const IMPORT_PATH = `${OWN_PREFIX}/admin/import`;
 
-export function createAdminApp(services: AdminServices): AdminApp {
+export function createAdminApp(services: AdminServices, gate: Gate = createGate(services)): AdminApp {
   const app = createRouter().basePath(`${OWN_PREFIX}/admin`);
-  app.use(createAuth(services));
+  app.use(createAuth(gate));
   app.use((c, next) => (c.req.path === IMPORT_PATH ? limitImport : limitBody)(c, next));
   for (const addRoutes of ROUTE_GROUPS) addRoutes(app, services);
   app.notFound((c) => nothingHere(app, c.req.path));

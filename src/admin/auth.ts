@@ -1,6 +1,7 @@
 // Who may enter the admin route: bearer tokens, and Cloudflare Access if configured. Without a right credential
 // every path and method gives the same answer, so that not even the shape of the route shows.
 import type { MiddlewareHandler } from 'hono';
+import { hasAdminCredentials, parseAuthorization } from '../core/authorization.ts';
 import { digest } from '../core/digest.ts';
 import { OWN_PREFIX } from '../core/resource.ts';
 import { type AccessVerdict, createAccessVerifier } from './access-jwt.ts';
@@ -11,7 +12,10 @@ import type { Actor, AdminEnv, AdminServices, AdminToken } from './services.ts';
 /** What role `read` may do besides reading: to explain is a question, though it has a body. */
 const QUESTIONS: readonly string[] = [`${OWN_PREFIX}/admin/explain`];
 
-export function createAuth(services: AdminServices): MiddlewareHandler<AdminEnv> {
+/** Who asks, or the answer to somebody who may not. */
+export type Gate = (request: Request) => Promise<Actor | Response>;
+
+export function createGate(services: AdminServices): Gate {
   const { auth, now } = services;
   const attempts = createFailedAttempts(services);
   const findToken = createTokenFinder(auth.tokens);
@@ -24,19 +28,29 @@ export function createAuth(services: AdminServices): MiddlewareHandler<AdminEnv>
     return verifyAccess && assertion !== null ? verifyAccess(assertion) : { kind: 'refused' };
   };
 
-  return async (c, next) => {
-    const request = c.req.raw;
-    if (!hasCredential(request)) return render(UNAUTHORIZED, challengeTo(request));
+  return async (request) => {
+    if (!hasAdminCredentials(request)) return unauthorized(request);
     const address = request.headers.get('CF-Connecting-IP') ?? 'unknown';
-    const waitMs = await attempts.waitMs(address);
-    if (waitMs > 0) return render(TOO_MANY, { 'Retry-After': String(Math.ceil(waitMs / 1000)) });
+    const knownWaitMs = await attempts.waitHereMs(address);
+    if (knownWaitMs > 0) return tooMany(knownWaitMs);
     const verdict = await identify(request);
     if (verdict.kind === 'unavailable') return render(ACCESS_UNAVAILABLE);
-    if (verdict.kind === 'refused') {
-      await attempts.add(address);
-      return render(UNAUTHORIZED, challengeTo(request));
-    }
-    const { actor } = verdict;
+    // Before Redis is asked: a crowd of guesses at once must not all ask it.
+    const ownWaitMs = verdict.kind === 'refused' ? await attempts.addHere(address) : 0;
+    // What other isolates know counts for a right token, too: or guessing would not be slowed down.
+    const waitMs = ownWaitMs || (await attempts.waitMs(address));
+    if (waitMs > 0) return tooMany(waitMs);
+    if (verdict.kind === 'actor') return verdict.actor;
+    await attempts.add(address);
+    return unauthorized(request);
+  };
+}
+
+export function createAuth(gate: Gate): MiddlewareHandler<AdminEnv> {
+  return async (c, next) => {
+    const request = c.req.raw;
+    const actor = await gate(request);
+    if (actor instanceof Response) return actor;
     if (actor.role === 'read' && !isReading(request) && !isQuestion(request)) return render(READ_ONLY);
     if (!isReading(request) && isFromAnotherSite(request)) return render(CROSS_SITE);
     c.set('actor', actor);
@@ -73,10 +87,10 @@ const toVerdict = (actor: Actor | undefined): AccessVerdict =>
 function tokenOf(request: Request): string | undefined {
   const header = request.headers.get('Authorization');
   if (header === null) return undefined;
-  const [, scheme = '', value = ''] = /^(bearer|basic) +(.*?) *$/i.exec(header) ?? [];
-  if (scheme.toLowerCase() === 'bearer') return value;
+  const { scheme, credentials } = parseAuthorization(header);
+  if (scheme === 'bearer') return credentials;
   // Browsers add it to requests by themselves: it must not be able to change anything.
-  return isReading(request) ? passwordOf(value) : '';
+  return scheme === 'basic' && isReading(request) ? passwordOf(credentials) : '';
 }
 
 function passwordOf(base64: string): string {
@@ -89,8 +103,6 @@ function passwordOf(base64: string): string {
   }
 }
 
-const hasCredential = ({ headers }: Request) =>
-  headers.has('Authorization') || headers.has('Cf-Access-Jwt-Assertion');
 const isReading = ({ method }: Request) => method === 'GET' || method === 'HEAD';
 const isQuestion = ({ method, url }: Request) =>
   method === 'POST' && QUESTIONS.includes(new URL(url).pathname);
@@ -105,6 +117,9 @@ function isFromAnotherSite({ headers, url }: Request): boolean {
 const challengeTo = ({ headers }: Request) => ({
   'WWW-Authenticate': headers.get('Sec-Fetch-Mode') === 'navigate' ? 'Basic realm="weir"' : 'Bearer',
 });
+
+const unauthorized = (request: Request) => render(UNAUTHORIZED, challengeTo(request));
+const tooMany = (waitMs: number) => render(TOO_MANY, { 'Retry-After': String(Math.ceil(waitMs / 1000)) });
 
 const UNAUTHORIZED: AdminProblem = { status: 401, code: 'unauthorized', title: 'An admin token is needed' };
 const READ_ONLY: AdminProblem = { status: 403, code: 'read-only-token', title: 'This token may only read' };

@@ -1,19 +1,23 @@
-// Slows down whoever tries tokens: so many failures a minute for each address, counted with the real counters,
-// or in the memory of this isolate while Redis does not answer.
+// Slows down guessing of tokens: so many failures a minute for each address, counted in the memory of this isolate
+// and with the real counters, for all isolates together. While Redis does not answer, the memory alone counts.
+import { createBoundedCounters } from '../core/bounded-counters.ts';
 import type { Answer, Check, Operation } from '../core/check.ts';
 import { runChecks } from '../core/counters.ts';
 import { countedIp } from '../core/ip.ts';
 import { subjectKey } from '../core/keys.ts';
-import { createMemoryCounters } from '../core/memory-counters.ts';
 import type { AdminServices } from './services.ts';
 
 const MOST_FAILURES = 10;
 const WINDOW_MS = 60_000;
-/** Of addresses in memory; then all of them start anew. */
+/** In memory; the one that has failed longest ago makes room. */
 const MOST_ADDRESSES = 10_000;
 
 export interface FailedAttempts {
-  /** 0: another attempt may be made now. */
+  /** 0: another attempt may be made now, as far as this isolate knows. */
+  waitHereMs(address: string): Promise<number>;
+  /** A failure, for this isolate alone; 0 if there was room for it. */
+  addHere(address: string): Promise<number>;
+  /** 0: another attempt may be made now, as far as Redis knows, or does not answer. */
   waitMs(address: string): Promise<number>;
   add(address: string): Promise<void>;
 }
@@ -22,28 +26,27 @@ type Needed = Pick<AdminServices, 'regions' | 'deadlineMs' | 'now'>;
 
 export function createFailedAttempts({ regions, deadlineMs, now }: Needed): FailedAttempts {
   const store = regions[0]?.store;
-  const runInMemory = createBoundedCounters(now);
+  const own = createBoundedCounters(MOST_ADDRESSES);
 
-  const run = async (operation: Operation, address: string): Promise<Answer> => {
-    const check = await toCheck(address);
-    try {
-      if (store) return await store.run({ operation, checks: [check] }, AbortSignal.timeout(deadlineMs));
-    } catch {
-      // A right token must work while Redis is gone, and a wrong one must be slowed down nevertheless.
-    }
-    return runInMemory(operation, check);
+  const runHere = async (operation: Operation, address: string) =>
+    waitOf(runChecks(operation, [await toCheck(address)], now(), own));
+  /** A right token must work while Redis is gone, and wrong ones are slowed down here nevertheless. */
+  const runThere = async (operation: Operation, address: string) => {
+    const call = { operation, checks: [await toCheck(address)] };
+    return waitOf(await store?.run(call, AbortSignal.timeout(deadlineMs)).catch(() => undefined));
   };
 
   return {
-    async waitMs(address) {
-      const { outcomes } = await run('peek', address);
-      return outcomes[0]?.retryAfterMs ?? 0;
-    },
+    waitHereMs: (address) => runHere('peek', address),
+    addHere: (address) => runHere('take', address),
+    waitMs: (address) => runThere('peek', address),
     async add(address) {
-      await run('take', address);
+      await runThere('take', address);
     },
   };
 }
+
+const waitOf = (answer: Answer | undefined): number => answer?.outcomes[0]?.retryAfterMs ?? 0;
 
 async function toCheck(address: string): Promise<Check> {
   // A network of IPv6 addresses is one guesser.
@@ -55,23 +58,5 @@ async function toCheck(address: string): Promise<Check> {
     limit: MOST_FAILURES,
     windowMs: WINDOW_MS,
     cost: 1,
-  };
-}
-
-function createBoundedCounters(now: () => number) {
-  let counters = createMemoryCounters();
-  const addresses = new Set<string>();
-  let minute = 0;
-
-  return (operation: Operation, check: Check): Answer => {
-    const nowMs = now();
-    const thisMinute = Math.floor(nowMs / WINDOW_MS);
-    if (thisMinute !== minute || addresses.size >= MOST_ADDRESSES) {
-      counters = createMemoryCounters();
-      addresses.clear();
-      minute = thisMinute;
-    }
-    if (operation === 'take') addresses.add(check.key);
-    return runChecks(operation, [check], nowMs, counters);
   };
 }

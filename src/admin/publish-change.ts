@@ -1,5 +1,5 @@
 // After a change in Postgres: make it the rules in force, and say what the one who made it should know.
-import type { Publication } from '../rules/publish.ts';
+import type { Announced, Publication } from '../rules/publish.ts';
 import { SnapshotTooLarge } from '../rules/snapshot-room.ts';
 import { postgresProblem } from './postgres-problems.ts';
 import type { AdminServices } from './services.ts';
@@ -60,11 +60,14 @@ function warningsIn({ rejected, warnings, regions }: Told, concerns: Concerns): 
       .filter(({ id }) => isConcerned(id))
       .map(({ name, problems }) => `not in force: ${name}: ${problems.join('; ')}`),
     ...warnings.filter((warning) => warning.ruleIds.some(isConcerned)).map(({ message }) => message),
-    ...regions
-      .filter(({ announced }) => !announced)
-      .map(({ name }) => `region ${name} could not be told; it follows within a minute`),
+    ...regions.filter(({ announced }) => !announced).map(untold),
   ];
 }
+
+const untold = ({ name, problem }: Announced): string =>
+  problem === undefined
+    ? `region ${name} could not be told; it follows within a minute`
+    : `region ${name} was not told: its Redis cannot run Weir's script (${problem})`;
 
 /** An import can have thousands. */
 function shorten(warnings: readonly string[], whereAll: string): string[] {

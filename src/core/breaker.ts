@@ -1,6 +1,7 @@
-// Keeps an isolate from asking a region that does not answer. Closed: everybody asks, and how it went is kept of the
-// last few. Open: nobody asks, at no cost. Half-open: a few ask, and what they find decides. It is counters and
-// moments only: no timers, and no promise that one request would wait for in another.
+// Keeps an isolate from asking a region that does not answer. Closed: every request asks, and how it went is kept of the
+// last few. Open: nobody asks, at no cost. Half-open: a few probes ask, after responses, and what they find decides:
+// no request waits for a region that is out. It is counters and moments only: no timers, and no promise that one
+// request would wait for in another.
 
 export type BreakerState = 'closed' | 'open' | 'half-open';
 
@@ -12,8 +13,10 @@ export type Permit = number;
 
 export interface Breaker {
   state(nowMs: number): BreakerState;
-  /** Undefined: not now. */
-  enter(nowMs: number): Permit | undefined;
+  /** For a request. Undefined: not now, because it is not closed. */
+  enter(): Permit | undefined;
+  /** For a probe, which nobody waits for. Undefined: none is needed, or not now. */
+  probe(nowMs: number): Permit | undefined;
   succeed(permit: Permit, nowMs: number): void;
   fail(permit: Permit, nowMs: number): void;
 }
@@ -24,9 +27,12 @@ export interface BreakerOptions {
   readonly onChange?: ((state: BreakerState) => void) | undefined;
 }
 
-/** Judged are the last calls of the last seconds: so many at most, and not before so many have failed. */
+/**
+ * Judged are the last calls of the last minute: so many at most, and not before so many have failed. A minute, because
+ * an isolate with a request every few seconds should not wait in vain for ever.
+ */
 const SLIDING_COUNT = 20;
-const SLIDING_MS = 10_000;
+const SLIDING_MS = 60_000;
 const FEWEST_FAILURES = 5;
 const FAILURE_RATE = 0.5;
 /** Give or take a quarter. */
@@ -34,7 +40,7 @@ const OPEN_MS = 1_000;
 const LONGEST_OPEN_MS = OPEN_MS * 1.25;
 const PROBES = 3;
 /** Probes of which nothing has been heard for so long are lost. */
-const PROBE_MS = 1_000;
+export const PROBE_MS = 1_000;
 
 export function createBreaker({ random, onChange }: BreakerOptions): Breaker {
   let state: BreakerState = 'closed';
@@ -90,8 +96,10 @@ export function createBreaker({ random, onChange }: BreakerOptions): Breaker {
   return {
     state: (nowMs) => (state === 'open' && isOver(nowMs) ? 'half-open' : state),
 
-    enter(nowMs) {
-      if (state === 'closed') return era;
+    enter: () => (state === 'closed' ? era : undefined),
+
+    probe(nowMs) {
+      if (state === 'closed') return undefined;
       if (state === 'open') {
         if (!isOver(nowMs)) return undefined;
         become('half-open');

@@ -8,8 +8,11 @@ export type CanonicalPath =
 
 /** Nearly all paths are like this: nothing to resolve, to decode or to refuse. */
 const PLAIN = /^(?:\/[\w~-][\w.~-]*)+\/?$/;
-/** Encoded slash, backslash and control characters: some origins decode them before they split, route or log. */
-const AMBIGUOUS = /%(2F|5C|[01][0-9A-F]|7F)/;
+/**
+ * Encoded slash, backslash, question mark, hash and control characters: some origins decode them before they split,
+ * route or log.
+ */
+const AMBIGUOUS = /%(2F|5C|3F|23|[01][0-9A-F]|7F)/;
 /** What the WHATWG URL parser encodes in a path; not braces, which stand for parameters in a rule's resource. */
 const TO_ENCODE = /[^\x21-\x7e]|["<>^`]/gu;
 const UNRESERVED = /[A-Za-z0-9._~-]/;

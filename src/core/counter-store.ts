@@ -15,11 +15,11 @@ export interface CounterStore {
   run(call: CounterCall, signal: AbortSignal): Promise<Answer>;
   /** Forgets the counters of these keys. */
   reset(keys: readonly string[], signal: AbortSignal): Promise<void>;
-  /** Resolves if the store answers. */
-  ping(signal: AbortSignal): Promise<void>;
+  /** Resolves if the store can count: one call as every request makes it, on counters that nobody else has. */
+  probe(signal: AbortSignal): Promise<void>;
 }
 
-/** `script-failed`: the store is alive, but cannot do this one call. */
+/** `script-failed`: the store is alive, but cannot do this call; no call at all, if it was a probe. */
 export type CounterStoreFailure = 'timeout' | 'unavailable' | 'bad-reply' | 'script-failed';
 
 /** Carries no key, argument or token: it may be logged as it is. */
@@ -30,5 +30,12 @@ export class CounterStoreError extends Error {
     super(message);
     this.name = 'CounterStoreError';
     this.failure = failure;
+  }
+}
+
+/** The runtime lets this request make no more calls, to nobody: trying again is in vain. */
+export class OutOfCalls extends CounterStoreError {
+  constructor() {
+    super('unavailable', 'this request has made as many calls as it may');
   }
 }

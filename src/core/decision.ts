@@ -10,6 +10,7 @@ export const DEGRADED_REASONS = [
   'unavailable',
   'bad-reply',
   'script-failed',
+  'internal-error',
   'breaker-open',
   'no-rules',
   'stale-rules',
@@ -18,8 +19,9 @@ export const DEGRADED_REASONS = [
 export type DegradedReason = (typeof DEGRADED_REASONS)[number];
 
 /**
- * How far down the ladder a request was decided: counted in the next region; by this isolate alone; let through or
- * refused as its rules say; or refused because this isolate lets no more through uncounted.
+ * How far down the ladder a request was decided: counted in the next region; by this isolate alone, as the rules that
+ * decided say (`local`, `open`, `closed`: their `onUnavailable`); or refused because this isolate lets no more through
+ * uncounted.
  */
 export const FALLBACKS = ['next-region', 'local', 'open', 'closed', 'cap'] as const;
 export type Fallback = (typeof FALLBACKS)[number];

@@ -27,6 +27,9 @@ export const partKey = ({ kind, version }: Part): string => `weir:{published}:${
 /** Where the isolates of a region count themselves in. */
 export const CENSUS_KEY = 'weir:isolates';
 
+/** Where probes count: no scope has this name, so no subject shares it. */
+export const PROBE_KEY = 'weir:{probe}';
+
 /** So many rules share a key: few enough that no subject ever has too many counters in one. */
 const RULES_IN_A_GROUP = 64;
 

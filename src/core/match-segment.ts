@@ -11,7 +11,7 @@ const PARAMETER = '{}';
 const MOST_DECODINGS = 3;
 const ESCAPE = /%[0-9A-Fa-f]{2}/;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.
-const HIDDEN = /[/\\\x00-\x1f\x7f]/;
+const HIDDEN = /[/\\?#\x00-\x1f\x7f]/;
 /** All other characters are escaped, so that `*`, `{}`, `;` and `/` in a name are never those of a rule. */
 const TO_ESCAPE = /[^a-z0-9._~!$&'()+,=:@-]/gu;
 

@@ -83,6 +83,11 @@ export interface Split {
 /** Of a rule or of a tier. */
 export const LARGEST_LIMIT = 1_000_000_000_000;
 export const LONGEST_WINDOW_SECONDS = 366 * 86_400;
+/**
+ * Of `concurrency`. A lease is renewed each third of it, and each renewal is one of the calls that a request may make:
+ * 50 on the free plan of Workers, which last for 8 minutes, and 10,000 on a paid one, which last for a day.
+ */
+export const SHORTEST_LEASE_SECONDS = 30;
 
 /** What a rule need not say. */
 export const RULE_DEFAULTS = {

@@ -2,7 +2,7 @@
 import type { Caller } from '../core/caller.ts';
 import { canonicalPath } from '../core/canonical-path.ts';
 import { isOwnPath } from '../core/resource.ts';
-import { type GatewayRequest, handleGateway } from './gateway.ts';
+import { type ForwardOptions, type GatewayRequest, handleGateway } from './gateway.ts';
 import { identityHeaders } from './identity-headers.ts';
 import { createOwnRoutes, nothingHere } from './own-routes.ts';
 import { problem } from './problem.ts';
@@ -22,7 +22,7 @@ export function createApp(services: Services): App {
     async fetch(request, context, forward) {
       const pathname = pathnameOf(request.url);
       // As it is, because ids in a path may be in upper case. Other spellings of it are nobody's.
-      if (isOwnPath(pathname)) return ownRoutes.fetch(request, undefined, context);
+      if (isOwnPath(pathname)) return ownRoutes.fetch(request, context);
       const canonical = canonicalPath(pathname);
       if (!canonical.ok)
         return problem({ status: 400, code: 'bad-path', title: 'Ambiguous path', detail: canonical.reason });
@@ -36,7 +36,9 @@ export function createApp(services: Services): App {
         matchPath,
         afterResponse: (work) => context.waitUntil(work),
         forward:
-          forward ?? ((caller) => toOrigin(services, request, { path, query: queryOf(request.url), caller })),
+          forward ??
+          ((caller, options) =>
+            toOrigin(services, request, { ...options, path, query: queryOf(request.url), caller })),
       });
     },
   };
@@ -48,13 +50,13 @@ const pathnameOf = (url: string) => /^[^:]*:\/\/[^/?#]*(\/[^?#]*)/.exec(url)?.[1
 /** As it was sent: `URL` would lose a question mark that nothing follows. */
 const queryOf = (url: string) => /\?[^#]*/.exec(url)?.[0] ?? '';
 
-interface OriginRequest {
+interface OriginRequest extends ForwardOptions {
   readonly path: string;
   readonly query: string;
   readonly caller: Caller | undefined;
 }
 
-function toOrigin({ origin }: Services, request: Request, { path, query, caller }: OriginRequest) {
-  const { url: originUrl, timeoutMs } = origin;
-  return proxy(request, { originUrl, path, query, identity: identityHeaders(caller), timeoutMs });
+function toOrigin({ origin }: Services, request: Request, { caller, ...asked }: OriginRequest) {
+  const { url: originUrl, timeoutMs, headers } = origin;
+  return proxy(request, { ...asked, originUrl, identity: identityHeaders(caller), headers, timeoutMs });
 }

@@ -1,28 +1,7 @@
 // Leases last as long as what they are for: until the last byte of an answer, or until a WebSocket is closed from
-// either side. From the decision on they are renewed; if the Worker dies they expire.
+// either side. What has lost its lease is closed: somebody else has its place.
 import type { AfterResponse } from '../core/caller.ts';
-import type { Charges } from '../limiter/charges.ts';
-
-export interface Held {
-  /** Resolves when everything has been given back. Once is enough. */
-  end(): Promise<void>;
-}
-
-/** Undefined if there is nothing to hold. Renewed three times within a lifetime, so that one failure does no harm. */
-export function holdLeases(charges: Charges): Held | undefined {
-  const { leaseMs } = charges;
-  if (leaseMs === undefined) return undefined;
-  const timer = setInterval(() => void charges.renew(), Math.ceil(leaseMs / 3));
-  let isOver = false;
-  return {
-    async end() {
-      if (isOver) return;
-      isOver = true;
-      clearInterval(timer);
-      await charges.release();
-    },
-  };
-}
+import type { Held } from '../limiter/held-leases.ts';
 
 export interface OpenAnswer {
   readonly request: Request;
@@ -41,7 +20,7 @@ export function holdWhileOpen(answer: OpenAnswer, held: Held, afterResponse: Aft
     return response;
   }
   const { readable, writable } = isRaw ? rawPassage(response.headers) : new IdentityTransformStream();
-  const passing = response.body.pipeTo(writable).catch(() => {});
+  const passing = response.body.pipeTo(writable, { signal: held.lost }).catch(() => {});
   afterResponse(passing.finally(() => held.end()));
   return isRaw ? rawAnswer(readable, response) : new Response(readable, withoutLength(response));
 }
@@ -69,9 +48,24 @@ function bridge(response: Response, origin: WebSocket, held: Held, afterResponse
     socket.binaryType = 'arraybuffer';
     socket.accept();
   }
-  const over = Promise.race([passOn(origin, server), passOn(server, origin)]);
+  const over = Promise.race([
+    passOn(origin, server),
+    passOn(server, origin),
+    closeWhenLost(held, origin, server),
+  ]);
   afterResponse(over.finally(() => held.end()));
   return new Response(null, { status: 101, headers: response.headers, webSocket: client });
+}
+
+function closeWhenLost({ lost }: Held, ...sockets: readonly WebSocket[]): Promise<void> {
+  return new Promise((resolve) => {
+    const closeAll = () => {
+      for (const socket of sockets) close(socket, TRY_AGAIN_LATER, 'the place of this connection is lost');
+      resolve();
+    };
+    if (lost.aborted) closeAll();
+    else lost.addEventListener('abort', closeAll, { once: true });
+  });
 }
 
 /** Messages as they are; resolves when `from` has closed or failed, and `to` has been told. */
@@ -90,6 +84,7 @@ function passOn(from: WebSocket, to: WebSocket): Promise<void> {
 }
 
 const INTERNAL_ERROR = 1011;
+const TRY_AGAIN_LATER = 1013;
 /** Codes that say that there was none, or that the connection broke: nobody may send them. */
 const UNSENDABLE = [1005, 1006, 1015];
 

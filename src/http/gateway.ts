@@ -4,8 +4,9 @@ import type { CheckResult, Decision } from '../core/decision.ts';
 import { toBase64Url } from '../core/digest.ts';
 import { planAnybody, planRequest, type RuleCheck } from '../core/plan.ts';
 import { type Charges, createCharges, hasSequel } from '../limiter/charges.ts';
+import { type Held, holdLeases } from '../limiter/held-leases.ts';
 import type { Regions } from '../limiter/region-ladder.ts';
-import { type Held, holdLeases, holdWhileOpen } from './connections.ts';
+import { holdWhileOpen } from './connections.ts';
 import { setDecisionHeaders, setIncidentHeaders } from './headers.ts';
 import { type Address, type Identity, identify } from './identity.ts';
 import { keepApart, takeCost } from './origin-headers.ts';
@@ -21,11 +22,28 @@ export interface GatewayRequest {
   readonly matchPath: string;
   readonly afterResponse: AfterResponse;
   /** To the origin, or to whatever else lies behind. */
-  readonly forward: (caller: Caller | undefined) => Promise<ProxyResult>;
+  readonly forward: (caller: Caller | undefined, options: ForwardOptions) => Promise<ProxyResult>;
 }
 
+export interface ForwardOptions {
+  /** For so long the origin may still answer a client that has left. */
+  readonly outlivesClientMs?: number | undefined;
+}
+
+/** Less than the 30 s that the runtime leaves to what is handed over after a client has left. */
+const AWAIT_COST_MS = 25_000;
+
+/**
+ * What Cloudflare answers for an origin that it could not connect to: refused, unreachable, no TLS, no name. Nothing
+ * else tells that a request did not reach the origin: a connection that broke may have been open for long.
+ */
+const NOT_CONNECTED: ReadonlySet<number> = new Set([521, 523, 525, 526, 530]);
+
 export async function handleGateway(services: Services, asked: GatewayRequest): Promise<Response> {
-  const { decision, identity } = await decide(services, asked);
+  const deciding = decide(services, asked);
+  // When a client leaves, the runtime drops all that is not handed over: what was charged or held would stay so.
+  asked.afterResponse(deciding);
+  const { decision, identity } = await deciding;
   const incident = incidentOf(decision, identity);
   report(services, asked.regions[0].name, decision, incident);
   const response = decision.allowed
@@ -118,17 +136,17 @@ async function pass(
   decision: Decision,
   caller: Caller | undefined,
 ): Promise<Response> {
-  if (!hasSequel(decision)) return apart(services, await asked.forward(caller)).response;
+  if (!hasSequel(decision)) {
+    if (asked.request.signal.aborted) return clientGone();
+    return apart(services, await asked.forward(caller, {})).response;
+  }
   const charges = chargesOf(services, decision);
   const held = holdLeases(charges);
   // A region that did not answer may hold one all the same.
   if (!held) asked.afterResponse(charges.release());
-  try {
-    return await passWith(charges, held, services, asked, decision, caller);
-  } catch (error) {
-    if (held) asked.afterResponse(held.end());
-    throw error;
-  }
+  const passing = passWith(charges, held, services, asked, decision, caller);
+  asked.afterResponse(passing.catch(() => held?.end()));
+  return passing;
 }
 
 async function passWith(
@@ -143,15 +161,15 @@ async function passWith(
     afterResponse(Promise.all([charges.refund(), held?.end()]));
     return clientGone();
   }
-  const result = await forward(caller);
+  const outlivesClientMs = charges.awaitsCost ? AWAIT_COST_MS : undefined;
+  const result = await forward(caller, { outlivesClientMs });
   if (result.kind === 'failed') {
-    // Whoever leaves by himself has been served: or nobody would have to pay.
-    const refunded = result.reason === 'client-gone' ? undefined : charges.refundError();
-    afterResponse(Promise.all([refunded, held?.end()]));
+    if (held) afterResponse(held.end());
     return result.response;
   }
   const { response, cost } = apart(services, result);
-  if (cost !== undefined) afterResponse(charges.settle(cost));
+  if (NOT_CONNECTED.has(response.status)) afterResponse(charges.refundError());
+  else if (cost !== undefined) afterResponse(charges.settle(cost));
   const isRaw = result.isRaw === true;
   return held ? holdWhileOpen({ request, response, isRaw }, held, afterResponse) : response;
 }

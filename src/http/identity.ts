@@ -1,5 +1,6 @@
 // Who sends a request: the address that Cloudflare names, and the API key or the user's token if it is a good one.
 // What cannot be verified is nobody's: it counts against the IP.
+import { parseAuthorization } from '../core/authorization.ts';
 import type {
   AfterResponse,
   Caller,
@@ -118,6 +119,6 @@ async function bearerOf(
 
 /** Undefined if there is none. Several headers come as one, with commas between: such a token is nobody's. */
 function bearerTokenIn(headers: Headers): string | undefined {
-  const bearer = /^bearer(?: +(.*))?$/i.exec(headers.get('Authorization')?.trim() ?? '');
-  return bearer ? (bearer[1] ?? '') : undefined;
+  const { scheme, credentials } = parseAuthorization(headers.get('Authorization') ?? '');
+  return scheme === 'bearer' ? credentials : undefined;
 }

@@ -3,12 +3,16 @@
 
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { BreakerState } from '../core/breaker.ts';
+import { CounterStoreError } from '../core/counter-store.ts';
 import type { Incident } from './tally.ts';
 
 /** Each is explained in docs/operations.md. */
 export const LOG_EVENTS = [
   'degraded',
   'breaker',
+  'script-broken',
+  'script-failed',
+  'internal-error',
   'would-deny',
   'charge-not-settled',
   'snapshot-unreadable',
@@ -26,13 +30,19 @@ export interface Log {
   degraded(incident: Incident): void;
   /** A region is no longer asked, or is asked again. */
   breaker(region: string, state: BreakerState): void;
-  error(event: LogEvent, error: unknown): void;
+  /** A region could not run the script: at all (`isBroken`), or for this one call. */
+  script(region: string, said: string, isBroken: boolean): void;
+  /** A mistake in Weir itself: where it was made. */
+  bug(error: unknown): void;
+  error(event: LogEvent, error: unknown, region?: string): void;
   /** A shadow rule would have denied a request. */
   shadow(rule: string, region: string): void;
 }
 
 const INTERVAL_MS = 1_000;
 const MOST_KINDS = 1_000;
+const MOST_FRAMES = 10;
+const FRAME = /^\s+at .{1,300}:\d+:\d+\)?$/;
 
 export function createLog(now: () => number, write: (line: string) => void): Log {
   const kinds = createBoundedCache<{ lastAtMs: number; suppressed: number }>(MOST_KINDS);
@@ -53,8 +63,37 @@ export function createLog(now: () => number, write: (line: string) => void): Log
     degraded: ({ reason, fallback, region }) =>
       sampled(`${reason} ${fallback} ${region}`, { event: 'degraded', reason, fallback, region }),
     breaker: (region, state) => sampled(`breaker ${region} ${state}`, { event: 'breaker', region, state }),
+    script: (region, said, isBroken) =>
+      isBroken
+        ? sampled(`broken ${region}`, { event: 'script-broken', region, said })
+        : sampled(`script ${region}`, { event: 'script-failed', region, said }),
+    bug(error) {
+      const stack = framesOf(error);
+      sampled(`bug ${stack[0]}`, { event: 'internal-error', error: nameOf(error), stack });
+    },
     shadow: (rule, region) => sampled(`shadow ${rule} ${region}`, { event: 'would-deny', rule, region }),
-    error: (event, error) =>
-      sampled(event, { event, error: error instanceof Error ? error.name : typeof error }),
+    error: (event, error, region) =>
+      sampled(`${event} ${region}`, { event, region, error: nameOf(error), ...failureOf(error) }),
   };
+}
+
+const nameOf = (error: unknown): string => (error instanceof Error ? error.name : typeof error);
+
+/** These errors are known to hold nothing secret. */
+const failureOf = (error: unknown) =>
+  error instanceof CounterStoreError && {
+    failure: error.failure,
+    ...(error.failure === 'script-failed' && { said: error.message }),
+  };
+
+/** Where it happened, innermost first. Not its message, which can quote anything, over several lines. */
+function framesOf(error: unknown): string[] {
+  if (!(error instanceof Error)) return [];
+  const { stack = '', message } = error;
+  const start = Math.max(0, stack.indexOf(message)) + message.length;
+  const frames = stack
+    .slice(start)
+    .split('\n')
+    .filter((line) => FRAME.test(line));
+  return frames.slice(0, MOST_FRAMES).map((line) => line.trim());
 }

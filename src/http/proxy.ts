@@ -2,7 +2,7 @@
 import { problem } from './problem.ts';
 import { passBody } from './proxy/body.ts';
 import { createDeadline, type EndReason, type OriginDeadline } from './proxy/deadline.ts';
-import { toClientHeaders, toOriginHeaders } from './proxy/headers.ts';
+import { type HeaderPolicy, toClientHeaders, toOriginHeaders } from './proxy/headers.ts';
 
 export interface ProxyTarget {
   readonly originUrl: string;
@@ -12,8 +12,11 @@ export interface ProxyTarget {
   readonly query: string;
   /** Headers that tell the origin who calls. Nothing that the client sends under their names passes. */
   readonly identity?: Readonly<Record<string, string>> | undefined;
+  readonly headers: HeaderPolicy;
   /** For the origin's headers, once it has the whole request; its body may take as long as it likes. */
   readonly timeoutMs: number;
+  /** For so long the origin may still answer a client that has left. */
+  readonly outlivesClientMs?: number | undefined;
 }
 
 export type ProxyFailure = EndReason | 'unreachable';
@@ -24,7 +27,7 @@ export type ProxyResult =
   | { readonly kind: 'failed'; readonly reason: ProxyFailure; readonly response: Response };
 
 export async function proxy(request: Request, target: ProxyTarget): Promise<ProxyResult> {
-  const deadline = createDeadline(request.signal, target.timeoutMs);
+  const deadline = createDeadline(request.signal, target);
   try {
     const answer = await askOrigin(request, target, deadline);
     return { kind: 'answered', response: toClient(answer), isRaw: true };
@@ -38,9 +41,8 @@ export async function proxy(request: Request, target: ProxyTarget): Promise<Prox
 
 function askOrigin(request: Request, target: ProxyTarget, deadline: OriginDeadline): Promise<Response> {
   const { originUrl, path, query, identity } = target;
-  const isWebSocket = request.headers.get('Upgrade')?.toLowerCase() === 'websocket';
   const init = {
-    headers: toOriginHeaders(request, { isWebSocket, identity }),
+    headers: toOriginHeaders(request, { ...target.headers, isWebSocket: isWebSocket(request), identity }),
     redirect: 'manual',
     signal: deadline.signal,
     // Neither decoded here nor encoded again for the client.
@@ -60,6 +62,10 @@ function askOrigin(request: Request, target: ProxyTarget, deadline: OriginDeadli
   const body = passBody(request.body, length, () => deadline.start());
   return fetch(url, { ...init, method: request.method, body });
 }
+
+/** Nothing but a GET is one: of any other method with this header, fetch would make a GET that no rule has judged. */
+const isWebSocket = ({ method, headers }: Request): boolean =>
+  method === 'GET' && headers.get('Upgrade')?.toLowerCase() === 'websocket';
 
 /** A copy, because the headers of what fetch returns cannot be changed. */
 function toClient(answer: Response): Response {

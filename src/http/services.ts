@@ -6,11 +6,13 @@ import type { Regions } from '../limiter/region-ladder.ts';
 import type { IdentityOptions } from './identity.ts';
 import type { Log } from './log.ts';
 import type { OriginRateLimitHeaders } from './origin-headers.ts';
+import type { HeaderPolicy } from './proxy/headers.ts';
 import type { Tally } from './tally.ts';
 
 export interface OriginOptions {
   readonly url: string;
   readonly timeoutMs: number;
+  readonly headers: HeaderPolicy;
   readonly rateLimitHeaders: OriginRateLimitHeaders;
   readonly costHeader: string;
 }
@@ -30,6 +32,8 @@ export interface Services {
   readonly limiter: Limiter;
   /** Everything under /_weir/admin. */
   readonly admin: (request: Request, context: ExecutionContext) => Promise<Response>;
+  /** The answer to a request whose admin credentials are not good; undefined if it may read what admins read. */
+  readonly adminRefusal: (request: Request) => Promise<Response | undefined>;
   /** Resolves if Postgres answers. */
   readonly pingDatabase: (signal: AbortSignal) => Promise<void>;
   readonly deadlineMs: number;

@@ -139,7 +139,7 @@ export function createBorrowing({ denials, now }: BorrowingOptions): Borrowing {
     if (tooLateMs !== Number.POSITIVE_INFINITY) return none(tooLateMs);
     const checks = askOf(request, lender);
     if (!checks) return none(Number.POSITIVE_INFINITY);
-    if (lender.breaker.state(now()) === 'open' || silent.get(lender.name, now()))
+    if (lender.breaker.state(now()) !== 'closed' || silent.get(lender.name, now()))
       return none(Number.POSITIVE_INFINITY, false);
     const name = `lender ${lender.name}`;
     const known = denials.find(name, checks, now(), era);

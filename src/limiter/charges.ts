@@ -1,21 +1,26 @@
 // What becomes of charges after the decision: given back, settled by the real cost, or, for leases, renewed and
 // released. Nothing here can fail a request: what does not work out is reported, and heals by expiry.
 import type { Check, Operation } from '../core/check.ts';
-import type { CounterStore } from '../core/counter-store.ts';
+import { type CounterStore, OutOfCalls } from '../core/counter-store.ts';
 import { type CountedDecision, type Decision, type DegradedDecision, resultsOf } from '../core/decision.ts';
 import type { RuleCheck } from '../core/plan.ts';
 import { isCentral } from '../core/rule.ts';
 
 export interface Charges {
-  /** Gives back what was spent; leases are released. */
+  /** Of a decision that does not count after all: gives back everything. */
+  undo(): Promise<void>;
+  /** Of a client that left before it was its turn: gives back its place in a queue, and what `refundError` does. */
   refund(): Promise<void>;
-  /** Gives back what rules say should not be paid for an answer that never came. */
+  /** Of a request that did not reach the origin: gives back what rules say should not be paid for it. */
   refundError(): Promise<void>;
+  /** Whether a rule takes its cost from the origin. */
+  readonly awaitsCost: boolean;
   /** Brings rules that take their cost from the origin to the real one. */
   settle(cost: number): Promise<void>;
   /** How long leases are good without being renewed; undefined if there are none. */
   readonly leaseMs: number | undefined;
-  renew(): Promise<void>;
+  /** False if a lease is lost: somebody else has its place, or this request can never renew it again. */
+  renew(): Promise<boolean>;
   release(): Promise<void>;
 }
 
@@ -61,6 +66,22 @@ export function createCharges({ decision, onError }: ChargesOptions): Charges {
       ),
     );
 
+  /** What Redis has forgotten (a restart, a reset, an outage that outlasted the lease) is taken again, if it is free. */
+  const renewAt = async (store: CounterStore, held: readonly RuleCheck[]): Promise<boolean> => {
+    const signal = () => AbortSignal.timeout(DEADLINE_MS);
+    try {
+      const { outcomes } = await store.run({ operation: 'renew', checks: held }, signal());
+      const forgotten = held.filter((_, i) => outcomes[i]?.allowed === false);
+      if (forgotten.length === 0) return true;
+      const checks = forgotten.map((check) => ({ ...check, chargedAtMs: undefined }));
+      const retaken = await store.run({ operation: 'take', checks }, signal());
+      return retaken.outcomes.every(({ allowed }) => allowed);
+    } catch (error) {
+      onError(error);
+      return !(error instanceof OutOfCalls);
+    }
+  };
+
   const releaseAt = async (store: CounterStore, held: readonly Check[]) => {
     for (const pauseMs of RELEASE_AGAIN_MS) {
       if (await runAt(store, 'refund', held)) return;
@@ -69,9 +90,26 @@ export function createCharges({ decision, onError }: ChargesOptions): Charges {
     await runAt(store, 'refund', held);
   };
 
+  const release = async () => {
+    const held = [...Map.groupBy(leases, ({ store }) => store)].map(([store, ofStore]) =>
+      releaseAt(
+        store,
+        ofStore.map(({ check }) => check),
+      ),
+    );
+    const unanswered = unansweredBy(decision).map((store) => releaseAt(store, askedLeases(decision)));
+    await Promise.all([...held, ...unanswered]);
+  };
+
   return {
+    async undo() {
+      await Promise.all([run('refund', spent), release()]);
+    },
     async refund() {
-      await run('refund', spent);
+      const refunded = spent.filter(
+        ({ check: { rule } }) => rule.refundOnError || rule.action === 'throttle',
+      );
+      await run('refund', refunded);
     },
     async refundError() {
       await run(
@@ -79,6 +117,7 @@ export function createCharges({ decision, onError }: ChargesOptions): Charges {
         spent.filter(({ check }) => check.rule.refundOnError),
       );
     },
+    awaitsCost: spent.some(({ check }) => check.rule.costFromOrigin),
     async settle(cost) {
       const settled = spent.filter(({ check }) => check.rule.costFromOrigin);
       await run(
@@ -92,18 +131,17 @@ export function createCharges({ decision, onError }: ChargesOptions): Charges {
     },
     leaseMs: leases.length === 0 ? undefined : Math.min(...leases.map(({ check }) => check.windowMs)),
     async renew() {
-      await run('renew', leases);
-    },
-    async release() {
-      const held = [...Map.groupBy(leases, ({ store }) => store)].map(([store, ofStore]) =>
-        releaseAt(
-          store,
-          ofStore.map(({ check }) => check),
+      const renewed = await Promise.all(
+        [...Map.groupBy(leases, ({ store }) => store)].map(([store, ofStore]) =>
+          renewAt(
+            store,
+            ofStore.map(({ check }) => check),
+          ),
         ),
       );
-      const unanswered = unansweredBy(decision).map((store) => releaseAt(store, askedLeases(decision)));
-      await Promise.all([...held, ...unanswered]);
+      return renewed.every(Boolean);
     },
+    release,
   };
 }
 

@@ -15,10 +15,11 @@ import type { News, Question, SnapshotSource } from '../core/snapshot-source.ts'
 import { createBorrowing } from './borrowing.ts';
 import { createCharges, hasSequelOf } from './charges.ts';
 import { createDeadline, type Deadline, waitHalf } from './deadline.ts';
+import { createGuard } from './guard.ts';
 import { createKnownDenials, type KnownDenial, type KnownDenials } from './known-denials.ts';
 import { createLocalLimiter } from './local-limiter.ts';
 import { checkAt, createPlacing, type PlacedCheck, regionOf } from './placed-checks.ts';
-import { failureOf, type LimiterRegion, type Regions } from './region-ladder.ts';
+import type { LimiterRegion, Regions } from './region-ladder.ts';
 import { type Counted, createRegionalCount, giveBack } from './regional-count.ts';
 import { createRulesInForce } from './rules-in-force.ts';
 
@@ -52,6 +53,8 @@ export interface LimiterOptions {
   readonly shares: SharesByRegion;
   /** What was to be given back and was not. */
   readonly onError: (error: unknown) => void;
+  /** A mistake in Weir itself. The request goes on as its rules say. */
+  readonly onBug: (error: unknown) => void;
   /** See local-limiter.ts. */
   readonly capPerSecond: number;
   /** Asked for once: this isolate is counted in by it. */
@@ -77,7 +80,7 @@ interface Passed {
 }
 
 export function createLimiter(options: LimiterOptions): Limiter {
-  const { snapshots, deadlineMs, capPerSecond, now, onError } = options;
+  const { snapshots, deadlineMs, capPerSecond, now, onError, onBug } = options;
   const known = createKnownDenials();
   let undoneAtMs = Number.NEGATIVE_INFINITY;
   const isSettled = () => now() < undoneAtMs || now() - undoneAtMs >= UNSETTLED_MS;
@@ -135,7 +138,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
     for (const region of regions) {
       const checks = placed.flatMap((one) => checkFrom(one, region, regions) ?? []);
       const denial = denials.find(region.name, checks, now(), snapshots.announced());
-      if (denial || region.breaker.state(now()) !== 'open') return denial;
+      if (denial || region.breaker.state(now()) === 'closed') return denial;
     }
     return undefined;
   };
@@ -236,25 +239,18 @@ export function createLimiter(options: LimiterOptions): Limiter {
   };
 
   /** All but what a denial has left: a block goes on, and a denied request that counts stays counted. */
-  const undo = async (decision: Decision) => {
-    const charges = createCharges({ decision, onError });
-    await Promise.all([charges.refund(), charges.release()]);
+  const undo = (decision: Decision) => createCharges({ decision, onError }).undo();
+
+  const decideInTime = async (request: DecisionRequest): Promise<Decision> => {
+    const snapshot = snapshots.current() ?? (await rules.start(request.regions));
+    if (!snapshot) return degraded(request, { reason: 'no-rules' });
+    const startedAtMs = now();
+    const { decision, shadow } = await decide(request, snapshot, createDeadline(deadlineMs, now));
+    if (decision.allowed && shadow.length > 0) request.afterResponse(countShadow(request, shadow));
+    return { ...decision, isStale: !snapshots.isConfirmed(startedAtMs) };
   };
 
-  return {
-    async decide(request) {
-      try {
-        const snapshot = snapshots.current() ?? (await rules.start(request.regions));
-        if (!snapshot) return degraded(request, { reason: 'no-rules' });
-        const startedAtMs = now();
-        const { decision, shadow } = await decide(request, snapshot, createDeadline(deadlineMs, now));
-        if (decision.allowed && shadow.length > 0) request.afterResponse(countShadow(request, shadow));
-        return { ...decision, isStale: !snapshots.isConfirmed(startedAtMs) };
-      } catch (error) {
-        return degraded(request, { reason: failureOf(error) });
-      }
-    },
-  };
+  return createGuard({ decide: decideInTime, degraded, onBug });
 }
 
 /** Filled in by whoever knows the rules. */

@@ -38,7 +38,7 @@ export function createLocalLimiter({ now, capPerSecond }: LocalLimiterOptions): 
   const store: CounterStore = {
     run: async ({ operation, checks }) => runChecks(operation, checks, now(), counters),
     reset: async () => {},
-    ping: async () => {},
+    probe: async () => {},
   };
 
   const count = (checks: readonly RuleCheck[], sharing: Sharing) => {
@@ -59,11 +59,13 @@ export function createLocalLimiter({ now, capPerSecond }: LocalLimiterOptions): 
         return { ...degraded, allowed: false, fallback: 'closed' };
       if (!cap.hasRoom(now())) return { ...degraded, allowed: false, fallback: 'cap' };
       const local = count(checks, sharing);
-      const allowed = denyingResults(local.results).length === 0;
+      const denying = denyingResults(local.results).map(({ check }) => check);
+      const allowed = denying.length === 0;
       // Whoever is denied takes nothing from the others.
       if (allowed) cap.take();
-      const isOpen = allowed && !enforced.some(({ rule }) => rule.onUnavailable === 'local');
-      return { ...degraded, allowed, fallback: isOpen ? 'open' : 'local', local };
+      // What the rules are that decided: those that deny, or all of them.
+      const isLocal = (allowed ? enforced : denying).some(({ rule }) => rule.onUnavailable === 'local');
+      return { ...degraded, allowed, fallback: isLocal ? 'local' : 'open', local };
     },
   };
 }

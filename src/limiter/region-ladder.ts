@@ -1,11 +1,13 @@
 // Asks the nearest region that can be asked, and the next one if it does not answer. All of it under one deadline:
-// as long as there is another region to turn to, one gets no more than half of the time that is left.
+// as long as there is another region to turn to, one gets no more than half of the time that is left. A region whose
+// breaker is not closed is passed over: whether it is back is found out after the response (region-watch.ts).
 import type { AnnouncementBoard } from '../core/announcement.ts';
 import type { Breaker } from '../core/breaker.ts';
 import type { Census, CensusBoard } from '../core/census.ts';
 import { type CounterStore, CounterStoreError } from '../core/counter-store.ts';
 import type { DegradedReason } from '../core/decision.ts';
 import type { Deadline } from './deadline.ts';
+import type { RegionWatch } from './region-watch.ts';
 
 /** What a region has for the limiter. */
 export interface LimiterRegion {
@@ -13,6 +15,7 @@ export interface LimiterRegion {
   readonly store: CounterStore;
   readonly board: AnnouncementBoard;
   readonly breaker: Breaker;
+  readonly watch: RegionWatch;
   readonly census: Census;
   readonly censusBoard: CensusBoard;
   /** Charges may be taken back there: see slot-split.ts. */
@@ -52,22 +55,22 @@ export async function askRegions<T>({ regions, deadline, now, ask }: Asking<T>):
   for (const [i, region] of regions.entries()) {
     const remainingMs = deadline.remainingMs();
     if (remainingMs <= 0) break;
-    const permit = region.breaker.enter(now());
+    const permit = region.breaker.enter();
     if (permit === undefined) {
       reason ??= 'breaker-open';
       continue;
     }
-    const hasNext = regions.slice(i + 1).some(({ breaker }) => breaker.state(now()) !== 'open');
+    const hasNext = regions.slice(i + 1).some(({ breaker }) => breaker.state(now()) === 'closed');
     const givenMs = hasNext ? remainingMs / 2 : remainingMs;
     try {
       const answer = await ask(region, deadline.signal(givenMs));
       region.breaker.succeed(permit, now());
       return { kind: 'answered', region, answer, unanswered, reason };
     } catch (error) {
-      const failure = failureOf(error);
+      const failure = reasonOf(error);
+      region.watch.note(error);
       if (failure === 'script-failed') region.breaker.succeed(permit, now());
-      else if (failure !== 'timeout' || givenMs >= deadline.totalMs * FAIR_PART)
-        region.breaker.fail(permit, now());
+      else if (isOutage(failure, givenMs / deadline.totalMs)) region.breaker.fail(permit, now());
       reason ??= failure;
       unanswered.push(region.store);
     }
@@ -75,6 +78,10 @@ export async function askRegions<T>({ regions, deadline, now, ask }: Asking<T>):
   return { kind: 'unanswered', unanswered, reason: reason ?? 'timeout' };
 }
 
+/** What the region can be blamed for. */
+const isOutage = (failure: DegradedReason, partOfDeadline: number): boolean =>
+  failure === 'timeout' ? partOfDeadline >= FAIR_PART : failure !== 'internal-error';
+
 /** Whatever went wrong, a bug included: no request fails because of the limiter. */
-export const failureOf = (error: unknown) =>
-  error instanceof CounterStoreError ? error.failure : 'unavailable';
+export const reasonOf = (error: unknown): DegradedReason =>
+  error instanceof CounterStoreError ? error.failure : 'internal-error';

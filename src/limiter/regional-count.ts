@@ -3,7 +3,7 @@
 // charged is given back if another region denies.
 import type { AfterResponse } from '../core/caller.ts';
 import type { Answer } from '../core/check.ts';
-import type { CounterStore } from '../core/counter-store.ts';
+import { type CounterStore, CounterStoreError } from '../core/counter-store.ts';
 import { type CheckResult, type DegradedReason, denyingResults } from '../core/decision.ts';
 import type { RuleCheck } from '../core/plan.ts';
 import type { Borrowing, Denied } from './borrowing.ts';
@@ -73,7 +73,7 @@ export function createRegionalCount({ now, borrowing, onError }: RegionalCountOp
     const { checks } = call;
     const answer = await region.store.run(call, signal);
     if (answer.outcomes.length !== checks.length)
-      throw new Error('the store answered for fewer checks than it was given');
+      throw new CounterStoreError('bad-reply', 'the store answered for fewer checks than it was given');
     const results = checks.flatMap((check, i) => {
       const outcome = answer.outcomes[i];
       return outcome ? [{ check, outcome, store: region.store, isFinal: true }] : [];

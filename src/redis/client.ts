@@ -1,6 +1,7 @@
 // Upstash Redis over HTTP, made fit for Workers: one signal for each command, and errors that hold no secrets.
 import { Redis } from '@upstash/redis/cloudflare';
-import { CounterStoreError } from '../core/counter-store.ts';
+import { CounterStoreError, OutOfCalls } from '../core/counter-store.ts';
+import { withoutCommand, wordsOf } from './server-words.ts';
 
 export interface UpstashOptions {
   readonly url: string;
@@ -23,6 +24,8 @@ interface Entry {
 export type Replied =
   | { readonly result: unknown; readonly error?: undefined }
   | { readonly error: CounterStoreError; readonly result?: undefined };
+/** What the runtime says to a request that has used up its 50 (free plan) or 10,000 calls. */
+const OUT_OF_SUBREQUESTS = 'Too many subrequests';
 
 /** Redis does not know the script (any more). */
 export class ScriptMissing extends CounterStoreError {}
@@ -70,23 +73,24 @@ function toReplied({ result, error }: Entry, signal: AbortSignal): Replied {
 
 /** The client's messages embed the whole command, keys and all: only what kind of failure it was goes on. */
 function withoutDetails(error: unknown, signal: AbortSignal): CounterStoreError {
-  const message = error instanceof Error ? error.message : '';
-  if (message.startsWith('NOSCRIPT')) return new ScriptMissing('unavailable', 'script not loaded');
+  const said = error instanceof Error ? withoutCommand(error.message) : '';
+  if (said.startsWith(OUT_OF_SUBREQUESTS)) return new OutOfCalls();
+  if (said.startsWith('NOSCRIPT')) return new ScriptMissing('unavailable', 'script not loaded');
   if (signal.aborted) return new CounterStoreError('timeout', 'no answer before the deadline');
-  if (isScriptFailure(message))
-    return new CounterStoreError('script-failed', 'the script could not count this');
-  if (isBadReply(error, message))
+  if (isOfTheScript(said)) return new CounterStoreError('script-failed', wordsOf(said));
+  if (isBadReply(error, said))
     return new CounterStoreError('bad-reply', 'the reply is not what Upstash sends');
   return new CounterStoreError('unavailable', 'the command failed');
 }
 
-/** An error of the script itself: the database is well, and this one call is not. */
-function isScriptFailure(message: string): boolean {
-  const [said = ''] = message.split(', command was:');
-  // Upstash names the script also when the database refuses one of its commands, with OOM or READONLY.
-  const isRefused = /^ERR Error running script: @user_script:\d+: (?!ERR|WRONGTYPE)[A-Z]+ /.test(said);
-  return !isRefused && /^(WEIR_BAD_ARGUMENT|ERR .*(user_script|script shebang))/s.test(said);
-}
+/** These say how the database is doing, also if it was a command within the script that met them. */
+const OF_THE_DATABASE = /\b(OOM|READONLY|MISCONF|LOADING|BUSY|NOREPLICAS|MASTERDOWN|CLUSTERDOWN|TRYAGAIN)\b/;
+
+/** An unknown command is quoted with its arguments, which can read like anything. */
+const OF_THE_SCRIPT = /^(WEIR_BAD_ARGUMENT\b|ERR (?!unknown command).*script|ERR unknown command .?eval)/is;
+
+/** The database is well; what it was given to run is not, or it cannot run that. */
+const isOfTheScript = (said: string): boolean => OF_THE_SCRIPT.test(said) && !OF_THE_DATABASE.test(said);
 
 /** Not JSON, or JSON without a result or, for a pipeline, no list of them: this is how the client tells. */
 function isBadReply(error: unknown, message: string): boolean {

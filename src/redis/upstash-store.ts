@@ -2,27 +2,29 @@
 import type { Answer } from '../core/check.ts';
 import { type CounterStore, CounterStoreError } from '../core/counter-store.ts';
 import { ANNOUNCEMENT_KEY } from '../core/keys.ts';
+import { PROBE_CHECKS } from '../core/probe.ts';
 import { type Client, type Replied, ScriptMissing } from './client.ts';
 import { composeScript, type Script } from './script.ts';
 import { parseAnswer, type ScriptCall, toScriptCall } from './wire.ts';
 
 export function createUpstashStore(client: Client): CounterStore {
   let script: Script | undefined;
+  const run: CounterStore['run'] = async (call, signal) => {
+    script ??= await composeScript();
+    const how = { client, script, call: toScriptCall(call), signal };
+    const { reply, announced } = await (call.withAnnouncement ? readAndCount(how) : count(how));
+    return { ...parseAnswer(reply, call.checks), announced };
+  };
 
   return {
-    async run(call, signal) {
-      script ??= await composeScript();
-      const how = { client, script, call: toScriptCall(call), signal };
-      const { reply, announced } = await (call.withAnnouncement ? readAndCount(how) : count(how));
-      return { ...parseAnswer(reply, call.checks), announced };
-    },
+    run,
 
     async reset(keys, signal) {
       if (keys.length > 0) await client.send(signal, (redis) => redis.unlink(...keys));
     },
 
-    async ping(signal) {
-      await client.send(signal, (redis) => redis.ping());
+    async probe(signal) {
+      await run({ operation: 'take', checks: PROBE_CHECKS }, signal);
     },
   };
 }

@@ -8,6 +8,7 @@ import {
   newestAnnouncement,
   parseAnnouncement,
 } from '../core/announcement.ts';
+import { type CounterStore, CounterStoreError } from '../core/counter-store.ts';
 import type { SharesByRegion } from '../core/rule.ts';
 import type { WeightedRegion } from '../core/shares.ts';
 import { joinSnapshot, versionOf } from '../core/stored-snapshot.ts';
@@ -29,10 +30,16 @@ export interface PublishOptions {
   readonly database: Database;
   readonly reader: RuleReader;
   readonly kv: Kv;
-  readonly regions: readonly (WeightedRegion & { readonly board: AnnouncementBoard })[];
+  readonly regions: readonly PublishedRegion[];
   /** Of the Worker's code, if known: another one may read the same rows otherwise. */
   readonly deployment?: string | undefined;
-  readonly onError: (error: unknown) => void;
+  /** With the name of the region, if it is one that failed. */
+  readonly onError: (error: unknown, region?: string) => void;
+}
+
+interface PublishedRegion extends WeightedRegion {
+  readonly board: AnnouncementBoard;
+  readonly store: Pick<CounterStore, 'probe'>;
 }
 
 export interface Publication {
@@ -42,8 +49,15 @@ export interface Publication {
   readonly ruleCount: number;
   readonly rejected: readonly RejectedRow[];
   readonly warnings: readonly RuleWarning[];
-  /** Where it is announced. A region that cannot be told now is told by the next cron run. */
-  readonly regions: readonly { readonly name: string; readonly announced: boolean }[];
+  readonly regions: readonly Announced[];
+}
+
+/** Where it is announced. A region that cannot be told now is told by the next cron run. */
+export interface Announced {
+  readonly name: string;
+  readonly announced: boolean;
+  /** What the server said, if it cannot run the script: it is told nothing until it can. */
+  readonly problem?: string;
 }
 
 export interface HowToPublish {
@@ -87,12 +101,18 @@ export async function publish(
     createPart({ kind: 'callers', version: announcement.callers }, callersText),
   ];
   const copying = regions.map(({ board }, i) => copyTo(board, parts, { known: standing[i], again, onError }));
-  await Promise.all([
+  const [broken] = await Promise.all([
+    findBroken(options),
     (!again && isKnown('rules')) || writeRules(kv, announcement.rules, rulesText),
     (!again && isKnown('callers')) || writeCallers(kv, announcement.callers, callersText),
   ]);
   const [told] = await Promise.all([
-    Promise.all(regions.map((region, i) => copying[i]?.then(() => announce(region, announcement, onError)))),
+    Promise.all(
+      regions.map(async (region, i) => {
+        await copying[i];
+        return broken[i] ?? announce(region, announcement, onError);
+      }),
+    ),
     complete(options, { announcement, published, bytes, isWritten }),
   ]);
   return {
@@ -101,7 +121,7 @@ export async function publish(
     ruleCount: published.content.rules.length,
     rejected: published.rejected,
     warnings: findWarnings({ ...published.content, regions }),
-    regions: regions.map(({ name }, i) => ({ name, announced: told[i] === true })),
+    regions: told,
   };
 }
 
@@ -158,27 +178,52 @@ async function complete(options: PublishOptions, completion: Completion): Promis
 /** Null for a region that does not answer. */
 function readBoards({ regions, onError }: Pick<PublishOptions, 'regions' | 'onError'>) {
   return Promise.all(
-    regions.map(async ({ board }): Promise<Announcement | undefined | null> => {
+    regions.map(async ({ name, board }): Promise<Announcement | undefined | null> => {
       try {
         return parseAnnouncement(await board.read(AbortSignal.timeout(READ_MS)));
       } catch (error) {
-        onError(error);
+        onError(error, name);
         return null;
       }
     }),
   );
 }
 
+/**
+ * The regions that answer, but cannot run the script: whoever sees rules announced there would take them for being
+ * counted. Whether one that does not answer can be told is found out by telling it.
+ */
+function findBroken({ regions, onError }: Pick<PublishOptions, 'regions' | 'onError'>) {
+  return Promise.all(
+    regions.map(async ({ name, store }): Promise<Announced | undefined> => {
+      try {
+        await store.probe(AbortSignal.timeout(READ_MS));
+        return undefined;
+      } catch (error) {
+        if (!(error instanceof CounterStoreError)) onError(error, name);
+        return brokenBy(error, name, onError);
+      }
+    }),
+  );
+}
+
 async function announce(
-  { board }: PublishOptions['regions'][number],
+  { name, board }: PublishedRegion,
   announcement: Announcement,
-  onError: (error: unknown) => void,
-): Promise<boolean> {
+  onError: PublishOptions['onError'],
+): Promise<Announced> {
   try {
     await board.write(announcement, AbortSignal.timeout(ANNOUNCE_MS));
-    return true;
+    return { name, announced: true };
   } catch (error) {
-    onError(error);
-    return false;
+    const broken = brokenBy(error, name, onError);
+    if (!broken) onError(error, name);
+    return broken ?? { name, announced: false };
   }
+}
+
+function brokenBy(error: unknown, name: string, onError: PublishOptions['onError']): Announced | undefined {
+  if (!(error instanceof CounterStoreError) || error.failure !== 'script-failed') return undefined;
+  onError(error, name);
+  return { name, announced: false, problem: error.message };
 }

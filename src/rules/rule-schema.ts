@@ -4,7 +4,7 @@ import * as z from 'zod';
 import { ALGORITHM_IDS, type AlgorithmId } from '../core/algorithms/registry.ts';
 import { problemOf } from '../core/check.ts';
 import { resourceProblem } from '../core/resource.ts';
-import { LARGEST_LIMIT, LONGEST_WINDOW_SECONDS, type Rule } from '../core/rule.ts';
+import { LARGEST_LIMIT, LONGEST_WINDOW_SECONDS, type Rule, SHORTEST_LEASE_SECONDS } from '../core/rule.ts';
 import { HAVE_BURST } from '../core/shares.ts';
 import { plainText } from './plain-text.ts';
 import { rules } from './schema.ts';
@@ -51,7 +51,9 @@ export const ruleFields = createInsertSchema(rules, {
   costFromOrigin: z
     .boolean()
     .describe('The origin tells the real cost in a header; the difference is settled.'),
-  refundOnError: z.boolean().describe('Give back what was charged if the origin cannot be reached.'),
+  refundOnError: z
+    .boolean()
+    .describe('Give back what was charged if the request certainly did not reach the origin.'),
   maxDelayMs: whole(30_000).nullable().describe('The longest that throttle makes a request wait.'),
   priority: z.int32().describe('Lower comes first.'),
   blockSeconds: whole(LONGEST_WINDOW_SECONDS).nullable().describe('Keeps a violator out for so long.'),
@@ -104,7 +106,9 @@ function problemsOf(rule: RuleFields): Problem[] {
 }
 
 /** A connection that is open is held, not spent. */
-function* leaseProblems({ costFromOrigin, countDenied }: RuleFields): Iterable<Problem> {
+function* leaseProblems({ costFromOrigin, countDenied, windowSeconds = 0 }: RuleFields): Iterable<Problem> {
+  if (windowSeconds < SHORTEST_LEASE_SECONDS)
+    yield ['windowSeconds', `must be at least ${SHORTEST_LEASE_SECONDS} for connections`];
   if (costFromOrigin) yield ['costFromOrigin', 'makes no sense for connections'];
   if (countDenied) yield ['countDenied', 'makes no sense for connections'];
 }

@@ -29,6 +29,7 @@ import {
   type PlacedBefore,
   RULE_DEFAULTS,
   SCOPES,
+  SHORTEST_LEASE_SECONDS,
   type SharesByRegion,
   type Split,
   type TierLimits,
@@ -227,6 +228,10 @@ export const rules = pgTable(
     check(
       'rules_leases_have_no_cost_from_origin',
       sql`${table.algorithm} <> 'concurrency' or not (${table.costFromOrigin} or ${table.countDenied})`,
+    ),
+    check(
+      'rules_leases_last',
+      sql`${table.algorithm} <> 'concurrency' or ${within(table.windowSeconds, SHORTEST_LEASE_SECONDS, LONGEST_WINDOW_SECONDS)}`,
     ),
     check('rules_block_is_positive', within(table.blockSeconds, 1, LONGEST_WINDOW_SECONDS)),
     check('rules_status_is_an_error', within(table.status, 400, 599)),

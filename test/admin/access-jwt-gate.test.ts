@@ -1,7 +1,7 @@
 // Cloudflare Access in front of the admin route, beside tokens.
 import { OpenAPIHono } from '@hono/zod-openapi';
 import { expect, test } from 'vitest';
-import { createAuth } from '../../src/admin/auth.ts';
+import { createAuth, createGate as openGate } from '../../src/admin/auth.ts';
 import type { AdminEnv } from '../../src/admin/services.ts';
 import { createDatabase } from '../../src/rules/database.ts';
 import { AUDIENCE, useAccess } from './access-jwt-harness.ts';
@@ -12,19 +12,21 @@ const { access, assert } = useAccess();
 const createGate = (admins: string[] = []) => {
   const app = new OpenAPIHono<AdminEnv>().basePath('/_weir/admin');
   app.use(
-    createAuth({
-      database: createDatabase({ url: 'postgres://nobody:none@localhost/none' }),
-      publish: () => Promise.reject(new Error('not here')),
-      regions: [],
-      auth: {
-        tokens: Object.values(TOKENS),
-        access: { teamDomain: `${access.certs.url}/`, audience: AUDIENCE, admins },
-      },
-      deadlineMs: 1_000,
-      ipv6Prefix: 64,
-      now: () => access.nowMs,
-      log: { error: () => {} },
-    }),
+    createAuth(
+      openGate({
+        database: createDatabase({ url: 'postgres://nobody:none@localhost/none' }),
+        publish: () => Promise.reject(new Error('not here')),
+        regions: [],
+        auth: {
+          tokens: Object.values(TOKENS),
+          access: { teamDomain: `${access.certs.url}/`, audience: AUDIENCE, admins },
+        },
+        deadlineMs: 1_000,
+        ipv6Prefix: 64,
+        now: () => access.nowMs,
+        log: { error: () => {} },
+      }),
+    ),
   );
   app.all('/*', (c) => c.json(c.get('actor')));
   return async (jwt: string | undefined, { method = 'GET', ...headers }: Record<string, string> = {}) =>

@@ -2,7 +2,7 @@
 
 import { OpenAPIHono } from '@hono/zod-openapi';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { createAuth } from '../../src/admin/auth.ts';
+import { createAuth, createGate as openGate } from '../../src/admin/auth.ts';
 import type { AdminEnv, AdminServices } from '../../src/admin/services.ts';
 import type { CounterStore } from '../../src/core/counter-store.ts';
 import { createClient } from '../../src/redis/client.ts';
@@ -23,19 +23,18 @@ interface Call {
 function createGate(overrides: Partial<AdminServices> = {}) {
   const logged: string[] = [];
   const app = new OpenAPIHono<AdminEnv>().basePath('/_weir/admin');
-  app.use(
-    createAuth({
-      database: createDatabase({ url: 'postgres://nobody:none@localhost/none' }),
-      publish: () => Promise.reject(new Error('not here')),
-      regions: [],
-      auth: { tokens: Object.values(TOKENS) },
-      deadlineMs: 1_000,
-      ipv6Prefix: 64,
-      now: () => Date.now(),
-      log: { error: (event, error) => logged.push(`${event} ${error}`) },
-      ...overrides,
-    }),
-  );
+  const gate = openGate({
+    database: createDatabase({ url: 'postgres://nobody:none@localhost/none' }),
+    publish: () => Promise.reject(new Error('not here')),
+    regions: [],
+    auth: { tokens: Object.values(TOKENS) },
+    deadlineMs: 1_000,
+    ipv6Prefix: 64,
+    now: () => Date.now(),
+    log: { error: (event, error) => logged.push(`${event} ${error}`) },
+    ...overrides,
+  });
+  app.use(createAuth(gate));
   app.all('/*', (c) => c.json(c.get('actor')));
   const call = async ({ method = 'GET', path = '/rules', authorization, ip = '192.0.2.1', headers }: Call) =>
     app.fetch(
@@ -186,6 +185,27 @@ describe('failed attempts', () => {
     expect((await one.call(wrong)).status).toBe(429);
     expect((await another.call(right)).status).toBe(429);
     expect((await one.call({ ...right, ip: '192.0.2.2' })).status).toBe(200);
+  });
+
+  test('an address that has had its ten costs no call to Redis any more', async () => {
+    const calls: string[] = [];
+    const counted: CounterStore = {
+      ...store,
+      run(call, signal) {
+        calls.push(call.operation);
+        return store.run(call, signal);
+      },
+    };
+    const { call } = createGate({ regions: [{ name: 'eu', share: 1, store: counted }] });
+    await statuses(10, () => call(wrong));
+    const spent = calls.length;
+    expect(spent).toBe(20);
+    expect(await statuses(50, () => call(wrong))).toEqual(Array(50).fill(429));
+    expect((await call(right)).status).toBe(429);
+    expect(calls.length).toBe(spent);
+    // At once, from another address: ten of them ask.
+    await Promise.all(Array.from({ length: 100 }, () => call({ ...wrong, ip: '192.0.2.3' })));
+    expect(calls.length).toBe(2 * spent);
   });
 
   test('addresses of one IPv6 network are one guesser', async () => {

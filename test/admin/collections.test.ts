@@ -184,6 +184,7 @@ describe('a change that is saved', () => {
       regions: [
         { name: 'eu', announced: true },
         { name: 'us', announced: false },
+        { name: 'ap', announced: false, problem: 'ERR Error running script: @user_script:2: x' },
       ],
     });
     const { warnings } = await read(
@@ -193,6 +194,7 @@ describe('a change that is saved', () => {
       'not in force: tied: limit: too large; burst: too small',
       'tied and another are equally good',
       'region us could not be told; it follows within a minute',
+      "region ap was not told: its Redis cannot run Weir's script (ERR Error running script: @user_script:2: x)",
     ]);
   });
 

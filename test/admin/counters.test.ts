@@ -20,7 +20,7 @@ function delegate(current: () => CounterStore | undefined): CounterStore {
   return {
     run: async (call, signal) => (await store()).run(call, signal),
     reset: async (keys, signal) => (await store()).reset(keys, signal),
-    ping: async (signal) => (await store()).ping(signal),
+    probe: async (signal) => (await store()).probe(signal),
   };
 }
 

@@ -34,7 +34,7 @@ export interface Admin extends AsyncDisposable {
 }
 
 const unreachable = () => Promise.reject(new CounterStoreError('unavailable', 'not there'));
-const store: CounterStore = { run: unreachable, reset: unreachable, ping: unreachable };
+const store: CounterStore = { run: unreachable, reset: unreachable, probe: unreachable };
 const board: AnnouncementBoard = {
   read: async () => undefined,
   write: async () => undefined,

@@ -23,7 +23,10 @@ test('answers with the publication', async () => {
     ruleCount: 2,
     rejected: [{ id: 'a', name: 'b', problems: ['c'] }],
     warnings: [{ ruleIds: ['a'], message: 'm' }],
-    regions: [{ name: 'eu', announced: false }],
+    regions: [
+      { name: 'eu', announced: false },
+      { name: 'us', announced: false, problem: 'ERR x' },
+    ],
   };
   publish = async () => publication;
   const response = await call();

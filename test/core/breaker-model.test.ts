@@ -8,10 +8,11 @@ import { createModel } from './breaker-model.ts';
 const START_MS = 1_800_000_000_000;
 
 it('does as a breaker does that keeps everything and searches it from end to end', () => {
-  const passedMs = fc.oneof(fc.nat(300), fc.constantFrom(749, 750, 999, 1_000, 1_250, 9_999, 10_000));
+  const passedMs = fc.oneof(fc.nat(300), fc.constantFrom(749, 750, 999, 1_000, 1_250, 59_999, 60_000));
   const step = fc.oneof(
     { weight: 1, arbitrary: passedMs.map((ms) => ({ do: 'wait', ms }) as const) },
     { weight: 4, arbitrary: fc.constant({ do: 'enter' } as const) },
+    { weight: 2, arbitrary: fc.constant({ do: 'probe' } as const) },
     {
       weight: 4,
       arbitrary: fc.record({
@@ -30,8 +31,10 @@ it('does as a breaker does that keeps everything and searches it from end to end
       let nowMs = START_MS;
       for (const each of steps) {
         if (each.do === 'wait') nowMs += each.ms;
-        if (each.do === 'enter') {
-          const [permit, ofModel] = [real.enter(nowMs), model.enter(nowMs)];
+        if (each.do === 'enter' || each.do === 'probe') {
+          const isProbe = each.do === 'probe';
+          const permit = isProbe ? real.probe(nowMs) : real.enter();
+          const ofModel = isProbe ? model.probe(nowMs) : model.enter();
           expect(permit !== undefined).toBe(ofModel !== undefined);
           if (permit !== undefined && ofModel) out.push({ permit, ofModel });
         }

@@ -19,7 +19,7 @@ export function createModel(random: number) {
   const successes = () => era.results.filter(({ hasFailed }) => !hasFailed).length;
 
   const mustOpen = (nowMs: number) => {
-    const recent = era.results.slice(-20).filter(({ atMs }) => nowMs - atMs < 10_000);
+    const recent = era.results.slice(-20).filter(({ atMs }) => nowMs - atMs < 60_000);
     const failures = recent.filter(({ hasFailed }) => hasFailed).length;
     return failures >= 5 && failures * 2 >= recent.length;
   };
@@ -30,9 +30,10 @@ export function createModel(random: number) {
   return {
     state,
 
-    enter(nowMs: number): object | undefined {
-      if (state(nowMs) === 'closed') return era;
-      if (state(nowMs) === 'open') return undefined;
+    enter: (): object | undefined => (era.state === 'closed' ? era : undefined),
+
+    probe(nowMs: number): object | undefined {
+      if (state(nowMs) !== 'half-open') return undefined;
       if (era.state === 'open') become('half-open', nowMs);
       const areLost = nowMs - Math.max(...era.probesAtMs) >= 1_000;
       // In the place of those that have succeeded nobody is needed.

@@ -10,9 +10,11 @@ function openIsolate(random = () => 0.5) {
   const clock = { ms: START_MS };
   const changes: BreakerState[] = [];
   const breaker = createBreaker({ random, onChange: (state) => changes.push(state) });
-  const enter = () => breaker.enter(clock.ms);
+  const enter = () => breaker.enter();
+  const probe = () => breaker.probe(clock.ms);
+  /** As a request, or as a probe where no request is let in. */
   const permit = () => {
-    const given = enter();
+    const given = enter() ?? probe();
     if (given === undefined) throw new Error('not let in');
     return given;
   };
@@ -21,7 +23,7 @@ function openIsolate(random = () => 0.5) {
   const call = (hasFailed: boolean, times = 1) => {
     for (let i = 0; i < times; i += 1) report(permit(), hasFailed);
   };
-  return { clock, changes, enter, permit, report, call, state: () => breaker.state(clock.ms) };
+  return { clock, changes, enter, probe, permit, report, call, state: () => breaker.state(clock.ms) };
 }
 
 /** Open since this moment. */
@@ -82,7 +84,7 @@ describe('a closed breaker', () => {
     expect(state()).toBe('closed');
   });
 
-  it('judges by the last 10 seconds, to the millisecond', () => {
+  it('judges by the last minute, to the millisecond', () => {
     const at = (passedMs: number) => {
       const { call, state, clock } = openIsolate();
       call(FAILURE, 4);
@@ -90,14 +92,14 @@ describe('a closed breaker', () => {
       call(FAILURE);
       return state();
     };
-    expect(at(9_999)).toBe('open');
-    expect(at(10_000)).toBe('closed');
+    expect(at(59_999)).toBe('open');
+    expect(at(60_000)).toBe('closed');
   });
 
   it('lets no success of long ago excuse failures of now', () => {
     const { call, state, clock } = openIsolate();
     call(SUCCESS, 15);
-    clock.ms += 10_000;
+    clock.ms += 60_000;
     call(FAILURE, 5);
     expect(state()).toBe('open');
   });
@@ -105,17 +107,17 @@ describe('a closed breaker', () => {
   it('is not opened by a success, even when failures are the half', () => {
     const { call, state, clock } = openIsolate();
     call(SUCCESS, 10);
-    clock.ms += 5_000;
+    clock.ms += 30_000;
     call(FAILURE, 5);
-    clock.ms += 5_000;
+    clock.ms += 30_000;
     call(SUCCESS);
     expect(state()).toBe('closed');
   });
 
-  it('keeps nobody out who asks at the same time', () => {
-    const { enter, state } = openIsolate();
+  it('keeps nobody out who asks at the same time, and needs no probe', () => {
+    const { enter, probe, state } = openIsolate();
     expect(Array.from({ length: 100 }, enter)).not.toContain(undefined);
-    expect(state()).toBe('closed');
+    expect([probe(), state()]).toEqual([undefined, 'closed']);
   });
 });
 
@@ -124,15 +126,16 @@ describe('an open breaker', () => {
     [0, 750],
     [0.5, 1_000],
     [1, 1_250],
-  ])('with %d on the dice lets nobody in for %d ms', (dice, openMs) => {
-    const { clock, enter, state } = openBreaker(() => dice);
+  ])('with %d on the dice lets nobody in for %d ms, and then probes only', (dice, openMs) => {
+    const { clock, enter, probe, state } = openBreaker(() => dice);
     for (const passedMs of [0, 1, openMs - 1]) {
       clock.ms = START_MS + passedMs;
-      expect([state(), enter()]).toEqual(['open', undefined]);
+      expect([state(), enter(), probe()]).toEqual(['open', undefined, undefined]);
     }
     clock.ms = START_MS + openMs;
-    expect(state()).toBe('half-open');
-    expect(enter()).toBeDefined();
+    expect([state(), enter()]).toEqual(['half-open', undefined]);
+    expect(probe()).toBeDefined();
+    expect(enter()).toBeUndefined();
   });
 
   it.each([
@@ -152,21 +155,29 @@ describe('an open breaker', () => {
 });
 
 describe('a half-open breaker', () => {
-  it('lets exactly three in, and nobody else while they are out', () => {
-    const { enter, clock } = halfOpenBreaker();
-    const given = Array.from({ length: 10 }, enter);
+  it('lets exactly three probes in, and nobody else while they are out', () => {
+    const { enter, probe, clock } = halfOpenBreaker();
+    const given = Array.from({ length: 10 }, probe);
     expect(given.filter((permit) => permit !== undefined)).toHaveLength(3);
     expect(given.slice(3)).toEqual(Array(7).fill(undefined));
     clock.ms += 999;
-    expect(enter()).toBeUndefined();
+    expect([enter(), probe()]).toEqual([undefined, undefined]);
+  });
+
+  it('lets no request in, however long no probe is made', () => {
+    const { enter, clock } = halfOpenBreaker();
+    for (let i = 0; i < 10; i += 1) {
+      expect(enter()).toBeUndefined();
+      clock.ms += 60_000;
+    }
   });
 
   it('closes by the third success, not before, and then lets everybody in', () => {
-    const { permit, report, enter, state } = halfOpenBreaker();
+    const { permit, report, enter, probe, state } = halfOpenBreaker();
     const probes = [permit(), permit(), permit()];
-    for (const probe of probes) {
-      expect([state(), enter()]).toEqual(['half-open', undefined]);
-      report(probe, SUCCESS);
+    for (const each of probes) {
+      expect([state(), enter(), probe()]).toEqual(['half-open', undefined, undefined]);
+      report(each, SUCCESS);
     }
     expect(state()).toBe('closed');
     expect(Array.from({ length: 10 }, enter)).not.toContain(undefined);
@@ -179,12 +190,12 @@ describe('a half-open breaker', () => {
   });
 
   it.each([0, 1, 2])('opens again by one failure after %d successes, for as long as ever', (successes) => {
-    const { call, enter, state, clock } = halfOpenBreaker();
+    const { call, probe, state, clock } = halfOpenBreaker();
     call(SUCCESS, successes);
     call(FAILURE);
-    expect([state(), enter()]).toEqual(['open', undefined]);
+    expect([state(), probe()]).toEqual(['open', undefined]);
     clock.ms += 999;
-    expect([state(), enter()]).toEqual(['open', undefined]);
+    expect([state(), probe()]).toEqual(['open', undefined]);
     clock.ms += 1;
     expect(state()).toBe('half-open');
   });
@@ -201,12 +212,12 @@ describe('a half-open breaker', () => {
   });
 
   it('gives leave again for probes that are not heard of for a second', () => {
-    const { enter, permit, call, state, clock } = halfOpenBreaker();
+    const { probe, permit, call, state, clock } = halfOpenBreaker();
     call(SUCCESS);
     permit();
     permit();
     clock.ms += 999;
-    expect(enter()).toBeUndefined();
+    expect(probe()).toBeUndefined();
     clock.ms += 1;
     call(SUCCESS);
     expect(state()).toBe('half-open');
@@ -252,39 +263,39 @@ describe('a breaker that has closed again', () => {
 
 describe('a clock that is put back', () => {
   it.each([1, 250, 500, 1_000, 60_000, 10 ** 12])('by %d ms keeps out nobody for 1.25 s', (backMs) => {
-    const { clock, enter } = openBreaker();
+    const { clock, probe } = openBreaker();
     clock.ms -= backMs;
     let askedMs = 0;
-    for (; enter() === undefined; clock.ms += 1) askedMs += 1;
+    for (; probe() === undefined; clock.ms += 1) askedMs += 1;
     expect(askedMs).toBe(backMs <= 250 ? 1_000 + backMs : 0);
   });
 
   it('by long lets probes in at once', () => {
-    const { clock, enter, permit } = halfOpenBreaker();
+    const { clock, probe, permit } = halfOpenBreaker();
     for (const _ of [1, 2, 3]) permit();
-    expect(enter()).toBeUndefined();
+    expect(probe()).toBeUndefined();
     clock.ms -= 60_000;
-    expect(enter()).toBeDefined();
+    expect(probe()).toBeDefined();
   });
 
   it('does not make failures that are still to come count', () => {
     const { clock, call, state } = openIsolate();
     call(FAILURE, 4);
-    clock.ms -= 10_000;
+    clock.ms -= 60_000;
     call(FAILURE);
     expect(state()).toBe('closed');
   });
 });
 
 it('tells each change once', () => {
-  const { call, clock, changes, enter, permit, report } = openBreaker();
+  const { call, clock, changes, enter, probe, permit, report } = openBreaker();
   for (let i = 0; i < 10; i += 1) enter();
   expect(changes).toEqual(['open']);
   clock.ms += 1_000;
   const probes = [permit(), permit(), permit()];
-  enter();
+  probe();
   expect(changes).toEqual(['open', 'half-open']);
-  for (const probe of probes) report(probe, FAILURE);
+  for (const each of probes) report(each, FAILURE);
   expect(changes).toEqual(['open', 'half-open', 'open']);
   clock.ms += 1_000;
   call(SUCCESS, 30);

@@ -89,6 +89,8 @@ export const REFUSED: Readonly<Record<string, string>> = {
   '/users%255C7': '"users%255C7" hides a %5c',
   '/users%25252F7': '"users%25252F7" hides a %2f',
   '/users%2500': '"users%2500" hides a %00',
+  '/users/7%253Fx': '"7%253Fx" hides a %3f',
+  '/users/7%2523x': '"7%2523x" hides a %23',
   '/users%25252525257': '"users%25252525257" is encoded too many times',
   // Fold to compatible forms first.
   '/a/%EF%BC%8E%EF%BC%8E/users/7': '"%EF%BC%8E%EF%BC%8E" can be read as ..',
@@ -96,6 +98,11 @@ export const REFUSED: Readonly<Record<string, string>> = {
   '/users%2F7': '%2F is not allowed in a path',
   '/users%2f7': '%2F is not allowed in a path',
   '/users%5C7': '%5C is not allowed in a path',
+  // A proxy in between that decodes once makes a query or a fragment of the rest.
+  '/login%3Fx': '%3F is not allowed in a path',
+  '/login%3f': '%3F is not allowed in a path',
+  '/login%23': '%23 is not allowed in a path',
+  '/login%23/x': '%23 is not allowed in a path',
   '/users/7%00': '%00 is not allowed in a path',
   '/users/7%0d%0aX: y': '%0D is not allowed in a path',
   '/users/7%09': '%09 is not allowed in a path',

@@ -85,11 +85,14 @@ describe('a subject that was denied', () => {
 
   it('is denied until its window ends, and by no isolate after that', async () => {
     const ip = freshIp();
-    // Early in a window, which is cut by the clock that all of them share.
-    await expect.poll(() => Date.now() % WINDOW_MS, { interval: 5, timeout: 5_000 }).toBeLessThan(200);
-    const endsAtMs = (Math.floor(Date.now() / WINDOW_MS) + 1) * WINDOW_MS;
-    await useUp('/short', ip);
-    expect(Date.now()).toBeLessThan(endsAtMs);
+    let endsAtMs = 0;
+    do {
+      // Early in a window, which is cut by the clock that all of them share.
+      await expect.poll(() => Date.now() % WINDOW_MS, { interval: 5 }).toBeLessThan(200);
+      endsAtMs = (Math.floor(Date.now() / WINDOW_MS) + 1) * WINDOW_MS;
+      for (const isolate of ISOLATES) while ((await ask('/short', isolate, ip)).status === 200);
+      // On a busy machine it may end before all of them have been denied.
+    } while (Date.now() >= endsAtMs);
     const answers: Answer[] = [];
     while (answers.at(-1)?.status !== 200) answers.push(await ask('/short', 'two', ip));
     const early = answers.filter(({ status, answeredAtMs }) => status === 200 && answeredAtMs < endsAtMs);
@@ -105,29 +108,30 @@ describe('is forgotten by every isolate within a second', () => {
     ip = freshIp();
     await useUp('/day', ip);
   });
-  /** How long after a moment all of them let it pass; asked all the time. */
-  const passAfterMs = async (sinceMs: number) => {
-    const passed = await Promise.all(
-      ISOLATES.map(async (isolate) => {
-        for (;;) {
-          const { status, answeredAtMs } = await ask('/day', isolate, ip);
-          if (status === 200) return answeredAtMs - sinceMs;
-          if (answeredAtMs > sinceMs + 5 * FELT_MS) return Number.POSITIVE_INFINITY;
-        }
-      }),
-    );
-    return Math.max(...passed);
+  /** Asked all the time, all of them let it pass in time; a busy machine takes some for each of the steps to there. */
+  const expectToPass = async (sinceMs: number) => {
+    let stepMs = 0;
+    const passedAtMs = async (isolate: IsolateName): Promise<number> => {
+      for (;;) {
+        const { status, sentAtMs, answeredAtMs } = await ask('/day', isolate, ip);
+        stepMs = Math.max(stepMs, answeredAtMs - sentAtMs);
+        if (status === 200) return answeredAtMs;
+        expect(answeredAtMs).toBeLessThan(sinceMs + 60_000);
+      }
+    };
+    const lastAtMs = Math.max(...(await Promise.all(ISOLATES.map(passedAtMs))));
+    expect(lastAtMs - sinceMs).toBeLessThanOrEqual(FELT_MS + 4 * stepMs);
   };
 
   it('when its counters are reset', async () => {
     await stack.weir.admin('/counters/reset', { method: 'POST', body: { scope: 'ip', subject: ip } });
-    expect(await passAfterMs(Date.now())).toBeLessThanOrEqual(FELT_MS);
+    await expectToPass(Date.now());
   });
 
   it('when the rule is changed', async () => {
     const { items } = await stack.weir.admin<{ items: { id: string; name: string }[] }>('/rules');
     const id = items.find(({ name }) => name === 'day')?.id;
     await stack.weir.admin(`/rules/${id}`, { method: 'PATCH', body: { limit: 6 * LIMIT } });
-    expect(await passAfterMs(Date.now())).toBeLessThanOrEqual(FELT_MS);
+    await expectToPass(Date.now());
   });
 });

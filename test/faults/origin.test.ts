@@ -5,7 +5,7 @@ import { freshIp, REGIONS } from '../../local/weir.ts';
 import type { Ask } from './client.ts';
 import { addRule, type FaultStack, LIMIT, PART, recover, ruleFor, startFaultStack } from './harness.ts';
 
-const ORIGIN_TIMEOUT_MS = 300;
+const ORIGIN_TIMEOUT_MS = 1_000;
 
 let stack: FaultStack;
 let origin: Origin;
@@ -36,10 +36,13 @@ async function refusing(during: () => Promise<void>): Promise<void> {
 const asUsual = (during: () => Promise<void>) => during();
 
 const FAILURES = [
-  { name: 'refuses', query: '', status: 502, within: refusing, isAnswer: false },
-  { name: 'resets', query: '?fail=reset', status: 502, within: asUsual, isAnswer: false },
-  { name: 'hangs', query: '?hang=1', status: 504, within: asUsual, isAnswer: false },
-  { name: 'answers 500', query: '?status=500', status: 500, within: asUsual, isAnswer: true },
+  // The runtime does not tell these two apart: the second one may have worked for long.
+  { name: 'refuses', query: '', status: 502, within: refusing, isReached: true },
+  { name: 'resets', query: '?fail=reset', status: 502, within: asUsual, isReached: true },
+  { name: 'hangs', query: '?hang=1', status: 504, within: asUsual, isReached: true },
+  { name: 'answers 500', query: '?status=500', status: 500, within: asUsual, isReached: true },
+  // As Cloudflare tells of an origin that refuses.
+  { name: 'is answered for with 521', query: '?status=521', status: 521, within: asUsual, isReached: false },
 ];
 
 const PLACES = [
@@ -80,16 +83,16 @@ describe.sequential.each(PLACES)('$place', ({ gone, fallback, limit }) => {
   });
 
   it.each(FAILURES)(
-    'a rule that refunds gives back, if an origin that $name gave no answer',
+    'a rule that refunds gives back only what did not reach an origin that $name',
     async (failure) => {
-      const { query, status, within, isAnswer } = failure;
+      const { query, status, within, isReached } = failure;
       const ip = freshIp();
       await without(gone, async () => {
         await within(async () => {
           for (let i = 0; i < 2; i += 1)
             expect((await stack.client.ask({ path: `/refunded${query}`, ip })).status).toBe(status);
         });
-        await expectRefunded(ip, isAnswer ? limit - 2 : limit);
+        await expectRefunded(ip, isReached ? limit - 2 : limit);
       });
       await recover({ client: stack.client, isolates: ['one'] });
     },
@@ -102,7 +105,7 @@ describe.sequential.each(PLACES)('$place', ({ gone, fallback, limit }) => {
         expect((await stack.client.ask({ path: `/held${query}`, ip })).status).toBe(status);
       });
       const held = async () => (await stack.client.ask({ path: '/held', ip })).status;
-      await expect.poll(held, { timeout: 2_000, interval: 10 }).toBe(200);
+      await expect.poll(held).toBe(200);
     });
     await recover({ client: stack.client, isolates: ['one'] });
   });
@@ -115,5 +118,5 @@ async function expectRefunded(ip: string, expected: number): Promise<void> {
     spent += await left({ path: '/refunded', ip });
     return spent;
   };
-  await expect.poll(passes, { timeout: 2_000, interval: 10 }).toBe(expected);
+  await expect.poll(passes).toBe(expected);
 }

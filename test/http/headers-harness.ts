@@ -71,7 +71,7 @@ export function createResult(rule: Partial<CompiledRule>, outcome: Partial<Outco
 export const NO_STORE: CounterStore = {
   run: () => Promise.reject(new Error('asked')),
   reset: async () => {},
-  ping: async () => {},
+  probe: async () => {},
 };
 
 export const createDecision = (results: readonly Result[], nowMs = NOW_MS): CountedDecision => ({

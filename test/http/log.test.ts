@@ -1,6 +1,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { CounterStoreError } from '../../src/core/counter-store.ts';
 import { createLog, LOG_EVENTS } from '../../src/http/log.ts';
 
 function openIsolate() {
@@ -21,12 +22,16 @@ describe('a line', () => {
     log.breaker('us', 'half-open');
     log.shadow('per user', 'us');
     log.error('admin-failed', new TypeError('x'));
+    log.script('us', 'ERR x', true);
+    log.script('us', 'ERR y', false);
     expect(lines).toEqual([
       '{"event":"degraded","reason":"timeout","fallback":"local","region":"us"}',
       '{"event":"degraded","reason":"stale-rules","region":"us"}',
       '{"event":"breaker","region":"us","state":"half-open"}',
       '{"event":"would-deny","rule":"per user","region":"us"}',
       '{"event":"admin-failed","error":"TypeError"}',
+      '{"event":"script-broken","region":"us","said":"ERR x"}',
+      '{"event":"script-failed","region":"us","said":"ERR y"}',
     ]);
   });
 
@@ -50,6 +55,55 @@ describe('a line', () => {
       'object',
     ]);
     expect(lines.join()).not.toContain('secret');
+  });
+
+  it('has what kind of failure it was if a store failed, and what the server said if it was the script', () => {
+    const { log, last } = openIsolate();
+    log.error('publish-incomplete', new CounterStoreError('timeout', 'no answer'), 'us');
+    expect(last()).toEqual({
+      event: 'publish-incomplete',
+      region: 'us',
+      error: 'CounterStoreError',
+      failure: 'timeout',
+    });
+    log.error('publish-incomplete', new CounterStoreError('script-failed', 'ERR x'), 'eu');
+    expect(last()).toMatchObject({ region: 'eu', failure: 'script-failed', said: 'ERR x' });
+  });
+
+  it('has the stack of a mistake in Weir, without its message', () => {
+    const { log, last } = openIsolate();
+    const failHere = () => {
+      throw new TypeError('secret\n    at secret (secret:1:1)');
+    };
+    try {
+      failHere();
+    } catch (error) {
+      log.bug(error);
+    }
+    const line = last() as { stack: string[] };
+    expect(line).toMatchObject({ event: 'internal-error', error: 'TypeError' });
+    expect(line.stack[0]).toMatch(/^at failHere .*log\.test\.ts:\d+:\d+\)$/);
+    expect(JSON.stringify(line)).not.toContain('secret');
+  });
+
+  it.each([
+    ['a text', 'secret', 'string'],
+    ['nothing', undefined, 'undefined'],
+    ['an error without a stack', Object.assign(new Error('secret'), { stack: undefined }), 'Error'],
+    ['a stack of something else', Object.assign(new Error('x'), { stack: 'secret\nsecret' }), 'Error'],
+  ])('has no stack if what was thrown is %s', (_, thrown, error) => {
+    const { log, last } = openIsolate();
+    log.bug(thrown);
+    expect(last()).toEqual({ event: 'internal-error', error, stack: [] });
+  });
+
+  it('has no more of a stack than its innermost ten places', () => {
+    const { log, last } = openIsolate();
+    const frames = Array.from({ length: 50 }, (_, i) => `    at f${i} (x.js:1:1)`).join('\n');
+    log.bug(Object.assign(new Error('x'), { stack: `Error: x\n${frames}` }));
+    expect((last() as { stack: string[] }).stack).toEqual(
+      Array.from({ length: 10 }, (_, i) => `at f${i} (x.js:1:1)`),
+    );
   });
 
   it('has of a decision only why and how it was made', () => {
@@ -80,6 +134,7 @@ describe('lines of one kind', () => {
 
   it('are of one reason, one step and one region, one breaker in one state, one rule, or one event', () => {
     const { log, lines } = openIsolate();
+    const bugs = [new Error('x'), new Error('x')];
     for (const _ of [1, 2]) {
       log.degraded({ reason: 'timeout', fallback: 'open', region: 'us' });
       log.degraded({ reason: 'unavailable', fallback: 'open', region: 'us' });
@@ -95,9 +150,18 @@ describe('lines of one kind', () => {
       log.error('publish-failed', new Error('x'));
       // An error of another name is of the same kind.
       log.error('admin-failed', new TypeError('x'));
+      log.error('publish-incomplete', new Error('x'), 'us');
+      log.error('publish-incomplete', new Error('x'), 'eu');
+      log.script('us', 'x', true);
+      log.script('us', 'x', false);
+      log.script('eu', 'x', true);
+      // Other words of the same server are of the same kind.
+      log.script('us', 'y', true);
+      log.bug(bugs[0]);
+      log.bug(bugs[1]);
     }
-    expect(lines).toHaveLength(12);
-    expect(new Set(lines).size).toBe(12);
+    expect(lines).toHaveLength(19);
+    expect(new Set(lines).size).toBe(19);
   });
 
   it('are not silenced by a clock that is put back', () => {

@@ -1,11 +1,20 @@
 // What of a request's and an answer's headers goes through, and what Weir adds.
 import { describe, expect, test } from 'vitest';
-import { toClientHeaders, toOriginHeaders } from '../../src/http/proxy/headers.ts';
+import { type ForwardedHeaders, toClientHeaders, toOriginHeaders } from '../../src/http/proxy/headers.ts';
 
 type Pairs = [string, string][];
 
-const sent = (pairs: Pairs, { url = 'https://api.example.com/x', isWebSocket = false, identity = {} } = {}) =>
-  Object.fromEntries(toOriginHeaders(new Request(url, { headers: pairs }), { isWebSocket, identity }));
+const sent = (pairs: Pairs, { url = 'https://api.example.com/x', ...options }: Options = {}) =>
+  Object.fromEntries(
+    toOriginHeaders(new Request(url, { headers: pairs }), {
+      isWebSocket: false,
+      overrides: 'drop',
+      hidesAccess: false,
+      ...options,
+    }),
+  );
+
+type Options = Partial<ForwardedHeaders> & { readonly url?: string };
 
 const FORWARDED = { 'x-forwarded-proto': 'https', 'x-forwarded-host': 'api.example.com' };
 
@@ -75,6 +84,58 @@ describe('to the origin', () => {
     'never goes a made-up %s',
     (name) => expect(sent([[name, 'admin']])).toEqual(FORWARDED),
   );
+
+  const OVERRIDES = [
+    ['X-HTTP-Method-Override', 'DELETE'],
+    ['X-Method-Override', 'DELETE'],
+    ['X-HTTP-Method', 'DELETE'],
+    ['X-Original-URL', '/admin'],
+    ['X-Rewrite-URL', '/admin'],
+    ['X_HTTP_Method_Override', 'DELETE'],
+    ['X_Original-URL', '/admin'],
+  ] as const;
+
+  test.each(OVERRIDES)(
+    '%s, which would make another request of it, goes only if that is wanted',
+    (...pair) => {
+      expect(sent([[...pair]])).toEqual(FORWARDED);
+      expect(sent([[...pair]], { overrides: 'keep' })).toEqual({
+        ...FORWARDED,
+        [pair[0].toLowerCase()]: pair[1],
+      });
+    },
+  );
+
+  describe('where Cloudflare Access protects the admin route', () => {
+    const hidden = (pairs: Pairs) => sent(pairs, { hidesAccess: true });
+    const cookie = (value: string) => hidden([['Cookie', value]])['cookie'];
+
+    test.each([
+      'Cf-Access-Jwt-Assertion',
+      'Cf-Access-Token',
+      'Cf-Access-Client-Id',
+      'Cf-Access-Client-Secret',
+    ])('%s stays with Weir', (name) => {
+      expect(hidden([[name, 'secret']])).toEqual(FORWARDED);
+      expect(sent([[name, 'secret']])).toEqual({ ...FORWARDED, [name.toLowerCase()]: 'secret' });
+    });
+
+    test.each([
+      ['CF_Authorization=secret', undefined],
+      ['a=1; CF_Authorization=secret; b=2', 'a=1; b=2'],
+      ['CF_Authorization=secret; a=1', 'a=1'],
+      ['a=1;CF_Authorization=secret', 'a=1'],
+      ['a=1; cf_authorization = secret', 'a=1'],
+      ['CF_Authorization=one; CF_Authorization=two; a=1', 'a=1'],
+      ['a=CF_Authorization=secret', 'a=CF_Authorization=secret'],
+      ['a=1;b=2 ;  c', 'a=1;b=2 ;  c'],
+    ])('the cookie of "%s" stays with Weir, and "%s" goes on', (given, passed) =>
+      expect(cookie(given)).toBe(passed),
+    );
+
+    test('and elsewhere cookies are as they were', () =>
+      expect(sent([['Cookie', 'CF_Authorization=x']])['cookie']).toBe('CF_Authorization=x'));
+  });
 
   test('goes who calls, as Weir knows it', () => {
     const identity = { 'X-Weir-User': 'ann', 'X-Weir-Tier': 'free' };

@@ -12,6 +12,7 @@ const ask = (query: string, { timeoutMs = 10_000, originUrl = current().url, sig
     originUrl,
     path: '/x',
     query,
+    headers: { overrides: 'drop', hidesAccess: false },
     timeoutMs,
   });
 
@@ -73,7 +74,7 @@ describe('the deadline', () => {
 
   test('does not run before it is started, nor after it was stopped', () => {
     useClock();
-    const deadline = createDeadline(new AbortController().signal, 100);
+    const deadline = createDeadline(new AbortController().signal, { timeoutMs: 100 });
     vi.advanceTimersByTime(1_000);
     deadline.start();
     vi.advanceTimersByTime(99);
@@ -87,10 +88,34 @@ describe('the deadline', () => {
   test('is over after its time, for that reason alone', () => {
     useClock();
     const client = new AbortController();
-    const deadline = createDeadline(client.signal, 100);
+    const deadline = createDeadline(client.signal, { timeoutMs: 100 });
     deadline.start();
     vi.advanceTimersByTime(100);
     client.abort();
     expect([deadline.signal.aborted, deadline.reason]).toEqual([true, 'timeout']);
+  });
+
+  test('a client that leaves ends it at once, or later if it may outlive the client, but never twice', () => {
+    useClock();
+    const leaving = (outlivesClientMs?: number) => {
+      const client = new AbortController();
+      const deadline = createDeadline(client.signal, { timeoutMs: 1_000, outlivesClientMs });
+      deadline.start();
+      client.abort();
+      return deadline;
+    };
+    expect(leaving().reason).toBe('client-gone');
+    const late = leaving(100);
+    vi.advanceTimersByTime(99);
+    expect(late.signal.aborted).toBe(false);
+    vi.advanceTimersByTime(1);
+    expect([late.signal.aborted, late.reason]).toEqual([true, 'client-gone']);
+    const tooLate = leaving(5_000);
+    vi.advanceTimersByTime(1_000);
+    expect([tooLate.signal.aborted, tooLate.reason]).toEqual([true, 'timeout']);
+    // Once the origin has answered, nobody is there to read the rest.
+    const answered = leaving(100);
+    answered.stop();
+    expect(answered.reason).toBe('client-gone');
   });
 });

@@ -5,11 +5,15 @@ import { startUpstashGateway, type UpstashGateway } from '../../local/upstash-ga
 import { createBreaker } from '../../src/core/breaker.ts';
 import type { CallerRecord } from '../../src/core/caller.ts';
 import { createCensus } from '../../src/core/census.ts';
+import type { CounterStore } from '../../src/core/counter-store.ts';
+import { runChecks } from '../../src/core/counters.ts';
+import { createMemoryCounters } from '../../src/core/memory-counters.ts';
 import { planRequest } from '../../src/core/plan.ts';
 import type { ListEntry, Tier } from '../../src/core/rule.ts';
 import { type CompiledRule, compileSnapshot, type Snapshot } from '../../src/core/snapshot.ts';
 import { createQuota, type QuotaServices } from '../../src/http/quota.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
+import { createRegionWatch } from '../../src/limiter/region-watch.ts';
 import { createAnnouncementBoard } from '../../src/redis/announcement-board.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/upstash-store.ts';
@@ -33,6 +37,8 @@ export interface World {
   readonly keys?: Readonly<Record<string, CallerRecord>>;
   readonly unverified?: QuotaServices['unverified'];
   readonly isCold?: boolean;
+  /** Newer rules are announced, but could not be read. */
+  readonly isStale?: boolean;
   readonly showsDegraded?: boolean;
 }
 
@@ -67,25 +73,37 @@ export function useQuota() {
     const degraded: string[] = [];
     const snapshot = compileSnapshot('v1', { rules, tiers, lists });
     const store = createUpstashStore(client);
+    const breaker = createBreaker({ random: () => 0.5 });
+    const reports = {
+      onScriptFailed: () => {},
+      onBug: (error: unknown) => void degraded.push(String(error)),
+    };
     const region = {
       name: 'us',
       store,
       board: createAnnouncementBoard(client),
-      breaker: createBreaker({ random: () => 0.5 }),
+      breaker,
+      watch: createRegionWatch({ store, breaker, probeMs: DEADLINE_MS, now: () => clock.ms, ...reports }),
       census: createCensus({ assumed: 1 }),
       // Nobody is counted in: what a question costs is to be seen by itself.
       censusBoard: { present: async () => 1 },
       isCluster: false,
     };
+    // With counters of its own.
+    const elsewhere = { ...region, name: 'eu', store: createLocalStore() };
     const now = () => clock.ms;
     const quota = createQuota({
-      regions: [region],
-      regionsOf: ({ headers }) => (headers.get('X-Weir-Region') === 'mars' ? undefined : [region]),
+      regions: [region, elsewhere],
+      regionsOf: ({ headers }) => {
+        const played = [region, elsewhere].find(({ name }) => name === headers.get('X-Weir-Region'));
+        return played && [played];
+      },
       limiter: createLimiter({
-        snapshots: sourceOf(world.isCold ? undefined : snapshot),
+        snapshots: sourceOf(world.isCold ? undefined : snapshot, world.isStale),
         deadlineMs: DEADLINE_MS,
-        shares: { us: 1 },
+        shares: { us: 1, eu: 1 },
         onError: (error) => void degraded.push(String(error)),
+        onBug: reports.onBug,
         capPerSecond: 0,
         isolateId: () => 'this-isolate',
         now,
@@ -135,14 +153,24 @@ export function useQuota() {
   };
 }
 
+/** In memory. */
+function createLocalStore(): CounterStore {
+  const counters = createMemoryCounters();
+  return {
+    run: async ({ operation, checks }) => runChecks(operation, checks, 1_000_000, counters),
+    reset: async () => {},
+    probe: async () => {},
+  };
+}
+
 /** Rules that never change. */
-const sourceOf = (snapshot: Snapshot | undefined) => ({
+const sourceOf = (snapshot: Snapshot | undefined, isStale = false) => ({
   current: () => snapshot,
   announced: () => 'v1',
   start: async () => snapshot,
   question: () => undefined,
   confirm: () => {},
   fail: () => {},
-  isConfirmed: () => true,
+  isConfirmed: () => !isStale,
   load: async () => true,
 });

@@ -139,6 +139,24 @@ describe('asking for it', () => {
     expect(await limits()).toMatchObject([{ remaining: 19 }]);
   });
 
+  it('in another region is answered from what that region has counted', async () => {
+    const { limits, take } = openIsolate({ rules: [perIp] });
+    await take('/x');
+    expect(await limits({ region: 'us' })).toMatchObject([{ remaining: 19 }]);
+    expect(await limits({ region: 'eu' })).toMatchObject([{ remaining: 20 }]);
+    expect(await limits({ region: 'us' })).toMatchObject([{ remaining: 19 }]);
+  });
+
+  it('is not answered from memory if that was made by old rules', async () => {
+    const { ask, take } = openIsolate({ rules: [perIp], isStale: true });
+    for (const remaining of [20, 19, 18]) {
+      const answer = await ask();
+      expect(answer.headers.get('X-Weir-Degraded')).toBe('stale-rules');
+      expect(await bodyOf(answer)).toMatchObject({ limits: [{ remaining }] });
+      await take('/x');
+    }
+  });
+
   it('is answered to nobody else from memory', async () => {
     const keys = { a: { apiKeyId: 'a', userId: 'u' }, b: { apiKeyId: 'b', userId: 'u' } };
     const { ask } = openIsolate({ rules: [perIp], keys });

@@ -1,7 +1,7 @@
 // Real clients that honour Retry-After back off, and succeed at their first retry.
 import got from 'got';
 import ky from 'ky';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, it } from 'vitest';
 import { freshIp, type Weir } from '../../local/weir.ts';
 import { startWeir } from '../shared/weir.ts';
 
@@ -23,18 +23,22 @@ async function askOnceMore(
   const ip = freshIp();
   const headers = { 'CF-Connecting-IP': ip, 'X-Weir-Region': 'us' };
   const url = `${weir.isolates.urls['one']}/${algorithm}`;
-  while ((await fetch(url, { headers })).status === 200);
   let retries = 0;
-  const status = await send(url, headers, () => {
-    retries += 1;
-  });
+  let status = 0;
+  // Until it is denied: on a busy machine the limit may have room again before the client asks.
+  while (retries === 0) {
+    while ((await fetch(url, { headers })).status === 200);
+    status = await send(url, headers, () => {
+      retries += 1;
+    });
+  }
   return { status, retries };
 }
 
-describe.each(['fixed-window', 'sliding-window-log', 'token-bucket', 'gcra'])(
+describe.concurrent.each(['fixed-window', 'sliding-window-log', 'token-bucket', 'gcra'])(
   'a client under %s',
   (algorithm) => {
-    it('ky succeeds at its first retry', async () => {
+    it('ky succeeds at its first retry', async ({ expect }) => {
       const outcome = await askOnceMore(algorithm, async (url, headers, onRetry) => {
         const answer = await ky.get(url, { headers, retry: 3, hooks: { beforeRetry: [() => onRetry()] } });
         return answer.status;
@@ -42,7 +46,7 @@ describe.each(['fixed-window', 'sliding-window-log', 'token-bucket', 'gcra'])(
       expect(outcome).toEqual({ status: 200, retries: 1 });
     });
 
-    it('got succeeds at its first retry', async () => {
+    it('got succeeds at its first retry', async ({ expect }) => {
       const outcome = await askOnceMore(algorithm, async (url, headers, onRetry) => {
         const answer = await got(url, {
           headers,

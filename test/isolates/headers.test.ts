@@ -41,14 +41,16 @@ const parametersIn = (headers: Headers, field: 'RateLimit' | 'RateLimit-Policy')
 
 describe('headers', () => {
   it('name every enforced policy of an admitted request', async () => {
+    const startedAtMs = performance.now();
     const { status, headers } = await weir.call('/api/search');
+    const tookSeconds = Math.ceil((performance.now() - startedAtMs) / 1_000);
     expect(status).toBe(200);
     expect(parametersIn(headers, 'RateLimit-Policy')).toEqual([
       ['per "ip" %E2%80%93 %25', { q: 20, w: HOUR }],
       ['bucket', { q: 2, w: HOUR }],
     ]);
     expect(parametersIn(headers, 'RateLimit')).toEqual([
-      ['bucket', { r: 1, t: HOUR / 2 }],
+      ['bucket', { r: 1, t: expect.toSatisfy((t: number) => t <= HOUR / 2 && t >= HOUR / 2 - tookSeconds) }],
       ['per "ip" %E2%80%93 %25', { r: 5, t: expect.any(Number) }],
     ]);
     expect(headers.get('X-RateLimit-Limit')).toBe('2');
@@ -64,7 +66,7 @@ describe('headers', () => {
     const [decisive] = policiesIn(answer.headers, 'RateLimit');
     expect(answer.status).toBe(429);
     expect(decisive).toEqual({ name: 'bucket', parameters: { r: 0, t: retryAfter } });
-    expect(retryAfter).toSatisfy((seconds: number) => seconds > HOUR / 2 - 10 && seconds <= HOUR / 2);
+    expect(retryAfter).toSatisfy((seconds: number) => seconds > HOUR / 2 - 60 && seconds <= HOUR / 2);
     expect(await answer.json()).toMatchObject({
       rule: 'bucket',
       'retry-after': retryAfter,
@@ -130,9 +132,8 @@ describe('the quota', () => {
       windowSeconds: 60,
     };
     await weir.admin('/rules', { method: 'POST', body: late });
-    // As long as an answer is good for.
-    await new Promise((resolve) => setTimeout(resolve, 1_000));
-    expect(await names()).toContain('late');
+    // No answer is good for longer than a second.
+    await expect.poll(names).toContain('late');
   });
 
   it('has no body for HEAD, and is not changed by anything', async () => {

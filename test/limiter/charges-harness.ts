@@ -25,6 +25,8 @@ export function createNotingStore(losesAnswers = 0): NotingStore {
     asked: [],
     losesAnswers,
     async run({ operation, checks }) {
+      // Later than now: what nobody waits for is not done when it is looked at.
+      for (let i = 0; i < 20; i += 1) await undefined;
       this.asked.push({ operation, checks });
       const answer = runChecks(operation, checks, START_MS, counters);
       if (this.losesAnswers <= 0) return answer;
@@ -32,13 +34,18 @@ export function createNotingStore(losesAnswers = 0): NotingStore {
       throw new CounterStoreError('timeout', 'x');
     },
     reset: async () => {},
-    ping: async () => {},
+    probe: async () => {},
   };
 }
 
 export const lease = createRuleCheck({ id: 'lease', algorithm: 'concurrency', windowMs: 30_000 });
 export const spending = createRuleCheck({ id: 'spending' });
 export const refunded = createRuleCheck({ id: 'refunded', rule: { refundOnError: true } });
+export const queued = createRuleCheck({
+  id: 'queued',
+  algorithm: 'leaky-bucket',
+  rule: { action: 'throttle' },
+});
 export const settled = createRuleCheck({ id: 'settled', cost: 5, rule: { costFromOrigin: true } });
 
 /** Counted there; nowhere, if left out. */

@@ -65,6 +65,6 @@ function createStore(cluster: Cluster): CounterStore {
     async reset(keys) {
       await cluster.unlink(...keys);
     },
-    async ping() {},
+    async probe() {},
   };
 }

@@ -33,6 +33,7 @@ async function openDenied(...[home, next]: Partial<Parameters<typeof createRegio
   const decide = () => isolate.decide(keepsToParts);
   expect((await decide()).decision).toMatchObject({ kind: 'counted', allowed: false });
   await isolate.settle();
+  vi.setSystemTime(START_MS);
   asked.length = 0;
   return { ...isolate, decide, home: created.home, asked };
 }
@@ -102,8 +103,10 @@ describe('a denial that is known', () => {
     expect((await decide()).decision).toMatchObject({ allowed: false });
     expect(taken()).toEqual(['0 next take']);
     passMs(1_000);
+    expect((await decide()).decision).toMatchObject({ allowed: false });
+    await isolate.settle();
     expect((await decide()).decision).toMatchObject({ allowed: true });
-    expect(taken()).toEqual(['0 next take', '1000 home take']);
+    expect(taken()).toEqual(['0 next take', '1030 home take']);
   });
 
   it('by an isolate that counts for itself is no such denial', async () => {

@@ -4,18 +4,20 @@ import { afterEach, beforeEach, vi } from 'vitest';
 import type { AnnouncementBoard } from '../../src/core/announcement.ts';
 import { createBreaker } from '../../src/core/breaker.ts';
 import { type CensusBoard, createCensus } from '../../src/core/census.ts';
-import type { Outcome } from '../../src/core/check.ts';
+import type { Operation, Outcome } from '../../src/core/check.ts';
 import {
   type CounterStore,
   CounterStoreError,
   type CounterStoreFailure,
 } from '../../src/core/counter-store.ts';
 import type { RuleCheck } from '../../src/core/plan.ts';
+import { PROBE_CHECKS } from '../../src/core/probe.ts';
 import { RULE_DEFAULTS } from '../../src/core/rule.ts';
 import type { CompiledRule, Snapshot } from '../../src/core/snapshot.ts';
 import type { Question, SnapshotSource } from '../../src/core/snapshot-source.ts';
 import { createLimiter, type DecisionRequest, type LimiterOptions } from '../../src/limiter/limiter.ts';
 import type { LimiterRegion, Regions } from '../../src/limiter/region-ladder.ts';
+import { createRegionWatch } from '../../src/limiter/region-watch.ts';
 
 export const START_MS = 1_800_000_000_000;
 export const DEADLINE_MS = 256;
@@ -100,7 +102,19 @@ export interface FakeRegion extends LimiterRegion {
   readonly does: Behaviour;
   /** As five failures in a row do. */
   readonly trip: () => void;
+  /** What operators are told of it. */
+  readonly reported: string[];
+  /** Calls that belong after a response and have not been answered yet. */
+  readonly inFlight: () => readonly string[];
 }
+
+/**
+ * What is left for after a response takes so long to be done: work that nobody waits for would not be. Counting oneself
+ * in comes with many requests, and must not give other work the time to be done.
+ */
+export const LATE_MS = 10;
+const PRESENT_MS = 1;
+const DURING_REQUESTS: readonly Operation[] = ['take', 'peek'];
 
 export function createRegion(name: string, { tell, isCluster = false, ...does }: Situation): FakeRegion {
   const behaviour: Behaviour = {
@@ -111,22 +125,44 @@ export function createRegion(name: string, { tell, isCluster = false, ...does }:
     ...does,
   };
   const breaker = createBreaker({ random: () => 0.5 });
-  return {
-    name,
-    isCluster,
+  const reported: string[] = [];
+  const inFlight: string[] = [];
+  const later = async <T>(what: string, work: () => Promise<T>): Promise<T> => {
+    inFlight.push(`${name} ${what}`);
+    const lateMs = what === 'present' ? PRESENT_MS : LATE_MS;
+    await new Promise((resolve) => setTimeout(resolve, lateMs));
+    return work().finally(() => inFlight.splice(inFlight.indexOf(`${name} ${what}`), 1));
+  };
+  const store: CounterStore = {
+    async run(call, signal) {
+      const { operation, withAnnouncement } = call;
+      tell?.(`${name} ${operation}${withAnnouncement ? ' with announcement' : ''}`);
+      const run = async () => {
+        const answer = await behaviour.run(call, signal);
+        return withAnnouncement ? { ...answer, announced: behaviour.announces } : answer;
+      };
+      return DURING_REQUESTS.includes(operation) ? run() : later(operation, run);
+    },
+    reset: async () => {},
+    async probe(signal) {
+      tell?.(`${name} probe`);
+      await later('probe', () => behaviour.run({ operation: 'take', checks: PROBE_CHECKS }, signal));
+    },
+  };
+  const watch = createRegionWatch({
+    store,
     breaker,
+    probeMs: DEADLINE_MS / 2,
+    now: () => Date.now(),
+    onScriptFailed: (said, isBroken) => void reported.push(`${isBroken ? 'broken' : 'failed'}: ${said}`),
+    onBug: (error) => void reported.push(String(error)),
+  });
+  return {
+    ...{ name, isCluster, breaker, store, watch, reported },
+    inFlight: () => inFlight,
     does: behaviour,
     trip() {
-      for (let i = 0; i < 5; i += 1) breaker.fail(breaker.enter(Date.now()) ?? -1, Date.now());
-    },
-    store: {
-      async run(call, signal) {
-        tell?.(`${name} ${call.operation}${call.withAnnouncement ? ' with announcement' : ''}`);
-        const answer = await behaviour.run(call, signal);
-        return call.withAnnouncement ? { ...answer, announced: behaviour.announces } : answer;
-      },
-      reset: async () => {},
-      ping: async () => {},
+      for (let i = 0; i < 5; i += 1) breaker.fail(breaker.enter() ?? -1, Date.now());
     },
     board: {
       async read(signal) {
@@ -141,7 +177,7 @@ export function createRegion(name: string, { tell, isCluster = false, ...does }:
     censusBoard: {
       async present(isolateId, signal) {
         tell?.(`${name} present ${isolateId}`);
-        return behaviour.present(isolateId, signal);
+        return later('present', () => behaviour.present(isolateId, signal));
       },
     },
   };
@@ -204,6 +240,7 @@ export function openIsolate(
     deadlineMs: DEADLINE_MS,
     shares: Object.fromEntries(regions.map(({ name }) => [name, 1])),
     onError: (error) => void errors.push(error),
+    onBug: (error) => void errors.push(error),
     capPerSecond: 0,
     isolateId: () => 'isolate-1',
     now: () => Date.now(),
@@ -214,7 +251,7 @@ export function openIsolate(
     limiter,
     source,
     errors,
-    settle: () => Promise.all(later.splice(0)),
+    settle: () => settleAll(later, regions),
     /** The decision, and how long it took. */
     decide: (request: Partial<DecisionRequest> = {}) =>
       timed(() =>
@@ -227,6 +264,13 @@ export function openIsolate(
         }),
       ),
   };
+}
+
+/** Until all is done that was handed over for after responses: then nothing else may be on its way. */
+export async function settleAll(later: Promise<unknown>[], regions: readonly LimiterRegion[]): Promise<void> {
+  while (later.length > 0) await timed(() => Promise.all(later.splice(0)));
+  const dropped = regions.flatMap((region) => (region as FakeRegion).inFlight());
+  if (dropped.length > 0) throw new Error(`nobody waits for: ${dropped}`);
 }
 
 /** Lets time pass until it is done; what is done at once takes none. */

@@ -86,6 +86,7 @@ async function decide(situation: Situation) {
     deadlineMs: 20,
     shares: { home: 1 },
     onError: (error: unknown) => void asked.push(String(error)),
+    onBug: (error: unknown) => void asked.push(String(error)),
     capPerSecond: 0,
     isolateId: () => 'isolate-1',
     now: () => 0,
@@ -117,17 +118,18 @@ describe('the limiter lets a request go on, and says why, when its store', () =>
 
   it('or the plan has a bug', async () => {
     const plan = { kind: 'checks', checks: undefined } as unknown as Plan;
-    expect((await decide({ plan })).decision).toMatchObject({ kind: 'degraded', allowed: true });
+    const { decision } = await decide({ plan });
+    expect(decision).toMatchObject({ kind: 'degraded', allowed: true, reason: 'internal-error' });
   });
 
   it('has a bug', async () => {
-    const degraded = { kind: 'degraded', allowed: true, reason: 'unavailable' };
-    expect((await decide({ run: () => Promise.reject(new TypeError('x')) })).decision).toMatchObject(
-      degraded,
-    );
-    expect((await decide({ run: async () => ({ nowMs: 1, outcomes: [] }) })).decision).toMatchObject(
-      degraded,
-    );
+    const { decision } = await decide({ run: () => Promise.reject(new TypeError('x')) });
+    expect(decision).toMatchObject({ kind: 'degraded', allowed: true, reason: 'internal-error' });
+  });
+
+  it('answers for fewer checks than it was given', async () => {
+    const { decision } = await decide({ run: async () => ({ nowMs: 1, outcomes: [] }) });
+    expect(decision).toMatchObject({ kind: 'degraded', allowed: true, reason: 'bad-reply' });
   });
 });
 

@@ -57,7 +57,7 @@ function expectUndivided(algorithm: AlgorithmId, onUnavailable: OnUnavailable, i
         const { outcomes } = runChecks('take', [asked], nowMs, counters);
         const allowed = outcomes.every((outcome) => outcome.allowed);
         const decision = local.at(nowMs).decide(asked);
-        expect(decision).toMatchObject({ allowed, fallback: allowed ? onUnavailable : 'local' });
+        expect(decision).toMatchObject({ allowed, fallback: onUnavailable });
         expect(decision.local?.results).toEqual([
           { check: asked, outcome: outcomes[0], store: expect.anything() },
         ]);
@@ -107,6 +107,23 @@ describe('a rule that is local', () => {
     expect(result?.check).toEqual({ ...check, limit: 10, extra: part });
   });
 
+  it.each([
+    // Split: each region's isolates share its part.
+    { limit: 20, full: 60, isolates: 4, regions: 3, part: 5 },
+    // Not split: the isolates of all regions share it.
+    { limit: 60, full: 60, isolates: 4, regions: 3, part: 5 },
+    { limit: 60, full: 60, isolates: 4, regions: 1, part: 15 },
+    { limit: 20, full: 60, isolates: 1, regions: 3, part: 20 },
+  ])(
+    'gets $part of a limit of $full that is $limit here, with $isolates isolates in $regions regions',
+    (given) => {
+      const { limit, full, isolates, regions, part } = given;
+      const check = checkFor('local', { limit, full: { limit: full, extra: undefined } });
+      const [result] = startLocal({ isolates, regions }).decide(check).local?.results ?? [];
+      expect(result?.check.limit).toBe(part);
+    },
+  );
+
   it('gets all of the limit if the isolate is alone, and no more', () => {
     for (const algorithm of COUNTED_ALIKE) expectUndivided(algorithm, 'local', 1);
   });
@@ -152,6 +169,28 @@ describe('a rule that is local', () => {
       }),
       { numRuns: 60 },
     );
+  });
+});
+
+describe('of an open and a local rule together', () => {
+  const both = (openLimit: number, localLimit: number) => [
+    checkFor('open', { id: 'open', limit: openLimit }),
+    checkFor('local', { id: 'local', limit: localLimit }),
+  ];
+
+  it('the decision is a local one if both allow', () => {
+    expect(startLocal().decide(...both(5, 5))).toMatchObject({ allowed: true, fallback: 'local' });
+  });
+
+  it.each([
+    ['open', 1, 5, 'open'],
+    ['local', 5, 1, 'local'],
+    ['both', 1, 1, 'local'],
+  ])('a denial is what the rule is that denied: %s', (_, openLimit, localLimit, fallback) => {
+    const local = startLocal();
+    local.decide(...both(openLimit, localLimit));
+    const decision = local.decide(...both(openLimit, localLimit));
+    expect(decision).toMatchObject({ allowed: false, fallback });
   });
 });
 
@@ -269,7 +308,13 @@ describe('the cap', () => {
 
   it('is not used up by those who are denied', () => {
     const local = startLocal({ capPerSecond: 2 });
-    expect(fallbacks(local, [1, 1, 1, 1, 2, 3])).toEqual(['open', 'local', 'local', 'local', 'open', 'cap']);
+    const decisions = [1, 1, 1, 1, 2, 3].map((i) => local.decide(subject(i)));
+    expect(decisions.map(({ allowed, fallback }) => [allowed, fallback])).toEqual([
+      [true, 'open'],
+      ...Array(3).fill([false, 'open']),
+      [true, 'open'],
+      [false, 'cap'],
+    ]);
   });
 
   it('holds where there are no rules, and lets the others go open', () => {

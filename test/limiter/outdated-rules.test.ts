@@ -12,6 +12,7 @@ import {
   DEADLINE_MS,
   fails,
   hangs,
+  LATE_MS,
   openIsolate,
   START_MS,
   useFakeTime,
@@ -178,7 +179,7 @@ describe('a refund that is', () => {
   it('slow is waited for, up to half of what is left of the deadline', async () => {
     const last = checkOf('kept', { limit: 1 });
     const { us, decide, settle } = open({ before: [last], after: [last] });
-    refundsWith(us, arrivesAfter(DEADLINE_MS / 2 - 1));
+    refundsWith(us, arrivesAfter(DEADLINE_MS / 2 - 1 - LATE_MS));
     expect(await decide()).toMatchObject({ allowed: true, tookMs: DEADLINE_MS / 2 - 1 });
     await settle();
     expect(used(last, us)).toBe(1);

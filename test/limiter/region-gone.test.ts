@@ -3,7 +3,7 @@ import { describe, expect, it, vi } from 'vitest';
 import type { Decision } from '../../src/core/decision.ts';
 import type { OnUnavailable, Rule } from '../../src/core/rule.ts';
 import { createCharges, hasSequel } from '../../src/limiter/charges.ts';
-import { denies, fails, useFakeTime } from './limiter-harness.ts';
+import { denies, fails, timed, useFakeTime } from './limiter-harness.ts';
 import { aloneIn, checkOf, near, openRegions } from './regional-isolate.ts';
 
 useFakeTime();
@@ -50,9 +50,9 @@ describe('if the region that alone counts a rule is gone', () => {
     const decision = await decide([check, farIs('open')]);
     expect(hasSequel(decision)).toBe(true);
     const charges = createCharges({ decision, onError: () => {} });
-    await charges.settle(3);
+    await timed(() => charges.settle(3));
     expect(left(us, check, 4)).toBe(1);
-    await charges.refundError();
+    await timed(() => charges.refundError());
     expect(left(us, check, 4)).toBe(2);
   });
 
@@ -62,8 +62,7 @@ describe('if the region that alone counts a rule is gone', () => {
     const held = aloneIn('us', 'held', {}, { algorithm: 'concurrency' });
     const decision = await decide([held, farIs('open')]);
     expect(hasSequel(decision)).toBe(true);
-    void createCharges({ decision, onError: () => {} }).release();
-    await vi.advanceTimersByTimeAsync(0);
+    await timed(() => createCharges({ decision, onError: () => {} }).release());
     expect(left(us, { ...held, leaseId: 'lease-9999999999' })).toBe(12);
   });
 
@@ -93,7 +92,7 @@ describe('if the region that alone counts a rule is gone', () => {
       asked.push(...call.checks.map(({ id }) => `${call.operation} ${id}`));
       return run(call, signal);
     };
-    await createCharges({ decision, onError: () => {} }).release();
+    await timed(() => createCharges({ decision, onError: () => {} }).release());
     expect(asked).toEqual(['take held', 'take alone', 'refund held']);
   });
 

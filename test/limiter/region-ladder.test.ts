@@ -10,18 +10,21 @@ import {
   createSource,
   DEADLINE_MS,
   denies,
+  type FakeRegion,
   fails,
   hangingRun,
   hangs,
   openIsolate,
+  START_MS,
   snapshotOf,
+  timed,
   useFakeTime,
 } from './limiter-harness.ts';
 
 useFakeTime();
 const storesOf = (decision: Decision) => (decision as CountedDecision).results.map(({ store }) => store);
 /** Has nothing to do with who is asked for a decision. */
-const asking = (lines: readonly string[]) => lines.filter((line) => !line.includes('present'));
+const asking = (lines: readonly string[]) => lines.filter((line) => !/present|probe/.test(line));
 
 describe('the nearest region', () => {
   it('is the only one that is asked if it answers', async () => {
@@ -58,7 +61,7 @@ describe('the next region is asked', () => {
   it('if the nearest one answers for fewer checks than it was given', async () => {
     const { regions, asked } = createRegions({ run: async () => ({ nowMs: 1, outcomes: [] }) }, {});
     const { decision } = await openIsolate(regions).decide();
-    expect(decision).toMatchObject({ kind: 'counted', failedOver: 'unavailable' });
+    expect(decision).toMatchObject({ kind: 'counted', failedOver: 'bad-reply' });
     expect(asking(asked)).toEqual(['0 home take', '0 next take']);
   });
 
@@ -68,7 +71,7 @@ describe('the next region is asked', () => {
     const { decision } = await openIsolate(regions).decide({
       plan: async () => ({ kind: 'checks', checks }),
     });
-    await createCharges({ decision, onError: () => {} }).refundError();
+    await timed(() => createCharges({ decision, onError: () => {} }).refundError());
     expect(asking(asked)).toEqual(['0 home take', '0 next take', '0 next refund']);
   });
 
@@ -115,13 +118,14 @@ describe('a region that hangs', () => {
     expect([asking(asked), tookMs]).toEqual([['0 home take'], DEADLINE_MS]);
   });
 
-  it('is left at half of the deadline if the other one is being tried again', async () => {
-    const { regions, next } = createRegions({ run: hangingRun }, {});
+  it('is left at the end of the deadline if the other one may only be probed', async () => {
+    const { regions, next, asked } = createRegions({ run: hangingRun }, {});
     next.trip();
     vi.setSystemTime(Date.now() + 1_000);
     expect(next.breaker.state(Date.now())).toBe('half-open');
     const { decision, tookMs } = await openIsolate(regions).decide();
-    expect([decision, tookMs]).toMatchObject([{ kind: 'counted', failedOver: 'timeout' }, DEADLINE_MS / 2]);
+    expect([decision, tookMs]).toMatchObject([{ kind: 'degraded', reason: 'timeout' }, DEADLINE_MS]);
+    expect(asking(asked)).toEqual(['1000 home take']);
   });
 
   it('leaves half of the rest to each one after it, and all of it to the last', async () => {
@@ -129,6 +133,32 @@ describe('a region that hangs', () => {
     const third = createRegion('third', { tell, run: hangingRun });
     const { tookMs } = await openIsolate([home, next, third]).decide();
     expect([asked, tookMs]).toEqual([['0 home take', '128 next take', '192 third take'], DEADLINE_MS]);
+  });
+});
+
+describe('a region that does not answer in time', () => {
+  it.each([
+    ['a quarter of the deadline', ['next', 'third'], 64, 'open'],
+    ['less than that', ['next', 'third', 'fourth'], 32, 'closed'],
+  ])('is blamed for it or not, if it has had %s', async (_, others, givenMs, state) => {
+    const { home, tell, asked } = createRegions({ run: hangingRun });
+    const rest = others.map((name) => createRegion(name, { tell, run: hangingRun }));
+    const { decide } = openIsolate([home, ...rest]);
+    for (let i = 0; i < 5; i += 1) await decide();
+    expect(asked.slice(2, 3)).toEqual(['192 third take']);
+    expect(rest.at(-1)?.breaker.state(Date.now())).toBe(state);
+    const [, lastAt = ''] = asked.slice(-2).map((line) => line.split(' ')[0]);
+    expect(Date.now() - Number(lastAt) - START_MS).toBe(givenMs);
+    expect(home.breaker.state(Date.now())).toBe('open');
+  });
+
+  it('is blamed for any other failure, however little time it has had', async () => {
+    const { home, tell } = createRegions({ run: hangingRun });
+    const [next, third] = ['next', 'third'].map((name) => createRegion(name, { tell, run: hangingRun }));
+    const last = createRegion('fourth', { tell, run: fails('unavailable') });
+    const { decide } = openIsolate([home, next as FakeRegion, third as FakeRegion, last]);
+    for (let i = 0; i < 5; i += 1) await decide();
+    expect([third, last].map((region) => region?.breaker.state(Date.now()))).toEqual(['closed', 'open']);
   });
 });
 
@@ -143,14 +173,17 @@ describe('a breaker', () => {
 
   it('opens by the failures of a region, and closes by three probes that are answered', async () => {
     const { regions, home, asked } = createRegions({ run: fails('unavailable') }, {});
-    const { decide } = openIsolate(regions);
+    const { decide, settle } = openIsolate(regions);
     for (let i = 0; i < 8; i += 1) await decide();
     expect(asked.filter((line) => line === '0 home take')).toHaveLength(5);
     home.does.run = answers();
     vi.setSystemTime(Date.now() + 1_000);
-    for (let i = 0; i < 3; i += 1) await decide();
+    expect((await decide()).decision).toMatchObject({ kind: 'counted', failedOver: 'breaker-open' });
+    await settle();
     expect(home.breaker.state(Date.now())).toBe('closed');
-    expect(asked.filter((line) => line === '1000 home take')).toHaveLength(3);
+    expect((await decide()).decision).toMatchObject({ kind: 'counted', failedOver: undefined });
+    const atHome = asked.filter((line) => /^1\d\d\d home (probe|take)/.test(line));
+    expect(atHome.map((line) => line.split(' ')[2])).toEqual(['probe', 'probe', 'probe', 'take']);
   });
 
   it('of every region that is open decides at once, without any call', async () => {

@@ -6,7 +6,7 @@ import { createKnownDenials } from '../../src/limiter/known-denials.ts';
 import type { PlacedCheck } from '../../src/limiter/placed-checks.ts';
 import type { Regions } from '../../src/limiter/region-ladder.ts';
 import { type CountRequest, createRegionalCount } from '../../src/limiter/regional-count.ts';
-import { DEADLINE_MS, timed } from './limiter-harness.ts';
+import { DEADLINE_MS, settleAll, timed } from './limiter-harness.ts';
 import { createModelRegion, type ModelRegion } from './model-regions.ts';
 import { place } from './placed.ts';
 
@@ -65,7 +65,7 @@ export function open({
       )
     ).decision;
   const [us, eu, ap] = regions as [ModelRegion, ModelRegion, ModelRegion];
-  const settle = () => Promise.all(later.splice(0));
+  const settle = () => settleAll(later, regions);
   /** Of the first check or of that one, in that region. */
   const leftIn = (region: ModelRegion, one = placed[0]) =>
     one && region.peek({ ...one.check, limit: one.parts.get(region.name)?.limit ?? 1 })?.remaining;

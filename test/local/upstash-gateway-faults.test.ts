@@ -39,6 +39,17 @@ describe('faults', () => {
     expect((await harness.send('GET', 'n')).json.result).toBe('0');
   });
 
+  test('scriptError answers every script with it, and runs other commands', async () => {
+    await harness.send('SET', 'n', 0);
+    await harness.gateway.faults.set({ scriptError: 'ERR Error running script: @user_script:1: x' });
+    for (const name of ['EVAL', 'evalsha'])
+      expect(await harness.send(name, `redis.call('INCR', 'n')`, 0)).toMatchObject({
+        status: 400,
+        json: { error: 'ERR Error running script: @user_script:1: x' },
+      });
+    expect((await harness.send('GET', 'n')).json.result).toBe('0');
+  });
+
   test('garbage answers 200 with something that is not JSON', async () => {
     await harness.gateway.faults.set({ garbage: true });
     const response = await raw();
@@ -64,6 +75,14 @@ describe('faults', () => {
     const response = await raw();
     expect(response.status).toBe(200);
     await expect(response.text()).rejects.toThrow();
+    await harness.gateway.faults.clear();
+    expect((await harness.send('GET', 'n')).json.result).toBe('1');
+  });
+
+  test('loseReply runs the command, then drops the connection without an answer', async () => {
+    await harness.send('SET', 'n', 0);
+    await harness.gateway.faults.set({ loseReply: true });
+    await expect(raw()).rejects.toThrow();
     await harness.gateway.faults.clear();
     expect((await harness.send('GET', 'n')).json.result).toBe('1');
   });

@@ -37,7 +37,7 @@ describe.sequential('the KV of all isolates', () => {
 
   it('is as before when the faults are cleared', async () => {
     await weir.isolates.kvFaults.clear();
-    await expect.poll(() => seen({ isolate }), { timeout: 5_000 }).toEqual([200, '5', null]);
+    await expect.poll(() => seen({ isolate })).toEqual([200, '5', null]);
     await weir.admin('/publish', { method: 'POST' });
   });
 });

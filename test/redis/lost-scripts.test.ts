@@ -48,7 +48,7 @@ it('starts again from nothing after Redis was restarted, and says so while it is
   await upstash.server.kill();
   await expect(take(checks)).rejects.toThrow(CounterStoreError);
   await upstash.server.start();
-  await vi.waitFor(() => store.ping(signal()), { timeout: 10_000, interval: 10 });
+  await vi.waitFor(() => store.probe(signal()), { timeout: 10_000, interval: 10 });
   expect(new Set(await take(checks))).toEqual(new Set([2]));
   expect(new Set(await take(checks))).toEqual(new Set([1]));
 });

@@ -35,15 +35,35 @@ const WRITE = `return redis.call('SET', KEYS[1], ARGV[1])`;
 
 describe('a script fails', () => {
   it.each([
-    ['by an error', `error('secret')`],
-    ['by an error of several lines', `error('two\\nlines of secret')`],
-    ['by an error in a function', `local function f() return nil + 1 end return f()`],
-    ['by arithmetic on what is no number', `return ARGV[1] + 1`],
-    ['because it does not compile', `return return`],
-  ])('%s', async (_, script) => {
-    expect(await run(script)).toEqual(
-      new CounterStoreError('script-failed', 'the script could not count this'),
-    );
+    ['by an error', `error('ouch')`, /ouch/],
+    ['by an error of several lines', `error('two\\nlines of secret')`, /two/],
+    ['by an error in a function', `local function f() return nil + 1 end return f()`, /arithmetic on a nil/],
+    ['by arithmetic on what is no number', `return ARGV[1] + 1`, /arithmetic on/],
+    ['because it does not compile', `return return`, /near 'return'/],
+    ['by a flag that the server does not know', `#!lua flags=unheard-of\nreturn 1`, /flag in script/],
+    [
+      'by a key that was not declared',
+      `#!lua flags=allow-key-locking\nredis.call('GET', 'x')`,
+      /Dynamic keys/,
+    ],
+  ])('%s, and the error has what the server said', async (_, script, said) => {
+    const error = await run(script);
+    expect(error).toBeInstanceOf(CounterStoreError);
+    expect(error).toMatchObject({ failure: 'script-failed', message: expect.stringMatching(said) });
+  });
+
+  it.each([
+    "ERR Error running script: @user_script:2: attempt to call a nil value stack traceback: [G]: in function 'call'",
+    "ERR @user_script line:2(column:7) near 'local': syntax error",
+    'ERR Error compiling script',
+    "ERR unknown command 'EVALSHA', with args beginning with: '0123' '1' 'secret'",
+    'WEIR_BAD_ARGUMENT check 1: unknown algorithm',
+  ])('if the server says: %s', async (words) => {
+    const error = await run(`return redis.error_reply("${words}")`);
+    expect(error).toMatchObject({
+      failure: 'script-failed',
+      message: expect.not.stringMatching(/\[G\]|secret/),
+    });
   });
 
   it.each([
@@ -83,8 +103,18 @@ describe('Redis fails, whatever the script', () => {
     'CLUSTERDOWN The cluster is down',
     'ERR Error running script: @user_script:2: OOM command not allowed',
     'ERR Error running script: @user_script:12: READONLY You cannot write against a read only replica.',
+    // As Redis 6 says it, and as whatever wraps the errors of commands would.
+    'ERR Error running script (call to f_0): @user_script:1: OOM command not allowed',
+    "ERR Error running script: @user_script:2: READONLY You can't write against a read only replica",
   ])('with the words %s', async (words) => {
-    expect(await run(`return redis.error_reply('${words}')`)).toEqual(unavailable);
+    expect(await run(`return redis.error_reply("${words}")`)).toEqual(unavailable);
+  });
+
+  it('also if a key or an argument reads like the word of a script', async () => {
+    await admin.config('SET', 'maxmemory', '1');
+    const words = 'ERR user_script:1: script';
+    expect(await send((redis) => redis.eval(WRITE, [words], [words]))).toEqual(unavailable);
+    expect(await send((redis) => redis.exec(['NO_SUCH_COMMAND', words]))).toEqual(unavailable);
   });
 
   it('when it does not know a command', async () => {

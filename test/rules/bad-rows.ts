@@ -8,7 +8,7 @@ export const LEAST: Readonly<Record<string, Row>> = {
   tenants: { id: 'acme' },
   users: { id: 'ann' },
   api_keys: { hash: 'a'.repeat(64), prefix: 'weir_a' },
-  rules: { resource: '/x', scope: 'ip', algorithm: 'fixed-window', limit: 1, window_seconds: 1 },
+  rules: { resource: '/x', scope: 'ip', algorithm: 'fixed-window', limit: 1, window_seconds: 30 },
   regional_split: { shares: '{"eu": 1}' },
   last_publication: {
     sequence: 1,
@@ -51,6 +51,7 @@ export interface Case {
 
 const YEAR = 366 * 86_400;
 const TRILLION = 1_000_000_000_000;
+const LEASE = { algorithm: 'concurrency', window_seconds: 30 };
 const THROTTLE = { action: 'throttle', algorithm: 'leaky-bucket' };
 const long = (length: number) => 'é'.repeat(length);
 const each = (
@@ -180,11 +181,12 @@ export const CASES: Readonly<Record<string, Case>> = {
     taken: [THROTTLE],
   },
   rules_leases_have_no_cost_from_origin: {
-    refused: ['cost_from_origin', 'count_denied'].map((column) => ({
-      algorithm: 'concurrency',
-      [column]: true,
-    })),
-    taken: [{ algorithm: 'concurrency' }, { cost_from_origin: true, count_denied: true }],
+    refused: ['cost_from_origin', 'count_denied'].map((column) => ({ ...LEASE, [column]: true })),
+    taken: [LEASE, { cost_from_origin: true, count_denied: true }],
+  },
+  rules_leases_last: {
+    refused: [1, 29].map((window_seconds) => ({ ...LEASE, window_seconds })),
+    taken: [LEASE, { ...LEASE, window_seconds: YEAR }, { window_seconds: 29 }],
   },
   rules_block_is_positive: each('block_seconds', [0, -1, YEAR + 1], [1, YEAR, null]),
   rules_status_is_an_error: each('status', [399, 600, 200], [400, 599]),

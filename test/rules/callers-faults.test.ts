@@ -1,7 +1,14 @@
 // Looking up callers while KV or Postgres fail, hang or answer late: at worst nobody is known.
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { withDeadline } from '../../src/rules/with-deadline.ts';
 import { fails, hangs, useCallers } from './callers-harness.ts';
+
+/** Whether it goes on after all that could happen at once has happened. */
+const isPending = (work: Promise<unknown>) =>
+  Promise.race([
+    work.then(() => false),
+    new Promise<boolean>((resolve) => setImmediate(() => resolve(true))),
+  ]);
 
 const { wire, issueKey, addUser, openIsolate, kv, stopPostgres } = useCallers();
 
@@ -86,7 +93,7 @@ describe('when Postgres', () => {
     const { promise, reject } = Promise.withResolvers<void>();
     wire.deliver = () => (wire.bodies.length === 1 ? promise : Promise.resolve());
     const failing = isolate.ofApiKey(key);
-    await vi.waitFor(() => expect(wire.bodies).toHaveLength(1));
+    await expect.poll(() => wire.bodies).toHaveLength(1);
     expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
     reject(new Error('down'));
     expect(await failing).toBeNull();
@@ -100,13 +107,29 @@ describe('when Postgres', () => {
     const { promise, resolve } = Promise.withResolvers<void>();
     wire.deliver = () => promise;
     expect(await isolate.ofApiKey(key)).toBeNull();
+    const settled = isolate.settle();
+    expect(await isPending(settled)).toBe(true);
     resolve();
-    await isolate.settle();
+    await settled;
     expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
     expect([wire.bodies.length, isolate.writes.length]).toEqual([1, 1]);
     expect(await isolate.ofUser(userId)).toMatchObject({ tier: 'silver' });
     await isolate.settle();
   });
+});
+
+it('what is found is written to KV after the response, and the runtime is told to wait for that', async () => {
+  const { key } = await issueKey({ tier: 'gold' });
+  const isolate = openIsolate();
+  const { promise, reject } = Promise.withResolvers<never>();
+  isolate.faults.set('put', () => promise);
+  expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
+  await expect.poll(() => isolate.writes).toHaveLength(1);
+  const settled = isolate.settle();
+  expect(await isPending(settled)).toBe(true);
+  reject(new Error('down'));
+  await settled;
+  expect(isolate.errors).toHaveLength(1);
 });
 
 it('no key goes anywhere: not to Postgres, not to KV, not into an error', async () => {

@@ -8,13 +8,14 @@ import { type Announcement, type AnnouncementBoard, parseAnnouncement } from '..
 import { ANNOUNCEMENT_KEY } from '../../src/core/keys.ts';
 import { createAnnouncementBoard } from '../../src/redis/announcement-board.ts';
 import { createClient } from '../../src/redis/client.ts';
+import { createUpstashStore } from '../../src/redis/upstash-store.ts';
 import type { Kv } from '../../src/rules/kv.ts';
 import { type PublishOptions, publish } from '../../src/rules/publish.ts';
 import { createRuleReader } from '../../src/rules/rule-reader.ts';
 import { startDatabase, type TestDatabase } from './database.ts';
 import { startKv, type TestKv } from './kv.ts';
 
-export type Step = 'postgres' | `${'read' | 'copy' | 'write'} ${'eu' | 'us'}` | `put ${string}`;
+export type Step = 'postgres' | `${'read' | 'probe' | 'copy' | 'write'} ${'eu' | 'us'}` | `put ${string}`;
 const SIGNAL_MS = 5_000;
 
 export async function startRegion(name: 'eu' | 'us') {
@@ -24,7 +25,7 @@ export async function startRegion(name: 'eu' | 'us') {
   const board = createAnnouncementBoard(client);
   const signal = () => AbortSignal.timeout(SIGNAL_MS);
   return {
-    ...{ name, board, server, gateway },
+    ...{ name, board, server, gateway, store: createUpstashStore(client) },
     standing: async () => parseAnnouncement(await board.read(signal())),
     put: (announcement: Announcement) => board.write(announcement, signal()),
     putText: (text: string) => client.send(signal(), (redis) => redis.set(ANNOUNCEMENT_KEY, text)),
@@ -45,6 +46,8 @@ export function usePublishing() {
   let regions: readonly Region[];
   const errors: unknown[] = [];
   const reads: string[] = [];
+  /** The regions that these are about, if they are about one. */
+  const failed: (string | undefined)[] = [];
   const writes: string[] = [];
   const copies: string[] = [];
   /** Comes before every step that a publication takes; what it throws is how the step fails. */
@@ -83,6 +86,7 @@ export function usePublishing() {
     writes.length = 0;
     copies.length = 0;
     errors.length = 0;
+    failed.length = 0;
   }
   beforeEach(clear);
 
@@ -115,6 +119,13 @@ export function usePublishing() {
     },
   });
 
+  const storeOf = ({ name, store }: Region) => ({
+    async probe(signal: AbortSignal) {
+      await before.step(`probe ${name}`);
+      await store.probe(patient(signal));
+    },
+  });
+
   /** As one isolate has them. */
   const createOptions = (shares: Partial<Record<Region['name'], number>> = {}): PublishOptions => ({
     database: db.database,
@@ -124,12 +135,16 @@ export function usePublishing() {
       name: region.name,
       share: shares[region.name] ?? 1,
       board: boardOf(region),
+      store: storeOf(region),
     })),
-    onError: (error) => errors.push(error),
+    onError: (error, region) => {
+      errors.push(error);
+      failed.push(region);
+    },
   });
 
   return {
-    ...{ before, clear, copies, createOptions, errors, keys, reads, run, writes },
+    ...{ before, clear, copies, createOptions, errors, failed, keys, reads, run, writes },
     publishNow: (shares: Parameters<typeof createOptions>[0] = {}) => publish(createOptions(shares)),
     standing: () => Promise.all(regions.map((region) => region.standing())),
     regions: () => regions,

@@ -1,13 +1,14 @@
 // What is published, and what becomes of it when a part fails.
 import { describe, expect, it } from 'vitest';
 import { formatAnnouncement } from '../../src/core/announcement.ts';
+import { CounterStoreError } from '../../src/core/counter-store.ts';
 import { publish } from '../../src/rules/publish.ts';
 import { readCallers, readCurrent, readRules } from '../../src/rules/snapshot-kv.ts';
 import { type Step, usePublishing } from './publish-harness.ts';
 
 const { before, copies, createOptions, errors, keys, publishNow, run, standing, writes, ...world } =
   usePublishing();
-const { addRule, kv, regions } = world;
+const { addRule, failed, kv, regions } = world;
 
 const EVERYWHERE = ['eu', 'us'].map((name) => ({ name, announced: true }));
 const failAt = (...steps: Step[]) => {
@@ -133,7 +134,7 @@ describe('a region', () => {
     const [eu, us] = await standing();
     expect(eu).toMatchObject({ rules: version });
     expect(us).toEqual(announced ? eu : undefined);
-    expect(errors).toHaveLength(failures);
+    expect([errors.length, new Set(failed)]).toEqual([failures, new Set(['us'])]);
 
     succeed();
     expect(await publishNow()).toMatchObject({ version, changed: false, regions: EVERYWHERE });
@@ -155,6 +156,77 @@ describe('a region', () => {
       expect((await publishNow()).regions).toEqual(EVERYWHERE);
     },
   );
+
+  it.each([
+    [
+      "ERR Error running script: @user_script:12: attempt to call a nil value stack traceback: [G]: in function 'call'",
+      'ERR Error running script: @user_script:12: attempt to call a nil value',
+    ],
+    [
+      "ERR @user_script line:2(column:7) near 'local': syntax error",
+      "ERR @user_script line:2(column:7) near 'local': syntax error",
+    ],
+  ])(
+    'that cannot run the script is told nothing, and what its server said is told: %s',
+    async (said, problem) => {
+      await addRule('a');
+      await publishNow();
+      const [, before] = await standing();
+      await addRule('b');
+      const [, us] = regions();
+      await us?.gateway.faults.set({ scriptError: said });
+      const { version, regions: told } = await publishNow();
+      expect(told).toEqual([
+        { name: 'eu', announced: true },
+        { name: 'us', announced: false, problem },
+      ]);
+      expect(errors).toMatchObject([{ failure: 'script-failed', message: problem }]);
+      expect(failed).toEqual(['us']);
+      const [inEu, inUs] = await standing();
+      expect([inEu?.rules, inUs]).toEqual([version, before]);
+
+      await us?.gateway.faults.clear();
+      expect(await publishNow()).toMatchObject({ version, regions: EVERYWHERE });
+    },
+  );
+
+  it('that cannot run the script is told nothing, though it could be', async () => {
+    before.step = async (step) => {
+      if (step === 'probe us') throw new CounterStoreError('script-failed', 'ERR x');
+    };
+    const { version, regions: told } = await publishNow();
+    expect(told).toEqual([
+      { name: 'eu', announced: true },
+      { name: 'us', announced: false, problem: 'ERR x' },
+    ]);
+    const [eu, us] = await standing();
+    expect([eu?.rules, us]).toEqual([version, undefined]);
+  });
+
+  it('that can run the script, but not the one that announces, is not told either', async () => {
+    before.step = async (step) => {
+      if (step === 'write us') throw new CounterStoreError('script-failed', 'ERR x');
+    };
+    expect((await publishNow()).regions).toEqual([
+      { name: 'eu', announced: true },
+      { name: 'us', announced: false, problem: 'ERR x' },
+    ]);
+    expect([errors.length, failed]).toEqual([1, ['us']]);
+  });
+
+  it('that was slow to say whether it runs the script is told', async () => {
+    before.step = async (step) => {
+      if (step === 'probe us') throw new CounterStoreError('timeout', 'x');
+    };
+    expect((await publishNow()).regions).toEqual(EVERYWHERE);
+    expect(errors).toEqual([]);
+  });
+
+  it('is told, and the mistake too, if Weir itself fails to find out whether it runs the script', async () => {
+    failAt('probe us');
+    expect((await publishNow()).regions).toEqual(EVERYWHERE);
+    expect([errors, failed]).toEqual([[new Error('fails: probe us')], ['us']]);
+  });
 
   it('that has something else there is told as if it had nothing', async () => {
     await addRule('a');
@@ -208,7 +280,7 @@ describe('the copy in a region', () => {
     expect(copies).toHaveLength(4);
   });
 
-  it('that cannot be made keeps nothing from being announced, and is made with the next hour', async () => {
+  it('that cannot be made keeps nothing from being announced, and is made with the next day', async () => {
     await addRule('a');
     failAt('copy us');
     expect((await publishNow()).regions).toEqual(EVERYWHERE);

@@ -1,4 +1,5 @@
 // The constraints of a real Postgres, asked as somebody's hand or a migration would: by plain SQL.
+import { readFileSync } from 'node:fs';
 import { is } from 'drizzle-orm';
 import { getTableConfig, PgTable } from 'drizzle-orm/pg-core';
 import pg from 'pg';
@@ -155,7 +156,7 @@ describe('a rule of which only the least is said', () => {
       scope: 'ip',
       algorithm: 'fixed-window',
       limit: 1,
-      windowSeconds: 1,
+      windowSeconds: 30,
       enabled: true,
     });
     expect(id).toMatch(/^[0-9a-f-]{36}$/);
@@ -163,4 +164,30 @@ describe('a rule of which only the least is said', () => {
     expect([ordinal, revision].every(Number.isSafeInteger)).toBe(true);
     expect(createdAt).toEqual(updatedAt);
   });
+});
+
+it('a rule for connections whose leases were too short has the shortest there may be, after the migration', async () => {
+  const file = new URL('../../drizzle/0010_shortest-lease.sql', import.meta.url);
+  const statements = readFileSync(file, 'utf8').split('--> statement-breakpoint');
+  await client.query('begin');
+  try {
+    await client.query('alter table rules drop constraint rules_leases_last');
+    for (const [name, window] of [
+      ['short', 2],
+      ['long', 60],
+    ] as const)
+      await insert('rules', { name, algorithm: 'concurrency', window_seconds: window });
+    await insert('rules', { name: 'other', window_seconds: 2 });
+    for (const statement of statements) await client.query(statement);
+    const { rows } = await client.query(
+      `select name, window_seconds as window from rules where name in ('short', 'long', 'other') order by name`,
+    );
+    expect(rows).toEqual([
+      { name: 'long', window: 60 },
+      { name: 'other', window: 2 },
+      { name: 'short', window: 30 },
+    ]);
+  } finally {
+    await client.query('rollback');
+  }
 });

@@ -1,6 +1,6 @@
 import { createExecutionContext, createScheduledController, waitOnExecutionContext } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
-import { beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Bindings } from '../../src/bindings.ts';
 import { parseAnnouncement } from '../../src/core/announcement.ts';
 import worker from '../../src/index.ts';
@@ -8,7 +8,10 @@ import { admin, call, kv, sql, withFault } from './worker.ts';
 
 const publish = (headers: Record<string, string> = admin) =>
   call('/_weir/admin/publish', { method: 'POST', headers });
-const health = async () => (await (await call('/_weir/health', { region: 'eu' })).json()) as object;
+const health = async (headers: Record<string, string> = admin) => {
+  const answer = await call('/_weir/health', { region: 'eu', headers });
+  return (await answer.json()) as object;
+};
 
 beforeEach(async () => {
   await sql('delete from rules');
@@ -81,12 +84,76 @@ describe('health', () => {
     });
   });
 
+  it('tells whether all is well to those without a token, and nothing to those with a wrong one', async () => {
+    expect(await health({})).toEqual({ status: expect.stringMatching(/^(ok|degraded)$/) });
+    expect(await health({ Authorization: 'Bearer a-guess' })).toMatchObject({ code: 'unauthorized' });
+  });
+
   it('answers 200 and names the part that is down', async () => {
     await withFault('ap', { hang: true }, async () => {
+      await expect
+        .poll(() => health())
+        .toMatchObject({
+          status: 'degraded',
+          parts: { 'redis:ap': 'down', 'redis:us': 'ok' },
+        });
+    });
+  });
+});
+
+describe('a region whose server cannot run the script', () => {
+  const said = 'ERR Error running script: @user_script:12: attempt to call a nil value';
+  const scriptError = `${said}\nstack traceback:\n\t[G]: in function 'call'`;
+  let lines: unknown[] = [];
+  beforeEach(async () => {
+    lines = [];
+    vi.spyOn(console, 'warn').mockImplementation((line) => void lines.push(JSON.parse(line)));
+    await publish();
+  });
+  afterEach(() => void vi.restoreAllMocks());
+
+  it('has a state of its own in health, with what the server said', async () => {
+    await withFault('ap', { scriptError }, async () => {
       await expect.poll(health, { timeout: 5_000 }).toMatchObject({
         status: 'degraded',
-        parts: { 'redis:ap': 'down', 'redis:us': 'ok' },
+        parts: { 'redis:ap': 'script-failed', 'redis:us': 'ok' },
+        errors: { 'redis:ap': said },
       });
+    });
+    await expect.poll(health, { timeout: 5_000 }).toMatchObject({ status: 'ok', errors: {} });
+  });
+
+  it('is not told of rules, and the answer and the log say why', async () => {
+    await sql(`update rules set "limit" = 8`);
+    await withFault('ap', { scriptError }, async () => {
+      expect(await (await publish()).json()).toMatchObject({
+        changed: true,
+        regions: [
+          { name: 'us', announced: true },
+          { name: 'eu', announced: true },
+          { name: 'ap', announced: false, problem: said },
+        ],
+      });
+    });
+    expect(lines).toContainEqual({
+      event: 'publish-incomplete',
+      region: 'ap',
+      error: 'CounterStoreError',
+      failure: 'script-failed',
+      said,
+    });
+    expect(await (await publish()).json()).toMatchObject({ regions: Array(3).fill({ announced: true }) });
+  });
+
+  it('is loud in the log when requests meet it, and its breaker stays closed', async () => {
+    await withFault('ap', { scriptError }, async () => {
+      const meet = async () => {
+        await call('/x', { region: 'ap' });
+        return lines;
+      };
+      const broken = { event: 'script-broken', region: 'ap', said };
+      await expect.poll(meet, { timeout: 15_000 }).toContainEqual(broken);
+      expect(await health()).toMatchObject({ isolate: { breakers: { ap: 'closed' } } });
     });
   });
 });

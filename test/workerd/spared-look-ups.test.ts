@@ -54,17 +54,31 @@ async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unve
       deadlineMs: 1_000,
       shares: { us: 1 },
       onError: () => {},
+      onBug: () => {},
       capPerSecond: 0,
       isolateId: () => 'one',
       now,
     }),
     identity: { callers, tokens: undefined, ipv6Prefix: 64, unverified },
-    origin: { url: '', timeoutMs: 1, rateLimitHeaders: 'keep', costHeader: 'X-Weir-Cost' },
+    origin: {
+      url: '',
+      timeoutMs: 1,
+      headers: { overrides: 'drop', hidesAccess: false },
+      rateLimitHeaders: 'keep',
+      costHeader: 'X-Weir-Cost',
+    },
     isDevelopment: false,
     showsDegraded: true,
     now,
     tally: createTally(),
-    log: { degraded: () => {}, shadow: () => {}, error: () => {}, breaker: () => {} },
+    log: {
+      degraded: () => {},
+      shadow: () => {},
+      error: () => {},
+      breaker: () => {},
+      script: () => {},
+      bug: () => {},
+    },
   } satisfies Partial<Services>;
 
   const send = async (key: string, ip = IP) => {

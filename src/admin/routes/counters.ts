@@ -1,7 +1,7 @@
 // Forgets what was counted of a subject: for whoever was limited by mistake.
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
-import { countedIp } from '../../core/ip.ts';
+import { countedIp, parseIpRange } from '../../core/ip.ts';
 import { groupOf, subjectKey } from '../../core/keys.ts';
 import { SCOPES, type Scope } from '../../core/rule.ts';
 import type { SnapshotContent } from '../../core/snapshot.ts';
@@ -12,8 +12,11 @@ import { publishChange } from '../publish-change.ts';
 import type { AdminApp, AdminServices } from '../services.ts';
 
 /** `unknown` is whom Cloudflare has named no address of. */
-const isCountedIp = (subject: string) =>
-  subject === 'unknown' || countedIp(subject) !== undefined || /:.*\/\d+$/.test(subject);
+export const isCountedIp = (subject: string) =>
+  subject === 'unknown' || countedIp(subject) !== undefined || isIpv6Prefix(subject);
+
+const isIpv6Prefix = (subject: string) =>
+  subject.includes(':') && subject.includes('/') && parseIpRange(subject) !== undefined;
 
 function subjectProblem(scope: Scope, subject: string | undefined): string | undefined {
   if (scope === 'global') return undefined;

@@ -16,7 +16,13 @@ const publication = z
       .array(z.strictObject({ id: z.string(), name: z.string(), problems: z.array(z.string()) }))
       .describe('Rows that are not in force, and why.'),
     warnings: z.array(z.strictObject({ ruleIds: z.array(z.string()), message: z.string() })),
-    regions: z.array(z.strictObject({ name: z.string(), announced: z.boolean() })),
+    regions: z.array(
+      z.strictObject({
+        name: z.string(),
+        announced: z.boolean(),
+        problem: z.string().optional().describe('What its Redis said, if it cannot run the script.'),
+      }),
+    ),
   })
   .meta({ id: 'Publication' });
 

@@ -1,6 +1,14 @@
 // Headers on their way through: what belongs to one connection stays there, and the origin can believe what Weir says.
 
-export interface ForwardedHeaders {
+/** What of a request goes to the origin only where it is wanted. */
+export interface HeaderPolicy {
+  /** Headers that ask an origin to take the request for another one, which no rule has judged. */
+  readonly overrides: 'drop' | 'keep';
+  /** Cloudflare Access protects the admin route: what it lets people in with is not for the origin. */
+  readonly hidesAccess: boolean;
+}
+
+export interface ForwardedHeaders extends HeaderPolicy {
   readonly isWebSocket: boolean;
   /** Who the caller is, as Weir has verified it. */
   readonly identity?: Readonly<Record<string, string>> | undefined;
@@ -21,10 +29,31 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
-export function toOriginHeaders(request: Request, { isWebSocket, identity }: ForwardedHeaders): Headers {
+/** Of IIS and the frameworks that imitate it, and of those that tunnel methods through a POST. */
+const OVERRIDES: ReadonlySet<string> = new Set([
+  'x-http-method',
+  'x-http-method-override',
+  'x-method-override',
+  'x-original-url',
+  'x-rewrite-url',
+]);
+
+const ACCESS_CREDENTIALS: ReadonlySet<string> = new Set([
+  'cf-access-client-id',
+  'cf-access-client-secret',
+  'cf-access-jwt-assertion',
+  'cf-access-token',
+]);
+const ACCESS_COOKIE = 'cf_authorization';
+
+export function toOriginHeaders(request: Request, options: ForwardedHeaders): Headers {
+  const { isWebSocket, identity, overrides, hidesAccess } = options;
   const headers = new Headers(request.headers);
   const isNamed = namedIn(headers);
-  remove(headers, (name) => HOP_BY_HOP.has(name) || isNamed(name) || isSpoofed(name));
+  const isUnwanted = (name: string) =>
+    (overrides === 'drop' && isOverride(name)) || (hidesAccess && ACCESS_CREDENTIALS.has(name));
+  remove(headers, (name) => HOP_BY_HOP.has(name) || isNamed(name) || isSpoofed(name) || isUnwanted(name));
+  if (hidesAccess) removeAccessCookie(headers);
   if (isWebSocket) headers.set('Upgrade', 'websocket');
   setForwarded(headers, request);
   for (const name in identity) headers.set(name, identity[name] ?? '');
@@ -50,6 +79,17 @@ function namedIn(headers: Headers): (name: string) => boolean {
   if (connection === null) return () => false;
   const named = new Set(connection.split(',').map((name) => name.trim().toLowerCase()));
   return (name) => named.has(name);
+}
+
+const isOverride = (name: string) => name.startsWith('x') && OVERRIDES.has(name.replaceAll('_', '-'));
+
+/** All other cookies as they were sent, and untouched if it is not among them. */
+function removeAccessCookie(headers: Headers): void {
+  const cookies = headers.get('Cookie')?.split(';') ?? [];
+  const others = cookies.filter((cookie) => cookie.split('=')[0]?.trim().toLowerCase() !== ACCESS_COOKIE);
+  if (others.length === cookies.length) return;
+  if (others.length === 0) headers.delete('Cookie');
+  else headers.set('Cookie', others.join(';').trim());
 }
 
 /** `x_weir_user` too: CGI, WSGI and PHP origins take `_` and `-` for the same. */

@@ -1,0 +1,85 @@
+// What health tells of each part, and that a script that does not run is told apart from a server that is gone.
+import { describe, expect, it } from 'vitest';
+import { CounterStoreError } from '../../src/core/counter-store.ts';
+import { createHealth } from '../../src/http/health.ts';
+import type { Services } from '../../src/http/services.ts';
+import { createTally } from '../../src/http/tally.ts';
+import { createRegion, createSource } from '../limiter/limiter-harness.ts';
+
+type Probe = () => Promise<void>;
+const SAID = 'ERR Error running script: @user_script:12: attempt to call a nil value';
+const fine: Probe = async () => {};
+const broken: Probe = () => Promise.reject(new CounterStoreError('script-failed', SAID));
+const gone: Probe = () => Promise.reject(new CounterStoreError('unavailable', 'secret'));
+const buggy: Probe = () => Promise.reject(new TypeError('secret'));
+
+function open(probes: Readonly<Record<string, Probe>>, pingDatabase: Probe = fine) {
+  const clock = { ms: 0 };
+  let probed = 0;
+  const regions = Object.entries(probes).map(([name, probe]) => {
+    const region = createRegion(name, {});
+    const store = {
+      ...region.store,
+      probe: () => {
+        probed += 1;
+        return probe();
+      },
+    };
+    return { ...region, store };
+  });
+  const services: Partial<Services> = {
+    regions: regions as unknown as Services['regions'],
+    regionsOf: () => undefined,
+    snapshots: createSource(),
+    deadlineMs: 100,
+    now: () => clock.ms,
+    tally: createTally(),
+    pingDatabase,
+  };
+  const health = createHealth(services as Services);
+  const ask = async () =>
+    (await (await health(new Request('https://weir.test/'), { hasDetails: true })).json()) as object;
+  return { ask, clock, probed: () => probed };
+}
+
+describe('a region', () => {
+  it('that counts is ok', async () => {
+    expect(await open({ us: fine }).ask()).toMatchObject({
+      status: 'ok',
+      parts: { rules: 'ok', 'redis:us': 'ok', postgres: 'ok' },
+      errors: {},
+    });
+  });
+
+  it('whose script does not run has a state of its own, with what the server said', async () => {
+    const { parts, errors, status } = (await open({ us: broken, eu: fine, ap: gone }).ask()) as Record<
+      string,
+      unknown
+    >;
+    expect(status).toBe('degraded');
+    expect(parts).toMatchObject({ 'redis:us': 'script-failed', 'redis:eu': 'ok', 'redis:ap': 'down' });
+    expect(errors).toEqual({ 'redis:us': SAID });
+  });
+
+  it.each([
+    ['does not answer', gone],
+    ['meets a bug', buggy],
+  ])('that %s is down, and nothing is told of the error', async (_, probe) => {
+    const health = await open({ us: probe }).ask();
+    expect(health).toMatchObject({ status: 'degraded', parts: { 'redis:us': 'down' }, errors: {} });
+    expect(JSON.stringify(health)).not.toContain('secret');
+  });
+
+  it('is probed once a second, however often health is asked for', async () => {
+    const { ask, clock, probed } = open({ us: broken });
+    for (let i = 0; i < 5; i += 1) expect(await ask()).toMatchObject({ errors: { 'redis:us': SAID } });
+    expect(probed()).toBe(1);
+    clock.ms += 1_000;
+    await ask();
+    expect(probed()).toBe(2);
+  });
+});
+
+it('says that Postgres is down', async () => {
+  expect(await open({ us: fine }, gone).ask()).toMatchObject({ parts: { postgres: 'down' }, errors: {} });
+});

@@ -1,0 +1,136 @@
+// Whatever a client sends is read in time that grows with its length, not with the square of it.
+import { OpenAPIHono } from '@hono/zod-openapi';
+import { describe, expect, it } from 'vitest';
+import { createAuth, createGate } from '../../src/admin/auth.ts';
+import { isKnown } from '../../src/admin/collection/etags.ts';
+import { isCountedIp } from '../../src/admin/routes/counters.ts';
+import type { AdminEnv } from '../../src/admin/services.ts';
+import { parseAuthorization } from '../../src/core/authorization.ts';
+import { canonicalPath } from '../../src/core/canonical-path.ts';
+import { parseIp, parseIpRange } from '../../src/core/ip.ts';
+import { toOriginHeaders } from '../../src/http/proxy/headers.ts';
+import { createTokenVerifier } from '../../src/identity/jwt.ts';
+import { createDatabase } from '../../src/rules/database.ts';
+
+const SHORT = 1_024;
+const TIMES_LONGER = 64;
+/** As much text in one piece as in 64: linear work takes as long, quadratic work 64 times as long. */
+const MOST_TIMES_SLOWER = 16;
+const TRIES = 3;
+
+const admin = new OpenAPIHono<AdminEnv>().basePath('/_weir/admin');
+admin.use(
+  createAuth(
+    createGate({
+      database: createDatabase({ url: 'postgres://nobody:none@localhost/none' }),
+      publish: () => Promise.reject(new Error('not here')),
+      regions: [],
+      auth: { tokens: [{ name: 'admin', token: 'a-token-that-may-do-all', role: 'admin' }] },
+      deadlineMs: 1_000,
+      ipv6Prefix: 64,
+      // Every attempt in a minute of its own: none is turned away before it is read.
+      now: (() => {
+        let ms = 0;
+        return () => (ms += 60_000);
+      })(),
+      log: { error: () => {} },
+    }),
+  ),
+);
+
+const requestWith = (headers: Record<string, string>) => new Request('https://weir.test/', { headers });
+const attempt = (work: () => unknown) => {
+  try {
+    work();
+  } catch {
+    // Refused, which is fine.
+  }
+};
+
+const tokens = createTokenVerifier({
+  algorithms: ['HS256'],
+  secret: 'a-secret-of-thirty-two-characters',
+  userClaim: 'sub',
+  now: () => 0,
+  deadlineMs: 100,
+  onError: () => {},
+});
+
+const READERS: Readonly<Record<string, (text: string) => unknown>> = {
+  'the Authorization header of the admin route': (text) =>
+    admin.fetch(
+      new Request('https://weir.test/_weir/admin/rules', { headers: { Authorization: `Bearer a${text}b` } }),
+    ),
+  'an Authorization header': (text) => {
+    parseAuthorization(`Bearer ${text}`);
+    parseAuthorization(`Bearer a${text}b`);
+    // workerd reads headers as UTF-8, and for a regular expression this character ends a line.
+    parseAuthorization(`Bearer ${text}\u2028b`);
+  },
+  'a token': (text) => tokens.verify(`${text}.${text}`, () => {}),
+  'a path': (text) => {
+    canonicalPath(`/${text}`);
+    canonicalPath(`/${text}!`);
+  },
+  'an IP address': (text) => {
+    parseIp(`${text}x`);
+    parseIp(`a:${text}x`);
+    parseIpRange(`${text}/x`);
+  },
+  'the subject of a reset': (text) => isCountedIp(`${text}x`),
+  'a list of ETags': (text) => attempt(() => isKnown(requestWith({ 'If-None-Match': `"1"${text}x` }), 1)),
+  'what Connection names, and cookies': (text) =>
+    toOriginHeaders(requestWith({ Connection: `a${text}b`, Cookie: `a${text}b` }), {
+      isWebSocket: false,
+      overrides: 'drop',
+      hidesAccess: true,
+    }),
+};
+
+const PIECES = [
+  ' ',
+  ';',
+  '=',
+  '\t',
+  'a',
+  '1',
+  '/',
+  ':',
+  '::',
+  '"',
+  ',',
+  ' ,',
+  '"1", ',
+  '.',
+  '/.',
+  '%41',
+  'a:',
+  'a/',
+  '-',
+];
+
+const cases = Object.keys(READERS).flatMap((reader) => PIECES.map((piece) => ({ reader, piece })));
+
+/** The shortest of several tries: whatever else this machine does only makes one longer. */
+async function shortestMs(work: () => Promise<void>): Promise<number> {
+  let shortest = Number.POSITIVE_INFINITY;
+  for (let i = 0; i < TRIES; i += 1) {
+    const startedAt = performance.now();
+    await work();
+    shortest = Math.min(shortest, performance.now() - startedAt);
+  }
+  return shortest;
+}
+
+describe('64 KB in one piece take no longer to read than in 64 pieces', () => {
+  it.each(cases)('$reader, made of "$piece"', async ({ reader, piece }) => {
+    const read = READERS[reader] ?? (() => {});
+    const short = piece.repeat(SHORT / piece.length);
+    const long = short.repeat(TIMES_LONGER);
+    const inPieces = await shortestMs(async () => {
+      for (let i = 0; i < TIMES_LONGER; i += 1) await read(short);
+    });
+    const inOne = await shortestMs(async () => void (await read(long)));
+    expect(inOne / inPieces).toBeLessThan(MOST_TIMES_SLOWER);
+  });
+});

@@ -1,0 +1,29 @@
+// What the origin says of limits and costs: its own limits are kept apart from ours, and only a plain cost is believed.
+import { describe, expect, it } from 'vitest';
+import { takeCost } from '../../src/http/origin-headers.ts';
+
+const NAME = 'X-Weir-Cost';
+
+describe('the cost that the origin tells', () => {
+  it.each([
+    ['0', 0],
+    ['7', 7],
+    ['007', 7],
+    ['999999999999', 999_999_999_999],
+  ])('%s is believed', (text, cost) => {
+    const headers = new Headers({ [NAME]: text });
+    expect(takeCost(headers, NAME)).toBe(cost);
+    expect(headers.has(NAME)).toBe(false);
+  });
+
+  it.each(['', '-5', '+5', '1.5', '1e3', '0x10', '1_000', '5 6', '5, 6', 'many', 'NaN', '9'.repeat(13)])(
+    '"%s" is not, and does not reach the client either',
+    (text) => {
+      const headers = new Headers({ [NAME]: text });
+      expect(takeCost(headers, NAME)).toBeUndefined();
+      expect(headers.has(NAME)).toBe(false);
+    },
+  );
+
+  it('is not there if the origin tells none', () => expect(takeCost(new Headers(), NAME)).toBeUndefined());
+});

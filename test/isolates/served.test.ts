@@ -1,0 +1,186 @@
+// What the runtime itself does to a request, with nothing in front of it: upgrades, and clients that leave.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { LocalRegion } from '../../local/regions.ts';
+import { freshIp } from '../../local/weir.ts';
+import { type Ask, type ServedWeir, serveWeir } from './served-weir.ts';
+
+let weir: ServedWeir;
+beforeAll(async () => {
+  const access = { teamDomain: 'https://team.cloudflareaccess.com', audience: 'weir' };
+  weir = await serveWeir({ ADMIN_ACCESS: JSON.stringify(access) });
+  const rule = { scope: 'ip', algorithm: 'fixed-window', limit: 10, windowSeconds: 3_600 };
+  const rules = [
+    { name: 'reads', resource: '/methods', methods: ['GET'] },
+    { name: 'places', resource: '/places', algorithm: 'concurrency', limit: 1 },
+    { name: 'queue', resource: '/queue', algorithm: 'leaky-bucket', limit: 3_600, action: 'throttle' },
+    { name: 'many', resource: '/both', limit: 30, spill: false },
+    { name: 'metered', resource: '/metered', limit: 100, costFromOrigin: true },
+    { name: 'refunding', resource: '/refunding', refundOnError: true },
+    { name: 'few', resource: '/both/*', limit: 1, central: true, refundOnError: true },
+  ];
+  for (const fields of rules) await weir.admin('/rules', { ...rule, ...fields });
+}, 180_000);
+afterAll(() => weir?.[Symbol.asyncDispose]());
+
+const SLOW_MS = 250;
+
+/** Every Redis takes a while to answer, for as long as `during` runs. */
+async function withSlowRedis(during: () => Promise<void>): Promise<void> {
+  const each = (change: (faults: LocalRegion['gateway']['faults']) => Promise<void>) =>
+    Promise.all(weir.regions.map(({ gateway }) => change(gateway.faults)));
+  await each((faults) => faults.set({ latencyMs: SLOW_MS }));
+  await during().finally(() => each((faults) => faults.clear()));
+}
+
+/** That have reached any Redis. */
+async function redisCalls(): Promise<number> {
+  const stats = await Promise.all(weir.regions.map(({ gateway }) => gateway.stats()));
+  return stats.reduce((sum, { requests }) => sum + requests, 0);
+}
+
+/** Asks, and resets the connection while Redis is asked. Resolves when Redis has had so many calls for it. */
+async function leaveUndecided(path: string, asked: Ask, calls: number): Promise<void> {
+  const before = await redisCalls();
+  const sent = weir.ask(path, asked);
+  await expect.poll(redisCalls, { interval: 10 }).toBe(before + 1);
+  sent.socket?.resetAndDestroy();
+  await expect.poll(redisCalls, { interval: 20, timeout: 5_000 }).toBe(before + calls);
+}
+
+/** Asks, and resets the connection while the origin is asked. */
+async function leaveUnanswered(path: string, asked: Ask): Promise<void> {
+  weir.origin.requests.clear();
+  const sent = weir.ask(path, asked);
+  await expect.poll(() => weir.origin.requests.total, { interval: 10 }).toBe(1);
+  sent.socket?.resetAndDestroy();
+}
+
+async function left(path: string, ip: string, rule: string): Promise<number | undefined> {
+  const { applies } = await weir.admin<Explained>('/explain', { path, ip });
+  return applies.find(({ name }) => name === rule)?.left?.remaining;
+}
+
+interface Explained {
+  readonly applies: readonly {
+    readonly name: string;
+    readonly left: { readonly remaining: number } | null;
+  }[];
+}
+
+describe('a client that leaves while its decision is pending', () => {
+  // A warm isolate has nothing else to do after a response, which would keep its work alive.
+  beforeEach(async () => {
+    for (const region of ['us', 'eu', 'ap'])
+      for (const path of ['/methods', '/places'])
+        expect(await weir.status(path, { ip: freshIp(), region })).toBe(200);
+    await sleep(500);
+  });
+
+  it('holds no place', async () => {
+    const ip = freshIp();
+    // Taken and released.
+    await withSlowRedis(() => leaveUndecided('/places', { ip }, 2));
+    await expect.poll(() => left('/places', ip, 'places')).toBe(1);
+  });
+
+  it('has no turn in a queue', async () => {
+    const ip = freshIp();
+    const all = await left('/queue', ip, 'queue');
+    // Taken and given back.
+    await withSlowRedis(() => leaveUndecided('/queue', { ip }, 2));
+    await expect.poll(() => left('/queue', ip, 'queue')).toBe(all);
+  });
+
+  it('pays nothing in one region for what another denies', async () => {
+    const ip = freshIp();
+    expect(await weir.status('/both', { ip })).toBe(200);
+    const before = await redisCalls();
+    await withSlowRedis(async () => {
+      for (const region of ['us', 'eu', 'ap']) {
+        const known = await redisCalls();
+        const sent = weir.ask('/both', { ip, region });
+        await expect.poll(redisCalls, { interval: 10 }).toBeGreaterThan(known);
+        sent.socket?.resetAndDestroy();
+      }
+      // One of them is the region that denies; the others charge, ask it, and give back.
+      await expect.poll(redisCalls, { timeout: 5_000 }).toBeGreaterThanOrEqual(before + 7);
+    });
+    await expect.poll(() => left('/both', ip, 'many')).toBe(29);
+  });
+
+  it('is not passed on to the origin', async () => {
+    weir.origin.requests.clear();
+    await withSlowRedis(() => leaveUndecided('/places', { ip: freshIp() }, 2));
+    expect(weir.origin.requests.total).toBe(0);
+  });
+});
+
+describe('a client that leaves while the origin works', () => {
+  it('holds no place', async () => {
+    const ip = freshIp();
+    await leaveUnanswered('/places?hang=1', { ip });
+    await expect.poll(() => left('/places', ip, 'places'), { timeout: 3_000 }).toBe(1);
+    expect(weir.origin.requests.entries[0]?.state).toBe('aborted');
+  });
+
+  it('pays what it really cost: the origin is waited for until it tells', async () => {
+    const ip = freshIp();
+    await leaveUnanswered('/metered?delay=1000&cost=40&stream=100', { ip });
+    await expect.poll(() => left('/metered', ip, 'metered'), { timeout: 5_000 }).toBe(60);
+    // But nobody reads its answer.
+    await expect.poll(() => weir.origin.requests.entries[0]?.state).toBe('aborted');
+  });
+
+  it('gets nothing back: it may have cost as much as any other', async () => {
+    const ip = freshIp();
+    await leaveUnanswered('/refunding?hang=1', { ip });
+    await expect.poll(() => weir.origin.requests.entries[0]?.state).toBe('aborted');
+    const calls = await redisCalls();
+    await sleep(SLOW_MS);
+    expect(await redisCalls()).toBe(calls);
+    expect(await left('/refunding', ip, 'refunding')).toBe(9);
+  });
+});
+
+describe('a request with Upgrade: websocket', () => {
+  const upgrade = {
+    Connection: 'Upgrade',
+    Upgrade: 'websocket',
+    'Sec-WebSocket-Version': '13',
+    'Sec-WebSocket-Key': 'dGhlIHNhbXBsZSBub25jZQ==',
+  };
+
+  it.each(['PUT', 'POST', 'DELETE', 'OPTIONS', 'HEAD'])(
+    'that is a %s reaches the origin as what it is',
+    async (method) => {
+      weir.origin.requests.clear();
+      expect(await weir.status('/methods', { ip: freshIp(), method, headers: upgrade })).toBe(200);
+      const [seen] = weir.origin.requests.entries;
+      expect([seen?.method, seen?.websocket]).toEqual([method, false]);
+      expect(seen?.headers.map(([name]) => name.toLowerCase())).not.toContain('upgrade');
+    },
+  );
+
+  it('that is a GET is a WebSocket', async () => {
+    weir.origin.requests.clear();
+    expect(await weir.status('/methods', { ip: freshIp(), headers: upgrade })).toBe(101);
+    expect(weir.origin.requests.entries[0]).toMatchObject({ method: 'GET', websocket: true });
+  });
+});
+
+it('what could make another request of it, and credentials of Access, do not reach the origin', async () => {
+  weir.origin.requests.clear();
+  const headers = {
+    'X-HTTP-Method-Override': 'DELETE',
+    'Cf-Access-Jwt-Assertion': 'secret',
+    Cookie: 'a=1; CF_Authorization=secret',
+  };
+  expect(await weir.status('/methods', { ip: freshIp(), method: 'POST', headers })).toBe(200);
+  const seen = new Map(
+    weir.origin.requests.entries[0]?.headers.map(([name, value]) => [name.toLowerCase(), value]),
+  );
+  expect([...seen.keys()]).not.toContain('x-http-method-override');
+  expect([...seen.values()].filter((value) => value.includes('secret'))).toEqual([]);
+  expect(seen.get('cookie')).toBe('a=1');
+});

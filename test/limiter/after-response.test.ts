@@ -1,0 +1,130 @@
+// What is left for after the response is handed over, so that the runtime waits for it. Regions are late with it here:
+// what nobody waits for would not be done when it is looked at.
+import { describe, expect, it } from 'vitest';
+import type { CounterCall } from '../../src/core/counter-store.ts';
+import type { DecisionRequest } from '../../src/limiter/limiter.ts';
+import {
+  answers,
+  type Behaviour,
+  createCheck,
+  createRegions,
+  createSource,
+  denies,
+  fails,
+  hangingRun,
+  openIsolate,
+  START_MS,
+  useFakeTime,
+} from './limiter-harness.ts';
+import { aloneIn, checkOf, near, openRegions } from './regional-isolate.ts';
+
+useFakeTime();
+const due = { expects: 'this', isOverdue: false, askedAtMs: START_MS };
+const planOf =
+  (check: ReturnType<typeof createCheck>): DecisionRequest['plan'] =>
+  async () => ({ kind: 'checks', checks: [check] });
+
+describe('a lease that a region may hold, though it did not answer,', () => {
+  const lease = { ...createCheck({ algorithm: 'concurrency', spill: false }), leaseId: 'lease-0000000001' };
+  /** Whether a take is answered or not, what is released is written down. */
+  const released = (take: Behaviour['run']) => {
+    const leases: (string | undefined)[] = [];
+    const run = async (call: CounterCall, signal: AbortSignal) => {
+      if (call.operation === 'take') return take(call, signal);
+      const answer = await answers()(call, signal);
+      leases.push(...call.checks.map(({ leaseId }) => leaseId));
+      return answer;
+    };
+    return { leases, run };
+  };
+
+  it.each([
+    ['failed', fails('timeout')],
+    ['hung', hangingRun],
+  ])('is released there when another region says that other rules are in force: it %s', async (_, take) => {
+    const { leases, run } = released(take);
+    const { regions } = createRegions({ run }, { announces: 'that' });
+    const source = createSource();
+    source.asks = { ...due, isOverdue: true };
+    const { decide, settle } = openIsolate(regions, { source });
+    let passes = 0;
+    // A second pass has a lease of its own.
+    const plan: DecisionRequest['plan'] = async () => {
+      passes += 1;
+      return { kind: 'checks', checks: [{ ...lease, leaseId: `lease-000000000${passes}` }] };
+    };
+    expect((await decide({ plan })).decision).toMatchObject({ kind: 'counted', allowed: true });
+    await settle();
+    expect(leases).toEqual(['lease-0000000001']);
+  });
+
+  it('is released nowhere when the region that answered is the only one that was asked', async () => {
+    const { leases, run } = released(answers());
+    const { regions } = createRegions({ run }, {});
+    const { decide, settle } = openIsolate(regions);
+    await decide({ plan: planOf(lease) });
+    await settle();
+    expect(leases).toEqual([]);
+  });
+});
+
+describe('what was charged before another region denied', () => {
+  it('is given back', async () => {
+    const { decide, settle, us, eu, left } = openRegions();
+    eu.does.run = denies(30_000);
+    expect((await decide([near(), aloneIn('eu', 'far')])).allowed).toBe(false);
+    expect(left(us, near(), 4)).toBe(3);
+    await settle();
+    expect(left(us, near(), 4)).toBe(4);
+  });
+
+  it('is given back if this isolate is what denied', async () => {
+    const { decide, settle, us, eu, left } = openRegions();
+    eu.does.run = fails('unavailable');
+    expect((await decide([near(), aloneIn('eu', 'far', { onUnavailable: 'closed' })])).allowed).toBe(false);
+    expect(left(us, near(), 4)).toBe(3);
+    await settle();
+    expect(left(us, near(), 4)).toBe(4);
+  });
+});
+
+it('a shadow rule is counted, and told', async () => {
+  const { decide, settle, us } = openRegions();
+  const { run } = us.does;
+  us.does.run = async (call, signal) => {
+    if (call.checks.some(({ log }) => log)) await new Promise((resolve) => setTimeout(resolve, 10));
+    return run(call, signal);
+  };
+  const told: unknown[] = [];
+  const shadow = checkOf('shadow', { log: true, rule: { action: 'log' } });
+  await decide([near(), shadow], { onShadow: (results) => void told.push(results.length) });
+  expect(told).toEqual([]);
+  await settle();
+  expect(told).toEqual([1]);
+});
+
+it('how many isolates there are is asked, and known when the answer has come', async () => {
+  const { regions, home } = createRegions({ present: async () => 7 });
+  const { decide, settle } = openIsolate(regions);
+  await decide();
+  expect(home.census.told()).toBeUndefined();
+  await settle();
+  expect(home.census.told()).toBe(7);
+});
+
+it('rules that have changed are loaded', async () => {
+  const loaded: string[] = [];
+  const load = async ({ announced }: { readonly announced: string }) => {
+    await new Promise((resolve) => setTimeout(resolve, 10));
+    loaded.push(announced);
+    return true;
+  };
+  const { regions } = createRegions({ announces: 'that' });
+  const source = createSource({ load });
+  source.asks = due;
+  const { decide, settle } = openIsolate(regions, { source });
+  await decide();
+  expect(loaded).toEqual([]);
+  await settle();
+  expect(loaded).toEqual(['that']);
+});

@@ -1,0 +1,64 @@
+// How many callers wait for regions that do not answer: the few that open the breakers, and nobody after them.
+import { describe, expect, it, vi } from 'vitest';
+import type { DecisionRequest } from '../../src/limiter/limiter.ts';
+import {
+  createCheck,
+  createRegion,
+  createRegions,
+  DEADLINE_MS,
+  type FakeRegion,
+  hangingRun,
+  openIsolate,
+  useFakeTime,
+} from './limiter-harness.ts';
+
+useFakeTime();
+/** Two a second, which no rule denies. */
+const EVERY_MS = 500;
+const plan: DecisionRequest['plan'] = async () => ({
+  kind: 'checks',
+  checks: [createCheck({ limit: 1_000_000 })],
+});
+
+/** So many requests one after the other, and how long each of them took. */
+async function load(isolate: ReturnType<typeof openIsolate>, requests: number) {
+  const sent = [];
+  for (let i = 0; i < requests; i += 1) {
+    const startedAtMs = Date.now();
+    sent.push(await isolate.decide({ plan }));
+    await vi.advanceTimersByTimeAsync(startedAtMs + EVERY_MS - Date.now());
+  }
+  return { sent, late: sent.filter(({ tookMs }) => tookMs > 0) };
+}
+
+const frozen = (...names: string[]) =>
+  names.map((name) => createRegion(name, { run: hangingRun })) as [FakeRegion, ...FakeRegion[]];
+
+describe('at two requests a second', () => {
+  it.each([
+    ['the only region', ['us'], 5],
+    ['both of two', ['us', 'eu'], 5],
+    ['all of three', ['us', 'eu', 'ap'], 5],
+    // The third and the fourth had too little time to be blamed, as long as the others were asked first.
+    ['all of four', ['us', 'eu', 'ap', 'sa'], 10],
+  ])('with %s frozen for two minutes, the first ones wait and nobody else', async (_, names, waiting) => {
+    const { sent, late } = await load(openIsolate(frozen(...names)), 240);
+    expect(late).toEqual(sent.slice(0, waiting));
+    expect(Math.max(...late.map(({ tookMs }) => tookMs))).toBe(DEADLINE_MS);
+    for (const { decision } of sent)
+      expect(decision).toMatchObject({ kind: 'degraded', allowed: true, fallback: 'open' });
+  });
+
+  it('with a frozen region beside a well one, five wait half of the deadline', async () => {
+    const { regions } = createRegions({ run: hangingRun }, {});
+    const { sent, late } = await load(openIsolate(regions), 240);
+    expect(late).toEqual(sent.slice(0, 5));
+    expect(late.map(({ tookMs }) => tookMs)).toEqual(Array(5).fill(DEADLINE_MS / 2));
+    for (const { decision } of sent) expect(decision).toMatchObject({ kind: 'counted', allowed: true });
+  });
+
+  it('with a frozen region behind a well one, nobody waits', async () => {
+    const { regions } = createRegions({}, { run: hangingRun });
+    expect((await load(openIsolate(regions), 240)).late).toEqual([]);
+  });
+});

@@ -1,0 +1,103 @@
+// A mistake in Weir is no outage: the request goes on as its rules say, the mistake is told, and no region is blamed.
+import { describe, expect, it, vi } from 'vitest';
+import { CounterStoreError } from '../../src/core/counter-store.ts';
+import type { OnUnavailable } from '../../src/core/rule.ts';
+import type { DecisionRequest } from '../../src/limiter/limiter.ts';
+import { createCheck, createRegions, createSource, openIsolate, useFakeTime } from './limiter-harness.ts';
+
+useFakeTime();
+const bug = new TypeError('x');
+const hasBug = () => Promise.reject(bug);
+const withRule =
+  (onUnavailable: OnUnavailable): DecisionRequest['plan'] =>
+  async () => ({ kind: 'checks', checks: [createCheck({ onUnavailable })] });
+
+describe('a mistake on the way to a region', () => {
+  it('is told, the next region counts, and the decision says so', async () => {
+    const { regions, home } = createRegions({ run: hasBug }, {});
+    const { decision } = await openIsolate(regions).decide();
+    expect(decision).toMatchObject({ kind: 'counted', allowed: true, failedOver: 'internal-error' });
+    expect(home.reported).toEqual(['TypeError: x']);
+  });
+
+  it.each(['open', 'local', 'closed'] as const)(
+    'in all of them leaves it to the rule that is %s, like an outage',
+    async (onUnavailable) => {
+      const { regions } = createRegions({ run: hasBug }, { run: hasBug });
+      const { decision } = await openIsolate(regions).decide({ plan: withRule(onUnavailable) });
+      const allowed = onUnavailable !== 'closed';
+      expect(decision).toMatchObject({ reason: 'internal-error', allowed, fallback: onUnavailable });
+    },
+  );
+
+  it('never opens a breaker, however often it is made', async () => {
+    const { regions, home, next } = createRegions({ run: hasBug }, { run: hasBug });
+    const { decide } = openIsolate(regions);
+    for (let i = 0; i < 50; i += 1) await decide();
+    const states = [home, next].map(({ breaker }) => breaker.state(Date.now()));
+    expect(states).toEqual(['closed', 'closed']);
+  });
+});
+
+describe('a mistake in the limiter', () => {
+  const broken = () =>
+    createSource({
+      announced: () => {
+        throw bug;
+      },
+    });
+
+  it.each(['open', 'local', 'closed'] as const)(
+    'leaves it to the rule that is %s, is told once, and blames no region',
+    async (onUnavailable) => {
+      const { regions, home } = createRegions({});
+      const { decide, errors } = openIsolate(regions, { source: broken() });
+      const { decision } = await decide({ plan: withRule(onUnavailable) });
+      expect(decision).toMatchObject({
+        kind: 'degraded',
+        reason: 'internal-error',
+        allowed: onUnavailable !== 'closed',
+        fallback: onUnavailable,
+      });
+      expect([errors, home.breaker.state(Date.now())]).toEqual([[bug], 'closed']);
+    },
+  );
+
+  it('lets a request go on if its rules are not known', async () => {
+    const { decide, errors } = openIsolate(createRegions({}).regions);
+    const { decision } = await decide({ plan: hasBug });
+    expect(decision).toMatchObject({ reason: 'internal-error', allowed: true, fallback: 'open' });
+    expect(errors).toEqual([bug]);
+  });
+
+  it('lets a request go on if its rules make no sense, and tells of both', async () => {
+    const { decide, errors } = openIsolate(createRegions({}).regions, { source: broken() });
+    const checks = [{ ...createCheck(), limit: Number.NaN, full: { limit: Number.NaN, extra: undefined } }];
+    const { decision } = await decide({ plan: async () => ({ kind: 'checks', checks }) });
+    expect(decision).toMatchObject({ reason: 'internal-error', allowed: true, fallback: 'open' });
+    expect(errors.map(String)).toEqual(['TypeError: x', expect.stringContaining('BadCheckError')]);
+  });
+
+  it('is not what a failure of a store is', async () => {
+    const source = createSource({
+      announced: () => {
+        throw new CounterStoreError('timeout', 'x');
+      },
+    });
+    const { decide, errors } = openIsolate(createRegions({}).regions, { source });
+    expect((await decide()).decision).toMatchObject({ kind: 'degraded', reason: 'timeout' });
+    expect(errors).toEqual([]);
+  });
+});
+
+it('a mistake after the response is told, too', async () => {
+  const { regions } = createRegions({});
+  const source = createSource({ load: hasBug });
+  source.asks = { expects: 'this', isOverdue: false, askedAtMs: Date.now() };
+  const { decide, settle, errors } = openIsolate(regions, { source });
+  regions[0].board.read = async () => 'that';
+  await decide({ plan: async () => ({ kind: 'checks', checks: [] }) });
+  await vi.advanceTimersByTimeAsync(0);
+  await settle();
+  expect(errors).toEqual([bug]);
+});

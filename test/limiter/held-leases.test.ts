@@ -1,0 +1,86 @@
+// Places of what is open: renewed as long as it is, and given up for good when somebody else has them.
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { type CounterStore, OutOfCalls } from '../../src/core/counter-store.ts';
+import { holdLeases } from '../../src/limiter/held-leases.ts';
+import {
+  chargesOf,
+  counted,
+  createNotingStore,
+  lease,
+  type NotingStore,
+  resultsFor,
+} from './charges-harness.ts';
+import { admitted } from './rule-checks.ts';
+
+const THIRD_MS = lease.windowMs / 3;
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
+/** A connection whose place was taken in this store. */
+async function hold(store: NotingStore) {
+  await store.run({ operation: 'take', checks: [lease] }, AbortSignal.timeout(1_000));
+  const { charges, errors } = chargesOf(counted({ results: resultsFor([lease], admitted, store) }));
+  const held = holdLeases(charges);
+  if (!held) throw new Error('there is nothing to hold');
+  return { held, errors, operations: () => store.asked.map(({ operation }) => operation) };
+}
+
+const forget = (store: CounterStore) =>
+  store.run({ operation: 'refund', checks: [lease] }, AbortSignal.timeout(1_000));
+const takeAll = (store: CounterStore) => {
+  const everything = { ...lease, leaseId: 'somebody-else-16', cost: lease.limit };
+  return store.run({ operation: 'take', checks: [everything] }, AbortSignal.timeout(1_000));
+};
+
+it('a place is renewed three times within its lifetime, and given back in the end', async () => {
+  const { held, operations } = await hold(createNotingStore());
+  await vi.advanceTimersByTimeAsync(lease.windowMs);
+  expect(operations()).toEqual(['take', 'renew', 'renew', 'renew']);
+  expect(held.lost.aborted).toBe(false);
+  await held.end();
+  await vi.advanceTimersByTimeAsync(lease.windowMs);
+  expect(operations()).toEqual(['take', 'renew', 'renew', 'renew', 'refund']);
+});
+
+it('a place that Redis has forgotten is taken again', async () => {
+  const store = createNotingStore();
+  const { held, operations } = await hold(store);
+  await forget(store);
+  await vi.advanceTimersByTimeAsync(2 * THIRD_MS);
+  expect(operations()).toEqual(['take', 'refund', 'renew', 'take', 'renew']);
+  expect(held.lost.aborted).toBe(false);
+  await held.end();
+});
+
+it('a place that somebody else has by now is lost, and not asked for again', async () => {
+  const store = createNotingStore();
+  const { held, operations } = await hold(store);
+  await forget(store);
+  await takeAll(store);
+  await vi.advanceTimersByTimeAsync(THIRD_MS);
+  expect(held.lost.aborted).toBe(true);
+  const before = operations().length;
+  await vi.advanceTimersByTimeAsync(lease.windowMs);
+  expect(operations()).toHaveLength(before);
+  await held.end();
+});
+
+it('a place is not lost while Redis does not answer: nobody knows', async () => {
+  const store = createNotingStore();
+  const { held, errors } = await hold(store);
+  store.losesAnswers = 100;
+  await vi.advanceTimersByTimeAsync(2 * lease.windowMs);
+  expect(held.lost.aborted).toBe(false);
+  expect(errors).toHaveLength(6);
+  store.losesAnswers = 0;
+  await held.end();
+});
+
+it('a place is lost that can never be renewed again, because this request may make no more calls', async () => {
+  const store = createNotingStore();
+  const { held } = await hold(store);
+  store.run = () => Promise.reject(new OutOfCalls());
+  await vi.advanceTimersByTimeAsync(THIRD_MS);
+  expect(held.lost.aborted).toBe(true);
+});

@@ -1,0 +1,191 @@
+// What is found out about regions after responses: whether one that is out is back, and whether a script that failed
+// fails for everybody. No request waits for it.
+import { describe, expect, it, vi } from 'vitest';
+import { PROBE_CHECKS } from '../../src/core/probe.ts';
+import {
+  answers,
+  type Behaviour,
+  createRegion,
+  createRegions,
+  DEADLINE_MS,
+  fails,
+  hangingRun,
+  hangs,
+  openIsolate,
+  useFakeTime,
+} from './limiter-harness.ts';
+
+useFakeTime();
+const probesIn = (lines: readonly string[]) => lines.filter((line) => line.endsWith('probe'));
+
+describe('a region that is out', () => {
+  it('is not probed before its time', async () => {
+    const { regions, home, asked } = createRegions({}, {});
+    const { decide } = openIsolate(regions);
+    home.trip();
+    for (const passedMs of [0, 999]) {
+      vi.setSystemTime(Date.now() + passedMs);
+      await decide();
+    }
+    expect(probesIn(asked)).toEqual([]);
+  });
+
+  it('is probed after a response, and no request waits for that', async () => {
+    const { regions, home, asked } = createRegions({ run: hangingRun }, {});
+    const { decide } = openIsolate(regions);
+    home.trip();
+    vi.setSystemTime(Date.now() + 1_000);
+    for (let i = 0; i < 20; i += 1) {
+      const { decision, tookMs } = await decide();
+      expect([decision, tookMs]).toMatchObject([{ kind: 'counted', failedOver: 'breaker-open' }, 0]);
+    }
+    // By three at once, and not by each of them.
+    expect(probesIn(asked)).toEqual(Array(3).fill('1000 home probe'));
+  });
+
+  it('is probed also if it is not the one that requests go to', async () => {
+    const { regions, next, asked } = createRegions({}, {});
+    const { decide, settle } = openIsolate(regions);
+    next.trip();
+    vi.setSystemTime(Date.now() + 1_000);
+    await decide();
+    await settle();
+    expect(next.breaker.state(Date.now())).toBe('closed');
+    expect(probesIn(asked)).toEqual(['1000 next probe', '1010 next probe', '1020 next probe']);
+  });
+
+  it('is given as long as a request would give it, and is left alone again if that is not enough', async () => {
+    const { regions, home, asked } = createRegions({ run: hangingRun }, {});
+    const { decide } = openIsolate(regions);
+    home.trip();
+    vi.setSystemTime(Date.now() + 1_000);
+    await decide();
+    await vi.advanceTimersByTimeAsync(DEADLINE_MS / 2 - 1);
+    expect(home.breaker.state(Date.now())).toBe('half-open');
+    await vi.advanceTimersByTimeAsync(1);
+    expect(home.breaker.state(Date.now())).toBe('open');
+    await vi.advanceTimersByTimeAsync(999);
+    await decide();
+    expect(probesIn(asked)).toHaveLength(1);
+    await vi.advanceTimersByTimeAsync(1);
+    await decide();
+    expect(probesIn(asked)).toHaveLength(2);
+  });
+
+  it('is back by the answers to one request, however slow the traffic is', async () => {
+    const { regions, home } = createRegions({ run: fails('unavailable') });
+    const { decide, settle } = openIsolate(regions);
+    for (let i = 0; i < 5; i += 1) await decide();
+    home.does.run = answers();
+    vi.setSystemTime(Date.now() + 600_000);
+    expect((await decide()).decision).toMatchObject({ kind: 'degraded', reason: 'breaker-open' });
+    await settle();
+    expect((await decide()).decision).toMatchObject({ kind: 'counted' });
+  });
+
+  it('is asked as many things at once as three probes do, however many requests come', async () => {
+    let [now, most] = [0, 0];
+    const run: Behaviour['run'] = async (_, signal) => {
+      now += 1;
+      most = Math.max(most, now);
+      return hangs(signal).finally(() => {
+        now -= 1;
+      });
+    };
+    const { regions, home } = createRegions({ run });
+    const { decide } = openIsolate(regions);
+    home.trip();
+    for (let i = 0; i < 500; i += 1) {
+      await vi.advanceTimersByTimeAsync(10);
+      await decide();
+    }
+    expect(most).toBe(3);
+  });
+
+  it('whose script does not run is no longer out, and that is told', async () => {
+    const { regions, home } = createRegions({ run: fails('script-failed') }, {});
+    const { decide, settle } = openIsolate(regions);
+    home.trip();
+    vi.setSystemTime(Date.now() + 1_000);
+    await decide();
+    await settle();
+    expect([home.breaker.state(Date.now()), home.reported[0]]).toEqual(['closed', 'broken: x']);
+  });
+
+  it('is not kept out by a mistake in the probe', async () => {
+    const { regions, home } = createRegions({ run: () => Promise.reject(new TypeError('x')) }, {});
+    const { decide, settle } = openIsolate(regions);
+    home.trip();
+    vi.setSystemTime(Date.now() + 1_000);
+    await decide();
+    await settle();
+    expect([home.breaker.state(Date.now()), home.reported[0]]).toEqual(['closed', 'TypeError: x']);
+  });
+});
+
+describe('a script that failed for a request', () => {
+  const isProbe: (call: Parameters<Behaviour['run']>[0]) => boolean = ({ checks }) => checks === PROBE_CHECKS;
+  /** Fails for requests, and for the probe as it is told. */
+  const failing =
+    (probe: Behaviour['run']): Behaviour['run'] =>
+    (call, signal) =>
+      isProbe(call) ? probe(call, signal) : fails('script-failed')();
+
+  it('is told as one call if the probe runs', async () => {
+    const home = createRegion('home', { run: failing(answers()) });
+    const { decide, settle } = openIsolate([home]);
+    await decide();
+    expect(home.reported).toEqual([]);
+    await settle();
+    expect(home.reported).toEqual(['failed: x']);
+  });
+
+  it('is told as a script that does not run if the probe fails too', async () => {
+    const home = createRegion('home', { run: fails('script-failed') });
+    const { decide, settle } = openIsolate([home]);
+    await decide();
+    await settle();
+    expect(home.reported).toEqual(['broken: x']);
+  });
+
+  it('is not told as either if the probe is not answered', async () => {
+    const home = createRegion('home', { run: failing(fails('unavailable')) });
+    const { decide, settle } = openIsolate([home]);
+    await decide();
+    await settle();
+    expect(home.reported).toEqual([]);
+  });
+
+  it('is looked into once in ten seconds, and told each time as long as it goes on', async () => {
+    const { regions, home, asked } = createRegions({ run: fails('script-failed') });
+    const { decide, settle } = openIsolate(regions);
+    for (let i = 0; i < 200; i += 1) {
+      await decide();
+      await settle();
+      await vi.advanceTimersByTimeAsync(100);
+    }
+    expect([home.reported.length, probesIn(asked).length]).toEqual([2, 2]);
+  });
+
+  it('is not looked into any more when it runs again', async () => {
+    const { regions, home, asked } = createRegions({ run: fails('script-failed') });
+    const { decide, settle } = openIsolate(regions);
+    await decide();
+    await settle();
+    home.does.run = answers();
+    vi.setSystemTime(Date.now() + 60_000);
+    await decide();
+    await settle();
+    expect([home.reported.length, probesIn(asked).length]).toEqual([1, 1]);
+  });
+
+  it('never opens the breaker of its region, also if it fails on every call', async () => {
+    const home = createRegion('home', { run: fails('script-failed') });
+    const { decide, settle } = openIsolate([home]);
+    for (let i = 0; i < 50; i += 1) {
+      expect((await decide()).decision).toMatchObject({ kind: 'degraded', reason: 'script-failed' });
+      await settle();
+    }
+    expect(home.breaker.state(Date.now())).toBe('closed');
+  });
+});

@@ -1,0 +1,71 @@
+// A take is sent once, whatever becomes of its answer: a second one could be charged again.
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { type RedisServer, startRedisServer } from '../../local/redis-server.ts';
+import type { FaultRequest } from '../../local/upstash-gateway/faults.ts';
+import { startUpstashGateway, type UpstashGateway } from '../../local/upstash-gateway/server.ts';
+import type { Check } from '../../src/core/check.ts';
+import { type CounterStore, CounterStoreError } from '../../src/core/counter-store.ts';
+import { createClient } from '../../src/redis/client.ts';
+import { createUpstashStore } from '../../src/redis/upstash-store.ts';
+import { createCheck } from './engines.ts';
+
+const LIMIT = 10;
+/** Long enough for any retry to be made. */
+const SIGNAL_MS = 2_000;
+
+let server: RedisServer;
+let gateway: UpstashGateway;
+let store: CounterStore;
+beforeAll(async () => {
+  server = await startRedisServer({ port: 0, name: 'one-command' });
+  gateway = await startUpstashGateway({ port: 0, token: 'token', redisUrl: server.url, name: 'one-command' });
+  store = createUpstashStore(createClient({ url: gateway.url, token: 'token' }));
+});
+afterEach(() => gateway.faults.clear());
+afterAll(async () => {
+  await gateway.stop();
+  await server.stop();
+});
+
+const run = (operation: 'take' | 'peek', check: Check) =>
+  store.run({ operation, checks: [check] }, AbortSignal.timeout(SIGNAL_MS));
+const charged = async (check: Check) =>
+  LIMIT - ((await run('peek', check)).outcomes[0]?.remaining ?? Number.NaN);
+
+/** How many requests a take makes under a fault, and how many units it is charged. */
+async function takeUnder(fault: FaultRequest) {
+  const check = createCheck({ algorithm: 'fixed-window', limit: LIMIT, windowMs: 3_600_000_000 });
+  // Now the script is known to the server.
+  await run('peek', check);
+  await gateway.faults.set(fault);
+  const { requests: before } = await gateway.stats();
+  const error = await run('take', check).catch((thrown: unknown) => thrown);
+  const { requests } = await gateway.stats();
+  await gateway.faults.clear();
+  return { error, sent: requests - before, units: await charged(check) };
+}
+
+describe('exactly one command is sent, and not one unit more is charged than it was,', () => {
+  it.each<[string, FaultRequest, number]>([
+    ['the answer is lost with the connection', { loseReply: true }, 1],
+    ['the answer breaks off', { resetMidReply: true }, 1],
+    ['the server answers 500', { status: 500 }, 0],
+    ['the server answers 429', { status: 429 }, 0],
+    ['the answer is garbage', { garbage: true }, 0],
+    ['the answer has another shape', { wrongShape: true }, 0],
+    ['the script fails', { scriptError: 'ERR Error running script: @user_script:1: x' }, 0],
+  ])('if %s', async (_, fault, units) => {
+    const seen = await takeUnder(fault);
+    expect(seen).toMatchObject({ sent: 1, units });
+    expect(seen.error).toBeInstanceOf(CounterStoreError);
+  });
+});
+
+it('if the server has lost the script, its text is sent after it, and one unit is charged', async () => {
+  const check = createCheck({ algorithm: 'fixed-window', limit: LIMIT, windowMs: 3_600_000_000 });
+  await gateway.faults.flushScripts();
+  const { requests: before } = await gateway.stats();
+  await run('take', check);
+  expect((await gateway.stats()).requests - before).toBe(2);
+  expect(await charged(check)).toBe(1);
+});

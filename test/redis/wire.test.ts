@@ -1,0 +1,79 @@
+// Answers that cannot be true are not believed: they would let requests pass, or keep them out, for no reason.
+import { describe, expect, it } from 'vitest';
+import { CounterStoreError } from '../../src/core/counter-store.ts';
+import { parseAnswer } from '../../src/redis/wire.ts';
+import { createCheck } from './engines.ts';
+
+const NOW_MS = 1_800_000_000_000;
+const RESET_MS = NOW_MS + 1_000;
+const plain = createCheck({ algorithm: 'fixed-window', limit: 10, windowMs: 60_000 });
+const burst = createCheck({ algorithm: 'gcra', limit: 10, extra: 20, windowMs: 60_000 });
+
+interface Fields {
+  readonly allowed?: unknown;
+  readonly remaining?: unknown;
+  readonly retryMs?: unknown;
+}
+const reply = ({ allowed = 1, remaining = 4, retryMs = 0 }: Fields = {}) => [
+  NOW_MS,
+  ...[allowed, remaining, RESET_MS, retryMs, 0, 0],
+];
+
+describe('an answer is believed', () => {
+  it.each<[string, Fields, object]>([
+    ['that allows', {}, { allowed: true, remaining: 4, retryAfterMs: 0 }],
+    [
+      'that denies for a while',
+      { allowed: 0, remaining: 0, retryMs: 5 },
+      { allowed: false, retryAfterMs: 5 },
+    ],
+    ['that denies for ever', { allowed: 0, retryMs: -1 }, { allowed: false, retryAfterMs: undefined }],
+    ['with all of the limit left', { remaining: 10 }, { remaining: 10 }],
+  ])('%s', (_, fields, outcome) => {
+    expect(parseAnswer(reply(fields), [plain])).toMatchObject({ nowMs: NOW_MS, outcomes: [outcome] });
+  });
+
+  it('with all of a burst left, which is more than the limit', () => {
+    expect(parseAnswer(reply({ remaining: 20 }), [burst]).outcomes).toMatchObject([{ remaining: 20 }]);
+  });
+
+  it('in short', () => {
+    const { outcomes } = parseAnswer([NOW_MS, 4, RESET_MS], [plain]);
+    expect(outcomes).toMatchObject([{ allowed: true, remaining: 4, retryAfterMs: 0 }]);
+  });
+});
+
+describe('an answer is refused', () => {
+  it.each<[string, unknown]>([
+    ['that is neither yes nor no', reply({ allowed: 2 })],
+    ['that is less than no', reply({ allowed: -1 })],
+    ['with more left than the limit', reply({ remaining: 11 })],
+    ['with less left than nothing', reply({ remaining: -1 })],
+    ['to wait for less than for ever', reply({ allowed: 0, retryMs: -2 })],
+    ['with more left than the limit, in short', [NOW_MS, 11, RESET_MS]],
+    ['with less left than nothing, in short', [NOW_MS, -1, RESET_MS]],
+    ['with text for a number', reply({ remaining: '4' })],
+    ['with nothing for a number', reply({ remaining: null })],
+    ['with a part of a unit', reply({ remaining: 1.5 })],
+    ['with a number beyond all', reply({ remaining: Number.MAX_SAFE_INTEGER + 1 })],
+    ['with a field too few', reply().slice(0, -1)],
+    ['with a field too many', [...reply(), 0]],
+    ['for another number of checks', [...reply(), ...reply().slice(1)]],
+    ['of nothing but the time', [NOW_MS]],
+    ['that is empty', []],
+    ['that is no list', 'OK'],
+    ['that is nothing', null],
+  ])('%s', (_, answer) => {
+    expect(() => parseAnswer(answer, [plain])).toThrow(CounterStoreError);
+    expect(() => parseAnswer(answer, [plain])).toThrow(expect.objectContaining({ failure: 'bad-reply' }));
+  });
+
+  it('with more left than the burst', () => {
+    expect(() => parseAnswer(reply({ remaining: 21 }), [burst])).toThrow('out of range');
+  });
+
+  it('if one of several checks has one', () => {
+    const answer = [...reply(), ...reply({ remaining: 11 }).slice(1)];
+    expect(() => parseAnswer(answer, [plain, plain])).toThrow('out of range');
+  });
+});

@@ -1,0 +1,72 @@
+// What becomes of charges after the response is handed over to the runtime, which drops all else. The store answers
+// late: work that nobody waits for would not be done when all is over.
+import { describe, expect, it } from 'vitest';
+import type { Operation } from '../../src/core/check.ts';
+import type { CounterStore } from '../../src/core/counter-store.ts';
+import type { Rule } from '../../src/core/rule.ts';
+import { clientGone, type ProxyResult } from '../../src/http/proxy.ts';
+import { createCheck, createDecision, createResult, NO_STORE } from '../http/headers-harness.ts';
+import { type Situation, send } from './gateway-harness.ts';
+
+const LATE_MS = 30;
+
+/** What was done in the end for a request under this rule. */
+async function doneFor(rule: Partial<Rule>, situation: Omit<Situation, 'decision'> = {}) {
+  const done: [operation: Operation, cost: number | undefined][] = [];
+  const store: CounterStore = {
+    ...NO_STORE,
+    async run({ operation, checks }) {
+      await scheduler.wait(LATE_MS);
+      done.push([operation, checks[0]?.cost]);
+      return { nowMs: 0, outcomes: [] };
+    },
+  };
+  const check = { ...createCheck({ cost: 3, ...rule }), leaseId: 'a-lease-of-sixte' };
+  const result = { ...createResult(rule), check, store };
+  await send({ decision: createDecision([result]), ...situation });
+  return done;
+}
+
+const answering = (status: number, cost?: number) => async (): Promise<ProxyResult> => ({
+  kind: 'answered',
+  response: new Response('x', { status, headers: cost === undefined ? {} : { 'X-Weir-Cost': String(cost) } }),
+});
+const failing = async (): Promise<ProxyResult> => ({
+  kind: 'failed',
+  reason: 'client-gone',
+  response: clientGone(),
+});
+
+const SETTLED = { costFromOrigin: true };
+const REFUNDED = { refundOnError: true };
+const HELD = { algorithm: 'concurrency' } as const;
+const QUEUED = { action: 'throttle', algorithm: 'leaky-bucket' } as const;
+
+describe('is done', () => {
+  it.each<[string, Partial<Rule>, Omit<Situation, 'decision'>, [Operation, number][]]>([
+    ['a charge of what it cost more', SETTLED, { forward: answering(200, 5) }, [['settle', 2]]],
+    ['a refund of what it cost less', SETTLED, { forward: answering(200, 1) }, [['refund', 2]]],
+    ['a refund of what did not reach the origin', REFUNDED, { forward: answering(521) }, [['refund', 3]]],
+    ['a refund to a client that has left', REFUNDED, { isGone: true }, [['refund', 3]]],
+    ['a refund of a turn to a client that has left', QUEUED, { isGone: true }, [['refund', 3]]],
+    ['a release after the answer', HELD, {}, [['refund', 3]]],
+    ['a release for a client that has left', HELD, { isGone: true }, [['refund', 3]]],
+    ['a release after a failure', HELD, { forward: failing }, [['refund', 3]]],
+    ['a release after a bug', HELD, { forward: () => Promise.reject(new Error('x')) }, [['refund', 3]]],
+  ])('%s', async (_, rule, situation, expected) => {
+    expect(await doneFor(rule, situation)).toEqual(expected);
+  });
+});
+
+describe('is left alone', () => {
+  it.each<[string, Partial<Rule>, Omit<Situation, 'decision'>]>([
+    ['what cost as much as it was charged', SETTLED, { forward: answering(200, 3) }],
+    ['what the origin tells no cost of', SETTLED, { forward: answering(200) }],
+    ['what the origin answered with an error', REFUNDED, { forward: answering(503) }],
+    ['what a client left that the origin had', REFUNDED, { forward: failing }],
+    ['a charge of a rule that gives nothing back', {}, { isGone: true }],
+    ['the first cost of a client that has left', SETTLED, { isGone: true }],
+  ])('%s', async (_, rule, situation) => {
+    expect(await doneFor(rule, situation)).toEqual([]);
+  });
+});

@@ -1,0 +1,89 @@
+// The gateway with a limiter that decides as it is told, and everything that it hands over for after the response.
+import type { Decision } from '../../src/core/decision.ts';
+import { handleGateway } from '../../src/http/gateway.ts';
+import type { ProxyResult } from '../../src/http/proxy.ts';
+import type { Services } from '../../src/http/services.ts';
+import { createTally, type Incident } from '../../src/http/tally.ts';
+import { createRegion, snapshotOf } from '../limiter/limiter-harness.ts';
+
+export interface Situation {
+  readonly decision: Decision;
+  readonly showsDegraded?: boolean;
+  /** The request has a key, and nobody can tell whose. */
+  readonly isUnknown?: boolean;
+  /** What lies behind; it answers at once if left out. */
+  readonly forward?: () => Promise<ProxyResult>;
+  /** Has left before the decision was made. */
+  readonly isGone?: boolean;
+}
+
+/** The answer, once all is done that was handed over for after the response; and what was told of it. */
+export async function send(situation: Situation) {
+  const {
+    decision,
+    showsDegraded = true,
+    isUnknown = false,
+    isGone = false,
+    forward = answerAtOnce,
+  } = situation;
+  const incidents: Incident[] = [];
+  const shadows: string[] = [];
+  const later: Promise<unknown>[] = [];
+  const tally = createTally();
+  const regions = [createRegion('us', {}), createRegion('eu', {})] as const;
+  const deadline = { totalMs: 250, remainingMs: () => 1_000, signal: () => AbortSignal.timeout(1_000) };
+  const services = {
+    limiter: {
+      async decide({ plan }) {
+        await plan(snapshotOf('v1'), deadline, () => false);
+        return decision;
+      },
+    },
+    identity: {
+      callers: { ofApiKey: async () => null, ofUser: async () => null },
+      tokens: undefined,
+      ipv6Prefix: 64,
+      unverified: 'count',
+    },
+    origin: {
+      url: '',
+      timeoutMs: 1,
+      headers: { overrides: 'drop', hidesAccess: false },
+      rateLimitHeaders: 'keep',
+      costHeader: 'X-Weir-Cost',
+    },
+    isDevelopment: false,
+    showsDegraded,
+    now: () => 0,
+    tally,
+    log: {
+      degraded: ({ reason, fallback, region }) => void incidents.push({ reason, fallback, region }),
+      shadow: (rule, region) => void shadows.push(`${rule} in ${region}`),
+      error: () => {},
+      breaker: () => {},
+      script: () => {},
+      bug: () => {},
+    },
+  } satisfies Partial<Services>;
+  const answer = await handleGateway(services as unknown as Services, {
+    request: new Request('https://weir.test/', {
+      headers: isUnknown ? { 'X-API-Key': 'k' } : {},
+      ...(isGone && { signal: AbortSignal.abort() }),
+    }),
+    regions,
+    matchPath: '/',
+    afterResponse: (work) => void later.push(work),
+    forward,
+  }).catch(() => new Response(null, { status: 500 }));
+  // Read, as a client does: what is held until then is given back.
+  const body = await answer.text();
+  // What is handed over may hand over more.
+  for (let done = 0; done < later.length; done += 1) await later[done];
+  const told = [answer.headers.get('X-Weir-Degraded'), answer.headers.get('X-Weir-Fallback')];
+  return { answer, body, told, incidents, shadows, tallied: tally.list() };
+}
+
+const answerAtOnce = async (): Promise<ProxyResult> => ({
+  kind: 'answered',
+  response: new Response('from the origin'),
+});
