@@ -73,12 +73,14 @@ export async function measureTraffic(
   await system.settled();
   const after = await callsOf(edges);
   const byRule = system.subjects.map(({ name, limit }, i) => {
-    const ofSubject = (sent[i] ?? []).filter(isCounted);
+    const own = sent[i] ?? [];
+    const ofSubject = own.filter(isCounted);
+    const judgedFromMs = (own[0]?.sentAtMs ?? 0) + limit.windowMs;
     const admitted = ofSubject.filter(({ allowed }) => allowed).map(({ atMs }) => atMs);
     return {
       name,
       overAdmitted: excessOf(limit, admitted),
-      utilization: utilizationOf(limit, ofSubject),
+      utilization: utilizationOf(limit, ofSubject, judgedFromMs),
     };
   });
   const all = sent.flat();
@@ -129,10 +131,13 @@ function edgeOf(point: number, weights: readonly number[], total: number): EdgeN
 }
 
 /** Beside what one counter for all regions, without any way to it, would have admitted of the same requests. */
-function utilizationOf({ algorithm, limit, windowMs }: Limit, sent: readonly Counted[]): number {
+function utilizationOf(
+  { algorithm, limit, windowMs }: Limit,
+  sent: readonly Counted[],
+  judgedFromMs: number,
+) {
   const counters = createMemoryCounters();
   const check = { key: 'ideal', id: 'ideal', algorithm, limit, windowMs, cost: 1 };
-  const judgedFromMs = (sent[0]?.sentAtMs ?? 0) + windowMs;
   let [ideal, admitted] = [0, 0];
   for (const { sentAtMs, allowed } of sent) {
     const passes = runChecks('take', [check], Math.floor(sentAtMs), counters).outcomes[0]?.allowed;
