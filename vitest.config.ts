@@ -5,6 +5,8 @@ import { availableParallelism } from 'node:os';
 import { cloudflareTest } from '@cloudflare/vitest-plugin';
 import type { Plugin } from 'vite';
 import { defineConfig, type TestProjectConfiguration } from 'vitest/config';
+import LongestFirst from './test/longest-first.ts';
+import { isLong } from './test/rounds.ts';
 import { createSharedParts } from './test/shared/parts.ts';
 
 /** What `[[rules]] type = "Text"` in wrangler.toml does for the Worker. */
@@ -17,7 +19,7 @@ const luaAsText: Plugin = {
 
 const common = {
   // For what never comes: all else is waited for, however busy the machine is.
-  testTimeout: 120_000,
+  testTimeout: isLong ? 1_800_000 : 120_000,
   hookTimeout: 120_000,
   expect: { poll: { timeout: 30_000, interval: 50 } },
 };
@@ -72,6 +74,7 @@ export default defineConfig({
     globalSetup: ['test/shared/setup.ts'],
     // One more than there are cores: files wait for processes, sockets and clocks, too.
     maxWorkers: availableParallelism() + 1,
+    sequence: { sequencer: LongestFirst },
     projects: process.env['WEIR_LUA'] === 'gopher' ? [upstashLua] : [node, workerd],
   },
 });

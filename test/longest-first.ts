@@ -1,0 +1,16 @@
+// The order in which files run: those that wait the longest begin first, so that none of them is left over at the end.
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
+
+/** From the longest to the shortest. Those of workerd together: they need workers of another kind. */
+const LONG = ['workerd/', 'e2e/', 'faults/redis', 'regions/', 'faults/', 'isolates/', 'bench/'];
+
+export default class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const rank = ({ moduleId }: TestSpecification) => {
+      const path = moduleId.slice(moduleId.lastIndexOf('/test/') + '/test/'.length);
+      const place = LONG.findIndex((start) => path.startsWith(start));
+      return place === -1 ? LONG.length : place;
+    };
+    return (await super.sort(files)).sort((a, b) => rank(a) - rank(b));
+  }
+}
