@@ -1,4 +1,5 @@
 // The faults of KV, of the Neon gateway and of a region, as the isolates of the built Worker see them.
+import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openConnectionPool } from '../../local/connection-pool.ts';
 import { regionFault } from '../../local/fault-catalogue.ts';
@@ -23,6 +24,13 @@ const seen = async (call?: Parameters<Weir['call']>[1]) => {
 describe.sequential('the KV of all isolates', () => {
   // It has never read any rules, and keeps none that it could not read.
   const isolate = 'two';
+  // Without the copies in Redis, which are the second way.
+  beforeAll(async () => {
+    for (const { redis } of weir.stack.regions) {
+      const client = new Redis(redis.url);
+      await client.unlink(await client.keys('weir:{published}:*')).finally(() => client.disconnect());
+    }
+  });
 
   it.each(['throw', 'hang', 'null', 'garbage'] as const)('reads: %s', async (read) => {
     await weir.isolates.kvFaults.set({ read });
