@@ -144,8 +144,11 @@ export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions
         // A region that missed a publication: the next cron run tells it.
         if (known && announcement.sequence < known.announcement.sequence) return true;
         const isLoaded = await bringUpTo(announcement, waits(LOAD_WAIT_MS, board));
-        if (isLoaded) confirm(startedAtMs);
-        else failedAtMs = now();
+        if (isLoaded) {
+          confirm(startedAtMs);
+          // It may have been given up in the meantime: the next request may ask again.
+          failedAtMs = Number.NEGATIVE_INFINITY;
+        } else failedAtMs = now();
         return isLoaded;
       } catch (error) {
         failedAtMs = now();
