@@ -29,7 +29,8 @@
 --          remaining  units that would still pass now
 --          resetAt    epoch ms at which the whole limit is free again
 --          retryMs    of a take or peek: wait until the cost fits; 0 if it does, -1 if it never will. Of a cede
---                     that is refused: wait until it is worth asking again
+--                     that is refused: wait until it is worth asking again. Of what was ceded: time for which its
+--                     home may use this part
 --          granted    units leased beyond the cost
 --          delayMs    wait until its turn, for those that throttle
 --        or, if a take passes and all the others are 1 and 0, in short: now, then remaining and resetAt for each
@@ -47,7 +48,8 @@
 -- each counter:
 --   newline, id, space, letter of its algorithm, reset, space, end of a block or nothing, space, its state, semicolon
 -- A counter that was ceded has this instead, n for m if this region wants it back; docs/regions.md tells why:
---   newline, id, space, m, epoch ms until which nothing is counted here, two spaces, home, semicolon
+--   newline, id, space, m, epoch ms until which nothing is counted here, space, epoch ms until which the home may
+--   use this part, space, home, semicolon
 -- What does not read like that counts as no state. A key is written whole and with its TTL: it is never without one,
 -- and that is one command. Docs/decisions tell why it is text.
 --
@@ -219,7 +221,7 @@ while i < count do
   local place, start = find(text, '\n' .. id .. ' ', HEADER, true)
   local last, reset, blockedUntil = nil, nil, 0
   -- Where it is counted until when, if not here.
-  local home, cededUntil, isWanted
+  local home, cededUntil, usableUntil, isWanted
   --@locals
   if place then
     start = start + 1
@@ -229,12 +231,13 @@ while i < count do
       reset = tonumber(resetText)
       if blockText ~= '' then blockedUntil = tonumber(blockText) end
     else
-      local _, past, letter, untilText, name = find(text, '^([mn])(%d+)  ([%l%d-]+);', start)
+      local _, past, letter, untilText, termText, name = find(text, '^([mn])(%d+) (%d+) ([%l%d-]+);', start)
       if past then
         last = past
         cededUntil = tonumber(untilText)
-        if cededUntil > now and #untilText < 16 then
+        if cededUntil > now and #untilText < 16 and #termText < 16 then
           home = name
+          usableUntil = tonumber(termText)
           isWanted = letter == 'n'
         end
       else
@@ -250,7 +253,7 @@ while i < count do
 
   if isCession then
     -- A region that has counted nothing lately cedes its part. It never takes it back: it waits.
-    local wait, letter, ends = 0, 'm', home and cededUntil
+    local wait, letter, ends, usable = 0, 'm', home and cededUntil, usableUntil
     if operation == 'reclaim' then
       if home and not isWanted then letter = 'n' else wait = -1 end
     elseif home and home ~= asking then
@@ -260,12 +263,13 @@ while i < count do
     elseif not home and reset and expiryBefore > now then
       wait = expiryBefore - now
     else
-      ends = now + termMs + holdMs
+      usable = now + termMs
+      ends = usable + holdMs
       if home and cededUntil > ends then ends = cededUntil end
     end
     if wait == 0 then
       expiry = ends
-      record = format('\n%s %s%d  %s;', id, letter, ends, home or asking)
+      record = format('\n%s %s%d %d %s;', id, letter, ends, usable, home or asking)
     end
     local before = 6 * i - 5
     reply[before + 1] = wait == 0 and 1 or 0
@@ -286,7 +290,7 @@ while i < count do
     reply[before + 1] = (isTake or operation == 'peek') and '>' .. home or isAfterwards and 1 or 0
     reply[before + 2] = 0
     reply[before + 3] = cededUntil
-    reply[before + 4] = 0
+    reply[before + 4] = usableUntil > now and usableUntil - now or 0
     reply[before + 5] = 0
     reply[before + 6] = 0
   else

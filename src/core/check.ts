@@ -54,7 +54,10 @@ export interface Outcome {
   readonly delayMs: number;
   /** By the clock of its own counter, if that can be another than the answer's: in a cluster, each slot has one. */
   readonly nowMs?: number | undefined;
-  /** This region has ceded the counter: it counts nothing, and that region counts instead. */
+  /**
+   * This region has ceded the counter: it counts nothing until `resetAtMs`, and that region counts instead. It may use
+   * the part of this region for `retryAfterMs` more.
+   */
   readonly movedTo?: string | undefined;
 }
 

@@ -16,6 +16,8 @@ export interface Counter {
 
 export interface Ceded {
   readonly home: string;
+  /** The home may use this part until then. */
+  readonly usableUntilMs: number;
   /** This region wants its part back: it cedes it no longer. */
   readonly isWanted: boolean;
 }
@@ -51,8 +53,7 @@ export function runChecks(
   return { nowMs, outcomes: counted.map((one) => toOutcome(one, operation, nowMs)) };
 }
 
-interface Moved {
-  readonly home: string;
+interface Moved extends Ceded {
   readonly untilMs: number;
 }
 
@@ -124,7 +125,7 @@ function judge(check: Check, counter: Counter | undefined, nowMs: number): Judge
 
 const movedOf = (counter: Counter | undefined, nowMs: number): Moved | undefined =>
   counter?.ceded && counter.expiresAtMs > nowMs
-    ? { home: counter.ceded.home, untilMs: counter.expiresAtMs }
+    ? { ...counter.ceded, untilMs: counter.expiresAtMs }
     : undefined;
 
 function retryMs(check: Check, reading: Reading<unknown>, blockedUntilMs: number, nowMs: number): number {
@@ -215,15 +216,15 @@ const CESSIONS = {
       return ceded(false, counter?.ceded ? nowMs + leftMs : nowMs, waitMs);
     }
     const expiresAtMs = nowMs + Math.max(leftMs, termMs + holdMs);
-    save(check, { home, isWanted: false }, expiresAtMs, nowMs, counters);
+    save(check, { home, usableUntilMs: nowMs + termMs, isWanted: false }, expiresAtMs, nowMs, counters);
     return ceded(true, expiresAtMs);
   },
 
   reclaim(check: Check, nowMs: number, counters: Counters): Outcome {
     const counter = counters.get(check.key, check.id);
     const moved = movedOf(counter, nowMs);
-    const isNew = moved !== undefined && !counter?.ceded?.isWanted;
-    if (isNew) save(check, { home: moved.home, isWanted: true }, moved.untilMs, nowMs, counters);
+    const isNew = moved !== undefined && !moved.isWanted;
+    if (isNew) save(check, { ...moved, isWanted: true }, moved.untilMs, nowMs, counters);
     return ceded(isNew, moved?.untilMs ?? nowMs);
   },
 };
@@ -252,7 +253,8 @@ function toOutcome(counted: Counted, operation: Operation, nowMs: number): Outco
   const { moved } = counted;
   if (moved) {
     const asked = operation === 'take' || operation === 'peek';
-    const outcome = ceded(operation === 'refund' || operation === 'settle', moved.untilMs);
+    const usableMs = Math.max(0, moved.usableUntilMs - nowMs);
+    const outcome = ceded(operation === 'refund' || operation === 'settle', moved.untilMs, usableMs);
     return asked ? { ...outcome, movedTo: moved.home } : outcome;
   }
   const { allowed, room, resetAtMs, blockedUntilMs, granted, delayMs } = counted;
