@@ -6,8 +6,8 @@ export interface Distance {
   /** Undefined as long as no call has been answered. */
   ms(): number | undefined;
   note(tookMs: number): void;
-  /** How long a call may take, where requests have so long for a near one. */
-  fitMs(nearMs: number): number;
+  /** How long a call may take, where a near one has so long. `isPatient`: also if nothing is known of the distance. */
+  fitMs(nearMs: number, isPatient?: boolean): number;
   /** Whether it is known that a call within that time should be answered. */
   isFair(givenMs: number): boolean;
   /** Nothing is known, because a call was not answered in time: asks once more, with more time. */
@@ -20,6 +20,7 @@ const DOWN = 0.1;
 /** A call may take so many times what others took, and no longer than this. */
 const TIMES = 2;
 const LONGEST_MS = 1_500;
+const UNKNOWN_MS = 1_000;
 const MEASURE_MS = 5_000;
 
 export function createDistance(store: Pick<CounterStore, 'probe'>, now: () => number): Distance {
@@ -31,7 +32,10 @@ export function createDistance(store: Pick<CounterStore, 'probe'>, now: () => nu
     isUnreachable = false;
     known = known === undefined ? tookMs : known + (tookMs - known) * (tookMs > known ? UP : DOWN);
   };
-  const fitMs = (nearMs: number) => Math.max(nearMs, Math.min(LONGEST_MS, Math.ceil((known ?? 0) * TIMES)));
+  const fitMs = (nearMs: number, isPatient = false) => {
+    const ownMs = known === undefined ? (isPatient && !isUnreachable ? UNKNOWN_MS : 0) : known * TIMES;
+    return Math.max(nearMs, Math.min(LONGEST_MS, Math.ceil(ownMs)));
+  };
 
   const probe = async () => {
     const startedAtMs = now();

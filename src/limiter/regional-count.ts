@@ -142,7 +142,9 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     const remainingMs = deadline.remainingMs();
     const isNear = region === regions[0];
     const hasNext = isNear && turns.some(({ one }) => hasOther(one, region, regions));
-    const givenMs = isNear ? remainingMs / (hasNext ? 2 : 1) : region.distance.fitMs(remainingMs);
+    // Nobody waits long for a region that stands in for one that has failed.
+    const isPatient = turns.every(({ one }) => !isUnanswered(one.verdicts.get(regions[0].name)));
+    const givenMs = isNear ? remainingMs / (hasNext ? 2 : 1) : region.distance.fitMs(remainingMs, isPatient);
     const isFair = isNear ? givenMs >= deadline.totalMs * FAIR_PART : region.distance.isFair(givenMs);
     if (givenMs <= 0) return TOO_LATE;
     const askedAtMs = now();
@@ -295,6 +297,9 @@ type Answered = Answer & { readonly askedAtMs: number };
 const TOO_LATE = { kind: 'unanswered', unanswered: [], reason: 'timeout' } as const;
 
 const nameOf = ({ id, key }: RuleCheck) => `${id} ${key}`;
+
+const isUnanswered = (verdict: Verdict | undefined): boolean =>
+  verdict !== undefined && verdict.outcome === undefined;
 
 const isMoved = (outcome: Outcome | undefined): boolean => outcome?.movedTo !== undefined;
 const isRefused = (outcome: Outcome | undefined): boolean => outcome?.allowed !== true;
