@@ -64,10 +64,9 @@ export function toSplit(rows: readonly PlacementRow[], rules: readonly Rule[]): 
   });
   return {
     shares: own.placed as SharesByRegion,
-    before: own.before.map(({ placed, replacedAtMs }) => ({
-      shares: placed as SharesByRegion,
-      replacedAtMs,
-    })),
+    before: own.before
+      .filter(({ placed }) => !isDeepEqual(placed, own.placed))
+      .map(({ placed, replacedAtMs }) => ({ shares: placed as SharesByRegion, replacedAtMs })),
     ...(moved.length > 0 && { moved: Object.fromEntries(moved) }),
   };
 }
