@@ -22,7 +22,7 @@ import {
 import type { CompiledRule } from './snapshot.ts';
 
 /** Until every isolate has heard of what every region has been told. */
-const HEARD_MS = 90_000;
+export const HEARD_MS = 90_000;
 
 export interface Placement {
   /** What each region may use of the limit, by name; one that is left out has none. */
