@@ -114,6 +114,12 @@ function waysOf(rule: CompiledRule, split: Split): WayUntil[] {
 
 const FOREVER = Number.POSITIVE_INFINITY;
 
+/** Whether that region may count it at all, be it with parts of others only. */
+export function hasShare({ shares }: CompiledRule, split: Split, region: string): boolean {
+  const given = shares ? known(shares, split.shares) : split.shares;
+  return (given[region] ?? 0) > 0;
+}
+
 /** Without regions that there are not; if none is left, as configured for all rules. */
 function known(shares: SharesByRegion, configured: SharesByRegion): SharesByRegion {
   const there = Object.entries(shares).filter(([name]) => Object.hasOwn(configured, name));
