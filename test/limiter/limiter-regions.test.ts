@@ -195,10 +195,6 @@ describe('with one region', () => {
     ['is split', {}],
     ['is central', { central: true }],
     ['has shares for others', { shares: { eu: 1 } }],
-    [
-      'was placed elsewhere',
-      { placedBefore: [{ shares: { eu: 1 }, central: true, replacedAtMs: START_MS }] },
-    ],
   ])('a rule that %s is counted there as a whole, with one call', async (_, rule) => {
     const { decide, asked } = openRegions(['us']);
     const decision = await decide([near({ rule })]);
