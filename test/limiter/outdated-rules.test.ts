@@ -156,6 +156,15 @@ describe('a request that was charged by outdated rules', () => {
     expect(operations()).toEqual(['take']);
   });
 
+  it('leaves the next one to ask again: rules that came late are not yet confirmed, but nothing failed', async () => {
+    const { source, decide, settle } = open({ before: [kept], after: [wider] });
+    const failed = vi.spyOn(source, 'fail');
+    vi.spyOn(source, 'isConfirmed').mockReturnValue(false);
+    expect(await decide()).toMatchObject({ allowed: true, rulesVersion: 'new' });
+    await settle();
+    expect(failed).not.toHaveBeenCalled();
+  });
+
   it('stays charged as it was, once, if the region only missed the last publication', async () => {
     const { us, source, decide, settle, operations } = open({ before: [kept], after: [added] });
     source.load = async () => true;
