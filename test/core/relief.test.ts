@@ -4,13 +4,14 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
 import { createMemoryCounters } from '../../src/core/memory-counters.ts';
+import { rounds } from '../rounds.ts';
 import { play } from './transfer-play.ts';
 import { createRegions, histories, type Step, split, splitRules } from './transfers.ts';
 import { isBucket, type Rule, START_MS } from './whole-limit.ts';
 
 const RELIEVED = ALGORITHM_IDS.filter((id) => id !== 'concurrency');
 const BUCKETS = RELIEVED.filter(isBucket);
-const NUM_RUNS = 400;
+const NUM_RUNS = rounds(400);
 
 describe.each(RELIEVED)('regions that take over from each other under %s', (algorithm) => {
   it('together admit nothing that the whole limit would not', () => {

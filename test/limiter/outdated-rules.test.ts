@@ -7,6 +7,7 @@ import type { CounterStore } from '../../src/core/counter-store.ts';
 import type { RuleCheck } from '../../src/core/plan.ts';
 import type { Question } from '../../src/core/snapshot-source.ts';
 import type { DecisionRequest } from '../../src/limiter/limiter.ts';
+import { rounds } from '../rounds.ts';
 import {
   createSource,
   DEADLINE_MS,
@@ -338,7 +339,7 @@ describe('whatever the rules are, before and after', () => {
           expect(outdated.us.peek(check)?.remaining).toBe(direct.us.peek(check)?.remaining);
         }
       }),
-      { numRuns: 300 },
+      { numRuns: rounds(300) },
     );
   });
 });
