@@ -38,7 +38,7 @@ export const run: Bench = async (options) => {
   return {
     tables: [tableOf('weir', weir), tableOf('proxy', proxy)],
     json: {
-      subjects: each(({ perRound }) => perRound * ROUNDS),
+      subjects: each(({ perRound, samples }) => perRound * (samples.length - 1)),
       uncounted: each(({ reasons }) => reasons.length),
       uncountedReasons: tallyReasons([...weir.reasons, ...proxy.reasons]),
       heapMb: each(({ samples }) => samples.at(-1)?.heapMb),
@@ -60,7 +60,7 @@ async function courseOf(name: Name, arena: Arena, { say, scaled }: BenchOptions)
   const sample = () => sampleMemory({ inspectorUrl: workerd.inspectors[name] ?? '', pid: workerd.pid, ask });
   const samples = [await sample()];
   const reasons: string[] = [];
-  for (let round = 0; round < ROUNDS; round += 1) {
+  for (let round = 0; round < scaled(ROUNDS, 2); round += 1) {
     const asked = { target, concurrency: CONCURRENCY, from: round * perRound, count: perRound };
     reasons.push(...(await load.run(asked)));
     samples.push(await sample());
