@@ -1,0 +1,11 @@
+// What the code under test states about itself, and how much of its limits callers can use at least.
+import type { Traffic } from './traffic.ts';
+
+/** For how long a region can have given its part to another one. */
+export const TERM_MS = (_windowMs: number): number => 0;
+
+/**
+ * Of what one counter with the whole limit would have admitted of the same requests, at least so much; where nothing is
+ * in the way, and for each algorithm.
+ */
+export const FLOORS: Readonly<Partial<Record<Traffic, number>>> = { oneRegion: 0.98 };
