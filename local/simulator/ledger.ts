@@ -4,10 +4,10 @@
 // them never differ by more than the bound.
 // - Algorithms that measure times between admissions (log, buckets, token-bucket, leaky-bucket, gcra) are judged by the
 //   true time, and not widened at all: clocks that run at one pace measure the same.
-// - Windows that are cut by the epoch begin in each region when its own clock says so. At every moment the regions
-//   together count no more than the limit, each by its own clock: that is not widened either. And there must be a
-//   way to date each admission, by no more than half of the bound away from the true time, with which the
-//   definition holds. Without skew that is the definition itself.
+// - Windows that are cut by the epoch begin in each region when its own clock says so. So there must be a way to date each
+//   admission, by no more than half of the bound away from the true time, with which the definition holds. Of
+//   fixed-window that is found out exactly; of sliding-window-counter, what no dates can explain is beyond.
+//   Where clocks agree, both are the definition itself.
 import type { AlgorithmId } from '../../src/core/algorithms/registry.ts';
 import { judgeBucket, judgeTrueWindow } from './measured-definitions.ts';
 import { judgeDatedWindows, judgeEstimates, judgeWindows } from './window-definitions.ts';
@@ -38,8 +38,6 @@ export interface Forgetting {
 export interface Counted {
   readonly algorithm: AlgorithmId;
   readonly windowMs: number;
-  /** Of each region's clock, ahead of the true time. */
-  readonly skewMs: readonly number[];
   /** Of two clocks, at most. */
   readonly boundMs: number;
   readonly forgettings: readonly Forgetting[];
@@ -58,15 +56,28 @@ export interface History extends Counted {
   allowedAt(place: number): { readonly limit: number; readonly burst: number };
 }
 
-/** The first admission that was one too many; undefined if there is none. */
+/**
+ * The first admission that was one too many; undefined if there is none.
+ *
+ * While a limit changes, some isolates go by the old one and some by the new one. As long as something counts that was
+ * admitted by the larger one, all together may be as many as that allows. What was admitted after the last admission by
+ * an old limit must be within the new one by itself.
+ */
 export function findBeyond(counted: Counted, unsorted: readonly Admission[]): Beyond | undefined {
   const admissions = unsorted.toSorted((a, b) => a.atMs - b.atMs);
-  const history = { ...counted, admissions, allowedAt: createAllowance(admissions, counted.forgettings) };
-  switch (counted.algorithm) {
+  const versions = versionsOf(admissions);
+  const beyond = judge({ ...counted, admissions, allowedAt: createAllowance(counted, admissions, versions) });
+  if (beyond || versions.length <= 1) return beyond;
+  const ended = Math.min(...versions.map(({ last }) => last));
+  return findBeyond(counted, admissions.slice(ended + 1));
+}
+
+function judge(history: History): Beyond | undefined {
+  switch (history.algorithm) {
     case 'fixed-window':
-      return judgeWindows(history, 'fixed') ?? judgeDatedWindows(history);
+      return history.boundMs > 0 ? judgeDatedWindows(history) : judgeWindows(history, 'fixed');
     case 'sliding-window-counter':
-      return judgeWindows(history, 'estimated') ?? judgeEstimates(history);
+      return history.boundMs > 0 ? judgeEstimates(history) : judgeWindows(history, 'estimated');
     case 'sliding-window-log':
     case 'sliding-window-buckets':
       return judgeTrueWindow(history);
@@ -75,32 +86,42 @@ export function findBeyond(counted: Counted, unsorted: readonly Admission[]): Be
   }
 }
 
-/**
- * While a limit changes, some isolates go by the old one and some by the new one: until the last that was admitted by a
- * limit, it may be the one that counts.
- */
-function createAllowance(
-  admissions: readonly Admission[],
-  forgettings: readonly Forgetting[],
-): History['allowedAt'] {
-  const versions = new Map<string, { limit: number; burst: number; first: number; last: number }>();
+/** A limit, and the first and the last admission by it. */
+interface Version {
+  readonly limit: number;
+  readonly burst: number;
+  readonly first: number;
+  last: number;
+}
+
+function versionsOf(admissions: readonly Admission[]): Version[] {
+  const versions: Version[] = [];
   admissions.forEach(({ limit, burst = limit }, place) => {
-    const name = `${limit} ${burst}`;
-    const version = versions.get(name);
+    const version = versions.find((one) => one.limit === limit && one.burst === burst);
     if (version) version.last = place;
-    else versions.set(name, { limit, burst, first: place, last: place });
+    else versions.push({ limit, burst, first: place, last: place });
   });
-  const all = [...versions.values()];
+  return versions;
+}
+
+function createAllowance(
+  { windowMs, forgettings }: Counted,
+  admissions: readonly Admission[],
+  versions: readonly Version[],
+): History['allowedAt'] {
+  const [only] = versions;
+  if (only && versions.length === 1 && forgettings.length === 0) return () => only;
+  const endOf = ({ limit, burst, last }: Version) =>
+    (admissions[last]?.atMs ?? 0) + windowMs * (2 + Math.ceil(burst / limit));
   return (place) => {
     const atMs = admissions[place]?.atMs ?? 0;
-    let [limit, burst, extra] = [0, 0, 0];
-    for (const version of all) {
-      if (place < version.first || place > version.last) continue;
-      limit = Math.max(limit, version.limit);
-      burst = Math.max(burst, version.burst);
-    }
-    for (const { atMs: sinceMs, untilMs, part } of forgettings)
-      if (atMs >= sinceMs && atMs < untilMs) extra += part;
-    return { limit: limit + extra, burst: burst + extra };
+    const active = versions.filter((version) => place >= version.first && atMs < endOf(version));
+    const extra = forgettings
+      .filter((one) => atMs >= one.atMs && atMs < one.untilMs)
+      .reduce((sum, { part }) => sum + part, 0);
+    return {
+      limit: Math.max(...active.map(({ limit }) => limit)) + extra,
+      burst: Math.max(...active.map(({ burst }) => burst)) + extra,
+    };
   };
 }

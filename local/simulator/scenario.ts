@@ -40,7 +40,8 @@ export function drawScenario(seed: number, wanted?: Kind): Scenario {
   const kind = wanted ?? KINDS[placeBy(random, [4, 2, 2, 1, 1])] ?? 'quiet';
   const isolatesPerPlace = wholeBetween(random, 1, 3);
   const has = (...kinds: Kind[]) => kinds.includes(kind) || kind === 'everything';
-  const boundMs = kind !== 'quiet' && happens(random, 0.5) ? CLOCK_BOUND_MS : 0;
+  // A smaller one is judged more strictly.
+  const boundMs = kind === 'quiet' ? 0 : oneOf(random, [0, 0, CLOCK_BOUND_MS / 10, CLOCK_BOUND_MS]);
   const skew = () => Math.round(between(random, -boundMs / 2, boundMs / 2));
   const deadlineMs = oneOf(random, [250, 250, 500, 1_000]);
   const contents = drawContents(random, has('changing') ? wholeBetween(random, 1, 4) : 0);

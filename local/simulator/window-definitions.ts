@@ -1,59 +1,41 @@
-// Definitions whose windows are cut by the epoch: each region's begin when its own clock says so.
+// Definitions whose windows are cut by the epoch.
 import type { Admission, Beyond, History } from './ledger.ts';
 import { counts } from './measured-definitions.ts';
 
-/** What a region counts by its own clock. */
-interface Windows {
-  number: number;
-  current: number;
-  previous: number;
-}
+/** Units by the number of their window. */
+type Windows = Map<number, number>;
 
-const createWindows = (): Windows => ({ number: 0, current: 0, previous: 0 });
+const add = (windows: Windows, number: number, units: number) =>
+  void windows.set(number, (windows.get(number) ?? 0) + units);
 
-function roll(windows: Windows, number: number): void {
-  if (number <= windows.number) return;
-  windows.previous = number === windows.number + 1 ? windows.current : 0;
-  windows.current = 0;
-  windows.number = number;
-}
-
-/** At every moment, all regions together count no more than the limit, each by its own clock. */
+/** The current window, and for the estimate the one before as far as it is still inside, is never beyond the limit. */
 export function judgeWindows(history: History, how: 'fixed' | 'estimated'): Beyond | undefined {
-  const { admissions, windowMs, skewMs, forgettings } = history;
+  const { admissions, windowMs, forgettings } = history;
   const isPlain = forgettings.length === 0 && admissions.every((one) => one.refundedAtMs === undefined);
-  let regions = skewMs.map(createWindows);
+  let windows: Windows = new Map();
   for (const [place, admission] of admissions.entries()) {
-    if (isPlain) add(regions, admission, history);
-    else regions = windowsOf(history, place);
-    let counted = 0;
-    for (const [i, windows] of regions.entries()) {
-      const clockMs = admission.atMs + (skewMs[i] ?? 0);
-      roll(windows, Math.floor(clockMs / windowMs));
-      const weight = how === 'estimated' ? windowMs - (clockMs % windowMs) : 0;
-      counted += windows.current * windowMs + windows.previous * weight;
-    }
+    const { atMs, units } = admission;
+    const number = Math.floor(atMs / windowMs);
+    if (isPlain) add(windows, number, units);
+    else windows = windowsOf(history, place);
+    const weight = how === 'estimated' ? windowMs - (atMs % windowMs) : 0;
+    const counted = (windows.get(number) ?? 0) * windowMs + (windows.get(number - 1) ?? 0) * weight;
     const { limit } = history.allowedAt(place);
     if (counted > limit * windowMs) return { admission, counted: counted / windowMs, allowed: limit };
   }
   return undefined;
 }
 
-function add(regions: readonly Windows[], { atMs, region, units }: Admission, history: History): void {
-  const windows = regions[region] as Windows;
-  roll(windows, Math.floor((atMs + (history.skewMs[region] ?? 0)) / history.windowMs));
-  windows.current += units;
-}
-
 /** Of what still counts at the time of that admission. */
-function windowsOf(history: History, place: number): Windows[] {
-  const { admissions, skewMs, windowMs, forgettings } = history;
+function windowsOf({ admissions, windowMs, forgettings }: History, place: number): Windows {
   const nowMs = admissions[place]?.atMs ?? 0;
-  const regions = skewMs.map(createWindows);
+  const windows: Windows = new Map();
   // Nothing older is in the current window or the one before it.
-  const recent = admissions.slice(0, place + 1).filter(({ atMs }) => atMs > nowMs - 2 * windowMs);
-  for (const one of recent) if (counts(one, nowMs, forgettings)) add(regions, one, history);
-  return regions;
+  for (let i = place; i >= 0 && (admissions[i]?.atMs ?? 0) > nowMs - 2 * windowMs; i -= 1) {
+    const one = admissions[i] as Admission;
+    if (counts(one, nowMs, forgettings)) add(windows, Math.floor(one.atMs / windowMs), one.units);
+  }
+  return windows;
 }
 
 /**
@@ -61,8 +43,7 @@ function windowsOf(history: History, place: number): Windows[] {
  * one finds no window, there is no way to date them all.
  */
 export function judgeDatedWindows({ admissions, windowMs, boundMs, ...history }: History): Beyond | undefined {
-  if (boundMs === 0) return undefined;
-  const used = new Map<number, number>();
+  const used: Windows = new Map();
   for (const [place, admission] of admissions.entries()) {
     if (admission.refundedAtMs !== undefined || isForgotten(admission, history)) continue;
     const { limit } = history.allowedAt(place);
@@ -70,7 +51,7 @@ export function judgeDatedWindows({ admissions, windowMs, boundMs, ...history }:
     let left = admission.units;
     for (let number = Math.floor((admission.atMs - boundMs / 2) / windowMs); number <= last; number += 1) {
       const put = Math.min(left, Math.max(0, limit - (used.get(number) ?? 0)));
-      used.set(number, (used.get(number) ?? 0) + put);
+      add(used, number, put);
       left -= put;
     }
     if (left > 0) return { admission, counted: limit + left, allowed: limit };
@@ -84,8 +65,7 @@ const isForgotten = ({ region, atMs }: Admission, { forgettings }: Pick<History,
 
 /** Dated as late as it can be, with all before it as early as they can be, no admission is more than the estimate allows. */
 export function judgeEstimates({ admissions, windowMs, boundMs, ...history }: History): Beyond | undefined {
-  if (boundMs === 0) return undefined;
-  const used = new Map<number, number>();
+  const used: Windows = new Map();
   for (const [place, admission] of admissions.entries()) {
     if (admission.refundedAtMs !== undefined || isForgotten(admission, history)) continue;
     const lateMs = admission.atMs + boundMs / 2;
@@ -95,8 +75,7 @@ export function judgeEstimates({ admissions, windowMs, boundMs, ...history }: Hi
     const counted = before + admission.units * windowMs;
     const { limit } = history.allowedAt(place);
     if (counted > limit * windowMs) return { admission, counted: counted / windowMs, allowed: limit };
-    const early = Math.floor((admission.atMs - boundMs / 2) / windowMs);
-    used.set(early, (used.get(early) ?? 0) + admission.units);
+    add(used, Math.floor((admission.atMs - boundMs / 2) / windowMs), admission.units);
   }
   return undefined;
 }
