@@ -8,6 +8,7 @@ import { planRequest } from '../src/core/plan.ts';
 import { RULE_DEFAULTS, type Rule, type Split } from '../src/core/rule.ts';
 import { compileSnapshot, type Snapshot, withCounterIds } from '../src/core/snapshot.ts';
 import type { SnapshotSource } from '../src/core/snapshot-source.ts';
+import { createDistance } from '../src/limiter/distance.ts';
 import { createLimiter } from '../src/limiter/limiter.ts';
 import type { LimiterRegion, Regions } from '../src/limiter/region-ladder.ts';
 import { createRegionWatch } from '../src/limiter/region-watch.ts';
@@ -167,14 +168,17 @@ function routeFrom(name: EdgeName, regions: readonly RegionOfEdges[]): Regions {
     const client = createClient({ url, token });
     const store = createUpstashStore(client);
     const breaker = createBreaker({ random: Math.random });
+    const distance = createDistance(store, Date.now);
     return {
       name: region.name,
       store,
       board: createAnnouncementBoard(client),
       breaker,
+      distance,
       watch: createRegionWatch({
         store,
         breaker,
+        distance,
         probeMs: 1_000,
         now: () => Date.now(),
         onScriptFailed: () => {},

@@ -78,9 +78,4 @@ local function charge(units, at, now, limit, windowMs, id, leases)
   return count > 0 and expiry(leases, count) or now, leases
 end
 
--- Refused before it gets here: a lease is held where it was taken.
-local function relieve(relief, since, fullLimit, now, limit, windowMs, id, leases)
-  return leases
-end
-
-return read, charge, relieve
+return read, charge

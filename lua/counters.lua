@@ -3,7 +3,8 @@
 --
 -- KEYS   each holds the counters of some rules for one subject; at most 100. No two checks name the same counter
 -- ARGV   [1] operation: take, peek (a take that changes nothing), refund, settle (charges what a request cost beyond
---            what it was charged, room or not, up to a debt of the whole capacity), renew (of leases);
+--            what it was charged, room or not, up to a debt of the whole capacity), renew (of leases),
+--            cede (another region asks for this region's part of a counter), reclaim (this region wants it back);
 --            then the names of the columns that each check has beside the four plain ones, in this order;
 --            and last, for tests, now=MS (else the server's own clock)
 --        then for each check these columns:
@@ -19,30 +20,36 @@
 --          block      ms to deny everything for once exceeded
 --          flags      d: count denied requests too; l: log, never deny
 --          at         refund, settle: epoch ms at which the charge was made
---          relief, since, full   take: another region has charged itself so many units that were charged here
---                     before that moment; the limit in all regions together. Kept also if the take is denied
 --          lease      id of a lease: 16 letters, digits, - and _
+--          home, term, hold   cede: the region that asks; ms for which it may use the part; ms for which what it
+--                     charges still counts after that
 -- reply  now, then six integers for each check:
---          allowed    1 or 0, by this check alone (renew: whether the lease was still held)
+--          allowed    1 or 0, by this check alone (renew: whether the lease was still held; cede: whether it is ceded);
+--                     or, of a take or peek, '>' and the name of the region that the counter was ceded to
 --          remaining  units that would still pass now
 --          resetAt    epoch ms at which the whole limit is free again
---          retryMs    of a take or peek: wait until the cost fits; 0 if it does, -1 if it never will
+--          retryMs    of a take or peek: wait until the cost fits; 0 if it does, -1 if it never will. Of a cede
+--                     that is refused: wait until it is worth asking again. Of what was ceded: time for which its
+--                     home may use this part
 --          granted    units leased beyond the cost
 --          delayMs    wait until its turn, for those that throttle
 --        or, if a take passes and all the others are 1 and 0, in short: now, then remaining and resetAt for each
 --
--- An algorithm is blocks of code that replace --@read, --@charge and --@relieve below when the script is composed.
+-- An algorithm is blocks of code that replace --@read and --@charge below when the script is composed.
 -- `read` brings the state up to now and sets room, capacity, wait (if the cost does not fit) and delayMs (if it
 -- has any); `charge` moves the state by `units` and sets reset; if there is a chargedAt, it moves only the window
--- of that moment, if it is still there; `relieve` takes off what another region has taken over. --@state names the
--- numbers (or texts: those names end with Text) that are stored, --@local others that its blocks share.
--- An algorithm that needs functions of its own is a module instead, which returns the three as functions;
+-- of that moment, if it is still there. --@state names the numbers (or texts: those names end with Text) that are
+-- stored, --@local others that its blocks share.
+-- An algorithm that needs functions of its own is a module instead, which returns the two as functions;
 -- `module` makes it when a check needs it.
 -- Neither touches Redis. Waits and levels are whole numbers: (a - a % b) / b is a divided by b and rounded down.
 --
 -- A key's value is text: FORMAT with the epoch ms at which the last counter expires, in 15 digits; then a record for
 -- each counter:
 --   newline, id, space, letter of its algorithm, reset, space, end of a block or nothing, space, its state, semicolon
+-- A counter that was ceded has this instead, n for m if this region wants it back; docs/regions.md tells why:
+--   newline, id, space, m, epoch ms until which nothing is counted here, space, epoch ms until which the home may
+--   use this part, space, home, semicolon
 -- What does not read like that counts as no state. A key is written whole and with its TTL: it is never without one,
 -- and that is one command. Docs/decisions tell why it is text.
 --
@@ -68,9 +75,9 @@ local MAX_KEYS, MAX_CHECKS = 100, 500
 
 local ARGV, KEYS, call, tonumber = ARGV, KEYS, redis.call, tonumber
 local find, sub, format = string.find, string.sub, string.format
-local operation, now, columns, isAfterwards = ARGV[1], nil, 4, nil
+local operation, now, columns, isAfterwards, isCession = ARGV[1], nil, 4, nil, nil
 -- Where a check has each column, counted from its first.
-local keyAt, costAt, extraAt, wantAt, blockAt, flagsAt, atAt, reliefAt, leaseAt
+local keyAt, costAt, extraAt, wantAt, blockAt, flagsAt, atAt, leaseAt, homeAt
 if operation and operation ~= 'take' then
   local words = operation .. ' '
   local _, _, injected = find(words, ' now=(%S*) ')
@@ -103,25 +110,26 @@ if operation and operation ~= 'take' then
     atAt = columns
     columns = columns + 1
   end
-  if find(words, ' relief since full ', 1, true) then
-    reliefAt = columns
-    columns = columns + 3
-  end
   if find(words, ' lease ', 1, true) then
     leaseAt = columns
     columns = columns + 1
   end
+  if find(words, ' home term hold ', 1, true) then
+    homeAt = columns
+    columns = columns + 3
+  end
   local _, last = find(words, '^%l+')
   operation = sub(words, 1, last or 0)
   isAfterwards = operation == 'refund' or operation == 'settle'
+  isCession = operation == 'cede' or operation == 'reclaim'
 end
 local isTake, count = operation == 'take', (#ARGV - 1) / columns
-local hasRareColumns = blockAt or flagsAt or atAt or reliefAt or leaseAt
+local hasRareColumns = blockAt or flagsAt or atAt or leaseAt or homeAt
 if count < 1 or count % 1 ~= 0 then
   return { err = 'WEIR_BAD_ARGUMENT expected 1 argument and ' .. columns .. ' for each check' }
 end
 if count > MAX_CHECKS then return { err = 'WEIR_BAD_ARGUMENT more than ' .. MAX_CHECKS .. ' checks' } end
-if not isTake and not isAfterwards and operation ~= 'peek' and operation ~= 'renew' then
+if not isTake and not isAfterwards and not isCession and operation ~= 'peek' and operation ~= 'renew' then
   return { err = 'WEIR_BAD_ARGUMENT unknown operation' }
 end
 if #KEYS > MAX_KEYS then return { err = 'WEIR_BAD_ARGUMENT more than ' .. MAX_KEYS .. ' keys' } end
@@ -181,15 +189,15 @@ while i < count do
     want = tonumber(ARGV[first + wantAt]) or 0
     isValid = isValid and want >= 1 and want <= LARGEST and want % 1 == 0
   end
-  local blockMs, chargedAt, countsDenied, isLog, relief, since, fullLimit
+  local blockMs, chargedAt, countsDenied, isLog, asking, termMs, holdMs
   if hasRareColumns or not isValid then
     local function column(at) return at and ARGV[first + at] ~= '' and ARGV[first + at] or nil end
     local problemOf = module('invalid-check')
     local problem = problemOf(operation, code, KEYS[key], {
       algorithm = algorithm, limit = ARGV[first + 2], windowMs = ARGV[first + 3], cost = column(costAt),
       extra = column(extraAt), want = column(wantAt), block = column(blockAt), flags = column(flagsAt),
-      at = column(atAt), relief = column(reliefAt), since = column(reliefAt and reliefAt + 1),
-      full = column(reliefAt and reliefAt + 2), lease = column(leaseAt),
+      at = column(atAt), lease = column(leaseAt), home = column(homeAt), term = column(homeAt and homeAt + 1),
+      hold = column(homeAt and homeAt + 2),
     })
     if problem then return { err = 'WEIR_BAD_ARGUMENT check ' .. i .. ': ' .. problem } end
     if algorithm == 'concurrency' then extra = column(leaseAt) end
@@ -197,10 +205,10 @@ while i < count do
     if isAfterwards then chargedAt = tonumber(column(atAt) or now) end
     countsDenied = find(column(flagsAt) or '', 'd', 1, true)
     isLog = find(column(flagsAt) or '', 'l', 1, true)
-    relief = tonumber(column(reliefAt) or '')
-    if relief then
-      since = tonumber(column(reliefAt + 1))
-      fullLimit = tonumber(column(reliefAt + 2))
+    asking = column(homeAt)
+    if asking then
+      termMs = tonumber(column(homeAt + 1))
+      holdMs = tonumber(column(homeAt + 2))
     end
   end
 
@@ -212,6 +220,8 @@ while i < count do
   end
   local place, start = find(text, '\n' .. id .. ' ', HEADER, true)
   local last, reset, blockedUntil = nil, nil, 0
+  -- Where it is counted until when, if not here.
+  local home, cededUntil, usableUntil, isWanted
   --@locals
   if place then
     start = start + 1
@@ -221,116 +231,172 @@ while i < count do
       reset = tonumber(resetText)
       if blockText ~= '' then blockedUntil = tonumber(blockText) end
     else
-      -- It is another algorithm's, or not whole: it counts as none and goes.
-      last = find(text, '\n', start, true)
-      last = last and last - 1 or #text
+      local _, past, letter, untilText, termText, name = find(text, '^([mn])(%d+) (%d+) ([%l%d-]+);', start)
+      if past then
+        last = past
+        cededUntil = tonumber(untilText)
+        if cededUntil > now and #untilText < 16 and #termText < 16 then
+          home = name
+          usableUntil = tonumber(termText)
+          isWanted = letter == 'n'
+        end
+      else
+        -- It is another algorithm's, or not whole: it counts as none and goes.
+        last = find(text, '\n', start, true)
+        last = last and last - 1 or #text
+      end
     end
   end
+  local expiryBefore = cededUntil or reset and reset < blockedUntil and blockedUntil or reset or INFINITY
+  -- What its record becomes, if that changes; and when it expires.
+  local record, expiry
 
-  -- What this check alone says.
-  local room, capacity, wait, delayMs, held
-  local expiryBefore = reset and reset < blockedUntil and blockedUntil or reset or INFINITY
-  --@read
-  if relief then
-    --@relieve
-    --@read
-  end
-  local retryMs = 0
-  if cost > capacity then
-    retryMs = -1
-  elseif cost > room then
-    retryMs = wait
-  end
-  if blockedUntil > now and retryMs >= 0 then retryMs = math.max(retryMs, blockedUntil - now) end
-  local fits = retryMs == 0
-
-  if passes and not fits and not isLog then
+  if isCession then
+    -- A region that has counted nothing lately cedes its part. It never takes it back: it waits.
+    local wait, letter, ends, usable = 0, 'm', home and cededUntil, usableUntil
+    if operation == 'reclaim' then
+      if home and not isWanted then letter = 'n' else wait = -1 end
+    elseif home and home ~= asking then
+      wait = cededUntil - now
+    elseif isWanted then
+      wait = cededUntil - now + windowMs
+    elseif not home and reset and expiryBefore > now then
+      wait = expiryBefore - now
+    else
+      usable = now + termMs
+      ends = usable + holdMs
+      if home and cededUntil > ends then ends = cededUntil end
+    end
+    if wait == 0 then
+      expiry = ends
+      record = format('\n%s %s%d %d %s;', id, letter, ends, usable, home or asking)
+    end
+    local before = 6 * i - 5
+    reply[before + 1] = wait == 0 and 1 or 0
+    reply[before + 2] = 0
+    reply[before + 3] = ends or now
+    reply[before + 4] = wait > 0 and wait or 0
+    reply[before + 5] = 0
+    reply[before + 6] = 0
+  elseif home and passes then
+    -- Nothing is counted here for it: the caller asks its home.
     passes = false
     isShort = false
     changes = { false }
     latest = { false }
     i = 0
-  elseif isShort and (not fits or want > 0 or delayMs) then
-    isShort = false
-    changes = { false }
-    latest = { false }
-    i = 0
+  elseif home then
+    local before = 6 * i - 5
+    reply[before + 1] = (isTake or operation == 'peek') and '>' .. home or isAfterwards and 1 or 0
+    reply[before + 2] = 0
+    reply[before + 3] = cededUntil
+    reply[before + 4] = usableUntil > now and usableUntil - now or 0
+    reply[before + 5] = 0
+    reply[before + 6] = 0
   else
-    -- By how much the counter moves, and whether it blocks from now on.
-    local units, granted, blocks = 0, 0, false
-    if isTake and fits then
-      if passes then
-        if want > 0 then granted = math.min(want, room - cost) end
-        units = cost + granted
-      end
-    elseif isTake and (passes or not isLog) then
-      -- A denied request counts only where it was denied, and up to a debt of the whole capacity.
-      if countsDenied and retryMs > 0 then units = math.max(0, math.min(cost, room + capacity)) end
-      blocks = blockMs and retryMs > 0 and blockedUntil <= now
-      if blocks then blockedUntil = now + blockMs end
-    elseif operation == 'refund' then
-      units = -cost
-    elseif operation == 'settle' then
-      units = math.max(0, math.min(cost, room + capacity))
-    elseif operation == 'renew' then
-      -- A lease that is still held is taken again.
-      units = held
-      fits = held > 0
+    -- What this check alone says.
+    local room, capacity, wait, delayMs, held
+    --@read
+    local retryMs = 0
+    if cost > capacity then
+      retryMs = -1
+    elseif cost > room then
+      retryMs = wait
     end
-    --@charge
-    local expiry = reset > blockedUntil and reset or blockedUntil
-    if (units ~= 0 or blocks or relief) and (place or expiry > now) then
-      local record = ''
-      if expiry > now then
-        local blockText = blockedUntil > now and format('%d', blockedUntil) or ''
-        --@store
-      end
-      if not place then
-        place = #text + 1
-        last = #text
-      elseif expiry < expiryBefore or record == '' then
-        latest[key] = INFINITY
-      end
-      if expiry > (latest[key] or 0) then latest[key] = expiry end
-      local list = changes[key]
-      if list then
-        local at = #list + 1
-        while at > 1 and list[at - 3] > place do
-          list[at] = list[at - 3]
-          list[at + 1] = list[at - 2]
-          list[at + 2] = list[at - 1]
-          at = at - 3
-        end
-        list[at] = place
-        list[at + 1] = last
-        list[at + 2] = record
-      else
-        changes[key] = { place, last, record }
-      end
-    end
+    if blockedUntil > now and retryMs >= 0 then retryMs = math.max(retryMs, blockedUntil - now) end
+    local fits = retryMs == 0
 
-    -- Its answer.
-    if fits and not isAfterwards then
-      room = room - units
-    elseif units ~= 0 or blocks then
-      local delayedMs = delayMs
-      --@read
-      if retryMs >= 0 then retryMs = math.max(cost > room and wait or 0, blockedUntil - now) end
-      if isTake then delayMs = delayedMs end
-    end
-    if isAfterwards then fits = true end
-    if isShort then
-      -- Every integer costs: an answer that says nothing but how much is left says only that.
-      reply[2 * i] = room
-      reply[2 * i + 1] = expiry
+    if passes and not fits and not isLog then
+      passes = false
+      isShort = false
+      changes = { false }
+      latest = { false }
+      i = 0
+    elseif isShort and (not fits or want > 0 or delayMs) then
+      isShort = false
+      changes = { false }
+      latest = { false }
+      i = 0
     else
-      local before = 6 * i - 5
-      reply[before + 1] = fits and 1 or 0
-      reply[before + 2] = blockedUntil <= now and room > 0 and room or 0
-      reply[before + 3] = expiry
-      reply[before + 4] = (isTake or operation == 'peek') and retryMs or 0
-      reply[before + 5] = granted
-      reply[before + 6] = delayMs or 0
+      -- By how much the counter moves, and whether it blocks from now on.
+      local units, granted, blocks = 0, 0, false
+      if isTake and fits then
+        if passes then
+          if want > 0 then granted = math.min(want, room - cost) end
+          units = cost + granted
+        end
+      elseif isTake and (passes or not isLog) then
+        -- A denied request counts only where it was denied, and up to a debt of the whole capacity.
+        if countsDenied and retryMs > 0 then units = math.max(0, math.min(cost, room + capacity)) end
+        blocks = blockMs and retryMs > 0 and blockedUntil <= now
+        if blocks then blockedUntil = now + blockMs end
+      elseif operation == 'refund' then
+        units = -cost
+      elseif operation == 'settle' then
+        units = math.max(0, math.min(cost, room + capacity))
+      elseif operation == 'renew' then
+        -- A lease that is still held is taken again.
+        units = held
+        fits = held > 0
+      end
+      --@charge
+      expiry = reset > blockedUntil and reset or blockedUntil
+      if (units ~= 0 or blocks) and (place or expiry > now) then
+        record = ''
+        if expiry > now then
+          local blockText = blockedUntil > now and format('%d', blockedUntil) or ''
+          --@store
+        end
+      end
+
+      -- Its answer.
+      if fits and not isAfterwards then
+        room = room - units
+      elseif units ~= 0 or blocks then
+        local delayedMs = delayMs
+        --@read
+        if retryMs >= 0 then retryMs = math.max(cost > room and wait or 0, blockedUntil - now) end
+        if isTake then delayMs = delayedMs end
+      end
+      if isAfterwards then fits = true end
+      if isShort then
+        -- Every integer costs: an answer that says nothing but how much is left says only that.
+        reply[2 * i] = room
+        reply[2 * i + 1] = expiry
+      else
+        local before = 6 * i - 5
+        reply[before + 1] = fits and 1 or 0
+        reply[before + 2] = blockedUntil <= now and room > 0 and room or 0
+        reply[before + 3] = expiry
+        reply[before + 4] = (isTake or operation == 'peek') and retryMs or 0
+        reply[before + 5] = granted
+        reply[before + 6] = delayMs or 0
+      end
+    end
+  end
+
+  if record then
+    if not place then
+      place = #text + 1
+      last = #text
+    elseif expiry < expiryBefore or record == '' then
+      latest[key] = INFINITY
+    end
+    if expiry > (latest[key] or 0) then latest[key] = expiry end
+    local list = changes[key]
+    if list then
+      local at = #list + 1
+      while at > 1 and list[at - 3] > place do
+        list[at] = list[at - 3]
+        list[at + 1] = list[at - 2]
+        list[at + 2] = list[at - 1]
+        at = at - 3
+      end
+      list[at] = place
+      list[at + 1] = last
+      list[at + 2] = record
+    else
+      changes[key] = { place, last, record }
     end
   end
 end

@@ -25,7 +25,3 @@ if used <= 0 then
   used = 0
   reset = now
 end
-
---@relieve
--- In another window the other region has charged nothing for this one.
-if since >= reset - windowMs and since < reset then used = math.max(0, used - relief) end

@@ -28,14 +28,17 @@ return function(operation, code, hasKey, check)
     most = whole(check.extra)
     if not most then return 'burst and buckets must be whole numbers above 0' end
   end
-  for _, option in ipairs({ 'want', 'block', 'at', 'relief', 'since', 'full' }) do
+  for _, option in ipairs({ 'want', 'block', 'at' }) do
     local value = check[option]
     if isGiven(value) and not whole(value) then return option .. ' must be a whole number above 0' end
   end
-  if isGiven(check.relief) then
-    if operation ~= 'take' then return 'only a take can be relieved' end
-    if algorithm == 'concurrency' then return 'leases cannot be taken over' end
-    if not isGiven(check.since) or not isGiven(check.full) then return 'relief takes since and full' end
+  if operation == 'cede' then
+    local home = check.home or ''
+    if #home < 1 or #home > 32 or string.find(home, '[^%l%d-]') then return 'to cede takes the name of a region' end
+    local term, hold = whole(check.term or ''), whole(check.hold or '')
+    if not term or not hold or term > LONGEST or hold > LONGEST then
+      return 'term and hold must be whole numbers from 1 to 2^40'
+    end
   end
   if operation == 'renew' and algorithm ~= 'concurrency' then return 'only leases can be renewed' end
   if operation == 'settle' then

@@ -71,15 +71,4 @@ local function charge(units, at, now, limit, windowMs, extra, number, countsText
   return now, number, countsText
 end
 
--- The newest first, but none that is newer than what the other region has charged.
-local function relieve(relief, since, fullLimit, now, limit, windowMs, extra, number, countsText)
-  local counts = fromText(countsText)
-  for place = math.max(1, 1 + number - math.floor(since / bucketMs(windowMs, extra))), #counts do
-    local taken = math.min(relief, counts[place])
-    counts[place] = counts[place] - taken
-    relief = relief - taken
-  end
-  return number, toText(counts)
-end
-
-return read, charge, relieve
+return read, charge

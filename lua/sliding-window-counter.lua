@@ -57,14 +57,3 @@ if current > 0 then
 elseif previous > 0 then
   reset = windowStart + windowMs
 end
-
---@relieve
--- The other region has charged its current window. Units of the previous window weigh less and fade: so more
--- of those make up for the rest, now and later.
-if since >= windowStart and since < windowStart + windowMs then
-  local fading = math.max(0, relief - current) * windowMs
-  local inside = now > windowStart and windowMs - now + windowStart or windowMs
-  current = math.max(0, current - relief)
-  previous = math.max(0, previous - (fading - fading % inside) / inside)
-  reset = windowStart + (current > 0 and 2 or 1) * windowMs
-end

@@ -122,17 +122,4 @@ local function charge(units, at, now, limit, windowMs, extra, before, log)
   return count > 0 and timeOf(log, count) + windowMs or now, before, log
 end
 
--- The newest first, but none that is newer than what the other region has charged. Later entries keep their units,
--- and their totals fall.
-local function relieve(relief, since, fullLimit, now, limit, windowMs, extra, before, log)
-  local count, later = #log / ENTRY, firstAtLeast(log, timeOf, since + 1)
-  local total = later > 1 and totalOf(log, later - 1) or before
-  local taken = math.min(relief, total - before)
-  local kept = total - taken
-  local last = firstAtLeast(log, totalOf, kept)
-  local isCut = kept > (last > 1 and totalOf(log, last - 1) or before)
-  local cut = isCut and entry(timeOf(log, last), kept) or ''
-  return before, string.sub(log, 1, (last - 1) * ENTRY) .. cut .. lowered(log, later, count, taken)
-end
-
-return read, charge, relieve
+return read, charge

@@ -37,7 +37,3 @@ if not chargedAt or units > 0 or now - chargedAt < windowMs then
 end
 local part = missing % limit
 reset = missingAt + (missing - part) / limit + (part > 0 and 1 or 0)
-
---@relieve
--- What the other region was charged has been refilled there since: only the rest is still with it.
-missing = math.max(0, missing - math.max(0, relief * windowMs - math.max(0, now - since) * fullLimit))

@@ -13,6 +13,7 @@ import { createLog, type Log, type LogEvent } from './http/log.ts';
 import type { Services } from './http/services.ts';
 import { createTally } from './http/tally.ts';
 import { createTokenVerifier } from './identity/jwt.ts';
+import { createDistance } from './limiter/distance.ts';
 import { createLimiter } from './limiter/limiter.ts';
 import { createRegionWatch } from './limiter/region-watch.ts';
 import { splitBySlot } from './limiter/slot-split.ts';
@@ -148,15 +149,18 @@ function createRegions({ regions, isolates, deadlineMs }: Config, log: Log, now:
     const board = createAnnouncementBoard(client);
     const store = createUpstashStore(client);
     const breaker = createBreaker({ random: Math.random, onChange: (state) => log.breaker(name, state) });
+    const distance = createDistance(store, now);
     return {
       ...place,
       board,
       store: cluster ? splitBySlot(store, board) : store,
       isCluster: cluster,
       breaker,
+      distance,
       watch: createRegionWatch({
         store,
         breaker,
+        distance,
         probeMs,
         now,
         onScriptFailed: (said, isBroken) => log.script(name, said, isBroken),

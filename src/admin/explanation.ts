@@ -4,10 +4,9 @@ import type { Caller } from '../core/caller.ts';
 import type { Outcome } from '../core/check.ts';
 import type { CounterStore } from '../core/counter-store.ts';
 import type { Explanation, REASONS_AGAINST, RuleExplanation } from '../core/explain.ts';
-import { createPlacements } from '../core/placement.ts';
 import { type PlannedRequest, planRequest, type RuleCheck } from '../core/plan.ts';
 import { compileResource } from '../core/resource.ts';
-import type { Shares } from '../core/shares.ts';
+import { capacityOf } from '../core/shares.ts';
 import { compileSnapshot } from '../core/snapshot.ts';
 import { findApiKey, findUser } from '../rules/caller-records.ts';
 import type { ReadContent, StoredContent, StoredRule } from '../rules/content.ts';
@@ -61,54 +60,37 @@ export async function peek(
   const rules = content.rules.filter(({ enabled }) => enabled !== false);
   const plan = await planRequest(compileSnapshot('', { ...content, rules }), request);
   if (plan.kind === 'listed' || plan.checks.length === 0) return undefined;
-  const placements = content.split && createPlacements(content.split);
-  const placed = plan.checks.map((check) => ({
-    check,
-    // The last of them is the one that will hold.
-    parts: placements?.partsOf(check, request.nowMs).at(-1),
-  }));
-  const looked = regions.map((region) => peekAt(region, placed, AbortSignal.timeout(deadlineMs)));
-  const answers = (await Promise.allSettled(looked)).filter((answer) => answer.status === 'fulfilled');
-  return answers.length > 0 ? joined(answers.flatMap(({ value }) => value)) : undefined;
+  const { checks } = plan;
+  const looked = regions.map(({ store }) =>
+    store.run({ operation: 'peek', checks }, AbortSignal.timeout(deadlineMs)),
+  );
+  const answers = (await Promise.allSettled(looked)).flatMap((one) =>
+    one.status === 'fulfilled' ? [one.value.outcomes] : [],
+  );
+  if (answers.length === 0) return undefined;
+  return new Map(
+    checks.map((check, i) => {
+      const outcomes = answers.flatMap((answer) => answer[i] ?? []);
+      return [check.rule.id, together(check, outcomes, request.nowMs)];
+    }),
+  );
 }
 
-interface Placed {
-  readonly check: RuleCheck;
-  /** Undefined: every region has all of it. */
-  readonly parts: Shares | undefined;
+/** Each region was asked as if it had the whole limit: so what it lacks is what was used there. */
+function together(check: RuleCheck, outcomes: readonly Outcome[], nowMs: number): Outcome {
+  const capacity = capacityOf(check);
+  const here = outcomes.filter(({ movedTo }) => movedTo === undefined);
+  const used = here.reduce((sum, { remaining }) => sum + capacity - remaining, 0);
+  const remaining = Math.max(0, capacity - used);
+  const allowed = remaining >= check.cost && here.every((outcome) => outcome.allowed);
+  const resetAtMs = Math.max(nowMs, ...here.map((outcome) => outcome.resetAtMs));
+  // At the latest: when one of the regions denies no more, or has nothing left that counts.
+  const waits = here.flatMap((one) =>
+    one.allowed ? Math.max(1, one.resetAtMs - nowMs) : (one.retryAfterMs ?? []),
+  );
+  const retryAfterMs = allowed ? 0 : check.cost > capacity ? undefined : Math.min(...waits);
+  return { allowed, remaining, resetAtMs, retryAfterMs, granted: 0, delayMs: 0 };
 }
-
-async function peekAt({ name, store }: PeekedRegion, placed: readonly Placed[], signal: AbortSignal) {
-  const checks = placed.flatMap(({ check, parts }) => {
-    if (!parts) return [check];
-    const part = parts.get(name);
-    return part ? [{ ...check, ...part }] : [];
-  });
-  if (checks.length === 0) return [];
-  const { outcomes } = await store.run({ operation: 'peek', checks }, signal);
-  return checks.flatMap(({ rule }, i): [string, Outcome][] => (outcomes[i] ? [[rule.id, outcomes[i]]] : []));
-}
-
-/** Whatever one region has left can be used, and the first that has room again lets it pass. */
-function joined(outcomes: readonly [string, Outcome][]): Map<string, Outcome> {
-  const byRule = new Map<string, Outcome>();
-  for (const [rule, outcome] of outcomes) {
-    const other = byRule.get(rule);
-    byRule.set(rule, other ? together(other, outcome) : outcome);
-  }
-  return byRule;
-}
-
-const together = (a: Outcome, b: Outcome): Outcome => ({
-  ...a,
-  allowed: a.allowed || b.allowed,
-  remaining: a.remaining + b.remaining,
-  resetAtMs: Math.max(a.resetAtMs, b.resetAtMs),
-  retryAfterMs:
-    a.retryAfterMs === undefined || b.retryAfterMs === undefined
-      ? (a.retryAfterMs ?? b.retryAfterMs)
-      : Math.min(a.retryAfterMs, b.retryAfterMs),
-});
 
 export type Applying = Extract<RuleExplanation, { readonly reason: 'applies' }>;
 type Against = Exclude<RuleExplanation, Applying>;

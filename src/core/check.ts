@@ -1,5 +1,4 @@
 // A check is one rule, one subject, one cost, as the counters see it; an outcome is the answer to it.
-import type { Relief } from './algorithms/algorithm.ts';
 import { ALGORITHM_IDS, type AlgorithmId } from './algorithms/registry.ts';
 
 export interface Check {
@@ -24,14 +23,24 @@ export interface Check {
   readonly blockMs?: number | undefined;
   /** Say what it would do, but never deny. */
   readonly log?: boolean | undefined;
-  /** Of a take: what another region has taken over. It is kept also if the take is denied. */
-  readonly relief?: Relief | undefined;
   /** Of a refund, and of what is settled: when the charge was made. */
   readonly chargedAtMs?: number | undefined;
+  /** Of a `cede`: who asks, and for how long. */
+  readonly cession?: Cession | undefined;
+}
+
+/** A region asks another one for its part of a counter. */
+export interface Cession {
+  /** The region that asks. */
+  readonly home: string;
+  /** It may use the part for so long; */
+  readonly termMs: number;
+  /** and for so long after that, what it has charged may still count. */
+  readonly holdMs: number;
 }
 
 export interface Outcome {
-  /** By this check alone. For a renewal: whether the lease was still held. */
+  /** By this check alone. For a renewal: whether the lease was still held. Of a `cede`: whether the part is ceded. */
   readonly allowed: boolean;
   /** Exactly this many more units would pass now. */
   readonly remaining: number;
@@ -45,13 +54,19 @@ export interface Outcome {
   readonly delayMs: number;
   /** By the clock of its own counter, if that can be another than the answer's: in a cluster, each slot has one. */
   readonly nowMs?: number | undefined;
+  /**
+   * This region has ceded the counter: it counts nothing until `resetAtMs`, and that region counts instead. It may use
+   * the part of this region for `retryAfterMs` more.
+   */
+  readonly movedTo?: string | undefined;
 }
 
 /**
  * `settle` charges what a request cost beyond what it was charged, once that is known: always, up to a debt of the
- * whole capacity. `renew` is for leases.
+ * whole capacity. `renew` is for leases. `cede` gives this region's part of a counter to another region for a time, if
+ * nothing is counted here; `reclaim` refuses to do so again.
  */
-export type Operation = 'take' | 'peek' | 'refund' | 'settle' | 'renew';
+export type Operation = 'take' | 'peek' | 'refund' | 'settle' | 'renew' | 'cede' | 'reclaim';
 
 export interface Answer {
   /** By the clock of the counters. Whoever refunds or settles names it as the time of the charge. */
@@ -73,6 +88,7 @@ const MOST_UNITS: Partial<Record<AlgorithmId, number>> = {
 const MOST_BUCKETS = 100;
 /** Nothing that could end a record of the script. */
 const LEASE_ID = /^[\w-]{16}$/;
+const REGION_NAME = /^[a-z0-9-]{1,32}$/;
 
 const isWhole = (value: number) => Number.isInteger(value) && value >= 1 && value <= LARGEST;
 
@@ -94,13 +110,11 @@ export function problemOf(check: Check, operation: Operation = 'take'): string |
   ] as const)
     if (value && !isWhole(value)) return `${option} must be a whole number above 0`;
   if (chargedAtMs !== undefined && !isWhole(chargedAtMs)) return 'at must be a whole number above 0';
-  if (check.relief) {
-    const { units, sinceMs, fullLimit } = check.relief;
-    if (!isWhole(units)) return 'relief must be a whole number above 0';
-    if (!isWhole(sinceMs)) return 'since must be a whole number above 0';
-    if (!isWhole(fullLimit)) return 'full must be a whole number above 0';
-    if (operation !== 'take') return 'only a take can be relieved';
-    if (algorithm === 'concurrency') return 'leases cannot be taken over';
+  if (operation === 'cede') {
+    const { home = '', termMs = 0, holdMs = 0 } = check.cession ?? {};
+    if (!REGION_NAME.test(home)) return 'to cede takes the name of a region';
+    if (![termMs, holdMs].every((ms) => isWhole(ms) && ms <= LONGEST_MS))
+      return 'term and hold must be whole numbers from 1 to 2^40';
   }
   if (operation === 'renew' && algorithm !== 'concurrency') return 'only leases can be renewed';
   if (operation === 'settle') {

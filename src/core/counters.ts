@@ -2,7 +2,7 @@
 // counters in memory. It is the model the script is tested against, and the limiter when Redis is gone.
 import type { Reading } from './algorithms/algorithm.ts';
 import { type AlgorithmId, algorithmOf, heldUnits } from './algorithms/registry.ts';
-import { type Answer, type Check, type Operation, type Outcome, problemOf } from './check.ts';
+import { type Answer, type Cession, type Check, type Operation, type Outcome, problemOf } from './check.ts';
 
 export interface Counter {
   readonly algorithm: AlgorithmId;
@@ -10,6 +10,16 @@ export interface Counter {
   readonly blockedUntilMs: number;
   /** From then on it is as good as none. */
   readonly expiresAtMs: number;
+  /** Until it expires, nothing is counted here: this region has ceded its part. */
+  readonly ceded?: Ceded | undefined;
+}
+
+export interface Ceded {
+  readonly home: string;
+  /** The home may use this part until then. */
+  readonly usableUntilMs: number;
+  /** This region wants its part back: it cedes it no longer. */
+  readonly isWanted: boolean;
 }
 
 /** Where counters are kept. What has expired may be left out. */
@@ -28,20 +38,28 @@ export function runChecks(
   checks.forEach((check, i) => {
     assertUsable(check, operation, i);
   });
+  if (operation === 'cede' || operation === 'reclaim')
+    return { nowMs, outcomes: checks.map((check) => CESSIONS[operation](check, nowMs, counters)) };
   const judged = checks.map((check) => judge(check, counters.get(check.key, check.id), nowMs));
   const counted = OPERATIONS[operation](judged, nowMs);
-  for (const { check, changed, state, blockedUntilMs, resetAtMs } of counted) {
-    if (!changed) continue;
+  for (const { check, changed, state, blockedUntilMs, resetAtMs, moved } of counted) {
+    if (!changed || moved) continue;
     const expiresAtMs = Math.max(resetAtMs, blockedUntilMs);
     // A block that is over stays so, even if the clock goes back.
     const blockedMs = blockedUntilMs > nowMs ? blockedUntilMs : 0;
     const counter = { algorithm: check.algorithm, state, blockedUntilMs: blockedMs, expiresAtMs };
     counters.save(check.key, check.id, expiresAtMs > nowMs ? counter : undefined, nowMs);
   }
-  return { nowMs, outcomes: counted.map((one) => toOutcome(one, nowMs)) };
+  return { nowMs, outcomes: counted.map((one) => toOutcome(one, operation, nowMs)) };
+}
+
+interface Moved extends Ceded {
+  readonly untilMs: number;
 }
 
 interface Judged extends Reading<unknown> {
+  /** This region has ceded it. */
+  readonly moved: Moved | undefined;
   readonly check: Check;
   readonly blockedUntilMs: number;
   /** 0 if the cost fits; infinite if it never will. */
@@ -50,6 +68,7 @@ interface Judged extends Reading<unknown> {
 
 interface Counted {
   readonly check: Check;
+  readonly moved: Moved | undefined;
   readonly allowed: boolean;
   readonly changed: boolean;
   readonly state: unknown;
@@ -61,9 +80,12 @@ interface Counted {
   readonly blockedUntilMs: number;
 }
 
-const OPERATIONS: Record<Operation, (judged: readonly Judged[], nowMs: number) => Counted[]> = {
+const OPERATIONS: Record<
+  Exclude<Operation, 'cede' | 'reclaim'>,
+  (judged: readonly Judged[], nowMs: number) => Counted[]
+> = {
   take(judged, nowMs) {
-    const passes = judged.every((one) => fits(one) || one.check.log);
+    const passes = judged.every((one) => !one.moved && (fits(one) || one.check.log));
     return judged.map((one) => {
       if (!passes && (fits(one) || one.check.log)) return charge(one, 0, nowMs);
       return fits(one) ? admit(one, nowMs) : deny(one, nowMs);
@@ -88,22 +110,23 @@ const fits = ({ retryMs }: Judged) => retryMs === 0;
 
 /** What this check alone would answer. */
 function judge(check: Check, counter: Counter | undefined, nowMs: number): Judged {
-  const known = counter?.algorithm === check.algorithm ? counter : undefined;
-  const reading = relieved(
-    check,
-    algorithmOf(check.algorithm).advance(known?.state, nowMs, paramsOf(check)),
-    nowMs,
-  );
+  const known = counter?.algorithm === check.algorithm && !counter.ceded ? counter : undefined;
+  const reading = algorithmOf(check.algorithm).advance(known?.state, nowMs, paramsOf(check));
   const blockedUntilMs = known?.blockedUntilMs ?? 0;
-  return { ...reading, check, blockedUntilMs, retryMs: retryMs(check, reading, blockedUntilMs, nowMs) };
+  const moved = movedOf(counter, nowMs);
+  return {
+    ...reading,
+    check,
+    moved,
+    blockedUntilMs,
+    retryMs: retryMs(check, reading, blockedUntilMs, nowMs),
+  };
 }
 
-function relieved(check: Check, reading: Reading<unknown>, nowMs: number): Reading<unknown> {
-  if (!check.relief) return reading;
-  const { advance, relieve } = algorithmOf(check.algorithm);
-  const params = paramsOf(check);
-  return advance(relieve(reading.state, check.relief, nowMs, params), nowMs, params);
-}
+const movedOf = (counter: Counter | undefined, nowMs: number): Moved | undefined =>
+  counter?.ceded && counter.expiresAtMs > nowMs
+    ? { ...counter.ceded, untilMs: counter.expiresAtMs }
+    : undefined;
 
 function retryMs(check: Check, reading: Reading<unknown>, blockedUntilMs: number, nowMs: number): number {
   if (check.cost > reading.capacity) return Number.POSITIVE_INFINITY;
@@ -119,7 +142,7 @@ function retryMs(check: Check, reading: Reading<unknown>, blockedUntilMs: number
  * made, it is that one that is changed.
  */
 function charge(one: Judged, units: number, nowMs: number, chargedAtMs?: number): Counted {
-  const { check, blockedUntilMs, delayMs, retryMs: wait } = one;
+  const { check, moved, blockedUntilMs, delayMs, retryMs: wait } = one;
   const { state, resetAtMs } = algorithmOf(check.algorithm).charge(
     one.state,
     units,
@@ -129,8 +152,9 @@ function charge(one: Judged, units: number, nowMs: number, chargedAtMs?: number)
   );
   return {
     check,
+    moved,
     allowed: fits(one),
-    changed: units !== 0 || check.relief !== undefined,
+    changed: units !== 0,
     state,
     room: one.room - units,
     delayMs,
@@ -179,7 +203,60 @@ function deny(one: Judged, nowMs: number): Counted {
   };
 }
 
-function toOutcome(counted: Counted, nowMs: number): Outcome {
+/** A region that has counted nothing of it lately cedes its part. It never takes it back: it waits. */
+const CESSIONS = {
+  cede(check: Check, nowMs: number, counters: Counters): Outcome {
+    const { home, termMs, holdMs } = check.cession as Cession;
+    const found = counters.get(check.key, check.id);
+    const counter = found?.ceded || found?.algorithm === check.algorithm ? found : undefined;
+    const leftMs = Math.max(0, (counter?.expiresAtMs ?? 0) - nowMs);
+    const isRenewed = leftMs > 0 && counter?.ceded?.home === home && !counter.ceded.isWanted;
+    if (leftMs > 0 && !isRenewed) {
+      const waitMs = leftMs + (counter?.ceded?.home === home ? check.windowMs : 0);
+      return ceded(false, counter?.ceded ? nowMs + leftMs : nowMs, waitMs);
+    }
+    const expiresAtMs = nowMs + Math.max(leftMs, termMs + holdMs);
+    save(check, { home, usableUntilMs: nowMs + termMs, isWanted: false }, expiresAtMs, nowMs, counters);
+    return ceded(true, expiresAtMs);
+  },
+
+  reclaim(check: Check, nowMs: number, counters: Counters): Outcome {
+    const counter = counters.get(check.key, check.id);
+    const moved = movedOf(counter, nowMs);
+    const isNew = moved !== undefined && !moved.isWanted;
+    if (isNew) save(check, { ...moved, isWanted: true }, moved.untilMs, nowMs, counters);
+    return ceded(isNew, moved?.untilMs ?? nowMs);
+  },
+};
+
+function save(
+  { key, id, algorithm }: Check,
+  to: Ceded,
+  expiresAtMs: number,
+  nowMs: number,
+  counters: Counters,
+) {
+  const counter = { algorithm, state: undefined, blockedUntilMs: 0, expiresAtMs, ceded: to };
+  counters.save(key, id, counter, nowMs);
+}
+
+const ceded = (allowed: boolean, resetAtMs: number, retryAfterMs = 0): Outcome => ({
+  allowed,
+  remaining: 0,
+  resetAtMs,
+  retryAfterMs,
+  granted: 0,
+  delayMs: 0,
+});
+
+function toOutcome(counted: Counted, operation: Operation, nowMs: number): Outcome {
+  const { moved } = counted;
+  if (moved) {
+    const asked = operation === 'take' || operation === 'peek';
+    const usableMs = Math.max(0, moved.usableUntilMs - nowMs);
+    const outcome = ceded(operation === 'refund' || operation === 'settle', moved.untilMs, usableMs);
+    return asked ? { ...outcome, movedTo: moved.home } : outcome;
+  }
   const { allowed, room, resetAtMs, blockedUntilMs, granted, delayMs } = counted;
   return {
     allowed,

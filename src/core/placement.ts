@@ -1,16 +1,18 @@
 // Where a check is counted, and up to which part of its limit: each region has a part, or one region has all of it.
-// While that is being changed, a region may use only the smallest of its old parts and its new one, until what was
-// admitted by the old ones no longer counts. If that leaves nothing to anybody (one region had all, and another one gets
-// it), it is counted both ways until then.
+//
+// While that is being changed, some isolates still go by the old way and some already by the new one, and what was
+// admitted by the old one still counts:
+// - other parts: each region has the smaller of its old part and its new one;
+// - from parts to one region, or back: the one region counts, with its part, and asks the others for theirs;
+// - from one region to another: both must admit.
 import { hashTagOf } from './keys.ts';
 import { extraOf, type RuleCheck } from './plan.ts';
 import { isCentral, type SharesByRegion, type Split } from './rule.ts';
 import {
-  type Counting,
   hasBurst,
   homeOf,
-  type Placement,
-  placementOf,
+  isUsable,
+  partsOf,
   type Share,
   type Shares,
   type WeightedRegion,
@@ -20,12 +22,16 @@ import type { CompiledRule } from './snapshot.ts';
 /** Until every isolate has heard of a change, also of one that the next cron run publishes. */
 export const HEARD_MS = 90_000;
 
+export interface Placement {
+  /** What each region may use of the limit, by name; one that is left out has none. */
+  readonly parts: Shares;
+  /** The only region that counts it. Undefined: every region that has a part. */
+  readonly at: string | undefined;
+}
+
 export interface Placements {
-  /**
-   * What each region may use of the limit, by name; one that is left out has none. Mostly once; if it is several
-   * times, the request must be counted by each of them.
-   */
-  partsOf(check: RuleCheck, nowMs: number): readonly Shares[];
+  /** Mostly one; if there are several, the request must pass by each of them. */
+  of(check: RuleCheck, nowMs: number): readonly Placement[];
 }
 
 /** One way to place a rule. Compared by identity. */
@@ -36,39 +42,31 @@ interface Way {
 
 export function createPlacements(split: Split): Placements {
   const ways = new WeakMap<CompiledRule, WayUntil[]>();
-  const computed = new WeakMap<Way, { limit: number; placement: Placement }[]>();
+  const computed = new WeakMap<Way, { limit: number; parts: Shares }[]>();
 
   /** Few limits for each way: those of the tiers. */
-  const placementBy = (way: Way, check: RuleCheck): Placement => {
-    if (way.central) return { kind: 'central' };
+  const partsBy = (way: Way, check: RuleCheck): Shares => {
     const list = computed.get(way) ?? [];
     const found = list.find(({ limit }) => limit === check.limit);
-    if (found) return found.placement;
-    const placement = placementOf(check, weighted(way.shares));
-    computed.set(way, [...list, { limit: check.limit, placement }]);
-    return placement;
-  };
-
-  const partsBy = (way: Way, check: RuleCheck): Shares => {
-    const placement = placementBy(way, check);
-    if (placement.kind === 'split') return placement.shares;
-    const { limit, extra } = check;
-    return new Map([[homeOf(hashTagOf(check.key), weighted(way.shares)), { limit, extra }]]);
+    if (found) return found.parts;
+    const parts = withShortQueues(check.rule, partsOf(check, weighted(way.shares)));
+    computed.set(way, [...list, { limit: check.limit, parts }]);
+    return parts;
   };
 
   return {
-    partsOf(check, nowMs) {
+    of(check, nowMs) {
       const all = ways.get(check.rule) ?? waysOf(check.rule, split);
       ways.set(check.rule, all);
-      const heldMs = holdMs(check);
       // Mostly there is only one.
-      const active = all.length === 1 ? all : all.filter(({ untilMs }) => nowMs - untilMs < heldMs);
-      const byWay = active.map(({ way }) => partsBy(way, check)) as [Shares, ...Shares[]];
-      const common = byWay.length === 1 ? byWay[0] : smallest(byWay, check);
-      const placed = common.size > 0 ? [common] : different(byWay);
-      return check.rule.action === 'throttle'
-        ? placed.map((parts) => withShortQueue(check.rule, parts))
-        : placed;
+      const active = all.length === 1 ? all : all.filter(({ untilMs }) => nowMs - untilMs < holdMs(check));
+      const bySplit = active.filter(({ way }) => !way.central).map(({ way }) => partsBy(way, check));
+      const homes = active.filter(({ way }) => way.central).map(({ way }) => homeBy(way, check));
+      const parts = smallest(bySplit, check);
+      if (homes.length === 0) return parts.map((one) => ({ parts: one, at: undefined }));
+      return [...new Set(homes)].flatMap((at) =>
+        (parts.length > 0 ? parts : [wholeAt(at, check)]).map((one) => ({ parts: one, at })),
+      );
     },
   };
 }
@@ -111,28 +109,38 @@ function holdMs({ windowMs, limit, extra, algorithm }: RuleCheck): number {
 const weighted = (shares: SharesByRegion): WeightedRegion[] =>
   Object.entries(shares).map(([name, share]) => ({ name, share }));
 
-/** Of each region the smallest of all its parts; none, if it has none in one of them, or no request would fit. */
-function smallest([first, ...others]: readonly [Shares, ...Shares[]], counting: Counting): Shares {
-  const parts = new Map<string, Share>();
-  for (const [name, part] of first) {
-    const all = [part, ...others.map((other) => other.get(name) ?? NONE)];
-    const limit = Math.min(...all.map((one) => one.limit));
-    const extra =
-      part.extra === undefined ? undefined : Math.min(...all.map((one) => one.extra ?? part.extra ?? 0));
-    const most = hasBurst(counting) ? Math.min(limit, extra ?? limit) : limit;
-    if (most >= counting.cost) parts.set(name, { limit, extra });
-  }
-  return parts;
+const homeBy = (way: Way, check: RuleCheck): string => homeOf(hashTagOf(check.key), weighted(way.shares));
+
+const wholeAt = (name: string, { limit, extra }: RuleCheck): Shares => new Map([[name, { limit, extra }]]);
+
+/** Of each region the smallest of all its parts. If that leaves nothing to anybody, a request must pass by each way. */
+function smallest(all: readonly Shares[], check: RuleCheck): readonly Shares[] {
+  const [first, ...others] = all;
+  if (!first || others.length === 0) return all;
+  const common = new Map(
+    [...first].map(([name, part]) => [
+      name,
+      others.reduce((least, other) => smaller(least, other.get(name) ?? NONE), part),
+    ]),
+  );
+  const isLeft = [...common.values()].some((part) => isUsable(check, part));
+  return isLeft ? [common] : different(all);
 }
 
 const NONE: Share = { limit: 0, extra: 0 };
+
+const smaller = (a: Share, b: Share): Share => ({
+  limit: Math.min(a.limit, b.limit),
+  extra: a.extra === undefined ? undefined : Math.min(a.extra, b.extra ?? a.extra),
+});
 
 const different = (all: readonly Shares[]): Shares[] => [
   ...new Map(all.map((shares) => [JSON.stringify([...shares].sort()), shares])).values(),
 ];
 
 /** A queue that drains more slowly must be shorter, or its wait is longer than the rule allows. */
-function withShortQueue(rule: CompiledRule, parts: Shares): Shares {
+function withShortQueues(rule: CompiledRule, parts: Shares): Shares {
+  if (rule.action !== 'throttle') return parts;
   return new Map(
     [...parts].map(([name, part]) => {
       const longest = extraOf(rule, part.limit) ?? part.limit;

@@ -1,5 +1,4 @@
-// How one limit is kept over several regions: each has a part of it, and the parts add up to the limit exactly;
-// or, where parts would be too small for a single request, one region counts each subject alone.
+// How one limit is kept over several regions: each has a part of it, and the parts add up to the limit exactly.
 //
 // Why no sum over regions exceeds the limit: let region i keep its part, and look at all of them together.
 // - fixed-window, sliding-window-buckets: windows and buckets are cut by the epoch, so they are the same everywhere:
@@ -36,31 +35,33 @@ export interface Share {
 
 export type Shares = ReadonlyMap<string, Share>;
 
-export type Placement =
-  /** Each region counts for itself, up to its share. One that is left out has none. */
-  | { readonly kind: 'split'; readonly shares: Shares }
-  /** Each subject is counted in one region only: `homeOf` says in which. */
-  | { readonly kind: 'central' };
-
 /** Their `extra` is a burst. Elsewhere it is a number of buckets, or nothing. */
 export const HAVE_BURST: readonly AlgorithmId[] = ['token-bucket', 'leaky-bucket', 'gcra'];
 
 /**
- * Whole parts that add up to `total`, each less than 1 away from its exact quota: by largest remainder, and by
- * position if remainders are equal. Weights mean the decimal numbers they are written as: 0.1 and 0.3 are as 1 and 3.
- * A larger total can make a part smaller by one: that is the price of keeping to the quota.
+ * Whole parts that add up to `total`, in proportion to the weights: each next unit goes to the one that is furthest behind
+ * (Webster's method), and by position if two are. So a larger total makes no part smaller: while some isolates still go
+ * by the old limit and some already by the new one, no more passes than the larger of the two allows. Weights mean the
+ * decimal numbers they are written as: 0.1 and 0.3 are as 1 and 3.
  */
 export function splitExactly(total: number, weights: readonly number[]): number[] {
   const exact = toWhole(weights);
   const sum = exact.reduce((so, weight) => so + weight, 0n);
   if (sum === 0n) throw new RangeError('no weight is above 0');
-  const products = exact.map((weight) => BigInt(total) * weight);
-  const parts = products.map((product) => Number(product / sum));
-  const rests = products.map((product, place) => ({ place, rest: product % sum }));
-  rests.sort((a, b) => (a.rest === b.rest ? a.place - b.place : a.rest > b.rest ? -1 : 1));
-  const missing = total - parts.reduce((so, part) => so + part, 0);
-  const rounded = new Set(rests.slice(0, missing).map(({ place }) => place));
-  return parts.map((part, place) => (rounded.has(place) ? part + 1 : part));
+  // Nobody is ever further behind than this: the first units need not be given one by one.
+  const certain = (weight: bigint) => (BigInt(total) * weight) / sum - BigInt(weights.length);
+  const parts = exact.map((weight) => (certain(weight) > 0n ? certain(weight) : 0n));
+  for (let left = BigInt(total) - parts.reduce((so, part) => so + part, 0n); left > 0n; left -= 1n) {
+    const next = parts.reduce((best, _, i) => (isBehind(i, best, exact, parts) ? i : best), 0);
+    parts[next] = (parts[next] ?? 0n) + 1n;
+  }
+  return parts.map(Number);
+}
+
+/** Whether one has less for its weight than the other, counting half of the unit to come. */
+function isBehind(one: number, other: number, weights: readonly bigint[], parts: readonly bigint[]): boolean {
+  const [mine = 0n, theirs = 0n] = [weights[one], weights[other]];
+  return mine * (2n * (parts[other] ?? 0n) + 1n) > theirs * (2n * (parts[one] ?? 0n) + 1n);
 }
 
 /** The same proportions as whole numbers: all multiplied by one power of ten. */
@@ -74,66 +75,55 @@ function toWhole(weights: readonly number[]): bigint[] {
   return decimals.map(({ digits, exponent }) => digits * 10n ** BigInt(exponent - lowest));
 }
 
-/** A request must fit into every part, or some region could never admit one: then the limit stays in one piece. */
-export function placementOf(counting: Counting, regions: readonly WeightedRegion[]): Placement {
-  const shares = sharesOf(counting, regions);
-  const parts = [...shares.values()].flatMap(({ limit, extra }) => [limit, burstOf(counting, limit, extra)]);
-  const isTooSmall = shares.size > 1 && parts.some((part) => part < counting.cost);
-  return isTooSmall ? { kind: 'central' } : { kind: 'split', shares };
-}
-
 export const hasBurst = ({ algorithm }: Pick<Counting, 'algorithm'>) => HAVE_BURST.includes(algorithm);
-const burstOf = (counting: Counting, limit: number, extra = limit) => (hasBurst(counting) ? extra : limit);
 
-function sharesOf(counting: Counting, regions: readonly WeightedRegion[]): Map<string, Share> {
-  const { limit, extra } = counting;
+/** The most that it can ever hold. Without a limit, a bucket has no pace: it holds nothing that would come back. */
+export const capacityOf = ({ algorithm, limit, extra = limit }: Omit<Counting, 'cost'>): number =>
+  hasBurst({ algorithm }) && limit > 0 ? extra : limit;
+
+/** Whether a request of that cost can ever pass by this part alone. */
+export const isUsable = ({ algorithm, cost }: Counting, part: Share): boolean =>
+  capacityOf({ algorithm, ...part }) >= cost;
+
+/** The part of each region; one that is left out has none. Parts add up to the whole, and so do those of a burst. */
+export function partsOf(counting: Counting, regions: readonly WeightedRegion[]): Shares {
   const weighted = withShare(regions);
-  const weights = weighted.map(({ share }) => share);
-  const limits = splitExactly(limit, weights);
-  const extras = extra !== undefined && hasBurst(counting) ? splitExactly(extra, weights) : undefined;
-  const shareAt = (place: number) => ({ limit: limits[place] ?? 0, extra: extras ? extras[place] : extra });
-  return new Map(weighted.map(({ name }, place) => [name, shareAt(place)]));
+  const parts = splitOver(counting, weighted);
+  const usable = weighted.filter((_, i) => isUsable(counting, parts[i] ?? NOTHING));
+  if (usable.length === weighted.length) return named(weighted, parts);
+  // A burst without a pace, or a pace without a burst, is of no use to anybody: fewer regions have both.
+  const fewer = usable.length > 0 ? usable : [heaviest(weighted)];
+  return named(fewer, splitOver(counting, fewer));
 }
+
+function splitOver(counting: Counting, regions: readonly WeightedRegion[]): Share[] {
+  const { limit, extra, cost } = counting;
+  const weights = regions.map(({ share }) => share);
+  if (extra === undefined || !hasBurst(counting))
+    return splitByCost(limit, cost, weights).map((part) => ({ limit: part, extra }));
+  const limits = splitExactly(limit, weights);
+  return splitByCost(extra, cost, weights).map((part, i) => ({ limit: limits[i] ?? 0, extra: part }));
+}
+
+/** In whole requests, so that no part has a rest that fits nowhere; the rest of the whole goes to the heaviest. */
+function splitByCost(total: number, cost: number, weights: readonly number[]): number[] {
+  const rest = total % cost;
+  const most = weights.indexOf(Math.max(...weights));
+  return splitExactly((total - rest) / cost, weights).map((part, i) => part * cost + (i === most ? rest : 0));
+}
+
+const NOTHING: Share = { limit: 0, extra: 0 };
+
+const heaviest = (regions: readonly WeightedRegion[]): WeightedRegion =>
+  regions.reduce((best, one) => (one.share > best.share ? one : best));
+
+const named = (regions: readonly WeightedRegion[], parts: readonly Share[]): Shares =>
+  new Map(regions.map(({ name }, i) => [name, parts[i] ?? NOTHING]));
 
 /** If no region has a share (a rule's shares can name regions that are gone), all have the same: it still limits. */
 function withShare(regions: readonly WeightedRegion[]): readonly WeightedRegion[] {
   const weighted = regions.filter(({ share }) => share > 0);
   return weighted.length > 0 ? weighted : regions.map(({ name }) => ({ name, share: 1 }));
-}
-
-/**
- * While a split is being changed: the smaller of the old and the new part of each region, so that neither sum is
- * exceeded while some still go by the old one, or some already by the new one. A region that has none in one of them
- * has none. The new parts must wait until what was admitted by the old ones no longer counts: two windows, or as long
- * as a bucket of the old part takes to fill.
- */
-export function transitionalShares(
-  counting: Counting & { readonly subjectKey: string },
-  before: readonly WeightedRegion[],
-  after: readonly WeightedRegion[],
-): Shares {
-  const [old, next] = [before, after].map((regions) => sharesFor(counting, regions)) as [Shares, Shares];
-  const smaller = new Map<string, Share>();
-  for (const [name, { limit, extra }] of old) {
-    const other = next.get(name);
-    if (!other) continue;
-    const share = {
-      limit: Math.min(limit, other.limit),
-      extra: extra === undefined ? undefined : Math.min(extra, other.extra ?? extra),
-    };
-    if (share.limit > 0 && share.extra !== 0) smaller.set(name, share);
-  }
-  return smaller;
-}
-
-/** The shares of one subject: if it is counted centrally, its home has all. */
-function sharesFor(
-  { subjectKey, ...counting }: Counting & { readonly subjectKey: string },
-  regions: readonly WeightedRegion[],
-): Shares {
-  const placement = placementOf(counting, regions);
-  if (placement.kind === 'split') return placement.shares;
-  return new Map([[homeOf(subjectKey, regions), { limit: counting.limit, extra: counting.extra }]]);
 }
 
 /**

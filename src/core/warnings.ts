@@ -1,10 +1,9 @@
 // What is allowed in a set of rules, but hardly meant.
 import { formatIpRange, parseIpRange } from './ip.ts';
 import { slotOf } from './resource.ts';
-import { isCentral, type Rule, type Tier } from './rule.ts';
-import { placementOf, type WeightedRegion } from './shares.ts';
+import type { Rule, Tier } from './rule.ts';
+import type { WeightedRegion } from './shares.ts';
 import { byRank, isShadowRule, methodsOf, specificity } from './snapshot.ts';
-import { limitOfTier } from './tiers.ts';
 
 export interface RuleWarning {
   readonly ruleIds: readonly string[];
@@ -22,12 +21,9 @@ export function findWarnings({ rules, tiers, regions }: WarningsContent): RuleWa
   return [
     ...tiedGroups(rules).flatMap(tiesIn),
     ...rules.flatMap((rule) =>
-      [
-        ...tierProblems(rule, tiers),
-        ...subjectProblems(rule),
-        ...shareProblems(rule, regions),
-        ...splitProblems(rule, tiers, regions),
-      ].map((message) => ({ ruleIds: [rule.id], message })),
+      [...tierProblems(rule, tiers), ...subjectProblems(rule), ...shareProblems(rule, regions)].map(
+        (message) => ({ ruleIds: [rule.id], message }),
+      ),
     ),
   ];
 }
@@ -127,42 +123,5 @@ function* shareProblems(rule: Rule, regions: readonly WeightedRegion[]): Iterabl
     yield `"${rule.name}" has no share for any region that exists: those of REGIONS count instead.`;
 }
 
-function* splitProblems(
-  rule: Rule,
-  tiers: readonly Tier[],
-  regions: readonly WeightedRegion[],
-): Iterable<string> {
-  if (isCentral(rule)) return;
-  const weighted = regionsOf(rule, regions);
-  const withShare = weighted.filter(({ share }) => share > 0).map(({ name }) => name);
-  const small = limitsOf(rule, tiers).filter((limit) => isTooSmall(rule, limit, weighted));
-  if (small.length > 0)
-    yield `"${rule.name}" has a limit of ${small.join(', ')}: too little to be split over ` +
-      `${withShare.join(', ')}. Each subject is counted in one region instead. ` +
-      'Set central to true if that is meant.';
-}
-
 const regionsOf = ({ shares }: Rule, regions: readonly WeightedRegion[]): readonly WeightedRegion[] =>
   shares ? regions.map(({ name }) => ({ name, share: shares[name] ?? 0 })) : regions;
-
-/** Its own one, and those that tiers have for it; smallest first. */
-function limitsOf(rule: Rule, tiers: readonly Tier[]): number[] {
-  const ofTiers = tiers
-    .filter(({ name }) => rule.tiers.length === 0 || rule.tiers.includes(name))
-    .map(({ limits }) => limitOfTier(rule, limits));
-  const limits = new Set([rule.limit, ...ofTiers].filter((limit) => limit != null));
-  return [...limits].sort((a, b) => a - b);
-}
-
-function isTooSmall(
-  { algorithm, burst, buckets, cost }: Rule,
-  limit: number,
-  regions: readonly WeightedRegion[],
-): boolean {
-  const weights = regions.map(({ share }) => share).filter((share) => share > 0);
-  const fraction = Math.min(...weights) / weights.reduce((sum, share) => sum + share, 0);
-  // Parts are less than 1 away from their quota. Of thousands of rules, most need no closer look.
-  if (Math.min(limit, burst ?? limit) * fraction >= cost + 1 || regions.length < 2) return false;
-  const extra = burst ?? buckets ?? undefined;
-  return placementOf({ algorithm, limit, extra, cost }, regions).kind === 'central';
-}

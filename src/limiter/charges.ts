@@ -175,7 +175,6 @@ function chargedBy(decision: Decision): Charge[] {
 export const asCharged = (check: RuleCheck, chargedAtMs: number | undefined): RuleCheck => ({
   ...check,
   want: 0,
-  relief: undefined,
   chargedAtMs,
 });
 

@@ -3,7 +3,6 @@
 // nothing that a denied request would still change.
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { Outcome } from '../core/check.ts';
-import type { CheckResult } from '../core/decision.ts';
 import type { RuleCheck } from '../core/plan.ts';
 
 const MOST_DENIALS = 10_000;
@@ -20,17 +19,18 @@ interface Denial {
   readonly outcome: Outcome;
 }
 
-export interface KnownDenial {
-  /** By the clock of Redis. */
-  readonly nowMs: number;
-  /** Of those checks alone that are known to deny. */
-  readonly results: readonly CheckResult<RuleCheck>[];
+/** When a region was asked, by the clock of this isolate; and when it answered, by its own. */
+export interface Moment {
+  readonly askedAtMs: number;
+  readonly answeredAtMs: number;
+  /** What was learned in another one no longer counts. */
+  readonly era: string;
 }
 
 export interface KnownDenials {
-  /** Undefined if Redis must be asked. `era`: what was learned in another one no longer counts. */
-  find(region: string, checks: readonly RuleCheck[], nowMs: number, era: string): KnownDenial | undefined;
-  remember(region: string, answer: KnownDenial, askedAtMs: number, era: string): void;
+  /** What that region would say now; undefined if it must be asked. */
+  find(region: string, check: RuleCheck, nowMs: number, era: string): Outcome | undefined;
+  remember(region: string, check: RuleCheck, outcome: Outcome, moment: Moment): void;
 }
 
 export function createKnownDenials(maxEntries = MOST_DENIALS): KnownDenials {
@@ -51,38 +51,25 @@ export function createKnownDenials(maxEntries = MOST_DENIALS): KnownDenials {
   };
 
   return {
-    find(region, checks, nowMs, era) {
+    find(region, check, nowMs, era) {
       enter(era);
-      if (denials.size === 0 || checks.some(({ countDenied }) => countDenied)) return undefined;
-      let redisNowMs = 0;
-      const results: CheckResult<RuleCheck>[] = [];
-      for (const check of checks) {
-        const denial = isLasting(check) ? denialOf(region, check, nowMs) : undefined;
-        if (denial) {
-          results.push({ check, outcome: outcomeAt(denial, nowMs) });
-          redisNowMs = denial.answeredAtMs + nowMs - denial.askedAtMs;
-        }
-        // Whether it would block from now on, only Redis can tell.
-        else if (check.blockMs) return undefined;
-      }
-      return results.length > 0 ? { nowMs: redisNowMs, results } : undefined;
+      if (denials.size === 0 || !isLasting(check)) return undefined;
+      const denial = denialOf(region, check, nowMs);
+      return denial && outcomeAt(denial, nowMs);
     },
 
-    remember(region, { nowMs: answeredAtMs, results }, askedAtMs, era) {
+    remember(region, check, outcome, { askedAtMs, answeredAtMs, era }) {
       enter(era);
-      for (const { check, outcome } of results) {
-        if (outcome.allowed || !isLasting(check)) continue;
-        const { limit, extra, cost } = check;
-        const denial = { limit, extra, cost, askedAtMs, answeredAtMs, outcome };
-        // From when it was asked: Redis has judged later than that, so no denial outlives its reason.
-        denials.set(nameOf(region, check), denial, askedAtMs + (outcome.retryAfterMs ?? NEVER_MS));
-      }
+      if (outcome.allowed || !isLasting(check)) return;
+      const { limit, extra, cost } = check;
+      const denial = { limit, extra, cost, askedAtMs, answeredAtMs, outcome };
+      // From when it was asked: Redis has judged later than that, so no denial outlives its reason.
+      denials.set(nameOf(region, check), denial, askedAtMs + (outcome.retryAfterMs ?? NEVER_MS));
     },
   };
 }
 
-/** A check that is counted in another region than the others says so. */
-const nameOf = (region: string, check: RuleCheck) => `${check.region ?? region} ${check.id} ${check.key}`;
+const nameOf = (region: string, { id, key }: RuleCheck) => `${region} ${id} ${key}`;
 
 /** Whether a denial stands until its retry time, whatever happens. */
 function isLasting({ algorithm, countDenied, rule, blockMs, windowMs, cost, limit }: RuleCheck): boolean {
@@ -92,9 +79,9 @@ function isLasting({ algorithm, countDenied, rule, blockMs, windowMs, cost, limi
   return rule.action === 'reject' && !rule.refundOnError && !rule.costFromOrigin;
 }
 
-function outcomeAt({ askedAtMs, outcome }: Denial, nowMs: number): Outcome {
+function outcomeAt({ askedAtMs, answeredAtMs, outcome }: Denial, nowMs: number): Outcome {
   const { retryAfterMs } = outcome;
-  return retryAfterMs === undefined
-    ? outcome
-    : { ...outcome, retryAfterMs: Math.max(1, retryAfterMs - (nowMs - askedAtMs)) };
+  const passedMs = nowMs - askedAtMs;
+  const waitMs = retryAfterMs === undefined ? undefined : Math.max(1, retryAfterMs - passedMs);
+  return { ...outcome, retryAfterMs: waitMs, nowMs: answeredAtMs + passedMs };
 }

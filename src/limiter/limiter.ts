@@ -7,18 +7,19 @@ import {
   type Decision,
   type DegradedDecision,
   denyingResults,
+  resultsOf,
 } from '../core/decision.ts';
 import type { Plan, RuleCheck, Unverified } from '../core/plan.ts';
 import type { SharesByRegion } from '../core/rule.ts';
 import type { Snapshot } from '../core/snapshot.ts';
 import type { News, Question, SnapshotSource } from '../core/snapshot-source.ts';
-import { createBorrowing } from './borrowing.ts';
+import { createCessions } from './cessions.ts';
 import { createCharges, hasSequelOf } from './charges.ts';
 import { createDeadline, type Deadline, waitHalf } from './deadline.ts';
 import { createGuard } from './guard.ts';
-import { createKnownDenials, type KnownDenial, type KnownDenials } from './known-denials.ts';
+import { createKnownDenials } from './known-denials.ts';
 import { createLocalLimiter } from './local-limiter.ts';
-import { checkAt, createPlacing, type PlacedCheck, regionOf } from './placed-checks.ts';
+import { createPlacing, type PlacedCheck } from './placed-checks.ts';
 import type { LimiterRegion, Regions } from './region-ladder.ts';
 import { type Counted, createRegionalCount, giveBack } from './regional-count.ts';
 import { createRulesInForce } from './rules-in-force.ts';
@@ -81,17 +82,10 @@ interface Passed {
 
 export function createLimiter(options: LimiterOptions): Limiter {
   const { snapshots, deadlineMs, capPerSecond, now, onError, onBug } = options;
-  const known = createKnownDenials();
-  let undoneAtMs = Number.NEGATIVE_INFINITY;
-  const isSettled = () => now() < undoneAtMs || now() - undoneAtMs >= UNSETTLED_MS;
-  const denials: KnownDenials = {
-    find: known.find,
-    // What is about to be given back may have caused it: it may end earlier than it says.
-    remember: (...denial) => (isSettled() ? known.remember(...denial) : undefined),
-  };
   const rules = createRulesInForce({ snapshots, deadlineMs, now });
   const placing = createPlacing(options.shares, now);
-  const countInRegions = createRegionalCount({ now, borrowing: createBorrowing({ denials, now }), onError });
+  const cessions = createCessions(now);
+  const regional = createRegionalCount({ now, denials: createKnownDenials(), cessions, onError });
   const local = createLocalLimiter({ now, capPerSecond });
   let ownId: string | undefined;
 
@@ -110,8 +104,11 @@ export function createLimiter(options: LimiterOptions): Limiter {
   };
 
   /** What takes no call to the counters. */
-  const uncounted = (plan: Plan | Unverified, denial: KnownDenial | undefined): Decision => {
-    if (denial) return { kind: 'counted', allowed: false, unanswered: [], ...denial, ...UNKNOWN };
+  const uncounted = (plan: Plan | Unverified, denial: Results | undefined): Decision => {
+    if (denial) {
+      const nowMs = denial[0]?.outcome.nowMs ?? now();
+      return { kind: 'counted', allowed: false, nowMs, results: denial, unanswered: [], ...UNKNOWN };
+    }
     if (plan.kind === 'unverified') return { ...plan, allowed: false, ...UNKNOWN };
     if (plan.kind === 'listed') return { ...plan, allowed: plan.list === 'allow', ...UNKNOWN };
     if (plan.checks.length === 0) return { kind: 'unlimited', allowed: true, ...UNKNOWN };
@@ -132,16 +129,11 @@ export function createLimiter(options: LimiterOptions): Limiter {
     return { placed: place(enforced), shadow: place(checks.filter(isLater)) };
   };
 
-  /** By the region that would be asked, or by one nearer that cannot be. */
-  const knownDenial = ({ operation, regions }: DecisionRequest, placed: readonly PlacedCheck[]) => {
-    if (operation !== 'take' || placed.length === 0) return undefined;
-    for (const region of regions) {
-      const checks = placed.flatMap((one) => checkFrom(one, region, regions) ?? []);
-      const denial = denials.find(region.name, checks, now(), snapshots.announced());
-      if (denial || region.breaker.state(now()) === 'closed') return denial;
-    }
-    return undefined;
-  };
+  /** By memory alone. */
+  const knownDenial = ({ operation, regions }: DecisionRequest, placed: readonly PlacedCheck[]) =>
+    operation === 'take' && placed.length > 0
+      ? regional.recall({ placed, regions, era: snapshots.announced() })
+      : undefined;
 
   const count = async (pass: Pass, placed: readonly PlacedCheck[]) => {
     const { request, deadline, question } = pass;
@@ -150,19 +142,19 @@ export function createLimiter(options: LimiterOptions): Limiter {
     const askedAtMs = now();
     const withAnnouncement = question !== undefined;
     const how = { operation, withAnnouncement, deadline, afterResponse, era };
-    const counted = await countInRegions({ placed, regions, ...how });
+    const counted = await regional.count({ placed, regions, ...how });
     const isAnswered = counted.regions.length > 0;
     const news = question && isAnswered ? rules.learn(question, counted.heard) : undefined;
     for (const region of counted.regions) beCounted(region, afterResponse);
-    return { decision: judge(request, counted, { askedAtMs, era }), news };
+    return { decision: judge(request, counted, askedAtMs), news };
   };
 
   const judge = (
     request: DecisionRequest,
-    { results, charged, regions: answered, unanswered, missing, failure }: Counted,
-    { askedAtMs, era }: { readonly askedAtMs: number; readonly era: string },
+    { results, charged, unanswered, missing, failure }: Counted,
+    askedAtMs: number,
   ): CountedDecision | DegradedDecision => {
-    const { regions, operation, afterResponse } = request;
+    const { operation, afterResponse } = request;
     const allowed = denyingResults(results).length === 0;
     // A region that denies is not overruled by one that cannot be asked.
     if (allowed && missing.length > 0) {
@@ -171,12 +163,8 @@ export function createLimiter(options: LimiterOptions): Limiter {
       return { ...decision, counted: charged };
     }
     const nowMs = results[0]?.outcome.nowMs ?? askedAtMs;
-    if (!allowed && operation === 'take') {
-      if (missing.length > 0) afterResponse(releaseUnanswered({ checks: missing, unanswered }));
-      const clusters = new Set(answered.filter(({ isCluster }) => isCluster).map(({ name }) => name));
-      const lasting = results.filter(({ check, isFinal }) => isFinal && !clusters.has(check.region ?? ''));
-      denials.remember(regions[0].name, { nowMs, results: lasting }, askedAtMs, era);
-    }
+    if (!allowed && operation === 'take' && missing.length > 0)
+      afterResponse(releaseUnanswered({ checks: missing, unanswered }));
     return { kind: 'counted', allowed, nowMs, results, unanswered, failedOver: failure, ...UNKNOWN };
   };
 
@@ -184,7 +172,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
     const { regions, afterResponse, onShadow } = request;
     const deadline = createDeadline(SHADOW_MS, now);
     const how = { operation: 'take', withAnnouncement: false, era: snapshots.announced() } as const;
-    const counted = await countInRegions({ placed, regions, deadline, afterResponse, ...how });
+    const counted = await regional.count({ placed, regions, deadline, afterResponse, ...how });
     onShadow?.(counted.results);
   };
 
@@ -230,7 +218,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
     const first = await decideBy(pass);
     if (!first.news || !(await rules.follow(first.news, pass))) return first;
     if (request.operation === 'take') {
-      undoneAtMs = now();
+      regional.unsettle(resultsOf(first.decision).map(({ check }) => check));
       const undone = undo(first.decision);
       request.afterResponse(undone);
       await waitHalf(deadline, undone);
@@ -255,15 +243,10 @@ export function createLimiter(options: LimiterOptions): Limiter {
 
 /** Filled in by whoever knows the rules. */
 const UNKNOWN = { rulesVersion: '', isStale: false };
-/** No refund is under way for longer. */
-const UNSETTLED_MS = 5_000;
 /** Nobody waits for shadow rules. */
 const SHADOW_MS = 5_000;
 
-/** As it is counted if that region is asked first. */
-const checkFrom = (placed: PlacedCheck, region: LimiterRegion, regions: Regions) =>
-  checkAt(placed, (placed.parts.has(region.name) ? region : regionOf(placed, regions))?.name ?? '');
-
+type Results = readonly CheckResult<RuleCheck>[];
 type Unanswered = Pick<DegradedDecision, 'checks' | 'unanswered'>;
 
 /** What did not answer may hold a lease. */

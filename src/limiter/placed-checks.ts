@@ -1,13 +1,11 @@
-// The checks of a request, with what each region may use of their limits; and where each of them is counted.
-import { createPlacements, type Placements } from '../core/placement.ts';
+// The checks of a request, with what each region may use of their limits.
+import { createPlacements, type Placement, type Placements } from '../core/placement.ts';
 import type { RuleCheck } from '../core/plan.ts';
-import { isCentral, type SharesByRegion, type Split } from '../core/rule.ts';
-import type { Shares } from '../core/shares.ts';
-import type { LimiterRegion, Regions } from './region-ladder.ts';
+import type { SharesByRegion, Split } from '../core/rule.ts';
+import type { Regions } from './region-ladder.ts';
 
-export interface PlacedCheck {
+export interface PlacedCheck extends Placement {
   readonly check: RuleCheck;
-  readonly parts: Shares;
 }
 
 export interface Placing {
@@ -27,10 +25,12 @@ export function createPlacing(shares: SharesByRegion, now: () => number): Placin
   return {
     place(checks, regions, split = configured) {
       if (regions.length === 1 && isSettled(checks, split))
-        return checks.map((check) => ({ check, parts: wholeAt(regions[0], check) }));
+        return checks.map((check) => ({ check, ...wholeAt(regions[0].name, check) }));
       const placements = placementsOf(split);
       const nowMs = now();
-      return checks.flatMap((check) => placements.partsOf(check, nowMs).map((parts) => ({ check, parts })));
+      return checks.flatMap((check) =>
+        placements.of(check, nowMs).map((placement) => ({ check, ...placement })),
+      );
     },
   };
 }
@@ -39,21 +39,11 @@ export function createPlacing(shares: SharesByRegion, now: () => number): Placin
 const isSettled = (checks: readonly RuleCheck[], { before }: Split) =>
   before.length === 0 && checks.every(({ rule }) => rule.placedBefore.length === 0);
 
-const wholeAt = ({ name }: LimiterRegion, { limit, extra }: RuleCheck): Shares =>
-  new Map([[name, { limit, extra }]]);
+const wholeAt = (name: string, { limit, extra }: RuleCheck): Placement => ({
+  parts: new Map([[name, { limit, extra }]]),
+  at: name,
+});
 
-/** As that region counts it; undefined if it has no part of it. */
-export function checkAt({ check, parts }: PlacedCheck, region: string): RuleCheck | undefined {
-  const part = parts.get(region);
-  return part && { ...check, limit: part.limit, extra: part.extra, region };
-}
-
-/** The nearest region that has a part of it. */
-export const regionOf = (
-  { parts }: PlacedCheck,
-  regions: readonly LimiterRegion[],
-): LimiterRegion | undefined => regions.find(({ name }) => parts.has(name));
-
-/** Whether what one region has left can be used in another. */
-export const canBorrow = ({ check, parts }: PlacedCheck): boolean =>
-  parts.size > 1 && check.rule.spill && !isCentral(check.rule) && !check.log;
+/** Whether what other regions have of it can be used here. */
+export const isShared = ({ check, parts, at }: PlacedCheck): boolean =>
+  parts.size > 1 && (at !== undefined || check.rule.spill);

@@ -7,6 +7,7 @@ import type { Census, CensusBoard } from '../core/census.ts';
 import { type CounterStore, CounterStoreError } from '../core/counter-store.ts';
 import type { DegradedReason } from '../core/decision.ts';
 import type { Deadline } from './deadline.ts';
+import type { Distance } from './distance.ts';
 import type { RegionWatch } from './region-watch.ts';
 
 /** What a region has for the limiter. */
@@ -16,6 +17,7 @@ export interface LimiterRegion {
   readonly board: AnnouncementBoard;
   readonly breaker: Breaker;
   readonly watch: RegionWatch;
+  readonly distance: Distance;
   readonly census: Census;
   readonly censusBoard: CensusBoard;
   /** Charges may be taken back there: see slot-split.ts. */
@@ -55,32 +57,45 @@ export async function askRegions<T>({ regions, deadline, now, ask }: Asking<T>):
   for (const [i, region] of regions.entries()) {
     const remainingMs = deadline.remainingMs();
     if (remainingMs <= 0) break;
-    const permit = region.breaker.enter();
-    if (permit === undefined) {
-      reason ??= 'breaker-open';
-      continue;
-    }
     const hasNext = regions.slice(i + 1).some(({ breaker }) => breaker.state(now()) === 'closed');
     const givenMs = hasNext ? remainingMs / 2 : remainingMs;
-    try {
-      const answer = await ask(region, deadline.signal(givenMs));
-      region.breaker.succeed(permit, now());
-      return { kind: 'answered', region, answer, unanswered, reason };
-    } catch (error) {
-      const failure = reasonOf(error);
-      region.watch.note(error);
-      if (failure === 'script-failed') region.breaker.succeed(permit, now());
-      else if (isOutage(failure, givenMs / deadline.totalMs)) region.breaker.fail(permit, now());
-      reason ??= failure;
-      unanswered.push(region.store);
-    }
+    const isFair = givenMs >= deadline.totalMs * FAIR_PART;
+    const asked = await askRegion({ region, signal: deadline.signal(givenMs), isFair, now, ask });
+    if (asked.kind === 'answered') return { ...asked, unanswered, reason };
+    reason ??= asked.reason;
+    unanswered.push(...asked.unanswered);
   }
   return { kind: 'unanswered', unanswered, reason: reason ?? 'timeout' };
 }
 
+export interface AskingOne<T> extends Pick<Asking<T>, 'now' | 'ask'> {
+  readonly region: LimiterRegion;
+  readonly signal: AbortSignal;
+  /** It has time enough: if it does not answer, that is its fault. */
+  readonly isFair: boolean;
+}
+
+export async function askRegion<T>({ region, signal, isFair, now, ask }: AskingOne<T>): Promise<Asked<T>> {
+  const permit = region.breaker.enter();
+  if (permit === undefined) return { kind: 'unanswered', unanswered: [], reason: 'breaker-open' };
+  const askedAtMs = now();
+  try {
+    const answer = await ask(region, signal);
+    region.breaker.succeed(permit, now());
+    region.distance.note(now() - askedAtMs);
+    return { kind: 'answered', region, answer, unanswered: [] };
+  } catch (error) {
+    const failure = reasonOf(error);
+    region.watch.note(error);
+    if (failure === 'script-failed') region.breaker.succeed(permit, now());
+    else if (isOutage(failure, isFair)) region.breaker.fail(permit, now());
+    return { kind: 'unanswered', unanswered: [region.store], reason: failure };
+  }
+}
+
 /** What the region can be blamed for. */
-const isOutage = (failure: DegradedReason, partOfDeadline: number): boolean =>
-  failure === 'timeout' ? partOfDeadline >= FAIR_PART : failure !== 'internal-error';
+const isOutage = (failure: DegradedReason, isFair: boolean): boolean =>
+  failure === 'timeout' ? isFair : failure !== 'internal-error';
 
 /** Whatever went wrong, a bug included: no request fails because of the limiter. */
 export const reasonOf = (error: unknown): DegradedReason =>

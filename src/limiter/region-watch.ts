@@ -3,6 +3,7 @@
 import { type Breaker, type Permit, PROBE_MS } from '../core/breaker.ts';
 import type { AfterResponse } from '../core/caller.ts';
 import { type CounterStore, CounterStoreError } from '../core/counter-store.ts';
+import type { Distance } from './distance.ts';
 
 export interface RegionWatch {
   /** A call to the region has failed with this. */
@@ -23,6 +24,7 @@ export interface RegionWatchOptions extends WatchReports {
   readonly breaker: Breaker;
   /** As much as a request would give the region. */
   readonly probeMs: number;
+  readonly distance: Distance;
   readonly now: () => number;
 }
 
@@ -30,8 +32,7 @@ export interface RegionWatchOptions extends WatchReports {
 const SCRIPT_EVERY_MS = 10_000;
 
 export function createRegionWatch(options: RegionWatchOptions): RegionWatch {
-  const { store, breaker, now, onScriptFailed, onBug } = options;
-  const probeMs = Math.floor(Math.min(options.probeMs, PROBE_MS));
+  const { store, breaker, distance, probeMs, now, onScriptFailed, onBug } = options;
   /** What the server said of a call, as long as nobody has looked into it. */
   let said: string | undefined;
   let judgedAtMs = Number.NEGATIVE_INFINITY;
@@ -39,7 +40,7 @@ export function createRegionWatch(options: RegionWatchOptions): RegionWatch {
   /** What the region fails with, if it does. */
   const probe = async (): Promise<CounterStoreError | undefined> => {
     try {
-      await store.probe(AbortSignal.timeout(probeMs));
+      await store.probe(AbortSignal.timeout(Math.floor(Math.min(distance.fitMs(probeMs), PROBE_MS))));
     } catch (error) {
       if (error instanceof CounterStoreError) return error;
       onBug(error);

@@ -1,16 +1,19 @@
-// Counts the checks of a request where they are to be counted: most of them in one region, with one call. What that
-// region has used up it may borrow; what is counted centrally goes to the region that has it. All or nothing: what was
-// charged is given back if another region denies.
+// Counts the checks of a request where they are to be counted: most of them in the nearest region, with one call. Checks
+// that this region has ceded go to their home; checks that are denied are tried in the next region that has a part. All
+// or nothing: what was charged is given back if the request is denied after all.
+import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { AfterResponse } from '../core/caller.ts';
-import type { Answer } from '../core/check.ts';
+import type { Answer, Outcome } from '../core/check.ts';
 import { type CounterStore, CounterStoreError } from '../core/counter-store.ts';
-import { type CheckResult, type DegradedReason, denyingResults } from '../core/decision.ts';
+import type { CheckResult, DegradedReason } from '../core/decision.ts';
 import type { RuleCheck } from '../core/plan.ts';
-import type { Borrowing, Denied } from './borrowing.ts';
+import { capacityOf } from '../core/shares.ts';
+import type { Cessions, Use } from './cessions.ts';
 import { asCharged } from './charges.ts';
 import type { Deadline } from './deadline.ts';
-import { canBorrow, checkAt, type PlacedCheck, regionOf } from './placed-checks.ts';
-import { type Asked, askRegions, type LimiterRegion, type Regions } from './region-ladder.ts';
+import type { KnownDenials } from './known-denials.ts';
+import { isShared, type PlacedCheck } from './placed-checks.ts';
+import { askRegion, type LimiterRegion, type Regions } from './region-ladder.ts';
 import type { Heard } from './rules-in-force.ts';
 
 export interface CountRequest {
@@ -27,12 +30,10 @@ export interface CountRequest {
 
 export interface RegionalResult extends CheckResult<RuleCheck> {
   readonly store: CounterStore;
-  /** If it denies: whether that will hold until its retry time, or somebody may lend something before. */
-  readonly isFinal: boolean;
 }
 
 export interface Counted {
-  readonly results: readonly RegionalResult[];
+  readonly results: readonly CheckResult<RuleCheck>[];
   /** Of those, what was charged. */
   readonly charged: readonly RegionalResult[];
   /** Those that answered. */
@@ -46,150 +47,312 @@ export interface Counted {
   readonly heard: readonly Heard[];
 }
 
+export interface RegionalCount {
+  count(request: CountRequest): Promise<Counted>;
+  /** What memory alone tells: the results of a denial; undefined if a region must be asked. */
+  recall(request: Pick<CountRequest, 'placed' | 'regions' | 'era'>): CheckResult<RuleCheck>[] | undefined;
+  /** These are about to be given back: whoever is denied by them now may pass sooner than that says. */
+  unsettle(checks: readonly RuleCheck[]): void;
+}
+
 export interface RegionalCountOptions {
   readonly now: () => number;
-  readonly borrowing: Borrowing;
+  readonly denials: KnownDenials;
+  readonly cessions: Cessions;
   readonly onError: (error: unknown) => void;
 }
 
-/** What one call to one region came to. */
-interface Part {
-  readonly answer: Answer;
-  readonly results: readonly RegionalResult[];
+/** What a region has said of a check, or memory for it; no outcome if it has not answered. */
+interface Verdict {
+  readonly check: RuleCheck;
+  readonly outcome?: Outcome | undefined;
+}
+
+/** A check on its way. */
+interface Pending {
+  readonly placed: PlacedCheck;
+  /** Of regions that have not admitted it. */
+  readonly verdicts: Map<string, Verdict>;
+  /** By the region that has admitted it. */
+  admitted?: Admitted | undefined;
+  /** It would have been admitted, had all the others been. */
+  seen?: CheckResult<RuleCheck> | undefined;
+}
+
+interface Admitted {
+  readonly region: LimiterRegion;
+  readonly result: CheckResult<RuleCheck>;
+  /** As the region told it. */
+  readonly outcome: Outcome;
+}
+
+interface Turn {
+  readonly one: Pending;
+  readonly region: LimiterRegion;
+  readonly check: RuleCheck;
 }
 
 /** Nobody waits for it any more. */
 const REFUND_MS = 5_000;
-/** Of one request in a crowd that borrows all the time. */
-const MOST_TRIES = 10;
-const UNREACHABLE = { kind: 'unanswered', reason: 'unavailable', unanswered: [] } as const;
+const UNSETTLED_MS = 5_000;
+const MOST_UNSETTLED = 10_000;
+/** Of the deadline: a near region that has had less cannot be blamed. */
+const FAIR_PART = 0.25;
+/** Each region twice, and one more: a home may have got more while others were asked. */
+const roundsFor = (regions: Regions) => 2 * regions.length + 1;
 
-export function createRegionalCount({ now, borrowing, onError }: RegionalCountOptions) {
-  const run = async (
-    region: LimiterRegion,
-    call: Pick<CountRequest, 'operation' | 'withAnnouncement'> & { readonly checks: readonly RuleCheck[] },
-    signal: AbortSignal,
-  ): Promise<Part> => {
-    const { checks } = call;
-    const answer = await region.store.run(call, signal);
-    if (answer.outcomes.length !== checks.length)
-      throw new CounterStoreError('bad-reply', 'the store answered for fewer checks than it was given');
-    const results = checks.flatMap((check, i) => {
-      const outcome = answer.outcomes[i];
-      return outcome ? [{ check, outcome, store: region.store, isFinal: true }] : [];
-    });
-    return { answer, results };
+export function createRegionalCount(options: RegionalCountOptions): RegionalCount {
+  const { now, denials, cessions, onError } = options;
+  const unsettled = createBoundedCache<true>(MOST_UNSETTLED);
+
+  const unsettle = (checks: readonly RuleCheck[]) => {
+    for (const check of checks) unsettled.set(nameOf(check), true, now() + UNSETTLED_MS);
   };
 
-  /** Asks again as long as nothing but used-up parts denies, and somebody lends. */
-  const runWithLoans = async (region: LimiterRegion, request: CountRequest, signal: AbortSignal) => {
-    const { operation, withAnnouncement, regions, deadline, era } = request;
-    const here = distinct(countedAt(region, request), region);
-    const checks = here.flatMap((placed) => checkAt(placed, region.name) ?? []);
-    const lenders = regions.filter((other) => other !== region);
-    let mark = borrowing.mark();
-    let loans = 0;
-    let part = await run(region, { operation, checks, withAnnouncement }, signal);
-    const { announced } = part.answer;
-    for (let tries = 0; tries < MOST_TRIES && loans <= lenders.length; tries += 1) {
-      if (operation === 'peek') return part;
-      const denied = deniedOf(part, here);
-      const canAllBorrow = denied.every(({ placed }) => canBorrow(placed));
-      if (denied.length === 0 || !canAllBorrow) return notFinal(part, here);
-      const deniedAtMs = part.answer.nowMs;
-      const isolates = region.census.told() ?? 1;
-      const borrowed = await borrowing.borrow({ denied, lenders, deadline, deniedAtMs, mark, isolates, era });
-      if (borrowed.kind === 'none') {
-        const told = withEarlierRetry(part, borrowed.retryMs);
-        return borrowed.isCertain && denied.length === 1 ? told : notFinal(told, here);
+  /** Where it is tried next; undefined if all that have a part have spoken. With an era, memory speaks for them. */
+  const turnOf = (one: Pending, regions: Regions, era: string | undefined): Turn | undefined => {
+    const { placed, verdicts } = one;
+    for (const region of cessions.candidates(placed, regions)) {
+      const check = cessions.checkAt(placed, region.name);
+      if (!check) continue;
+      const verdict = verdicts.get(region.name);
+      const isAnother = verdict?.outcome !== undefined && verdict.check.limit < check.limit;
+      if (!verdict || isAnother) {
+        const outcome = era === undefined ? undefined : denials.find(region.name, check, now(), era);
+        if (!outcome) return { one, region, check };
+        verdicts.set(region.name, { check, outcome });
       }
-      const relieved = borrowed.kind === 'lent' ? borrowed.checks : [];
-      const again = checks.map(
-        (check) => relieved.find(({ id, key }) => id === check.id && key === check.key) ?? check,
-      );
-      mark = borrowing.mark();
-      if (borrowed.kind === 'lent') loans += 1;
-      // It has been denied: that nobody answers any more does not let it pass.
-      const call = { operation, checks: again, withAnnouncement: false };
-      const next = await run(region, call, deadline.signal()).catch(() => undefined);
-      if (borrowed.kind === 'lent') borrowed.end();
-      if (!next) break;
-      part = { ...next, answer: { ...next.answer, announced } };
-      // One's own loan is no reason to take again.
-      if (borrowed.kind === 'lent') mark = borrowing.mark();
+      if (verdicts.get(region.name)?.outcome && !placed.check.rule.spill) return undefined;
     }
-    // Others were faster, again and again: nobody knows whether there is room.
-    return notFinal(part, here);
+    return undefined;
   };
 
-  /** In the regions that alone can count them, all at once. */
-  const countElsewhere = (request: CountRequest, withAnnouncement: boolean) => {
-    const { placed, regions, operation, deadline } = request;
-    const elsewhere = placed.filter(({ parts }) => !parts.has(regions[0].name));
-    const groups = Map.groupBy(elsewhere, (one) => regionOf(one, regions));
-    return Promise.all(
-      [...groups].map(async ([region, group]) => {
-        // The region that has it is not among those this isolate knows.
-        if (!region) return { checks: group.map(({ check }) => check), asked: UNREACHABLE };
-        const checks = distinct(group, region).flatMap((one) => checkAt(one, region.name) ?? []);
-        const ask = (_: LimiterRegion, signal: AbortSignal) =>
-          run(region, { operation, checks, withAnnouncement }, signal);
-        return { checks, asked: await askRegions({ regions: [region], deadline, now, ask }) };
+  const hasOther = ({ placed, verdicts }: Pending, region: LimiterRegion, regions: Regions) =>
+    regions.some(
+      (other) =>
+        other !== region &&
+        !verdicts.has(other.name) &&
+        other.breaker.state(now()) === 'closed' &&
+        cessions.checkAt(placed, other.name) !== undefined,
+    );
+
+  /** A near region leaves time for the next one; a far one gets the time that its distance takes. */
+  const ask = async (region: LimiterRegion, turns: readonly Turn[], request: CountRequest) => {
+    const { regions, deadline, operation, withAnnouncement } = request;
+    const remainingMs = deadline.remainingMs();
+    const isNear = region === regions[0];
+    const hasNext = isNear && turns.some(({ one }) => hasOther(one, region, regions));
+    // Nobody waits long for a region that stands in for one that has failed.
+    const isPatient = turns.every(({ one }) => !isUnanswered(one.verdicts.get(regions[0].name)));
+    const givenMs = isNear ? remainingMs / (hasNext ? 2 : 1) : region.distance.fitMs(remainingMs, isPatient);
+    const isFair = isNear ? givenMs >= deadline.totalMs * FAIR_PART : region.distance.isFair(givenMs);
+    if (givenMs <= 0) return TOO_LATE;
+    const askedAtMs = now();
+    const asked = await askRegion({
+      region,
+      signal: isNear ? deadline.signal(givenMs) : AbortSignal.timeout(Math.ceil(givenMs)),
+      isFair,
+      now,
+      async ask(_, signal) {
+        const checks = turns.map(({ check }) => check);
+        const answer = await region.store.run({ operation, checks, withAnnouncement }, signal);
+        if (answer.outcomes.length === checks.length) return { ...answer, askedAtMs };
+        throw new CounterStoreError('bad-reply', 'the store answered for fewer checks than it was given');
+      },
+    });
+    const isTooFar = !isNear && asked.kind === 'unanswered' && asked.reason === 'timeout';
+    if (isTooFar) region.distance.measure(request.afterResponse);
+    return asked;
+  };
+
+  /** What the answer of a region means for the checks that it was asked about. */
+  const hear = (
+    turns: readonly Turn[],
+    region: LimiterRegion,
+    { nowMs, outcomes, askedAtMs }: Answered,
+    { operation, era }: CountRequest,
+  ) => {
+    const passes = turns.every(
+      ({ check }, i) => !isRefused(outcomes[i]) || (check.log && !isMoved(outcomes[i])),
+    );
+    for (const [i, { one, check }] of turns.entries()) {
+      const outcome = outcomes[i] && { nowMs, ...outcomes[i] };
+      if (!outcome) continue;
+      if (outcome.allowed) {
+        const result = { check, outcome: asWhole(one, check, outcome), store: region.store };
+        if (passes || operation === 'peek') one.admitted = { region, result, outcome };
+        else one.seen = result;
+      } else if (isMoved(outcome)) {
+        cessions.learn(one.placed, region.name, outcome, askedAtMs, nowMs);
+      } else {
+        one.verdicts.set(region.name, { check, outcome });
+        if (operation === 'take' && !region.isCluster && !unsettled.get(nameOf(check), now()))
+          denials.remember(region.name, check, outcome, { askedAtMs, answeredAtMs: nowMs, era });
+      }
+    }
+  };
+
+  /** Where a rule is being moved, a request may be up against one counter in two ways: the stricter one is asked. */
+  const strictest = (turns: readonly Turn[]) =>
+    turns.filter(({ check }, i) =>
+      turns.every((other, j) => {
+        if (i === j || nameOf(other.check) !== nameOf(check)) return true;
+        return check.limit < other.check.limit || (check.limit === other.check.limit && i < j);
       }),
     );
-  };
 
-  return async (request: CountRequest): Promise<Counted> => {
-    const { regions, placed, deadline, operation, afterResponse, withAnnouncement } = request;
-    const results: RegionalResult[] = [];
-    const charged: RegionalResult[] = [];
-    const answered: LimiterRegion[] = [];
-    const unanswered: CounterStore[] = [];
-    const missing: RuleCheck[] = [];
-    let failure: DegradedReason | undefined;
+  const count = async (request: CountRequest): Promise<Counted> => {
+    const { placed, regions, operation, afterResponse } = request;
+    const pending = placed.map((one): Pending => ({ placed: one, verdicts: new Map() }));
+    const era = operation === 'take' && !placed.some(isTold) ? request.era : undefined;
     const heard: Heard[] = [];
+    const answered = new Set<LimiterRegion>();
+    const unanswered = new Set<CounterStore>();
+    let failure: DegradedReason | undefined;
+    let { withAnnouncement } = request;
 
-    const own = placed.filter(({ parts }) => parts.has(regions[0].name));
-    // What is charged here may be given back, if it is denied elsewhere: so a denial here is not sure to last.
-    const isOwnFinal = own.length === placed.length;
-
-    const add = (asked: Asked<Part>, checks: readonly RuleCheck[], isFinal = true) => {
-      unanswered.push(...asked.unanswered);
-      failure ??= asked.reason;
-      if (asked.kind === 'unanswered') return void missing.push(...checks);
-      const { answer } = asked.answer;
-      const { announced } = answer;
-      if (announced !== undefined) heard.push({ announced, board: asked.region.board });
-      const counted = asked.answer.results.map((result) => ({
-        ...inTimeOf(answer.nowMs, result),
-        isFinal: result.isFinal && isFinal,
-      }));
-      results.push(...counted);
-      if (denyingResults(counted).length === 0)
-        charged.push(...counted.filter(({ outcome }) => outcome.allowed));
-      answered.push(asked.region);
-    };
-
-    if (own.length > 0) {
-      const actors = regions.filter((region) => countedAt(region, request).length > 0);
-      const ask = (region: LimiterRegion, signal: AbortSignal) => runWithLoans(region, request, signal);
-      const asked = await askRegions({ regions: actors, deadline, now, ask });
-      add(
-        asked,
-        own.flatMap((one) => checkAt(one, regions[0].name) ?? []),
-        isOwnFinal,
+    for (let round = 0; round < roundsFor(regions); round += 1) {
+      const open = pending.filter(({ admitted }) => !admitted);
+      const turns = open.flatMap((one) => turnOf(one, regions, era) ?? []);
+      const isOver = open.some((one) => isDenied(one) && !turns.some((turn) => turn.one === one));
+      if (turns.length === 0 || isOver) break;
+      const groups = [...Map.groupBy(turns, ({ region }) => region)];
+      const answers = await Promise.all(
+        groups.map(async ([region, all], i) => {
+          const some = strictest(all);
+          const call = { ...request, withAnnouncement: withAnnouncement && i === 0 };
+          return { region, all, some, asked: await ask(region, some, call) };
+        }),
       );
-      if (asked.kind === 'answered') missing.push(...lostBy(asked.region, request));
+      withAnnouncement = false;
+      for (const { region, all, some, asked } of answers) {
+        failure ??= asked.kind === 'unanswered' ? asked.reason : undefined;
+        for (const store of asked.unanswered) unanswered.add(store);
+        if (asked.kind === 'unanswered')
+          for (const { one, check } of all) one.verdicts.set(region.name, { check });
+        else {
+          answered.add(region);
+          const { announced } = asked.answer;
+          if (announced !== undefined) heard.push({ announced, board: region.board });
+          hear(some, region, asked.answer, request);
+          for (const turn of all) if (!some.includes(turn)) followTwin(turn, some);
+        }
+      }
     }
-    const goesOn = operation === 'peek' || denyingResults(results).length === 0;
-    if (own.length < placed.length && goesOn) {
-      const elsewhere = await countElsewhere(request, withAnnouncement && own.length === 0);
-      for (const { checks, asked } of elsewhere) add(asked, checks);
+
+    const isRefusal = pending.some(isDenied);
+    const charged = operation === 'take' ? pending.flatMap(chargeOf) : [];
+    if (isRefusal && charged.length > 0) {
+      unsettle(charged.map(({ check }) => check));
+      afterResponse(giveBack(charged, onError));
     }
-    const isDenied = denyingResults(results).length > 0;
-    if (isDenied && charged.length > 0 && operation === 'take') afterResponse(giveBack(charged, onError));
-    return { results, charged, regions: answered, unanswered, missing, failure, heard };
+    if (operation === 'take')
+      cessions.follow(
+        pending.flatMap((one) => useOf(one, regions)),
+        regions,
+        afterResponse,
+      );
+    return {
+      results: pending.flatMap(
+        (one) => one.admitted?.result ?? denialOf(one) ?? ((isRefusal && one.seen) || []),
+      ),
+      charged,
+      regions: [...answered],
+      unanswered: [...unanswered],
+      missing: pending.flatMap((one) =>
+        one.admitted || denialOf(one) || (isRefusal && one.verdicts.size === 0) ? [] : missed(one, regions),
+      ),
+      failure,
+      heard,
+    };
   };
+
+  /** As the nearest region that can counts it. */
+  const missed = ({ placed }: Pending, regions: Regions): RuleCheck => {
+    const at = regions.flatMap(({ name }) => cessions.checkAt(placed, name) ?? []);
+    return at[0] ?? placed.check;
+  };
+
+  return {
+    count,
+    unsettle,
+    recall({ placed, regions, era }) {
+      if (placed.some(({ check }) => check.countDenied)) return undefined;
+      const all = placed.map((one): Pending => ({ placed: one, verdicts: new Map() }));
+      const known = all.filter((one) => turnOf(one, regions, era) === undefined && isDenied(one));
+      // Whether it would block from now on, only Redis can tell.
+      const isOpen = all.some((one) => one.placed.check.blockMs && !known.includes(one));
+      return known.length > 0 && !isOpen ? known.flatMap((one) => denialOf(one) ?? []) : undefined;
+    },
+  };
+}
+
+const chargeOf = ({ admitted }: Pending): RegionalResult[] => {
+  const { store, ...result } = admitted?.result ?? {};
+  return store && 'check' in result ? [{ ...result, store }] : [];
+};
+
+type Answered = Answer & { readonly askedAtMs: number };
+
+const TOO_LATE = { kind: 'unanswered', unanswered: [], reason: 'timeout' } as const;
+
+const nameOf = ({ id, key }: RuleCheck) => `${id} ${key}`;
+
+const isUnanswered = (verdict: Verdict | undefined): boolean =>
+  verdict !== undefined && verdict.outcome === undefined;
+
+const isMoved = (outcome: Outcome | undefined): boolean => outcome?.movedTo !== undefined;
+const isRefused = (outcome: Outcome | undefined): boolean => outcome?.allowed !== true;
+
+/** Its counter must hear of every request, also of those that are denied. */
+const isTold = ({ check }: PlacedCheck): boolean => check.countDenied === true || check.blockMs !== undefined;
+
+const denied = ({ verdicts }: Pending): Outcome[] =>
+  [...verdicts.values()].flatMap(({ outcome }) => outcome ?? []);
+
+/** Some region has denied it, and none has admitted it. One that cannot be asked does not overrule that. */
+const isDenied = (one: Pending): boolean => !one.admitted && !one.placed.check.log && denied(one).length > 0;
+
+/** It passes as soon as one of the regions lets it pass. */
+function denialOf(one: Pending): CheckResult<RuleCheck> | undefined {
+  const outcomes = denied(one);
+  const [nearest] = outcomes;
+  const check = [...one.verdicts.values()].find(({ outcome }) => outcome)?.check;
+  if (!nearest || !check) return undefined;
+  const waits = outcomes.flatMap(({ retryAfterMs }) => retryAfterMs ?? []);
+  const retryAfterMs = waits.length > 0 ? Math.min(...waits) : undefined;
+  return { check, outcome: { ...nearest, retryAfterMs } };
+}
+
+/** What is left of the whole: less what is known to be used, here and where it was tried before. */
+function asWhole({ placed, verdicts }: Pending, check: RuleCheck, outcome: Outcome): Outcome {
+  if (!isShared(placed)) return outcome;
+  const others = [...verdicts.values()].filter((one) => one.outcome && one.check.region !== check.region);
+  const used = others.reduce((sum, one) => sum + capacityOf(one.check) - (one.outcome?.remaining ?? 0), 0);
+  const remaining = outcome.remaining + capacityOfAll(placed) - capacityOf(check) - used;
+  return { ...outcome, remaining: Math.max(outcome.remaining, remaining) };
+}
+
+const capacityOfAll = ({ check, parts }: PlacedCheck): number =>
+  [...parts.values()].reduce((sum, part) => sum + capacityOf({ ...check, ...part }), 0);
+
+function useOf({ placed, admitted, verdicts }: Pending, [nearest]: Regions): Use[] {
+  if (admitted)
+    return [{ placed, region: admitted.region, counted: admitted.result.check, outcome: admitted.outcome }];
+  const verdict = [...verdicts.values()].find(({ outcome }) => outcome);
+  return verdict?.outcome
+    ? [{ placed, region: nearest, counted: verdict.check, outcome: verdict.outcome }]
+    : [];
+}
+
+/** What is asked in another way is known from the one that was asked; it is charged once. */
+function followTwin({ one, check, region }: Turn, asked: readonly Turn[]): void {
+  const twin = asked.find((other) => nameOf(other.check) === nameOf(check))?.one;
+  if (!twin) return;
+  const { admitted } = twin;
+  if (admitted) one.admitted = { ...admitted, result: { ...admitted.result, store: undefined } };
+  else if (twin.verdicts.has(region.name))
+    one.verdicts.set(region.name, { ...twin.verdicts.get(region.name), check });
 }
 
 /** All or nothing: what one region has charged is given back if another denies. */
@@ -199,59 +362,3 @@ export async function giveBack(charged: readonly RegionalResult[], onError: (err
     await store.run({ operation: 'refund', checks }, AbortSignal.timeout(REFUND_MS)).catch(onError);
   }
 }
-
-/** What that region can count of what belongs to the nearest one: all of it there, and elsewhere what has parts. */
-const countedAt = (region: LimiterRegion, { placed, regions: [home] }: CountRequest): PlacedCheck[] =>
-  placed.filter(({ parts }) => parts.has(home.name) && parts.has(region.name));
-
-/** While a rule is counted in several ways, a region may count it in two of them: once is enough, by the smaller part. */
-function distinct(placed: readonly PlacedCheck[], { name }: LimiterRegion): PlacedCheck[] {
-  const partOf = ({ parts }: PlacedCheck) => parts.get(name)?.limit ?? 0;
-  return placed.filter((one, i) =>
-    placed.every((other, j) => {
-      if (i === j || one.check.id !== other.check.id || one.check.key !== other.check.key) return true;
-      return partOf(one) < partOf(other) || (partOf(one) === partOf(other) && i < j);
-    }),
-  );
-}
-
-/** What only the nearest region could have counted. */
-const lostBy = (region: LimiterRegion, { placed, regions: [home] }: CountRequest): RuleCheck[] =>
-  placed.flatMap((one) => {
-    const isLost = one.parts.has(home.name) && !one.parts.has(region.name);
-    return isLost ? (checkAt(one, home.name) ?? []) : [];
-  });
-
-function deniedOf({ results }: Part, here: readonly PlacedCheck[]): Denied[] {
-  return results.flatMap((result, i) => {
-    const placed = here[i];
-    return placed && !result.outcome.allowed && !result.check.log ? [{ result, placed }] : [];
-  });
-}
-
-/** A lender may have room again before the part here has. */
-function withEarlierRetry({ answer, results }: Part, retryMs: number): Part {
-  return {
-    answer,
-    results: results.map((result) => {
-      const { allowed, retryAfterMs } = result.outcome;
-      if (allowed || (retryAfterMs ?? Number.POSITIVE_INFINITY) <= retryMs) return result;
-      return { ...result, outcome: { ...result.outcome, retryAfterMs: retryMs } };
-    }),
-  };
-}
-
-/** What others may still lend is not denied for good. */
-const notFinal = ({ answer, results }: Part, here: readonly PlacedCheck[]): Part => ({
-  answer,
-  results: results.map((result, i) => {
-    const placed = here[i];
-    return placed && canBorrow(placed) ? { ...result, isFinal: false } : result;
-  }),
-});
-
-/** Each region has a clock of its own; in a cluster, each slot. */
-const inTimeOf = (nowMs: number, result: RegionalResult): RegionalResult => ({
-  ...result,
-  outcome: { nowMs, ...result.outcome },
-});

@@ -91,12 +91,7 @@ async function takeAll(
   return { nowMs, outcomes };
 }
 
-/** What was taken over is told with a take only. */
-const peekOf = (call: CounterCall): CounterCall => ({
-  ...call,
-  operation: 'peek',
-  checks: call.checks.map((check) => ({ ...check, relief: undefined })),
-});
+const peekOf = (call: CounterCall): CounterCall => ({ ...call, operation: 'peek' });
 
 const passes = (checks: readonly Check[], { outcomes }: Answer) =>
   checks.every((check, i) => outcomes[i]?.allowed || check.log);
@@ -114,9 +109,7 @@ async function giveBack(
   const checks = charged.flatMap(({ place, i }) => {
     const check = call.checks[place];
     const granted = answer.outcomes[i]?.granted ?? 0;
-    return check
-      ? [{ ...check, cost: check.cost + granted, want: 0, relief: undefined, chargedAtMs: answer.nowMs }]
-      : [];
+    return check ? [{ ...check, cost: check.cost + granted, want: 0, chargedAtMs: answer.nowMs }] : [];
   });
   const refund = { operation: 'refund', checks, nowMs: call.nowMs } as const;
   const { outcomes: refunded } = await store.run(refund, signal);

@@ -13,7 +13,7 @@ import tokenBucket from '../../lua/token-bucket.lua';
 import type { AlgorithmId } from '../core/algorithms/registry.ts';
 import { digest, toHex } from '../core/digest.ts';
 
-/** By the letter that a counter's state is stored under: a letter is never given to another algorithm. */
+/** By the letter that a counter's state is stored under: a letter is never given to another algorithm; m and n are taken. */
 const ALGORITHMS: readonly (readonly [letter: string, id: AlgorithmId, source: string])[] = [
   ['f', 'fixed-window', fixedWindow],
   ['c', 'sliding-window-counter', slidingWindowCounter],
@@ -39,11 +39,11 @@ export async function composeScript(): Promise<Script> {
   return { text, sha: toHex(await digest('SHA-1', text)) };
 }
 
-type Block = 'read' | 'charge' | 'relieve';
+type Block = 'read' | 'charge';
 
 /** What the composer knows of an algorithm's source. */
 interface Parts {
-  /** Code blocks by name; none for a module, which returns three functions. */
+  /** Code blocks by name; none for a module, which returns two functions. */
   readonly blocks: Partial<Record<Block, string>> | undefined;
   /** Names of the stored values, in order. Those that end with `Text` are text, the others whole numbers. */
   readonly state: readonly string[];
@@ -62,7 +62,6 @@ function composeText(): string {
     store: choose(([letter, id]) => storeOf(letter, of(id).state)),
     read: choose(([, id]) => of(id).blocks?.read ?? callOf(id, 'read', of(id).state)),
     charge: choose(([, id]) => of(id).blocks?.charge ?? callOf(id, 'charge', of(id).state)),
-    relieve: choose(([, id]) => of(id).blocks?.relieve ?? callOf(id, 'relieve', of(id).state)),
   };
   const main = counters.replace(/^ *--@(\w+)$/gm, (_, name: string) => lines[name] ?? '');
   return [FLAG, composeModules(), main].join('\n');
@@ -86,14 +85,14 @@ function partsOf(source: string): Parts {
   const joined = (name: Block) => `${base.blocks?.[name] ?? ''}${blocks?.[name] ?? ''}`;
   return {
     ...base,
-    blocks: { read: joined('read'), charge: joined('charge'), relieve: joined('relieve') },
+    blocks: { read: joined('read'), charge: joined('charge') },
   };
 }
 
 const wordsAfter = (source: string, kind: string): string[] =>
   new RegExp(`^--@${kind} (.+)$`, 'm').exec(source)?.[1]?.split(' ') ?? [];
 
-const isModule = (source: string) => /^return read, charge, relieve$/m.test(source);
+const isModule = (source: string) => /^return read, charge$/m.test(source);
 
 function blocksOf(source: string): Partial<Record<Block, string>> {
   const sections = source.split(/^--@/m).slice(1);
@@ -135,21 +134,19 @@ function storeOf(letter: string, state: readonly string[]): string {
 const ARGUMENTS: Record<Block, string> = {
   read: 'now, limit, windowMs, extra, cost',
   charge: 'units, chargedAt, now, limit, windowMs, extra',
-  relieve: 'relief, since, fullLimit, now, limit, windowMs, extra',
 };
 
 /** What each returns before the state; `read` also returns the units that a lease holds, after it. */
 const RESULTS: Record<Block, readonly string[]> = {
   read: ['room', 'capacity', 'wait'],
   charge: ['reset'],
-  relieve: [],
 };
 
 /** Results go to names of their own first: nothing is written that the call still reads. */
 function callOf(id: AlgorithmId, name: Block, state: readonly string[]): string {
   const targets = [...RESULTS[name], ...state, ...(name === 'read' ? ['held'] : [])];
   const results = targets.map((_, i) => `r${i + 1}`);
-  return `local read, charge, relieve = module('${id}')
+  return `local read, charge = module('${id}')
 local ${results.join(', ')} = ${name}(${[ARGUMENTS[name], ...state].join(', ')})
 ${targets.map((target, i) => `${target} = r${i + 1}`).join(' ')}`;
 }

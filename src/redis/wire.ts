@@ -19,10 +19,10 @@ const COLUMNS: readonly (readonly [name: string, of: (check: Check) => number | 
   ['block', ({ blockMs }) => blockMs || undefined],
   ['flags', ({ countDenied, log }) => (countDenied ? 'd' : '') + (log ? 'l' : '') || undefined],
   ['at', ({ chargedAtMs }) => chargedAtMs],
-  ['relief', ({ relief }) => relief && String(relief.units)],
-  ['since', ({ relief }) => relief && String(relief.sinceMs)],
-  ['full', ({ relief }) => relief && String(relief.fullLimit)],
   ['lease', ({ leaseId }) => leaseId],
+  ['home', ({ cession }) => cession?.home],
+  ['term', ({ cession }) => cession?.termMs],
+  ['hold', ({ cession }) => cession?.holdMs],
 ];
 
 export function toScriptCall({ operation, checks, nowMs }: CounterCall): ScriptCall {
@@ -46,12 +46,20 @@ export function toScriptCall({ operation, checks, nowMs }: CounterCall): ScriptC
 /** Checks the shape of a reply before anything trusts it. */
 export function parseAnswer(reply: unknown, checks: readonly Check[]): Answer {
   const stride = Array.isArray(reply) ? (reply.length - 1) / checks.length : 0;
-  if (!Array.isArray(reply) || (stride !== LONG && stride !== SHORT) || !reply.every(Number.isSafeInteger))
+  const isHome = (field: unknown, i: number) => stride === LONG && i % LONG === 1 && HOME.test(String(field));
+  if (
+    !Array.isArray(reply) ||
+    (stride !== LONG && stride !== SHORT) ||
+    !reply.every((field, i) => Number.isSafeInteger(field) || isHome(field, i))
+  )
     throw new CounterStoreError('bad-reply', `expected ${1 + checks.length * LONG} integers`);
   const [nowMs, ...fields] = reply as [number, ...number[]];
   const fieldsOf = (i: number) => fields.slice(i * stride, (i + 1) * stride);
   return { nowMs, outcomes: checks.map((check, i) => toOutcome(inFull(fieldsOf(i)), check)) };
 }
+
+/** Instead of whether it is allowed: the region that the counter was ceded to. */
+const HOME = /^>[a-z0-9-]{1,32}$/;
 
 /** The short form says nothing but what is left: all the rest is as plain as can be. */
 function inFull(fields: readonly number[]): readonly number[] {
@@ -60,7 +68,9 @@ function inFull(fields: readonly number[]): readonly number[] {
 }
 
 function toOutcome(fields: readonly number[], { limit, extra = 0 }: Check): Outcome {
-  const [allowed = 0, remaining = 0, resetAtMs = 0, retryMs = 0, granted = 0, delayMs = 0] = fields;
+  const [first = 0, remaining = 0, resetAtMs = 0, retryMs = 0, granted = 0, delayMs = 0] = fields;
+  const movedTo = typeof first === 'string' ? (first as string).slice(1) : undefined;
+  const allowed = movedTo === undefined ? first : 0;
   const plausible =
     (allowed === 0 || allowed === 1) &&
     remaining >= 0 &&
@@ -74,5 +84,6 @@ function toOutcome(fields: readonly number[], { limit, extra = 0 }: Check): Outc
     retryAfterMs: retryMs === -1 ? undefined : retryMs,
     granted,
     delayMs,
+    ...(movedTo !== undefined && { movedTo }),
   };
 }

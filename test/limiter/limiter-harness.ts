@@ -15,6 +15,7 @@ import { PROBE_CHECKS } from '../../src/core/probe.ts';
 import { RULE_DEFAULTS } from '../../src/core/rule.ts';
 import type { CompiledRule, Snapshot } from '../../src/core/snapshot.ts';
 import type { Question, SnapshotSource } from '../../src/core/snapshot-source.ts';
+import { createDistance } from '../../src/limiter/distance.ts';
 import { createLimiter, type DecisionRequest, type LimiterOptions } from '../../src/limiter/limiter.ts';
 import type { LimiterRegion, Regions } from '../../src/limiter/region-ladder.ts';
 import { createRegionWatch } from '../../src/limiter/region-watch.ts';
@@ -149,16 +150,18 @@ export function createRegion(name: string, { tell, isCluster = false, ...does }:
       await later('probe', () => behaviour.run({ operation: 'take', checks: PROBE_CHECKS }, signal));
     },
   };
+  const distance = createDistance(store, () => Date.now());
   const watch = createRegionWatch({
     store,
     breaker,
+    distance,
     probeMs: DEADLINE_MS / 2,
     now: () => Date.now(),
     onScriptFailed: (said, isBroken) => void reported.push(`${isBroken ? 'broken' : 'failed'}: ${said}`),
     onBug: (error) => void reported.push(String(error)),
   });
   return {
-    ...{ name, isCluster, breaker, store, watch, reported },
+    ...{ name, isCluster, breaker, distance, store, watch, reported },
     inFlight: () => inFlight,
     does: behaviour,
     trip() {

@@ -3,8 +3,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
 import { countsExactly, givesBack, remembersUnderAnyLimit, tellsTheTruth } from './algorithm-contract.ts';
+import { cedes } from './cession-contract.ts';
 import { ask, createCheck, ENGINE_NAMES, ENGINES, type Engine, look, next, START_MS } from './engines.ts';
-import { isRelieved, keepsWhatWasTaken } from './relief-contract.ts';
 import { combinesRules, keepsViolatorsOut } from './rules-contract.ts';
 import { settles } from './settle-contract.ts';
 
@@ -33,8 +33,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
       givesBack(contractCase);
       settles(contractCase);
       remembersUnderAnyLimit(contractCase);
-      isRelieved(contractCase);
-      keepsWhatWasTaken(contractCase);
+      cedes(contractCase);
       tellsTheTruth(contractCase);
       combinesRules(contractCase);
       keepsViolatorsOut(contractCase);

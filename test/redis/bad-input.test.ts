@@ -147,35 +147,19 @@ describe('refused', () => {
     }
   });
 
-  it('a relief that is not all whole numbers, whatever the algorithm', async () => {
-    const fine = { units: 1, sinceMs: 1, fullLimit: 1 };
-    const names = { units: 'relief', sinceMs: 'since', fullLimit: 'full' };
-    for (const [field, name] of Object.entries(names))
-      for (const value of [...NO_WHOLE_NUMBERS, undefined, 'abc'])
-        await refuses({ relief: { ...fine, [field]: value } }, `${name} must be a whole number above 0`);
-    for (const algorithm of WITHOUT_LEASES)
-      await refuses({ algorithm, relief: { ...fine, units: 1.5 } }, 'relief must be a whole number above 0');
-  });
-
-  it('a relief of anything but a take, of a lease, and one without its moment or its pace', async () => {
-    const relief = { units: 1, sinceMs: 1, fullLimit: 1 };
-    for (const operation of ['peek', 'refund', 'settle', 'renew'] as const)
-      await expectRefusal(
-        () => run(operation, [spoilt({ relief, chargedAtMs: 1 })]),
-        'check 1: only a take can be relieved',
+  it('to cede without a home, to a home that is none, and without a term', async () => {
+    const fine = { home: 'eu', termMs: 1, holdMs: 1 };
+    const ceding = (cession: unknown, problem: string) =>
+      expectRefusal(
+        () => run('cede', [{ ...good, cession: fine }, spoilt({ cession })]),
+        `check 2: ${problem}`,
       );
-    const lease = createCheck({ algorithm: 'concurrency', limit: LIMIT, windowMs: HOUR_MS });
-    await refuses({ ...lease, relief }, 'leases cannot be taken over');
-    const { keys, args } = toScriptCall({ operation: 'take', checks: [{ ...good, relief }] });
-    for (const last of [
-      ['1', '', ''],
-      ['1', '1', ''],
-      ['1', '', '1'],
-    ])
-      await expectRefusal(
-        () => send(keys, [...args.slice(0, -3), ...last]),
-        'check 1: relief takes since and full',
-      );
+    await ceding(undefined, 'to cede takes the name of a region');
+    for (const home of ['', 'EU', 'a b', 'a;', 'a\n', 'x'.repeat(33)])
+      await ceding({ ...fine, home }, 'to cede takes the name of a region');
+    for (const value of [...NO_WHOLE_NUMBERS, 2 ** 40 + 1, undefined])
+      for (const field of ['termMs', 'holdMs'])
+        await ceding({ ...fine, [field]: value }, 'term and hold must be whole numbers from 1 to 2^40');
   });
 
   it('the renewal of what is no lease', async () => {
@@ -233,10 +217,10 @@ describe('the script and problemOf', () => {
       leaseLength: fc.constantFrom(0, 15, 16, 16, 16, 17),
       countDenied: fc.boolean(),
       chargedAtMs: fc.option(number, { nil: undefined }),
-      relief: fc.option(fc.record({ units: number, sinceMs: number, fullLimit: number }), {
-        nil: undefined,
-        freq: 2,
-      }),
+      cession: fc.option(
+        fc.record({ home: fc.constantFrom('eu', 'EU', ''), termMs: number, holdMs: number }),
+        { nil: undefined },
+      ),
     })
     .map(({ algorithm, extra, leaseLength, ...rest }): Check => {
       const isLease = holdsLeases(algorithm as AlgorithmId);
@@ -244,7 +228,9 @@ describe('the script and problemOf', () => {
       return { key: nextKey(), id: 'rule', algorithm: algorithm as AlgorithmId, ...rest, ...own };
     });
 
-  const operation = fc.constantFrom<Operation>('take', 'peek', 'refund', 'settle', 'renew');
+  const operation = fc.constantFrom<Operation>(
+    ...(['take', 'peek', 'refund', 'settle', 'renew', 'cede', 'reclaim'] as const),
+  );
 
   it('refuse the same checks, in the same words', async () => {
     const lease = createCheck({ algorithm: 'concurrency', limit: LIMIT, windowMs: HOUR_MS });
@@ -253,7 +239,8 @@ describe('the script and problemOf', () => {
         const problem = problemOf(check, asked);
         const words = problem === undefined ? undefined : `check 2: ${problem}`;
         const refusal = (error: Error) => error.message;
-        const first = asked === 'renew' ? lease : { ...good, chargedAtMs: 1 };
+        const cession = { home: 'eu', termMs: 1, holdMs: 1 };
+        const first = asked === 'renew' ? lease : { ...good, chargedAtMs: 1, cession };
         const byScript = await run(asked, [first, check]).then(() => undefined, refusal);
         const byTwin = await Promise.resolve()
           .then(() => runChecks(asked, [first, check], 1, createMemoryCounters()))

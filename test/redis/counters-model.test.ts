@@ -14,6 +14,19 @@ beforeAll(async () => {
 afterAll(() => lua[Symbol.asyncDispose]());
 
 const START_MS = 1_800_000_000_000;
+/** Mostly takes. */
+const OPERATIONS = [
+  'take',
+  'take',
+  'take',
+  'take',
+  'peek',
+  'refund',
+  'settle',
+  'renew',
+  'cede',
+  'reclaim',
+] as const;
 const LEASES = ['lease-aaaaaaaaaa', 'lease-bbbbbbbbbb', 'lease-cccccccccc'];
 
 /** Rules that meet their limits and their borders often. */
@@ -28,20 +41,18 @@ const rule = fc.record({
 });
 
 const step = fc.record({
-  operation: fc.constantFrom<Operation>('take', 'take', 'take', 'take', 'peek', 'refund', 'settle', 'renew'),
+  operation: fc.constantFrom<Operation>(...OPERATIONS),
   rules: fc.uniqueArray(fc.nat({ max: 3 }), { minLength: 1, maxLength: 4 }),
   cost: fc.oneof(fc.constant(1), fc.integer({ min: 1, max: 14 })),
   want: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 5 })),
   lease: fc.constantFrom(...LEASES),
   // One counter is read under several limits: keys of one user with different tiers, old and new rules.
   limitTimes: fc.constantFrom(1, 1, 1, 2, 15, 0.1, 0.5),
-  relief: fc.option(
-    fc.record({
-      units: fc.integer({ min: 1, max: 14 }),
-      fullLimit: fc.oneof(fc.integer({ min: 1, max: 12 }), fc.constant(1_000_000)),
-    }),
-    { nil: undefined, freq: 3 },
-  ),
+  cession: fc.record({
+    home: fc.constantFrom('eu', 'eu', 'us'),
+    termMs: fc.constantFrom(1, 40, 1_000, 60_000),
+    holdMs: fc.constantFrom(1, 20, 60_000),
+  }),
   // Ties, small and large steps, long gaps, and a clock that goes back.
   advanceMs: fc.oneof(
     fc.constant(0),
@@ -74,7 +85,7 @@ describe('the script and its model', () => {
             cost,
             want,
             lease,
-            relief,
+            cession,
             limitTimes,
             advanceMs,
             chargedAgoMs,
@@ -101,10 +112,7 @@ describe('the script and its model', () => {
                   ),
                   cost,
                   want,
-                  relief:
-                    operation === 'take' && !isLease && relief
-                      ? { ...relief, sinceMs: nowMs - chargedAgoMs }
-                      : undefined,
+                  cession: operation === 'cede' ? cession : undefined,
                   chargedAtMs: ['refund', 'settle'].includes(operation) ? nowMs - chargedAgoMs : undefined,
                 },
               ];

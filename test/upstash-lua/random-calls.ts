@@ -6,6 +6,19 @@ import { type Check, type Operation, problemOf } from '../../src/core/check.ts';
 import { type ScriptCall, toScriptCall } from '../../src/redis/wire.ts';
 import { START_MS } from '../redis/engines.ts';
 
+/** Mostly takes. */
+const OPERATIONS = [
+  'take',
+  'take',
+  'take',
+  'take',
+  'peek',
+  'refund',
+  'settle',
+  'renew',
+  'cede',
+  'reclaim',
+] as const;
 const LEASES = ['lease-aaaaaaaaaa', 'lease-bbbbbbbbbb', 'LEASE_cccccccccc', '0123456789-_-_-_'];
 
 /** Numbers as they should not be spelled, and some that are none. */
@@ -22,6 +35,8 @@ const PIECES = [
     'refund',
     'settle',
     'renew',
+    'cede',
+    'reclaim',
     'reset',
     'TAKE',
     'take ',
@@ -30,7 +45,7 @@ const PIECES = [
     ' extra',
     ' want',
   ],
-  ...[' block', ' flags', ' at', ' relief since full', ' relief', ' lease'],
+  ...[' block', ' flags', ' at', ' lease', ' home term hold', ' home'],
   ...['d', 'l', 'dl', '101', 'gcra', 'concurrency'],
   ...['sliding-window-log', '0123456789abcdef', '%', '%d', '.*', 'rule-1', 'rule-1 ', '\n', ';'],
 ];
@@ -54,6 +69,9 @@ const FOREIGN = [
   ...[
     'weir2 001800000060000;\nrule-1 f0001800000060000  003;',
     'weir2 001800000060000;\nrule-3 z1800000060000  3;',
+    'weir2 001800000060000;\nrule-1 m1800000060000 1800000030000 eu;',
+    'weir2 001800000060000;\nrule-1 m1800000060000  eu;',
+    'weir2 001800000060000;\nrule-1 m9991800000060000 1 eu;',
   ],
 ];
 
@@ -87,16 +105,17 @@ const mutation = fc.record({
 });
 
 const call = fc.record({
-  operation: fc.constantFrom<Operation>('take', 'take', 'take', 'take', 'peek', 'refund', 'settle', 'renew'),
+  operation: fc.constantFrom<Operation>(...OPERATIONS),
   rules: fc.uniqueArray(fc.nat({ max: 3 }), { minLength: 1, maxLength: 4 }),
   cost: fc.oneof(fc.constant(1), number(1, 14)),
   want: fc.oneof(fc.constant(0), number(0, 5)),
   lease: fc.constantFrom(...LEASES),
   isRaised: fc.boolean(),
-  relief: oneIn(
-    4,
-    fc.record({ units: number(1, 14), fullLimit: fc.oneof(number(1, 12), fc.constant(1_000_000)) }),
-  ),
+  cession: fc.record({
+    home: fc.constantFrom('eu', 'eu', 'us-west-2'),
+    termMs: fc.constantFrom(1, 40, 1_000, 60_000),
+    holdMs: fc.constantFrom(1, 20, 60_000, 2 ** 33),
+  }),
   advance,
   chargedAgoMs: fc.oneof(fc.constant(0), number(0, 100), fc.constantFrom(1_000, 60_000, -1, -60_000)),
   /** A clock that is none. */
@@ -151,7 +170,7 @@ function advanceMs(chosen: Call['advance'], nowMs: number, windowMs: number): nu
 }
 
 function toCheck(
-  { operation, cost, want, lease, isRaised, relief, chargedAgoMs }: Call,
+  { operation, cost, want, lease, isRaised, cession, chargedAgoMs }: Call,
   rule: Rule | undefined,
   i: number,
   { subject, nowMs }: { subject: string; nowMs: number },
@@ -170,7 +189,7 @@ function toCheck(
       limit: isRaised ? rule.limit * 2 + 1 : rule.limit,
       cost,
       want,
-      relief: operation === 'take' && relief ? { ...relief, sinceMs: nowMs - chargedAgoMs } : undefined,
+      cession: operation === 'cede' ? cession : undefined,
       chargedAtMs: ['refund', 'settle'].includes(operation) ? nowMs - chargedAgoMs : undefined,
     },
   ];

@@ -27,20 +27,6 @@ export interface Charged<S> {
   readonly resetAtMs: number;
 }
 
-/**
- * What another region has taken over: it has charged itself `units` that were charged here. That happened after
- * `sinceMs`, by the clock of this region.
- */
-export interface Relief {
-  readonly units: number;
-  readonly sinceMs: number;
-  /**
-   * Of the rule in all regions, for those that drain. What the other one was charged has drained since: by its own part of
-   * the limit, or faster, if a third one has taken it over meanwhile; but nowhere faster than by the whole.
-   */
-  readonly fullLimit: number;
-}
-
 export interface Algorithm<S> {
   /** The state as of `nowMs`; undefined stands for a subject that was never seen. */
   advance(state: S | undefined, nowMs: number, params: Params): Reading<S>;
@@ -51,16 +37,7 @@ export interface Algorithm<S> {
    * only if the window of that moment is still there, and only that one.
    */
   charge(state: S, units: number, chargedAtMs: number | undefined, nowMs: number, params: Params): Charged<S>;
-  /**
-   * Takes off what another region has taken over. Only what was charged before that counts, and never for longer than the
-   * other one has it: the sum of both is never less than what was admitted.
-   */
-  relieve(state: S, relief: Relief, nowMs: number, params: Params): S;
 }
-
-/** Of those that drain: units times the window that cannot have drained elsewhere yet. */
-export const stillTaken = ({ units, sinceMs, fullLimit }: Relief, nowMs: number, windowMs: number): number =>
-  Math.max(0, units * windowMs - Math.max(0, nowMs - sinceMs) * fullLimit);
 
 /** Exact for whole numbers up to 2^53, where a division and Math.floor would round. */
 export const floorDivide = (a: number, b: number): number => (a - (a % b)) / b;

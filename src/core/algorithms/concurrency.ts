@@ -36,9 +36,6 @@ export const concurrency: Algorithm<State> & Holder<State> = {
     return { state: after, resetAtMs: after.at(-1)?.expiresAtMs ?? nowMs };
   },
 
-  // Refused before it gets here: a lease is held where it was taken.
-  relieve: (state) => state,
-
   held: (state, leaseId) => sum(state.filter(({ id }) => id === leaseId)),
 };
 

@@ -24,10 +24,4 @@ export const fixedWindow: Algorithm<State> = {
     const after = counts ? Math.max(0, used + units) : used;
     return { state: { startMs, used: after }, resetAtMs: after > 0 ? startMs + windowMs : nowMs };
   },
-
-  // In another window the other region has charged nothing for this one.
-  relieve({ startMs, used }, { units, sinceMs }, _nowMs, { windowMs }) {
-    const isThisWindow = sinceMs >= startMs && sinceMs < startMs + windowMs;
-    return { startMs, used: isThisWindow ? Math.max(0, used - units) : used };
-  },
 };

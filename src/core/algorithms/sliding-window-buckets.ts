@@ -50,18 +50,4 @@ export const slidingWindowBuckets: Algorithm<State> = {
     const after = { number: state.number, used };
     return { state: after, resetAtMs: newest < 0 ? nowMs : leavesAtMs(after, newest, params) };
   },
-
-  // The newest first, but none that is newer than what the other region has charged.
-  relieve({ number, used }, { units, sinceMs }, _nowMs, params) {
-    const newest = number - Math.floor(sinceMs / bucketMs(params));
-    let left = units;
-    return {
-      number,
-      used: used.map((seen, place) => {
-        const taken = place < newest ? 0 : Math.min(left, seen);
-        left -= taken;
-        return seen - taken;
-      }),
-    };
-  },
 };

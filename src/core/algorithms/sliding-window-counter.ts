@@ -38,20 +38,6 @@ export const slidingWindowCounter: Algorithm<State> = {
     const resetAtMs = current > 0 ? startMs + 2 * windowMs : previous > 0 ? startMs + windowMs : nowMs;
     return { state: { startMs, current, previous }, resetAtMs };
   },
-
-  // The other region has charged its current window. What is taken off the previous one weighs less and fades: so
-  // many more of those units are no more than the others, now and later.
-  relieve(state, { units, sinceMs }, nowMs, { windowMs }) {
-    const { startMs, current, previous } = state;
-    if (sinceMs < startMs || sinceMs >= startMs + windowMs) return state;
-    const fading = Math.max(0, units - current);
-    const insideMs = windowMs - Math.max(0, nowMs - startMs);
-    return {
-      startMs,
-      current: Math.max(0, current - units),
-      previous: Math.max(0, previous - floorDivide(fading * windowMs, insideMs)),
-    };
-  },
 };
 
 function roll(seen: State | undefined, startMs: number, windowMs: number): State {

@@ -39,20 +39,6 @@ export const slidingWindowLog: Algorithm<State> = {
     const last = after.at(-1);
     return { state: after, resetAtMs: last ? last.atMs + windowMs : nowMs };
   },
-
-  // The newest first, but none that is newer than what the other region has charged.
-  relieve(state, { units, sinceMs }) {
-    let left = units;
-    return state
-      .toReversed()
-      .map((entry) => {
-        const taken = entry.atMs > sinceMs ? 0 : Math.min(left, entry.units);
-        left -= taken;
-        return { atMs: entry.atMs, units: entry.units - taken };
-      })
-      .filter((entry) => entry.units > 0)
-      .toReversed();
-  },
 };
 
 /** Changes what was charged at one moment: its entry comes and goes with its units. */

@@ -1,7 +1,7 @@
 // token-bucket: holds up to `burst` tokens, refilled continuously. What is missing from a full bucket is kept, in tokens
 // times the window: then a millisecond refills exactly `limit`, and nothing is ever rounded. If limit or burst change,
 // what was taken is still missing.
-import { type Algorithm, ceilDivide, countsStill, notBefore, stillTaken } from './algorithm.ts';
+import { type Algorithm, ceilDivide, countsStill, notBefore } from './algorithm.ts';
 
 export interface TokenBucketState {
   readonly missing: number;
@@ -26,9 +26,5 @@ export const tokenBucket: Algorithm<TokenBucketState> = {
       ? Math.max(0, missing + units * windowMs)
       : missing;
     return { state: { missing: after, atMs, limit }, resetAtMs: atMs + ceilDivide(after, limit) };
-  },
-
-  relieve({ missing, atMs, limit }, relief, nowMs, { windowMs }) {
-    return { missing: Math.max(0, missing - stillTaken(relief, nowMs, windowMs)), atMs, limit };
   },
 };

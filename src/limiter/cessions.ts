@@ -1,0 +1,241 @@
+// What this isolate knows of parts that regions have ceded to one another, and how it asks for them. An idle region cedes
+// its part of a counter to the region where the caller is, its home: docs/regions.md tells how, and why that is exact.
+// All asking is done after responses.
+import { DEFAULT_BUCKETS } from '../core/algorithms/sliding-window-buckets.ts';
+import { createBoundedCache } from '../core/bounded-cache.ts';
+import type { AfterResponse } from '../core/caller.ts';
+import type { Outcome } from '../core/check.ts';
+import type { RuleCheck } from '../core/plan.ts';
+import { capacityOf, hasBurst, isUsable, type Share } from '../core/shares.ts';
+import { isShared, type PlacedCheck } from './placed-checks.ts';
+import type { LimiterRegion, Regions } from './region-ladder.ts';
+
+const MOST_COUNTERS = 10_000;
+/** In flight at once, of one isolate. What is not asked now is asked after a later request. */
+const MOST_ASKED = 20;
+/** Nobody waits for it. */
+const ASK_MS = 5_000;
+/** A part is ceded for so many windows, within these bounds. */
+const TERM_WINDOWS = 4;
+const SHORTEST_TERM_MS = 30_000;
+const LONGEST_TERM_MS = 600_000;
+/** A home asks again when so much of the term is left. */
+const RENEW_AT = 1 / 3;
+/** By so much clocks may differ, and commands be late. */
+const SLACK_MS = 5_000;
+
+/** One region's part of a counter is another's, for a time. By the clock of this isolate. */
+interface Cession {
+  readonly from: string;
+  readonly home: string;
+  readonly usableUntilMs: number;
+  readonly movedUntilMs: number;
+}
+
+/** A request of this isolate that was counted. */
+export interface Use {
+  readonly placed: PlacedCheck;
+  /** Where; and by what, the last time. */
+  readonly region: LimiterRegion;
+  readonly counted: RuleCheck;
+  readonly outcome: Outcome;
+}
+
+export interface Cessions {
+  /** As that region counts it: with what it has, and what others have ceded to it. Undefined if it counts nothing of it. */
+  checkAt(placed: PlacedCheck, region: string): RuleCheck | undefined;
+  /** The regions that may count it, in the order in which they are asked. */
+  candidates(placed: PlacedCheck, regions: Regions): readonly LimiterRegion[];
+  /** A region has said that it has ceded the counter. */
+  learn(placed: PlacedCheck, region: string, outcome: Outcome, askedAtMs: number, nowMs: number): void;
+  /** After each request: asks for more where a subject uses a good part of what its region has, and renews. */
+  follow(uses: readonly Use[], regions: Regions, afterResponse: AfterResponse): void;
+}
+
+export function createCessions(now: () => number): Cessions {
+  const known = createBoundedCache<readonly Cession[]>(MOST_COUNTERS);
+  /** Not to be asked again before that. */
+  const asked = createBoundedCache<true>(MOST_COUNTERS);
+  const guests = createBoundedCache<number>(MOST_COUNTERS);
+  let inFlight = 0;
+
+  const cessionsOf = (check: RuleCheck): readonly Cession[] => known.get(nameOf(check), now()) ?? [];
+
+  const note = (check: RuleCheck, cession: Cession) => {
+    const others = cessionsOf(check).filter(
+      ({ from, movedUntilMs }) => from !== cession.from && movedUntilMs > now(),
+    );
+    const all = [...others, cession];
+    known.set(nameOf(check), all, Math.max(...all.map(({ movedUntilMs }) => movedUntilMs)));
+  };
+
+  const checkAt: Cessions['checkAt'] = ({ check, parts, at }, region) => {
+    if (at !== undefined && at !== region) return undefined;
+    const cessions = cessionsOf(check);
+    if (cessions.some(({ from, movedUntilMs }) => from === region && movedUntilMs > now())) return undefined;
+    let part = parts.get(region);
+    for (const { from, home, usableUntilMs } of cessions) {
+      const ceded = home === region && usableUntilMs > now() ? parts.get(from) : undefined;
+      if (ceded) part = part ? together(part, ceded, hasBurst(check)) : ceded;
+    }
+    if (!part || !isUsable(check.cost > capacityOf(check) ? { ...check, cost: 1 } : check, part))
+      return undefined;
+    return { ...check, limit: part.limit, extra: part.extra, region };
+  };
+
+  /** Asks one region for its parts of some counters. */
+  const askFor = async (from: LimiterRegion, home: string, placed: readonly PlacedCheck[]) => {
+    const askedAtMs = now();
+    for (const { check } of placed) asked.set(askName(from.name, check), true, askedAtMs + ASK_MS);
+    const checks = placed.map(({ check, parts }) => ({
+      ...wholeOf(check),
+      cession: { home, termMs: termMs(check), holdMs: holdMs(check, [...parts.values()]) },
+    }));
+    const { nowMs, outcomes } = await from.store.run(
+      { operation: 'cede', checks },
+      AbortSignal.timeout(ASK_MS),
+    );
+    from.distance.note(now() - askedAtMs);
+    for (const [i, check] of checks.entries()) {
+      const outcome = outcomes[i];
+      if (!outcome) continue;
+      const untilMs = askedAtMs + (outcome.allowed ? 0 : (outcome.retryAfterMs ?? 0));
+      asked.set(askName(from.name, check), true, untilMs);
+      // From when it was asked: that is never later than what the other region means.
+      if (outcome.allowed)
+        note(check, {
+          from: from.name,
+          home,
+          usableUntilMs: askedAtMs + check.cession.termMs,
+          movedUntilMs: askedAtMs + outcome.resetAtMs - nowMs,
+        });
+    }
+  };
+
+  /** What fails is tried again after a later request. It says nothing of the breaker: nobody waits for it. */
+  const later = (region: LimiterRegion, work: () => Promise<unknown>, afterResponse: AfterResponse) => {
+    if (inFlight >= MOST_ASKED) return;
+    inFlight += 1;
+    const end = () => {
+      inFlight -= 1;
+    };
+    afterResponse(work().catch(region.watch.note).finally(end));
+  };
+
+  /** Whether this region should have that other one's part, and has not. */
+  const isWanted = (placed: PlacedCheck, home: string, from: LimiterRegion): boolean => {
+    const { check, parts } = placed;
+    if (from.name === home || !parts.has(from.name) || asked.get(askName(from.name, check), now()))
+      return false;
+    const cession = cessionsOf(check).find((one) => one.from === from.name && one.movedUntilMs > now());
+    if (!cession) return true;
+    return cession.home === home && cession.usableUntilMs - now() < termMs(check) * RENEW_AT;
+  };
+
+  /** A region that sends many to the home wants its part back. */
+  const welcome = ({ placed, region }: Use, [own]: Regions, afterResponse: AfterResponse) => {
+    const { check, parts } = placed;
+    const count = (guests.get(nameOf(check), now()) ?? 0) + check.cost * own.census.count();
+    guests.set(nameOf(check), count, now() + check.windowMs);
+    const isMany = count * 2 >= (parts.get(own.name)?.limit ?? Number.POSITIVE_INFINITY);
+    const name = `back ${askName(own.name, check)}`;
+    if (!isMany || region === own || asked.get(name, now())) return;
+    asked.set(name, true, now() + termMs(check));
+    const call = { operation: 'reclaim', checks: [wholeOf(check)] } as const;
+    later(own, () => own.store.run(call, AbortSignal.timeout(ASK_MS)), afterResponse);
+  };
+
+  return {
+    checkAt,
+
+    candidates(placed, regions) {
+      const [own] = regions;
+      const cession = cessionsOf(placed.check).find(({ from }) => from === own.name);
+      const home = cession && regions.find(({ name }) => name === cession.home);
+      return home ? [home, ...regions.filter((region) => region !== home)] : regions;
+    },
+
+    learn({ check }, from, outcome, askedAtMs, nowMs) {
+      const { movedTo: home, resetAtMs, retryAfterMs = 0 } = outcome;
+      if (home === undefined) return;
+      const usableUntilMs = askedAtMs + retryAfterMs;
+      note(check, { from, home, usableUntilMs, movedUntilMs: askedAtMs + resetAtMs - nowMs });
+    },
+
+    follow(uses, regions, afterResponse) {
+      const [own] = regions;
+      const wishes: { readonly placed: PlacedCheck; readonly from: LimiterRegion; readonly home: string }[] =
+        [];
+      for (const use of uses) {
+        const { placed } = use;
+        if (!isShared(placed)) continue;
+        const home = placed.at ?? own.name;
+        if (
+          cessionsOf(placed.check).some(({ from, movedUntilMs }) => from === own.name && movedUntilMs > now())
+        )
+          welcome(use, regions, afterResponse);
+        else if (isStrained(use, home))
+          for (const from of regions) if (isWanted(placed, home, from)) wishes.push({ placed, from, home });
+      }
+      for (const [from, ofRegion] of Map.groupBy(wishes, (wish) => wish.from))
+        if (from.breaker.state(now()) === 'closed')
+          for (const [home, some] of Map.groupBy(ofRegion, (wish) => wish.home))
+            later(
+              from,
+              () =>
+                askFor(
+                  from,
+                  home,
+                  some.map(({ placed }) => placed),
+                ),
+              afterResponse,
+            );
+    },
+  };
+}
+
+/** Whether a region's own part will not do: half of it is used, by more than one request; or it has none. */
+function isStrained({ placed, region, counted, outcome }: Use, home: string): boolean {
+  const own = placed.parts.get(home);
+  if (!own || region.name !== home || !outcome.allowed) return true;
+  const { cost } = placed.check;
+  const most = capacityOf({ ...counted, ...own });
+  const used = capacityOf(counted) - outcome.remaining;
+  return used * 2 >= most && (used > cost || most <= cost);
+}
+
+const nameOf = ({ id, key }: RuleCheck) => `${id} ${key}`;
+const askName = (region: string, check: RuleCheck) => `${region} ${nameOf(check)}`;
+
+/** As it is named in calls that charge nothing. */
+const wholeOf = (check: RuleCheck): RuleCheck => ({ ...check, ...check.full, region: undefined });
+
+/** Where it is no burst, `extra` is the same in all regions. */
+const together = (a: Share, b: Share, addsExtra: boolean): Share => ({
+  limit: a.limit + b.limit,
+  extra: addsExtra && a.extra !== undefined ? a.extra + (b.extra ?? 0) : a.extra,
+});
+
+const termMs = ({ windowMs }: RuleCheck): number =>
+  Math.min(LONGEST_TERM_MS, Math.max(SHORTEST_TERM_MS, TERM_WINDOWS * windowMs));
+
+/** The longest time for which a charge can count. */
+function holdMs({ algorithm, windowMs, extra, ...check }: RuleCheck, parts: readonly Share[]): number {
+  switch (algorithm) {
+    case 'fixed-window':
+    case 'sliding-window-log':
+    case 'concurrency':
+      return windowMs + SLACK_MS;
+    case 'sliding-window-counter':
+      return 2 * windowMs + SLACK_MS;
+    case 'sliding-window-buckets':
+      return windowMs + Math.ceil(windowMs / (extra ?? DEFAULT_BUCKETS)) + SLACK_MS;
+    default: {
+      // A bucket drains at the pace of those parts that are together in it: of the slowest, at worst.
+      const drainMs = parts.flatMap(({ limit, extra: burst = limit }) =>
+        limit > 0 ? [(windowMs * burst) / limit] : [],
+      );
+      return Math.ceil(Math.max((windowMs * (extra ?? check.limit)) / check.limit, ...drainMs)) + SLACK_MS;
+    }
+  }
+}

@@ -1,0 +1,78 @@
+// What every algorithm owes a region that cedes its part: it cedes only what holds nothing, counts nothing until all that
+// its home may have charged has stopped counting, and then starts from nothing.
+import { expect, it } from 'vitest';
+import type { Check } from '../../src/core/check.ts';
+import type { ContractCase } from './algorithm-contract.ts';
+import { ask, createCheck, look } from './engines.ts';
+
+const TERM_MS = 5_000;
+const HOLD_MS = 2_000;
+const to = (home: string) => ({ home, termMs: TERM_MS, holdMs: HOLD_MS });
+
+export function cedes({ engine, rule, nowMs }: ContractCase): void {
+  const create = () => createCheck(rule);
+  const cede = (check: Check, home: string, atMs: number) =>
+    ask(engine(), 'cede', { ...check, cession: to(home) }, atMs);
+  const endMs = nowMs + TERM_MS + HOLD_MS;
+
+  it('cedes what holds nothing, and names the home to all who come', async () => {
+    const check = create();
+    expect(await cede(check, 'eu', nowMs)).toMatchObject({ allowed: true, resetAtMs: endMs });
+    for (const operation of ['take', 'peek'] as const)
+      expect(await ask(engine(), operation, check, endMs - 1)).toMatchObject({
+        allowed: false,
+        movedTo: 'eu',
+        resetAtMs: endMs,
+      });
+  });
+
+  it('counts from nothing again once the time is over', async () => {
+    const check = create();
+    const untouched = await look(engine(), check, endMs);
+    await cede(check, 'eu', nowMs);
+    await ask(engine(), 'take', check, nowMs);
+    expect(await look(engine(), check, endMs)).toEqual(untouched);
+    expect(await ask(engine(), 'take', check, endMs)).toMatchObject({ allowed: true });
+  });
+
+  it('cedes nothing while a charge counts, and says until when', async () => {
+    const check = create();
+    const { resetAtMs } = await ask(engine(), 'take', check, nowMs);
+    const refused = await cede(check, 'eu', nowMs);
+    expect(refused).toMatchObject({ allowed: false, retryAfterMs: resetAtMs - nowMs });
+    expect(await look(engine(), check, nowMs)).toMatchObject({ allowed: true });
+    expect(await cede(check, 'eu', resetAtMs)).toMatchObject({ allowed: true });
+  });
+
+  it('renews for its home, and for nobody else', async () => {
+    const check = create();
+    await cede(check, 'eu', nowMs);
+    expect(await cede(check, 'us', nowMs + 1_000)).toMatchObject({
+      allowed: false,
+      retryAfterMs: endMs - nowMs - 1_000,
+    });
+    expect(await cede(check, 'eu', nowMs + 1_000)).toMatchObject({ allowed: true, resetAtMs: endMs + 1_000 });
+    expect(await cede(check, 'us', endMs + 1_000)).toMatchObject({ allowed: true });
+  });
+
+  it('does not renew what it wants back', async () => {
+    const check = create();
+    expect(await ask(engine(), 'reclaim', check, nowMs)).toMatchObject({ allowed: false });
+    await cede(check, 'eu', nowMs);
+    expect(await ask(engine(), 'reclaim', check, nowMs)).toMatchObject({ allowed: true, resetAtMs: endMs });
+    expect(await cede(check, 'eu', nowMs)).toMatchObject({
+      allowed: false,
+      retryAfterMs: endMs - nowMs + check.windowMs,
+    });
+    expect(await ask(engine(), 'take', check, nowMs)).toMatchObject({ movedTo: 'eu' });
+  });
+
+  it('changes nothing by what is given back or settled meanwhile', async () => {
+    const check = create();
+    await cede(check, 'eu', nowMs);
+    await ask(engine(), 'refund', { ...check, chargedAtMs: nowMs }, nowMs);
+    if (check.algorithm !== 'concurrency')
+      await ask(engine(), 'settle', { ...check, cost: 2, chargedAtMs: nowMs }, nowMs);
+    expect(await ask(engine(), 'take', check, nowMs)).toMatchObject({ movedTo: 'eu', resetAtMs: endMs });
+  });
+}
