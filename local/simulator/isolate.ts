@@ -4,6 +4,7 @@ import { createCensus } from '../../src/core/census.ts';
 import type { CounterCall, CounterStore } from '../../src/core/counter-store.ts';
 import type { Decision } from '../../src/core/decision.ts';
 import { createCharges, hasSequel } from '../../src/limiter/charges.ts';
+import { createDistance } from '../../src/limiter/distance.ts';
 import { createLimiter, type DecisionRequest } from '../../src/limiter/limiter.ts';
 import type { LimiterRegion, Regions } from '../../src/limiter/region-ladder.ts';
 import { createRegionWatch } from '../../src/limiter/region-watch.ts';
@@ -94,16 +95,19 @@ function openRegion(options: IsolateOptions, { number, store, now }: Opened): Li
   const { random, onBug, deadlineMs, servers, caller, network } = options;
   const { name } = servers[number] as RegionServer;
   const breaker = createBreaker({ random });
+  const distance = createDistance(store, now);
   const call = <T>(signal: AbortSignal, about: string, execute: Call<T>['execute']) =>
     network.call({ caller, region: number, about, signal, execute });
   return {
     name,
     store,
     breaker,
+    distance,
     isCluster: false,
     watch: createRegionWatch({
       store,
       breaker,
+      distance,
       probeMs: deadlineMs / 2,
       now,
       onBug,
