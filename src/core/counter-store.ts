@@ -13,7 +13,7 @@ export interface CounterCall {
 export interface CounterStore {
   /** Changes all counters of the checks or none. Throws a CounterStoreError if there is no answer to trust. */
   run(call: CounterCall, signal: AbortSignal): Promise<Answer>;
-  /** Forgets the counters of these keys. */
+  /** Forgets the counters of these keys. What was ceded stays ceded. */
   reset(keys: readonly string[], signal: AbortSignal): Promise<void>;
   /** Resolves if the store can count: one call as every request makes it, on counters that nobody else has. */
   probe(signal: AbortSignal): Promise<void>;

@@ -2,7 +2,7 @@
 import type { Counter, Counters } from './counters.ts';
 
 export interface MemoryCounters extends Counters {
-  /** Forgets all counters of a key. */
+  /** Forgets all counters of a key, but not what was ceded. */
   reset(key: string): void;
 }
 
@@ -23,7 +23,11 @@ export function createMemoryCounters(): MemoryCounters {
       else keys.delete(key);
     },
 
-    reset: (key) => void keys.delete(key),
+    reset(key) {
+      const counters = keys.get(key) ?? new Map<string, Counter>();
+      for (const [id, { ceded }] of counters) if (!ceded) counters.delete(id);
+      if (counters.size === 0) keys.delete(key);
+    },
   };
 }
 

@@ -1,0 +1,38 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { CounterStore } from '../../src/core/counter-store.ts';
+import { createClient } from '../../src/redis/client.ts';
+import { createUpstashStore } from '../../src/redis/upstash-store.ts';
+import { createCheck } from './engines.ts';
+import { startUpstash, type Upstash } from './lua-engine.ts';
+
+let upstash: Upstash;
+let store: CounterStore;
+beforeAll(async () => {
+  upstash = await startUpstash('reset');
+  store = createUpstashStore(createClient({ url: upstash.gateway.url, token: 'token' }));
+});
+afterAll(() => upstash.stop());
+
+const signal = () => AbortSignal.timeout(5_000);
+const rule = { algorithm: 'fixed-window', limit: 5, windowMs: 3_600_000 } as const;
+const cession = { home: 'eu', termMs: 60_000, holdMs: 60_000 };
+
+describe('a reset', () => {
+  it('forgets what was counted, and keeps what was ceded', async () => {
+    const check = createCheck(rule);
+    const ceded = { ...check, id: 'ceded', cession };
+    await store.run({ operation: 'cede', checks: [ceded] }, signal());
+    await store.run({ operation: 'take', checks: [check] }, signal());
+    await store.reset([check.key], signal());
+    const { outcomes } = await store.run({ operation: 'peek', checks: [check, ceded] }, signal());
+    expect(outcomes).toMatchObject([{ remaining: 5 }, { movedTo: 'eu' }]);
+  });
+
+  it('leaves nothing of a key that had nothing else, of one that is foreign, and of one that is not there', async () => {
+    const check = createCheck(rule);
+    await store.run({ operation: 'take', checks: [check] }, signal());
+    await store.reset([check.key, `${check.key}:none`], signal());
+    const { outcomes } = await store.run({ operation: 'peek', checks: [check] }, signal());
+    expect(outcomes).toMatchObject([{ remaining: 5 }]);
+  });
+});
