@@ -8,7 +8,7 @@ import { createRandom } from '../random.ts';
 import type { Isolate, SentCall, SentCallWatch } from './isolate.ts';
 import { createJournal, type Journal } from './journal.ts';
 import { createLedgers, type Ledgers } from './ledgers.ts';
-import { REGIONS, type Scenario, START_MS } from './scenario.ts';
+import { type Scenario, START_MS } from './scenario.ts';
 import type { Arrival, SubjectPlan } from './traffic.ts';
 import { createUsage, type Usage } from './usage.ts';
 import { installVirtualTime, type VirtualTime } from './virtual-time.ts';
@@ -164,8 +164,13 @@ function createRun(scenario: Scenario, { time, snapshots, subjects, journal }: R
   };
 }
 
-const countedBy = (decision: Decision): readonly CheckResult<RuleCheck>[] =>
-  decision.kind === 'counted' ? decision.results : decision.kind === 'degraded' ? (decision.counted ?? []) : [];
+/** What regions have counted. A rule that one of its places has not counted was not enforced: it is no admission of it. */
+function countedBy(decision: Decision): readonly CheckResult<RuleCheck>[] {
+  if (decision.kind === 'counted') return decision.results;
+  if (decision.kind !== 'degraded') return [];
+  const { checks = [], counted = [] } = decision;
+  return counted.filter(({ check }) => !checks.some(({ key, id }) => key === check.key && id === check.id));
+}
 
 const nowOf = (decision: Decision) => (decision.kind === 'counted' ? decision.nowMs : 0);
 
@@ -187,5 +192,3 @@ function sendInTurn(
   };
   schedule();
 }
-
-export const regionName = (number: number) => REGIONS[number] ?? String(number);

@@ -26,6 +26,8 @@ export interface Ledgers {
 interface Ledger {
   readonly check: RuleCheck;
   readonly admissions: Admission[];
+  /** While a rule moves, a request may be counted in two places, up to the whole limit in each. It is one request. */
+  readonly twins: Admission[];
 }
 
 const nameOf = ({ key, id }: Check) => `${key} ${id}`;
@@ -34,24 +36,29 @@ export function createLedgers(scenario: Scenario): Ledgers {
   const { skewMs, boundMs } = scenario;
   const ledgers = new Map<string, Ledger>();
 
-  const judgeOne = ({ check, admissions }: Ledger, forgot: readonly Forgot[]): Failure[] => {
+  const judgeOne = ({ check, ...ledger }: Ledger, forgot: readonly Forgot[]): Failure[] => {
     const { algorithm, windowMs, key } = check;
     const forgettings = forgot
       .filter(({ keys }) => !keys || keys.includes(key))
       .map((one) => toForgetting(one, check, scenario));
-    const beyond = findBeyond({ algorithm, windowMs, boundMs, forgettings }, admissions);
+    // If one of the places has counted no more than is allowed, there was no more.
+    const judged = waysToCount(ledger).map((admissions) =>
+      findBeyond({ algorithm, windowMs, boundMs, forgettings }, admissions),
+    );
+    const beyond = judged.every(Boolean) ? judged[0] : undefined;
     return beyond ? [{ kind: 'over', said: sayBeyond(check, beyond), subject: key }] : [];
   };
 
   return {
     admit({ check }, { region, request, nowMs }) {
       const name = nameOf(check);
-      const ledger = ledgers.get(name) ?? { check, admissions: [] };
+      const ledger = ledgers.get(name) ?? { check, admissions: [], twins: [] };
       ledgers.set(name, ledger);
-      // While a rule moves, a request may be counted in two places: it is one request all the same.
-      if (ledger.admissions.at(-1)?.request === request) return;
+      const atMs = nowMs - (skewMs[region] ?? 0);
+      const last = ledger.admissions.at(-1);
+      if (last?.request === request) return void ledger.twins.push({ ...last, atMs, region });
       ledger.admissions.push({
-        atMs: nowMs - (skewMs[region] ?? 0),
+        atMs,
         region,
         units: check.cost,
         limit: check.full.limit,
@@ -66,6 +73,21 @@ export function createLedgers(scenario: Scenario): Ledgers {
     judge: (forgot) => [...ledgers.values()].flatMap((ledger) => judgeOne(ledger, forgot)),
   };
 }
+
+/** By the place that is preferred, of those that have counted a request. */
+function waysToCount({ admissions, twins }: Pick<Ledger, 'admissions' | 'twins'>): (readonly Admission[])[] {
+  if (twins.length === 0) return [admissions];
+  return [...REGIONS.keys()].map((preferred) => {
+    const byRequest = new Map(
+      twins.filter(({ region }) => region === preferred).map((twin) => [twin.request, twin]),
+    );
+    return admissions.map((one) =>
+      one.region === preferred ? one : { ...one, ...pick(byRequest.get(one.request) ?? one) },
+    );
+  });
+}
+
+const pick = ({ atMs, region }: Admission) => ({ atMs, region });
 
 /** What it forgot may have been given to others for a term, and what they charged with it counts for a while. */
 function toForgetting({ atMs, region }: Forgot, check: RuleCheck, scenario: Scenario): Forgetting {

@@ -33,6 +33,25 @@ export function counts(
   return true;
 }
 
+/** Never more in the bucket than fits. What does not count any more is as if it had never been put in. */
+export function judgeBucket(history: History): Beyond | undefined {
+  const { admissions, windowMs } = history;
+  const changes = changesOf(history);
+  let level = createLevel();
+  let next = 0;
+  for (const [place, admission] of admissions.entries()) {
+    const { atMs, units } = admission;
+    const { limit, burst } = history.allowedAt(place);
+    const changed = next;
+    while ((changes[next] ?? Number.POSITIVE_INFINITY) <= atMs) next += 1;
+    if (next > changed) level = levelWithout(history, place);
+    level.add(units * windowMs, atMs, limit);
+    if (level.content > burst * windowMs)
+      return { admission, counted: level.content / windowMs, allowed: burst };
+  }
+  return undefined;
+}
+
 /** Of a bucket, in units times the window. */
 function createLevel() {
   let [content, lastMs] = [0, 0];
@@ -41,42 +60,18 @@ function createLevel() {
       return content;
     },
     add(units: number, atMs: number, limit: number) {
-      content = Math.max(0, Math.max(0, content - Math.max(0, atMs - lastMs) * limit) + units);
-      lastMs = Math.max(lastMs, atMs);
+      content = Math.max(0, content - (atMs - lastMs) * limit) + units;
+      lastMs = atMs;
     },
   };
 }
 
-/** Never more in the bucket than fits. What was given back leaves it at that moment, as far as it is still there. */
-export function judgeBucket(history: History): Beyond | undefined {
-  const { admissions, windowMs, forgettings } = history;
-  const refunds = refundsOf(history);
-  let level = createLevel();
-  let [refund, forgotten] = [0, 0];
-  for (const [place, admission] of admissions.entries()) {
-    const { atMs, units } = admission;
-    const { limit, burst } = history.allowedAt(place);
-    for (; (refunds[refund]?.refundedAtMs ?? Number.POSITIVE_INFINITY) <= atMs; refund += 1) {
-      const given = refunds[refund] as Admission;
-      level.add(-given.units * windowMs, given.refundedAtMs ?? 0, limit);
-    }
-    const since = forgettings.filter((one) => one.atMs <= atMs).length;
-    if (since > forgotten) level = levelWithout(history, place);
-    forgotten = since;
-    level.add(units * windowMs, atMs, limit);
-    if (level.content > burst * windowMs)
-      return { admission, counted: level.content / windowMs, allowed: burst };
-  }
-  return undefined;
-}
+/** When something stops counting. */
+const changesOf = ({ admissions, forgettings }: History): number[] =>
+  [...admissions.flatMap(({ refundedAtMs }) => refundedAtMs ?? []), ...forgettings.map(({ atMs }) => atMs)].sort(
+    (a, b) => a - b,
+  );
 
-/** By the time of the refund. What is given back later than a window gives nothing. */
-const refundsOf = ({ admissions, windowMs }: History) =>
-  admissions
-    .filter(({ refundedAtMs, atMs }) => refundedAtMs !== undefined && refundedAtMs - atMs < windowMs)
-    .toSorted((a, b) => (a.refundedAtMs ?? 0) - (b.refundedAtMs ?? 0));
-
-/** As if nothing had ever been admitted that does not count any more. */
 function levelWithout({ admissions, forgettings, windowMs, allowedAt }: History, place: number) {
   const nowMs = admissions[place]?.atMs ?? 0;
   const level = createLevel();
