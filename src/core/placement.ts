@@ -9,6 +9,7 @@ import { hashTagOf } from './keys.ts';
 import { extraOf, type RuleCheck } from './plan.ts';
 import { isCentral, type SharesByRegion, type Split } from './rule.ts';
 import {
+  type Counting,
   hasBurst,
   homeOf,
   isUsable,
@@ -19,8 +20,8 @@ import {
 } from './shares.ts';
 import type { CompiledRule } from './snapshot.ts';
 
-/** Until every isolate has heard of a change, also of one that the next cron run publishes. */
-export const HEARD_MS = 90_000;
+/** Until every isolate has heard of what every region has been told. */
+const HEARD_MS = 90_000;
 
 export interface Placement {
   /** What each region may use of the limit, by name; one that is left out has none. */
@@ -73,23 +74,22 @@ export function createPlacements(split: Split): Placements {
 
 interface WayUntil {
   readonly way: Way;
-  /** When it was replaced; infinite for the one that holds. */
+  /** When everybody had been told that it is replaced; infinite if not, and for the one that holds. */
   readonly untilMs: number;
 }
 
-/** Oldest first, the present one last. */
 function waysOf(rule: CompiledRule, split: Split): WayUntil[] {
-  const present = { shares: rule.shares, central: isCentral(rule), replacedAtMs: Number.POSITIVE_INFINITY };
-  const splits = [...split.before, { shares: split.shares, replacedAtMs: Number.POSITIVE_INFINITY }];
-  return [...rule.placedBefore, present]
-    .flatMap(({ shares, central, replacedAtMs }) =>
-      splits.map((by) => ({
-        way: { shares: shares ? known(shares, by.shares) : by.shares, central },
-        untilMs: Math.min(replacedAtMs, by.replacedAtMs),
-      })),
-    )
-    .sort((a, b) => a.untilMs - b.untilMs);
+  const present = { shares: rule.shares, central: isCentral(rule), replacedAtMs: null };
+  const splits = [...split.before, { shares: split.shares, replacedAtMs: null }];
+  return [...(split.moved?.[rule.id] ?? []), present].flatMap(({ shares, central, replacedAtMs }) =>
+    splits.map((by) => ({
+      way: { shares: shares ? known(shares, by.shares) : by.shares, central },
+      untilMs: Math.min(replacedAtMs ?? FOREVER, by.replacedAtMs ?? FOREVER),
+    })),
+  );
 }
+
+const FOREVER = Number.POSITIVE_INFINITY;
 
 /** Without regions that there are not; if none is left, as configured for all rules. */
 function known(shares: SharesByRegion, configured: SharesByRegion): SharesByRegion {
@@ -101,9 +101,13 @@ function known(shares: SharesByRegion, configured: SharesByRegion): SharesByRegi
  * As long as something that was admitted before may still count: two windows, or until a full bucket has drained, which
  * takes longer where parts are rounded.
  */
-function holdMs({ windowMs, limit, extra, algorithm }: RuleCheck): number {
+export function holdMs({ windowMs, limit, extra, algorithm }: Omit<Counting, 'cost'> & Timed): number {
   const burst = hasBurst({ algorithm }) ? (extra ?? 0) : 0;
   return HEARD_MS + 2 * windowMs + Math.ceil((4 * windowMs * burst) / limit);
+}
+
+interface Timed {
+  readonly windowMs: number;
 }
 
 const weighted = (shares: SharesByRegion): WeightedRegion[] =>

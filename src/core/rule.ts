@@ -55,8 +55,6 @@ export interface Rule {
   readonly spill: boolean;
   /** Each subject is counted in one region only, which has the whole limit. */
   readonly central: boolean;
-  /** How it was placed before, oldest first: until nothing counts any more that was admitted so. */
-  readonly placedBefore: readonly PlacedBefore[];
   /** In the order of creation. Decides which counters share a key, for good. */
   readonly ordinal: number;
 }
@@ -64,20 +62,30 @@ export interface Rule {
 /** Weights by the name of a region. One that is not named has none. */
 export type SharesByRegion = Readonly<Record<string, number>>;
 
-/** How a rule was placed until that moment. */
-export interface PlacedBefore {
+interface Replaced {
+  /** When every region had been told of what holds now. Null: not all of them have been. */
+  readonly replacedAtMs: number | null;
+}
+
+/** How a rule was placed before. */
+export interface PlacedBefore extends Replaced {
   /** Null: as configured for all rules. */
   readonly shares: SharesByRegion | null;
   /** Whether it was counted in one place, for whatever reason. */
   readonly central: boolean;
-  readonly replacedAtMs: number;
 }
 
-/** How limits are split that say nothing else. */
-export interface Split {
+export interface SplitBefore extends Replaced {
   readonly shares: SharesByRegion;
-  /** Oldest first: until nothing counts any more that was admitted so. */
-  readonly before: readonly { readonly shares: SharesByRegion; readonly replacedAtMs: number }[];
+}
+
+/** How limits are split. What was before is kept until nothing counts any more that was admitted so. */
+export interface Split {
+  /** Of rules that say nothing else. */
+  readonly shares: SharesByRegion;
+  readonly before: readonly SplitBefore[];
+  /** By the ids of rules that were placed in another way before. */
+  readonly moved?: Readonly<Record<string, readonly PlacedBefore[]>> | undefined;
 }
 
 /** Of a rule or of a tier. */
@@ -112,7 +120,6 @@ export const RULE_DEFAULTS = {
   shares: null,
   spill: true,
   central: false,
-  placedBefore: [] as PlacedBefore[],
 } as const satisfies Partial<Rule>;
 
 /**

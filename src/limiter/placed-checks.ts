@@ -36,8 +36,8 @@ export function createPlacing(shares: SharesByRegion, now: () => number): Placin
 }
 
 /** Nothing was placed in another way before. */
-const isSettled = (checks: readonly RuleCheck[], { before }: Split) =>
-  before.length === 0 && checks.every(({ rule }) => rule.placedBefore.length === 0);
+const isSettled = (checks: readonly RuleCheck[], { before, moved }: Split) =>
+  before.length === 0 && (!moved || checks.every(({ rule }) => !moved[rule.id]));
 
 const wholeAt = (name: string, { limit, extra }: RuleCheck): Placement => ({
   parts: new Map([[name, { limit, extra }]]),

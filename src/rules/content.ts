@@ -2,12 +2,13 @@
 import { asc, gt, isNull, or, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { ipRangeProblem } from '../core/ip.ts';
-import type { ListEntry, Rule, Split, Tier } from '../core/rule.ts';
+import type { ListEntry, Rule, Tier } from '../core/rule.ts';
 import { type CompiledRule, type SnapshotContent, withCounterIds } from '../core/snapshot.ts';
 import { limitOfTier } from '../core/tiers.ts';
 import type { Database } from './database.ts';
+import { type PlacementRow, selectPlacements, toSplit } from './placements.ts';
 import { limitProblem, parseRules, type RejectedRow } from './rule-schema.ts';
-import { listEntries, regionalSplit, rules as rulesTable, tiers as tiersTable } from './schema.ts';
+import { listEntries, rules as rulesTable, tiers as tiersTable } from './schema.ts';
 
 /** A rule as it stands in Postgres; `enabled` is told only of those that are not. */
 export interface StoredRule extends CompiledRule {
@@ -37,7 +38,7 @@ export async function readContent(database: Database): Promise<ReadContent> {
   return { content: { ...content, rules }, rejected: [...parsed.rejected, ...rejected] };
 }
 
-/** Of tiers, lists and the split, for a transaction; `assemble` takes what they return. */
+/** Of tiers, lists and placements, for a transaction; `assemble` takes what they return. */
 export const otherQueries = (database: Database) =>
   [
     database.select().from(tiersTable).orderBy(asc(tiersTable.name)),
@@ -46,22 +47,22 @@ export const otherQueries = (database: Database) =>
       .from(listEntries)
       .where(or(isNull(listEntries.expiresAt), gt(listEntries.expiresAt, sql`now()`)))
       .orderBy(asc(listEntries.list), asc(listEntries.kind), asc(listEntries.value)),
-    database.select({ shares: regionalSplit.shares, before: regionalSplit.before }).from(regionalSplit),
+    selectPlacements(database),
   ] as const;
 
 export type OtherRows = readonly [
   tiers: readonly (typeof tiersTable.$inferSelect)[],
   lists: readonly (typeof listEntries.$inferSelect)[],
-  split: readonly Split[],
+  placements: readonly PlacementRow[],
 ];
 
 /** Rules that were found good by themselves, with what they are to be judged and published with. */
-export function assemble<R extends Rule>(rules: readonly R[], [tierRows, listRows, [split]]: OtherRows) {
+export function assemble<R extends Rule>(rules: readonly R[], [tierRows, listRows, placed]: OtherRows) {
   const tiers = parseTiers(tierRows);
   const lists = parseLists(listRows);
   const usable = withUsableLimits(rules, tiers.good);
   return {
-    content: { rules: usable.good, tiers: tiers.good, lists: lists.good, split },
+    content: { rules: usable.good, tiers: tiers.good, lists: lists.good, split: toSplit(placed, rules) },
     rejected: [...usable.rejected, ...tiers.rejected, ...lists.rejected],
   };
 }

@@ -44,8 +44,7 @@ export type DocumentTier = z.infer<typeof documentTier>;
 export type ImportDocument = z.infer<typeof importDocument>;
 
 /** What a document need not say. */
-const { placedBefore: _, ...ruleDefaults } = RULE_DEFAULTS;
-export const DOCUMENT_RULE_DEFAULTS = { ...ruleDefaults, enabled: true };
+export const DOCUMENT_RULE_DEFAULTS = { ...RULE_DEFAULTS, enabled: true };
 export const DOCUMENT_TIER_DEFAULTS = { displayName: '', priceCents: 0, limits: {}, isDefault: false };
 
 export type RuleRow = typeof rulesTable.$inferSelect;

@@ -27,7 +27,7 @@ export function previewImport(
 }
 
 /** What only the database gives to a rule, and warnings do not depend on. */
-const NEW_RULE = { ordinal: 0, placedBefore: [] };
+const NEW_RULE = { ordinal: 0 };
 
 interface PartOfPlan<Planned, Row> {
   readonly created: readonly Planned[];

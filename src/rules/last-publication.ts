@@ -4,6 +4,7 @@ import { type SQL, sql } from 'drizzle-orm';
 import { type Announcement, formatAnnouncement, parseAnnouncement } from '../core/announcement.ts';
 import { LATELY } from './caller-revisions.ts';
 import type { Database } from './database.ts';
+import { IS_UNCONFIRMED } from './placements.ts';
 import { lastPublication } from './schema.ts';
 
 /** How the tables looked when they were read. */
@@ -16,7 +17,7 @@ export interface Mark {
 export interface Look {
   /** Undefined if nothing was ever recorded. */
   readonly recorded: Announcement | undefined;
-  /** Whether the tables, or what is configured, are others than those that were recorded. */
+  /** Whether the tables, or what is configured, are others than those that were recorded; or a region was not told. */
   readonly isChanged: boolean;
 }
 
@@ -30,7 +31,7 @@ export const selectMark = (database: Database, configured: string) =>
 export async function lookAt(database: Database, configured: string): Promise<Look> {
   const { rows } = await database.execute<{ announcement: string; state: string }>(sql`
     select announcement, case fingerprint when ${fingerprintOf(sql`callers_since`, configured)}
-      then 'same' else 'changed' end as state
+      then case when ${IS_UNCONFIRMED} then 'untold' else 'same' end else 'changed' end as state
     from ${lastPublication}`);
   const [row] = rows;
   return { recorded: parseAnnouncement(row?.announcement), isChanged: row?.state !== 'same' };
@@ -63,7 +64,8 @@ const fingerprintOf = (
 ): SQL => sql`md5(concat_ws('|', ${configured}::text,
   ${revisionsIn(sql`rules`)}, ${revisionsIn(sql`tiers`)},
   ${revisionsIn(sql`list_entries where expires_at is null or expires_at > now()`)},
-  coalesce((select concat(shares, before) from regional_split), '-'),
+  coalesce((select string_agg(concat(id, placed, before), ',' order by id) from placements
+    where id = '*' or before <> '[]'), '-'),
   (select concat(count(*), '/', max(id)) from history
     where at > ${callersSince} and entity in ('api_keys', 'users', 'tenants'))))`;
 

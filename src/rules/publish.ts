@@ -16,6 +16,7 @@ import { findWarnings, type RuleWarning } from '../core/warnings.ts';
 import type { Database } from './database.ts';
 import type { Kv } from './kv.ts';
 import { recordPublication } from './last-publication.ts';
+import { confirmPlacements, forgetPlacements } from './placements.ts';
 import { copyTo, createPart } from './region-copies.ts';
 import type { PublishedContent, RuleReader } from './rule-reader.ts';
 import type { RejectedRow } from './rule-schema.ts';
@@ -72,11 +73,26 @@ export interface Repair {
   readonly recorded: Announcement | undefined;
 }
 
-export async function publish(
-  options: PublishOptions,
-  { again = false, repairs }: HowToPublish = {},
-): Promise<Publication> {
+/**
+ * Once; and, if that has told every region of rules that are placed in another way, once more: then isolates know when what
+ * was before ends.
+ */
+export async function publish(options: PublishOptions, how: HowToPublish = {}): Promise<Publication> {
+  const { publication, unconfirmed } = await publishOnce(options, how);
+  if (unconfirmed.length === 0 || publication.regions.some(({ announced }) => !announced)) return publication;
+  try {
+    await confirmPlacements(options.database, unconfirmed);
+    return { ...(await publishOnce(options, {})).publication, changed: publication.changed };
+  } catch (error) {
+    // The next cron run does it: nothing ends before.
+    options.onError(error);
+    return publication;
+  }
+}
+
+async function publishOnce(options: PublishOptions, { again = false, repairs }: HowToPublish) {
   const { kv, regions, onError } = options;
+  if (again) await forgetPlacements(options.database);
   const [standing, read] = await Promise.all([readBoards(options), readContent(options)]);
   const published = await readAbove(
     options,
@@ -115,7 +131,7 @@ export async function publish(
     ),
     complete(options, { announcement, published, bytes, isWritten }),
   ]);
-  return {
+  const publication: Publication = {
     version: announcement.rules,
     changed: !isKnown('rules'),
     ruleCount: published.content.rules.length,
@@ -123,6 +139,7 @@ export async function publish(
     warnings: findWarnings({ ...published.content, regions }),
     regions: told,
   };
+  return { publication, unconfirmed: published.unconfirmed };
 }
 
 /** What stands in a region has a lower number, unless it is newer, or the database has been put back or changed. */

@@ -9,7 +9,7 @@ import { type CallerRevisions, selectRevisions, toRevisions } from './caller-rev
 import { assemble, type OtherRows, otherQueries } from './content.ts';
 import type { Database } from './database.ts';
 import { type Mark, selectMark } from './last-publication.ts';
-import { writeSplit } from './regional-split.ts';
+import { type PlacementRow, recordPlacements, unconfirmedOf } from './placements.ts';
 import { parseRules, type RejectedRow } from './rule-schema.ts';
 import { rules as rulesTable } from './schema.ts';
 
@@ -24,6 +24,8 @@ export interface PublishedContent {
   readonly texts: readonly string[];
   readonly callers: CallerRevisions;
   readonly rejected: readonly RejectedRow[];
+  /** How rules were placed before, if not every region is known to have been told of that. */
+  readonly unconfirmed: readonly PlacementRow[];
 }
 
 export interface RuleReader {
@@ -80,12 +82,12 @@ async function learn(database: Database, missing: readonly Place[]): Promise<Map
 
 /**
  * The number is taken before anything is read, and each query sees all that was committed when it starts: whoever has a
- * higher number has read at least what those with lower ones have. The split is written before that: its row is locked
- * until all is read, so that splits replace one another in the order of the numbers.
+ * higher number has read at least what those with lower ones have. Placements are written before that: rows that change
+ * are locked until all is read, so that they replace one another in the order of the numbers.
  */
 async function readOutline(database: Database, shares: SharesByRegion, configured: string) {
   const [, marks, numbers, callerRows, places, ...otherRows] = await database.batch([
-    writeSplit(database, shares),
+    recordPlacements(database, shares),
     selectMark(database, configured),
     database.execute<{ number: string }>(sql`select nextval('publications')::text as number`),
     selectRevisions(database),
@@ -134,5 +136,5 @@ function toContent(
   const { content, rejected } = assemble(rules, otherRows);
   const isGood = new Set<CompiledRule>(content.rules);
   const texts = parsed.filter(({ rule }) => isGood.has(rule)).map(({ text }) => text);
-  return { content, texts, rejected: [...bad, ...rejected] };
+  return { content, texts, rejected: [...bad, ...rejected], unconfirmed: unconfirmedOf(otherRows[2]) };
 }

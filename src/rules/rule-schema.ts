@@ -66,7 +66,7 @@ export const ruleFields = createInsertSchema(rules, {
     ),
   spill: z.boolean().describe('A region that has used up its part may use what others have left of theirs.'),
   central: z.boolean().describe('Each subject is counted in one region only, which has the whole limit.'),
-}).omit({ id: true, ordinal: true, placedBefore: true, revision: true, createdAt: true, updatedAt: true });
+}).omit({ id: true, ordinal: true, revision: true, createdAt: true, updatedAt: true });
 
 type Fields = z.infer<typeof ruleFields>;
 export type RuleFields = { readonly [Field in keyof Fields]?: Fields[Field] | undefined };
@@ -137,9 +137,6 @@ const ruleRow = z
     name: z.string().min(1).max(128),
     id: z.string(),
     ordinal: z.int(),
-    placedBefore: z.array(
-      z.object({ shares: shares.nullable(), central: z.boolean(), replacedAtMs: z.number() }),
-    ),
   })
   .superRefine(checkRule) satisfies z.ZodType<Rule>;
 

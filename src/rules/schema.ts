@@ -1,7 +1,7 @@
 // The tables, as Drizzle sees them. The constraints stand in the database too: a row written by hand or by
 // a migration is refused there when SQL can tell that it is wrong. `revision`, `updatedAt` and the history
 // are kept by triggers (drizzle/0003_history.sql, 0009_change-numbers.sql), and so is how rules were placed before
-// (drizzle/0007_placements.sql): they hold for every way of changing a row.
+// they hold for every way of changing a row.
 import { sql } from 'drizzle-orm';
 import {
   type AnyPgColumn,
@@ -26,12 +26,10 @@ import {
   LISTS,
   LONGEST_WINDOW_SECONDS,
   ON_UNAVAILABLE,
-  type PlacedBefore,
   RULE_DEFAULTS,
   SCOPES,
   SHORTEST_LEASE_SECONDS,
   type SharesByRegion,
-  type Split,
   type TierLimits,
 } from '../core/rule.ts';
 
@@ -47,8 +45,8 @@ const matchesPath = (column: AnyPgColumn, path: string) =>
 const areParts = (column: AnyPgColumn) =>
   sql`jsonb_typeof(${column}) <> 'object' or not ${matchesPath(column, '$.* ? (@.type() != "number" || @ < 0)')} and ${matchesPath(column, '$.* ? (@ > 0)')}`;
 /** Entries of what was before; each says more than when it was replaced. */
-const areReplaced = (column: AnyPgColumn, says: string) =>
-  sql`jsonb_typeof(${column}) = 'array' and not ${matchesPath(column, `$[*] ? (!(@.replacedAtMs.type() == "number" && ${says}))`)}`;
+const areReplaced = (column: AnyPgColumn) =>
+  sql`jsonb_typeof(${column}) = 'array' and not ${matchesPath(column, '$[*] ? (!((@.replacedAtMs.type() == "number" || @.replacedAtMs.type() == "null") && @.placed.type() == "object"))')}`;
 
 const moment = () => timestamp({ withTimezone: true });
 const emptyList = sql`'{}'`;
@@ -181,8 +179,6 @@ export const rules = pgTable(
     shares: jsonb().$type<SharesByRegion>(),
     spill: boolean().notNull().default(RULE_DEFAULTS.spill),
     central: boolean().notNull().default(RULE_DEFAULTS.central),
-    /** Written by a trigger alone. */
-    placedBefore: jsonb().$type<readonly PlacedBefore[]>().notNull().default([]),
     /** Counters of rules with neighbouring numbers share a key: it never changes. */
     ordinal: integer().notNull().generatedByDefaultAsIdentity(),
     ...kept,
@@ -240,38 +236,35 @@ export const rules = pgTable(
     check('rules_shares_is_an_object', sql`jsonb_typeof(${table.shares}) = 'object'`),
     check('rules_shares_are_parts', areParts(table.shares)),
     check('rules_central_has_no_shares', sql`not ${table.central} or ${table.shares} is null`),
-    check(
-      'rules_placed_before_is_a_list_of_placements',
-      areReplaced(
-        table.placedBefore,
-        '@.central.type() == "boolean" && (@.shares.type() == "object" || @.shares.type() == "null")',
-      ),
-    ),
     // The order of the admin route's list. Filters read on in it: there are thousands of rules, not millions.
     uniqueIndex('rules_ordinal').on(table.ordinal),
   ],
 );
 
-/** How limits are split that say nothing else: one row, written by whoever publishes with other shares. */
-export const regionalSplit = pgTable(
-  'regional_split',
+/** How each rule was placed by the last publication, and how before; under `*`, how REGIONS splits all the others. */
+export const placements = pgTable(
+  'placements',
   {
-    id: integer().primaryKey().default(1),
-    /** As configured, by the names of the regions. */
-    shares: jsonb().$type<SharesByRegion>().notNull(),
-    before: jsonb().$type<Split['before']>().notNull().default([]),
+    /** Of the rule. */
+    id: text().primaryKey(),
+    placed: jsonb().$type<Placed>().notNull(),
+    /** Oldest first. */
+    before: jsonb().$type<readonly PlacedThen[]>().notNull().default([]),
     updatedAt: moment().notNull().defaultNow(),
   },
   (table) => [
-    check('regional_split_is_one', sql`${table.id} = 1`),
-    check('regional_split_shares_is_an_object', sql`jsonb_typeof(${table.shares}) = 'object'`),
-    check('regional_split_shares_are_parts', areParts(table.shares)),
-    check(
-      'regional_split_before_is_a_list_of_splits',
-      areReplaced(table.before, '@.shares.type() == "object"'),
-    ),
+    check('placements_placed_is_an_object', sql`jsonb_typeof(${table.placed}) = 'object'`),
+    check('placements_before_is_a_list_of_placements', areReplaced(table.before)),
   ],
 );
+
+/** The fields of a rule that decide where it is counted; under `*`, the shares by region. */
+export type Placed = Readonly<Record<string, unknown>>;
+
+export interface PlacedThen {
+  readonly placed: Placed;
+  readonly replacedAtMs: number | null;
+}
 
 /** What was published last, and how the tables looked then: one row, which the cron run compares with them. */
 export const lastPublication = pgTable(

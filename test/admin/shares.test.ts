@@ -111,35 +111,6 @@ describe('a rule', () => {
   });
 });
 
-describe('how a rule was placed before', () => {
-  test('is not for people: not in bodies, not shown, not in the history', async () => {
-    const body = { ...LOGINS, placedBefore: [] };
-    expect(errorsOf(await readProblem(await admin.call('/rules', { method: 'POST', body })))).toEqual({
-      status: 400,
-      code: 'invalid-body',
-      errors: [{ pointer: '#/placedBefore', detail: 'is not a field' }],
-    });
-    const { id } = await create(admin, 'rules', LOGINS);
-    const changed = await read(await patch(id, { shares: { eu: 1 } }));
-    expect(Object.keys(changed)).not.toContain('placedBefore');
-    const history = (await (await admin.call('/history')).json()) as { items: { after: object }[] };
-    expect(history.items[0]?.after).toEqual(changed);
-  });
-
-  test('is kept through a rollback, which is a change of its own', async () => {
-    const { id } = await create(admin, 'rules', LOGINS);
-    await patch(id, { central: true });
-    const history = (await (await admin.call('/history?limit=1')).json()) as {
-      items: { changeId: number }[];
-    };
-    const undone = await admin.call(`/history/${history.items[0]?.changeId}/rollback`, { method: 'POST' });
-    expect(undone.status).toBe(200);
-    expect(await read(await admin.call(`/rules/${id}`))).toMatchObject({ central: false });
-    const { rows } = await sql.query('select placed_before from rules');
-    expect(rows[0].placed_before).toMatchObject([{ central: false }, { central: true }]);
-  });
-});
-
 test('rules with shares, or counted centrally, are explained like any other', async () => {
   await create(admin, 'rules', { ...LOGINS, name: 'shared', resource: '/x', shares: { eu: 1 } });
   await create(admin, 'rules', { ...LOGINS, name: 'central', resource: '/*', central: true });

@@ -9,7 +9,7 @@ export const LEAST: Readonly<Record<string, Row>> = {
   users: { id: 'ann' },
   api_keys: { hash: 'a'.repeat(64), prefix: 'weir_a' },
   rules: { resource: '/x', scope: 'ip', algorithm: 'fixed-window', limit: 1, window_seconds: 30 },
-  regional_split: { shares: '{"eu": 1}' },
+  placements: { id: '*', placed: '{"eu": 1}' },
   last_publication: {
     sequence: 1,
     announcement: 'x',
@@ -65,8 +65,8 @@ const each = (
 });
 const NO_PARTS = ['{}', '{"eu": 0}', '{"eu": -1, "us": 1}', '{"eu": "1"}', '{"eu": 1, "us": null}'];
 const PARTS = ['{"eu": 0.5}', '{"eu": 0, "us": 3}'];
-const placed = (shares: string, central: string, replacedAtMs: string) =>
-  `[{"shares": ${shares}, "central": ${central}, "replacedAtMs": ${replacedAtMs}}]`;
+const placed = (fields: string, replacedAtMs: string) =>
+  `[{"placed": ${fields}, "replacedAtMs": ${replacedAtMs}}]`;
 const pkey = (table: string, column = 'id'): Case => ({ refused: [{ [column]: STANDING[table]?.[column] }] });
 
 export const CASES: Readonly<Record<string, Case>> = {
@@ -198,27 +198,19 @@ export const CASES: Readonly<Record<string, Case>> = {
     refused: [{ central: true, shares: '{"eu": 1}' }],
     taken: [{ central: true }, { central: false, shares: '{"eu": 1}' }],
   },
-  rules_placed_before_is_a_list_of_placements: each(
-    'placed_before',
-    [
-      ...['{}', '"x"', 'null', '[5]', '[{}]', '[{"shares": null, "central": true}]'],
-      ...['true', '[]', '"x"'].map((shares) => placed(shares, 'true', '5')),
-      ...['null', '1', '"true"'].map((central) => placed('null', central, '5')),
-      ...['null', '"5"', 'true'].map((atMs) => placed('null', 'true', atMs)),
-      `[${placed('null', 'true', '5').slice(1, -1)}, {}]`,
-    ],
-    ['[]', placed('null', 'true', '5'), placed('{"eu": 1}', 'false', '5.5')],
-  ),
   last_publication_pkey: { refused: [{}], standing: {} },
   last_publication_is_one: each('id', [0, 2], [1]),
-  regional_split_pkey: { refused: [{}], standing: {} },
-  regional_split_is_one: each('id', [0, 2], [1]),
-  regional_split_shares_is_an_object: each('shares', ['[]', '5', 'null', '"eu"'], ['{"eu": 1}']),
-  regional_split_shares_are_parts: each('shares', NO_PARTS, PARTS),
-  regional_split_before_is_a_list_of_splits: each(
+  placements_pkey: { refused: [{}], standing: {} },
+  placements_placed_is_an_object: each('placed', ['[]', '5', 'null', '"eu"'], ['{}', '{"eu": 1}']),
+  placements_before_is_a_list_of_placements: each(
     'before',
-    ['{}', 'null', '[5]', '[{"shares": {}}]', '[{"shares": null, "replacedAtMs": 5}]'],
-    ['[]', '[{"shares": {"eu": 1}, "replacedAtMs": 5}]'],
+    [
+      ...['{}', '"x"', 'null', '[5]', '[{}]', '[{"placed": {}}]', '[{"replacedAtMs": 5}]'],
+      ...['null', '[]', '"x"'].map((shares) => placed(shares, '5')),
+      ...['"5"', 'true', '{}'].map((atMs) => placed('{}', atMs)),
+      `[${placed('{}', '5').slice(1, -1)}, {}]`,
+    ],
+    ['[]', placed('{}', '5'), placed('{"eu": 1}', 'null')],
   ),
   list_entries_pkey: pkey('list_entries'),
   list_entries_once: { refused: [{ value: 'mallory' }], taken: [{ value: 'mallory', list: 'allow' }] },

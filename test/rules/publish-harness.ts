@@ -80,7 +80,7 @@ export function usePublishing() {
     for (const region of regions) await region.clear();
     for (const name of await keys()) await space.kv.delete(name);
     await run(
-      'truncate rules, tiers, tenants, users, api_keys, list_entries, history, regional_split, last_publication',
+      'truncate rules, tiers, tenants, users, api_keys, list_entries, history, placements, last_publication',
     );
     reads.length = 0;
     writes.length = 0;

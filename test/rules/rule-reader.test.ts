@@ -35,8 +35,7 @@ beforeEach(async () => {
 });
 
 const run = (statement: string, values: unknown[] = []) => client.query(statement, values);
-const clear = () =>
-  run('truncate rules, tiers, list_entries, history, users, tenants, api_keys, regional_split');
+const clear = () => run('truncate rules, tiers, list_entries, history, users, tenants, api_keys, placements');
 const add = (name: string, resource = `/${name}`) =>
   run(
     `insert into rules (name, resource, scope, algorithm, "limit", window_seconds)
