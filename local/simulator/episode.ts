@@ -3,7 +3,7 @@
 import type { CounterCall } from '../../src/core/counter-store.ts';
 import type { CheckResult, Decision } from '../../src/core/decision.ts';
 import { planRequest, type RuleCheck } from '../../src/core/plan.ts';
-import type { Snapshot } from '../../src/core/snapshot.ts';
+import { type CompiledRule, compileSnapshot, type Snapshot } from '../../src/core/snapshot.ts';
 import { createRandom } from '../random.ts';
 import type { Isolate, SentCall, SentCallWatch } from './isolate.ts';
 import { createJournal, type Journal } from './journal.ts';
@@ -12,7 +12,7 @@ import { type Scenario, START_MS } from './scenario.ts';
 import type { Arrival, SubjectPlan } from './traffic.ts';
 import { createUsage, type Usage } from './usage.ts';
 import { installVirtualTime, type VirtualTime } from './virtual-time.ts';
-import { compileContents, createWorld, type World } from './world.ts';
+import { compileRules, contentOf, createWorld, type World } from './world.ts';
 
 export interface Failure {
   readonly kind: 'over' | 'held' | 'bug' | 'hangs';
@@ -42,27 +42,30 @@ export interface EpisodeOptions {
 const QUIET_MS = 3_600_000;
 
 interface Subject extends SubjectPlan {
-  /** By the version of the rules. */
-  readonly checks: Map<string, readonly RuleCheck[]>;
+  /** By the number of the content. */
+  readonly checks: readonly (readonly RuleCheck[])[];
 }
 
 export async function runEpisode(scenario: Scenario, { journalOf }: EpisodeOptions = {}): Promise<Episode> {
-  const snapshots = await compileContents(scenario.contents);
-  const subjects = await planAll(scenario, snapshots);
+  const rules = await compileRules(scenario.contents);
+  const subjects = await planAll(scenario, rules);
   using time = installVirtualTime(START_MS, createRandom(scenario.seed));
-  const run = createRun(scenario, { time, snapshots, subjects, journal: createJournal(journalOf, time) });
+  const run = createRun(scenario, { time, rules, subjects, journal: createJournal(journalOf, time) });
   await time.runUntil(scenario.endsAtMs + QUIET_MS);
   return run.judge();
 }
 
-const planAll = (scenario: Scenario, snapshots: readonly Snapshot[]): Promise<Subject[]> =>
-  Promise.all(
-    scenario.subjects.map(async (plan) => {
-      const checks = new Map<string, readonly RuleCheck[]>();
-      for (const snapshot of snapshots) checks.set(snapshot.version, await checksOf(snapshot, plan));
-      return { ...plan, checks };
-    }),
+function planAll(scenario: Scenario, rules: readonly (readonly CompiledRule[])[]): Promise<Subject[]> {
+  const snapshots = rules.map((some, i) =>
+    compileSnapshot(String(i), { rules: some, tiers: [], lists: [] }),
   );
+  return Promise.all(
+    scenario.subjects.map(async (plan) => ({
+      ...plan,
+      checks: await Promise.all(snapshots.map((snapshot) => checksOf(snapshot, plan))),
+    })),
+  );
+}
 
 async function checksOf(snapshot: Snapshot, { name, path }: SubjectPlan): Promise<readonly RuleCheck[]> {
   const plan = await planRequest(snapshot, {
@@ -78,12 +81,12 @@ async function checksOf(snapshot: Snapshot, { name, path }: SubjectPlan): Promis
 
 interface RunParts {
   readonly time: VirtualTime;
-  readonly snapshots: readonly Snapshot[];
+  readonly rules: readonly (readonly CompiledRule[])[];
   readonly subjects: readonly Subject[];
   readonly journal: Journal;
 }
 
-function createRun(scenario: Scenario, { time, snapshots, subjects, journal }: RunParts) {
+function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunParts) {
   const failures: Failure[] = [];
   const counts = { requests: 0, admitted: 0, denied: 0, degraded: 0 };
   const ledgers: Ledgers = createLedgers(scenario);
@@ -105,15 +108,15 @@ function createRun(scenario: Scenario, { time, snapshots, subjects, journal }: R
   };
   const onBug = (error: unknown) =>
     void failures.push({ kind: 'bug', said: error instanceof Error ? (error.stack ?? error.message) : String(error) });
-  const world: World = createWorld(scenario, snapshots, { time, onCall, onBug });
+  const world: World = createWorld(scenario, rules, { time, onCall, onBug });
 
   const send = async (subject: Subject, arrival: Arrival) => {
     counts.requests += 1;
     const request = counts.requests;
     const isolate = world.isolateAt(arrival.place, arrival.isolate);
-    const asked = usage.noteRequest(subject, subject.checks, arrival);
+    const asked = usage.noteRequest(subject, subject.checks[0] ?? [], arrival);
     const decision = await isolate.decide({
-      plan: async ({ version }) => ({ kind: 'checks', checks: subject.checks.get(version) ?? [] }),
+      plan: async (snapshot) => ({ kind: 'checks', checks: subject.checks[contentOf(snapshot)] ?? [] }),
       afterResponse: () => {},
     });
     asked.decided(decision);
@@ -141,7 +144,7 @@ function createRun(scenario: Scenario, { time, snapshots, subjects, journal }: R
   for (const [i, { atMs }] of scenario.contents.entries())
     if (i > 0) time.after(atMs - time.now(), () => world.publish(i));
   const keysOf = (number: number) => [
-    ...new Set([...(subjects[number % subjects.length]?.checks.values() ?? [])].flat().map(({ key }) => key)),
+    ...new Set(subjects[number % subjects.length]?.checks.flat().map(({ key }) => key)),
   ];
   for (const fault of scenario.faults)
     time.after(fault.atMs - time.now(), () => {

@@ -101,7 +101,7 @@ function toForgetting({ atMs, region }: Forgot, check: RuleCheck, scenario: Scen
 function partOf(region: number, { full, rule }: RuleCheck, { contents }: Scenario): number {
   const most = Math.max(full.limit, full.extra ?? 0);
   const parts = contents.map(({ content }) => {
-    const shares: SharesByRegion = rule.shares ?? content.split.shares;
+    const shares: SharesByRegion = rule.shares ?? content.shares;
     const sum = Object.values(shares).reduce((so, share) => so + share, 0);
     return Math.ceil((most * (shares[REGIONS[region] ?? ''] ?? 0)) / sum);
   });

@@ -1,6 +1,13 @@
 // The rules of an episode: sets of one to three that apply to one path, and what is changed about them while it runs.
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/algorithms/registry.ts';
-import { RULE_DEFAULTS, type Rule, type SharesByRegion, type Split } from '../../src/core/rule.ts';
+import {
+  isCentral,
+  type PlacedBefore,
+  RULE_DEFAULTS,
+  type Rule,
+  type SharesByRegion,
+  type Split,
+} from '../../src/core/rule.ts';
 import { HAVE_BURST } from '../../src/core/shares.ts';
 import type { Random } from '../random.ts';
 import { happens, oneOf, wholeBetween } from './draw.ts';
@@ -20,9 +27,35 @@ export interface RuleSet {
   readonly rules: readonly Rule[];
 }
 
+/** A way to count that was replaced, by which content of the episode. */
+type Replaced<T> = T & { readonly by: number };
+
+/** What is published. */
 export interface Content {
   readonly sets: readonly RuleSet[];
-  readonly split: Split;
+  readonly shares: SharesByRegion;
+  readonly sharesBefore: readonly Replaced<{ readonly shares: SharesByRegion }>[];
+  /** By the ids of rules. */
+  readonly moved: Readonly<Record<string, readonly Replaced<Omit<PlacedBefore, 'replacedAtMs'>>[]>>;
+}
+
+/** As the publisher writes it: see src/rules/placements.ts. `endOf` a replaced way, null if not every region was told. */
+export function toSplit({ sets, shares, sharesBefore, moved }: Content, endOf: (by: number) => number | null): Split {
+  const rules = new Map(sets.flatMap((set) => set.rules.map((rule) => [rule.id, rule])));
+  const isSame = (way: Omit<PlacedBefore, 'replacedAtMs'>, rule: Rule | undefined) =>
+    rule && way.central === isCentral(rule) && JSON.stringify(way.shares) === JSON.stringify(rule.shares);
+  return {
+    shares,
+    before: sharesBefore.map(({ by, ...way }) => ({ ...way, replacedAtMs: endOf(by) })),
+    moved: Object.fromEntries(
+      Object.entries(moved).map(([id, ways]) => [
+        id,
+        ways
+          .filter((way) => !isSame(way, rules.get(id)))
+          .map(({ by, ...way }) => ({ ...way, replacedAtMs: endOf(by) })),
+      ]),
+    ),
+  };
 }
 
 export function drawSets(random: Random, count: number): RuleSet[] {
@@ -71,35 +104,33 @@ function drawOptions(random: Random, algorithm: AlgorithmId, limit: number): Par
 export const drawShares = (random: Random, names: readonly string[]): SharesByRegion =>
   Object.fromEntries(names.map((name) => [name, happens(random, 0.6) ? 1 : wholeBetween(random, 1, 5)]));
 
-/** One thing is changed, as the publisher would write it at that moment. */
-export function drawChange(random: Random, content: Content, names: readonly string[], nowMs: number): Content {
+/** One thing is changed by the content of that number. */
+export function drawChange(random: Random, content: Content, names: readonly string[], by: number): Content {
   if (happens(random, 0.25)) {
-    const { shares, before } = content.split;
-    const split = { shares: drawShares(random, names), before: [...before, { shares, replacedAtMs: nowMs }] };
-    return { ...content, split };
+    const { shares, sharesBefore } = content;
+    return { ...content, shares: drawShares(random, names), sharesBefore: [...sharesBefore, { shares, by }] };
   }
   const changed = oneOf(random, content.sets);
-  const change = drawRuleChange(random, names, nowMs);
-  const sets = content.sets.map((set) =>
-    set === changed ? { ...set, rules: set.rules.map((rule, i) => (i === 0 ? change(rule) : rule)) } : set,
-  );
-  return { ...content, sets };
+  const [before, ...others] = changed.rules;
+  if (!before) return content;
+  const after = drawRuleChange(random, before, names);
+  const isMoved = isCentral(before) !== isCentral(after) || before.shares !== after.shares;
+  const way = { shares: before.shares, central: isCentral(before), by };
+  return {
+    ...content,
+    sets: content.sets.map((set) => (set === changed ? { ...set, rules: [after, ...others] } : set)),
+    moved: isMoved
+      ? { ...content.moved, [before.id]: [...(content.moved[before.id] ?? []), way] }
+      : content.moved,
+  };
 }
 
-function drawRuleChange(random: Random, names: readonly string[], nowMs: number): (rule: Rule) => Rule {
-  const placed = (rule: Rule, changes: Partial<Rule>): Rule => {
-    const { shares, central } = rule;
-    return {
-      ...rule,
-      ...changes,
-      placedBefore: [...rule.placedBefore, { shares, central, replacedAtMs: nowMs }],
-    };
-  };
-  const changes: readonly ((rule: Rule) => Rule)[] = [
-    (rule) => ({ ...rule, limit: oneOf(random, SIZES).limit, burst: null }),
-    (rule) => ({ ...rule, burst: HAVE_BURST.includes(rule.algorithm) ? wholeBetween(random, 3, 60) : null }),
-    (rule) => placed(rule, { shares: drawShares(random, names) }),
-    (rule) => placed(rule, { central: !rule.central }),
+function drawRuleChange(random: Random, rule: Rule, names: readonly string[]): Rule {
+  const changes: readonly (() => Partial<Rule>)[] = [
+    () => ({ limit: oneOf(random, SIZES).limit, burst: null }),
+    () => ({ burst: HAVE_BURST.includes(rule.algorithm) ? wholeBetween(random, 3, 60) : null }),
+    () => ({ shares: drawShares(random, names) }),
+    () => ({ central: !rule.central }),
   ];
-  return oneOf(random, changes);
+  return { ...rule, ...oneOf(random, changes)() };
 }

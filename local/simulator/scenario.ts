@@ -81,12 +81,12 @@ function drawNetwork(
 }
 
 function drawContents(random: Random, changes: number): Scenario['contents'] {
-  const split = { shares: drawShares(random, REGIONS), before: [] };
-  let content: Content = { sets: drawSets(random, SETS), split };
+  const shares = drawShares(random, REGIONS);
+  let content: Content = { sets: drawSets(random, SETS), shares, sharesBefore: [], moved: {} };
   const contents = [{ atMs: START_MS, content }];
   for (let i = 1; i <= changes; i += 1) {
     const atMs = Math.round(START_MS + (i * LONGEST_MS) / (changes + 1) / 2 + random() * 20_000);
-    content = drawChange(random, content, REGIONS, atMs);
+    content = drawChange(random, content, REGIONS, i);
     contents.push({ atMs, content });
   }
   return contents;

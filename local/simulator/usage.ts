@@ -26,7 +26,7 @@ export interface UsageCount {
   noteCall(call: SentCall): void;
   noteRequest(
     subject: SubjectPlan,
-    checks: ReadonlyMap<string, readonly RuleCheck[]>,
+    checks: readonly RuleCheck[],
     arrival: Arrival,
   ): { decided(decision: Decision): void };
   total(): Usage;
@@ -56,7 +56,7 @@ export function createUsage({ kind }: Scenario): UsageCount {
       if (used) used.farCalls += 1;
     },
     noteRequest({ traffic }, checks, { atMs }) {
-      const [check, ...others] = kind === 'quiet' ? (checks.get('0') ?? []) : [];
+      const [check, ...others] = kind === 'quiet' ? checks : [];
       if (!check || others.length > 0 || !isPlain(check)) return nobody;
       const used = byKey.get(check.key) ?? usedBy(traffic, check);
       byKey.set(check.key, used);

@@ -1,6 +1,5 @@
 // The parts of an episode while it runs: regions, the network, isolates that come and go, and what is published.
-import type { Snapshot } from '../../src/core/snapshot.ts';
-import { compileSnapshot, withCounterIds } from '../../src/core/snapshot.ts';
+import { type CompiledRule, compileSnapshot, type Snapshot, withCounterIds } from '../../src/core/snapshot.ts';
 import { createRandom } from '../random.ts';
 import { happens } from './draw.ts';
 import type { Fault } from './faults.ts';
@@ -8,7 +7,7 @@ import { createIsolate, type Isolate, type IsolateOptions } from './isolate.ts';
 import { type Caller, createNetwork, type Network } from './network.ts';
 import type { Publication } from './publications.ts';
 import { createRegionServer, type RegionServer } from './region-server.ts';
-import type { Content } from './rule-sets.ts';
+import { type Content, toSplit } from './rule-sets.ts';
 import { REGIONS, type Scenario } from './scenario.ts';
 import type { VirtualTime } from './virtual-time.ts';
 
@@ -22,7 +21,6 @@ export interface Forgot {
 export interface World {
   readonly servers: readonly RegionServer[];
   readonly forgot: readonly Forgot[];
-  readonly snapshots: readonly Snapshot[];
   isolateAt(place: number, number: number): Isolate;
   /** `keysOf` a subject, by number. */
   strike(fault: Fault, keysOf: (subject: number) => readonly string[]): void;
@@ -31,14 +29,12 @@ export interface World {
 
 export type WorldWatch = Pick<IsolateOptions, 'onBug' | 'onCall'>;
 
-/** Compiling takes real time, so it is done before the clock of the episode starts. */
-export const compileContents = (contents: Scenario['contents']): Promise<Snapshot[]> =>
-  Promise.all(contents.map(({ content }, i) => compileContent(content, String(i))));
+/** The rules of each content. Naming their counters takes real time, so it is done before the clock starts. */
+export const compileRules = (contents: Scenario['contents']): Promise<CompiledRule[][]> =>
+  Promise.all(contents.map(({ content }) => withCounterIds(content.sets.flatMap(({ rules }) => rules))));
 
-async function compileContent({ sets, split }: Content, version: string): Promise<Snapshot> {
-  const rules = await withCounterIds(sets.flatMap((set) => set.rules));
-  return compileSnapshot(version, { rules, tiers: [], lists: [], split });
-}
+/** The number of the content that a snapshot is of. */
+export const contentOf = ({ version }: Snapshot): number => Number.parseInt(version, 10);
 
 const RESET_MS = 5_000;
 /** How long until a region is told what it missed. */
@@ -46,7 +42,7 @@ const CRON_MS = 60_000;
 
 export function createWorld(
   scenario: Scenario,
-  snapshots: readonly Snapshot[],
+  rules: readonly (readonly CompiledRule[])[],
   { time, ...watch }: WorldWatch & { readonly time: VirtualTime },
 ): World {
   const random = createRandom(scenario.seed ^ 0x5eed);
@@ -57,20 +53,37 @@ export function createWorld(
   const publications: Publication[] = [];
   const forgot: Forgot[] = [];
   const admin: Caller = { place: 0, number: 1_000, isAlive: true };
+  /** When every region had been told of a content, by its number. */
+  const toldAtMs: number[] = [];
+  const endOf = (by: number) => toldAtMs.slice(by).find((atMs) => atMs !== undefined) ?? null;
 
-  const announce = (snapshot: Snapshot | undefined) => {
-    if (!snapshot) return;
+  const compile = (number: number): Snapshot => {
+    const content = scenario.contents[number]?.content as Content;
+    const split = toSplit(content, endOf);
+    return compileSnapshot(String(number), { rules: rules[number] ?? [], tiers: [], lists: [], split });
+  };
+  const announce = (snapshot: Snapshot) => {
     publications.push({ snapshot });
     for (const server of servers) tellLater(server, happens(random, 0.9) ? 300 : CRON_MS);
   };
   const tellLater = (server: RegionServer, mostMs: number) => {
     const newest = publications.length - 1;
-    const tell = () => {
+    time.after(random() * mostMs, () => {
       server.announced = String(Math.max(newest, Number(server.announced ?? 0)));
-    };
-    time.after(random() * mostMs, tell);
+      confirm(newest);
+    });
   };
-  announce(snapshots[0]);
+  /** What was replaced ends from now on: that is published, too. */
+  const confirm = (publication: number) => {
+    const number = contentOf((publications[publication] as Publication).snapshot);
+    if (number !== contentOf((publications.at(-1) as Publication).snapshot)) return;
+    if (toldAtMs[number] !== undefined) return;
+    if (servers.some(({ announced }) => Number(announced ?? -1) < publication)) return;
+    toldAtMs[number] = time.now();
+    announce(compile(number));
+  };
+  toldAtMs[0] = time.now();
+  publications.push({ snapshot: compile(0) });
   for (const server of servers) {
     server.announced = '0';
     server.isolates = scenario.isolatesPerPlace;
@@ -87,7 +100,7 @@ export function createWorld(
       random,
       skewMs: scenario.isolateSkewMs[number] ?? 0,
       deadlineMs: scenario.deadlineMs,
-      shares: scenario.contents[0]?.content.split.shares ?? {},
+      shares: scenario.contents[0]?.content.shares ?? {},
       publications,
       inForce: publications.length - 1,
       route: routeFrom(place, scenario),
@@ -98,16 +111,15 @@ export function createWorld(
   const reset = (keys: readonly string[]) => {
     for (const region of servers.keys())
       resetAt({ network, caller: admin, region, keys, onRun: () => forgot.push({ atMs: time.now(), region, keys }) });
-    announce(publications.at(-1)?.snapshot);
+    announce((publications.at(-1) as Publication).snapshot);
   };
 
   return {
     servers,
     forgot,
-    snapshots,
     isolateAt: (place, number) =>
       isolates[place + REGIONS.length * (number % scenario.isolatesPerPlace)] as Isolate,
-    publish: (content) => announce(snapshots[content]),
+    publish: (content) => announce(compile(content)),
     strike(fault, keysOf) {
       switch (fault.kind) {
         case 'restart':
