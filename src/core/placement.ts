@@ -7,7 +7,7 @@
 // - from one region to another: both must admit.
 import { hashTagOf } from './keys.ts';
 import { extraOf, type RuleCheck } from './plan.ts';
-import { isCentral, type SharesByRegion, type Split } from './rule.ts';
+import { isCentral, type Rule, type SharesByRegion, type Split } from './rule.ts';
 import {
   type Counting,
   hasBurst,
@@ -70,6 +70,21 @@ export function createPlacements(split: Split): Placements {
       );
     },
   };
+}
+
+/** When a rule is no longer being moved: infinite until every region has been told; undefined if it is not moved. */
+export function movingUntilMs(rule: Rule, split: Split | undefined, nowMs: number): number | undefined {
+  const before = [...(split?.moved?.[rule.id] ?? []), ...(rule.shares ? [] : (split?.before ?? []))];
+  if (before.length === 0) return undefined;
+  const { algorithm, limit, burst } = rule;
+  const counting = {
+    algorithm,
+    limit: limit ?? 1,
+    extra: burst ?? undefined,
+    windowMs: rule.windowSeconds * 1_000,
+  };
+  const untilMs = Math.max(...before.map(({ replacedAtMs }) => (replacedAtMs ?? FOREVER) + holdMs(counting)));
+  return untilMs > nowMs ? untilMs : undefined;
 }
 
 interface WayUntil {

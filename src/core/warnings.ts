@@ -1,7 +1,8 @@
 // What is allowed in a set of rules, but hardly meant.
 import { formatIpRange, parseIpRange } from './ip.ts';
+import { movingUntilMs } from './placement.ts';
 import { slotOf } from './resource.ts';
-import type { Rule, Tier } from './rule.ts';
+import type { Rule, Split, Tier } from './rule.ts';
 import type { WeightedRegion } from './shares.ts';
 import { byRank, isShadowRule, methodsOf, specificity } from './snapshot.ts';
 
@@ -15,17 +16,34 @@ export interface WarningsContent {
   readonly tiers: readonly Tier[];
   /** As configured. */
   readonly regions: readonly WeightedRegion[];
+  /** As published, and the time: tells which rules are being moved. */
+  readonly split?: Split | undefined;
+  readonly nowMs?: number | undefined;
 }
 
-export function findWarnings({ rules, tiers, regions }: WarningsContent): RuleWarning[] {
+export function findWarnings({ rules, tiers, regions, split, nowMs }: WarningsContent): RuleWarning[] {
   return [
     ...tiedGroups(rules).flatMap(tiesIn),
     ...rules.flatMap((rule) =>
-      [...tierProblems(rule, tiers), ...subjectProblems(rule), ...shareProblems(rule, regions)].map(
-        (message) => ({ ruleIds: [rule.id], message }),
-      ),
+      [
+        ...tierProblems(rule, tiers),
+        ...subjectProblems(rule),
+        ...shareProblems(rule, regions),
+        ...(nowMs === undefined ? [] : moves(rule, split, nowMs)),
+      ].map((message) => ({ ruleIds: [rule.id], message })),
     ),
   ];
+}
+
+/** Where it is counted was changed: for a time, callers that are in several regions get less. */
+function* moves(rule: Rule, split: Split | undefined, nowMs: number): Iterable<string> {
+  const untilMs = movingUntilMs(rule, split, nowMs);
+  if (untilMs === undefined) return;
+  const end = Number.isFinite(untilMs)
+    ? `for ${Math.ceil((untilMs - nowMs) / 1_000)} s more`
+    : 'until every region has been told, and two windows more';
+  yield `"${rule.name}" is counted in other regions than before: ${end}, a caller in several regions at once may ` +
+    'get less than the limit.';
 }
 
 /** Rules of one slot with the same priority and specificity, the one that would win first. */

@@ -64,10 +64,9 @@ export function toSplit(rows: readonly PlacementRow[], rules: readonly Rule[]): 
   });
   return {
     shares: own.placed as SharesByRegion,
-    before: own.before.map(({ placed, replacedAtMs }) => ({
-      shares: placed as SharesByRegion,
-      replacedAtMs,
-    })),
+    before: own.before
+      .filter(({ placed }) => !isDeepEqual(placed, own.placed))
+      .map(({ placed, replacedAtMs }) => ({ shares: placed as SharesByRegion, replacedAtMs })),
     ...(moved.length > 0 && { moved: Object.fromEntries(moved) }),
   };
 }
@@ -80,7 +79,10 @@ const toBefore = ({ placed, replacedAtMs }: PlacementRow['before'][number]): Pla
 
 /** Another field has changed that places it as before. */
 const isSameWay = (way: PlacedBefore, rule: Rule): boolean =>
-  way.central === isCentral(rule) && JSON.stringify(way.shares) === JSON.stringify(rule.shares);
+  way.central === isCentral(rule) && isDeepEqual(way.shares, rule.shares);
+
+/** Of what comes from jsonb, which sorts names. */
+const isDeepEqual = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 
 /** What not every region is known to have been told of. */
 export const unconfirmedOf = (rows: readonly PlacementRow[]): PlacementRow[] =>
@@ -106,12 +108,13 @@ const IS_OVER = sql`(entry ->> 'replacedAtMs')::numeric + ${LONGEST_HOLD_MS} < e
 
 /** What was before and no longer counts; and rules that are gone for longer than anything does. */
 export async function forgetPlacements(database: Database): Promise<void> {
-  await database.execute(sql`
+  const shorten = database.execute(sql`
     update ${placements} set before = (
       select coalesce(jsonb_agg(entry order by place), '[]')
       from jsonb_array_elements(before) with ordinality as kept (entry, place) where not coalesce(${IS_OVER}, false))
     where exists (select from jsonb_array_elements(before) as entry where ${IS_OVER})`);
-  await database.execute(sql`
+  const clear = database.execute(sql`
     delete from ${placements} where id <> ${SPLIT} and updated_at < now() - ${FORGET}
       and not exists (select from rules where rules.id::text = ${placements}.id)`);
+  await database.batch([shorten, clear]);
 }

@@ -136,7 +136,7 @@ async function publishOnce(options: PublishOptions, { again = false, repairs }: 
     changed: !isKnown('rules'),
     ruleCount: published.content.rules.length,
     rejected: published.rejected,
-    warnings: findWarnings({ ...published.content, regions }),
+    warnings: findWarnings({ ...published.content, regions, nowMs: Date.now() }),
     regions: told,
   };
   return { publication, unconfirmed: published.unconfirmed };

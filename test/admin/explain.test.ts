@@ -100,10 +100,11 @@ describe('an explanation', () => {
           limit: 10,
           limitFrom: 'rule',
           subject: { scope: 'ip', id: '192.0.2.1' },
-          // Of the part that eu has: the other region does not answer.
-          left: { allowed: true, remaining: 2, retryAfterMs: 0 },
+          // What is known to be used is one: the other region does not answer.
+          left: { allowed: true, remaining: 9, retryAfterMs: 0 },
+          moving: null,
         },
-        { name: 'per-user', subject: { scope: 'user', id: 'u1' }, left: { remaining: 2 } },
+        { name: 'per-user', subject: { scope: 'user', id: 'u1' }, left: { remaining: 5 } },
       ]);
     }
   });

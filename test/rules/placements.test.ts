@@ -125,7 +125,6 @@ describe('other shares in REGIONS', () => {
     expect((await standing())[0]?.rules).toBe(last?.version);
     expect(last && (await sharesBefore(last))).toEqual([
       { eu: 9, us: 1 },
-      { eu: 2, us: 1 },
       { eu: 1, us: 1 },
     ]);
   });

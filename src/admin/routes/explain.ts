@@ -6,9 +6,10 @@ import { canonicalPath } from '../../core/canonical-path.ts';
 import type { Outcome } from '../../core/check.ts';
 import { explain, REASONS_AGAINST } from '../../core/explain.ts';
 import { countedIp } from '../../core/ip.ts';
+import { movingUntilMs } from '../../core/placement.ts';
 import { isOwnPath, OWN_PREFIX } from '../../core/resource.ts';
 import { LISTS, SCOPES } from '../../core/rule.ts';
-import { readContent } from '../../rules/content.ts';
+import { readContent, type StoredContent } from '../../rules/content.ts';
 import { type Applying, completeCaller, isApplying, peek, reasonsAgainst } from '../explanation.ts';
 import { AdminError, problemResponses } from '../problems.ts';
 import type { AdminApp, AdminServices } from '../services.ts';
@@ -67,6 +68,13 @@ const explanationBody = z
           .strictObject({ scope: z.enum(SCOPES), id: z.string() })
           .describe('Who is counted: the IP, if the caller has no id of the rule’s scope.'),
         left: left.nullable().describe('Null: the counters did not answer, or the caller is on a list.'),
+        moving: z
+          .strictObject({ until: z.iso.datetime().nullable() })
+          .nullable()
+          .describe(
+            'It is counted in other regions than before: until then (null: until every region has been told) a caller ' +
+              'in several regions at once may get less than the limit.',
+          ),
       }),
     ),
     doesNotApply: z.array(
@@ -126,7 +134,7 @@ export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
         listed: explanation.listed ?? null,
         applies: explanation.rules
           .filter(isApplying)
-          .map((rule) => toShown(rule, outcomes?.get(rule.ruleId))),
+          .map((rule) => toShown(rule, outcomes?.get(rule.ruleId), movingOf(rule, read.content, now()))),
         doesNotApply: against.slice(0, MOST_AGAINST),
         doesNotApplyCount: against.length,
       },
@@ -135,14 +143,27 @@ export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
   });
 }
 
-function toShown({ ruleId, name, limit, limitFrom, subject }: Applying, outcome: Outcome | undefined) {
+function movingOf({ ruleId }: Applying, { rules, split }: StoredContent, nowMs: number) {
+  const rule = rules.find(({ id: known }) => known === ruleId);
+  const untilMs = rule && movingUntilMs(rule, split, nowMs);
+  if (untilMs === undefined) return null;
+  return { until: Number.isFinite(untilMs) ? new Date(untilMs).toISOString() : null };
+}
+
+type Moving = ReturnType<typeof movingOf>;
+
+function toShown(
+  { ruleId, name, limit, limitFrom, subject }: Applying,
+  outcome: Outcome | undefined,
+  moving: Moving,
+) {
   const left = outcome && {
     allowed: outcome.allowed,
     remaining: outcome.remaining,
     resetAt: new Date(outcome.resetAtMs).toISOString(),
     retryAfterMs: outcome.retryAfterMs ?? null,
   };
-  return { id: ruleId, name, limit, limitFrom, subject, left: left ?? null };
+  return { id: ruleId, name, limit, limitFrom, subject, left: left ?? null, moving };
 }
 
 function parsePath(text: string): { path: string; matchPath: string } {
