@@ -4,7 +4,8 @@ import type { Random } from '../random.ts';
 export const between = (random: Random, from: number, to: number): number => from + random() * (to - from);
 export const wholeBetween = (random: Random, from: number, to: number): number =>
   Math.floor(between(random, from, to + 1));
-export const oneOf = <T>(random: Random, [...all]: readonly T[]): T => all[Math.floor(random() * all.length)] as T;
+export const oneOf = <T>(random: Random, [...all]: readonly T[]): T =>
+  all[Math.floor(random() * all.length)] as T;
 export const happens = (random: Random, probability: number): boolean => random() < probability;
 
 /** By their weights. */

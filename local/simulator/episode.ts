@@ -56,9 +56,7 @@ export async function runEpisode(scenario: Scenario, { journalOf }: EpisodeOptio
 }
 
 function planAll(scenario: Scenario, rules: readonly (readonly CompiledRule[])[]): Promise<Subject[]> {
-  const snapshots = rules.map((some, i) =>
-    compileSnapshot(String(i), { rules: some, tiers: [], lists: [] }),
-  );
+  const snapshots = rules.map((some, i) => compileSnapshot(String(i), { rules: some, tiers: [], lists: [] }));
   return Promise.all(
     scenario.subjects.map(async (plan) => ({
       ...plan,
@@ -107,7 +105,10 @@ function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunPa
     return { onRun, ...(line && { tell: line.tell }) };
   };
   const onBug = (error: unknown) =>
-    void failures.push({ kind: 'bug', said: error instanceof Error ? (error.stack ?? error.message) : String(error) });
+    void failures.push({
+      kind: 'bug',
+      said: error instanceof Error ? (error.stack ?? error.message) : String(error),
+    });
   const world: World = createWorld(scenario, rules, { time, onCall, onBug });
 
   const send = async (subject: Subject, arrival: Arrival) => {

@@ -127,7 +127,8 @@ function openRegion(options: IsolateOptions, { number, store, now }: Opened): Li
 /** Whatever a store can do is a call whose last argument is its signal: it runs where the region is. */
 function createStore({ caller, network, onCall }: IsolateOptions, region: number): CounterStore {
   const methods = new Map<string | symbol, unknown>();
-  const create = (method: string) =>
+  const create =
+    (method: string) =>
     (...given: unknown[]) => {
       const [args, signal] = [given.slice(0, -1), given.at(-1) as AbortSignal];
       const watch = onCall({ caller, region, method, args, store });

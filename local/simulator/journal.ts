@@ -45,7 +45,9 @@ export function createJournal(key: string | undefined, time: Pick<VirtualTime, '
     decided(subject, { request, isolate, decision }) {
       if (key === undefined || !key.includes(`=${subject}}`)) return;
       const why = decision.kind === 'degraded' ? ` (${decision.reason})` : '';
-      say(`request ${request} at ${nameOf(isolate)}: ${decision.kind} ${decision.allowed ? 'passes' : 'denied'}${why}`);
+      say(
+        `request ${request} at ${nameOf(isolate)}: ${decision.kind} ${decision.allowed ? 'passes' : 'denied'}${why}`,
+      );
     },
   };
 }

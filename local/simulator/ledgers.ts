@@ -6,7 +6,7 @@ import type { SharesByRegion } from '../../src/core/rule.ts';
 import { hasBurst } from '../../src/core/shares.ts';
 import { termMs } from './bounds.ts';
 import type { Failure } from './episode.ts';
-import { type Admission, type Beyond, findBeyond, type Forgetting } from './ledger.ts';
+import { type Admission, type Beyond, type Forgetting, findBeyond } from './ledger.ts';
 import { REGIONS, type Scenario, START_MS } from './scenario.ts';
 import type { Forgot } from './world.ts';
 

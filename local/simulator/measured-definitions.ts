@@ -68,9 +68,10 @@ function createLevel() {
 
 /** When something stops counting. */
 const changesOf = ({ admissions, forgettings }: History): number[] =>
-  [...admissions.flatMap(({ refundedAtMs }) => refundedAtMs ?? []), ...forgettings.map(({ atMs }) => atMs)].sort(
-    (a, b) => a - b,
-  );
+  [
+    ...admissions.flatMap(({ refundedAtMs }) => refundedAtMs ?? []),
+    ...forgettings.map(({ atMs }) => atMs),
+  ].sort((a, b) => a - b);
 
 function levelWithout({ admissions, forgettings, windowMs, allowedAt }: History, place: number) {
   const nowMs = admissions[place]?.atMs ?? 0;

@@ -68,7 +68,8 @@ export function createNetwork(
   const randomFor = ({ caller, region, about }: Call<unknown>) => {
     sameMoment = time.now() === lastMs ? sameMoment + 1 : 0;
     lastMs = time.now();
-    let hash = seed ^ Math.imul(lastMs % 2 ** 31, 0x9e3779b1) ^ (caller.number * 64 + region * 8 + sameMoment);
+    let hash =
+      seed ^ Math.imul(lastMs % 2 ** 31, 0x9e3779b1) ^ (caller.number * 64 + region * 8 + sameMoment);
     for (let i = 0; i < about.length; i += 1) hash = Math.imul(hash ^ about.charCodeAt(i), 0x01000193);
     return createRandom(hash);
   };

@@ -40,7 +40,10 @@ export interface Content {
 }
 
 /** As the publisher writes it: see src/rules/placements.ts. `endOf` a replaced way, null if not every region was told. */
-export function toSplit({ sets, shares, sharesBefore, moved }: Content, endOf: (by: number) => number | null): Split {
+export function toSplit(
+  { sets, shares, sharesBefore, moved }: Content,
+  endOf: (by: number) => number | null,
+): Split {
   const rules = new Map(sets.flatMap((set) => set.rules.map((rule) => [rule.id, rule])));
   const isSame = (way: Omit<PlacedBefore, 'replacedAtMs'>, rule: Rule | undefined) =>
     rule && way.central === isCentral(rule) && JSON.stringify(way.shares) === JSON.stringify(rule.shares);

@@ -58,7 +58,9 @@ export function drawScenario(seed: number, wanted?: Kind): Scenario {
     isolateSkewMs: Array.from({ length: REGIONS.length * isolatesPerPlace }, skew),
     contents,
     subjects,
-    faults: has('faulty') ? drawFaults(random, { startMs: START_MS, endsAtMs, subjects: subjects.length }) : [],
+    faults: has('faulty')
+      ? drawFaults(random, { startMs: START_MS, endsAtMs, subjects: subjects.length })
+      : [],
     endsAtMs,
   };
 }
@@ -72,7 +74,9 @@ function drawNetwork(
   return {
     seed,
     // The way is the same in both directions.
-    oneWayMs: far.map((row, i) => row.map((_, j) => (i === j ? 1 : (far[Math.min(i, j)]?.[Math.max(i, j)] ?? 1)))),
+    oneWayMs: far.map((row, i) =>
+      row.map((_, j) => (i === j ? 1 : (far[Math.min(i, j)]?.[Math.max(i, j)] ?? 1))),
+    ),
     jitter: oneOf(random, [0, 0.1, 0.5]),
     lossRate,
     lateRate: lossRate / 4,

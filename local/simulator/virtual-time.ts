@@ -31,7 +31,8 @@ export function installVirtualTime(startMs: number, random: Random): VirtualTime
       if (event) event.run = undefined;
     },
   });
-  AbortSignal.timeout = (ms) => new VirtualSignal(nowMs + ms, { now: () => nowMs, after }) as unknown as AbortSignal;
+  AbortSignal.timeout = (ms) =>
+    new VirtualSignal(nowMs + ms, { now: () => nowMs, after }) as unknown as AbortSignal;
   Math.random = random;
 
   /** False if nothing is left to happen before that moment. */

@@ -42,7 +42,12 @@ function windowsOf({ admissions, windowMs, forgettings }: History, place: number
  * Each admission is put into the first window with room that a date of it can be in. They come in order of time, so if
  * one finds no window, there is no way to date them all.
  */
-export function judgeDatedWindows({ admissions, windowMs, boundMs, ...history }: History): Beyond | undefined {
+export function judgeDatedWindows({
+  admissions,
+  windowMs,
+  boundMs,
+  ...history
+}: History): Beyond | undefined {
   const used: Windows = new Map();
   for (const [place, admission] of admissions.entries()) {
     if (admission.refundedAtMs !== undefined || isForgotten(admission, history)) continue;

@@ -1,5 +1,10 @@
 // The parts of an episode while it runs: regions, the network, isolates that come and go, and what is published.
-import { type CompiledRule, compileSnapshot, type Snapshot, withCounterIds } from '../../src/core/snapshot.ts';
+import {
+  type CompiledRule,
+  compileSnapshot,
+  type Snapshot,
+  withCounterIds,
+} from '../../src/core/snapshot.ts';
 import { createRandom } from '../random.ts';
 import { happens } from './draw.ts';
 import type { Fault } from './faults.ts';
@@ -110,7 +115,13 @@ export function createWorld(
 
   const reset = (keys: readonly string[]) => {
     for (const region of servers.keys())
-      resetAt({ network, caller: admin, region, keys, onRun: () => forgot.push({ atMs: time.now(), region, keys }) });
+      resetAt({
+        network,
+        caller: admin,
+        region,
+        keys,
+        onRun: () => forgot.push({ atMs: time.now(), region, keys }),
+      });
     announce((publications.at(-1) as Publication).snapshot);
   };
 
@@ -176,4 +187,3 @@ function routeFrom(place: number, { network: { oneWayMs } }: Scenario): number[]
   const waysMs = oneWayMs[place] ?? [];
   return [...REGIONS.keys()].toSorted((a, b) => (waysMs[a] ?? 0) - (waysMs[b] ?? 0));
 }
-
