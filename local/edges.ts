@@ -3,6 +3,7 @@
 // For tests and benches.
 import { createBreaker } from '../src/core/breaker.ts';
 import { createCensus } from '../src/core/census.ts';
+import type { CounterStore } from '../src/core/counter-store.ts';
 import type { Decision } from '../src/core/decision.ts';
 import { planRequest } from '../src/core/plan.ts';
 import { RULE_DEFAULTS, type Rule, type Split } from '../src/core/rule.ts';
@@ -47,6 +48,8 @@ export interface EdgeSystem {
   openEdge(name: EdgeName): Edge;
   /** Resolves when all that was left for after the responses is done. */
   settled(): Promise<void>;
+  /** Calls to the counters of a region, so far, that is not the nearest one. */
+  farCalls(): number;
 }
 
 export interface Edges extends AsyncDisposable {
@@ -94,6 +97,7 @@ function createSystem(regions: readonly RegionOfEdges[], deadlineMs: number): Ed
   const id = `system-${systems}`;
   let snapshot: Snapshot = compileSnapshot('none', { rules: [], tiers: [], lists: [] });
   let published = 0;
+  let farCalls = 0;
 
   return {
     async setRules(rules, split = EVEN) {
@@ -114,7 +118,9 @@ function createSystem(regions: readonly RegionOfEdges[], deadlineMs: number): Ed
           throw error;
         },
       });
-      const route = routeFrom(name, regions);
+      const route = routeFrom(name, regions, () => {
+        farCalls += 1;
+      });
       return {
         name,
         request: (subject) =>
@@ -136,6 +142,7 @@ function createSystem(regions: readonly RegionOfEdges[], deadlineMs: number): Ed
     async settled() {
       while (work.size > 0) await Promise.all(work);
     },
+    farCalls: () => farCalls,
   };
 }
 
@@ -162,11 +169,18 @@ const always = (current: () => Snapshot): SnapshotSource => ({
   start: async () => current(),
 });
 
-function routeFrom(name: EdgeName, regions: readonly RegionOfEdges[]): Regions {
+function routeFrom(name: EdgeName, regions: readonly RegionOfEdges[], onFarCall: () => void): Regions {
   const open = ({ gateway, far, ...region }: RegionOfEdges): LimiterRegion => {
     const { url, token } = region.name === name ? gateway : far;
     const client = createClient({ url, token });
-    const store = createUpstashStore(client);
+    const upstash = createUpstashStore(client);
+    const store: CounterStore = {
+      ...upstash,
+      run(call, signal) {
+        if (region.name !== name) onFarCall();
+        return upstash.run(call, signal);
+      },
+    };
     const breaker = createBreaker({ random: Math.random });
     const distance = createDistance(store, Date.now);
     return {

@@ -31,6 +31,7 @@ export function createPeerSystem(edges: Edges, size: Size): RegionSystem {
       };
     }),
     settled: async () => void (await Promise.allSettled(pending)),
+    farCalls: () => undefined,
   };
 }
 

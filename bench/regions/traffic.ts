@@ -1,32 +1,39 @@
-// The traffic of the bench: one subject at three edges, more than its limit, in three ways to be spread.
+// The traffic of the bench: one subject at three edges, more than its limit, in four ways to be spread.
 import { EDGES, type EdgeName, type Edges } from '../../local/edges.ts';
 import { steadyLoad } from '../../local/steady-load.ts';
 import { runChecks } from '../../src/core/counters.ts';
 import { createMemoryCounters } from '../../src/core/memory-counters.ts';
 import { excessOf, type Limit } from './definitions.ts';
 
-export const TRAFFICS = ['oneRegion', 'even', 'skewed'] as const;
+export const TRAFFICS = ['oneRegion', 'even', 'skewed', 'moving'] as const;
 export type Traffic = (typeof TRAFFICS)[number];
 
-const WEIGHTS: Readonly<Record<Traffic, readonly number[]>> = {
+const WEIGHTS: Readonly<Record<Exclude<Traffic, 'moving'>, readonly number[]>> = {
   oneRegion: [1, 0, 0],
   even: [1, 1, 1],
   skewed: [80, 15, 5],
 };
+/** A subject that moves is in each region for so many windows. */
+const STAY_WINDOWS = 2;
 
 /** Of each subject. */
 export interface Size {
   readonly limit: number;
   readonly windowMs: number;
+  /** The first one is not judged: what is idle in the beginning is full, and could not have been used. */
+  readonly windows: number;
 }
 
-/** The first one is not judged: what is idle in the beginning is full, and could not have been used. */
-const WINDOWS = 2;
 const TIMES_THE_LIMIT = 2;
 
 /** `atMs` is when it was judged, by the clock of the counters. */
 export type Answer =
-  | { readonly kind: 'counted'; readonly allowed: boolean; readonly atMs: number }
+  | {
+      readonly kind: 'counted';
+      readonly allowed: boolean;
+      readonly atMs: number;
+      readonly remaining?: number | undefined;
+    }
   | { readonly kind: 'uncounted'; readonly reason: string };
 
 /** A limiter under this traffic. */
@@ -39,6 +46,8 @@ export interface Subject {
 export interface RegionSystem {
   readonly subjects: readonly Subject[];
   settled(): Promise<void>;
+  /** To regions that are not the nearest one. Undefined: the gateways tell. */
+  farCalls(): number | undefined;
 }
 
 export interface Measured {
@@ -47,7 +56,7 @@ export interface Measured {
   readonly uncounted: readonly string[];
   readonly overAdmitted: number;
   readonly utilization: number;
-  readonly remoteCallsPerRequest: number;
+  readonly farCallsPerRequest: number;
   readonly commandsPerRequest: number;
   /** Beyond what a request takes that never leaves its region. */
   addedMs(quantile: number): number;
@@ -67,9 +76,10 @@ export async function measureTraffic(
   edges: Edges,
   system: RegionSystem,
   traffic: Traffic,
+  windows: number,
 ): Promise<Measured> {
   const before = await callsOf(edges);
-  const sent = await Promise.all(system.subjects.map((subject) => send(subject, traffic)));
+  const sent = await Promise.all(system.subjects.map((subject) => send(subject, traffic, windows)));
   await system.settled();
   const after = await callsOf(edges);
   const byRule = system.subjects.map(({ name, limit }, i) => {
@@ -94,25 +104,23 @@ export async function measureTraffic(
     uncounted: all.flatMap((one) => (one.kind === 'uncounted' ? one.reason : [])),
     overAdmitted: byRule.reduce((sum, { overAdmitted }) => sum + overAdmitted, 0),
     utilization: Math.min(...byRule.map(({ utilization }) => utilization)),
-    remoteCallsPerRequest: (after.far - before.far) / all.length,
+    farCallsPerRequest: (system.farCalls() ?? after.far - before.far) / all.length,
     commandsPerRequest: (after.billed - before.billed) / all.length,
     addedMs: (quantile) => Math.max(0, (took[Math.floor(took.length * quantile)] ?? 0) - fastest),
     byRule,
   };
 }
 
-async function send(subject: Subject, traffic: Traffic): Promise<Sent[]> {
+async function send(subject: Subject, traffic: Traffic, windows: number): Promise<Sent[]> {
   const { limit, windowMs } = subject.limit;
-  const weights = WEIGHTS[traffic];
-  const total = weights.reduce((sum, weight) => sum + weight, 0);
   // From the start of a window.
   await new Promise((resolve) => setTimeout(resolve, windowMs - (Date.now() % windowMs)));
   const startedAtMs = Date.now();
   const results = await steadyLoad({
     perSecond: (TIMES_THE_LIMIT * limit * 1_000) / windowMs,
     // Ends before the next window does, so that all windows are whole.
-    ms: WINDOWS * windowMs - 100,
-    send: (i) => subject.request(edgeOf((i * 0.618034) % 1, weights, total)),
+    ms: windows * windowMs - Math.min(100, windowMs / 10),
+    send: (i) => subject.request(edgeOf(traffic, i, TIMES_THE_LIMIT * limit)),
   });
   return results.map(({ value, error, tookMs, sentAtMs }) => {
     const answer = value ?? { kind: 'uncounted', reason: String(error) };
@@ -121,7 +129,11 @@ async function send(subject: Subject, traffic: Traffic): Promise<Sent[]> {
 }
 
 /** Evenly mixed, and the same for everybody. */
-function edgeOf(point: number, weights: readonly number[], total: number): EdgeName {
+function edgeOf(traffic: Traffic, i: number, perWindow: number): EdgeName {
+  if (traffic === 'moving') return EDGES[Math.floor(i / perWindow / STAY_WINDOWS) % EDGES.length] ?? 'us';
+  const weights = WEIGHTS[traffic];
+  const total = weights.reduce((sum, weight) => sum + weight, 0);
+  const point = (i * 0.618034) % 1;
   let sum = 0;
   const place = weights.findIndex((weight) => {
     sum += weight / total;

@@ -1,14 +1,14 @@
-// Weir at three edges, for every algorithm that can be lent.
+// Weir at three edges, with every algorithm whose limits are split.
 import { EDGES, type EdgeName, type Edges } from '../../local/edges.ts';
 import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
 import type { RegionSystem, Size, Subject } from './traffic.ts';
 
-const LENT = ALGORITHM_IDS.filter((id) => id !== 'concurrency');
+const SPLIT = ALGORITHM_IDS.filter((id) => id !== 'concurrency');
 let subjects = 0;
 
 export async function createWeirSystem(edges: Edges, size: Size): Promise<RegionSystem> {
   const systems = await Promise.all(
-    LENT.map(async (algorithm) => ({
+    SPLIT.map(async (algorithm) => ({
       algorithm,
       system: await edges.open([{ algorithm, limit: size.limit, windowSeconds: size.windowMs / 1_000 }]),
     })),
@@ -23,13 +23,17 @@ export async function createWeirSystem(edges: Edges, size: Size): Promise<Region
         limit: { algorithm, ...size },
         async request(edge: EdgeName) {
           const decision = await at[edge]?.request(name);
-          if (decision?.kind === 'counted')
-            return { kind: 'counted', allowed: decision.allowed, atMs: decision.nowMs };
+          if (decision?.kind === 'counted') {
+            const atMs = decision.results[0]?.outcome.nowMs ?? decision.nowMs;
+            const remaining = decision.results[0]?.outcome.remaining;
+            return { kind: 'counted', allowed: decision.allowed, atMs, remaining };
+          }
           const reason = decision?.kind === 'degraded' ? decision.reason : String(decision?.kind);
           return { kind: 'uncounted', reason };
         },
       };
     }),
     settled: async () => void (await Promise.all(systems.map(({ system }) => system.settled()))),
+    farCalls: () => systems.reduce((sum, { system }) => sum + system.farCalls(), 0),
   };
 }

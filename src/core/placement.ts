@@ -3,7 +3,8 @@
 // While that is being changed, some isolates still go by the old way and some already by the new one, and what was
 // admitted by the old one still counts:
 // - other parts: each region has the smaller of its old part and its new one;
-// - from parts to one region, or back: the one region counts, with its part, and asks the others for theirs;
+// - from parts to one region, or back: the one region counts, with its part, and asks the others for theirs; if it has
+//   none, a request must pass by both ways;
 // - from one region to another: both must admit.
 import { hashTagOf } from './keys.ts';
 import { extraOf, type RuleCheck } from './plan.ts';
@@ -63,11 +64,7 @@ export function createPlacements(split: Split): Placements {
       const active = all.length === 1 ? all : all.filter(({ untilMs }) => nowMs - untilMs < holdMs(check));
       const bySplit = active.filter(({ way }) => !way.central).map(({ way }) => partsBy(way, check));
       const homes = active.filter(({ way }) => way.central).map(({ way }) => homeBy(way, check));
-      const parts = smallest(bySplit, check);
-      if (homes.length === 0) return parts.map((one) => ({ parts: one, at: undefined }));
-      return [...new Set(homes)].flatMap((at) =>
-        (parts.length > 0 ? parts : [wholeAt(at, check)]).map((one) => ({ parts: one, at })),
-      );
+      return together(smallest(bySplit, check), [...new Set(homes)], check);
     },
   };
 }
@@ -85,6 +82,17 @@ export function movingUntilMs(rule: Rule, split: Split | undefined, nowMs: numbe
   };
   const untilMs = Math.max(...before.map(({ replacedAtMs }) => (replacedAtMs ?? FOREVER) + holdMs(counting)));
   return untilMs > nowMs ? untilMs : undefined;
+}
+
+/** By parts and in one region: mostly by one of them. */
+function together(split: readonly Shares[], homes: readonly string[], check: RuleCheck): Placement[] {
+  const hasPart = (at: string) => split.every((parts) => isUsable(check, parts.get(at) ?? NONE));
+  if (split.length > 0 && homes.length > 0 && homes.every(hasPart))
+    return homes.flatMap((at) => split.map((parts) => ({ parts, at })));
+  return [
+    ...split.map((parts) => ({ parts, at: undefined })),
+    ...homes.map((at) => ({ parts: wholeAt(at, check), at })),
+  ];
 }
 
 interface WayUntil {
@@ -137,10 +145,12 @@ function smallest(all: readonly Shares[], check: RuleCheck): readonly Shares[] {
   const [first, ...others] = all;
   if (!first || others.length === 0) return all;
   const common = new Map(
-    [...first].map(([name, part]) => [
-      name,
-      others.reduce((least, other) => smaller(least, other.get(name) ?? NONE), part),
-    ]),
+    [...first]
+      .map(
+        ([name, part]) =>
+          [name, others.reduce((least, other) => smaller(least, other.get(name) ?? NONE), part)] as const,
+      )
+      .filter(([, { limit }]) => limit > 0),
   );
   const isLeft = [...common.values()].some((part) => isUsable(check, part));
   return isLeft ? [common] : different(all);

@@ -123,7 +123,8 @@ export const RULE_DEFAULTS = {
 } as const satisfies Partial<Rule>;
 
 /**
- * Whether its subjects are counted in one region each: if it says so, or if its counters cannot be lent between regions.
+ * Whether its subjects are counted in one region each: if it says so, or if its counters cannot be split over regions that
+ * help each other out.
  * Connections are held where they were opened; a queue is one queue; a denial that counts, or blocks, is not one before
  * all regions have said no; and a cost that is known only afterwards may be more than a part can owe.
  */

@@ -20,7 +20,7 @@ export interface CountRequest {
   readonly placed: readonly PlacedCheck[];
   readonly regions: Regions;
   readonly operation: 'take' | 'peek';
-  /** Ask the first region that counts what it announces, too. */
+  /** Ask the first region that answers what it announces, too. */
   readonly withAnnouncement: boolean;
   readonly deadline: Deadline;
   readonly afterResponse: AfterResponse;
@@ -161,7 +161,8 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       },
     });
     const isTooFar = !isNear && asked.kind === 'unanswered' && asked.reason === 'timeout';
-    if (isTooFar) region.distance.measure(request.afterResponse);
+    // All of them: else each is given up on by requests of its own.
+    if (isTooFar) for (const { distance } of regions.slice(1)) distance.measure(request.afterResponse);
     return asked;
   };
 
@@ -224,7 +225,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
           return { region, all, some, asked: await ask(region, some, call) };
         }),
       );
-      withAnnouncement = false;
+      withAnnouncement &&= answers[0]?.asked.kind !== 'answered';
       for (const { region, all, some, asked } of answers) {
         failure ??= asked.kind === 'unanswered' ? asked.reason : undefined;
         for (const store of asked.unanswered) unanswered.add(store);
@@ -336,7 +337,9 @@ function asWhole({ placed, verdicts }: Pending, check: RuleCheck, outcome: Outco
 const capacityOfAll = ({ check, parts }: PlacedCheck): number =>
   [...parts.values()].reduce((sum, part) => sum + capacityOf({ ...check, ...part }), 0);
 
+/** Nothing if the nearest region does not answer: parts that it was given now would be lost to all. */
 function useOf({ placed, admitted, verdicts }: Pending, [nearest]: Regions): Use[] {
+  if (isUnanswered(verdicts.get(nearest.name))) return [];
   if (admitted)
     return [{ placed, region: admitted.region, counted: admitted.result.check, outcome: admitted.outcome }];
   const verdict = [...verdicts.values()].find(({ outcome }) => outcome);

@@ -64,7 +64,7 @@ export const ruleFields = createInsertSchema(rules, {
     .describe(
       'Parts of the limit by region, in proportion; one that is not named has none. Null: as configured.',
     ),
-  spill: z.boolean().describe('A region that has used up its part may use what others have left of theirs.'),
+  spill: z.boolean().describe('What other regions have of the limit can be used where the caller is.'),
   central: z.boolean().describe('Each subject is counted in one region only, which has the whole limit.'),
 }).omit({ id: true, ordinal: true, revision: true, createdAt: true, updatedAt: true });
 

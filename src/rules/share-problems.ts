@@ -12,17 +12,17 @@ export function* shareProblems(rule: RuleFields): Iterable<['shares', string]> {
     ];
   if (!Object.values(shares).some((share) => share > 0))
     yield ['shares', 'must name at least one region with a share above 0'];
-  const reason = central || spill === false ? undefined : reasonNotToLend(rule);
+  const reason = central || spill === false ? undefined : reasonNotToShare(rule);
   if (reason)
     yield [
       'shares',
-      `cannot be lent from region to region: ${reason}. Set spill to false, and each region keeps to its own share; ` +
+      `cannot be split over regions that help each other out: ${reason}. Set spill to false, and each region keeps to its own share; ` +
         'or leave shares out, and each subject is counted in one region',
     ];
 }
 
 /** As `isCentral` has it. */
-function reasonNotToLend(rule: RuleFields): string | undefined {
+function reasonNotToShare(rule: RuleFields): string | undefined {
   const { algorithm, action, countDenied, blockSeconds, costFromOrigin } = rule;
   if (algorithm === 'concurrency') return 'connections are held where they were opened (concurrency)';
   if (action === 'throttle') return 'a queue is one queue (throttle)';

@@ -43,7 +43,7 @@ describe('a rule', () => {
   });
 
   const LENT = (reason: string) =>
-    `cannot be lent from region to region: ${reason}. Set spill to false, and each region keeps to its own share; ` +
+    `cannot be split over regions that help each other out: ${reason}. Set spill to false, and each region keeps to its own share; ` +
     'or leave shares out, and each subject is counted in one region';
   const eu = { eu: 1 };
 

@@ -5,7 +5,7 @@ import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/algorithms/regis
 import { hashTagOf } from '../../src/core/keys.ts';
 import { createPlacements, HEARD_MS } from '../../src/core/placement.ts';
 import { isCentral, type PlacedBefore, type SharesByRegion, type Split } from '../../src/core/rule.ts';
-import { homeOf, type Share } from '../../src/core/shares.ts';
+import { capacityOf, homeOf, isUsable, type Share } from '../../src/core/shares.ts';
 import { createRuleCheck, type RuleCheckShape } from '../limiter/rule-checks.ts';
 
 const AT_MS = 1_800_000_000_000;
@@ -14,13 +14,14 @@ const EVEN = { us: 1, eu: 1, ap: 1 };
 const splitBy = (shares: SharesByRegion, before: Split['before'] = []): Split => ({ shares, before });
 const until = (replacedAtMs: number, shares: SharesByRegion) => ({ shares, replacedAtMs });
 
-/** What each region has at that moment, by name: by each of the ways that it must be counted. */
-function allPartsOf(split: Split, shape: RuleCheckShape = {}, nowMs = AT_MS) {
+/** Each of the ways by which it must be counted at that moment. */
+function placementsOf(split: Split, shape: RuleCheckShape = {}, nowMs = AT_MS) {
   const check = createRuleCheck({ ...MINUTE, ...shape });
-  return createPlacements(split)
-    .partsOf(check, nowMs)
-    .map((parts): Record<string, Share> => Object.fromEntries(parts));
+  return createPlacements(split).of(check, nowMs);
 }
+/** What each region has then, by name. */
+const allPartsOf = (...given: Parameters<typeof placementsOf>) =>
+  placementsOf(...given).map(({ parts }): Record<string, Share> => Object.fromEntries(parts));
 /** The only one. */
 function partsOf(...given: Parameters<typeof allPartsOf>) {
   const [parts = {}, ...others] = allPartsOf(...given);
@@ -30,6 +31,12 @@ function partsOf(...given: Parameters<typeof allPartsOf>) {
 /** The limits alone. */
 const limitsOf = (...given: Parameters<typeof partsOf>) =>
   Object.fromEntries(Object.entries(partsOf(...given)).map(([name, { limit }]) => [name, limit]));
+/** Where it is counted, and what regions have of it: each way in short. */
+const told = (...given: Parameters<typeof placementsOf>) =>
+  placementsOf(...given).map(({ parts, at }) => ({
+    at,
+    ...Object.fromEntries([...parts].map(([name, { limit }]) => [name, limit])),
+  }));
 const home = (shares: SharesByRegion, key = '{test}:subject') =>
   homeOf(
     hashTagOf(key),
@@ -81,18 +88,22 @@ describe('a limit is split', () => {
     const placements = createPlacements(splitBy({ us: 2, eu: 1 }));
     const check = createRuleCheck(MINUTE);
     for (const limit of [12, 30, 3, 12])
-      expect(placements.partsOf({ ...check, limit }, AT_MS)[0]?.get('us')?.limit).toBe((limit * 2) / 3);
+      expect(placements.of({ ...check, limit }, AT_MS)[0]?.parts.get('us')?.limit).toBe((limit * 2) / 3);
   });
 });
 
 describe('one region has all of a limit', () => {
   const whole = (shape: RuleCheckShape, shares: SharesByRegion = EVEN) =>
-    expect(limitsOf(splitBy(shares), shape)).toEqual({ [home(shares)]: shape.limit ?? MINUTE.limit });
+    expect(told(splitBy(shares), shape)).toEqual([
+      { at: home(shares), [home(shares)]: shape.limit ?? MINUTE.limit },
+    ]);
 
   it('if the rule is central', () => whole({ rule: { central: true } }));
-  it('if a part would be too small for one request', () => whole({ limit: 2 }));
-  it('if a part of its burst would be', () => whole({ algorithm: 'gcra', extra: 2 }));
-  it('if a request costs more than a part', () => whole({ cost: 5 }));
+
+  it('not because its parts are small: those that have none leave it to the others', () => {
+    expect(told(splitBy(EVEN), { limit: 2 })).toEqual([{ at: undefined, us: 1, eu: 1 }]);
+    expect(told(splitBy(EVEN), { cost: 5 })).toEqual([{ at: undefined, us: 7, eu: 5 }]);
+  });
 
   it.each<[string, RuleCheckShape]>([
     ['holds connections', { algorithm: 'concurrency' }],
@@ -116,6 +127,8 @@ describe('one region has all of a limit', () => {
     expect(limitsOf(splitBy(shares), { rule: { central: true } })).toEqual({ eu: 12 });
   });
 });
+
+const placedBefore = (...all: PlacedBefore[]) => ({ placedBefore: all });
 
 describe('while a change holds, each region has the smallest of its parts', () => {
   const changed = splitBy({ us: 3, eu: 1 }, [until(AT_MS, { us: 1, eu: 3 })]);
@@ -185,20 +198,6 @@ describe('while a change holds, each region has the smallest of its parts', () =
       expect(limitsOf(split, { rule })).toEqual({ us: 3, eu: 3 });
   });
 
-  const placedBefore = (...all: PlacedBefore[]) => ({ placedBefore: all });
-  it('of one that becomes central, which keeps its part in its region only', () => {
-    const before = placedBefore({ shares: null, central: false, replacedAtMs: AT_MS });
-    const rule = { central: true, ...before };
-    expect(limitsOf(splitBy(EVEN), { rule })).toEqual({ [home(EVEN)]: 4 });
-    expect(limitsOf(splitBy(EVEN), { rule }, AT_MS + HEARD_MS + 120_000)).toEqual({ [home(EVEN)]: 12 });
-  });
-
-  it('of one that was central: only that region has a part', () => {
-    const rule = placedBefore({ shares: null, central: true, replacedAtMs: AT_MS });
-    expect(limitsOf(splitBy(EVEN), { rule })).toEqual({ [home(EVEN)]: 4 });
-    expect(limitsOf(splitBy(EVEN), { rule }, AT_MS + HEARD_MS + 120_000)).toEqual({ us: 4, eu: 4, ap: 4 });
-  });
-
   it("if both the rule's own shares and the configured ones have changed", () => {
     const rule = placedBefore({ shares: { us: 1, eu: 5 }, central: false, replacedAtMs: AT_MS + 1_000 });
     const split = splitBy({ us: 1, eu: 1 }, [until(AT_MS, { us: 5, eu: 1 })]);
@@ -210,6 +209,64 @@ describe('while a change holds, each region has the smallest of its parts', () =
 
   it('but not if a change of the configured ones is nothing to a rule that has its own', () => {
     expect(limitsOf(changed, { rule: { shares: { us: 1, eu: 1 } } })).toEqual({ us: 6, eu: 6 });
+  });
+});
+
+describe('while a rule is moved between all regions and one', () => {
+  const endMs = AT_MS + HEARD_MS + 120_000;
+  const wasSplit = placedBefore({ shares: null, central: false, replacedAtMs: AT_MS });
+  const wasCentral = placedBefore({ shares: null, central: true, replacedAtMs: AT_MS });
+  const parts = { us: 4, eu: 4, ap: 4 };
+
+  it('that one alone counts it, and all keep their parts for it', () => {
+    const becomesCentral = { central: true, ...wasSplit };
+    for (const rule of [becomesCentral, wasCentral])
+      for (const nowMs of [AT_MS, endMs - 1])
+        expect(told(splitBy(EVEN), { rule }, nowMs)).toEqual([{ at: home(EVEN), ...parts }]);
+    expect(told(splitBy(EVEN), { rule: becomesCentral }, endMs)).toEqual([
+      { at: home(EVEN), [home(EVEN)]: 12 },
+    ]);
+    expect(told(splitBy(EVEN), { rule: wasCentral }, endMs)).toEqual([{ at: undefined, ...parts }]);
+  });
+
+  it('and its shares change too: with the smaller of both parts', () => {
+    const before = placedBefore({ shares: { us: 2, eu: 1 }, central: false, replacedAtMs: AT_MS });
+    const middle = { shares: { us: 1, eu: 2 }, central: false, replacedAtMs: AT_MS + 1_000 };
+    const rule = { placedBefore: [...before.placedBefore, middle], central: true, shares: { eu: 1 } };
+    expect(told(splitBy(EVEN), { rule }, AT_MS + 1_000)).toEqual([{ at: 'eu', us: 4, eu: 4 }]);
+  });
+
+  it.each([
+    ['of a small limit', { limit: 2 }, null, null, { us: 1, eu: 1 }, 'ap'],
+    ['of other regions', {}, { us: 1 }, { eu: 1 }, { us: 12 }, 'eu'],
+  ] as const)('that has no part %s, a request must pass by both ways', (_, shape, old, next, split, at) => {
+    const key = keyAt(at, next ?? EVEN);
+    const whole = 'limit' in shape ? shape.limit : 12;
+    const both = [
+      { at: undefined, ...split },
+      { at, [at]: whole },
+    ];
+    const becomes = {
+      central: true,
+      shares: next,
+      placedBefore: [{ shares: old, central: false, replacedAtMs: AT_MS }],
+    };
+    const was = { shares: old, placedBefore: [{ shares: next, central: true, replacedAtMs: AT_MS }] };
+    for (const rule of [becomes, was])
+      expect(told(splitBy(EVEN), { ...shape, key, rule }, endMs - 1)).toEqual(both);
+    expect(told(splitBy(EVEN), { ...shape, key, rule: becomes }, endMs)).toEqual(both.slice(1));
+    expect(told(splitBy(EVEN), { ...shape, key, rule: was }, endMs)).toEqual(both.slice(0, 1));
+  });
+
+  it('from one region to another, both must admit, and then the new one alone', () => {
+    const before = placedBefore({ shares: { us: 1 }, central: true, replacedAtMs: AT_MS });
+    const rule = { ...before, central: true, shares: { eu: 1 } };
+    const both = [
+      { at: 'us', us: 12 },
+      { at: 'eu', eu: 12 },
+    ];
+    expect(told(splitBy(EVEN), { rule }, endMs - 1)).toEqual(both);
+    expect(told(splitBy(EVEN), { rule }, endMs)).toEqual(both.slice(1));
   });
 });
 
@@ -249,7 +306,7 @@ describe('if a change leaves nothing to anybody, it is counted both ways', () =>
   });
 
   it('and a queue is short in each of them', () => {
-    const rule = { action: 'throttle', maxDelayMs: 10_000, windowSeconds: 60 } as const;
+    const rule = { action: 'throttle', maxDelayMs: 10_000, windowSeconds: 60, spill: false } as const;
     const shape = { algorithm: 'leaky-bucket', limit: 60, extra: 60, rule } as const;
     expect(allPartsOf(moved, shape).map((parts) => Object.values(parts)[0]?.extra)).toEqual([11, 11]);
   });
@@ -331,6 +388,23 @@ it('holds whoever goes by the old parts and whoever goes by the new ones to both
   );
 });
 
+it('always leaves some region that counts it, by each of the ways', () => {
+  fc.assert(
+    fc.property(given, fc.nat({ max: 800_000 }), (world, afterMs) => {
+      const { present, before, ownBefore, central, ...shape } = world;
+      const placedBefore = ownBefore.map(({ at, ...way }) => ({ ...way, replacedAtMs: AT_MS + at }));
+      const changes = before.map((way) => until(AT_MS + way.at, way.shares));
+      const check = { ...shape, windowMs: 60_000, rule: { central, placedBefore } };
+      for (const { parts, at } of placementsOf(splitBy(present, changes), check, AT_MS + afterMs)) {
+        const counted = at === undefined ? [...parts.values()] : [parts.get(at)];
+        const isPossible = counted.some((part) => part && isUsable({ ...check }, part));
+        expect(isPossible || capacityOf(check) < check.cost).toBe(true);
+      }
+    }),
+    { numRuns: 500 },
+  );
+});
+
 it('never counts a request twice by the same parts', () => {
   fc.assert(
     fc.property(given, fc.nat({ max: 800_000 }), (world, afterMs) => {
@@ -338,12 +412,8 @@ it('never counts a request twice by the same parts', () => {
       const placedBefore = ownBefore.map(({ at, ...way }) => ({ ...way, replacedAtMs: AT_MS + at }));
       const changes = before.map((way) => until(AT_MS + way.at, way.shares));
       const rule = { central, placedBefore };
-      const all = allPartsOf(
-        splitBy(present, changes),
-        { ...shape, windowMs: 60_000, rule },
-        AT_MS + afterMs,
-      );
-      expect(new Set(all.map((parts) => JSON.stringify(parts))).size).toBe(all.length);
+      const all = told(splitBy(present, changes), { ...shape, windowMs: 60_000, rule }, AT_MS + afterMs);
+      expect(new Set(all.map((one) => JSON.stringify(one))).size).toBe(all.length);
     }),
     { numRuns: 300 },
   );

@@ -1,20 +1,17 @@
-// Regions which keep to their parts of a limit together keep the whole limit; also while the split is being changed.
+// Regions which keep to their parts of a limit together keep the whole limit; also while the parts are being changed.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
 import type { Check } from '../../src/core/check.ts';
 import { runChecks } from '../../src/core/counters.ts';
-import {
-  type Counting,
-  homeOf,
-  placementOf,
-  type Share,
-  transitionalShares,
-  type WeightedRegion,
-} from '../../src/core/shares.ts';
+import { createPlacements, HEARD_MS, type Placement } from '../../src/core/placement.ts';
+import type { RuleCheck } from '../../src/core/plan.ts';
+import type { SharesByRegion } from '../../src/core/rule.ts';
+import { partsOf, type Share } from '../../src/core/shares.ts';
+import { createRuleCheck } from '../limiter/rule-checks.ts';
+import { rounds } from '../rounds.ts';
 import {
   type Admission,
-  counting,
   createExpiringCounters,
   DEFINITIONS,
   isBucket,
@@ -23,7 +20,6 @@ import {
   rules,
   START_MS,
   shareList,
-  sum,
   unitsOf,
   type Wait,
   waitMs,
@@ -34,40 +30,47 @@ interface Step {
   readonly region: number;
   readonly wait: Wait;
   readonly cost: number | 'all';
-  readonly late: boolean;
 }
+
+/** In one region with this part; all of them admit, or none is charged. */
+type Counted = readonly (readonly [region: string, part: Share])[];
 
 const steps = fc.array(
   fc.record<Step>({
     region: fc.nat({ max: 20 }),
     wait: waits,
     cost: fc.oneof(fc.constant('all' as const), fc.constant(1), fc.integer({ min: 1, max: 6 })),
-    late: fc.boolean(),
   }),
   { minLength: 1, maxLength: 40 },
 );
 
-/** Each region has counters of its own; `shareAt` says by which share a request is counted. */
-function play(
-  rule: Rule,
-  history: readonly Step[],
-  shareAt: (step: Step, atMs: number) => [string, Share] | undefined,
-): Admission[] {
+/** Each region has counters of its own. */
+function createWorld(rule: Rule) {
   const admitted: Admission[] = [];
   let atMs = START_MS;
+  let leases = 0;
   const counters = createExpiringCounters(() => atMs);
-  for (const [i, step] of history.entries()) {
-    atMs += waitMs(step.wait, rule.windowMs, atMs);
-    const [name, share] = shareAt(step, atMs) ?? [];
-    if (name === undefined || share === undefined) continue;
-    const leaseId = String(i).padStart(16, '0');
-    const check: Check = { key: name, id: 'id', ...rule, ...share, leaseId };
-    const left = runChecks('peek', [check], atMs, counters).outcomes[0]?.remaining ?? 0;
-    const units = step.cost === 'all' ? Math.max(1, left) : step.cost;
-    const { outcomes } = runChecks('take', [{ ...check, cost: units }], atMs, counters);
-    if (outcomes[0]?.allowed) admitted.push({ atMs, units });
-  }
-  return admitted;
+  const run = (operation: 'peek' | 'take', check: Check) =>
+    runChecks(operation, [check], atMs, counters).outcomes[0];
+  return {
+    admitted,
+    now: () => atMs,
+    pass(ms: number) {
+      atMs += Math.max(0, ms);
+    },
+    take(counted: Counted, cost: number | 'all') {
+      leases += 1;
+      const leaseId = String(leases).padStart(16, '0');
+      const checks = counted.map(
+        ([name, part]): Check => ({ key: name, id: 'id', ...rule, ...part, leaseId }),
+      );
+      const left = Math.min(...checks.map((check) => run('peek', check)?.remaining ?? 0));
+      const units = cost === 'all' ? Math.max(1, left) : cost;
+      if (checks.length === 0 || left < units) return;
+      for (const check of checks) run('take', { ...check, cost: units });
+      admitted.push({ atMs, units });
+    },
+  };
 }
 
 function expectWithin(rule: Rule, admitted: readonly Admission[]): void {
@@ -80,162 +83,130 @@ describe.each(ALGORITHM_IDS)('regions that keep to their shares of %s', (algorit
   it('together admit nothing that the whole limit would not', () => {
     fc.assert(
       fc.property(rules(algorithm), shareList, steps, (rule, shares, history) => {
-        const placement = placementOf(rule, named(...shares));
-        fc.pre(placement.kind === 'split');
-        const parts = [...placement.shares];
-        expectWithin(
-          rule,
-          play(rule, history, ({ region }) => parts[region % parts.length]),
-        );
+        const parts = [...partsOf(rule, named(...shares))];
+        const world = createWorld(rule);
+        for (const { region, wait, cost } of history) {
+          world.pass(waitMs(wait, rule.windowMs, world.now()));
+          world.take([parts[region % parts.length] ?? ['r0', { limit: 1, extra: 1 }]], cost);
+        }
+        expectWithin(rule, world.admitted);
       }),
-      { numRuns: 400 },
+      { numRuns: rounds(200) },
     );
   });
 
   it('together admit all of it at once', () => {
     fc.assert(
       fc.property(rules(algorithm), shareList, (rule, shares) => {
-        const placement = placementOf(rule, named(...shares));
-        fc.pre(placement.kind === 'split');
-        const parts = [...placement.shares];
-        const history = parts.map((_part, region): Step => ({ region, wait: 0, cost: 'all', late: false }));
-        const admitted = unitsOf(play(rule, history, ({ region }) => parts[region]));
-        expect(admitted).toBe(isBucket(algorithm) ? (rule.extra ?? rule.limit) : rule.limit);
+        const world = createWorld(rule);
+        for (const part of partsOf(rule, named(...shares))) world.take([part], 'all');
+        const whole = isBucket(algorithm) ? (rule.extra ?? rule.limit) : rule.limit;
+        expect(unitsOf(world.admitted)).toBe(whole);
       }),
     );
   });
 });
 
-/** Until what was admitted by these shares no longer counts. */
-function pastAfterMs({ algorithm, windowMs }: Rule, shares: ReadonlyMap<string, Share>): number {
-  if (!isBucket(algorithm)) return 2 * windowMs;
-  const fillsMs = ({ limit, extra = limit }: Share) => Math.ceil((extra * windowMs) / limit);
-  return Math.max(...[...shares.values()].map(fillsMs));
+interface Way {
+  readonly shares: SharesByRegion;
+  readonly central: boolean;
 }
 
-describe('transitionalShares', () => {
-  const subjectKey = 'weir:{user:=ada}';
-  const parts = (rule: Counting, before: readonly WeightedRegion[], after: readonly WeightedRegion[]) =>
-    Object.fromEntries(transitionalShares({ ...rule, subjectKey }, before, after));
+const way: fc.Arbitrary<Way> = fc.record({
+  shares: fc
+    .record({ us: fc.nat({ max: 5 }), eu: fc.nat({ max: 5 }), ap: fc.nat({ max: 5 }) })
+    .filter((shares) => Object.values(shares).some((share) => share > 0)),
+  central: fc.boolean(),
+});
 
-  it('gives each region the smaller of its parts, of the limit and of the burst', () => {
-    expect(parts(counting({ extra: 20 }), named(5, 3, 2), named(2, 2, 6))).toEqual({
-      r0: { limit: 2, extra: 4 },
-      r1: { limit: 2, extra: 4 },
-      r2: { limit: 2, extra: 4 },
-    });
-    expect(parts(counting(), named(1, 1), named(1, 1))).toEqual({
-      r0: { limit: 5, extra: undefined },
-      r1: { limit: 5, extra: undefined },
-    });
+/** How long after the change was made; not before what came earlier. */
+type When = number | 'some have not heard' | 'all have heard' | 'nearly over' | 'over';
+
+interface Moment extends Step {
+  readonly when: When;
+  /** This isolate has not heard of the change yet. */
+  readonly isLate: boolean;
+}
+
+const moment = fc.record<Moment>({
+  region: fc.nat({ max: 20 }),
+  wait: waits,
+  cost: fc.oneof(fc.constant('all' as const), fc.constant(1)),
+  when: fc.oneof(
+    { weight: 8, arbitrary: fc.constant(0) },
+    {
+      weight: 1,
+      arbitrary: fc.constantFrom('some have not heard' as const, 'all have heard', 'nearly over', 'over'),
+    },
+  ),
+  isLate: fc.boolean(),
+});
+
+const ALL_REGIONS = { us: 1, eu: 1, ap: 1 };
+
+/** By the rule as it was, and as it is, with what it was before. */
+function checksOf(rule: Rule, before: Way, after: Way) {
+  const shape = { ...rule, key: 'weir:{user:=ada}', windowMs: rule.windowMs };
+  const placedBefore = [{ ...before, replacedAtMs: START_MS }];
+  return {
+    old: createRuleCheck({ ...shape, rule: { ...before, spill: false } }),
+    next: createRuleCheck({ ...shape, rule: { ...after, spill: false, placedBefore } }),
+  };
+}
+
+/** Where a request at that place is counted. Of two ways in one region, the stricter one is. */
+function countedBy(placements: readonly Placement[], place: number): Counted {
+  const all = placements.flatMap(({ parts, at }) => {
+    const names = at === undefined ? [...parts.keys()] : [at];
+    const name = names[place % names.length] ?? '';
+    return [[name, parts.get(name) ?? { limit: 0, extra: 0 }] as const];
   });
+  return all.filter(([name, { limit }], i) =>
+    all.every(
+      ([other, part], j) =>
+        i === j || other !== name || limit < part.limit || (limit === part.limit && i < j),
+    ),
+  );
+}
 
-  it('gives nothing to a region that comes, or goes', () => {
-    expect(Object.keys(parts(counting(), named(1, 1), named(1, 1, 1)))).toEqual(['r0', 'r1']);
-    expect(Object.keys(parts(counting(), named(1, 1, 1), named(1, 0, 1)))).toEqual(['r0', 'r2']);
-    expect(parts(counting(), named(1), [{ name: 'other', share: 1 }])).toEqual({});
-  });
-
-  it('leaves a subject to its home when it was, or will be, counted there', () => {
-    const rule = counting({ limit: 12, cost: 4 });
-    const home = homeOf(subjectKey, named(1, 1, 1, 1));
-    expect(placementOf(rule, named(1, 1, 1, 1)).kind).toBe('central');
-    expect(placementOf(rule, named(1, 1, 1)).kind).toBe('split');
-    const expected = home === 'r3' ? {} : { [home]: { limit: 4, extra: undefined } };
-    expect(parts(rule, named(1, 1, 1, 1), named(1, 1, 1))).toEqual(expected);
-    expect(parts(rule, named(1, 1, 1), named(1, 1, 1, 1))).toEqual(expected);
-    expect(parts({ ...rule, cost: 7 }, named(1, 1), named(1, 1))).toEqual({
-      [homeOf(subjectKey, named(1, 1))]: { limit: 12, extra: undefined },
-    });
-  });
-
-  it('never gives more than the limit and the burst in all, nor any region more than before or after', () => {
-    const anyCounting = fc.record({
-      algorithm: fc.constantFrom(...ALGORITHM_IDS),
-      limit: fc.integer({ min: 1, max: 100 }),
-      extra: fc.option(fc.integer({ min: 1, max: 100 }), { nil: undefined }),
-      cost: fc.integer({ min: 1, max: 5 }),
-    });
+describe.each(ALGORITHM_IDS)('while it changes how %s is split', (algorithm) => {
+  it('regions never admit more, whoever has heard of it and whoever has not', () => {
     fc.assert(
-      fc.property(anyCounting, shareList, shareList, (rule, before, after) => {
-        const given = Object.values(parts(rule, named(...before), named(...after)));
-        expect(sum(given.map(({ limit }) => limit))).toBeLessThanOrEqual(rule.limit);
-        if (isBucket(rule.algorithm) && rule.extra !== undefined)
-          expect(sum(given.map(({ extra = 0 }) => extra))).toBeLessThanOrEqual(rule.extra);
-        for (const { limit, extra } of given) {
-          expect(limit).toBeGreaterThan(0);
-          if (extra !== undefined) expect(extra).toBeGreaterThan(0);
-        }
-        expect(parts(rule, named(...after), named(...before))).toEqual(
-          parts(rule, named(...before), named(...after)),
-        );
-      }),
-      { numRuns: 500 },
+      fc.property(
+        rules(algorithm),
+        way,
+        way,
+        fc.array(moment, { minLength: 1, maxLength: 60 }),
+        (rule, before, after, history) => {
+          const { old, next } = checksOf(rule, before, after);
+          const placements = createPlacements({ shares: ALL_REGIONS, before: [] });
+          const placed = (check: RuleCheck, atMs: number) => placements.of(check, atMs);
+          const world = createWorld(rule);
+          const overMs = heldMs(rule);
+          const times = {
+            'some have not heard': HEARD_MS - 1,
+            'all have heard': HEARD_MS,
+            'nearly over': overMs - 1,
+            over: overMs,
+          };
+          for (const { region, wait, cost, when, isLate } of history) {
+            const atMs = START_MS + (typeof when === 'number' ? when : times[when]);
+            world.pass(atMs - world.now());
+            world.pass(waitMs(wait, rule.windowMs, world.now()));
+            const hasHeard = !isLate || world.now() >= START_MS + HEARD_MS;
+            const counted = countedBy(placed(hasHeard ? next : old, world.now()), region);
+            world.take(counted, cost);
+          }
+          expectWithin(rule, world.admitted);
+        },
+      ),
+      { numRuns: rounds(200) },
     );
   });
-
-  it.each(ALGORITHM_IDS)(
-    'keeps the whole limit of %s while some still go by the old split, and once that is past, some by the new one',
-    (algorithm) => {
-      const changes = fc.record({ before: shareList, after: shareList, untilMs: fc.nat({ max: 200 }) });
-      fc.assert(
-        fc.property(rules(algorithm), changes, steps, (rule, { before, after, untilMs }, history) => {
-          const [old, next] = [before, after].map((shares) => placementOf(rule, named(...shares)));
-          fc.pre(old?.kind === 'split' && next?.kind === 'split');
-          const between = transitionalShares({ ...rule, subjectKey }, named(...before), named(...after));
-          const admitted = play(rule, history, ({ region, late }, atMs) => {
-            const isOld = atMs < START_MS + untilMs;
-            const isNew = atMs >= START_MS + untilMs + pastAfterMs(rule, old.shares);
-            const shares = late || !(isOld || isNew) ? between : isOld ? old.shares : next.shares;
-            const name = `r${region % 4}`;
-            const share = shares.get(name);
-            return share && [name, share];
-          });
-          expectWithin(rule, admitted);
-        }),
-        { numRuns: 400 },
-      );
-    },
-  );
-
-  // Where limits change: what passed before has drained by the old limit, or a counter would be given more.
-  const changes = fc.record({
-    limit: fc.integer({ min: 10, max: 60 }),
-    extra: fc.integer({ min: 4, max: 30 }),
-    windowMs: fc.constantFrom(40, 60),
-    before: fc.tuple(fc.integer({ min: 1, max: 20 }), fc.integer({ min: 1, max: 20 })),
-    after: fc.tuple(fc.integer({ min: 1, max: 20 }), fc.integer({ min: 1, max: 20 })),
-  });
-
-  describe.each(ALGORITHM_IDS)('%s', (algorithm) => {
-    it('keeps the whole limit through a change though everybody takes all there is, at every moment', () => {
-      fc.assert(
-        fc.property(changes, ({ before, after, ...shape }) => {
-          const rule = { ...shape, algorithm, cost: 1 };
-          const [old, next] = [before, after].map((shares) => placementOf(rule, named(...shares)));
-          fc.pre(old?.kind === 'split' && next?.kind === 'split');
-          const between = transitionalShares({ ...rule, subjectKey }, named(...before), named(...after));
-          const newFromMs = pastAfterMs(rule, old.shares);
-          const everyMs = Array.from({ length: newFromMs + 30 }, (_, i) => i).flatMap((afterMs) =>
-            [0, 1].map(
-              (region): Step => ({
-                region,
-                wait: afterMs > 0 && region === 0 ? 1 : 0,
-                cost: 'all',
-                late: false,
-              }),
-            ),
-          );
-          const admitted = play(rule, everyMs, ({ region }, atMs) => {
-            const afterMs = atMs - START_MS;
-            const shares = afterMs === 0 ? old.shares : afterMs < newFromMs ? between : next.shares;
-            const share = shares.get(`r${region}`);
-            return share && [`r${region}`, share];
-          });
-          expectWithin(rule, admitted);
-        }),
-        { numRuns: 100 },
-      );
-    });
-  });
 });
+
+/** As docs/regions.md says: until all have heard of it, two windows, and until four full bursts have drained. */
+function heldMs({ algorithm, windowMs, limit, extra = 0 }: Rule): number {
+  const burst = isBucket(algorithm) ? extra : 0;
+  return HEARD_MS + 2 * windowMs + Math.ceil((4 * windowMs * burst) / limit);
+}

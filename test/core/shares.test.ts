@@ -1,8 +1,17 @@
 // Parts of a limit: that they add up, that a request fits into each, and which region is the home of a subject.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { homeOf, placementOf, type Share, splitExactly, type WeightedRegion } from '../../src/core/shares.ts';
-import { counting, named, sum } from './whole-limit.ts';
+import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
+import {
+  capacityOf,
+  homeOf,
+  isUsable,
+  partsOf,
+  type Share,
+  splitExactly,
+  type WeightedRegion,
+} from '../../src/core/shares.ts';
+import { counting, isBucket, named, shareList, sum } from './whole-limit.ts';
 
 const total = fc.oneof(fc.nat({ max: 50 }), fc.integer({ min: 0, max: 1e12 }));
 const thousandths = fc.oneof(fc.nat({ max: 30 }), fc.nat({ max: 10_000_000 }));
@@ -26,17 +35,25 @@ describe('splitExactly', () => {
     expect(splitExactly(whole, by)).toEqual(parts);
   });
 
-  it('gives whole parts that add up, each less than 1 from its quota', () => {
+  it('gives whole parts that add up, and nothing to a weight of 0', () => {
     fc.assert(
       fc.property(total, weights, (whole, by) => {
         const parts = splitExactly(whole, by);
         expect(sum(parts)).toBe(whole);
-        const all = BigInt(sum(by));
-        for (const [i, weight] of by.entries()) {
-          const off = BigInt(parts[i] ?? 0) * all - BigInt(whole) * BigInt(weight);
-          expect(off > -all && off < all).toBe(true);
-          if (weight === 0) expect(parts[i]).toBe(0);
+        for (const [i, part] of parts.entries()) {
+          expect(Number.isInteger(part) && part >= 0).toBe(true);
+          if (by[i] === 0) expect(part).toBe(0);
         }
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  it('never makes a part smaller when the total grows', () => {
+    fc.assert(
+      fc.property(total, fc.nat({ max: 20 }), weights, (whole, more, by) => {
+        const [before, after] = [splitExactly(whole, by), splitExactly(whole + more, by)];
+        for (const [i, part] of before.entries()) expect(after[i]).toBeGreaterThanOrEqual(part);
       }),
       { numRuns: 1_000 },
     );
@@ -76,81 +93,84 @@ describe('splitExactly', () => {
     );
   });
 
-  it('gives every weight the same parts in whatever order, unless two weights have the same remainder', () => {
-    const few = fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1, maxLength: 8 });
-    const pairs = (whole: number, by: readonly number[]) =>
-      splitExactly(whole, by)
-        .map((part, i) => `${by[i]} has ${part}`)
-        .sort();
-    fc.assert(
-      fc.property(total, few, (whole, by) => {
-        const kinds = [...new Set(by)];
-        const remainders = new Set(kinds.map((weight) => (whole * weight) % sum(by)));
-        fc.pre(remainders.size === kinds.length);
-        expect(pairs(whole, by.toReversed())).toEqual(pairs(whole, by));
-      }),
-    );
-  });
-
-  it('can make a part smaller when the total grows: no split that keeps to the quota avoids that everywhere', () => {
-    expect(splitExactly(10, [6, 6, 2])).toEqual([4, 4, 2]);
-    expect(splitExactly(11, [6, 6, 2])).toEqual([5, 5, 1]);
-  });
-
   it('refuses to split among nobody', () => {
     expect(() => splitExactly(5, [0, 0])).toThrow(RangeError);
     expect(() => splitExactly(5, [])).toThrow(RangeError);
   });
 });
 
-describe('placementOf', () => {
-  const split = (...shares: [string, number, number?][]) => ({
-    kind: 'split',
-    shares: new Map<string, Share>(shares.map(([name, limit, extra]) => [name, { limit, extra }])),
-  });
+describe('partsOf', () => {
+  const parts = (...shares: [string, number, number?][]) =>
+    new Map<string, Share>(shares.map(([name, limit, extra]) => [name, { limit, extra }]));
 
   it('gives every region its part of the limit', () => {
-    expect(placementOf(counting(), named(0.5, 0.3, 0.2))).toEqual(split(['r0', 5], ['r1', 3], ['r2', 2]));
+    expect(partsOf(counting(), named(0.5, 0.3, 0.2))).toEqual(parts(['r0', 5], ['r1', 3], ['r2', 2]));
   });
 
   it.each(['token-bucket', 'leaky-bucket', 'gcra'] as const)('splits the burst of %s too', (algorithm) => {
     const rule = counting({ algorithm, extra: 7 });
-    expect(placementOf(rule, named(1, 1))).toEqual(split(['r0', 5, 4], ['r1', 5, 3]));
+    expect(partsOf(rule, named(1, 1))).toEqual(parts(['r0', 5, 4], ['r1', 5, 3]));
   });
 
   it('leaves the number of buckets whole', () => {
     const rule = counting({ algorithm: 'sliding-window-buckets', extra: 2 });
-    expect(placementOf(rule, named(1, 1, 1))).toEqual(split(['r0', 4, 2], ['r1', 3, 2], ['r2', 3, 2]));
-    expect(placementOf({ ...rule, cost: 3 }, named(1, 1, 1)).kind).toBe('split');
+    expect(partsOf(rule, named(1, 1, 1))).toEqual(parts(['r0', 4, 2], ['r1', 3, 2], ['r2', 3, 2]));
   });
 
   it('leaves out a region without a share', () => {
-    expect(placementOf(counting(), named(1, 0, 1))).toEqual(split(['r0', 5], ['r2', 5]));
+    expect(partsOf(counting(), named(1, 0, 1))).toEqual(parts(['r0', 5], ['r2', 5]));
   });
 
-  it('counts in one place what is too little for a request in some region', () => {
-    expect(placementOf(counting({ cost: 5 }), named(1, 1))).toEqual(split(['r0', 5], ['r1', 5]));
-    expect(placementOf(counting({ cost: 6 }), named(1, 1))).toEqual({ kind: 'central' });
-    expect(placementOf(counting({ limit: 2 }), named(1, 1, 1))).toEqual({ kind: 'central' });
-    expect(placementOf(counting({ cost: 4 }), named(7, 3))).toEqual({ kind: 'central' });
+  it('leaves out regions when the limit is smaller than their number', () => {
+    expect(partsOf(counting({ limit: 2 }), named(1, 1, 1))).toEqual(parts(['r0', 1], ['r1', 1]));
+    expect(partsOf(counting({ limit: 1 }), named(1, 1, 3))).toEqual(parts(['r2', 1]));
   });
 
-  it('counts in one place what has too little burst for a request in some region', () => {
-    expect(placementOf(counting({ extra: 4, cost: 2 }), named(1, 1))).toEqual(
-      split(['r0', 5, 2], ['r1', 5, 2]),
+  it('splits by whole requests', () => {
+    expect(partsOf(counting({ cost: 5 }), named(1, 1))).toEqual(parts(['r0', 5], ['r1', 5]));
+    expect(partsOf(counting({ limit: 12, cost: 3 }), named(1, 1, 1))).toEqual(
+      parts(['r0', 6], ['r1', 3], ['r2', 3]),
     );
-    expect(placementOf(counting({ extra: 4, cost: 3 }), named(1, 1))).toEqual({ kind: 'central' });
-    expect(placementOf(counting({ extra: 100, cost: 6 }), named(1, 1))).toEqual({ kind: 'central' });
+    expect(partsOf(counting({ cost: 6 }), named(1, 1))).toEqual(parts(['r0', 10]));
+  });
+
+  it('gives no burst to a region without a pace, and no pace to one without a burst', () => {
+    expect(partsOf(counting({ limit: 2, extra: 30 }), named(1, 1, 1))).toEqual(
+      parts(['r0', 1, 15], ['r1', 1, 15]),
+    );
+    expect(partsOf(counting({ extra: 2 }), named(1, 1, 1))).toEqual(parts(['r0', 5, 1], ['r1', 5, 1]));
+    expect(partsOf(counting({ extra: 4, cost: 3 }), named(1, 2))).toEqual(parts(['r1', 10, 4]));
   });
 
   it('gives everything to the only region, or the only one with a share, however little it is', () => {
-    expect(placementOf(counting({ extra: 7, cost: 20 }), named(0.4))).toEqual(split(['r0', 10, 7]));
-    expect(placementOf(counting({ cost: 20 }), named(0, 2))).toEqual(split(['r1', 10]));
+    expect(partsOf(counting({ extra: 7, cost: 20 }), named(0.4))).toEqual(parts(['r0', 10, 7]));
+    expect(partsOf(counting({ cost: 20 }), named(0, 2))).toEqual(parts(['r1', 10]));
   });
 
   it('splits evenly if nobody has a share', () => {
-    expect(placementOf(counting(), named(0, 0))).toEqual(split(['r0', 5], ['r1', 5]));
-    expect(placementOf(counting(), named(0))).toEqual(split(['r0', 10]));
+    expect(partsOf(counting(), named(0, 0))).toEqual(parts(['r0', 5], ['r1', 5]));
+    expect(partsOf(counting(), named(0))).toEqual(parts(['r0', 10]));
+  });
+
+  it('adds up to the limit and the burst, in parts that each admit a request', () => {
+    const anyCounting = fc.record({
+      algorithm: fc.constantFrom(...ALGORITHM_IDS),
+      limit: fc.integer({ min: 1, max: 100 }),
+      extra: fc.option(fc.integer({ min: 1, max: 100 }), { nil: undefined }),
+      cost: fc.integer({ min: 1, max: 7 }),
+    });
+    fc.assert(
+      fc.property(anyCounting, shareList, (rule, shares) => {
+        const all = [...partsOf(rule, named(...shares)).values()];
+        expect(sum(all.map(({ limit }) => limit))).toBe(rule.limit);
+        const isSplit = isBucket(rule.algorithm) && rule.extra !== undefined;
+        if (isSplit) expect(sum(all.map(({ extra = 0 }) => extra))).toBe(rule.extra);
+        else for (const { extra } of all) expect(extra).toBe(rule.extra);
+        if (capacityOf(rule) >= rule.cost) for (const part of all) expect(isUsable(rule, part)).toBe(true);
+        else expect(all).toHaveLength(1);
+      }),
+      { numRuns: 1_000 },
+    );
   });
 });
 

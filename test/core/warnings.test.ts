@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
 import { RULE_DEFAULTS, type Rule, type Tier } from '../../src/core/rule.ts';
-import { placementOf } from '../../src/core/shares.ts';
 import { findWarnings } from '../../src/core/warnings.ts';
 
 const rule = (id: string, fields: Partial<Rule> = {}): Rule => ({
@@ -118,59 +117,6 @@ describe('subjects of scope ip', () => {
           'Write IPv4 as 192.0.2.1, and IPv6 by its prefix as 2001:db8:1:2::/64.',
       ]),
   );
-});
-
-describe('a limit that is too small to be split', () => {
-  const warning = (limits: string) => [
-    `"A" has a limit of ${limits}: too little to be split over us, eu, ap. ` +
-      'Each subject is counted in one region instead. Set central to true if that is meant.',
-  ];
-
-  it.each<[string, Partial<Rule>]>([
-    ['2', { limit: 2 }],
-    ['20', { limit: 20, cost: 7 }],
-    ['600', { limit: 600, algorithm: 'gcra', burst: 2 }],
-    ['2', { limit: 2, spill: false }],
-    ['100', { limit: 100, shares: { us: 1, eu: 1, ap: 0.001 } }],
-    ['5', { limit: 90, limitName: 'exports', cost: 2 }],
-    ['2, 5', { limit: 2, limitName: 'exports', cost: 2 }],
-  ])('is told: %s', (limits, fields) => expect(messagesOf(rule('a', fields))).toEqual(warning(limits)));
-
-  it.each<[string, Partial<Rule>]>([
-    ['as small as can be split', { limit: 3 }],
-    ['just as large as its cost', { limit: 21, cost: 7 }],
-    ['said to be counted centrally', { limit: 2, central: true }],
-    ['counted centrally for another reason', { limit: 2, blockSeconds: 60 }],
-    ['all in one region', { limit: 2, shares: { us: 1 } }],
-    ['in as many parts as it has units', { limit: 2, shares: { us: 1, eu: 1, ap: 0 } }],
-    ['with buckets, which are no burst', { limit: 60, algorithm: 'sliding-window-buckets', buckets: 2 }],
-    ['of another tier', { limitName: 'exports', cost: 2, tiers: ['free'] }],
-  ])('is not one %s', (_, fields) => expect(messagesOf(rule('a', fields))).toEqual([]));
-
-  it('names the regions that have a share, and no other', () => {
-    const regions = [...REGIONS, { name: 'sa', share: 0 }];
-    const [told] = findWarnings({ rules: [rule('a', { limit: 2 })], tiers: TIERS, regions });
-    expect(told?.message).toBe(warning('2')[0]);
-  });
-
-  it('is fine where there is one region, or none', () => {
-    const rules = [rule('a', { limit: 2 })];
-    for (const regions of [REGIONS.slice(0, 1), []])
-      expect(findWarnings({ rules, tiers: TIERS, regions })).toEqual([]);
-  });
-
-  it('is found also just beside what needs no closer look', () => {
-    for (let limit = 1; limit < 60; limit++)
-      for (const share of [1, 2, 0.5]) {
-        const regions = [
-          { name: 'us', share: 3 },
-          { name: 'eu', share },
-        ];
-        const { kind } = placementOf({ algorithm: 'fixed-window', limit, cost: 2 }, regions);
-        const told = findWarnings({ rules: [rule('a', { limit, cost: 2 })], tiers: TIERS, regions });
-        expect(told.length, `${limit} by 3 and ${share}`).toBe(kind === 'central' ? 1 : 0);
-      }
-  });
 });
 
 describe('shares', () => {

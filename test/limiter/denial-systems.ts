@@ -2,7 +2,7 @@
 // which every request asks its counters.
 import { denyingResults } from '../../src/core/decision.ts';
 import type { RuleCheck } from '../../src/core/plan.ts';
-import { createKnownDenials } from '../../src/limiter/known-denials.ts';
+import { createKnownDenials, type KnownDenials } from '../../src/limiter/known-denials.ts';
 import type { Engine } from '../redis/engines.ts';
 import { createRuleCheck, type RuleCheckShape } from './rule-checks.ts';
 
@@ -41,9 +41,10 @@ export function createIsolates(engine: Engine, count: number) {
   const memoryOf = (isolate: number) => isolates[isolate % count] ?? createKnownDenials();
   return {
     isKnown: (isolate: number, checks: readonly RuleCheck[], nowMs: number) =>
-      memoryOf(isolate).find('home', checks, nowMs, 'era') !== undefined,
-    remember(isolate: number, answer: Parameters<KnownDenials['remember']>[1], askedAtMs: number) {
-      memoryOf(isolate).remember('home', answer, askedAtMs, 'era');
+      isKnownDenied(memoryOf(isolate), checks, nowMs),
+    remember(isolate: number, { nowMs, results }: Results, askedAtMs: number) {
+      const moment = { askedAtMs, answeredAtMs: nowMs, era: 'era' };
+      for (const { check, outcome } of results) memoryOf(isolate).remember('home', check, outcome, moment);
     },
     async decide(isolate: number, checks: readonly RuleCheck[], nowMs: number): Promise<Verdict> {
       if (this.isKnown(isolate, checks, nowMs)) return { allowed: false, asked: false };
@@ -54,7 +55,14 @@ export function createIsolates(engine: Engine, count: number) {
   };
 }
 
-type KnownDenials = ReturnType<typeof createKnownDenials>;
+type Results = Awaited<ReturnType<typeof askCounters>>['answer'];
+
+/** Whether it would block from now on, only Redis can tell; and what counts denied requests must hear of this one. */
+function isKnownDenied(denials: KnownDenials, checks: readonly RuleCheck[], nowMs: number): boolean {
+  const known = checks.filter((check) => denials.find('home', check, nowMs, 'era'));
+  const isTold = checks.some((check) => check.countDenied || (check.blockMs && !known.includes(check)));
+  return known.length > 0 && !isTold;
+}
 
 /** From 0 to 1, always the same ones for a seed (mulberry32). */
 export function createRandom(seed: number): () => number {

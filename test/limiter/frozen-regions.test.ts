@@ -37,16 +37,25 @@ const frozen = (...names: string[]) =>
 describe('at two requests a second', () => {
   it.each([
     ['the only region', ['us'], 5],
-    ['both of two', ['us', 'eu'], 5],
-    ['all of three', ['us', 'eu', 'ap'], 5],
-    // The third and the fourth had too little time to be blamed, as long as the others were asked first.
-    ['all of four', ['us', 'eu', 'ap', 'sa'], 10],
+    // Those of five seconds more, until it is known that the others are not just far; and five for each to be given up on.
+    ['both of two', ['us', 'eu'], 16],
+    ['all of three', ['us', 'eu', 'ap'], 21],
+    ['all of four', ['us', 'eu', 'ap', 'sa'], 26],
   ])('with %s frozen for two minutes, the first ones wait and nobody else', async (_, names, waiting) => {
     const { sent, late } = await load(openIsolate(frozen(...names)), 240);
     expect(late).toEqual(sent.slice(0, waiting));
     expect(Math.max(...late.map(({ tookMs }) => tookMs))).toBe(DEADLINE_MS);
     for (const { decision } of sent)
       expect(decision).toMatchObject({ kind: 'degraded', allowed: true, fallback: 'open' });
+  });
+
+  it('with regions frozen that have answered before, five wait for the near one, and five for each of the others', async () => {
+    const regions = frozen('us', 'eu', 'ap');
+    for (const { distance } of regions) distance.note(20);
+    const { sent, late } = await load(openIsolate(regions), 240);
+    expect(late).toEqual(sent.slice(0, 5));
+    // The far ones are given what they have taken twice.
+    expect(late.map(({ tookMs }) => tookMs)).toEqual(Array(5).fill(DEADLINE_MS + 2 * 20));
   });
 
   it('with a frozen region beside a well one, five wait half of the deadline', async () => {

@@ -13,14 +13,14 @@ import {
 
 /** Redis is 7 ms ahead of this isolate, or took so long to be reached. */
 const ANSWERED_AT_MS = ASKED_AT_MS + 7;
+const MOMENT = { askedAtMs: ASKED_AT_MS, answeredAtMs: ANSWERED_AT_MS, era: 'era' };
 
 /** Denials in which one answer is remembered, and what they say in this region and era. */
 function rememberedAs(given: readonly (readonly [RuleCheck, Outcome])[], maxEntries?: number) {
   const denials = createKnownDenials(maxEntries);
-  const results = given.map(([check, outcome]) => ({ check, outcome }));
-  denials.remember('home', { nowMs: ANSWERED_AT_MS, results }, ASKED_AT_MS, 'era');
-  const find = (checks: readonly RuleCheck[], afterMs: number, { region = 'home', era = 'era' } = {}) =>
-    denials.find(region, checks, ASKED_AT_MS + afterMs, era);
+  for (const [check, outcome] of given) denials.remember('home', check, outcome, MOMENT);
+  const find = (check: RuleCheck, afterMs: number, { region = 'home', era = 'era' } = {}) =>
+    denials.find(region, check, ASKED_AT_MS + afterMs, era);
   return { denials, find };
 }
 
@@ -30,42 +30,29 @@ const other = createRuleCheck({ id: 'other' });
 describe('a denial is known', () => {
   it('until exactly its retry time after it was asked for', () => {
     const { find } = rememberedAs([[check, deniedFor(500)]]);
-    expect(find([check], 0)).toBeDefined();
-    expect(find([check], 499)).toBeDefined();
-    expect(find([check], 500)).toBeUndefined();
-    expect(find([check], 499)).toBeUndefined();
+    expect(find(check, 0)).toBeDefined();
+    expect(find(check, 499)).toBeDefined();
+    expect(find(check, 500)).toBeUndefined();
+    expect(find(check, 499)).toBeUndefined();
   });
 
   it('with a retry time and a clock that go on with the time', () => {
     const { find } = rememberedAs([[check, deniedFor(500)]]);
     for (const afterMs of [0, 1, 250, 499])
-      expect(find([check], afterMs)).toEqual({
-        nowMs: ANSWERED_AT_MS + afterMs,
-        results: [{ check, outcome: deniedFor(500 - afterMs) }],
-      });
+      expect(find(check, afterMs)).toEqual({ ...deniedFor(500 - afterMs), nowMs: ANSWERED_AT_MS + afterMs });
   });
 
   it('for a minute if no wait will ever help', () => {
     const { find } = rememberedAs([[check, deniedFor(undefined)]]);
-    expect(find([check], 59_999)?.results).toEqual([{ check, outcome: deniedFor(undefined) }]);
-    expect(find([check], 60_000)).toBeUndefined();
+    expect(find(check, 59_999)).toMatchObject(deniedFor(undefined));
+    expect(find(check, 60_000)).toBeUndefined();
   });
 
   it('as the last answer told it', () => {
     const { denials, find } = rememberedAs([[check, deniedFor(500)]]);
-    const results = [{ check, outcome: deniedFor(900) }];
-    denials.remember('home', { nowMs: ANSWERED_AT_MS + 100, results }, ASKED_AT_MS + 100, 'era');
-    expect(find([check], 999)?.results[0]?.outcome.retryAfterMs).toBe(1);
-    expect(find([check], 1_000)).toBeUndefined();
-  });
-
-  it('alone, without the checks of the request that would have passed or are not known', () => {
-    const { find } = rememberedAs([
-      [other, admitted],
-      [check, deniedFor(500)],
-    ]);
-    const known = find([createRuleCheck({ id: 'third' }), other, check], 100);
-    expect(known?.results).toEqual([{ check, outcome: deniedFor(400) }]);
+    denials.remember('home', check, deniedFor(900), { ...MOMENT, askedAtMs: ASKED_AT_MS + 100 });
+    expect(find(check, 999)?.retryAfterMs).toBe(1);
+    expect(find(check, 1_000)).toBeUndefined();
   });
 
   it('of each check for as long as that one denies', () => {
@@ -73,9 +60,9 @@ describe('a denial is known', () => {
       [check, deniedFor(500)],
       [other, deniedFor(300)],
     ]);
-    expect(find([check, other], 299)?.results.map((result) => result.check.id)).toEqual(['rule', 'other']);
-    expect(find([check, other], 300)?.results.map((result) => result.check.id)).toEqual(['rule']);
-    expect(find([other], 300)).toBeUndefined();
+    expect([find(check, 299), find(other, 299)]).toMatchObject([{}, {}]);
+    expect(find(check, 300)).toBeDefined();
+    expect(find(other, 300)).toBeUndefined();
   });
 });
 
@@ -90,8 +77,8 @@ describe('Redis is asked', () => {
   ])('about %s', (_, shape) => {
     const denied = createRuleCheck(shape);
     const { find } = rememberedAs([[denied, deniedFor(500)]]);
-    expect(find([denied], 1)).toBeUndefined();
-    expect(find([{ ...check, id: denied.id }], 1)).toBeUndefined();
+    expect(find(denied, 1)).toBeUndefined();
+    expect(find({ ...check, id: denied.id }, 1)).toBeUndefined();
   });
 
   it.each<[string, RuleCheckShape]>([
@@ -102,62 +89,37 @@ describe('Redis is asked', () => {
     ['subject', { key: '{test}:other' }],
   ])('about another %s', (_, shape) => {
     const { find } = rememberedAs([[check, deniedFor(500)]]);
-    expect(find([createRuleCheck(shape)], 1)).toBeUndefined();
-    expect(find([check], 1)).toBeDefined();
-  });
-
-  it('if any rule of the request counts denied requests', () => {
-    const { find } = rememberedAs([[check, deniedFor(500)]]);
-    expect(find([check, { ...other, countDenied: true }], 1)).toBeUndefined();
-    expect(find([{ ...other, countDenied: true }, check], 1)).toBeUndefined();
-  });
-
-  it('if a rule of the request might begin to block', () => {
-    const blocking = { ...other, blockMs: 2_000 };
-    const { find } = rememberedAs([[check, deniedFor(500)]]);
-    expect(find([check, blocking], 1)).toBeUndefined();
-    expect(find([blocking, check], 1)).toBeUndefined();
-  });
-
-  it('not about a rule that blocks already', () => {
-    const blocking = { ...other, blockMs: 2_000 };
-    const { find } = rememberedAs([
-      [check, admitted],
-      [blocking, deniedFor(2_000)],
-    ]);
-    expect(find([check, blocking], 1_999)?.results).toEqual([{ check: blocking, outcome: deniedFor(1) }]);
-    expect(find([check, blocking], 2_000)).toBeUndefined();
+    expect(find(createRuleCheck(shape), 1)).toBeUndefined();
+    expect(find(check, 1)).toBeDefined();
   });
 
   it('if the clock was put back, and no more once it has caught up', () => {
     const { find } = rememberedAs([[check, deniedFor(500)]]);
-    expect(find([check], -1)).toBeUndefined();
-    expect(find([check], 0)).toBeDefined();
+    expect(find(check, -1)).toBeUndefined();
+    expect(find(check, 0)).toBeDefined();
   });
 
   it('in another era, and everything from before is forgotten', () => {
     const { find } = rememberedAs([[check, deniedFor(500)]]);
-    expect(find([check], 1, { era: 'next' })).toBeUndefined();
-    expect(find([check], 1)).toBeUndefined();
+    expect(find(check, 1, { era: 'next' })).toBeUndefined();
+    expect(find(check, 1)).toBeUndefined();
   });
 
   it('after an answer of another era', () => {
     const { denials, find } = rememberedAs([[check, deniedFor(500)]]);
-    const results = [{ check: other, outcome: deniedFor(500) }];
-    denials.remember('home', { nowMs: ANSWERED_AT_MS, results }, ASKED_AT_MS, 'next');
-    expect(find([other], 1, { era: 'next' })).toBeDefined();
-    expect(find([check], 1, { era: 'next' })).toBeUndefined();
+    denials.remember('home', other, deniedFor(500), { ...MOMENT, era: 'next' });
+    expect(find(other, 1, { era: 'next' })).toBeDefined();
+    expect(find(check, 1, { era: 'next' })).toBeUndefined();
   });
 
   it('in another region', () => {
     const { find } = rememberedAs([[check, deniedFor(500)]]);
-    expect(find([check], 1, { region: 'next' })).toBeUndefined();
-    expect(find([check], 1)).toBeDefined();
+    expect(find(check, 1, { region: 'next' })).toBeUndefined();
+    expect(find(check, 1)).toBeDefined();
   });
 
   it('about nothing that it was never told', () => {
-    expect(createKnownDenials().find('home', [check], ASKED_AT_MS, 'era')).toBeUndefined();
-    expect(rememberedAs([[check, deniedFor(500)]]).find([], 1)).toBeUndefined();
+    expect(createKnownDenials().find('home', check, ASKED_AT_MS, 'era')).toBeUndefined();
   });
 });
 
@@ -171,14 +133,9 @@ it('forgets the denial that was of use longest ago when there are too many', () 
     ],
     2,
   );
-  expect(find([a], 1)).toBeDefined();
-  denials.remember(
-    'home',
-    { nowMs: ANSWERED_AT_MS, results: [{ check: c, outcome: deniedFor(500) }] },
-    ASKED_AT_MS,
-    'era',
-  );
-  expect(checks.map((one) => find([one], 2) !== undefined)).toEqual([true, false, true]);
+  expect(find(a, 1)).toBeDefined();
+  denials.remember('home', c, deniedFor(500), MOMENT);
+  expect(checks.map((one) => find(one, 2) !== undefined)).toEqual([true, false, true]);
 });
 
 it('has no room for what was allowed', () => {
@@ -189,13 +146,13 @@ it('has no room for what was allowed', () => {
     ],
     1,
   );
-  expect(find([check], 1)).toBeDefined();
+  expect(find(check, 1)).toBeDefined();
 });
 
 it('keeps no more than 10,000 denials', () => {
   const checks = Array.from({ length: 10_001 }, (_, i) => createRuleCheck({ key: `{test}:${i}` }));
   const { find } = rememberedAs(checks.map((one) => [one, deniedFor(500)]));
-  const known = checks.map((one) => find([one], 1) !== undefined);
+  const known = checks.map((one) => find(one, 1) !== undefined);
   expect(known.filter(Boolean)).toHaveLength(10_000);
   expect(known[0]).toBe(false);
 });

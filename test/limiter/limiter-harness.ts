@@ -45,7 +45,8 @@ export const createCheck = (fields: Partial<CompiledRule> = {}): RuleCheck => ({
   windowMs: 60_000,
   cost: 1,
 });
-const admitted = { allowed: true, remaining: 0, resetAtMs: 1, retryAfterMs: 0, granted: 0, delayMs: 0 };
+/** Hardly used: nothing is asked of other regions. */
+const admitted = { allowed: true, remaining: 10, resetAtMs: 1, retryAfterMs: 0, granted: 0, delayMs: 0 };
 export const snapshotOf = (version: string): Snapshot => ({
   version,
   ruleCount: 1,

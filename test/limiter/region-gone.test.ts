@@ -102,16 +102,16 @@ describe('if the region that alone counts a rule is gone', () => {
     'a denial by another region stands if it is %s, what was charged is given back once, and it is remembered',
     async (onUnavailable) => {
       const { decide, settle, asked, us, eu, ap, left } = openRegions();
-      await decide([near()]);
+      await decide([near({ limit: 24 })]);
       eu.does.run = fails('unavailable');
       ap.does.run = denies(30_000);
-      const checks = [near(), farIs(onUnavailable), aloneIn('ap', 'farther')];
+      const checks = [near({ limit: 24 }), farIs(onUnavailable), aloneIn('ap', 'farther')];
       for (let i = 0; i < 2; i += 1) {
         denied(await decide(checks));
         await settle();
       }
       expect(asked()).toEqual(['us take', 'us take', 'eu take', 'ap take', 'us refund']);
-      expect(left(us, near(), 4)).toBe(3);
+      expect(left(us, near(), 8)).toBe(7);
     },
   );
 

@@ -4,13 +4,13 @@ import type { CountedDecision, Decision } from '../../src/core/decision.ts';
 import { createCharges } from '../../src/limiter/charges.ts';
 import {
   answers,
+  type Behaviour,
   createCheck,
   createRegion,
   createRegions,
   createSource,
   DEADLINE_MS,
   denies,
-  type FakeRegion,
   fails,
   hangingRun,
   hangs,
@@ -128,37 +128,63 @@ describe('a region that hangs', () => {
     expect(asking(asked)).toEqual(['1000 home take']);
   });
 
-  it('leaves half of the rest to each one after it, and all of it to the last', async () => {
+  it('leaves the rest to the next one, and what that has taken before to the one after it', async () => {
     const { home, next, tell, asked } = createRegions({ run: hangingRun }, { run: hangingRun });
     const third = createRegion('third', { tell, run: hangingRun });
+    third.distance.note(40);
     const { tookMs } = await openIsolate([home, next, third]).decide();
-    expect([asked, tookMs]).toEqual([['0 home take', '128 next take', '192 third take'], DEADLINE_MS]);
+    expect([asking(asked), tookMs]).toEqual([['0 home take', '128 next take', '256 third take'], 336]);
   });
 });
 
 describe('a region that does not answer in time', () => {
   it.each([
-    ['a quarter of the deadline', ['next', 'third'], 64, 'open'],
-    ['less than that', ['next', 'third', 'fourth'], 32, 'closed'],
-  ])('is blamed for it or not, if it has had %s', async (_, others, givenMs, state) => {
-    const { home, tell, asked } = createRegions({ run: hangingRun });
-    const rest = others.map((name) => createRegion(name, { tell, run: hangingRun }));
-    const { decide } = openIsolate([home, ...rest]);
+    ['it has had twice what it takes', 128, 'open'],
+    ['it has had less than that', 129, 'closed'],
+  ])('is blamed for it or not, if %s', async (_, halfMs, state) => {
+    const { home, next, regions } = createRegions({ run: hangingRun }, { run: hangingRun });
+    const { decide } = openIsolate(regions);
+    next.distance.note(halfMs / 2);
+    const { fitMs } = next.distance;
+    const given = vi
+      .spyOn(next.distance, 'fitMs')
+      .mockImplementation((nearMs) => Math.min(128, fitMs(nearMs)));
     for (let i = 0; i < 5; i += 1) await decide();
-    expect(asked.slice(2, 3)).toEqual(['192 third take']);
-    expect(rest.at(-1)?.breaker.state(Date.now())).toBe(state);
-    const [, lastAt = ''] = asked.slice(-2).map((line) => line.split(' ')[0]);
-    expect(Date.now() - Number(lastAt) - START_MS).toBe(givenMs);
-    expect(home.breaker.state(Date.now())).toBe('open');
+    expect(given).toHaveBeenCalledTimes(5);
+    expect([home, next].map(({ breaker }) => breaker.state(Date.now()))).toEqual(['open', state]);
+  });
+
+  it('is not blamed as long as nobody knows how far it is, but measured after the response', async () => {
+    const isFar: Behaviour['run'] = async (call, signal) => {
+      await Promise.race([new Promise((resolve) => setTimeout(resolve, 300)), hangs(signal)]);
+      return answers()(call, signal);
+    };
+    const { next, regions, asked } = createRegions({ run: hangingRun }, { run: isFar });
+    const { decide, settle } = openIsolate(regions);
+    expect((await decide()).decision).toMatchObject({ kind: 'degraded', reason: 'timeout' });
+    await settle();
+    expect(asked.filter((line) => line.includes('next probe'))).toEqual(['256 next probe']);
+    expect(next.distance.ms()).toBe(310);
+    // From now on, it has the time that it takes.
+    for (let i = 0; i < 6; i += 1)
+      expect((await decide()).decision).toMatchObject({ kind: 'counted', allowed: true });
+    expect(next.breaker.state(Date.now())).toBe('closed');
+  });
+
+  it('is blamed once a call of five seconds was not answered either', async () => {
+    const { next, regions } = createRegions({ run: hangingRun }, { run: hangingRun });
+    const { decide, settle } = openIsolate(regions);
+    await decide();
+    await settle();
+    for (let i = 0; i < 5; i += 1) await decide();
+    expect(next.breaker.state(Date.now())).toBe('open');
   });
 
   it('is blamed for any other failure, however little time it has had', async () => {
-    const { home, tell } = createRegions({ run: hangingRun });
-    const [next, third] = ['next', 'third'].map((name) => createRegion(name, { tell, run: hangingRun }));
-    const last = createRegion('fourth', { tell, run: fails('unavailable') });
-    const { decide } = openIsolate([home, next as FakeRegion, third as FakeRegion, last]);
+    const { next, regions } = createRegions({ run: hangingRun }, { run: fails('unavailable') });
+    const { decide } = openIsolate(regions);
     for (let i = 0; i < 5; i += 1) await decide();
-    expect([third, last].map((region) => region?.breaker.state(Date.now()))).toEqual(['closed', 'open']);
+    expect(next.breaker.state(Date.now())).toBe('open');
   });
 });
 

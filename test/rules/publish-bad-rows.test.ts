@@ -31,9 +31,9 @@ describe('a bad row that SQL does not refuse is left out and reported:', () => {
     ],
     ['a cost that never fits', { cost: 6 }, 'cost: is more than the limit can ever hold'],
     [
-      'shares that cannot be lent',
+      'shares that regions cannot help each other out with',
       { shares: '{"eu": 1}', count_denied: true },
-      'shares: cannot be lent from region to region: a denial is not one before all regions have said no (countDenied)',
+      'shares: cannot be split over regions that help each other out: a denial is not one before all regions have said no (countDenied)',
     ],
     [
       'a share that is too small for a number',
