@@ -8,6 +8,7 @@ import { createRandom } from '../random.ts';
 import type { Isolate, SentCall, SentCallWatch } from './isolate.ts';
 import { createJournal, type Journal } from './journal.ts';
 import { createLedgers, type Ledgers } from './ledgers.ts';
+import type { RegionServer } from './region-server.ts';
 import { type Scenario, START_MS } from './scenario.ts';
 import type { Arrival, SubjectPlan } from './traffic.ts';
 import { createUsage, type Usage } from './usage.ts';
@@ -36,6 +37,8 @@ export interface Episode {
 export interface EpisodeOptions {
   /** Keeps what happens to this subject, line by line. */
   readonly journalOf?: string | undefined;
+  /** Breaks a region, to show that it would be noticed. */
+  readonly tamper?: ((server: RegionServer) => void) | undefined;
 }
 
 /** Longer than anything may be kept: two windows of a minute, a burst of twice the limit, a change, a term. */
@@ -46,11 +49,15 @@ interface Subject extends SubjectPlan {
   readonly checks: readonly (readonly RuleCheck[])[];
 }
 
-export async function runEpisode(scenario: Scenario, { journalOf }: EpisodeOptions = {}): Promise<Episode> {
+export async function runEpisode(
+  scenario: Scenario,
+  { journalOf, tamper }: EpisodeOptions = {},
+): Promise<Episode> {
   const rules = await compileRules(scenario.contents);
   const subjects = await planAll(scenario, rules);
   using time = installVirtualTime(START_MS, createRandom(scenario.seed));
   const run = createRun(scenario, { time, rules, subjects, journal: createJournal(journalOf, time) });
+  if (tamper) for (const server of run.servers) tamper(server);
   await time.runUntil(scenario.endsAtMs + QUIET_MS);
   return run.judge();
 }
@@ -154,6 +161,7 @@ function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunPa
     });
 
   return {
+    servers: world.servers,
     judge(): Episode {
       failures.push(...ledgers.judge(world.forgot));
       const held = world.servers.flatMap((server) => server.live());

@@ -20,25 +20,26 @@ export interface FaultyTime {
   readonly subjects: number;
 }
 
-export function drawFaults(random: Random, { startMs, endsAtMs, subjects }: FaultyTime): Fault[] {
+export function drawFaults(random: Random, during: FaultyTime): Fault[] {
   const count = wholeBetween(random, 1, 8);
-  const faults = Array.from({ length: count }, (): Fault => {
-    const atMs = Math.round(between(random, startMs, endsAtMs));
-    const [region, place] = [wholeBetween(random, 0, 2), wholeBetween(random, 0, 2)];
-    const ms = Math.round(between(random, 500, 20_000));
-    const kind = oneOf(random, KINDS);
-    switch (kind) {
-      case 'restart':
-        return { kind, atMs, region };
-      case 'hang':
-        return { kind, atMs, region, ms, areKept: happens(random, 0.5) };
-      case 'cut':
-        return { kind, atMs, place, region, ms };
-      case 'death':
-        return { kind, atMs, isolate: wholeBetween(random, 0, 8) };
-      case 'reset':
-        return { kind, atMs, subject: wholeBetween(random, 0, subjects - 1) };
-    }
-  });
-  return faults.toSorted((a, b) => a.atMs - b.atMs);
+  return Array.from({ length: count }, () => drawFault(random, during)).toSorted((a, b) => a.atMs - b.atMs);
+}
+
+function drawFault(random: Random, { startMs, endsAtMs, subjects }: FaultyTime): Fault {
+  const atMs = Math.round(between(random, startMs, endsAtMs));
+  const [region, place] = [wholeBetween(random, 0, 2), wholeBetween(random, 0, 2)];
+  const ms = Math.round(between(random, 500, 20_000));
+  const kind = oneOf(random, KINDS);
+  switch (kind) {
+    case 'restart':
+      return { kind, atMs, region };
+    case 'hang':
+      return { kind, atMs, region, ms, areKept: happens(random, 0.5) };
+    case 'cut':
+      return { kind, atMs, place, region, ms };
+    case 'death':
+      return { kind, atMs, isolate: wholeBetween(random, 0, 8) };
+    case 'reset':
+      return { kind, atMs, subject: wholeBetween(random, 0, subjects - 1) };
+  }
 }

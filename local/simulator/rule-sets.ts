@@ -64,7 +64,7 @@ export function toSplit(
 export function drawSets(random: Random, count: number): RuleSet[] {
   const sets = Array.from({ length: count }, (_, i) => {
     const path = `/${i}`;
-    const rules = Array.from({ length: happens(random, 0.75) ? 1 : wholeBetween(random, 2, 3) }, (_, j) =>
+    const rules = Array.from({ length: happens(random, 0.65) ? 1 : wholeBetween(random, 2, 3) }, (_, j) =>
       drawRule(random, `${i}-${j}`, path, j),
     );
     return { path, rules };

@@ -32,7 +32,7 @@ export interface TrafficShape {
 }
 
 const PLACES = 3;
-const MOST_REQUESTS = 1_200;
+const MOST_REQUESTS = 2_000;
 
 /** A load around the tightest limit, for some of its windows. */
 export function drawArrivals(
@@ -41,7 +41,7 @@ export function drawArrivals(
 ): Arrival[] {
   const tightest = rules.toSorted((a, b) => ratePerMs(a) - ratePerMs(b))[0] as Rule;
   const windowMs = tightest.windowSeconds * 1_000;
-  const load = oneOf(random, [0.7, 1.2, 2, 4]);
+  const load = oneOf(random, [0.7, 1.2, 2, 4, 20]);
   const burst = oneOf(random, [1, 1, 1, 4, 20]);
   const everyMs = burst / (load * ratePerMs(tightest));
   const windows = wholeBetween(random, 3, tightest.windowSeconds === 1 ? 40 : 6);
