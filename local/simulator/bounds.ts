@@ -1,6 +1,9 @@
 // What the code under test states about itself, and how much of its limits callers can use at least.
 import type { Traffic } from './traffic.ts';
 
+/** Two clocks never differ by more: docs/regions.md. */
+export const CLOCK_BOUND_MS = 5_000;
+
 /** For how long a region cedes its part to another one: see src/limiter/cessions.ts. */
 export const termMs = (windowMs: number): number => Math.min(600_000, Math.max(30_000, 4 * windowMs));
 

@@ -1,5 +1,6 @@
 // One episode as data, drawn from its seed: so it can be repeated, and made smaller.
 import { createRandom, type Random } from '../random.ts';
+import { CLOCK_BOUND_MS } from './bounds.ts';
 import { between, happens, oneOf, placeBy, wholeBetween } from './draw.ts';
 import { drawFaults, type Fault } from './faults.ts';
 import type { NetworkSettings } from './network.ts';
@@ -8,9 +9,6 @@ import { drawArrivals, type SubjectPlan, TRAFFICS } from './traffic.ts';
 
 export const REGIONS = ['us', 'eu', 'ap'] as const;
 export const START_MS = 1_800_000_000_000;
-/** Two clocks never differ by more. */
-export const CLOCK_BOUND_MS = 1_000;
-
 export const KINDS = ['quiet', 'lossy', 'faulty', 'changing', 'everything'] as const;
 export type Kind = (typeof KINDS)[number];
 
@@ -31,9 +29,11 @@ export interface Scenario {
   readonly endsAtMs: number;
 }
 
-const SUBJECTS = 40;
+const SUBJECTS = 25;
 const SETS = 8;
-const LONGEST_MS = 600_000;
+/** Subjects begin in the first part of it. */
+const LONGEST_MS = 1_200_000;
+const BEGIN_MS = 200_000;
 
 export function drawScenario(seed: number, wanted?: Kind): Scenario {
   const random = createRandom(seed);
@@ -41,7 +41,8 @@ export function drawScenario(seed: number, wanted?: Kind): Scenario {
   const isolatesPerPlace = wholeBetween(random, 1, 3);
   const has = (...kinds: Kind[]) => kinds.includes(kind) || kind === 'everything';
   // A smaller one is judged more strictly.
-  const boundMs = kind === 'quiet' ? 0 : oneOf(random, [0, 0, CLOCK_BOUND_MS / 10, CLOCK_BOUND_MS]);
+  const boundMs =
+    kind === 'quiet' ? 0 : oneOf(random, [0, 0, CLOCK_BOUND_MS / 50, CLOCK_BOUND_MS / 5, CLOCK_BOUND_MS]);
   const skew = () => Math.round(between(random, -boundMs / 2, boundMs / 2));
   const deadlineMs = oneOf(random, [250, 250, 500, 1_000]);
   const contents = drawContents(random, has('changing') ? wholeBetween(random, 1, 4) : 0);
@@ -89,7 +90,7 @@ function drawContents(random: Random, changes: number): Scenario['contents'] {
   let content: Content = { sets: drawSets(random, SETS), shares, sharesBefore: [], moved: {} };
   const contents = [{ atMs: START_MS, content }];
   for (let i = 1; i <= changes; i += 1) {
-    const atMs = Math.round(START_MS + (i * LONGEST_MS) / (changes + 1) / 2 + random() * 20_000);
+    const atMs = Math.round(START_MS + ((i - random()) * LONGEST_MS) / 2 / changes);
     content = drawChange(random, content, REGIONS, i);
     contents.push({ atMs, content });
   }
@@ -100,7 +101,12 @@ const drawSubjects = (random: Random, sets: readonly RuleSet[]): SubjectPlan[] =
   Array.from({ length: SUBJECTS }, (_, i) => {
     const set = oneOf(random, sets);
     const traffic = oneOf(random, TRAFFICS);
-    const startMs = START_MS + wholeBetween(random, 0, LONGEST_MS / 2);
-    const arrivals = drawArrivals(random, { rules: set.rules, traffic, startMs, longestMs: LONGEST_MS / 2 });
+    const startMs = START_MS + wholeBetween(random, 0, BEGIN_MS);
+    const arrivals = drawArrivals(random, {
+      rules: set.rules,
+      traffic,
+      startMs,
+      longestMs: LONGEST_MS - BEGIN_MS,
+    });
     return { name: `s${i}`, path: set.path, traffic, arrivals };
   });

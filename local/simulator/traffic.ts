@@ -32,7 +32,7 @@ export interface TrafficShape {
 }
 
 const PLACES = 3;
-const MOST_REQUESTS = 2_000;
+const MOST_REQUESTS = 3_000;
 
 /** A load around the tightest limit, for some of its windows. */
 export function drawArrivals(
@@ -44,7 +44,8 @@ export function drawArrivals(
   const load = oneOf(random, [0.7, 1.2, 2, 4, 20]);
   const burst = oneOf(random, [1, 1, 1, 4, 20]);
   const everyMs = burst / (load * ratePerMs(tightest));
-  const windows = wholeBetween(random, 3, tightest.windowSeconds === 1 ? 40 : 6);
+  // Often for longer than a part is ceded.
+  const windows = wholeBetween(random, 3, tightest.windowSeconds === 1 ? 120 : 15);
   const lastsMs = Math.min(longestMs, windows * windowMs, (MOST_REQUESTS * everyMs) / burst);
   const placeAt = drawPlaces(random, traffic, windowMs);
   const arrivals: Arrival[] = [];
@@ -65,7 +66,7 @@ const ratePerMs = ({ limit, cost, windowSeconds }: Rule) => (limit ?? 1) / cost 
 function drawPlaces(random: Random, traffic: Traffic, windowMs: number): (atMs: number) => number {
   const first = wholeBetween(random, 0, PLACES - 1);
   const shifted = (place: number) => (first + place) % PLACES;
-  const staysMs = windowMs * wholeBetween(random, 2, 3);
+  const staysMs = windowMs * oneOf(random, [2, 3, 8]);
   switch (traffic) {
     case 'oneRegion':
       return () => first;
