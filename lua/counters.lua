@@ -82,42 +82,20 @@ if operation and operation ~= 'take' then
   local words = operation .. ' '
   local _, _, injected = find(words, ' now=(%S*) ')
   if injected then now = tonumber(injected) or 0 end
-  if find(words, ' key ', 1, true) then
-    keyAt = columns
-    columns = columns + 1
+  local function at(name, width)
+    if not find(words, name, 1, true) then return nil end
+    columns = columns + width
+    return columns - width
   end
-  if find(words, ' cost ', 1, true) then
-    costAt = columns
-    columns = columns + 1
-  end
-  if find(words, ' extra ', 1, true) then
-    extraAt = columns
-    columns = columns + 1
-  end
-  if find(words, ' want ', 1, true) then
-    wantAt = columns
-    columns = columns + 1
-  end
-  if find(words, ' block ', 1, true) then
-    blockAt = columns
-    columns = columns + 1
-  end
-  if find(words, ' flags ', 1, true) then
-    flagsAt = columns
-    columns = columns + 1
-  end
-  if find(words, ' at ', 1, true) then
-    atAt = columns
-    columns = columns + 1
-  end
-  if find(words, ' lease ', 1, true) then
-    leaseAt = columns
-    columns = columns + 1
-  end
-  if find(words, ' home term hold ', 1, true) then
-    homeAt = columns
-    columns = columns + 3
-  end
+  keyAt = at(' key ', 1)
+  costAt = at(' cost ', 1)
+  extraAt = at(' extra ', 1)
+  wantAt = at(' want ', 1)
+  blockAt = at(' block ', 1)
+  flagsAt = at(' flags ', 1)
+  atAt = at(' at ', 1)
+  leaseAt = at(' lease ', 1)
+  homeAt = at(' home term hold ', 3)
   local _, last = find(words, '^%l+')
   operation = sub(words, 1, last or 0)
   isAfterwards = operation == 'refund' or operation == 'settle'
@@ -251,128 +229,99 @@ while i < count do
   -- What its record becomes, if that changes; and when it expires.
   local record, expiry
 
+  -- What this check alone says, and what is told of it.
+  local room, capacity, wait, delayMs, held = 0, 0, 0, nil, nil
+  local fits, retryMs, granted, isAgain = false, 0, 0, false
+
   if isCession then
     -- A region that has counted nothing lately cedes its part. It never takes it back: it waits.
-    local wait, letter, ends, usable = 0, 'm', home and cededUntil, usableUntil
+    local letter, usable = 'm', usableUntil
     if operation == 'reclaim' then
-      if home and not isWanted then letter = 'n' else wait = -1 end
-    elseif home and home ~= asking then
-      wait = cededUntil - now
-    elseif isWanted then
-      wait = cededUntil - now + windowMs
+      letter = 'n'
+      fits = home and not isWanted
+    elseif home and (home ~= asking or isWanted) then
+      retryMs = cededUntil - now + (home == asking and windowMs or 0)
     elseif not home and reset and expiryBefore > now then
-      wait = expiryBefore - now
+      retryMs = expiryBefore - now
     else
+      fits = true
       usable = now + termMs
-      ends = usable + holdMs
-      if home and cededUntil > ends then ends = cededUntil end
+      cededUntil = math.max(home and cededUntil or 0, usable + holdMs)
     end
-    if wait == 0 then
-      expiry = ends
-      record = format('\n%s %s%d %d %s;', id, letter, ends, usable, home or asking)
-    end
-    local before = 6 * i - 5
-    reply[before + 1] = wait == 0 and 1 or 0
-    reply[before + 2] = 0
-    reply[before + 3] = ends or now
-    reply[before + 4] = wait > 0 and wait or 0
-    reply[before + 5] = 0
-    reply[before + 6] = 0
-  elseif home and passes then
-    -- Nothing is counted here for it: the caller asks its home.
-    passes = false
-    isShort = false
-    changes = { false }
-    latest = { false }
-    i = 0
+    expiry = (home or fits) and cededUntil or now
+    if fits then record = format('\n%s %s%d %d %s;', id, letter, expiry, usable, home or asking) end
   elseif home then
-    local before = 6 * i - 5
-    reply[before + 1] = (isTake or operation == 'peek') and '>' .. home or isAfterwards and 1 or 0
-    reply[before + 2] = 0
-    reply[before + 3] = cededUntil
-    reply[before + 4] = usableUntil > now and usableUntil - now or 0
-    reply[before + 5] = 0
-    reply[before + 6] = 0
+    -- Nothing is counted here for it: the caller asks its home.
+    isAgain = passes
+    passes = false
+    fits = isAfterwards
+    expiry = cededUntil
+    retryMs = math.max(0, usableUntil - now)
   else
-    -- What this check alone says.
-    local room, capacity, wait, delayMs, held
     --@read
-    local retryMs = 0
     if cost > capacity then
       retryMs = -1
     elseif cost > room then
       retryMs = wait
     end
     if blockedUntil > now and retryMs >= 0 then retryMs = math.max(retryMs, blockedUntil - now) end
-    local fits = retryMs == 0
-
+    fits = retryMs == 0
     if passes and not fits and not isLog then
       passes = false
-      isShort = false
-      changes = { false }
-      latest = { false }
-      i = 0
-    elseif isShort and (not fits or want > 0 or delayMs) then
-      isShort = false
-      changes = { false }
-      latest = { false }
-      i = 0
+      isAgain = true
     else
-      -- By how much the counter moves, and whether it blocks from now on.
-      local units, granted, blocks = 0, 0, false
-      if isTake and fits then
-        if passes then
-          if want > 0 then granted = math.min(want, room - cost) end
-          units = cost + granted
-        end
-      elseif isTake and (passes or not isLog) then
-        -- A denied request counts only where it was denied, and up to a debt of the whole capacity.
-        if countsDenied and retryMs > 0 then units = math.max(0, math.min(cost, room + capacity)) end
-        blocks = blockMs and retryMs > 0 and blockedUntil <= now
-        if blocks then blockedUntil = now + blockMs end
-      elseif operation == 'refund' then
-        units = -cost
-      elseif operation == 'settle' then
-        units = math.max(0, math.min(cost, room + capacity))
-      elseif operation == 'renew' then
-        -- A lease that is still held is taken again.
-        units = held
-        fits = held > 0
-      end
-      --@charge
-      expiry = reset > blockedUntil and reset or blockedUntil
-      if (units ~= 0 or blocks) and (place or expiry > now) then
-        record = ''
-        if expiry > now then
-          local blockText = blockedUntil > now and format('%d', blockedUntil) or ''
-          --@store
-        end
-      end
+      isAgain = isShort and (not fits or want > 0 or delayMs)
+    end
+  end
 
-      -- Its answer.
-      if fits and not isAfterwards then
-        room = room - units
-      elseif units ~= 0 or blocks then
-        local delayedMs = delayMs
-        --@read
-        if retryMs >= 0 then retryMs = math.max(cost > room and wait or 0, blockedUntil - now) end
-        if isTake then delayMs = delayedMs end
+  if isAgain then
+    isShort = false
+    changes = { false }
+    latest = { false }
+    i = 0
+  elseif not isCession and not home then
+    -- By how much the counter moves, and whether it blocks from now on.
+    local units, blocks = 0, false
+    if isTake and fits then
+      if passes then
+        if want > 0 then granted = math.min(want, room - cost) end
+        units = cost + granted
       end
-      if isAfterwards then fits = true end
-      if isShort then
-        -- Every integer costs: an answer that says nothing but how much is left says only that.
-        reply[2 * i] = room
-        reply[2 * i + 1] = expiry
-      else
-        local before = 6 * i - 5
-        reply[before + 1] = fits and 1 or 0
-        reply[before + 2] = blockedUntil <= now and room > 0 and room or 0
-        reply[before + 3] = expiry
-        reply[before + 4] = (isTake or operation == 'peek') and retryMs or 0
-        reply[before + 5] = granted
-        reply[before + 6] = delayMs or 0
+    elseif isTake and (passes or not isLog) then
+      -- A denied request counts only where it was denied, and up to a debt of the whole capacity.
+      if countsDenied and retryMs > 0 then units = math.max(0, math.min(cost, room + capacity)) end
+      blocks = blockMs and retryMs > 0 and blockedUntil <= now
+      if blocks then blockedUntil = now + blockMs end
+    elseif operation == 'refund' then
+      units = -cost
+    elseif operation == 'settle' then
+      units = math.max(0, math.min(cost, room + capacity))
+    elseif operation == 'renew' then
+      -- A lease that is still held is taken again.
+      units = held
+      fits = held > 0
+    end
+    --@charge
+    expiry = reset > blockedUntil and reset or blockedUntil
+    if (units ~= 0 or blocks) and (place or expiry > now) then
+      record = ''
+      if expiry > now then
+        local blockText = blockedUntil > now and format('%d', blockedUntil) or ''
+        --@store
       end
     end
+
+    -- What is left then.
+    if fits and not isAfterwards then
+      room = room - units
+    elseif units ~= 0 or blocks then
+      local delayedMs = delayMs
+      --@read
+      if retryMs >= 0 then retryMs = math.max(cost > room and wait or 0, blockedUntil - now) end
+      if isTake then delayMs = delayedMs end
+    end
+    if isAfterwards then fits = true end
+    if not isTake and operation ~= 'peek' then retryMs = 0 end
   end
 
   if record then
@@ -398,6 +347,20 @@ while i < count do
     else
       changes[key] = { place, last, record }
     end
+  end
+
+  -- Its answer. Every integer costs: one that says nothing but how much is left says only that.
+  if isShort then
+    reply[2 * i] = room
+    reply[2 * i + 1] = expiry
+  elseif not isAgain then
+    local before = 6 * i - 5
+    reply[before + 1] = home and (isTake or operation == 'peek') and '>' .. home or fits and 1 or 0
+    reply[before + 2] = blockedUntil <= now and room > 0 and room or 0
+    reply[before + 3] = expiry
+    reply[before + 4] = retryMs
+    reply[before + 5] = granted
+    reply[before + 6] = delayMs or 0
   end
 end
 

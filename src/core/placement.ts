@@ -22,7 +22,7 @@ import {
 import type { CompiledRule } from './snapshot.ts';
 
 /** Until every isolate has heard of what every region has been told. */
-const HEARD_MS = 90_000;
+export const HEARD_MS = 90_000;
 
 export interface Placement {
   /** What each region may use of the limit, by name; one that is left out has none. */
@@ -113,6 +113,12 @@ function waysOf(rule: CompiledRule, split: Split): WayUntil[] {
 }
 
 const FOREVER = Number.POSITIVE_INFINITY;
+
+/** Whether that region may count it at all, be it with parts of others only. */
+export function hasShare({ shares }: CompiledRule, split: Split, region: string): boolean {
+  const given = shares ? known(shares, split.shares) : split.shares;
+  return (given[region] ?? 0) > 0;
+}
 
 /** Without regions that there are not; if none is left, as configured for all rules. */
 function known(shares: SharesByRegion, configured: SharesByRegion): SharesByRegion {

@@ -5,6 +5,7 @@ import { DEFAULT_BUCKETS } from '../core/algorithms/sliding-window-buckets.ts';
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { AfterResponse } from '../core/caller.ts';
 import type { Outcome } from '../core/check.ts';
+import { hasShare } from '../core/placement.ts';
 import type { RuleCheck } from '../core/plan.ts';
 import { capacityOf, hasBurst, isUsable, type Share } from '../core/shares.ts';
 import { isShared, type PlacedCheck } from './placed-checks.ts';
@@ -150,7 +151,9 @@ export function createCessions(now: () => number): Cessions {
 
     candidates(placed, regions) {
       const [own] = regions;
-      const cession = cessionsOf(placed.check).find(({ from }) => from === own.name);
+      const cession = cessionsOf(placed.check).find(
+        ({ from, movedUntilMs }) => from === own.name && movedUntilMs > now(),
+      );
       const home = cession && regions.find(({ name }) => name === cession.home);
       return home ? [home, ...regions.filter((region) => region !== home)] : regions;
     },
@@ -168,8 +171,10 @@ export function createCessions(now: () => number): Cessions {
         [];
       for (const use of uses) {
         const { placed } = use;
-        if (!isShared(placed)) continue;
         const home = placed.at ?? own.name;
+        // A region that is being removed has no share, and gets no parts.
+        if (!isShared(placed) || !(placed.parts.has(home) || hasShare(placed.check.rule, placed.split, home)))
+          continue;
         if (
           cessionsOf(placed.check).some(({ from, movedUntilMs }) => from === own.name && movedUntilMs > now())
         )

@@ -6,6 +6,8 @@ import type { Regions } from './region-ladder.ts';
 
 export interface PlacedCheck extends Placement {
   readonly check: RuleCheck;
+  /** By which it was placed. */
+  readonly split: Split;
 }
 
 export interface Placing {
@@ -25,11 +27,11 @@ export function createPlacing(shares: SharesByRegion, now: () => number): Placin
   return {
     place(checks, regions, split = configured) {
       if (regions.length === 1 && isSettled(checks, split))
-        return checks.map((check) => ({ check, ...wholeAt(regions[0].name, check) }));
+        return checks.map((check) => ({ check, split, ...wholeAt(regions[0].name, check) }));
       const placements = placementsOf(split);
       const nowMs = now();
       return checks.flatMap((check) =>
-        placements.of(check, nowMs).map((placement) => ({ check, ...placement })),
+        placements.of(check, nowMs).map((placement) => ({ check, split, ...placement })),
       );
     },
   };

@@ -3,16 +3,31 @@
 // or nothing: what was charged is given back if the request is denied after all.
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { AfterResponse } from '../core/caller.ts';
-import type { Answer, Outcome } from '../core/check.ts';
+import type { Answer } from '../core/check.ts';
 import { type CounterStore, CounterStoreError } from '../core/counter-store.ts';
 import type { CheckResult, DegradedReason } from '../core/decision.ts';
 import type { RuleCheck } from '../core/plan.ts';
-import { capacityOf } from '../core/shares.ts';
-import type { Cessions, Use } from './cessions.ts';
+import type { Cessions } from './cessions.ts';
 import { asCharged } from './charges.ts';
 import type { Deadline } from './deadline.ts';
 import type { KnownDenials } from './known-denials.ts';
-import { isShared, type PlacedCheck } from './placed-checks.ts';
+import {
+  asWhole,
+  chargeOf,
+  denialOf,
+  followTwin,
+  isDenied,
+  isMoved,
+  isRefused,
+  isUnanswered,
+  nameOf,
+  type Pending,
+  pendingOf,
+  type RegionalResult,
+  type Turn,
+  useOf,
+} from './pending-check.ts';
+import type { PlacedCheck } from './placed-checks.ts';
 import { askRegion, type LimiterRegion, type Regions } from './region-ladder.ts';
 import type { Heard } from './rules-in-force.ts';
 
@@ -26,10 +41,6 @@ export interface CountRequest {
   readonly afterResponse: AfterResponse;
   /** See known-denials.ts. */
   readonly era: string;
-}
-
-export interface RegionalResult extends CheckResult<RuleCheck> {
-  readonly store: CounterStore;
 }
 
 export interface Counted {
@@ -60,36 +71,6 @@ export interface RegionalCountOptions {
   readonly denials: KnownDenials;
   readonly cessions: Cessions;
   readonly onError: (error: unknown) => void;
-}
-
-/** What a region has said of a check, or memory for it; no outcome if it has not answered. */
-interface Verdict {
-  readonly check: RuleCheck;
-  readonly outcome?: Outcome | undefined;
-}
-
-/** A check on its way. */
-interface Pending {
-  readonly placed: PlacedCheck;
-  /** Of regions that have not admitted it. */
-  readonly verdicts: Map<string, Verdict>;
-  /** By the region that has admitted it. */
-  admitted?: Admitted | undefined;
-  /** It would have been admitted, had all the others been. */
-  seen?: CheckResult<RuleCheck> | undefined;
-}
-
-interface Admitted {
-  readonly region: LimiterRegion;
-  readonly result: CheckResult<RuleCheck>;
-  /** As the region told it. */
-  readonly outcome: Outcome;
-}
-
-interface Turn {
-  readonly one: Pending;
-  readonly region: LimiterRegion;
-  readonly check: RuleCheck;
 }
 
 /** Nobody waits for it any more. */
@@ -204,7 +185,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
 
   const count = async (request: CountRequest): Promise<Counted> => {
     const { placed, regions, operation, afterResponse } = request;
-    const pending = placed.map((one): Pending => ({ placed: one, verdicts: new Map() }));
+    const pending = placed.map(pendingOf);
     const era = operation === 'take' && !placed.some(isTold) ? request.era : undefined;
     const heard: Heard[] = [];
     const answered = new Set<LimiterRegion>();
@@ -279,7 +260,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     unsettle,
     recall({ placed, regions, era }) {
       if (placed.some(({ check }) => check.countDenied)) return undefined;
-      const all = placed.map((one): Pending => ({ placed: one, verdicts: new Map() }));
+      const all = placed.map(pendingOf);
       const known = all.filter((one) => turnOf(one, regions, era) === undefined && isDenied(one));
       // Whether it would block from now on, only Redis can tell.
       const isOpen = all.some((one) => one.placed.check.blockMs && !known.includes(one));
@@ -288,75 +269,12 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   };
 }
 
-const chargeOf = ({ admitted }: Pending): RegionalResult[] => {
-  const { store, ...result } = admitted?.result ?? {};
-  return store && 'check' in result ? [{ ...result, store }] : [];
-};
-
 type Answered = Answer & { readonly askedAtMs: number };
 
 const TOO_LATE = { kind: 'unanswered', unanswered: [], reason: 'timeout' } as const;
 
-const nameOf = ({ id, key }: RuleCheck) => `${id} ${key}`;
-
-const isUnanswered = (verdict: Verdict | undefined): boolean =>
-  verdict !== undefined && verdict.outcome === undefined;
-
-const isMoved = (outcome: Outcome | undefined): boolean => outcome?.movedTo !== undefined;
-const isRefused = (outcome: Outcome | undefined): boolean => outcome?.allowed !== true;
-
 /** Its counter must hear of every request, also of those that are denied. */
 const isTold = ({ check }: PlacedCheck): boolean => check.countDenied === true || check.blockMs !== undefined;
-
-const denied = ({ verdicts }: Pending): Outcome[] =>
-  [...verdicts.values()].flatMap(({ outcome }) => outcome ?? []);
-
-/** Some region has denied it, and none has admitted it. One that cannot be asked does not overrule that. */
-const isDenied = (one: Pending): boolean => !one.admitted && !one.placed.check.log && denied(one).length > 0;
-
-/** It passes as soon as one of the regions lets it pass. */
-function denialOf(one: Pending): CheckResult<RuleCheck> | undefined {
-  const outcomes = denied(one);
-  const [nearest] = outcomes;
-  const check = [...one.verdicts.values()].find(({ outcome }) => outcome)?.check;
-  if (!nearest || !check) return undefined;
-  const waits = outcomes.flatMap(({ retryAfterMs }) => retryAfterMs ?? []);
-  const retryAfterMs = waits.length > 0 ? Math.min(...waits) : undefined;
-  return { check, outcome: { ...nearest, retryAfterMs } };
-}
-
-/** What is left of the whole: less what is known to be used, here and where it was tried before. */
-function asWhole({ placed, verdicts }: Pending, check: RuleCheck, outcome: Outcome): Outcome {
-  if (!isShared(placed)) return outcome;
-  const others = [...verdicts.values()].filter((one) => one.outcome && one.check.region !== check.region);
-  const used = others.reduce((sum, one) => sum + capacityOf(one.check) - (one.outcome?.remaining ?? 0), 0);
-  const remaining = outcome.remaining + capacityOfAll(placed) - capacityOf(check) - used;
-  return { ...outcome, remaining: Math.max(outcome.remaining, remaining) };
-}
-
-const capacityOfAll = ({ check, parts }: PlacedCheck): number =>
-  [...parts.values()].reduce((sum, part) => sum + capacityOf({ ...check, ...part }), 0);
-
-/** Nothing if the nearest region does not answer: parts that it was given now would be lost to all. */
-function useOf({ placed, admitted, verdicts }: Pending, [nearest]: Regions): Use[] {
-  if (isUnanswered(verdicts.get(nearest.name))) return [];
-  if (admitted)
-    return [{ placed, region: admitted.region, counted: admitted.result.check, outcome: admitted.outcome }];
-  const verdict = [...verdicts.values()].find(({ outcome }) => outcome);
-  return verdict?.outcome
-    ? [{ placed, region: nearest, counted: verdict.check, outcome: verdict.outcome }]
-    : [];
-}
-
-/** What is asked in another way is known from the one that was asked; it is charged once. */
-function followTwin({ one, check, region }: Turn, asked: readonly Turn[]): void {
-  const twin = asked.find((other) => nameOf(other.check) === nameOf(check))?.one;
-  if (!twin) return;
-  const { admitted } = twin;
-  if (admitted) one.admitted = { ...admitted, result: { ...admitted.result, store: undefined } };
-  else if (twin.verdicts.has(region.name))
-    one.verdicts.set(region.name, { ...twin.verdicts.get(region.name), check });
-}
 
 /** All or nothing: what one region has charged is given back if another denies. */
 export async function giveBack(charged: readonly RegionalResult[], onError: (error: unknown) => void) {

@@ -4,7 +4,13 @@ import { describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/algorithms/registry.ts';
 import { hashTagOf } from '../../src/core/keys.ts';
 import { createPlacements, HEARD_MS } from '../../src/core/placement.ts';
-import { isCentral, type PlacedBefore, type SharesByRegion, type Split } from '../../src/core/rule.ts';
+import {
+  isCentral,
+  type PlacedBefore,
+  type Rule,
+  type SharesByRegion,
+  type Split,
+} from '../../src/core/rule.ts';
 import { capacityOf, homeOf, isUsable, type Share } from '../../src/core/shares.ts';
 import { createRuleCheck, type RuleCheckShape } from '../limiter/rule-checks.ts';
 
@@ -15,10 +21,15 @@ const splitBy = (shares: SharesByRegion, before: Split['before'] = []): Split =>
 const until = (replacedAtMs: number, shares: SharesByRegion) => ({ shares, replacedAtMs });
 
 /** Each of the ways by which it must be counted at that moment. */
-function placementsOf(split: Split, shape: RuleCheckShape = {}, nowMs = AT_MS) {
-  const check = createRuleCheck({ ...MINUTE, ...shape });
-  return createPlacements(split).of(check, nowMs);
+function placementsOf(split: Split, { rule: placed = {}, ...shape }: Shape = {}, nowMs = AT_MS) {
+  const { placedBefore = [], ...rule } = placed;
+  const check = createRuleCheck({ ...MINUTE, ...shape, rule });
+  return createPlacements({ ...split, moved: { [check.rule.id]: placedBefore } }).of(check, nowMs);
 }
+/** With what was before, as publications tell it. */
+type Shape = Omit<RuleCheckShape, 'rule'> & {
+  readonly rule?: Partial<Rule> & { readonly placedBefore?: readonly PlacedBefore[] };
+};
 /** What each region has then, by name. */
 const allPartsOf = (...given: Parameters<typeof placementsOf>) =>
   placementsOf(...given).map(({ parts }): Record<string, Share> => Object.fromEntries(parts));

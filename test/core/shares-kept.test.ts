@@ -150,7 +150,8 @@ function checksOf(rule: Rule, before: Way, after: Way) {
   const placedBefore = [{ ...before, replacedAtMs: START_MS }];
   return {
     old: createRuleCheck({ ...shape, rule: { ...before, spill: false } }),
-    next: createRuleCheck({ ...shape, rule: { ...after, spill: false, placedBefore } }),
+    next: createRuleCheck({ ...shape, rule: { ...after, spill: false } }),
+    placedBefore,
   };
 }
 
@@ -178,9 +179,14 @@ describe.each(ALGORITHM_IDS)('while it changes how %s is split', (algorithm) => 
         way,
         fc.array(moment, { minLength: 1, maxLength: 60 }),
         (rule, before, after, history) => {
-          const { old, next } = checksOf(rule, before, after);
-          const placements = createPlacements({ shares: ALL_REGIONS, before: [] });
-          const placed = (check: RuleCheck, atMs: number) => placements.of(check, atMs);
+          const { old, next, placedBefore } = checksOf(rule, before, after);
+          const split = { shares: ALL_REGIONS, before: [] };
+          const ways = {
+            old: createPlacements(split),
+            next: createPlacements({ ...split, moved: { [next.rule.id]: placedBefore } }),
+          };
+          const placed = (check: RuleCheck, atMs: number) =>
+            (check === next ? ways.next : ways.old).of(check, atMs);
           const world = createWorld(rule);
           const overMs = heldMs(rule);
           const times = {

@@ -1,10 +1,12 @@
 // Weir's own paths: anybody may ask, so an address may ask only so often, and learns no more than it should.
+
 import { describe, expect, it } from 'vitest';
 import { createBreaker } from '../../src/core/breaker.ts';
 import { createCensus } from '../../src/core/census.ts';
 import { createOwnRoutes } from '../../src/http/own-routes.ts';
 import type { Services } from '../../src/http/services.ts';
 import { createTally } from '../../src/http/tally.ts';
+import { createDistance } from '../../src/limiter/distance.ts';
 
 const READER = 'Bearer a-token-that-may-only-read';
 
@@ -38,6 +40,7 @@ function openIsolate() {
     censusBoard: { present: async () => 1 },
     isCluster: false,
     watch: { note: () => {}, look: () => {} },
+    distance: createDistance({ probe: async () => {} }, () => 0),
   };
   const services: Partial<Services> = {
     regions: [region],

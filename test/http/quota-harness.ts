@@ -1,4 +1,5 @@
 // One isolate's quota route, on a real Redis behind the gateway. Its clock is injected; Redis has its own.
+
 import { afterAll, beforeAll, beforeEach } from 'vitest';
 import { type RedisServer, startRedisServer } from '../../local/redis-server.ts';
 import { startUpstashGateway, type UpstashGateway } from '../../local/upstash-gateway/server.ts';
@@ -12,6 +13,7 @@ import { planRequest } from '../../src/core/plan.ts';
 import type { ListEntry, Tier } from '../../src/core/rule.ts';
 import { type CompiledRule, compileSnapshot, type Snapshot } from '../../src/core/snapshot.ts';
 import { createQuota, type QuotaServices } from '../../src/http/quota.ts';
+import { createDistance } from '../../src/limiter/distance.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
 import { createRegionWatch } from '../../src/limiter/region-watch.ts';
 import { createAnnouncementBoard } from '../../src/redis/announcement-board.ts';
@@ -78,12 +80,21 @@ export function useQuota() {
       onScriptFailed: () => {},
       onBug: (error: unknown) => void degraded.push(String(error)),
     };
+    const distance = createDistance(store, () => clock.ms);
     const region = {
       name: 'us',
       store,
       board: createAnnouncementBoard(client),
       breaker,
-      watch: createRegionWatch({ store, breaker, probeMs: DEADLINE_MS, now: () => clock.ms, ...reports }),
+      distance,
+      watch: createRegionWatch({
+        store,
+        breaker,
+        distance,
+        probeMs: DEADLINE_MS,
+        now: () => clock.ms,
+        ...reports,
+      }),
       census: createCensus({ assumed: 1 }),
       // Nobody is counted in: what a question costs is to be seen by itself.
       censusBoard: { present: async () => 1 },

@@ -1,18 +1,17 @@
 // The limiter where there are several regions: what it remembers, tells and counts later; and that with one nothing of
 // it is to be seen.
 import { describe, expect, it, vi } from 'vitest';
-import type { CheckResult } from '../../src/core/decision.ts';
+import type { Decision } from '../../src/core/decision.ts';
 import type { RuleCheck } from '../../src/core/plan.ts';
 import type { Rule } from '../../src/core/rule.ts';
 import { setDecisionHeaders } from '../../src/http/headers.ts';
-import { createCharges } from '../../src/limiter/charges.ts';
-import { answers, denies, fails, hangingRun, START_MS, timed, useFakeTime } from './limiter-harness.ts';
+import { denies, fails, START_MS, useFakeTime } from './limiter-harness.ts';
 import { seenFrom } from './model-regions.ts';
 import { aloneIn, checkOf, near, openRegions } from './regional-isolate.ts';
-import type { RuleCheckShape } from './rule-checks.ts';
 
 useFakeTime();
 const never = new AbortController().signal;
+const takes = (lines: readonly string[]) => lines.filter((line) => line.endsWith('take'));
 const passMs = (ms: number) => vi.setSystemTime(Date.now() + ms);
 
 describe('a denial that is remembered', () => {
@@ -74,7 +73,7 @@ describe('a denial that is remembered', () => {
     expect(asked()).toEqual(['eu take']);
   });
 
-  it('is as long as until the first lender has room', async () => {
+  it('is as long as until the first region has room', async () => {
     const { decide, asked, us, eu, ap, lines } = openRegions();
     us.does.run = denies(30_000);
     eu.does.run = denies(20_000);
@@ -86,14 +85,17 @@ describe('a denial that is remembered', () => {
     expect(asked()).toEqual([]);
     passMs(1);
     await decide([near()]);
-    expect(asked()).toEqual(['us take', 'ap take']);
+    expect(takes(asked())).toEqual(['ap take']);
   });
 });
 
 describe('a denial is not remembered', () => {
-  /** `us` has used up its six, and `eu` has all of its own. */
+  /** `us` has used up its six, and `eu` has all of its own, which it does not cede. */
   async function openUsedUp() {
     const opened = openRegions(['us', 'eu']);
+    const { run } = opened.eu.does;
+    opened.eu.does.run = (call, signal) =>
+      call.operation === 'cede' ? fails('unavailable')() : run(call, signal);
     for (let i = 0; i < 6; i += 1) await opened.decide([near()]);
     await opened.settle();
     opened.lines.length = 0;
@@ -103,143 +105,89 @@ describe('a denial is not remembered', () => {
   it.each([
     ['does not answer', 100, ['us take', 'eu take']],
     ['has an open breaker', 1_000, ['us take']],
-  ])('if a lender %s for a moment: the next request may borrow', async (_, openMs, askedAtFirst) => {
-    const { decide, settle, asked, eu } = await openUsedUp();
-    const { run } = eu.does;
-    eu.does.run = fails('unavailable');
-    if (openMs === 1_000) eu.trip();
-    expect(await decide([near()])).toMatchObject({ kind: 'counted', allowed: false });
-    eu.does.run = run;
-    passMs(openMs);
-    // A request that needs no counter is enough to find out that it is back.
-    await decide([]);
-    await settle();
-    expect(await decide([near()])).toMatchObject({ kind: 'counted', allowed: true });
-    const takes = asked().filter((line) => line.endsWith('take'));
-    expect(takes).toEqual([...askedAtFirst, 'us take', 'eu take', 'us take']);
-  });
+  ])(
+    'if another region %s for a moment: the next request may pass there',
+    async (_, openMs, askedAtFirst) => {
+      const { decide, settle, asked, eu } = await openUsedUp();
+      const { run } = eu.does;
+      eu.does.run = fails('unavailable');
+      if (openMs === 1_000) eu.trip();
+      expect(await decide([near()])).toMatchObject({ kind: 'counted', allowed: false });
+      eu.does.run = run;
+      passMs(openMs);
+      // A request that needs no counter is enough to find out that it is back.
+      await decide([]);
+      await settle();
+      expect(await decide([near()])).toMatchObject({ kind: 'counted', allowed: true });
+      expect(takes(asked())).toEqual([...askedAtFirst, 'eu take']);
+    },
+  );
 
-  it('if another rule of the request could not borrow: without that, it may', async () => {
+  it('if another rule of the request keeps to its part: without that, it may pass elsewhere', async () => {
     const { decide, asked, us } = await openUsedUp();
     const alone = checkOf('alone', { rule: { spill: false } });
     for (let i = 0; i < 6; i += 1) await us.store.run({ operation: 'take', checks: [alone] }, never);
     expect((await decide([near(), { ...alone, limit: 12 }])).allowed).toBe(false);
     expect((await decide([near()])).allowed).toBe(true);
     expect((await decide([near(), alone])).allowed).toBe(false);
-    expect(asked().slice(6)).toEqual(['us take', 'us take', 'eu take', 'us take']);
-  });
-
-  it('if every loan was taken by somebody else', async () => {
-    const { decide, us, eu } = await openUsedUp();
-    const { run } = us.does;
-    us.does.run = denies(30_000);
-    eu.does.run = answers();
-    expect((await decide([near()])).allowed).toBe(false);
-    us.does.run = run;
-    expect((await decide([near()])).allowed).toBe(true);
+    expect(takes(asked()).slice(6)).toEqual(['us take', 'eu take']);
   });
 });
 
-it('tells clients the whole limit, and what is left of the part', async () => {
-  const { decide } = openRegions();
-  const headers = new Headers();
-  setDecisionHeaders(headers, await decide([near({ limit: 30 })]), { isDevelopment: false });
-  expect(Object.fromEntries(headers)).toMatchObject({
-    'x-ratelimit-limit': '30',
-    'x-ratelimit-remaining': '9',
-    'ratelimit-policy': '"near";q=30;w=60',
-    ratelimit: '"near";r=9;t=60',
-  });
-});
-
-describe('shadow rules', () => {
-  const shadow = (shape: RuleCheckShape = {}) =>
-    checkOf('shadow', { log: true, ...shape, rule: { action: 'log', ...shape.rule } });
-  const watch = () => {
-    const told: (readonly [string, boolean])[][] = [];
-    const onShadow = (results: readonly CheckResult<RuleCheck>[]) =>
-      void told.push(results.map(({ check, outcome }) => [check.id, outcome.allowed]));
-    return { told, onShadow };
+describe('clients are told', () => {
+  const headersOf = async (decision: Decision) => {
+    const headers = new Headers();
+    setDecisionHeaders(headers, decision, { isDevelopment: false });
+    return Object.fromEntries(headers);
   };
 
-  it('are counted after the response, and then told', async () => {
-    const { decide, settle, us } = openRegions();
-    const { onShadow, told } = watch();
-    const waiting: (() => void)[] = [];
-    const { run } = us.does;
-    us.does.run = async (call, signal) => {
-      if (call.checks.some(({ log }) => log)) await new Promise<void>((resolve) => waiting.push(resolve));
-      return run(call, signal);
-    };
-    const decision = await decide([near(), shadow()], { onShadow });
-    expect(decision).toMatchObject({ allowed: true, results: [{ check: { id: 'near' } }] });
-    expect([decision.kind === 'counted' && decision.results.length, told]).toEqual([1, []]);
-    for (const go of waiting) go();
-    await settle();
-    expect(told).toEqual([[['shadow', true]]]);
+  it('the whole limit, and what is left of it', async () => {
+    const { decide } = openRegions();
+    expect(await headersOf(await decide([near({ limit: 30 })]))).toMatchObject({
+      'x-ratelimit-limit': '30',
+      'x-ratelimit-remaining': '29',
+      'ratelimit-policy': '"near";q=30;w=60',
+      ratelimit: '"near";r=29;t=60',
+    });
   });
 
-  it('keep nobody waiting if there are no others, and all regions hang', async () => {
-    const { decide, asked, us, eu, ap } = openRegions();
-    for (const region of [us, eu, ap]) region.does.run = hangingRun;
-    const { onShadow, told } = watch();
-    const decision = await decide([shadow()], { onShadow });
-    expect(decision).toMatchObject({ kind: 'counted', allowed: true, results: [] });
-    expect([Date.now() - START_MS, asked(), told]).toEqual([0, ['us take'], []]);
+  it('that one by one less is left, from the first request in one region to the last', async () => {
+    const { decide, settle } = openRegions();
+    const told: (string | undefined)[] = [];
+    for (let i = 0; i < 30; i += 1) {
+      told.push((await headersOf(await decide([near({ limit: 30 })])))['x-ratelimit-remaining']);
+      await settle();
+    }
+    expect(told).toEqual(Array.from({ length: 30 }, (_, i) => String(29 - i)));
+    expect((await decide([near({ limit: 30 })])).allowed).toBe(false);
   });
 
-  it('say what they would have denied, and borrow nothing', async () => {
-    const { decide, settle, asked, us, left } = openRegions();
-    const { onShadow, told } = watch();
-    const check = shadow({ limit: 3 });
-    for (let i = 0; i < 2; i += 1) await decide([near(), check], { onShadow });
-    await settle();
-    expect(told).toEqual([[['shadow', true]], [['shadow', false]]]);
-    expect(asked()).toEqual(['us take', 'us take', 'us take', 'us take']);
-    expect(left(us, check, 1)).toBe(0);
+  it('by a peek what the last answer said', async () => {
+    const { decide, settle } = openRegions();
+    for (let i = 0; i < 17; i += 1) await decide([near({ limit: 30 })]).then(settle);
+    const peeked = await decide([near({ limit: 30 })], { operation: 'peek' });
+    expect((await headersOf(peeked))['x-ratelimit-remaining']).toBe('13');
   });
+});
 
-  it('are not counted for a request that is denied', async () => {
-    const { decide, settle, asked, us } = openRegions();
-    const { onShadow, told } = watch();
-    us.does.run = denies(30_000);
-    await decide([near({ rule: { spill: false } }), shadow()], { onShadow });
-    await settle();
-    expect([asked(), told]).toEqual([['us take'], []]);
+describe('a subject whose home is gone', () => {
+  it.each(['open', 'closed'] as const)('is decided by its rule: %s', async (onUnavailable) => {
+    const { decide, settle, asked, us, eu, ap, regions } = openRegions();
+    const check = near({ rule: { onUnavailable } });
+    // All of it moves to eu.
+    const inEu = { regions: seenFrom(regions, 1) };
+    for (let i = 0; i < 4; i += 1) await decide([check], inEu).then(settle);
+    expect(left(us, check) ?? left(ap, check)).toBe(0);
+    eu.does.run = fails('unavailable');
+    asked();
+    expect(await decide([check])).toMatchObject({
+      kind: 'degraded',
+      reason: 'unavailable',
+      allowed: onUnavailable === 'open',
+    });
   });
-
-  it('are looked at with the others by a peek', async () => {
-    const { decide, asked } = openRegions();
-    const { onShadow, told } = watch();
-    const decision = await decide([near(), shadow()], { operation: 'peek', onShadow });
-    expect(decision.kind === 'counted' && decision.results.map(({ check }) => check.id)).toEqual([
-      'near',
-      'shadow',
-    ]);
-    expect([asked(), told]).toEqual([['us peek'], []]);
-  });
-
-  it.each<[string, Partial<Rule>]>([
-    ['takes its cost from the origin', { costFromOrigin: true }],
-    ['gives back for errors', { refundOnError: true }],
-    ['delays', { action: 'throttle', spill: false }],
-  ])('are counted with the others if one %s: its charge is changed later', async (_, rule) => {
-    const { decide, asked, settle } = openRegions();
-    const { onShadow, told } = watch();
-    const decision = await decide([near(), shadow({ rule })], { onShadow });
-    await settle();
-    expect(decision).toMatchObject({ results: [{ check: { id: 'near' } }, { check: { id: 'shadow' } }] });
-    expect([asked(), told]).toEqual([['us take'], []]);
-  });
-
-  it('hold no connection longer than the request', async () => {
-    const { decide, settle, us, left } = openRegions();
-    const check = shadow({ algorithm: 'concurrency', rule: { spill: false } });
-    const decision = await decide([near(), check]);
-    await settle();
-    await timed(() => createCharges({ decision, onError: () => {} }).release());
-    expect(left(us, { ...check, leaseId: 'lease-9999999999' }, 4)).toBe(4);
-  });
+  const left = (region: ReturnType<typeof openRegions>['us'], check: RuleCheck) =>
+    region.peek(check)?.remaining;
 });
 
 describe('with one region', () => {
@@ -247,10 +195,6 @@ describe('with one region', () => {
     ['is split', {}],
     ['is central', { central: true }],
     ['has shares for others', { shares: { eu: 1 } }],
-    [
-      'was placed elsewhere',
-      { placedBefore: [{ shares: { eu: 1 }, central: true, replacedAtMs: START_MS }] },
-    ],
   ])('a rule that %s is counted there as a whole, with one call', async (_, rule) => {
     const { decide, asked } = openRegions(['us']);
     const decision = await decide([near({ rule })]);

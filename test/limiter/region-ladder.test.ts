@@ -15,7 +15,6 @@ import {
   hangingRun,
   hangs,
   openIsolate,
-  START_MS,
   snapshotOf,
   timed,
   useFakeTime,

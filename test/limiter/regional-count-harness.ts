@@ -1,75 +1,71 @@
 // Regions on counters in memory, seen from `us`, a journal of what they are asked, and checks that are counted there.
 import type { CounterCall } from '../../src/core/counter-store.ts';
-import { type Borrowing, createBorrowing } from '../../src/limiter/borrowing.ts';
+import { createCessions } from '../../src/limiter/cessions.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
 import { createKnownDenials } from '../../src/limiter/known-denials.ts';
 import type { PlacedCheck } from '../../src/limiter/placed-checks.ts';
-import type { Regions } from '../../src/limiter/region-ladder.ts';
 import { type CountRequest, createRegionalCount } from '../../src/limiter/regional-count.ts';
 import { DEADLINE_MS, settleAll, timed } from './limiter-harness.ts';
-import { createModelRegion, type ModelRegion } from './model-regions.ts';
+import { createModelRegion, type DelayMs, type ModelRegion, seenFrom } from './model-regions.ts';
 import { place } from './placed.ts';
 
 const now = () => Date.now();
 
-/** What a region was asked, in short: operation, ids, and what it was relieved of. */
+/** What a region was asked, in short: operation and ids. */
 const told = ({ operation, checks, withAnnouncement }: CounterCall) =>
-  [
-    operation,
-    ...checks.map(({ id, relief }) => (relief ? `${id}+${relief.units}` : id)),
-    ...(withAnnouncement ? ['with announcement'] : []),
-  ].join(' ');
+  [operation, ...checks.map(({ id }) => id), ...(withAnnouncement ? ['with announcement'] : [])].join(' ');
 
 interface Setup {
   readonly placed: readonly PlacedCheck[];
   readonly regions?: readonly string[];
-  readonly borrowing?: Borrowing;
+  /** One way to regions other than `us`. */
+  readonly farMs?: DelayMs;
 }
 
 /** Regions with `us` as the nearest, on counters in memory. */
-export function open({
-  placed,
-  regions: names = ['us', 'eu', 'ap'],
-  borrowing = createBorrowing({ denials: createKnownDenials(), now }),
-}: Setup) {
+export function open({ placed, regions: names = ['us', 'eu', 'ap'], farMs = () => 0 }: Setup) {
   const asked: string[] = [];
   const regions = names.map((name) => {
-    const region = createModelRegion(name);
-    const { run } = region.does;
-    region.does.run = (call, signal) => {
-      asked.push(`${name} ${told(call)}`);
-      return run(call, signal);
-    };
+    const region = createModelRegion(name, name === 'us' ? () => 0 : farMs);
+    does(region, asked, region.does.run);
     return region;
   });
   const later: Promise<unknown>[] = [];
   const errors: unknown[] = [];
-  const countInRegions = createRegionalCount({
-    now,
-    borrowing,
-    onError: (error) => void errors.push(error),
-  });
-  const count = async (changes: Partial<CountRequest> = {}) =>
-    (
-      await timed(() =>
-        countInRegions({
-          placed,
-          regions: regions as unknown as Regions,
-          operation: 'take',
-          withAnnouncement: false,
-          deadline: createDeadline(DEADLINE_MS, now),
-          afterResponse: (work) => void later.push(work),
-          era: 'era',
-          ...changes,
-        }),
-      )
-    ).decision;
+  const openIsolate = () =>
+    createRegionalCount({
+      now,
+      denials: createKnownDenials(),
+      cessions: createCessions(now),
+      onError: (error) => void errors.push(error),
+    });
+  const regional = openIsolate();
+  const count = async (changes: Partial<CountRequest> & { readonly by?: typeof regional } = {}) => {
+    const { by = regional, ...request } = changes;
+    const counted = await timed(() =>
+      by.count({
+        placed,
+        regions: seenFrom(regions, 0),
+        operation: 'take',
+        withAnnouncement: false,
+        deadline: createDeadline(DEADLINE_MS, now),
+        afterResponse: (work) => void later.push(work),
+        era: 'era',
+        ...request,
+      }),
+    );
+    return { ...counted.decision, tookMs: counted.tookMs };
+  };
+  const recall = (some = placed) =>
+    regional.recall({ placed: some, regions: seenFrom(regions, 0), era: 'era' });
   const [us, eu, ap] = regions as [ModelRegion, ModelRegion, ModelRegion];
   const settle = () => settleAll(later, regions);
   /** Of the first check or of that one, in that region. */
   const leftIn = (region: ModelRegion, one = placed[0]) =>
     one && region.peek({ ...one.check, limit: one.parts.get(region.name)?.limit ?? 1 })?.remaining;
-  return { us, eu, ap, asked, errors, count, settle, leftIn };
+  /** The journal so far. */
+  const said = () => asked.splice(0);
+  return { us, eu, ap, regions, asked, said, errors, openIsolate, count, recall, settle, leftIn };
 }
 
 /** From here on, the journal says what a region does instead of counting. */
@@ -79,6 +75,13 @@ export const does = (region: ModelRegion, asked: string[], run: ModelRegion['doe
     return run(call, signal);
   };
 };
+
+/** Nobody hears whether it cedes anything. */
+export const cedesNothing = (region: ModelRegion) => {
+  const { run } = region.does;
+  region.does.run = (call, signal) =>
+    call.operation === 'cede' ? Promise.reject(new Error('lost')) : run(call, signal);
+};
 export const near = () => place({ us: 4, eu: 4, ap: 4 }, { id: 'near' });
-export const far = () => place({ eu: 2 }, { id: 'far' });
-export const farther = () => place({ ap: 2 }, { id: 'farther' });
+export const far = () => place({ eu: 2 }, { id: 'far', at: 'eu' });
+export const farther = () => place({ ap: 2 }, { id: 'farther', at: 'ap' });

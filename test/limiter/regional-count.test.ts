@@ -1,98 +1,150 @@
 // Where the checks of one request are counted, and what becomes of what was charged if another region says no.
-import { describe, expect, it } from 'vitest';
-import type { Outcome } from '../../src/core/check.ts';
-import { answers, denies, fails, START_MS, useFakeTime } from './limiter-harness.ts';
+import { describe, expect, it, vi } from 'vitest';
+import type { Counted } from '../../src/limiter/regional-count.ts';
+import { denies, fails, START_MS, useFakeTime } from './limiter-harness.ts';
 import { place } from './placed.ts';
-import { does, far, farther, near, open } from './regional-count-harness.ts';
+import { cedesNothing, does, far, farther, near, open } from './regional-count-harness.ts';
 
 useFakeTime();
-const denied: Partial<Outcome> = { allowed: false, remaining: 0, retryAfterMs: 30_000 };
+const remainingOf = ({ results }: Counted) => results.map(({ outcome }) => outcome.remaining);
+const isAdmitted = ({ charged }: Counted) => charged.length === 1;
+const takesOf = (lines: readonly string[]) => lines.filter((line) => line.includes(' take '));
 
 describe('what the nearest region has a part of', () => {
   it('is counted there with one call, up to that part', async () => {
-    const { count, asked, leftIn, us } = open({ placed: [near(), place({ us: 9 }, { id: 'central' })] });
+    const { count, asked, leftIn, us } = open({
+      placed: [near(), place({ us: 9 }, { id: 'central', at: 'us' })],
+    });
     const counted = await count({ withAnnouncement: true });
     expect(counted).toMatchObject({ regions: [us], missing: [], failure: undefined });
     expect(asked).toEqual(['us take near central with announcement']);
     expect(leftIn(us)).toBe(3);
   });
 
-  it('is borrowed when it is used up, and the relief is told without asking for news again', async () => {
-    const { count, asked, leftIn, us, eu } = open({ placed: [near()] });
-    for (let i = 0; i < 4; i += 1) await count();
-    asked.length = 0;
-    us.does.announces = 'that';
-    const counted = await count({ withAnnouncement: true });
-    expect(counted).toMatchObject({
-      results: [{ outcome: { allowed: true } }],
-      heard: [{ announced: 'that', board: us.board }],
-    });
-    expect(asked).toEqual(['us take near with announcement', 'eu take near', 'us take near+1']);
-    expect([leftIn(us), leftIn(eu)]).toEqual([0, 3]);
-  });
-
-  it('is used up by one caller as a whole, and then denied until the first region has room', async () => {
-    const { count, leftIn, us, eu, ap } = open({ placed: [near()] });
-    const admitted: boolean[] = [];
-    for (let i = 0; i < 13; i += 1) {
+  it.each([
+    ['as soon as others have ceded their parts', true, Array(12).fill('us take near')],
+    [
+      'also as long as they have not: it is counted where there is room',
+      false,
+      [...Array(5).fill('us take near'), ...Array(5).fill('eu take near'), ...Array(4).fill('ap take near')],
+    ],
+  ])('is used up by one caller as a whole, counting down one by one, %s', async (_, cedes, takes) => {
+    const { count, asked, settle, eu, ap } = open({ placed: [near()] });
+    if (!cedes) for (const region of [eu, ap]) cedesNothing(region);
+    for (let left = 11; left >= 0; left -= 1) {
       const counted = await count();
-      admitted.push(counted.charged.length === 1);
+      expect(remainingOf(counted)).toEqual([left]);
+      expect(isAdmitted(counted)).toBe(true);
+      await settle();
     }
-    expect(admitted).toEqual([...Array(12).fill(true), false]);
-    expect([leftIn(us), leftIn(eu), leftIn(ap)]).toEqual([0, 0, 0]);
+    expect(takesOf(asked)).toEqual(takes);
   });
 
-  it('is asked for again no more often than there are regions, whatever lenders say', async () => {
-    const { count, asked, us, eu } = open({ placed: [near()] });
-    does(us, asked, denies(30_000));
-    does(eu, asked, answers());
-    expect(await count()).toMatchObject({ charged: [] });
-    expect(asked.filter((line) => line.startsWith('us'))).toHaveLength(4);
-    expect(asked.filter((line) => line.startsWith('eu'))).toHaveLength(3);
+  it('is denied without a far call by a home that has every part', async () => {
+    const { count, said, settle } = open({ placed: [near()] });
+    for (let i = 0; i < 12; i += 1) await count().then(settle);
+    said();
+    expect(await count()).toMatchObject({ charged: [], results: [{ outcome: { allowed: false } }] });
+    expect(said()).toEqual(['us take near']);
+    await count();
+    expect(said()).toEqual([]);
+  });
+
+  it('is admitted where there is room, and the nearest one is not asked again before it has some', async () => {
+    const { count, said, settle, leftIn, us, eu, ap } = open({ placed: [near()] });
+    for (const region of [eu, ap]) cedesNothing(region);
+    for (let i = 0; i < 4; i += 1) await count().then(settle);
+    said();
+    const counted = await count({ withAnnouncement: true });
+    expect(counted.charged).toMatchObject([{ check: { limit: 4, region: 'eu' }, outcome: { remaining: 7 } }]);
+    expect(takesOf(said())).toEqual(['us take near with announcement', 'eu take near']);
+    await count();
+    expect(takesOf(said())).toEqual(['eu take near']);
+    expect([leftIn(us), leftIn(eu), leftIn(ap)]).toEqual([0, 2, 4]);
   });
 
   it.each([
-    ['denies everything that it is asked', 5_000, 30_000, 5_000],
-    ['has room later than the borrower', 50_000, 30_000, 30_000],
-  ])('can be tried again when the first one has room: a lender %s', async (_, lenderMs, ownMs, retryMs) => {
-    const { count, asked, us, eu, ap } = open({ placed: [near()] });
-    does(us, asked, denies(ownMs));
-    does(eu, asked, denies(60_000));
-    does(ap, asked, denies(lenderMs));
-    const counted = await count();
-    expect(counted).toMatchObject({ results: [{ outcome: { allowed: false, retryAfterMs: retryMs } }] });
-  });
+    ['the next one', [30_000, 60_000, 5_000], 5_000],
+    ['the nearest one', [30_000, 50_000, 40_000], 30_000],
+  ])(
+    'is denied once by all, until the first has room: %s',
+    async (_, [usMs = 0, euMs = 0, apMs = 0], retryMs) => {
+      const { count, recall, said, asked, us, eu, ap } = open({ placed: [near()] });
+      does(us, asked, denies(usMs));
+      does(eu, asked, denies(euMs));
+      does(ap, asked, denies(apMs));
+      expect(await count()).toMatchObject({
+        results: [{ outcome: { allowed: false, retryAfterMs: retryMs } }],
+      });
+      expect(takesOf(said())).toEqual(['us take near', 'eu take near', 'ap take near']);
+      vi.setSystemTime(START_MS + retryMs - 1);
+      expect(recall()).toMatchObject([{ outcome: { allowed: false, retryAfterMs: 1 } }]);
+      await count();
+      expect(takesOf(said())).toEqual([]);
+      vi.setSystemTime(START_MS + retryMs);
+      expect(recall()).toBeUndefined();
+      await count();
+      expect(takesOf(said())).toHaveLength(1);
+    },
+  );
 
   it.each([
-    ['keeps to its part', { spill: false }],
-    ['counts denied requests, and would have to be central', { countDenied: true }],
-  ])('is not borrowed if the rule %s', async (_, rule) => {
-    const { count, asked, us } = open({ placed: [place({ us: 4, eu: 4 }, { id: 'near', rule })] });
-    does(us, asked, denies(30_000));
-    expect(await count()).toMatchObject({ results: [{ outcome: { retryAfterMs: 30_000 } }] });
-    expect(asked).toEqual(['us take near']);
+    ['has not answered', false],
+    ['has an open breaker', true],
+  ])('is denied though one that may have room %s, but that is not remembered', async (_, isOpen) => {
+    const { count, recall, asked, us, eu, ap } = open({ placed: [near()] });
+    for (const region of [us, ap]) does(region, asked, denies(30_000));
+    does(eu, asked, fails('unavailable'));
+    if (isOpen) eu.trip();
+    expect(await count()).toMatchObject({ missing: [], results: [{ outcome: { allowed: false } }] });
+    expect(recall()).toBeUndefined();
   });
 
-  it('is not borrowed if another rule denies too that cannot borrow: nobody is asked', async () => {
+  it('never travels if the rule keeps to its part, but is counted elsewhere if the region is down', async () => {
+    const kept = place({ us: 4, eu: 4 }, { id: 'near', rule: { spill: false } });
+    const { count, said, settle, asked, us } = open({ placed: [kept] });
+    for (let i = 0; i < 5; i += 1) expect(isAdmitted(await count())).toBe(i < 4);
+    await settle();
+    expect(said()).toEqual(Array(5).fill('us take near'));
+    vi.setSystemTime(START_MS + 60_000);
+    does(us, asked, fails('unavailable'));
+    expect(await count()).toMatchObject({ failure: 'unavailable', charged: [{ check: { region: 'eu' } }] });
+    expect(said()).toEqual(['us take near', 'eu take near']);
+  });
+
+  it('tells what is left of its own part if the rule keeps to that', async () => {
+    const kept = place({ us: 4, eu: 4 }, { id: 'near', rule: { spill: false } });
+    expect(remainingOf(await open({ placed: [kept] }).count())).toEqual([3]);
+  });
+
+  it('does not travel if another rule denies too that keeps to its part', async () => {
     const alone = place({ us: 9, eu: 9 }, { id: 'alone', rule: { spill: false } });
     const { count, asked, us } = open({ placed: [near(), alone] });
     does(us, asked, denies(30_000));
     await count();
-    expect(asked).toEqual(['us take near alone']);
+    expect(takesOf(asked)).toEqual(['us take near alone']);
   });
 
-  it('is borrowed although a shadow rule would deny', async () => {
-    const shadow = place({ us: 9 }, { id: 'shadow', log: true });
-    const { count, asked, us } = open({ placed: [near(), shadow] });
-    does(us, asked, async () => ({
-      nowMs: START_MS,
-      outcomes: [
-        { ...admitted, ...denied },
-        { ...admitted, ...denied },
-      ],
-    }));
-    await count();
-    expect(asked[1]).toBe('eu take near');
+  it('is counted elsewhere with the rules that were denied, and here with those that were not', async () => {
+    const other = place({ us: 8, eu: 8 }, { id: 'other' });
+    const placed = [near(), other];
+    const { count, said, settle, leftIn, us, eu, ap } = open({ placed });
+    for (const region of [eu, ap]) cedesNothing(region);
+    for (let i = 0; i < 4; i += 1) await count().then(settle);
+    said();
+    expect(await count()).toMatchObject({ charged: [{ check: { id: 'near' } }, { check: { id: 'other' } }] });
+    expect(takesOf(said())).toEqual(['us take near other', 'eu take near', 'us take other']);
+    expect([leftIn(us, other), leftIn(eu, near())]).toEqual([3, 3]);
+  });
+
+  it('is counted elsewhere although a shadow rule would deny', async () => {
+    const shadow = place({ us: 1 }, { id: 'shadow', log: true, at: 'us' });
+    const { count, settle, eu, ap } = open({ placed: [near(), shadow] });
+    for (const region of [eu, ap]) cedesNothing(region);
+    for (let i = 0; i < 5; i += 1) {
+      expect(await count()).toMatchObject({ results: [{ outcome: { allowed: true } }, {}] });
+      await settle();
+    }
   });
 
   it('is counted by the next region if the nearest one is down: by its own part', async () => {
@@ -103,66 +155,78 @@ describe('what the nearest region has a part of', () => {
     expect(counted).toMatchObject({
       failure: 'unavailable',
       missing: [],
-      results: [{ check: { limit: 7, region: 'eu' }, outcome: { remaining: 6 } }],
+      results: [{ check: { limit: 7, region: 'eu' } }],
     });
     expect([asked, counted.unanswered]).toEqual([['us take near', 'eu take near'], [us.store]]);
     expect(counted.regions).toEqual([eu]);
   });
 
+  it('asks nobody to cede to a region that is down', async () => {
+    const { count, asked, settle, us } = open({ placed: [near()] });
+    does(us, asked, fails('unavailable'));
+    for (let i = 0; i < 4; i += 1) await count();
+    await settle();
+    expect(asked.filter((line) => line.includes('cede'))).toEqual([]);
+  });
+
+  it('is asked for news until a region answers', async () => {
+    const { count, asked, us, eu } = open({ placed: [near()] });
+    does(us, asked, fails('unavailable'));
+    eu.does.announces = 'that';
+    expect(await count({ withAnnouncement: true })).toMatchObject({
+      heard: [{ announced: 'that', board: eu.board }],
+    });
+    expect(asked).toEqual(['us take near with announcement', 'eu take near with announcement']);
+  });
+
   it('is missing if the region that alone can count it is down', async () => {
-    const central = place({ us: 9 }, { id: 'central' });
+    const central = place({ us: 9 }, { id: 'central', at: 'us' });
     const { count, asked, us } = open({ placed: [near(), central] });
     does(us, asked, fails('bad-reply'));
     const counted = await count();
     expect(counted).toMatchObject({ failure: 'bad-reply', missing: [{ id: 'central', limit: 9 }] });
-    expect(asked).toEqual(['us take near central', 'eu take near']);
+    expect(takesOf(asked)).toEqual(['us take near central', 'eu take near']);
   });
 });
 
-const admitted = {
-  allowed: true,
-  remaining: 1,
-  resetAtMs: START_MS,
-  retryAfterMs: 0,
-  granted: 0,
-  delayMs: 0,
-};
-
 describe('what another region alone can count', () => {
-  it('is asked for only after the nearest region has allowed, and both are charged', async () => {
+  it('is asked for at the same time, and both are charged', async () => {
     const [one, other] = [near(), far()];
-    const { count, asked, leftIn, us, eu } = open({ placed: [one, other] });
+    const { count, asked, leftIn, us, eu } = open({ placed: [one, other], farMs: () => 40 });
     const counted = await count({ withAnnouncement: true });
     expect(asked).toEqual(['us take near with announcement', 'eu take far']);
-    expect([leftIn(us, one), leftIn(eu, other)]).toEqual([3, 1]);
+    expect([leftIn(us, one), leftIn(eu, other), counted.tookMs]).toEqual([3, 1, 80]);
     expect(counted).toMatchObject({ charged: [{ check: { id: 'near' } }, { check: { id: 'far' } }] });
   });
 
-  it('is not asked for if the nearest region denies', async () => {
-    const { count, asked, us } = open({ placed: [place({ us: 4 }, { id: 'near' }), far()] });
-    does(us, asked, denies(30_000));
-    await count();
-    expect(asked).toEqual(['us take near']);
+  it('has the time that its distance takes, beyond the deadline of near calls', async () => {
+    const { count, said } = open({ placed: [far()], farMs: () => 200 });
+    for (let i = 0; i < 2; i += 1) expect(await count()).toMatchObject({ charged: [{}], tookMs: 400 });
+    expect(said()).toEqual(['eu take far', 'eu take far']);
   });
 
-  it('is asked for news if it is asked first', async () => {
-    const { count, asked } = open({ placed: [far(), farther()] });
-    await count({ withAnnouncement: true });
-    expect(asked).toEqual(['eu take far with announcement', 'ap take farther with announcement']);
-  });
-
-  it('denies the request: what was charged is given back, once, after the response, by the time of its charge', async () => {
-    const placed = [near(), far(), farther()] as const;
-    const { count, asked, settle, leftIn, us, eu, ap } = open({ placed });
-    for (let i = 0; i < 2; i += 1) await count();
-    does(eu, asked, denies(30_000));
-    asked.length = 0;
-    const counted = await count();
-    expect(counted).toMatchObject({ missing: [] });
+  it('is missing for as long as nobody knows that it is farther than a second, which is found out after the response', async () => {
+    const { count, settle, eu } = open({ placed: [far()], farMs: () => 600 });
+    expect(await count()).toMatchObject({ missing: [{ id: 'far' }], failure: 'timeout', tookMs: 1_000 });
     await settle();
-    // Farther had none left either: only what was charged is given back.
-    expect(asked).toEqual(['us take near', 'eu take far', 'ap take farther', 'us refund near']);
-    expect(us.calls.at(-1)?.checks).toMatchObject([{ chargedAtMs: START_MS, cost: 1, want: 0 }]);
+    expect(eu.breaker.state(Date.now())).toBe('closed');
+    expect(await count()).toMatchObject({ charged: [{}], tookMs: 1_200 });
+  });
+
+  it('gives back what was charged here if it denies, once, after the response, by the time of its charge', async () => {
+    const placed = [near(), far(), farther()] as const;
+    const { count, said, settle, leftIn, us, ap } = open({ placed });
+    for (let i = 0; i < 2; i += 1) await count();
+    await settle();
+    said();
+    expect(await count()).toMatchObject({ missing: [], results: [{}, {}, {}] });
+    await settle();
+    // Those two had none left: only what was charged is given back.
+    expect(takesOf(said())).toEqual(['us take near', 'eu take far', 'ap take farther']);
+    const refunds = us.calls.filter(({ operation }) => operation === 'refund');
+    expect(refunds).toMatchObject([
+      { checks: [{ id: 'near', chargedAtMs: START_MS + 10, cost: 1, want: 0 }] },
+    ]);
     expect([leftIn(us, placed[0]), leftIn(ap, placed[2])]).toEqual([2, 0]);
   });
 
@@ -176,11 +240,18 @@ describe('what another region alone can count', () => {
   });
 
   it('gives nothing back of a region that denied: it has charged none of its rules', async () => {
-    const placed = [near(), far(), place({ eu: 1 }, { id: 'least' })] as const;
-    const { count, asked, settle, leftIn, eu } = open({ placed });
-    for (let i = 0; i < 2; i += 1) await count();
+    const placed = [near(), far(), place({ eu: 1 }, { id: 'least', at: 'eu' })] as const;
+    const { count, said, settle, leftIn, eu } = open({ placed });
+    await count();
     await settle();
-    expect(asked.slice(2)).toEqual(['us take near', 'eu take far least', 'us refund near']);
+    said();
+    await count();
+    await settle();
+    expect(said().filter((line) => !line.includes('cede'))).toEqual([
+      'us take near',
+      'eu take far least',
+      'us refund near',
+    ]);
     expect(leftIn(eu, placed[1])).toBe(1);
   });
 
@@ -192,23 +263,6 @@ describe('what another region alone can count', () => {
     await count();
     await settle();
     expect([errors.length, us.calls.length]).toEqual([1, 1]);
-  });
-
-  it.each([
-    ['by the region that is asked first', [near(), far()], [{ announced: 'that' }]],
-    ['by all of them if none is', [far(), farther()], [{ announced: null }, { announced: 'this' }]],
-  ] as const)('is charged whatever is announced, and that is told: %s', async (_, placed, heard) => {
-    const { count, settle, us, eu, ap } = open({ placed });
-    [us.does.announces, eu.does.announces, ap.does.announces] = ['that', null, 'this'];
-    expect(await count({ withAnnouncement: true })).toMatchObject({
-      heard,
-      charged: placed.map(({ check }) => ({ check: { id: check.id } })),
-    });
-    await settle();
-    expect([us, eu, ap].flatMap(({ calls }) => calls.map(({ operation }) => operation))).toEqual([
-      'take',
-      'take',
-    ]);
   });
 
   it('says nothing of what is announced if that could not be read', async () => {
@@ -227,38 +281,5 @@ describe('what another region alone can count', () => {
       missing: [{ id: 'far', limit: 2, region: 'eu' }],
     });
     expect([counted.regions, counted.unanswered]).toEqual([[us], [eu.store]]);
-  });
-});
-
-describe('a peek', () => {
-  it('never borrows', async () => {
-    const { count, asked, us } = open({ placed: [near()] });
-    does(us, asked, denies(30_000));
-    await count({ operation: 'peek' });
-    expect(asked).toEqual(['us peek near']);
-  });
-
-  it('looks in every region that counts something, and changes nothing', async () => {
-    const { count, asked, settle } = open({ placed: [near(), far(), farther()] });
-    const counted = await count({ operation: 'peek' });
-    await settle();
-    expect(counted).toMatchObject({ results: [{ outcome: { remaining: 4 } }, {}, {}] });
-    expect(asked).toEqual(['us peek near', 'eu peek far', 'ap peek farther']);
-  });
-
-  it('looks there also if the nearest region has nothing left', async () => {
-    const { count, asked, us } = open({ placed: [near(), far()] });
-    does(us, asked, denies(30_000));
-    expect(await count({ operation: 'peek' })).toMatchObject({
-      results: [{ check: { id: 'near' } }, { check: { id: 'far' } }],
-    });
-  });
-
-  it('gives nothing back, whatever another region says', async () => {
-    const { count, asked, settle, eu } = open({ placed: [near(), far()] });
-    does(eu, asked, denies(30_000));
-    await count({ operation: 'peek' });
-    await settle();
-    expect(asked).toEqual(['us peek near', 'eu peek far']);
   });
 });

@@ -1,0 +1,110 @@
+// A check of a request on its way over regions: what each of them has said, and what that comes to.
+import type { Outcome } from '../core/check.ts';
+import type { CounterStore } from '../core/counter-store.ts';
+import type { CheckResult } from '../core/decision.ts';
+import type { RuleCheck } from '../core/plan.ts';
+import { capacityOf } from '../core/shares.ts';
+import type { Use } from './cessions.ts';
+import { isShared, type PlacedCheck } from './placed-checks.ts';
+import type { LimiterRegion, Regions } from './region-ladder.ts';
+
+export interface RegionalResult extends CheckResult<RuleCheck> {
+  readonly store: CounterStore;
+}
+
+/** What a region has said of a check, or memory for it; no outcome if it has not answered. */
+export interface Verdict {
+  readonly check: RuleCheck;
+  readonly outcome?: Outcome | undefined;
+}
+
+/** A check on its way. */
+export interface Pending {
+  readonly placed: PlacedCheck;
+  /** Of regions that have not admitted it. */
+  readonly verdicts: Map<string, Verdict>;
+  /** By the region that has admitted it. */
+  admitted?: Admitted | undefined;
+  /** It would have been admitted, had all the others been. */
+  seen?: CheckResult<RuleCheck> | undefined;
+}
+
+export interface Admitted {
+  readonly region: LimiterRegion;
+  readonly result: CheckResult<RuleCheck>;
+  /** As the region told it. */
+  readonly outcome: Outcome;
+}
+
+export interface Turn {
+  readonly one: Pending;
+  readonly region: LimiterRegion;
+  readonly check: RuleCheck;
+}
+
+/** At the start. */
+export const pendingOf = (placed: PlacedCheck): Pending => ({ placed, verdicts: new Map() });
+
+export const chargeOf = ({ admitted }: Pending): RegionalResult[] => {
+  const { store, ...result } = admitted?.result ?? {};
+  return store && 'check' in result ? [{ ...result, store }] : [];
+};
+
+export const nameOf = ({ id, key }: RuleCheck) => `${id} ${key}`;
+
+export const isUnanswered = (verdict: Verdict | undefined): boolean =>
+  verdict !== undefined && verdict.outcome === undefined;
+
+export const isMoved = (outcome: Outcome | undefined): boolean => outcome?.movedTo !== undefined;
+export const isRefused = (outcome: Outcome | undefined): boolean => outcome?.allowed !== true;
+
+const denied = ({ verdicts }: Pending): Outcome[] =>
+  [...verdicts.values()].flatMap(({ outcome }) => outcome ?? []);
+
+/** Some region has denied it, and none has admitted it. One that cannot be asked does not overrule that. */
+export const isDenied = (one: Pending): boolean =>
+  !one.admitted && !one.placed.check.log && denied(one).length > 0;
+
+/** It passes as soon as one of the regions lets it pass. */
+export function denialOf(one: Pending): CheckResult<RuleCheck> | undefined {
+  const outcomes = denied(one);
+  const [nearest] = outcomes;
+  const check = [...one.verdicts.values()].find(({ outcome }) => outcome)?.check;
+  if (!nearest || !check) return undefined;
+  const waits = outcomes.flatMap(({ retryAfterMs }) => retryAfterMs ?? []);
+  const retryAfterMs = waits.length > 0 ? Math.min(...waits) : undefined;
+  return { check, outcome: { ...nearest, retryAfterMs } };
+}
+
+/** What is left of the whole: less what is known to be used, here and where it was tried before. */
+export function asWhole({ placed, verdicts }: Pending, check: RuleCheck, outcome: Outcome): Outcome {
+  if (!isShared(placed)) return outcome;
+  const others = [...verdicts.values()].filter((one) => one.outcome && one.check.region !== check.region);
+  const used = others.reduce((sum, one) => sum + capacityOf(one.check) - (one.outcome?.remaining ?? 0), 0);
+  const remaining = outcome.remaining + capacityOfAll(placed) - capacityOf(check) - used;
+  return { ...outcome, remaining: Math.max(outcome.remaining, remaining) };
+}
+
+const capacityOfAll = ({ check, parts }: PlacedCheck): number =>
+  [...parts.values()].reduce((sum, part) => sum + capacityOf({ ...check, ...part }), 0);
+
+/** Nothing if the nearest region does not answer: parts that it was given now would be lost to all. */
+export function useOf({ placed, admitted, verdicts }: Pending, [nearest]: Regions): Use[] {
+  if (isUnanswered(verdicts.get(nearest.name))) return [];
+  if (admitted)
+    return [{ placed, region: admitted.region, counted: admitted.result.check, outcome: admitted.outcome }];
+  const verdict = [...verdicts.values()].find(({ outcome }) => outcome);
+  return verdict?.outcome
+    ? [{ placed, region: nearest, counted: verdict.check, outcome: verdict.outcome }]
+    : [];
+}
+
+/** What is asked in another way is known from the one that was asked; it is charged once. */
+export function followTwin({ one, check, region }: Turn, asked: readonly Turn[]): void {
+  const twin = asked.find((other) => nameOf(other.check) === nameOf(check))?.one;
+  if (!twin) return;
+  const { admitted } = twin;
+  if (admitted) one.admitted = { ...admitted, result: { ...admitted.result, store: undefined } };
+  else if (twin.verdicts.has(region.name))
+    one.verdicts.set(region.name, { ...twin.verdicts.get(region.name), check });
+}

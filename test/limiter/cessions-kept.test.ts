@@ -1,0 +1,157 @@
+// Whatever regions cede to one another, whenever callers come and whatever is lost on the way: all of them together never
+// admit more than the limit. The code that runs, on counters in memory, in fake time.
+import fc from 'fast-check';
+import { describe, expect, it, vi } from 'vitest';
+import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/algorithms/registry.ts';
+import type { RuleCheck } from '../../src/core/plan.ts';
+import type { SharesByRegion } from '../../src/core/rule.ts';
+import { createCessions } from '../../src/limiter/cessions.ts';
+import { createDeadline } from '../../src/limiter/deadline.ts';
+import { createKnownDenials } from '../../src/limiter/known-denials.ts';
+import { createPlacing } from '../../src/limiter/placed-checks.ts';
+import { createRegionalCount } from '../../src/limiter/regional-count.ts';
+import { type Admission, DEFINITIONS, isBucket } from '../core/whole-limit.ts';
+import { rounds } from '../rounds.ts';
+import { createRandom } from './denial-systems.ts';
+import { DEADLINE_MS, hangs, START_MS, useFakeTime } from './limiter-harness.ts';
+import { createModelRegion, type ModelRegion, seenFrom } from './model-regions.ts';
+import { createRuleCheck } from './rule-checks.ts';
+
+useFakeTime();
+const now = () => Date.now();
+
+/** Some requests at once in one region, and the time until the next ones. */
+interface Step {
+  readonly region: number;
+  readonly isolate: number;
+  readonly requests: number;
+  readonly waitMs: number;
+}
+
+interface World {
+  readonly seed: number;
+  readonly check: RuleCheck;
+  readonly shares: SharesByRegion;
+  readonly history: readonly Step[];
+  /** One way to a region, at most. */
+  readonly longestMs: number;
+  /** Of calls, or of their answers. */
+  readonly lost: number;
+}
+
+/** Half of what is lost never gets there; of the rest, the answer does not come back. */
+function looseCalls(region: ModelRegion, lost: number, random: () => number): void {
+  const { run } = region.does;
+  region.does.run = async (call, signal) => {
+    const chance = random();
+    if (chance < lost / 2) return hangs(signal);
+    const answered = run(call, signal);
+    return chance < lost ? answered.then(() => hangs(signal)) : answered;
+  };
+}
+
+/** All that were admitted, by the clock of the counters. */
+async function play({ seed, check, shares, history, longestMs, lost }: World) {
+  vi.setSystemTime(START_MS);
+  const random = createRandom(seed);
+  const regions = ['us', 'eu', 'ap'].map((name) =>
+    createModelRegion(name, () => Math.floor(random() * (longestMs + 1))),
+  );
+  for (const region of regions) looseCalls(region, lost, random);
+  const isolates = [0, 1, 2].flatMap((nearest) =>
+    [0, 1].map(() => ({ nearest, cessions: createCessions(now), denials: createKnownDenials() })),
+  );
+  const placing = createPlacing(shares, now);
+  const admitted: Admission[] = [];
+  let isCeded = false;
+
+  const request = async (step: Step) => {
+    const isolate = isolates[2 * step.region + step.isolate];
+    if (!isolate) return;
+    const around = seenFrom(regions, isolate.nearest);
+    const { charged } = await createRegionalCount({ ...isolate, now, onError: () => {} }).count({
+      placed: placing.place([check], around, undefined),
+      regions: around,
+      operation: 'take',
+      withAnnouncement: false,
+      deadline: createDeadline(DEADLINE_MS, now),
+      afterResponse: () => {},
+      era: 'era',
+    });
+    for (const { check: counted, outcome } of charged) {
+      admitted.push({ atMs: outcome.nowMs ?? now(), units: counted.cost });
+      isCeded ||= counted.limit > Math.ceil(check.limit / 2);
+    }
+  };
+
+  const sent: Promise<void>[] = [];
+  for (const step of history) {
+    for (let i = 0; i < step.requests; i += 1) sent.push(request(step));
+    await vi.advanceTimersByTimeAsync(step.waitMs);
+  }
+  await vi.advanceTimersByTimeAsync(10_000);
+  await Promise.all(sent);
+  return { admitted: admitted.sort((a, b) => a.atMs - b.atMs), isCeded };
+}
+
+/** Little; around windows; and the moments at which a term ends, or what was charged in it. */
+const waitMs = (windowMs: number) =>
+  fc.oneof(
+    { weight: 6, arbitrary: fc.nat({ max: 60 }) },
+    { weight: 4, arbitrary: fc.nat({ max: windowMs }) },
+    { weight: 1, arbitrary: fc.constantFrom(2 * windowMs, 10_000, 20_500, 29_900, 30_000, 35_000, 36_000) },
+  );
+
+const worlds = (algorithm: AlgorithmId): fc.Arbitrary<World> =>
+  fc
+    .record({
+      windowMs: fc.constantFrom(1_000, 2_000, 9_000),
+      limit: fc.integer({ min: 1, max: 20 }),
+      extra: isBucket(algorithm)
+        ? fc.option(fc.integer({ min: 1, max: 20 }), { nil: undefined })
+        : fc.constant(undefined),
+      cost: fc.constantFrom(1, 1, 1, 2),
+    })
+    .chain(({ windowMs, ...shape }) =>
+      fc.record({
+        seed: fc.integer(),
+        check: fc.constant(
+          createRuleCheck({ algorithm, windowMs, ...shape, rule: { windowSeconds: windowMs / 1_000 } }),
+        ),
+        shares: fc.constantFrom({ us: 1, eu: 1, ap: 1 }, { us: 3, eu: 1, ap: 1 }, { us: 1, eu: 0, ap: 2 }),
+        history: fc.array(
+          fc.record({
+            // Mostly one, so that others are idle.
+            region: fc.constantFrom(0, 0, 0, 0, 1, 1, 2),
+            isolate: fc.nat({ max: 1 }),
+            requests: fc.integer({ min: 1, max: 8 }),
+            waitMs: waitMs(windowMs),
+          }),
+          { minLength: 10, maxLength: 60 },
+        ),
+        longestMs: fc.constantFrom(0, 5, 80),
+        lost: fc.constantFrom(0, 0, 0.2),
+      }),
+    );
+
+describe.each(ALGORITHM_IDS.filter((id) => id !== 'concurrency'))(
+  'regions that cede parts of %s',
+  (algorithm) => {
+    it('together never admit more than the limit', async () => {
+      let ceded = 0;
+      await fc.assert(
+        fc.asyncProperty(worlds(algorithm), async (world) => {
+          const { admitted, isCeded } = await play(world);
+          ceded += Number(isCeded);
+          const { limit, windowMs, extra, cost } = world.check;
+          const rule = { algorithm, limit, windowMs, extra, cost };
+          for (const [i, { atMs }] of admitted.entries())
+            expect(DEFINITIONS[algorithm](admitted.slice(0, i + 1), atMs, rule)).toBe(true);
+        }),
+        { numRuns: rounds(20), endOnFailure: true },
+      );
+      // Else this would have tested nothing.
+      expect(ceded).toBeGreaterThan(0);
+    });
+  },
+);

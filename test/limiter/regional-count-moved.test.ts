@@ -1,0 +1,149 @@
+// Checks whose part the nearest region has ceded, denials that are known, and peeks: what is asked, and where.
+import { describe, expect, it } from 'vitest';
+import type { Counted } from '../../src/limiter/regional-count.ts';
+import { answers, denies, fails, useFakeTime } from './limiter-harness.ts';
+import { place } from './placed.ts';
+import { does, far, farther, near, open } from './regional-count-harness.ts';
+
+useFakeTime();
+const remainingOf = ({ results }: Counted) => results.map(({ outcome }) => outcome.remaining);
+const takesOf = (lines: readonly string[]) => lines.filter((line) => line.includes(' take '));
+
+describe('what the nearest region has ceded', () => {
+  const moved = () => place({ us: 4, eu: 4, ap: 4 }, { id: 'moved' });
+  const ceded = { home: 'eu', termMs: 240_000, holdMs: 65_000 };
+  /** `us` has ceded it to `eu`, and this isolate does not know. */
+  async function openMoved(placed = [moved()]) {
+    const opened = open({ placed });
+    const { check } = moved();
+    await opened.us.does.run(
+      { operation: 'cede', checks: [{ ...check, cession: ceded }] },
+      new AbortController().signal,
+    );
+    opened.said();
+    return opened;
+  }
+
+  it('is counted at its home at once, with both parts, and from then on with one call', async () => {
+    const { count, said, leftIn, us } = await openMoved();
+    expect(await count()).toMatchObject({
+      charged: [{ check: { region: 'eu', limit: 8 }, outcome: { remaining: 11 } }],
+    });
+    expect(said()).toEqual(['us take moved', 'eu take moved']);
+    expect(await count()).toMatchObject({ charged: [{ outcome: { remaining: 10 } }] });
+    expect(takesOf(said())).toEqual(['eu take moved']);
+    expect(leftIn(us)).toBe(0);
+  });
+
+  it('is counted there while the near rules are counted here, at the same time', async () => {
+    const { count, said, leftIn, us } = await openMoved([near(), moved()]);
+    await count();
+    expect(takesOf(said())).toEqual(['us take near moved', 'us take near', 'eu take moved']);
+    await count();
+    expect(takesOf(said())).toEqual(['us take near', 'eu take moved']);
+    expect(leftIn(us, near())).toBe(2);
+  });
+
+  it('gives back the charge here if its home denies', async () => {
+    const { count, asked, settle, leftIn, us, eu, ap } = await openMoved([near(), moved()]);
+    await count();
+    for (const region of [eu, ap]) does(region, asked, denies(30_000));
+    expect(await count()).toMatchObject({
+      results: [{ check: { id: 'near' } }, { outcome: { allowed: false } }],
+    });
+    await settle();
+    expect(leftIn(us, near())).toBe(3);
+  });
+
+  it('gives back the charge at its home if a rule here denies', async () => {
+    const alone = place({ us: 1 }, { id: 'alone', at: 'us' });
+    const { count, settle, leftIn, eu } = await openMoved([alone, moved()]);
+    await count();
+    expect(leftIn(eu, moved())).toBe(3);
+    expect(await count()).toMatchObject({
+      results: [{ check: { id: 'alone' }, outcome: { allowed: false } }, {}],
+    });
+    await settle();
+    expect(leftIn(eu, moved())).toBe(3);
+  });
+
+  it('is tried in the third region if its home denies', async () => {
+    const { count, said, asked, eu } = await openMoved();
+    does(eu, asked, denies(30_000));
+    expect(await count()).toMatchObject({ charged: [{ check: { region: 'ap', limit: 4 } }] });
+    expect(takesOf(said())).toEqual(['us take moved', 'eu take moved', 'ap take moved']);
+  });
+
+  it('is counted by the third region if its home is down, and is missing if that is down too', async () => {
+    const { count, asked, eu, ap } = await openMoved();
+    does(eu, asked, fails('unavailable'));
+    expect(await count()).toMatchObject({ failure: 'unavailable', charged: [{ check: { region: 'ap' } }] });
+    does(ap, asked, fails('unavailable'));
+    expect(await count()).toMatchObject({ failure: 'unavailable', charged: [], missing: [{ id: 'moved' }] });
+  });
+
+  it('is seen at its home by a peek', async () => {
+    const { count, said } = await openMoved();
+    expect(await count({ operation: 'peek' })).toMatchObject({ results: [{ outcome: { remaining: 12 } }] });
+    expect(said()).toEqual(['us peek moved', 'eu peek moved']);
+  });
+});
+
+describe('memory alone', () => {
+  const denied = async (...placed: Parameters<typeof open>[0]['placed']) => {
+    const opened = open({ placed });
+    await opened.count();
+    return opened.recall;
+  };
+  const used = () => place({ us: 1 }, { id: 'used', at: 'us', cost: 2 });
+
+  it('denies alone, without the checks of the request that would have passed', async () => {
+    const recall = await denied(near(), used());
+    expect(recall()).toMatchObject([{ check: { id: 'used' } }]);
+    expect(recall([near()])).toBeUndefined();
+  });
+
+  it.each([
+    ['counts denied requests', { countDenied: true }],
+    ['might begin to block', { blockMs: 2_000 }],
+  ])('says nothing if a rule of the request %s', async (_, shape) => {
+    const recall = await denied(used());
+    const other = place({ us: 9 }, { id: 'other', at: 'us', ...shape });
+    expect(recall([used()])).toBeDefined();
+    expect(recall([used(), other])).toBeUndefined();
+    expect(recall([other, used()])).toBeUndefined();
+  });
+
+  it('says that a rule blocks already', async () => {
+    const blocking = place({ us: 1 }, { id: 'blocking', at: 'us', blockMs: 120_000 });
+    const { count, recall } = open({ placed: [near(), blocking] });
+    for (let i = 0; i < 2; i += 1) await count();
+    expect(recall()).toMatchObject([{ check: { id: 'blocking' }, outcome: { retryAfterMs: 120_000 } }]);
+  });
+});
+
+describe('a peek', () => {
+  it('looks in the regions that have room, if the nearest one has none', async () => {
+    const { count, asked, us } = open({ placed: [near()] });
+    does(us, asked, denies(30_000));
+    await count({ operation: 'peek' });
+    expect(asked).toEqual(['us peek near', 'eu peek near']);
+  });
+
+  it('looks in every region that counts something, and changes nothing', async () => {
+    const { count, asked, settle } = open({ placed: [near(), far(), farther()] });
+    const counted = await count({ operation: 'peek' });
+    await settle();
+    expect(remainingOf(counted)).toEqual([12, 2, 2]);
+    expect(asked).toEqual(['us peek near', 'eu peek far', 'ap peek farther']);
+  });
+
+  it('asks nobody to cede, and gives nothing back, whatever another region says', async () => {
+    const { count, asked, settle, us, eu } = open({ placed: [near(), far()] });
+    does(us, asked, answers({ remaining: 0 }));
+    does(eu, asked, denies(30_000));
+    await count({ operation: 'peek' });
+    await settle();
+    expect(asked).toEqual(['us peek near', 'eu peek far']);
+  });
+});

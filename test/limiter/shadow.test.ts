@@ -1,0 +1,116 @@
+// Shadow rules where there are several regions: they are counted after the response, the way they would be enforced.
+import { describe, expect, it } from 'vitest';
+import type { CheckResult } from '../../src/core/decision.ts';
+import type { RuleCheck } from '../../src/core/plan.ts';
+import type { Rule } from '../../src/core/rule.ts';
+import { createCharges } from '../../src/limiter/charges.ts';
+import { denies, fails, hangingRun, START_MS, timed, useFakeTime } from './limiter-harness.ts';
+import { checkOf, near, openRegions } from './regional-isolate.ts';
+import type { RuleCheckShape } from './rule-checks.ts';
+
+useFakeTime();
+
+describe('shadow rules', () => {
+  const shadow = (shape: RuleCheckShape = {}) =>
+    checkOf('shadow', { log: true, ...shape, rule: { action: 'log', ...shape.rule } });
+  const watch = () => {
+    const told: (readonly [string, boolean])[][] = [];
+    const onShadow = (results: readonly CheckResult<RuleCheck>[]) =>
+      void told.push(results.map(({ check, outcome }) => [check.id, outcome.allowed]));
+    return { told, onShadow };
+  };
+
+  it('are counted after the response, and then told', async () => {
+    const { decide, settle, us } = openRegions();
+    const { onShadow, told } = watch();
+    const waiting: (() => void)[] = [];
+    const { run } = us.does;
+    us.does.run = async (call, signal) => {
+      if (call.checks.some(({ log }) => log)) await new Promise<void>((resolve) => waiting.push(resolve));
+      return run(call, signal);
+    };
+    const decision = await decide([near(), shadow()], { onShadow });
+    expect(decision).toMatchObject({ allowed: true, results: [{ check: { id: 'near' } }] });
+    expect([decision.kind === 'counted' && decision.results.length, told]).toEqual([1, []]);
+    for (const go of waiting) go();
+    await settle();
+    expect(told).toEqual([[['shadow', true]]]);
+  });
+
+  it('keep nobody waiting if there are no others, and all regions hang', async () => {
+    const { decide, asked, us, eu, ap } = openRegions();
+    for (const region of [us, eu, ap]) region.does.run = hangingRun;
+    const { onShadow, told } = watch();
+    const decision = await decide([shadow()], { onShadow });
+    expect(decision).toMatchObject({ kind: 'counted', allowed: true, results: [] });
+    expect([Date.now() - START_MS, asked(), told]).toEqual([0, ['us take'], []]);
+  });
+
+  it('predict what enforcing them would do: of a limit of 30, the 31st request from one region is denied', async () => {
+    const { decide, settle, asked } = openRegions();
+    const { onShadow, told } = watch();
+    const check = shadow({ limit: 30 });
+    for (let i = 0; i < 33; i += 1) {
+      await decide([near({ limit: 300 }), check], { onShadow });
+      await settle();
+    }
+    expect(told.map(([one]) => one?.[1])).toEqual([...Array(30).fill(true), false, false, false]);
+    expect(asked().filter((line) => line.endsWith('cede'))).toEqual(['eu cede', 'ap cede']);
+  });
+
+  it('are tried where there is room as long as nobody has ceded anything', async () => {
+    const { decide, settle, eu, ap } = openRegions();
+    for (const { does } of [eu, ap]) {
+      const { run } = does;
+      does.run = (call, signal) => (call.operation === 'cede' ? fails('timeout')() : run(call, signal));
+    }
+    const { onShadow, told } = watch();
+    for (let i = 0; i < 13; i += 1) {
+      await decide([near({ limit: 300 }), shadow()], { onShadow });
+      await settle();
+    }
+    expect(told.map(([one]) => one?.[1])).toEqual([...Array(12).fill(true), false]);
+  });
+
+  it('are not counted for a request that is denied', async () => {
+    const { decide, settle, asked, us } = openRegions();
+    const { onShadow, told } = watch();
+    us.does.run = denies(30_000);
+    await decide([near({ rule: { spill: false } }), shadow()], { onShadow });
+    await settle();
+    expect([asked(), told]).toEqual([['us take'], []]);
+  });
+
+  it('are looked at with the others by a peek', async () => {
+    const { decide, asked } = openRegions();
+    const { onShadow, told } = watch();
+    const decision = await decide([near(), shadow()], { operation: 'peek', onShadow });
+    expect(decision.kind === 'counted' && decision.results.map(({ check }) => check.id)).toEqual([
+      'near',
+      'shadow',
+    ]);
+    expect([asked(), told]).toEqual([['us peek'], []]);
+  });
+
+  it.each<[string, Partial<Rule>]>([
+    ['takes its cost from the origin', { costFromOrigin: true }],
+    ['gives back for errors', { refundOnError: true }],
+    ['delays', { action: 'throttle', spill: false }],
+  ])('are counted with the others if one %s: its charge is changed later', async (_, rule) => {
+    const { decide, asked, settle } = openRegions();
+    const { onShadow, told } = watch();
+    const decision = await decide([near(), shadow({ rule })], { onShadow });
+    await settle();
+    expect(decision).toMatchObject({ results: [{ check: { id: 'near' } }, { check: { id: 'shadow' } }] });
+    expect([asked(), told]).toEqual([['us take'], []]);
+  });
+
+  it('hold no connection longer than the request', async () => {
+    const { decide, settle, us, left } = openRegions();
+    const check = shadow({ algorithm: 'concurrency', rule: { spill: false } });
+    const decision = await decide([near(), check]);
+    await settle();
+    await timed(() => createCharges({ decision, onError: () => {} }).release());
+    expect(left(us, { ...check, leaseId: 'lease-9999999999' }, 4)).toBe(4);
+  });
+});
