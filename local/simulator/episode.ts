@@ -29,6 +29,8 @@ export interface Episode {
   readonly degraded: number;
   /** Their clients, or their isolates, were gone before they were decided. */
   readonly undecided: number;
+  /** Of the degraded ones: nothing was in their way. */
+  readonly degradedInPeace: number;
   readonly usage: Usage;
   readonly failures: readonly Failure[];
   readonly journal: readonly string[];
@@ -171,7 +173,15 @@ function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunPa
       const undecided = counts.requests - decided;
       if (undecided > 0 && scenario.network.leaveRate === 0 && scenario.faults.length === 0)
         failures.push({ kind: 'hangs', said: `${undecided} requests were never decided` });
-      return { ...counts, undecided, usage: usage.total(), failures, journal: journal.lines };
+      const degradedInPeace = scenario.kind === 'quiet' ? counts.degraded : 0;
+      return {
+        ...counts,
+        undecided,
+        degradedInPeace,
+        usage: usage.total(),
+        failures,
+        journal: journal.lines,
+      };
     },
   };
 }

@@ -14,6 +14,7 @@ export function renderSummary(summary: Summary): string {
     head: ['', 'requests'],
     rows: [
       ...(['admitted', 'denied', 'degraded', 'undecided'] as const).map((name) => [name, summary[name]]),
+      ['degraded where nothing is in the way', summary.degradedInPeace],
       ['far calls a request, faults included', fixed(summary.farCalls / requests, 3)],
       ['limits exceeded', summary.over],
     ],

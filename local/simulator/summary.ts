@@ -17,6 +17,7 @@ export interface Summary {
   denied: number;
   degraded: number;
   undecided: number;
+  degradedInPeace: number;
   farCalls: number;
   /** Limits that were exceeded. */
   over: number;
@@ -34,6 +35,7 @@ export const createSummary = (): Summary => ({
   denied: 0,
   degraded: 0,
   undecided: 0,
+  degradedInPeace: 0,
   farCalls: 0,
   over: 0,
   failed: [],
@@ -42,7 +44,7 @@ export const createSummary = (): Summary => ({
 
 export function addEpisode(summary: Summary, number: number, episode: Episode): void {
   summary.episodes += 1;
-  for (const field of ['requests', 'admitted', 'denied', 'degraded', 'undecided'] as const)
+  for (const field of ['requests', 'admitted', 'denied', 'degraded', 'undecided', 'degradedInPeace'] as const)
     summary[field] += episode[field];
   summary.farCalls += episode.usage.farCalls;
   for (const failure of episode.failures) {
