@@ -4,7 +4,7 @@ import type { Check } from '../../src/core/check.ts';
 import { runChecks } from '../../src/core/counters.ts';
 import { createMemoryCounters } from '../../src/core/memory-counters.ts';
 import type { Table } from '../shared/bench.ts';
-import { createRandom, type Random } from '../shared/random.ts';
+import { createRandom, type Random } from '../../local/random.ts';
 import { percent } from '../shared/table.ts';
 
 const LIMIT = 100;

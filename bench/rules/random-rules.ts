@@ -4,7 +4,7 @@
 import type { Caller } from '../../src/core/caller.ts';
 import { RULE_DEFAULTS, type Rule, SCOPES, type Tier } from '../../src/core/rule.ts';
 import type { CompiledRule, MatchRequest, SnapshotContent } from '../../src/core/snapshot.ts';
-import { createRandom, type Random } from '../shared/random.ts';
+import { createRandom, type Random } from '../../local/random.ts';
 
 const SEED = 7;
 

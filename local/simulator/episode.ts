@@ -1,0 +1,216 @@
+// Runs one episode and judges it: what was admitted beyond a definition, what is held for ever, and what went wrong in the
+// code itself. How much of the limits was used is counted where nothing was in the way.
+import type { CounterCall } from '../../src/core/counter-store.ts';
+import type { CheckResult, Decision } from '../../src/core/decision.ts';
+import { planRequest, type RuleCheck } from '../../src/core/plan.ts';
+import { type CompiledRule, compileSnapshot, type Snapshot } from '../../src/core/snapshot.ts';
+import { createRandom } from '../random.ts';
+import type { Isolate, SentCall, SentCallWatch } from './isolate.ts';
+import { createJournal, type Journal } from './journal.ts';
+import { createLedgers, type Ledgers } from './ledgers.ts';
+import type { RegionServer } from './region-server.ts';
+import { type Scenario, START_MS } from './scenario.ts';
+import type { Arrival, SubjectPlan } from './traffic.ts';
+import { createUsage, type Usage } from './usage.ts';
+import { installVirtualTime, type VirtualTime } from './virtual-time.ts';
+import { compileRules, contentOf, createWorld, type World } from './world.ts';
+
+export interface Failure {
+  readonly kind: 'over' | 'held' | 'bug' | 'hangs';
+  readonly said: string;
+  /** What a smaller history must still show. */
+  readonly subject?: string | undefined;
+}
+
+export interface Episode {
+  readonly requests: number;
+  readonly admitted: number;
+  readonly denied: number;
+  readonly degraded: number;
+  /** Their clients, or their isolates, were gone before they were decided. */
+  readonly undecided: number;
+  /** Of the degraded ones: nothing was in their way. */
+  readonly degradedInPeace: number;
+  readonly usage: Usage;
+  readonly failures: readonly Failure[];
+  readonly journal: readonly string[];
+}
+
+export interface EpisodeOptions {
+  /** Keeps what happens to this subject, line by line. */
+  readonly journalOf?: string | undefined;
+  /** Breaks a region, to show that it would be noticed. */
+  readonly tamper?: ((server: RegionServer) => void) | undefined;
+}
+
+/** Longer than anything may be kept: two windows of a minute, a burst of twice the limit, a change, a term. */
+const QUIET_MS = 3_600_000;
+
+interface Subject extends SubjectPlan {
+  /** By the number of the content. */
+  readonly checks: readonly (readonly RuleCheck[])[];
+}
+
+export async function runEpisode(
+  scenario: Scenario,
+  { journalOf, tamper }: EpisodeOptions = {},
+): Promise<Episode> {
+  const rules = await compileRules(scenario.contents);
+  const subjects = await planAll(scenario, rules);
+  using time = installVirtualTime(START_MS, createRandom(scenario.seed));
+  const run = createRun(scenario, { time, rules, subjects, journal: createJournal(journalOf, time) });
+  if (tamper) for (const server of run.servers) tamper(server);
+  await time.runUntil(scenario.endsAtMs + QUIET_MS);
+  return run.judge();
+}
+
+function planAll(scenario: Scenario, rules: readonly (readonly CompiledRule[])[]): Promise<Subject[]> {
+  const snapshots = rules.map((some, i) => compileSnapshot(String(i), { rules: some, tiers: [], lists: [] }));
+  return Promise.all(
+    scenario.subjects.map(async (plan) => ({
+      ...plan,
+      checks: await Promise.all(snapshots.map((snapshot) => checksOf(snapshot, plan))),
+    })),
+  );
+}
+
+async function checksOf(snapshot: Snapshot, { name, path }: SubjectPlan): Promise<readonly RuleCheck[]> {
+  const plan = await planRequest(snapshot, {
+    matchPath: path,
+    method: 'GET',
+    // Two callers of one user; everybody of a path shares its global limits.
+    caller: { ip: name, address: name, userId: `u${path.slice(1)}-${name.length}` },
+    nowMs: START_MS,
+    leaseId: () => '',
+  });
+  return plan.kind === 'checks' ? plan.checks : [];
+}
+
+interface RunParts {
+  readonly time: VirtualTime;
+  readonly rules: readonly (readonly CompiledRule[])[];
+  readonly subjects: readonly Subject[];
+  readonly journal: Journal;
+}
+
+function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunParts) {
+  const failures: Failure[] = [];
+  const counts = { requests: 0, admitted: 0, denied: 0, degraded: 0 };
+  const ledgers: Ledgers = createLedgers(scenario);
+  const usage = createUsage(scenario);
+  /** Set while the refund of a request is being sent. */
+  let refunding: number | undefined;
+
+  const onCall = (call: SentCall): SentCallWatch | undefined => {
+    usage.noteCall(call);
+    const refunded = refunding;
+    const line = journal.open(call);
+    if (refunded === undefined && !line) return undefined;
+    const onRun = (answer: unknown) => {
+      line?.onRun(answer);
+      if (refunded === undefined) return;
+      for (const check of (call.args[0] as CounterCall).checks) ledgers.refund(refunded, check, time.now());
+    };
+    return { onRun, ...(line && { tell: line.tell }) };
+  };
+  const onBug = (error: unknown) =>
+    void failures.push({
+      kind: 'bug',
+      said: error instanceof Error ? (error.stack ?? error.message) : String(error),
+    });
+  const world: World = createWorld(scenario, rules, { time, onCall, onBug });
+
+  const send = async (subject: Subject, arrival: Arrival) => {
+    counts.requests += 1;
+    const request = counts.requests;
+    const isolate = world.isolateAt(arrival.place, arrival.isolate);
+    const asked = usage.noteRequest(subject, subject.checks[0] ?? [], arrival);
+    const decision = await isolate.decide({
+      plan: async (snapshot) => ({ kind: 'checks', checks: subject.checks[contentOf(snapshot)] ?? [] }),
+      afterResponse: () => {},
+    });
+    asked.decided(decision);
+    journal.decided(subject.name, { request, isolate: isolate.caller, decision });
+    count(decision, isolate, request);
+    if (!decision.allowed || !arrival.fails) return;
+    refunding = request;
+    isolate.refundError(decision)?.catch(onBug);
+    refunding = undefined;
+  };
+
+  const count = (decision: Decision, isolate: Isolate, request: number) => {
+    if (decision.kind === 'degraded') counts.degraded += 1;
+    else if (decision.allowed) counts.admitted += 1;
+    else counts.denied += 1;
+    if (!decision.allowed) return;
+    for (const result of countedBy(decision)) {
+      const region = isolate.regionOf(result.store);
+      if (region !== undefined && result.outcome.allowed && !result.check.log)
+        ledgers.admit(result, { region, request, nowMs: result.outcome.nowMs ?? nowOf(decision) });
+    }
+  };
+
+  for (const subject of subjects) sendInTurn(time, subject, send);
+  for (const [i, { atMs }] of scenario.contents.entries())
+    if (i > 0) time.after(atMs - time.now(), () => world.publish(i));
+  const keysOf = (number: number) => [
+    ...new Set(subjects[number % subjects.length]?.checks.flat().map(({ key }) => key)),
+  ];
+  for (const fault of scenario.faults)
+    time.after(fault.atMs - time.now(), () => {
+      journal.say(`${JSON.stringify(fault)}`);
+      world.strike(fault, keysOf);
+    });
+
+  return {
+    servers: world.servers,
+    judge(): Episode {
+      failures.push(...ledgers.judge(world.forgot));
+      const held = world.servers.flatMap((server) => server.live());
+      if (held.length > 0) failures.push({ kind: 'held', said: `after an hour there is still ${held[0]}` });
+      if (time.pending > 0) failures.push({ kind: 'hangs', said: `${time.pending} timers run for an hour` });
+      const decided = counts.admitted + counts.denied + counts.degraded;
+      const undecided = counts.requests - decided;
+      if (undecided > 0 && scenario.network.leaveRate === 0 && scenario.faults.length === 0)
+        failures.push({ kind: 'hangs', said: `${undecided} requests were never decided` });
+      const degradedInPeace = scenario.kind === 'quiet' ? counts.degraded : 0;
+      return {
+        ...counts,
+        undecided,
+        degradedInPeace,
+        usage: usage.total(),
+        failures,
+        journal: journal.lines,
+      };
+    },
+  };
+}
+
+/** What regions have counted. A rule that one of its places has not counted was not enforced: it is no admission of it. */
+function countedBy(decision: Decision): readonly CheckResult<RuleCheck>[] {
+  if (decision.kind === 'counted') return decision.results;
+  if (decision.kind !== 'degraded') return [];
+  const { checks = [], counted = [] } = decision;
+  return counted.filter(({ check }) => !checks.some(({ key, id }) => key === check.key && id === check.id));
+}
+
+const nowOf = (decision: Decision) => (decision.kind === 'counted' ? decision.nowMs : 0);
+
+/** One arrival is on its way at a time: the heap stays small. */
+function sendInTurn(
+  time: VirtualTime,
+  subject: Subject,
+  send: (subject: Subject, arrival: Arrival) => Promise<void>,
+): void {
+  let next = 0;
+  const schedule = () => {
+    const arrival = subject.arrivals[next];
+    if (!arrival) return;
+    next += 1;
+    time.after(arrival.atMs - time.now(), () => {
+      schedule();
+      void send(subject, arrival);
+    });
+  };
+  schedule();
+}

@@ -1,0 +1,167 @@
+// One isolate: the limiter as it is, with a memory of its own, on regions that it reaches through the network.
+import { createBreaker } from '../../src/core/breaker.ts';
+import { createCensus } from '../../src/core/census.ts';
+import type { CounterCall, CounterStore } from '../../src/core/counter-store.ts';
+import type { Decision } from '../../src/core/decision.ts';
+import { createCharges, hasSequel } from '../../src/limiter/charges.ts';
+import { createDistance } from '../../src/limiter/distance.ts';
+import { createLimiter, type DecisionRequest } from '../../src/limiter/limiter.ts';
+import type { LimiterRegion, Regions } from '../../src/limiter/region-ladder.ts';
+import { createRegionWatch } from '../../src/limiter/region-watch.ts';
+import type { Random } from '../random.ts';
+import type { Call, Caller, Network } from './network.ts';
+import { createPublishedSource, type Publication } from './publications.ts';
+import type { RegionServer } from './region-server.ts';
+import type { VirtualTime } from './virtual-time.ts';
+
+export interface IsolateOptions {
+  readonly caller: Caller;
+  readonly servers: readonly RegionServer[];
+  readonly network: Network;
+  readonly time: VirtualTime;
+  readonly random: Random;
+  readonly skewMs: number;
+  readonly deadlineMs: number;
+  readonly shares: Readonly<Record<string, number>>;
+  readonly publications: readonly Publication[];
+  readonly inForce: number;
+  /** By number, nearest first. */
+  readonly route: readonly number[];
+  readonly onBug: (error: unknown) => void;
+  /** Every call that is sent, before anything becomes of it. */
+  readonly onCall: (call: SentCall) => SentCallWatch | undefined;
+}
+
+export interface SentCall {
+  readonly caller: Caller;
+  readonly region: number;
+  readonly method: string;
+  readonly args: readonly unknown[];
+  readonly store: CounterStore;
+}
+
+/** Told what becomes of a call. */
+export interface SentCallWatch {
+  readonly tell?: (line: string) => void;
+  readonly onRun?: (answer: unknown) => void;
+}
+
+export interface Isolate {
+  readonly caller: Caller;
+  decide(request: Pick<DecisionRequest, 'plan' | 'afterResponse'>): Promise<Decision>;
+  /** What the gateway does if the origin has failed. */
+  refundError(decision: Decision): Promise<void> | undefined;
+  /** By number. */
+  regionOf(store: CounterStore | undefined): number | undefined;
+}
+
+const ISOLATES = 4;
+
+export function createIsolate(options: IsolateOptions): Isolate {
+  const { caller, time, deadlineMs, onBug, random, publications } = options;
+  const now = () => time.now() + options.skewMs;
+  const numbers = new Map<CounterStore, number>();
+  const regions = options.route.map((number) => {
+    const store = createStore(options, number);
+    numbers.set(store, number);
+    return openRegion(options, { number, store, now });
+  }) as unknown as Regions;
+  const limiter = createLimiter({
+    snapshots: createPublishedSource({ publications, now, random }, options.inForce),
+    deadlineMs,
+    shares: options.shares,
+    capPerSecond: 0,
+    isolateId: () => `isolate-${caller.number}`,
+    now,
+    onError: () => {},
+    onBug,
+  });
+  return {
+    caller,
+    decide: (request) => limiter.decide({ regions, operation: 'take', ...request }),
+    refundError: (decision) =>
+      hasSequel(decision) ? createCharges({ decision, onError: () => {} }).refundError() : undefined,
+    regionOf: (store) => store && numbers.get(store),
+  };
+}
+
+interface Opened {
+  readonly number: number;
+  readonly store: CounterStore;
+  readonly now: () => number;
+}
+
+function openRegion(options: IsolateOptions, { number, store, now }: Opened): LimiterRegion {
+  const { random, onBug, deadlineMs, servers, caller, network } = options;
+  const { name } = servers[number] as RegionServer;
+  const breaker = createBreaker({ random });
+  const distance = createDistance(store, now);
+  const call = <T>(signal: AbortSignal, about: string, execute: Call<T>['execute']) =>
+    network.call({ caller, region: number, about, signal, execute });
+  return {
+    name,
+    store,
+    breaker,
+    distance,
+    isCluster: false,
+    watch: createRegionWatch({
+      store,
+      breaker,
+      distance,
+      probeMs: deadlineMs / 2,
+      now,
+      onBug,
+      onScriptFailed: (said) => onBug(new Error(said)),
+    }),
+    board: {
+      read: (signal) => call(signal, 'read', ({ announced }) => announced ?? undefined),
+      write: async () => {},
+      readParts: async (parts) => parts.map(() => undefined),
+      writeParts: async () => {},
+    },
+    census: createCensus({ assumed: ISOLATES }),
+    censusBoard: { present: (_, signal) => call(signal, 'present', ({ isolates }) => isolates) },
+  };
+}
+
+/** Whatever a store can do is a call whose last argument is its signal: it runs where the region is. */
+function createStore({ caller, network, onCall }: IsolateOptions, region: number): CounterStore {
+  const methods = new Map<string | symbol, unknown>();
+  const create =
+    (method: string) =>
+    (...given: unknown[]) => {
+      const [args, signal] = [given.slice(0, -1), given.at(-1) as AbortSignal];
+      const watch = onCall({ caller, region, method, args, store });
+      return network.call({
+        caller,
+        region,
+        about: aboutOf(method, args[0]),
+        signal,
+        tell: watch?.tell,
+        execute(server) {
+          const answer = (server as unknown as Record<string, (...args: unknown[]) => unknown>)[method]?.(
+            ...args,
+          );
+          watch?.onRun?.(answer);
+          return answer;
+        },
+      });
+    };
+  const store: CounterStore = new Proxy({} as CounterStore, {
+    get(_, method) {
+      const known = methods.get(method);
+      // Promises ask whether there is a `then`.
+      if (known || typeof method === 'symbol' || method === 'then') return known;
+      const created = create(method);
+      methods.set(method, created);
+      return created;
+    },
+  });
+  return store;
+}
+
+function aboutOf(method: string, first: unknown): string {
+  if (method !== 'run') return method;
+  const { operation, checks } = first as CounterCall;
+  return operation + (checks[0]?.key ?? '');
+}

@@ -1,0 +1,113 @@
+// All that was admitted in an episode, by limit.
+import type { Check } from '../../src/core/check.ts';
+import type { CheckResult } from '../../src/core/decision.ts';
+import type { RuleCheck } from '../../src/core/plan.ts';
+import type { SharesByRegion } from '../../src/core/rule.ts';
+import { hasBurst } from '../../src/core/shares.ts';
+import { termMs } from './bounds.ts';
+import type { Failure } from './episode.ts';
+import { type Admission, type Beyond, type Forgetting, findBeyond } from './ledger.ts';
+import { REGIONS, type Scenario, START_MS } from './scenario.ts';
+import type { Forgot } from './world.ts';
+
+export interface Admitted {
+  readonly region: number;
+  readonly request: number;
+  /** By the clock of the counter. */
+  readonly nowMs: number;
+}
+
+export interface Ledgers {
+  admit(result: CheckResult<RuleCheck>, admitted: Admitted): void;
+  refund(request: number, check: Check, atMs: number): void;
+  judge(forgot: readonly Forgot[]): Failure[];
+}
+
+interface Ledger {
+  readonly check: RuleCheck;
+  readonly admissions: Admission[];
+  /** While a rule moves, a request may be counted in two places, up to the whole limit in each. It is one request. */
+  readonly twins: Admission[];
+}
+
+const nameOf = ({ key, id }: Check) => `${key} ${id}`;
+
+export function createLedgers(scenario: Scenario): Ledgers {
+  const { skewMs, boundMs } = scenario;
+  const ledgers = new Map<string, Ledger>();
+
+  const judgeOne = ({ check, ...ledger }: Ledger, forgot: readonly Forgot[]): Failure[] => {
+    const { algorithm, windowMs, key } = check;
+    const forgettings = forgot
+      .filter(({ keys }) => !keys || keys.includes(key))
+      .map((one) => toForgetting(one, check, scenario));
+    // If one of the places has counted no more than is allowed, there was no more.
+    const judged = waysToCount(ledger).map((admissions) =>
+      findBeyond({ algorithm, windowMs, boundMs, forgettings }, admissions),
+    );
+    const beyond = judged.every(Boolean) ? judged[0] : undefined;
+    return beyond ? [{ kind: 'over', said: sayBeyond(check, beyond), subject: key }] : [];
+  };
+
+  return {
+    admit({ check }, { region, request, nowMs }) {
+      const name = nameOf(check);
+      const ledger = ledgers.get(name) ?? { check, admissions: [], twins: [] };
+      ledgers.set(name, ledger);
+      const atMs = nowMs - (skewMs[region] ?? 0);
+      const last = ledger.admissions.at(-1);
+      if (last?.request === request) return void ledger.twins.push({ ...last, atMs, region });
+      ledger.admissions.push({
+        atMs,
+        region,
+        units: check.cost,
+        limit: check.full.limit,
+        burst: hasBurst(check) ? check.full.extra : undefined,
+        request,
+      });
+    },
+    refund(request, check, atMs) {
+      const admission = ledgers.get(nameOf(check))?.admissions.findLast((one) => one.request === request);
+      if (admission) admission.refundedAtMs = atMs;
+    },
+    judge: (forgot) => [...ledgers.values()].flatMap((ledger) => judgeOne(ledger, forgot)),
+  };
+}
+
+/** By the place that is preferred, of those that have counted a request. */
+function waysToCount({ admissions, twins }: Pick<Ledger, 'admissions' | 'twins'>): (readonly Admission[])[] {
+  if (twins.length === 0) return [admissions];
+  return [...REGIONS.keys()].map((preferred) => {
+    const byRequest = new Map(
+      twins.filter(({ region }) => region === preferred).map((twin) => [twin.request, twin]),
+    );
+    return admissions.map((one) =>
+      one.region === preferred ? one : { ...one, ...pick(byRequest.get(one.request) ?? one) },
+    );
+  });
+}
+
+const pick = ({ atMs, region }: Admission) => ({ atMs, region });
+
+/** What it forgot may have been given to others for a term, and what they charged with it counts for a while. */
+function toForgetting({ atMs, region }: Forgot, check: RuleCheck, scenario: Scenario): Forgetting {
+  const { windowMs, full } = check;
+  const holdMs = windowMs * (2 + Math.ceil(hasBurst(check) ? (full.extra ?? 0) / full.limit : 0));
+  const part = partOf(region, check, scenario);
+  return { atMs, region, part, untilMs: atMs + termMs(windowMs) + holdMs + scenario.boundMs };
+}
+
+/** The largest that the region has had. */
+function partOf(region: number, { full, rule }: RuleCheck, { contents }: Scenario): number {
+  const most = Math.max(full.limit, full.extra ?? 0);
+  const parts = contents.map(({ content }) => {
+    const shares: SharesByRegion = rule.shares ?? content.shares;
+    const sum = Object.values(shares).reduce((so, share) => so + share, 0);
+    return Math.ceil((most * (shares[REGIONS[region] ?? ''] ?? 0)) / sum);
+  });
+  return Math.max(...parts);
+}
+
+const sayBeyond = ({ key, rule, algorithm, windowMs }: RuleCheck, { admission, counted, allowed }: Beyond) =>
+  `${algorithm} of ${rule.name} for ${key}: ${counted} units of ${allowed} in ${windowMs} ms, ` +
+  `with request ${admission.request} at ${admission.atMs - START_MS} ms in ${REGIONS[admission.region]}`;

@@ -1,0 +1,126 @@
+// The way between isolates and regions: it takes time, and some of what is sent is lost, or arrives when nobody waits for
+// it any more. How one call fares depends on the seed and on the call alone: leaving out other calls changes nothing for it.
+import { CounterStoreError } from '../../src/core/counter-store.ts';
+import { createRandom } from '../random.ts';
+import type { RegionServer } from './region-server.ts';
+import { endOf, type VirtualTime } from './virtual-time.ts';
+
+export interface NetworkSettings {
+  readonly seed: number;
+  /** One way, from the place of an isolate to a region, both by number. */
+  readonly oneWayMs: readonly (readonly number[])[];
+  /** A way takes up to so much longer, relative to itself. */
+  readonly jitter: number;
+  /** Of all calls: the request or the answer is lost. */
+  readonly lossRate: number;
+  /** Of all calls: they arrive seconds later. */
+  readonly lateRate: number;
+  /** Of all calls: the client has left, and nothing that waits for the answer goes on. */
+  readonly leaveRate: number;
+}
+
+/** Who calls. An isolate that has died hears no answer. */
+export interface Caller {
+  readonly place: number;
+  readonly number: number;
+  isAlive: boolean;
+}
+
+export interface Call<T> {
+  readonly caller: Caller;
+  readonly region: number;
+  /** Of the subject, or whatever else tells calls apart. */
+  readonly about: string;
+  readonly signal: AbortSignal;
+  readonly execute: (server: RegionServer) => T;
+  readonly tell?: ((line: string) => void) | undefined;
+}
+
+export interface Cut {
+  readonly place: number;
+  readonly region: number;
+  readonly untilMs: number;
+}
+
+export interface Network {
+  call<T>(call: Call<T>): Promise<T>;
+  /** Nothing passes between these two until then. */
+  cut(cut: Cut): void;
+}
+
+const LATEST_MS = 20_000;
+
+export function createNetwork(
+  { seed, oneWayMs, jitter, lossRate, lateRate, leaveRate }: NetworkSettings,
+  servers: readonly RegionServer[],
+  time: VirtualTime,
+): Network {
+  let cuts: Cut[] = [];
+  let lastMs = 0;
+  let sameMoment = 0;
+
+  const isCut = (place: number, region: number) => {
+    if (cuts.length === 0) return false;
+    cuts = cuts.filter(({ untilMs }) => untilMs > time.now());
+    return cuts.some((cut) => cut.place === place && cut.region === region);
+  };
+
+  const randomFor = ({ caller, region, about }: Call<unknown>) => {
+    sameMoment = time.now() === lastMs ? sameMoment + 1 : 0;
+    lastMs = time.now();
+    let hash =
+      seed ^ Math.imul(lastMs % 2 ** 31, 0x9e3779b1) ^ (caller.number * 64 + region * 8 + sameMoment);
+    for (let i = 0; i < about.length; i += 1) hash = Math.imul(hash ^ about.charCodeAt(i), 0x01000193);
+    return createRandom(hash);
+  };
+
+  return {
+    cut: (cut) => void cuts.push(cut),
+
+    call<T>(call: Call<T>): Promise<T> {
+      const { caller, region, signal, execute, tell } = call;
+      const server = servers[region] as RegionServer;
+      const random = randomFor(call);
+      const wayMs = () => (oneWayMs[caller.place]?.[region] ?? 1) * (1 + random() * jitter);
+      const isLate = random() < lateRate;
+      const toMs = Math.round(wayMs() + (isLate ? random() * LATEST_MS : 0));
+      const backMs = Math.round(wayMs());
+      const isLost = random() < lossRate || isCut(caller.place, region);
+      const isAnswerLost = isLost && random() < 0.5;
+      const isLeft = random() < leaveRate;
+      const endsAtMs = endOf(signal);
+
+      return new Promise<T>((resolve, reject) => {
+        const giveUp = () => {
+          if (!caller.isAlive || isLeft) return;
+          tell?.(`gives up on ${server.name}`);
+          reject(new CounterStoreError('timeout', 'x'));
+        };
+        const giveUpLater = () => void time.after(endsAtMs - time.now(), giveUp);
+        const arrive = () => {
+          if (server.hangs.untilMs > time.now()) {
+            if (!isLost) giveUpLater();
+            if (server.hangs.areKept) time.after(server.hangs.untilMs - time.now(), runThere);
+            return;
+          }
+          runThere();
+        };
+        const runThere = () => {
+          let answer: T;
+          try {
+            answer = execute(server);
+          } catch (error) {
+            // A mistake in the code under test: whoever called is told.
+            return void time.after(backMs, () => reject(error));
+          }
+          if (!isAnswerLost) time.after(backMs, () => caller.isAlive && !isLeft && resolve(answer));
+          else tell?.(`the answer of ${server.name} is lost`);
+        };
+        if (endsAtMs <= time.now()) return giveUp();
+        if (isLost || time.now() + toMs + backMs > endsAtMs) giveUpLater();
+        if (!isLost || isAnswerLost) time.after(toMs, arrive);
+        else tell?.(`a call to ${server.name} is lost`);
+      });
+    },
+  };
+}

@@ -1,0 +1,61 @@
+// What is published in an episode, and how isolates hear of it: a region announces it, an isolate asks for that along with
+// a check, and reads what is new. As src/rules/snapshot-source.ts does it, without KV.
+import type { Snapshot } from '../../src/core/snapshot.ts';
+import type { Question, SnapshotSource } from '../../src/core/snapshot-source.ts';
+import type { Random } from '../random.ts';
+
+/** Announced by its number; a reset of counters is a publication of the same rules. */
+export interface Publication {
+  readonly snapshot: Snapshot;
+}
+
+const ASK_MS = 250;
+const OVERDUE_MS = 500;
+const PAUSE_MS = 1_000;
+const LOAD_MS = 200;
+
+export interface PublishedSourceOptions {
+  readonly publications: readonly Publication[];
+  readonly now: () => number;
+  readonly random: Random;
+}
+
+/** The source of an isolate that starts with what is in force. */
+export function createPublishedSource(
+  { publications, now, random }: PublishedSourceOptions,
+  inForce: number,
+): SnapshotSource {
+  let known = inForce;
+  let confirmedAtMs = Number.NEGATIVE_INFINITY;
+  let askedAtMs = Number.NEGATIVE_INFINITY;
+  let failedAtMs = Number.NEGATIVE_INFINITY;
+  return {
+    current: () => publications[known]?.snapshot,
+    announced: () => String(known),
+    isConfirmed: (sinceMs) => confirmedAtMs > sinceMs - OVERDUE_MS,
+    question(): Question | undefined {
+      const nowMs = now();
+      if (nowMs - failedAtMs < PAUSE_MS) return undefined;
+      const isOverdue = nowMs - confirmedAtMs >= OVERDUE_MS;
+      if (!isOverdue && (nowMs - confirmedAtMs < ASK_MS || nowMs - askedAtMs < ASK_MS)) return undefined;
+      askedAtMs = nowMs;
+      return { expects: String(known), isOverdue, askedAtMs };
+    },
+    confirm(question) {
+      confirmedAtMs = Math.max(confirmedAtMs, question.askedAtMs);
+    },
+    fail() {
+      failedAtMs = now();
+    },
+    async load({ announced }) {
+      const startedAtMs = now();
+      await new Promise((resolve) => setTimeout(resolve, random() * LOAD_MS));
+      // A region that has not been told yet announces what is older.
+      known = Math.max(known, Number(announced));
+      confirmedAtMs = startedAtMs;
+      failedAtMs = Number.NEGATIVE_INFINITY;
+      return true;
+    },
+    start: async () => publications[known]?.snapshot,
+  };
+}

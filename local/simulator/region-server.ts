@@ -1,0 +1,68 @@
+// A region as the network sees it: its counters, by its own clock, what it announces, and how well it is.
+import type { Answer } from '../../src/core/check.ts';
+import type { CounterCall } from '../../src/core/counter-store.ts';
+import { runChecks } from '../../src/core/counters.ts';
+import { createMemoryCounters } from '../../src/core/memory-counters.ts';
+import { PROBE_CHECKS } from '../../src/core/probe.ts';
+import type { VirtualTime } from './virtual-time.ts';
+
+export interface RegionServer {
+  readonly name: string;
+  /** What its clock is ahead of the true time. */
+  readonly skewMs: number;
+  /** Null: it has forgotten what was announced, and nobody has told it again. */
+  announced: string | null;
+  isolates: number;
+  /** Calls that arrive before that moment get no answer. Those that are `kept` run then. */
+  hangs: { readonly untilMs: number; readonly areKept: boolean };
+  /** Everything is forgotten. */
+  restart(): void;
+  run(call: CounterCall): Answer;
+  reset(keys: readonly string[]): void;
+  probe(): void;
+  /** Counters that have not expired, as far as they were ever named in a call. */
+  live(): string[];
+}
+
+export function createRegionServer(
+  name: string,
+  { time, skewMs }: { readonly time: VirtualTime; readonly skewMs: number },
+): RegionServer {
+  let counters = createMemoryCounters();
+  const named = new Map<string, Set<string>>();
+  const clock = () => time.now() + skewMs;
+  const note = ({ checks }: CounterCall) => {
+    for (const { key, id } of checks) {
+      const ids = named.get(key);
+      if (ids) ids.add(id);
+      else named.set(key, new Set([id]));
+    }
+  };
+  return {
+    name,
+    skewMs,
+    announced: '',
+    isolates: 1,
+    hangs: { untilMs: Number.NEGATIVE_INFINITY, areKept: false },
+    restart() {
+      counters = createMemoryCounters();
+    },
+    run(call) {
+      note(call);
+      const answer = runChecks(call.operation, call.checks, clock(), counters);
+      return call.withAnnouncement ? { ...answer, announced: this.announced } : answer;
+    },
+    reset(keys) {
+      for (const key of keys) counters.reset(key);
+    },
+    probe() {
+      this.run({ operation: 'take', checks: PROBE_CHECKS });
+    },
+    live: () =>
+      [...named].flatMap(([key, ids]) =>
+        [...ids]
+          .filter((id) => (counters.get(key, id)?.expiresAtMs ?? 0) > clock())
+          .map((id) => `${name} ${key} ${id}`),
+      ),
+  };
+}

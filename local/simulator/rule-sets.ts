@@ -1,0 +1,139 @@
+// The rules of an episode: sets of one to three that apply to one path, and what is changed about them while it runs.
+import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/algorithms/registry.ts';
+import {
+  isCentral,
+  type PlacedBefore,
+  RULE_DEFAULTS,
+  type Rule,
+  type SharesByRegion,
+  type Split,
+} from '../../src/core/rule.ts';
+import { HAVE_BURST } from '../../src/core/shares.ts';
+import type { Random } from '../random.ts';
+import { happens, oneOf, wholeBetween } from './draw.ts';
+
+/** Leases are counted in one place, and held: they have tests of their own. */
+export const SIMULATED = ALGORITHM_IDS.filter((id) => id !== 'concurrency');
+
+export const SIZES = [
+  { limit: 6, windowSeconds: 1 },
+  { limit: 10, windowSeconds: 60 },
+  { limit: 30, windowSeconds: 60 },
+  { limit: 300, windowSeconds: 15 },
+] as const;
+
+export interface RuleSet {
+  readonly path: string;
+  readonly rules: readonly Rule[];
+}
+
+/** A way to count that was replaced, by which content of the episode. */
+type Replaced<T> = T & { readonly by: number };
+
+/** What is published. */
+export interface Content {
+  readonly sets: readonly RuleSet[];
+  readonly shares: SharesByRegion;
+  readonly sharesBefore: readonly Replaced<{ readonly shares: SharesByRegion }>[];
+  /** By the ids of rules. */
+  readonly moved: Readonly<Record<string, readonly Replaced<Omit<PlacedBefore, 'replacedAtMs'>>[]>>;
+}
+
+/** As the publisher writes it: see src/rules/placements.ts. `endOf` a replaced way, null if not every region was told. */
+export function toSplit(
+  { sets, shares, sharesBefore, moved }: Content,
+  endOf: (by: number) => number | null,
+): Split {
+  const rules = new Map(sets.flatMap((set) => set.rules.map((rule) => [rule.id, rule])));
+  const isSame = (way: Omit<PlacedBefore, 'replacedAtMs'>, rule: Rule | undefined) =>
+    rule && way.central === isCentral(rule) && JSON.stringify(way.shares) === JSON.stringify(rule.shares);
+  return {
+    shares,
+    before: sharesBefore.map(({ by, ...way }) => ({ ...way, replacedAtMs: endOf(by) })),
+    moved: Object.fromEntries(
+      Object.entries(moved).map(([id, ways]) => [
+        id,
+        ways
+          .filter((way) => !isSame(way, rules.get(id)))
+          .map(({ by, ...way }) => ({ ...way, replacedAtMs: endOf(by) })),
+      ]),
+    ),
+  };
+}
+
+export function drawSets(random: Random, count: number): RuleSet[] {
+  const sets = Array.from({ length: count }, (_, i) => {
+    const path = `/${i}`;
+    const rules = Array.from({ length: happens(random, 0.65) ? 1 : wholeBetween(random, 2, 3) }, (_, j) =>
+      drawRule(random, `${i}-${j}`, path, j),
+    );
+    return { path, rules };
+  });
+  return sets.map((set, i) => ({
+    ...set,
+    rules: set.rules.map((rule, j) => ({ ...rule, ordinal: 3 * i + j })),
+  }));
+}
+
+function drawRule(random: Random, id: string, resource: string, place: number): Rule {
+  const algorithm = oneOf(random, SIMULATED);
+  const size = oneOf(random, SIZES);
+  return {
+    ...RULE_DEFAULTS,
+    id,
+    name: id,
+    resource,
+    // A slot has one rule: the others of a set are for another scope.
+    scope: (['ip', 'user', 'global'] as const)[place] ?? 'ip',
+    algorithm,
+    ...size,
+    ...drawOptions(random, algorithm, size.limit),
+    cost: happens(random, 0.8) ? 1 : wholeBetween(random, 2, 3),
+    refundOnError: happens(random, 0.15),
+    onUnavailable: oneOf(random, ['open', 'open', 'closed', 'local'] as const),
+    spill: !happens(random, 0.06),
+    central: happens(random, 0.08),
+    ordinal: 0,
+  };
+}
+
+function drawOptions(random: Random, algorithm: AlgorithmId, limit: number): Partial<Rule> {
+  if (!happens(random, 0.3)) return {};
+  if (algorithm === 'sliding-window-buckets') return { buckets: wholeBetween(random, 2, 12) };
+  if (HAVE_BURST.includes(algorithm)) return { burst: oneOf(random, [Math.ceil(limit / 2), 2 * limit]) };
+  return {};
+}
+
+export const drawShares = (random: Random, names: readonly string[]): SharesByRegion =>
+  Object.fromEntries(names.map((name) => [name, happens(random, 0.6) ? 1 : wholeBetween(random, 1, 5)]));
+
+/** One thing is changed by the content of that number. */
+export function drawChange(random: Random, content: Content, names: readonly string[], by: number): Content {
+  if (happens(random, 0.25)) {
+    const { shares, sharesBefore } = content;
+    return { ...content, shares: drawShares(random, names), sharesBefore: [...sharesBefore, { shares, by }] };
+  }
+  const changed = oneOf(random, content.sets);
+  const [before, ...others] = changed.rules;
+  if (!before) return content;
+  const after = drawRuleChange(random, before, names);
+  const isMoved = isCentral(before) !== isCentral(after) || before.shares !== after.shares;
+  const way = { shares: before.shares, central: isCentral(before), by };
+  return {
+    ...content,
+    sets: content.sets.map((set) => (set === changed ? { ...set, rules: [after, ...others] } : set)),
+    moved: isMoved
+      ? { ...content.moved, [before.id]: [...(content.moved[before.id] ?? []), way] }
+      : content.moved,
+  };
+}
+
+function drawRuleChange(random: Random, rule: Rule, names: readonly string[]): Rule {
+  const changes: readonly (() => Partial<Rule>)[] = [
+    () => ({ limit: oneOf(random, SIZES).limit, burst: null }),
+    () => ({ burst: HAVE_BURST.includes(rule.algorithm) ? wholeBetween(random, 3, 60) : null }),
+    () => ({ shares: drawShares(random, names) }),
+    () => ({ central: !rule.central }),
+  ];
+  return { ...rule, ...oneOf(random, changes)() };
+}

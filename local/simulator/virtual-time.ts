@@ -1,0 +1,122 @@
+// Time that passes only when nothing else is left to do. The timers of the process and AbortSignal.timeout go by it while
+// it is installed, and Math.random by a seed: the code under test runs as it is, and every run can be repeated.
+import type { Random } from '../random.ts';
+import { type Event, EventHeap } from './event-heap.ts';
+
+export interface VirtualTime extends Disposable {
+  now(): number;
+  after(ms: number, run: () => void): Event;
+  /** What is still to happen. */
+  readonly pending: number;
+  /** Until that moment, or until nothing is left to happen. */
+  runUntil(atMs: number): Promise<void>;
+}
+
+/** Real ones: the loop below needs them while the process has others. */
+const { setImmediate, setTimeout, clearTimeout } = globalThis;
+const realTimeout = AbortSignal.timeout;
+const realRandom = Math.random;
+/** Events that are put into the queue of the process at once. */
+const BATCH = 512;
+
+export function installVirtualTime(startMs: number, random: Random): VirtualTime {
+  const heap = new EventHeap();
+  let nowMs = startMs;
+  const after = (ms: number, run: () => void) => heap.add(nowMs + Math.max(0, Math.ceil(ms)), run);
+
+  const install = (globals: object) => Object.assign(globalThis, globals);
+  install({
+    setTimeout: (run: () => void, ms = 0) => after(ms, run),
+    clearTimeout(event: Event | undefined) {
+      if (event) event.run = undefined;
+    },
+  });
+  AbortSignal.timeout = (ms) =>
+    new VirtualSignal(nowMs + ms, { now: () => nowMs, after }) as unknown as AbortSignal;
+  Math.random = random;
+
+  /** False if nothing is left to happen before that moment. */
+  const step = (untilMs: number): boolean => {
+    const { first } = heap;
+    if (!first || first.atMs > untilMs) return false;
+    heap.take();
+    if (first.run) {
+      nowMs = first.atMs;
+      first.run();
+    }
+    return true;
+  };
+
+  return {
+    now: () => nowMs,
+    after,
+    get pending() {
+      return heap.size;
+    },
+    async runUntil(atMs) {
+      while (await runBatch(() => step(atMs)));
+      nowMs = Math.max(nowMs, Math.min(atMs, Number.MAX_SAFE_INTEGER));
+    },
+    [Symbol.dispose]() {
+      install({ setTimeout, clearTimeout });
+      AbortSignal.timeout = realTimeout;
+      Math.random = realRandom;
+    },
+  };
+}
+
+/**
+ * Node drains all microtasks between two immediates: whatever an event has set going without waiting for a timer is done
+ * before the next one happens. False if `step` has nothing left to do.
+ */
+function runBatch(step: () => boolean): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    let goesOn = true;
+    const run = () => {
+      try {
+        goesOn &&= step();
+      } catch (error) {
+        goesOn = false;
+        reject(error);
+      }
+    };
+    for (let i = 0; i < BATCH; i += 1) setImmediate(run);
+    setImmediate(() => resolve(goesOn));
+  });
+}
+
+/** A real one would cost more than the decision that it is for. It can do what is asked of it: no more. */
+class VirtualSignal {
+  readonly endsAtMs: number;
+  readonly #time: Pick<VirtualTime, 'now' | 'after'>;
+
+  constructor(endsAtMs: number, time: Pick<VirtualTime, 'now' | 'after'>) {
+    this.endsAtMs = endsAtMs;
+    this.#time = time;
+  }
+
+  get aborted(): boolean {
+    return this.#time.now() >= this.endsAtMs;
+  }
+
+  get reason(): unknown {
+    return this.aborted ? new DOMException('the time is over', 'TimeoutError') : undefined;
+  }
+
+  throwIfAborted(): void {
+    if (this.aborted) throw this.reason;
+  }
+
+  addEventListener(_: 'abort', listener: () => void): void {
+    this.#time.after(this.endsAtMs - this.#time.now(), listener);
+  }
+
+  /** A listener that is called in vain does no harm to code that races with it. */
+  removeEventListener(): void {}
+}
+
+/** When a signal of this process aborts, as far as that is known. */
+export function endOf(signal: AbortSignal): number {
+  if (signal instanceof VirtualSignal) return (signal as VirtualSignal).endsAtMs;
+  return signal.aborted ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
+}

@@ -1,0 +1,72 @@
+// The short run: fixed seeds, and a fresh one that a failure names.
+import { describe, expect, it } from 'vitest';
+import { runEpisode } from '../../local/simulator/episode.ts';
+import type { RegionServer } from '../../local/simulator/region-server.ts';
+import { scenarioOf, simulate } from '../../local/simulator/run.ts';
+import { KINDS } from '../../local/simulator/scenario.ts';
+import { shrink } from '../../local/simulator/shrink.ts';
+import { rounds } from '../rounds.ts';
+
+const FRESH = Math.floor(Math.random() * 2 ** 31);
+/** An episode has more: one of each kind. */
+const REQUESTS = 1_000;
+
+describe.each([1, FRESH])('the regions of seed %i', (seed) => {
+  it.each(KINDS)('never exceed a limit, and hold nothing for ever: %s', async (kind) => {
+    const { failed } = await simulate({ seed, requests: rounds(REQUESTS), kind });
+    expect(failed).toEqual([]);
+  });
+});
+
+describe('an episode', () => {
+  it('is the same whenever it is repeated', async () => {
+    const name = { seed: 3, number: 0, kind: 'everything' } as const;
+    const [first, second] = [await runEpisode(scenarioOf(name)), await runEpisode(scenarioOf(name))];
+    expect(second).toEqual(first);
+  });
+
+  it('shows that a limit is exceeded if regions go on counting what they have ceded', async () => {
+    const failed = await failuresOf((server) => {
+      const { run } = server;
+      server.run = (call) => {
+        const answer = run.call(server, call);
+        // As if it had not been written down.
+        if (call.operation === 'cede') server.reset(call.checks.map(({ key }) => key));
+        return answer;
+      };
+    });
+    expect(failed).toContain('over');
+  });
+
+  it('shows that something is held for ever if a region never forgets', async () => {
+    const failed = await failuresOf((server) => {
+      server.live = () => ['a counter'];
+    });
+    expect(failed).toContain('held');
+  });
+
+  it('shows mistakes in the code that it runs', async () => {
+    const failed = await failuresOf((server) => {
+      server.run = () => {
+        throw new TypeError('a mistake');
+      };
+    });
+    expect(failed).toContain('bug');
+  });
+});
+
+describe('what exceeds a limit', () => {
+  it('is shown by a history of a few requests', async () => {
+    const scenario = scenarioOf({ seed: 4, number: 0, kind: 'quiet' });
+    const few = await shrink(scenario, async ({ subjects }) =>
+      subjects.some(({ arrivals }) => arrivals.some(({ atMs }) => atMs % 100 === 0)),
+    );
+    expect(few.subjects.map(({ arrivals }) => arrivals.length)).toEqual([1]);
+  });
+});
+
+/** Of an episode whose regions are broken like that. */
+async function failuresOf(tamper: (server: RegionServer) => void): Promise<string[]> {
+  const { failures } = await runEpisode(scenarioOf({ seed: 4, number: 0, kind: 'quiet' }), { tamper });
+  return failures.map(({ kind }) => kind);
+}
