@@ -25,8 +25,8 @@ interface Measured {
   readonly peerOverAdmitted: number;
   readonly utilization: ByTraffic;
   readonly peerUtilization: ByTraffic;
-  readonly remoteCallsPerRequest: ByTraffic;
-  readonly peerRemoteCallsPerRequest: ByTraffic;
+  readonly farCallsPerRequest: ByTraffic;
+  readonly peerFarCallsPerRequest: ByTraffic;
   readonly commandsPerRequest: ByTraffic;
   readonly peerCommandsPerRequest: ByTraffic;
 }
@@ -78,8 +78,8 @@ function draw(measured: Measured): string {
     ...chart(
       112,
       'Calls to another region, per request',
-      measured.remoteCallsPerRequest,
-      measured.peerRemoteCallsPerRequest,
+      measured.farCallsPerRequest,
+      measured.peerFarCallsPerRequest,
       '',
     ),
     ...chart(
