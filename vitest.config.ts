@@ -46,7 +46,7 @@ const workerd: TestProjectConfiguration = {
           ...(await createSharedParts(inject('sharedParts')).openStack()),
           ADMIN_TOKEN: 'an-admin-token-for-tests',
           // All parts share this machine: what is tested here is not the deadline.
-          DEADLINE_MS: '2000',
+          DEADLINE_MS: '5000',
         },
       },
     })),

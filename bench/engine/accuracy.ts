@@ -1,10 +1,11 @@
 // How far sliding-window-counter is from the truth, by the engine itself: every request is also judged by the
 // exact count of what was admitted in the last window, which a sliding-window-log keeps.
+
+import { createRandom, type Random } from '../../local/random.ts';
 import type { Check } from '../../src/core/check.ts';
 import { runChecks } from '../../src/core/counters.ts';
 import { createMemoryCounters } from '../../src/core/memory-counters.ts';
 import type { Table } from '../shared/bench.ts';
-import { createRandom, type Random } from '../../local/random.ts';
 import { percent } from '../shared/table.ts';
 
 const LIMIT = 100;

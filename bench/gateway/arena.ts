@@ -9,11 +9,17 @@ import { readCompatibility } from '../../local/isolates.ts';
 import { type Stack, startStack } from '../../local/stack.ts';
 import type { BenchOptions } from '../shared/bench.ts';
 import { LIMIT, RULES } from './limits.ts';
-import { type ServedWorker, serveWorkers, type Workerd, type WorkerModule } from './workerd.ts';
+import {
+  type ServedWorker,
+  type ServeOptions,
+  serveWorkers,
+  type Workerd,
+  type WorkerModule,
+} from './workerd.ts';
 
 export interface Arena extends AsyncDisposable {
   /** A workerd process with all candidates, and Weir's rules in force. */
-  serve(options?: { readonly inspect?: boolean }): Promise<Workerd>;
+  serve(options?: Pick<ServeOptions, 'inspect' | 'mostHeapMb'>): Promise<Workerd>;
 }
 
 export const ANY_PORTS = { origin: 0, upstash: 0, neon: 0, redis: 0, postgres: 0 };
@@ -33,8 +39,8 @@ export async function startArena({ say, parts }: BenchOptions): Promise<Arena> {
   const compatibility = await readCompatibility();
   const owned = cleanup.move();
   return {
-    async serve({ inspect = false } = {}) {
-      const workerd = await serveWorkers({ folder, compatibility, workers, inspect });
+    async serve(options) {
+      const workerd = await serveWorkers({ folder, compatibility, workers, ...options });
       await putRulesInForce(workerd.urls['weir'] ?? '', RULES).catch(async (error: unknown) => {
         await workerd[Symbol.asyncDispose]();
         throw error;

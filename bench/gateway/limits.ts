@@ -8,6 +8,8 @@ export const WINDOW_SECONDS = [3_600, 600, 60, 21_600, 86_400] as const;
 /** Weir's rules: the first is met by the path of one rule, the others by that of five. */
 export const ONE_RULE_PATH = '/v1/orders/7/items';
 export const FIVE_RULES_PATH = '/v2/orders/7/items';
+/** Of the memory bench alone: each subject passes once. */
+export const ONCE_PATH = '/v3/orders/7/items';
 
 /** As the admin route takes them. */
 export const RULES = [
@@ -17,6 +19,7 @@ export const RULES = [
   rule('/v2/orders/:order/*', 2),
   rule('/v2/orders/:order/items', 3),
   rule('/v2/:collection/:id/:part', 4),
+  { ...rule('/v3/*', 4), limit: 1 },
 ].map((body, i) => ({ name: `rule-${i}`, ...body }));
 
 function rule(resource: string, window: number) {

@@ -37,6 +37,8 @@ export interface ServeOptions {
   readonly workers: readonly ServedWorker[];
   /** With the inspector, which costs time. */
   readonly inspect?: boolean;
+  /** No more than so much for the heap of each Worker; workerd by itself knows no limit. */
+  readonly mostHeapMb?: number | undefined;
 }
 
 export interface Workerd extends AsyncDisposable {
@@ -100,7 +102,7 @@ async function end(child: ChildProcess): Promise<void> {
   await ended;
 }
 
-function renderConfig({ workers, compatibility }: ServeOptions): string {
+function renderConfig({ workers, compatibility, mostHeapMb }: ServeOptions): string {
   const services = workers.map(
     (worker) => `    (name = ${text(worker.name)}, worker = ${renderWorker(worker, compatibility)}),`,
   );
@@ -117,6 +119,7 @@ ${services.join('\n')}
   sockets = [
 ${sockets.join('\n')}
   ],
+  v8Flags = [${mostHeapMb === undefined ? '' : text(`--max-heap-size=${mostHeapMb}`)}],
 );
 `;
 }

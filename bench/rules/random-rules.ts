@@ -1,10 +1,11 @@
 // A set of rules of any size, and requests for it. The requests meet only the first ten rules, which are of every
 // kind; all others stand beside them: siblings in the same folders, other services, and overrides and tiers in
 // the same slots. So a request has the same answer in every set, and only the number of rules differs.
+
+import { createRandom, type Random } from '../../local/random.ts';
 import type { Caller } from '../../src/core/caller.ts';
 import { RULE_DEFAULTS, type Rule, SCOPES, type Tier } from '../../src/core/rule.ts';
 import type { CompiledRule, MatchRequest, SnapshotContent } from '../../src/core/snapshot.ts';
-import { createRandom, type Random } from '../../local/random.ts';
 
 const SEED = 7;
 

@@ -122,11 +122,13 @@ export const decisiveResult = <C extends Check>(results: readonly CheckResult<C>
 
 /**
  * How long until a check has room again: for the denied request, if waiting helps it; else until its whole limit is
- * free.
+ * free. By the clock of the counter itself: another region may have counted before or after.
  */
 export function untilFreeMs({ outcome }: CheckResult, nowMs: number): number {
   const { allowed, retryAfterMs, resetAtMs } = outcome;
-  return !allowed && retryAfterMs !== undefined ? retryAfterMs : Math.max(0, resetAtMs - nowMs);
+  return !allowed && retryAfterMs !== undefined
+    ? retryAfterMs
+    : Math.max(0, resetAtMs - (outcome.nowMs ?? nowMs));
 }
 
 function byRestriction(a: CheckResult, b: CheckResult): number {

@@ -11,6 +11,7 @@ import { extraOf, type RuleCheck } from './plan.ts';
 import { isCentral, type Rule, type SharesByRegion, type Split } from './rule.ts';
 import {
   type Counting,
+  capacityOf,
   hasBurst,
   homeOf,
   isUsable,
@@ -146,20 +147,26 @@ const homeBy = (way: Way, check: RuleCheck): string => homeOf(hashTagOf(check.ke
 
 const wholeAt = (name: string, { limit, extra }: RuleCheck): Shares => new Map([[name, { limit, extra }]]);
 
-/** Of each region the smallest of all its parts. If that leaves nothing to anybody, a request must pass by each way. */
+/** Of each region the smallest of all its parts. Ways that leave each other nothing stand beside each other. */
 function smallest(all: readonly Shares[], check: RuleCheck): readonly Shares[] {
-  const [first, ...others] = all;
-  if (!first || others.length === 0) return all;
-  const common = new Map(
-    [...first]
-      .map(
-        ([name, part]) =>
-          [name, others.reduce((least, other) => smaller(least, other.get(name) ?? NONE), part)] as const,
-      )
-      .filter(([, { limit }]) => limit > 0),
-  );
-  const isLeft = [...common.values()].some((part) => isUsable(check, part));
-  return isLeft ? [common] : different(all);
+  const found: Shares[] = [];
+  for (const way of all) {
+    const place = found.findIndex((other) => isAnyUsable(common(other, way), check));
+    if (place === -1) found.push(way);
+    else found[place] = common(found[place] ?? way, way);
+  }
+  return found;
+}
+
+function common(a: Shares, b: Shares): Shares {
+  const parts = [...a].map(([name, part]) => [name, smaller(part, b.get(name) ?? NONE)] as const);
+  return a === b ? a : new Map(parts.filter(([, { limit }]) => limit > 0));
+}
+
+/** What is more than the whole limit can hold never fits: it is told so by any part. */
+function isAnyUsable(parts: Shares, check: RuleCheck): boolean {
+  const cost = Math.min(check.cost, capacityOf(check));
+  return [...parts.values()].some((part) => isUsable({ ...check, cost }, part));
 }
 
 const NONE: Share = { limit: 0, extra: 0 };
@@ -168,10 +175,6 @@ const smaller = (a: Share, b: Share): Share => ({
   limit: Math.min(a.limit, b.limit),
   extra: a.extra === undefined ? undefined : Math.min(a.extra, b.extra ?? a.extra),
 });
-
-const different = (all: readonly Shares[]): Shares[] => [
-  ...new Map(all.map((shares) => [JSON.stringify([...shares].sort()), shares])).values(),
-];
 
 /** A queue that drains more slowly must be shorter, or its wait is longer than the rule allows. */
 function withShortQueues(rule: CompiledRule, parts: Shares): Shares {

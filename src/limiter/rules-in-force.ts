@@ -82,9 +82,10 @@ export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceO
       // Rules that were confirmed a moment ago are good for one more request.
       if (!question?.isOverdue) return false;
       await waitHalf(deadline, loading);
-      // What takes longer is not waited for by everybody.
-      if (!snapshots.isConfirmed(now())) snapshots.fail();
-      return snapshots.announced() !== question.expects;
+      const isThere = snapshots.announced() !== question.expects;
+      // Rules that take longer are not waited for by everybody. About rules that came late, the next request asks again.
+      if (!isThere && !snapshots.isConfirmed(now())) snapshots.fail();
+      return isThere;
     },
   };
 }

@@ -25,7 +25,7 @@ function delegate(current: () => CounterStore | undefined): CounterStore {
 }
 
 beforeAll(async () => {
-  admin = await startAdmin({ regions, deadlineMs: 500 });
+  admin = await startAdmin({ regions, deadlineMs: 2_000 });
 });
 afterAll(() => admin[Symbol.asyncDispose]());
 beforeEach(async () => {

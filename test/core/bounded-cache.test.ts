@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type BoundedCache, createBoundedCache } from '../../src/core/bounded-cache.ts';
+import { rounds } from '../rounds.ts';
 
 describe('the bounded cache', () => {
   it('lets the entry that was used longest ago make room', () => {
@@ -44,7 +45,7 @@ describe('the bounded cache', () => {
           expect(cache.size).toBeLessThanOrEqual(maxEntries);
         }
       }),
-      { numRuns: 2_000 },
+      { numRuns: rounds(2_000) },
     );
   });
 });

@@ -6,6 +6,7 @@ import { createBoundedCounters } from '../../src/core/bounded-counters.ts';
 import type { Check, Operation } from '../../src/core/check.ts';
 import { type Counter, type Counters, runChecks } from '../../src/core/counters.ts';
 import { createMemoryCounters } from '../../src/core/memory-counters.ts';
+import { rounds } from '../rounds.ts';
 
 const START_MS = 1_800_000_000_000;
 
@@ -47,7 +48,7 @@ describe('bounded counters', () => {
           expect(answerOf(bounded)).toEqual(answerOf(unbounded));
         }
       }),
-      { numRuns: 500 },
+      { numRuns: rounds(500) },
     );
   });
 

@@ -4,6 +4,7 @@ import type { Caller } from '../../src/core/caller.ts';
 import { type ExplainContent, type ExplainRequest, explain, type Verdict } from '../../src/core/explain.ts';
 import { RULE_DEFAULTS, type Rule, SCOPES, type Tier } from '../../src/core/rule.ts';
 import { compileSnapshot } from '../../src/core/snapshot.ts';
+import { rounds } from '../rounds.ts';
 
 type GivenRule = ExplainContent['rules'][number];
 
@@ -185,7 +186,7 @@ describe('explain and a compiled snapshot', () => {
           }
         },
       ),
-      { numRuns: 300 },
+      { numRuns: rounds(300) },
     );
     // Were the rules and requests strangers to each other, agreeing would say nothing.
     expect(applied).toBeGreaterThan(1000);

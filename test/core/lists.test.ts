@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import type { Caller } from '../../src/core/caller.ts';
 import { compileLists } from '../../src/core/lists.ts';
 import type { ListEntry } from '../../src/core/rule.ts';
+import { rounds } from '../rounds.ts';
 
 const entry = (fields: Partial<ListEntry>): ListEntry => ({
   list: 'deny',
@@ -99,7 +100,7 @@ describe('the lists', () => {
         const isIn = model.check(address, family);
         expect(ask(entries, { address })).toBe(isIn ? 'deny' : undefined);
       }),
-      { numRuns: 1000 },
+      { numRuns: rounds(1_000) },
     );
   });
 });

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import type { Caller } from '../../src/core/caller.ts';
 import { RULE_DEFAULTS, SCOPES, type Tier } from '../../src/core/rule.ts';
 import { type CompiledRule, compileSnapshot, MOST_LIMITS } from '../../src/core/snapshot.ts';
+import { rounds } from '../rounds.ts';
 
 const TIERS: Tier[] = [
   { name: 'free', limits: { requests: 100 }, isDefault: true },
@@ -140,6 +141,6 @@ it('are exactly what requests of all methods to all resources meet', () => {
       const told = snapshot.limitsOf(caller).map(({ rule, limit }): [string, number] => [rule.name, limit]);
       expect(told.sort()).toEqual([...met].sort());
     }),
-    { numRuns: 500 },
+    { numRuns: rounds(500) },
   );
 });

@@ -9,6 +9,7 @@ import { createMemoryCounters } from '../../src/core/memory-counters.ts';
 import type { RuleCheck } from '../../src/core/plan.ts';
 import type { CompiledRule } from '../../src/core/snapshot.ts';
 import { policyName } from '../../src/http/rate-limit-fields.ts';
+import { rounds } from '../rounds.ts';
 import {
   createCheck,
   createDecision,
@@ -114,7 +115,7 @@ function allNumbersAreWhole(headers: Headers): void {
 
 describe('the families of headers', () => {
   it('agree with each other on every decision', () => {
-    fc.assert(fc.property(results, clock, agree), { numRuns: 500 });
+    fc.assert(fc.property(results, clock, agree), { numRuns: rounds(500) });
   });
 
   it('name no two rules alike', () => {
@@ -123,7 +124,7 @@ describe('the families of headers', () => {
         expect(decodeURIComponent(policyName(a))).toBe(a);
         expect(policyName(a) === policyName(b)).toBe(a === b);
       }),
-      { numRuns: 1_000 },
+      { numRuns: rounds(1_000) },
     );
   });
 });
@@ -186,7 +187,7 @@ describe('what the headers say is true', () => {
         for (let i = 0; i < left; i += 1) expect(decideAt(last.nowMs).allowed).toBe(true);
         expect(decideAt(last.nowMs).allowed).toBe(false);
       }),
-      { numRuns: 500 },
+      { numRuns: rounds(500) },
     );
   });
 
@@ -207,7 +208,7 @@ describe('what the headers say is true', () => {
           : last.nowMs + Number(retryAfter) * 1_000;
         expect(decideAt(comesAtMs).allowed).toBe(true);
       }),
-      { numRuns: 500 },
+      { numRuns: rounds(500) },
     );
   });
 });

@@ -56,6 +56,12 @@ describe('an admitted request', () => {
     expect(headers.get('RateLimit')).toBe('"sockets";r=3;t=60');
   });
 
+  it('reads how long it takes by the clock of the region that counted', () => {
+    const later = { nowMs: NOW_MS + 250, resetAtMs: NOW_MS + 250 + 60_000 };
+    const headers = headersOf([createResult({ name: 'n' }, later)]);
+    expect(headers.get('RateLimit')).toBe('"n";r=5;t=60');
+  });
+
   it('never reads of a time that has passed', () => {
     const headers = headersOf([createResult({ name: 'n' }, { resetAtMs: NOW_MS - 5_000 })]);
     expect(headers.get('RateLimit')).toBe('"n";r=5;t=0');

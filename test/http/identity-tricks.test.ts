@@ -6,6 +6,7 @@ import { subjectKey } from '../../src/core/keys.ts';
 import { SCOPES } from '../../src/core/rule.ts';
 import { identify } from '../../src/http/identity.ts';
 import { type Issuer, useIssuer } from '../identity/issuer.ts';
+import { rounds } from '../rounds.ts';
 import { madeUpKey, useCallers } from '../rules/callers-harness.ts';
 import {
   ADDRESSES_OF_A_PREFIX,
@@ -112,7 +113,7 @@ describe('beyond the corpus', () => {
       fc.asyncProperty(fc.array(fc.tuple(name, credential), { maxLength: 6 }), async (headers) => {
         expect(await keysOf(await call(from(IPV4, headers)))).toEqual(expected);
       }),
-      { numRuns: 500 },
+      { numRuns: rounds(500) },
     );
   });
 
@@ -127,7 +128,7 @@ describe('beyond the corpus', () => {
         const keysAt = async (last: string[]) => keysOf(await call(from([...four, ...last].join(':'))));
         expect(await keysAt(one)).toEqual(await keysAt(other));
       }),
-      { numRuns: 300 },
+      { numRuns: rounds(300) },
     );
   });
 
@@ -140,7 +141,7 @@ describe('beyond the corpus', () => {
           expect(await keysOf(await call(from(parts.join(''))))).toEqual(await keysOfNobody('unknown'));
         },
       ),
-      { numRuns: 300 },
+      { numRuns: rounds(300) },
     );
   });
 });

@@ -1,8 +1,8 @@
 // `concurrency` rules: what is open is held, and given back from either side, or by expiry.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
-import { createRandom } from '../../local/random.ts';
 import { type Origin, startOrigin } from '../../local/origin.ts';
+import { createRandom } from '../../local/random.ts';
 import type { Weir } from '../../local/weir.ts';
 import { startWeir } from '../shared/weir.ts';
 

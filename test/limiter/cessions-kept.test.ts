@@ -102,6 +102,42 @@ const waitMs = (windowMs: number) =>
     { weight: 1, arbitrary: fc.constantFrom(2 * windowMs, 10_000, 20_500, 29_900, 30_000, 35_000, 36_000) },
   );
 
+/** Mostly in one region, so that others are idle. */
+const anyHistory = (windowMs: number): fc.Arbitrary<Step[]> =>
+  fc.array(
+    fc.record({
+      region: fc.constantFrom(0, 0, 0, 0, 1, 1, 2),
+      isolate: fc.nat({ max: 1 }),
+      requests: fc.integer({ min: 1, max: 8 }),
+      waitMs: waitMs(windowMs),
+    }),
+    { minLength: 10, maxLength: 60 },
+  );
+
+/** All of it moves to one region, which uses it at the end of the term; and then all of them want all they can get. */
+const endOfTerm = (windowMs: number): fc.Arbitrary<Step[]> =>
+  fc
+    .record({
+      home: fc.nat({ max: 2 }),
+      beforeMs: fc.nat({ max: 300 }),
+      afterMs: fc.array(fc.nat({ max: windowMs }), { minLength: 3, maxLength: 12 }),
+    })
+    .map(({ home, beforeMs, afterMs }) => {
+      const at = (region: number, requests: number, ms: number) => ({
+        region: region % 3,
+        isolate: 0,
+        requests,
+        waitMs: ms,
+      });
+      const termMs = Math.max(30_000, 4 * windowMs);
+      return [
+        ...Array.from({ length: 20 }, () => at(home, 1, 20)),
+        at(home, 1, termMs - 400 - beforeMs),
+        at(home, 30, beforeMs),
+        ...afterMs.flatMap((ms) => [at(home, 15, 0), at(home + 1, 15, 0), at(home + 2, 15, ms)]),
+      ];
+    });
+
 const worlds = (algorithm: AlgorithmId): fc.Arbitrary<World> =>
   fc
     .record({
@@ -119,16 +155,7 @@ const worlds = (algorithm: AlgorithmId): fc.Arbitrary<World> =>
           createRuleCheck({ algorithm, windowMs, ...shape, rule: { windowSeconds: windowMs / 1_000 } }),
         ),
         shares: fc.constantFrom({ us: 1, eu: 1, ap: 1 }, { us: 3, eu: 1, ap: 1 }, { us: 1, eu: 0, ap: 2 }),
-        history: fc.array(
-          fc.record({
-            // Mostly one, so that others are idle.
-            region: fc.constantFrom(0, 0, 0, 0, 1, 1, 2),
-            isolate: fc.nat({ max: 1 }),
-            requests: fc.integer({ min: 1, max: 8 }),
-            waitMs: waitMs(windowMs),
-          }),
-          { minLength: 10, maxLength: 60 },
-        ),
+        history: fc.oneof(anyHistory(windowMs), endOfTerm(windowMs)),
         longestMs: fc.constantFrom(0, 5, 80),
         lost: fc.constantFrom(0, 0, 0.2),
       }),

@@ -6,6 +6,7 @@ import type { Question } from '../../src/core/snapshot-source.ts';
 import { identify } from '../../src/http/identity.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
 import type { DecisionRequest } from '../../src/limiter/limiter.ts';
+import { rounds } from '../rounds.ts';
 import {
   answers,
   createCheck,
@@ -180,7 +181,7 @@ it('never takes longer, however long everything takes, but for what a far region
       const farMs = next <= DEADLINE_MS && home > 0 ? 4 * next : 0;
       expect(tookMs).toBeLessThanOrEqual(DEADLINE_MS + farMs);
     }),
-    { numRuns: 60 },
+    { numRuns: rounds(60) },
   );
 });
 

@@ -9,6 +9,7 @@ import type { OnUnavailable } from '../../src/core/rule.ts';
 import { createCharges } from '../../src/limiter/charges.ts';
 import { createLocalLimiter } from '../../src/limiter/local-limiter.ts';
 import { nextLeaseId } from '../redis/engines.ts';
+import { rounds } from '../rounds.ts';
 import { type Admission, firstBeyond } from './most-admitted.ts';
 import { createRuleCheck, type RuleCheckShape, START_MS } from './rule-checks.ts';
 
@@ -63,7 +64,7 @@ function expectUndivided(algorithm: AlgorithmId, onUnavailable: OnUnavailable, i
         ]);
       }
     }),
-    { numRuns: 50 },
+    { numRuns: rounds(50) },
   );
 }
 
@@ -167,7 +168,7 @@ describe('a rule that is local', () => {
         }
         expect(firstBeyond(check, admissions)).toBeUndefined();
       }),
-      { numRuns: 60 },
+      { numRuns: rounds(60) },
     );
   });
 });
@@ -219,7 +220,7 @@ describe('a log of every request', () => {
         }
         expect(firstBeyond(check, admissions)).toBeUndefined();
       }),
-      { numRuns: 200 },
+      { numRuns: rounds(200) },
     );
   });
 
@@ -236,7 +237,7 @@ describe('a log of every request', () => {
           if (outcome?.allowed) expect(local.at(atMs).decide(check).allowed).toBe(true);
         }
       }),
-      { numRuns: 200 },
+      { numRuns: rounds(200) },
     );
   });
 });

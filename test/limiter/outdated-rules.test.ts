@@ -7,6 +7,7 @@ import type { CounterStore } from '../../src/core/counter-store.ts';
 import type { RuleCheck } from '../../src/core/plan.ts';
 import type { Question } from '../../src/core/snapshot-source.ts';
 import type { DecisionRequest } from '../../src/limiter/limiter.ts';
+import { rounds } from '../rounds.ts';
 import {
   createSource,
   DEADLINE_MS,
@@ -154,6 +155,15 @@ describe('a request that was charged by outdated rules', () => {
     await settle();
     expect([kept, removed, added].map((check) => used(check, us))).toEqual([1, 1, 0]);
     expect(operations()).toEqual(['take']);
+  });
+
+  it('leaves the next one to ask again: rules that came late are not yet confirmed, but nothing failed', async () => {
+    const { source, decide, settle } = open({ before: [kept], after: [wider] });
+    const failed = vi.spyOn(source, 'fail');
+    vi.spyOn(source, 'isConfirmed').mockReturnValue(false);
+    expect(await decide()).toMatchObject({ allowed: true, rulesVersion: 'new' });
+    await settle();
+    expect(failed).not.toHaveBeenCalled();
   });
 
   it('stays charged as it was, once, if the region only missed the last publication', async () => {
@@ -329,7 +339,7 @@ describe('whatever the rules are, before and after', () => {
           expect(outdated.us.peek(check)?.remaining).toBe(direct.us.peek(check)?.remaining);
         }
       }),
-      { numRuns: 300 },
+      { numRuns: rounds(300) },
     );
   });
 });

@@ -23,6 +23,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { type NeonGateway, startNeonGateway } from '../../local/neon-gateway/server.ts';
 import { freePort } from '../../local/ports.ts';
+import { rounds } from '../rounds.ts';
 import { createFreshDatabase, type FreshDatabase } from '../shared/database.ts';
 
 const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' });
@@ -123,7 +124,7 @@ it('round-trips any text, text array and JSON', async () => {
       const [row] = await db.insert(rules).values(expected).returning(columns);
       expect(row).toEqual(expected);
     }),
-    { numRuns: 60 },
+    { numRuns: rounds(60) },
   );
 });
 

@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
 import type { Check } from '../../src/core/check.ts';
+import { rounds } from '../rounds.ts';
 import { createCheck, next } from './engines.ts';
 import { type LuaCounters, startLuaCounters } from './lua-counters.ts';
 
@@ -60,7 +61,7 @@ describe.each(ALGORITHM_IDS)('%s', (algorithm) => {
         await lua.redis.set(check.key, value);
         await expectNoState(check);
       }),
-      { numRuns: 30 },
+      { numRuns: rounds(30) },
     );
   });
 

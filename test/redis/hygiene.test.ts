@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
 import type { Check, Outcome } from '../../src/core/check.ts';
+import { rounds } from '../rounds.ts';
 import { createCheck, holdsLeases, next, nextKey, type RuleShape, WITHOUT_LEASES } from './engines.ts';
 import { type LuaCounters, startLuaCounters } from './lua-counters.ts';
 
@@ -96,7 +97,7 @@ describe('a key', () => {
           expect(ttl).toBeLessThanOrEqual(Math.max(...needed));
         }
       }),
-      { numRuns: 100 },
+      { numRuns: rounds(100) },
     );
   });
 
@@ -153,7 +154,7 @@ describe('a key', () => {
       fc.asyncProperty(rulesWithin(fc.integer({ min: 1, max: 20 })), requests, async (rules, history) => {
         await play(rules, history);
       }),
-      { numRuns: 30 },
+      { numRuns: rounds(30) },
     );
     await expect.poll(() => lua.redis.dbsize()).toBe(0);
   });

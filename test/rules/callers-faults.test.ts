@@ -40,7 +40,7 @@ describe('when KV', () => {
 
   it('hangs, Postgres is asked all the same', async () => {
     const { key } = await issueKey({ tier: 'silver' });
-    const isolate = openIsolate({ deadlineMs: 2_000 });
+    const isolate = openIsolate({ deadlineMs: 4_000 });
     isolate.faults.set('get', hangs);
     expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'silver' });
     expect(isolate.errors).toMatchObject([{ name: 'TimeoutError' }]);
@@ -103,7 +103,7 @@ describe('when Postgres', () => {
 
   it('answers late, the next request has the answer, and others may ask again', async () => {
     const [{ key }, userId] = [await issueKey({ tier: 'gold' }), await addUser({ tier: 'silver' })];
-    const isolate = openIsolate({ deadlineMs: 1_000 });
+    const isolate = openIsolate({ deadlineMs: 3_000 });
     const { promise, resolve } = Promise.withResolvers<void>();
     wire.deliver = () => promise;
     expect(await isolate.ofApiKey(key)).toBeNull();

@@ -10,8 +10,6 @@ import { type Step, usePublishing } from './publish-harness.ts';
 
 const { addRule, before, clear, createOptions, kv, publishNow, regions, run, standing } = usePublishing();
 
-before.isPatient = true;
-
 /** Every region announces the rules as they are now, and KV has them. */
 async function expectNewestInForce() {
   before.step = async () => undefined;

@@ -25,9 +25,18 @@ afterAll(async () => {
   await testKv?.[Symbol.asyncDispose]();
 });
 
+/** What snapshot-source.ts gives KV before it asks the region. */
+const KV_WAIT_MS = 1_000;
+const PATIENT_MS = 60_000;
+const { timeout } = AbortSignal;
+/** A KV that does not answer is given up after so long. Nothing else is late, however busy the machine is. */
+const giveUpKvAfter = (kvMs: number) =>
+  vi.spyOn(AbortSignal, 'timeout').mockImplementation((ms) => timeout(ms === KV_WAIT_MS ? kvMs : PATIENT_MS));
+
 let errors: unknown[];
 const onError = (error: unknown) => void errors.push(error);
 beforeEach(async () => {
+  giveUpKvAfter(PATIENT_MS);
   errors = [];
   await region.clear();
   for (const { name } of (await kv.list({ prefix: '' })).keys) await kv.delete(name);
@@ -138,12 +147,11 @@ describe('news that KV does not have yet', () => {
   });
 
   it('is read from the region, too, if KV does not answer for a second', async () => {
-    const { timeout } = AbortSignal;
-    vi.spyOn(AbortSignal, 'timeout').mockImplementation((ms) => timeout(ms / 20));
     let isStuck = false;
     const { source } = await started({ get: (name) => (isStuck ? new Promise(() => {}) : kv.get(name)) });
     const next = await publishWithoutKv(2, 'b');
     isStuck = true;
+    giveUpKvAfter(50);
     expect(await source.load(newsOf(next))).toBe(true);
     expect(source.current()?.version).toBe(next.announcement.rules);
     expect(errors).toHaveLength(1);
@@ -151,8 +159,6 @@ describe('news that KV does not have yet', () => {
 });
 
 it('news that is in KV alone is read from there, however long it takes', async () => {
-  const { timeout } = AbortSignal;
-  vi.spyOn(AbortSignal, 'timeout').mockImplementation((ms) => timeout(ms === 1_000 ? 1 : ms));
   let isSlow = false;
   const slowly = (name: string) => new Promise<void>((done) => setTimeout(done, 50)).then(() => kv.get(name));
   const { source } = await started({ get: (name) => (isSlow ? slowly(name) : kv.get(name)) });
@@ -160,6 +166,7 @@ it('news that is in KV alone is read from there, however long it takes', async (
   await putInKv(next);
   await redis('DEL', keyOf(next, 'rules'));
   isSlow = true;
+  giveUpKvAfter(1);
   expect(await source.load(newsOf(next))).toBe(true);
   expect(source.current()?.version).toBe(next.announcement.rules);
 });
@@ -237,8 +244,7 @@ describe('a cold isolate', () => {
   });
 
   it('starts from the region alone while KV fails, or hangs', async () => {
-    const { timeout } = AbortSignal;
-    vi.spyOn(AbortSignal, 'timeout').mockImplementation((ms) => timeout(ms / 2));
+    giveUpKvAfter(50);
     const { announcement } = await publishWithoutKv(1, 'a');
     for (const get of [() => Promise.reject(new Error('KV')), () => new Promise<never>(() => {})])
       expect(await cold(get).start(region.board)).toMatchObject({ version: announcement.rules });

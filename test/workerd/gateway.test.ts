@@ -159,7 +159,7 @@ describe('the origin', () => {
 describe('when Redis does not answer as it should, the next region counts and the answer says why', () => {
   it.each([
     [{ hang: true }, 'timeout'],
-    [{ latencyMs: 2_000 }, 'timeout'],
+    [{ latencyMs: 5_000 }, 'timeout'],
     [{ status: 500 }, 'unavailable'],
     [{ status: 401 }, 'unavailable'],
     [{ garbage: true }, 'bad-reply'],
