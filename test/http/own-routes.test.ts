@@ -5,6 +5,7 @@ import { createCensus } from '../../src/core/census.ts';
 import { createOwnRoutes } from '../../src/http/own-routes.ts';
 import type { Services } from '../../src/http/services.ts';
 import { createTally } from '../../src/http/tally.ts';
+import { createDistance } from '../../src/limiter/distance.ts';
 
 const READER = 'Bearer a-token-that-may-only-read';
 
@@ -34,6 +35,7 @@ function openIsolate() {
       writeParts: async () => {},
     },
     breaker: createBreaker({ random: () => 0.5 }),
+    distance: createDistance({ probe: async () => {} }, now),
     census: createCensus({ assumed: 1 }),
     censusBoard: { present: async () => 1 },
     isCluster: false,

@@ -12,6 +12,7 @@ import { planRequest } from '../../src/core/plan.ts';
 import type { ListEntry, Tier } from '../../src/core/rule.ts';
 import { type CompiledRule, compileSnapshot, type Snapshot } from '../../src/core/snapshot.ts';
 import { createQuota, type QuotaServices } from '../../src/http/quota.ts';
+import { createDistance } from '../../src/limiter/distance.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
 import { createRegionWatch } from '../../src/limiter/region-watch.ts';
 import { createAnnouncementBoard } from '../../src/redis/announcement-board.ts';
@@ -74,6 +75,7 @@ export function useQuota() {
     const snapshot = compileSnapshot('v1', { rules, tiers, lists });
     const store = createUpstashStore(client);
     const breaker = createBreaker({ random: () => 0.5 });
+    const distance = createDistance(store, () => clock.ms);
     const reports = {
       onScriptFailed: () => {},
       onBug: (error: unknown) => void degraded.push(String(error)),
@@ -83,7 +85,15 @@ export function useQuota() {
       store,
       board: createAnnouncementBoard(client),
       breaker,
-      watch: createRegionWatch({ store, breaker, probeMs: DEADLINE_MS, now: () => clock.ms, ...reports }),
+      distance,
+      watch: createRegionWatch({
+        store,
+        breaker,
+        distance,
+        probeMs: DEADLINE_MS,
+        now: () => clock.ms,
+        ...reports,
+      }),
       census: createCensus({ assumed: 1 }),
       // Nobody is counted in: what a question costs is to be seen by itself.
       censusBoard: { present: async () => 1 },
