@@ -100,10 +100,10 @@ describe('an explanation', () => {
           limit: 10,
           limitFrom: 'rule',
           subject: { scope: 'ip', id: '192.0.2.1' },
-          // Of the part that eu has: the other region does not answer.
-          left: { allowed: true, remaining: 2, retryAfterMs: 0 },
+          // Of the whole limit, less what eu knows to be used: the other region does not answer.
+          left: { allowed: true, remaining: 9, retryAfterMs: 0 },
         },
-        { name: 'per-user', subject: { scope: 'user', id: 'u1' }, left: { remaining: 2 } },
+        { name: 'per-user', subject: { scope: 'user', id: 'u1' }, left: { remaining: 5 } },
       ]);
     }
   });
