@@ -36,6 +36,7 @@ function openIsolate() {
       writeParts: async () => {},
     },
     breaker: createBreaker({ random: () => 0.5 }),
+    distance: createDistance({ probe: async () => {} }, now),
     census: createCensus({ assumed: 1 }),
     censusBoard: { present: async () => 1 },
     isCluster: false,

@@ -76,6 +76,7 @@ export function useQuota() {
     const snapshot = compileSnapshot('v1', { rules, tiers, lists });
     const store = createUpstashStore(client);
     const breaker = createBreaker({ random: () => 0.5 });
+    const distance = createDistance(store, () => clock.ms);
     const reports = {
       onScriptFailed: () => {},
       onBug: (error: unknown) => void degraded.push(String(error)),

@@ -119,7 +119,7 @@ describe('all regions together', () => {
       { numRuns: rounds(5), endOnFailure: true },
     ));
 
-  it('never admit more than each of two limits that are borrowed together', () =>
+  it('never admit more than each of two limits', () =>
     fc.assert(
       fc.asyncProperty(
         fc.record({

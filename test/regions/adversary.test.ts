@@ -1,7 +1,7 @@
 // Somebody who spreads, concentrates, switches and races at the ends of windows: never more than the limit.
 import { afterAll, beforeAll, describe, it } from 'vitest';
 import { type Edge, type EdgeRule, type Edges, startEdges } from '../../local/edges.ts';
-import { burst, expectWithin, LENT, nextSubject, sleep } from './play.ts';
+import { burst, expectWithin, nextSubject, SPLIT, sleep } from './play.ts';
 
 let edges: Edges;
 beforeAll(async () => {
@@ -10,7 +10,7 @@ beforeAll(async () => {
 afterAll(() => edges?.[Symbol.asyncDispose]());
 
 const WINDOW_MS = 1_500;
-const rules: EdgeRule[] = LENT.flatMap((algorithm) => [
+const rules: EdgeRule[] = SPLIT.flatMap((algorithm) => [
   { algorithm, limit: 31, windowSeconds: WINDOW_MS / 1_000 },
 ]);
 

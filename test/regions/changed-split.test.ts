@@ -3,7 +3,7 @@ import { afterAll, beforeAll, it } from 'vitest';
 import { type EdgeRule, type Edges, EVEN, startEdges } from '../../local/edges.ts';
 import { HEARD_MS } from '../../src/core/placement.ts';
 import type { Split } from '../../src/core/rule.ts';
-import { burst, expectWithin, LENT, nextSubject, sleep } from './play.ts';
+import { burst, expectWithin, nextSubject, SPLIT, sleep } from './play.ts';
 
 let edges: Edges;
 beforeAll(async () => {
@@ -21,9 +21,9 @@ const changedTo = (shares: Split['shares'], before = EVEN): Split => ({
 
 it('never exceeds the limit while the split changes, under every algorithm', async () => {
   await Promise.all(
-    [...LENT, 'fixed-window' as const].map(async (algorithm, i) => {
-      const isMoved = i === LENT.length;
-      const rule: EdgeRule = { algorithm, limit: isMoved ? 2 : 30, windowSeconds: 1 };
+    [...SPLIT, 'fixed-window' as const].map(async (algorithm, i) => {
+      const isMoved = i === SPLIT.length;
+      const rule: EdgeRule = { algorithm, limit: isMoved ? 4 : 30, windowSeconds: 1, central: isMoved };
       const system = await edges.open([rule]);
       const at = (['us', 'eu', 'ap'] as const).map((name) => system.openEdge(name));
       const subject = nextSubject();

@@ -4,8 +4,8 @@ import { excessOf } from '../../bench/regions/definitions.ts';
 import type { Edge, EdgeRule } from '../../local/edges.ts';
 import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
 
-/** All that can be lent between regions. */
-export const LENT = ALGORITHM_IDS.filter((id) => id !== 'concurrency');
+/** All whose limits are split over regions. */
+export const SPLIT = ALGORITHM_IDS.filter((id) => id !== 'concurrency');
 
 let subjects = 0;
 export const nextSubject = () => `subject-${++subjects}`;
