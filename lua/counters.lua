@@ -16,7 +16,7 @@
 --          key        number of its key in KEYS; 1 if there is no such column
 --          cost       units to take, give back or settle; 1 if empty
 --          extra      burst or number of buckets
---          want       units to lease beyond the cost, as far as there is room
+--          want       units to lease beyond the cost, as far as there is room. Refund: units of that charge that are kept
 --          block      ms to deny everything for once exceeded
 --          flags      d: count denied requests too; l: log, never deny
 --          at         refund, settle: epoch ms at which the charge was made

@@ -6,6 +6,7 @@
 -- `missing` is in tokens times W: then a millisecond refills exactly `limit`, and nothing is ever rounded.
 
 --@state missing missingAt rate
+--@local fastest
 
 --@read
 capacity = extra or limit
@@ -20,6 +21,7 @@ elseif missingAt - now > windowMs then
   -- The clock went back by more than a window: go on from here instead of standing still so long.
   missingAt = now
 end
+fastest = rate and rate > limit and rate or limit
 rate = limit
 local rest = missing % windowMs
 room = capacity - (missing - rest) / windowMs - (rest > 0 and 1 or 0)
@@ -30,10 +32,15 @@ if cost > room then
 end
 
 --@charge
--- A charge can be given back for the time W after it. What is settled later is a debt like any other.
-if not chargedAt or units > 0 or now - chargedAt < windowMs then
-  missing = missing + units * windowMs
-  if missing < 0 then missing = 0 end
+-- What is given back is what is certain to be still missing of that charge: the rest may have been refilled, and what is
+-- missing now be another's. It can be given back for the time W. What is settled later is a debt like any other.
+local change = units * windowMs
+if chargedAt and units < 0 then
+  local ago = now > chargedAt and now - chargedAt or 0
+  local certain = ago < windowMs and (want - units) * windowMs - ago * fastest or 0
+  change = -math.max(0, math.min(-change, certain))
 end
+missing = missing + change
+if missing < 0 then missing = 0 end
 local part = missing % limit
 reset = missingAt + (missing - part) / limit + (part > 0 and 1 or 0)

@@ -15,7 +15,7 @@ export interface Check {
   readonly leaseId?: string | undefined;
   /** Units to take, to give back, or to charge afterwards. */
   readonly cost: number;
-  /** Units to lease beyond the cost, as far as there is room. */
+  /** Units to lease beyond the cost, as far as there is room. Of a refund: units of that charge that are kept. */
   readonly want?: number | undefined;
   /** Count denied requests too. */
   readonly countDenied?: boolean | undefined;

@@ -105,7 +105,13 @@ const OPERATIONS: Record<
     }),
 };
 
-const paramsOf = ({ limit, windowMs, extra, leaseId = '' }: Check) => ({ limit, windowMs, extra, leaseId });
+const paramsOf = ({ limit, windowMs, extra, leaseId = '', want: kept = 0 }: Check) => ({
+  limit,
+  windowMs,
+  extra,
+  leaseId,
+  kept,
+});
 const fits = ({ retryMs }: Judged) => retryMs === 0;
 
 /** What this check alone would answer. */

@@ -7,7 +7,7 @@ import type { AfterResponse } from '../core/caller.ts';
 import type { Outcome } from '../core/check.ts';
 import { hasShare } from '../core/placement.ts';
 import type { RuleCheck } from '../core/plan.ts';
-import { capacityOf, hasBurst, isUsable, type Share } from '../core/shares.ts';
+import { capacityOf, hasBurst, isUsable, type Share, type Shares } from '../core/shares.ts';
 import { isShared, type PlacedCheck } from './placed-checks.ts';
 import type { LimiterRegion, Regions } from './region-ladder.ts';
 
@@ -75,8 +75,10 @@ export function createCessions(now: () => number): Cessions {
     const cessions = cessionsOf(check);
     if (cessions.some(({ from, movedUntilMs }) => from === region && movedUntilMs > now())) return undefined;
     let part = parts.get(region);
-    for (const { from, home, usableUntilMs } of cessions) {
-      const ceded = home === region && usableUntilMs > now() ? parts.get(from) : undefined;
+    for (const cession of cessions) {
+      const { from, home, usableUntilMs } = cession;
+      const isUsableHere = home === region && usableUntilMs > now() && covers(cession, check, parts);
+      const ceded = isUsableHere ? parts.get(from) : undefined;
       if (ceded) part = part ? together(part, ceded, hasBurst(check)) : ceded;
     }
     if (!part || !isUsable(check.cost > capacityOf(check) ? { ...check, cost: 1 } : check, part))
@@ -90,7 +92,7 @@ export function createCessions(now: () => number): Cessions {
     for (const { check } of placed) asked.set(askName(from.name, check), true, askedAtMs + ASK_MS);
     const checks = placed.map(({ check, parts }) => ({
       ...wholeOf(check),
-      cession: { home, termMs: termMs(check), holdMs: holdMs(check, [...parts.values()]) },
+      cession: { home, termMs: termMs(check), holdMs: holdMs(check, parts) },
     }));
     const { nowMs, outcomes } = await from.store.run(
       { operation: 'cede', checks },
@@ -130,7 +132,8 @@ export function createCessions(now: () => number): Cessions {
       return false;
     const cession = cessionsOf(check).find((one) => one.from === from.name && one.movedUntilMs > now());
     if (!cession) return true;
-    return cession.home === home && cession.usableUntilMs - now() < termMs(check) * RENEW_AT;
+    const isEnding = cession.usableUntilMs - now() < termMs(check) * RENEW_AT;
+    return cession.home === home && (isEnding || !covers(cession, check, parts));
   };
 
   /** A region that sends many to the home wants its part back. */
@@ -224,8 +227,12 @@ const together = (a: Share, b: Share, addsExtra: boolean): Share => ({
 const termMs = ({ windowMs }: RuleCheck): number =>
   Math.min(LONGEST_TERM_MS, Math.max(SHORTEST_TERM_MS, TERM_WINDOWS * windowMs));
 
+/** What was ceded for rules that drain faster does not hold for those of now. */
+const covers = ({ movedUntilMs, usableUntilMs }: Cession, check: RuleCheck, parts: Shares): boolean =>
+  movedUntilMs - usableUntilMs >= holdMs(check, parts);
+
 /** The longest time for which a charge can count. */
-function holdMs({ algorithm, windowMs, extra, ...check }: RuleCheck, parts: readonly Share[]): number {
+function holdMs({ algorithm, windowMs, full, extra }: RuleCheck, parts: Shares): number {
   switch (algorithm) {
     case 'fixed-window':
     case 'sliding-window-log':
@@ -237,10 +244,10 @@ function holdMs({ algorithm, windowMs, extra, ...check }: RuleCheck, parts: read
       return windowMs + Math.ceil(windowMs / (extra ?? DEFAULT_BUCKETS)) + SLACK_MS;
     default: {
       // A bucket drains at the pace of those parts that are together in it: of the slowest, at worst.
-      const drainMs = parts.flatMap(({ limit, extra: burst = limit }) =>
+      const drainMs = [...parts.values()].flatMap(({ limit, extra: burst = limit }) =>
         limit > 0 ? [(windowMs * burst) / limit] : [],
       );
-      return Math.ceil(Math.max((windowMs * (extra ?? check.limit)) / check.limit, ...drainMs)) + SLACK_MS;
+      return Math.ceil(Math.max((windowMs * (full.extra ?? full.limit)) / full.limit, ...drainMs)) + SLACK_MS;
     }
   }
 }

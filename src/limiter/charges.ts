@@ -126,7 +126,7 @@ export function createCharges({ decision, onError }: ChargesOptions): Charges {
       );
       await run(
         'refund',
-        differences(settled, (check) => check.cost - cost),
+        differences(settled, (check) => check.cost - cost, cost),
       );
     },
     leaseMs: leases.length === 0 ? undefined : Math.min(...leases.map(({ check }) => check.windowMs)),
@@ -200,9 +200,9 @@ const askedLeases = (decision: Decision): readonly RuleCheck[] =>
     : [];
 
 /** The part of the cost that is to be moved, without those where there is none. */
-const differences = (charges: readonly Charge[], of: (check: RuleCheck) => number): Charge[] =>
+const differences = (charges: readonly Charge[], of: (check: RuleCheck) => number, kept = 0): Charge[] =>
   charges
-    .map(({ store, check }) => ({ store, check: { ...check, cost: of(check) } }))
+    .map(({ store, check }) => ({ store, check: { ...check, cost: of(check), want: kept } }))
     .filter(({ check }) => check.cost > 0);
 
 /** Counted by the only region that was asked for it. */

@@ -79,6 +79,7 @@ const UNSETTLED_MS = 5_000;
 const MOST_UNSETTLED = 10_000;
 /** Of the deadline: a near region that has had less cannot be blamed. */
 const FAIR_PART = 0.25;
+const AGAIN_MS = 50;
 /** Each region twice, and one more: a home may have got more while others were asked. */
 const roundsFor = (regions: Regions) => 2 * regions.length + 1;
 
@@ -125,13 +126,16 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     const hasNext = isNear && turns.some(({ one }) => hasOther(one, region, regions));
     // Nobody waits long for a region that stands in for one that has failed.
     const isPatient = turns.every(({ one }) => !isUnanswered(one.verdicts.get(regions[0].name)));
-    const givenMs = isNear ? remainingMs / (hasNext ? 2 : 1) : region.distance.fitMs(remainingMs, isPatient);
+    // A near region that has answered is asked again although a far one has taken all the time.
+    const isAgain = isNear && turns.some(({ one }) => one.verdicts.get(region.name)?.outcome);
+    const farMs = region.distance.fitMs(isAgain ? Math.max(AGAIN_MS, remainingMs) : remainingMs, isPatient);
+    const givenMs = isNear && !isAgain ? remainingMs / (hasNext ? 2 : 1) : farMs;
     const isFair = isNear ? givenMs >= deadline.totalMs * FAIR_PART : region.distance.isFair(givenMs);
     if (givenMs <= 0) return TOO_LATE;
     const askedAtMs = now();
     const asked = await askRegion({
       region,
-      signal: isNear ? deadline.signal(givenMs) : AbortSignal.timeout(Math.ceil(givenMs)),
+      signal: isNear && !isAgain ? deadline.signal(givenMs) : AbortSignal.timeout(Math.ceil(givenMs)),
       isFair,
       now,
       async ask(_, signal) {
@@ -211,7 +215,8 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
         failure ??= asked.kind === 'unanswered' ? asked.reason : undefined;
         for (const store of asked.unanswered) unanswered.add(store);
         if (asked.kind === 'unanswered')
-          for (const { one, check } of all) one.verdicts.set(region.name, { check });
+          for (const { one, check } of all)
+            one.verdicts.set(region.name, { ...one.verdicts.get(region.name), check });
         else {
           answered.add(region);
           const { announced } = asked.answer;

@@ -1,5 +1,4 @@
 // Weir's own paths: anybody may ask, so an address may ask only so often, and learns no more than it should.
-
 import { describe, expect, it } from 'vitest';
 import { createBreaker } from '../../src/core/breaker.ts';
 import { createCensus } from '../../src/core/census.ts';
@@ -41,7 +40,6 @@ function openIsolate() {
     censusBoard: { present: async () => 1 },
     isCluster: false,
     watch: { note: () => {}, look: () => {} },
-    distance: createDistance({ probe: async () => {} }, () => 0),
   };
   const services: Partial<Services> = {
     regions: [region],

@@ -1,5 +1,4 @@
 // One isolate's quota route, on a real Redis behind the gateway. Its clock is injected; Redis has its own.
-
 import { afterAll, beforeAll, beforeEach } from 'vitest';
 import { type RedisServer, startRedisServer } from '../../local/redis-server.ts';
 import { startUpstashGateway, type UpstashGateway } from '../../local/upstash-gateway/server.ts';
@@ -81,7 +80,6 @@ export function useQuota() {
       onScriptFailed: () => {},
       onBug: (error: unknown) => void degraded.push(String(error)),
     };
-    const distance = createDistance(store, () => clock.ms);
     const region = {
       name: 'us',
       store,

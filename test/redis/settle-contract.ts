@@ -1,6 +1,8 @@
 // What every algorithm promises about costs that are known only afterwards.
+
 import { expect, it } from 'vitest';
 import type { AlgorithmId } from '../../src/core/algorithms/registry.ts';
+import type { Check } from '../../src/core/check.ts';
 import { type ContractCase, createSubject, createUsed } from './algorithm-contract.ts';
 import { ask, countAdmitted, createCheck, holdsLeases, look, next, nextKey, wouldPass } from './engines.ts';
 
@@ -90,6 +92,28 @@ function keepsToTheWindow(contractCase: ContractCase): void {
       await ask(engine, 'take', { ...known, cost: capacity }, lateMs);
       expect(await look(engine, check, lateMs)).toEqual(await look(engine, known, lateMs));
     });
+
+    it('gives back what is certain to be still missing of that charge, and nothing of another', async () => {
+      const { engine, check, nowMs, capacity } = await createSubject(contractCase);
+      const { resetAtMs } = await ask(engine, 'take', check, nowMs);
+      await ask(engine, 'take', { ...check, cost: capacity }, resetAtMs);
+      const before = await look(engine, check, resetAtMs);
+      const refund = { ...check, chargedAtMs: nowMs };
+      await ask(engine, 'refund', refund, resetAtMs);
+      expect(await look(engine, check, resetAtMs)).toEqual(before);
+    });
+
+    it('gives back a part of a charge for as long as all of that charge would last', async () => {
+      const { engine, check, nowMs, capacity } = await createSubject(contractCase);
+      await ask(engine, 'take', { ...check, cost: capacity }, nowMs);
+      const known = createCheck({ ...contractCase.rule, cost: capacity - 1 });
+      await ask(engine, 'take', known, nowMs);
+      const halfMs = nowMs + Math.floor((check.windowMs * (capacity - 1)) / check.limit / 2);
+      if (halfMs - nowMs >= check.windowMs) return;
+      await ask(engine, 'refund', { ...check, cost: 1, want: capacity - 1, chargedAtMs: nowMs }, halfMs);
+      const left = async (one: Check) => (await look(engine, { ...one, cost: 1 }, halfMs)).remaining;
+      expect(await left(check)).toBe(await left(known));
+    });
   }
 
   if (!isBucketKind) untilTheWindowIsOver(contractCase);
@@ -98,10 +122,12 @@ function keepsToTheWindow(contractCase: ContractCase): void {
     const { engine, check, nowMs, capacity } = await createSubject(contractCase);
     const { resetAtMs } = await ask(engine, 'take', check, nowMs);
     const lastMs = (isBucketKind ? nowMs + check.windowMs : resetAtMs) - 1;
-    const change = (operation: 'settle' | 'refund', cost: number) =>
-      ask(engine, operation, { ...check, cost, chargedAtMs: nowMs }, lastMs);
-    for (let i = 0; i < 3; i++) await change('settle', 2 ** 52);
-    expect(await change('refund', 2 * capacity)).toMatchObject({ remaining: capacity, resetAtMs: lastMs });
+    const change = (operation: 'settle' | 'refund', cost: number, chargedAtMs: number) =>
+      ask(engine, operation, { ...check, cost, chargedAtMs }, lastMs);
+    for (let i = 0; i < 3; i++) await change('settle', 2 ** 52, nowMs);
+    // A bucket is settled as if it were taken then.
+    const refunded = await change('refund', 2 * capacity, isBucketKind ? lastMs : nowMs);
+    expect(refunded).toMatchObject({ remaining: capacity, resetAtMs: lastMs });
     expect(await engine.exists(check)).toBe(false);
   });
 

@@ -8,6 +8,8 @@ export interface Params {
   readonly extra: number | undefined;
   /** Of a `concurrency` check; '' elsewhere. */
   readonly leaseId: string;
+  /** Of a refund: units of the same charge that are not given back. */
+  readonly kept: number;
 }
 
 export interface Reading<S> {
@@ -47,17 +49,6 @@ export const ceilDivide = (a: number, b: number): number => floorDivide(a, b) + 
 export interface Holder<S> {
   held(state: S, leaseId: string): number;
 }
-
-/**
- * For those whose window is the time after a charge: what is given back later gives nothing. What is charged later
- * counts: it is a debt that goes away like any other.
- */
-export const countsStill = (
-  units: number,
-  chargedAtMs: number | undefined,
-  nowMs: number,
-  windowMs: number,
-): boolean => units > 0 || chargedAtMs === undefined || nowMs - chargedAtMs < windowMs;
 
 /**
  * Time does not go back for a level: it stands still until the clock has caught up. If the clock went back by
