@@ -61,12 +61,9 @@ function open(parts: Parts = { us: 10, eu: 10, ap: 10 }, shape: RuleCheckShape &
   const { request } = createIsolate();
   /** One after the other, with all that comes after their responses. */
   const send = async (count: number, by = request) => {
-    let last = await by();
+    for (let i = 1; i < count; i += 1) await by().then(settle);
+    const last = await by();
     await settle();
-    for (let i = 1; i < count; i += 1) {
-      last = await by();
-      await settle();
-    }
     return last;
   };
   const asked = (operation: CounterCall['operation'] = 'cede') =>
@@ -74,7 +71,7 @@ function open(parts: Parts = { us: 10, eu: 10, ap: 10 }, shape: RuleCheckShape &
       calls.filter((call) => call.operation === operation).map(() => name),
     );
   const [us, eu, ap] = regions;
-  return { us, eu, ap, regions, placed, request, send, settle, asked, createIsolate, later };
+  return { us, eu, ap, regions, placed, request, send, settle, asked, createIsolate };
 }
 
 describe('a region asks the others for their parts', () => {
@@ -91,8 +88,7 @@ describe('a region asks the others for their parts', () => {
     ['after the first one, if its part has no more than that', { us: 1, eu: 1, ap: 1 }, 1],
     ['after the first one, if it has no part', { eu: 1, ap: 1 }, 1],
   ])('%s', async (_, parts, first) => {
-    const { send, asked, placed } = open({ us: 0, ...parts });
-    if (placed.parts.get('us')?.limit === 0) (placed.parts as Map<string, unknown>).delete('us');
+    const { send, asked } = open(parts);
     for (let i = 1; i <= first; i += 1) {
       expect(asked()).toEqual([]);
       await send(1);
@@ -144,12 +140,11 @@ describe('a region asks the others for their parts', () => {
   });
 
   it('for the region that alone counts it while a rule is moved there', async () => {
-    const { send, asked, eu } = open({ us: 4, eu: 4, ap: 4 }, { at: 'eu' });
+    const { send, asked } = open({ us: 4, eu: 4, ap: 4 }, { at: 'eu' });
     await send(3);
     expect(asked()).toEqual(['us', 'ap']);
     expect(await send(9)).toMatchObject({ charged: [{ check: { limit: 12, region: 'eu' } }] });
     expect(await send(1)).toMatchObject({ charged: [] });
-    expect(eu.calls.length).toBeGreaterThan(0);
   });
 
   it('not one whose breaker is open', async () => {

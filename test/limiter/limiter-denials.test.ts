@@ -21,7 +21,7 @@ useFakeTime();
 const due: Question = { expects: 'this', isOverdue: false, askedAtMs: START_MS };
 const passMs = (ms: number) => vi.setSystemTime(Date.now() + ms);
 
-/** Each region has its part, and lends nothing of it: a denial is a denial. */
+/** Each region keeps to its part: a denial is a denial. */
 const keepsToParts: Partial<DecisionRequest> = {
   plan: async () => ({ kind: 'checks', checks: [createCheck({ spill: false })] }),
 };

