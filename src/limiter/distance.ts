@@ -8,8 +8,6 @@ export interface Distance {
   note(tookMs: number): void;
   /** How long a call may take, where a near one has so long. `isPatient`: also if nothing is known of the distance. */
   fitMs(nearMs: number, isPatient?: boolean): number;
-  /** Whether it is known that a call within that time should be answered. */
-  isFair(givenMs: number): boolean;
   /** Nothing is known, because a call was not answered in time: asks once more, with more time. */
   measure(afterResponse: AfterResponse): void;
 }
@@ -26,34 +24,29 @@ const MEASURE_MS = 5_000;
 export function createDistance(store: Pick<CounterStore, 'probe'>, now: () => number): Distance {
   let known: number | undefined;
   let measuredAtMs = Number.NEGATIVE_INFINITY;
-  let isUnreachable = false;
 
   const note = (tookMs: number) => {
-    isUnreachable = false;
     known = known === undefined ? tookMs : known + (tookMs - known) * (tookMs > known ? UP : DOWN);
   };
   const fitMs = (nearMs: number, isPatient = false) => {
-    const ownMs = known === undefined ? (isPatient && !isUnreachable ? UNKNOWN_MS : 0) : known * TIMES;
+    const ownMs = known === undefined ? (isPatient ? UNKNOWN_MS : 0) : known * TIMES;
     return Math.max(nearMs, Math.min(LONGEST_MS, Math.ceil(ownMs)));
   };
 
   const probe = async () => {
     const startedAtMs = now();
-    try {
-      await store.probe(AbortSignal.timeout(MEASURE_MS));
-      note(now() - startedAtMs);
-    } catch {
-      // Whoever asks it next hears of it.
-      isUnreachable = true;
-    }
+    // Whoever asks it next hears of what is wrong.
+    const isThere = await store.probe(AbortSignal.timeout(MEASURE_MS)).then(
+      () => true,
+      () => false,
+    );
+    if (isThere) note(now() - startedAtMs);
   };
 
   return {
     ms: () => known,
     note,
     fitMs,
-    isFair: (givenMs) =>
-      known === undefined ? isUnreachable : givenMs >= Math.min(LONGEST_MS, known * TIMES),
     measure(afterResponse) {
       if (known !== undefined || Math.abs(now() - measuredAtMs) < MEASURE_MS) return;
       measuredAtMs = now();

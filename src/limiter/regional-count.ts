@@ -77,8 +77,10 @@ export interface RegionalCountOptions {
 const REFUND_MS = 5_000;
 const UNSETTLED_MS = 5_000;
 const MOST_UNSETTLED = 10_000;
-/** Of the deadline: a near region that has had less cannot be blamed. */
+/** Of the deadline: a region that has had less cannot be blamed, as long as its distance is not known. */
 const FAIR_PART = 0.25;
+/** Of the way to a far one. */
+const FAIR_TIMES = 2;
 const AGAIN_MS = 50;
 /** Each region twice, and one more: a home may have got more while others were asked. */
 const roundsFor = (regions: Regions) => 2 * regions.length + 1;
@@ -130,7 +132,8 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     const isAgain = isNear && turns.some(({ one }) => one.verdicts.get(region.name)?.outcome);
     const farMs = region.distance.fitMs(isAgain ? Math.max(AGAIN_MS, remainingMs) : remainingMs, isPatient);
     const givenMs = isNear && !isAgain ? remainingMs / (hasNext ? 2 : 1) : farMs;
-    const isFair = isNear ? givenMs >= deadline.totalMs * FAIR_PART : region.distance.isFair(givenMs);
+    const knownMs = isNear ? undefined : region.distance.ms();
+    const isFair = givenMs >= (knownMs === undefined ? deadline.totalMs * FAIR_PART : knownMs * FAIR_TIMES);
     if (givenMs <= 0) return TOO_LATE;
     const askedAtMs = now();
     const asked = await askRegion({
