@@ -1,6 +1,6 @@
 // What this isolate knows of parts that regions have ceded to one another, and how it asks for them. An idle region cedes
 // its part of a counter to the region where the caller is, its home: docs/regions.md tells how, and why that is exact.
-// All asking is done after responses.
+// Mostly after responses; a request asks only if it would otherwise be denied.
 import { DEFAULT_BUCKETS } from '../core/algorithms/sliding-window-buckets.ts';
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { AfterResponse } from '../core/caller.ts';
@@ -47,6 +47,10 @@ export interface Cessions {
   checkAt(placed: PlacedCheck, region: string): RuleCheck | undefined;
   /** The regions that may count it, in the order in which they are asked. */
   candidates(placed: PlacedCheck, regions: Regions): readonly LimiterRegion[];
+  /** Whether the home should have that other region's part, has not, and was not refused it lately. */
+  isWanted(placed: PlacedCheck, home: string, from: LimiterRegion): boolean;
+  /** Asks one region for its parts of some counters. */
+  ask(from: LimiterRegion, home: string, placed: readonly PlacedCheck[], signal: AbortSignal): Promise<void>;
   /** A region has said that it has ceded the counter. */
   learn(placed: PlacedCheck, region: string, outcome: Outcome, askedAtMs: number, nowMs: number): void;
   /** After each request: asks for more where a subject uses a good part of what its region has, and renews. */
@@ -56,7 +60,7 @@ export interface Cessions {
 export function createCessions(now: () => number): Cessions {
   const known = createBoundedCache<readonly Cession[]>(MOST_COUNTERS);
   /** Not to be asked again before that. */
-  const asked = createBoundedCache<true>(MOST_COUNTERS);
+  const asked = createBoundedCache<'asking' | 'refused'>(MOST_COUNTERS);
   const guests = createBoundedCache<number>(MOST_COUNTERS);
   let inFlight = 0;
 
@@ -86,24 +90,23 @@ export function createCessions(now: () => number): Cessions {
     return { ...check, limit: part.limit, extra: part.extra, region };
   };
 
-  /** Asks one region for its parts of some counters. */
-  const askFor = async (from: LimiterRegion, home: string, placed: readonly PlacedCheck[]) => {
+  const ask: Cessions['ask'] = async (from, home, placed, signal) => {
     const askedAtMs = now();
-    for (const { check } of placed) asked.set(askName(from.name, check), true, askedAtMs + ASK_MS);
+    for (const { check } of placed) asked.set(askName(from.name, check), 'asking', askedAtMs + ASK_MS);
     const checks = placed.map(({ check, parts }) => ({
       ...wholeOf(check),
       cession: { home, termMs: termMs(check), holdMs: holdMs(check, parts) },
     }));
-    const { nowMs, outcomes } = await from.store.run(
-      { operation: 'cede', checks },
-      AbortSignal.timeout(ASK_MS),
-    );
+    const { nowMs, outcomes } = await from.store.run({ operation: 'cede', checks }, signal).catch((error) => {
+      for (const { check } of placed) asked.set(askName(from.name, check), 'refused', askedAtMs + ASK_MS);
+      throw error;
+    });
     from.distance.note(now() - askedAtMs);
     for (const [i, check] of checks.entries()) {
       const outcome = outcomes[i];
       if (!outcome) continue;
       const untilMs = askedAtMs + (outcome.allowed ? 0 : (outcome.retryAfterMs ?? 0));
-      asked.set(askName(from.name, check), true, untilMs);
+      asked.set(askName(from.name, check), 'refused', untilMs);
       // From when it was asked: that is never later than what the other region means.
       if (outcome.allowed)
         note(check, {
@@ -125,11 +128,12 @@ export function createCessions(now: () => number): Cessions {
     afterResponse(work().catch(region.watch.note).finally(end));
   };
 
-  /** Whether this region should have that other one's part, and has not. */
-  const isWanted = (placed: PlacedCheck, home: string, from: LimiterRegion): boolean => {
-    const { check, parts } = placed;
-    if (from.name === home || !parts.has(from.name) || asked.get(askName(from.name, check), now()))
-      return false;
+  const isWanted: Cessions['isWanted'] = (placed, home, from) => {
+    const { check, parts, split } = placed;
+    // A region that is being removed has no share, and gets no parts.
+    const mayHave = isShared(placed) && (parts.has(home) || hasShare(check.rule, split, home));
+    if (!mayHave || from.name === home || !parts.has(from.name)) return false;
+    if (asked.get(askName(from.name, check), now()) === 'refused') return false;
     const cession = cessionsOf(check).find((one) => one.from === from.name && one.movedUntilMs > now());
     if (!cession) return true;
     const isEnding = cession.usableUntilMs - now() < termMs(check) * RENEW_AT;
@@ -144,13 +148,15 @@ export function createCessions(now: () => number): Cessions {
     const isMany = count * 2 >= (parts.get(own.name)?.limit ?? Number.POSITIVE_INFINITY);
     const name = `back ${askName(own.name, check)}`;
     if (!isMany || region === own || asked.get(name, now())) return;
-    asked.set(name, true, now() + termMs(check));
+    asked.set(name, 'asking', now() + termMs(check));
     const call = { operation: 'reclaim', checks: [wholeOf(check)] } as const;
     later(own, () => own.store.run(call, AbortSignal.timeout(ASK_MS)), afterResponse);
   };
 
   return {
     checkAt,
+    isWanted,
+    ask,
 
     candidates(placed, regions) {
       const [own] = regions;
@@ -175,27 +181,25 @@ export function createCessions(now: () => number): Cessions {
       for (const use of uses) {
         const { placed } = use;
         const home = placed.at ?? own.name;
-        // A region that is being removed has no share, and gets no parts.
-        if (!isShared(placed) || !(placed.parts.has(home) || hasShare(placed.check.rule, placed.split, home)))
-          continue;
+        if (!isShared(placed)) continue;
         if (
           cessionsOf(placed.check).some(({ from, movedUntilMs }) => from === own.name && movedUntilMs > now())
         )
           welcome(use, regions, afterResponse);
         else if (isStrained(use, home))
-          for (const from of regions) if (isWanted(placed, home, from)) wishes.push({ placed, from, home });
+          for (const from of regions)
+            if (isWanted(placed, home, from) && !asked.get(askName(from.name, placed.check), now()))
+              wishes.push({ placed, from, home });
       }
       for (const [from, ofRegion] of Map.groupBy(wishes, (wish) => wish.from))
         if (from.breaker.state(now()) === 'closed')
           for (const [home, some] of Map.groupBy(ofRegion, (wish) => wish.home))
             later(
               from,
-              () =>
-                askFor(
-                  from,
-                  home,
-                  some.map(({ placed }) => placed),
-                ),
+              () => {
+                const placed = some.map((wish) => wish.placed);
+                return ask(from, home, placed, AbortSignal.timeout(ASK_MS));
+              },
               afterResponse,
             );
     },

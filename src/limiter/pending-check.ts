@@ -23,6 +23,8 @@ export interface Pending {
   readonly placed: PlacedCheck;
   /** Of regions that have not admitted it. */
   readonly verdicts: Map<string, Verdict>;
+  /** Regions that were asked for their parts. */
+  readonly asked: Set<string>;
   /** By the region that has admitted it. */
   admitted?: Admitted | undefined;
   /** It would have been admitted, had all the others been. */
@@ -40,10 +42,16 @@ export interface Turn {
   readonly one: Pending;
   readonly region: LimiterRegion;
   readonly check: RuleCheck;
+  /** It is not counted there: the region is asked to cede its part to this one. */
+  readonly home?: string | undefined;
 }
 
 /** At the start. */
-export const pendingOf = (placed: PlacedCheck): Pending => ({ placed, verdicts: new Map() });
+export const pendingOf = (placed: PlacedCheck): Pending => ({
+  placed,
+  verdicts: new Map(),
+  asked: new Set(),
+});
 
 export const chargeOf = ({ admitted }: Pending): RegionalResult[] => {
   const { store, ...result } = admitted?.result ?? {};

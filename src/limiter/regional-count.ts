@@ -7,6 +7,7 @@ import type { Answer } from '../core/check.ts';
 import { type CounterStore, CounterStoreError } from '../core/counter-store.ts';
 import type { CheckResult, DegradedReason } from '../core/decision.ts';
 import type { RuleCheck } from '../core/plan.ts';
+import { isUsable } from '../core/shares.ts';
 import type { Cessions } from './cessions.ts';
 import { asCharged } from './charges.ts';
 import type { Deadline } from './deadline.ts';
@@ -82,8 +83,8 @@ const FAIR_PART = 0.25;
 /** Of the way to a far one. */
 const FAIR_TIMES = 2;
 const AGAIN_MS = 50;
-/** Each region twice, and one more: a home may have got more while others were asked. */
-const roundsFor = (regions: Regions) => 2 * regions.length + 1;
+/** Each region may be asked for its part, and to count twice: a home may have got more meanwhile. */
+const roundsFor = (regions: Regions) => 3 * regions.length + 1;
 
 export function createRegionalCount(options: RegionalCountOptions): RegionalCount {
   const { now, denials, cessions, onError } = options;
@@ -109,6 +110,37 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       if (verdicts.get(region.name)?.outcome && !placed.check.rule.spill) return undefined;
     }
     return undefined;
+  };
+
+  /** Its home has denied it, or has no part: parts that idle regions cede are of more use than one charge there. */
+  const wishOf = (one: Pending, regions: Regions): Turn | undefined => {
+    const { placed, verdicts, asked } = one;
+    const home = placed.at ?? regions[0].name;
+    const part = placed.parts.get(home);
+    const canCount = part !== undefined && isUsable(placed.check, part);
+    if (canCount && !verdicts.get(home)?.outcome) return undefined;
+    const region = regions.find(
+      (from) =>
+        !asked.has(from.name) &&
+        from.breaker.state(now()) === 'closed' &&
+        cessions.isWanted(placed, home, from),
+    );
+    return region && { one, region, check: placed.check, home };
+  };
+
+  const wish = async (region: LimiterRegion, home: string, turns: readonly Turn[], request: CountRequest) => {
+    for (const { one } of turns) one.asked.add(region.name);
+    const placed = turns.map(({ one }) => one.placed);
+    const givenMs = region.distance.fitMs(request.deadline.remainingMs(), true);
+    const signal = AbortSignal.timeout(Math.ceil(givenMs));
+    // If that fails, the region is asked to count.
+    await askRegion({
+      region,
+      signal,
+      isFair: true,
+      now,
+      ask: () => cessions.ask(region, home, placed, signal),
+    });
   };
 
   const hasOther = ({ placed, verdicts }: Pending, region: LimiterRegion, regions: Regions) =>
@@ -202,9 +234,15 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
 
     for (let round = 0; round < roundsFor(regions); round += 1) {
       const open = pending.filter(({ admitted }) => !admitted);
-      const turns = open.flatMap((one) => turnOf(one, regions, era) ?? []);
-      const isOver = open.some((one) => isDenied(one) && !turns.some((turn) => turn.one === one));
-      if (turns.length === 0 || isOver) break;
+      const wishes = operation === 'take' ? open.flatMap((one) => wishOf(one, regions) ?? []) : [];
+      const others = open.filter((one) => !wishes.some((turn) => turn.one === one));
+      const turns = others.flatMap((one) => turnOf(one, regions, era) ?? []);
+      const isOver = others.some((one) => isDenied(one) && !turns.some((turn) => turn.one === one));
+      if (turns.length + wishes.length === 0 || isOver) break;
+      const wished = [...Map.groupBy(wishes, ({ region, home }) => `${region.name} ${home}`).values()].map(
+        (some) =>
+          some[0]?.home === undefined ? undefined : wish(some[0].region, some[0].home, some, request),
+      );
       const groups = [...Map.groupBy(turns, ({ region }) => region)];
       const answers = await Promise.all(
         groups.map(async ([region, all], i) => {
@@ -213,6 +251,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
           return { region, all, some, asked: await ask(region, some, call) };
         }),
       );
+      await Promise.all(wished);
       withAnnouncement &&= answers[0]?.asked.kind !== 'answered';
       for (const { region, all, some, asked } of answers) {
         failure ??= asked.kind === 'unanswered' ? asked.reason : undefined;
