@@ -21,7 +21,7 @@ const LARGE: Size = { limit: 300, windowMs: 15_000, windows: 2 };
 const MOVING_WINDOWS = 6;
 
 export const measures =
-  'a limit over three regions: what passes, what clients read, and calls over the ocean, beside MultiRegionRatelimit';
+  'a limit over three regions: what passes, what clients read, far calls, beside MultiRegionRatelimit';
 
 export const keys = [
   'overAdmitted',

@@ -66,14 +66,8 @@ test('what tiers make of rules is told, whichever of the two the document change
   ]);
 });
 
-test('a limit that is too small to be split is told', async () => {
-  expect(await warningsOf({ rules: [rule('small', { limit: 2 })] })).toEqual([
-    expect.stringContaining('too little to be split over us, eu, ap'),
-  ]);
-});
-
 test('of very many warnings the first ones are told, and how many more there are', async () => {
-  const rules = Array.from({ length: 30 }, (_, i) => rule(`r${i}`, { limit: 2 }));
+  const rules = Array.from({ length: 30 }, (_, i) => rule(`r${i}`, { scope: 'user', tiers: ['none'] }));
   const warnings = await take({ rules }, '?dryRun=true');
   expect([warnings.length, warnings.at(-1)]).toEqual([21, 'and 10 more']);
 });

@@ -51,7 +51,7 @@ describe('headers', () => {
     ]);
     expect(parametersIn(headers, 'RateLimit')).toEqual([
       ['bucket', { r: 1, t: expect.toSatisfy((t: number) => t <= HOUR / 2 && t >= HOUR / 2 - tookSeconds) }],
-      ['per "ip" %E2%80%93 %25', { r: 5, t: expect.any(Number) }],
+      ['per "ip" %E2%80%93 %25', { r: 19, t: expect.any(Number) }],
     ]);
     expect(headers.get('X-RateLimit-Limit')).toBe('2');
     expect(headers.get('X-RateLimit-Remaining')).toBe('1');
@@ -98,7 +98,7 @@ describe('the quota', () => {
       'bucket: 2 of 2',
       'calls: 2 of 2',
       'export: 5 of 5',
-      'per "ip" – %: 3 of 20',
+      'per "ip" – %: 17 of 20',
     ]);
   });
 
@@ -112,7 +112,7 @@ describe('the quota', () => {
     await weir.call('/calls', { headers });
     const answer = await quota(freshIp(), headers);
     expect(answer.caller).toEqual({ userId: null, apiKeyId: id, tenantId: null, tier: 'gold' });
-    expect(left(answer)).toContain('calls: 15 of 50');
+    expect(left(answer)).toContain('calls: 49 of 50');
     expect(JSON.stringify(answer)).not.toContain(key);
   });
 

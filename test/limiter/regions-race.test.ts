@@ -52,10 +52,11 @@ async function send({ longestMs, checks, deadlineMs, ...world }: World) {
   const admitted = (await Promise.all(decided)).filter(Boolean).length;
   /** Units that the counters of all regions have charged for it. */
   const charged = (check: RuleCheck) =>
-    regions.reduce(
-      (sum, region) => sum + PLENTY - (region.peek({ ...check, limit: PLENTY })?.remaining ?? 0),
-      0,
-    );
+    regions.reduce((sum, region) => {
+      const outcome = region.peek({ ...check, limit: PLENTY });
+      // What was ceded holds nothing.
+      return sum + (outcome?.movedTo === undefined ? PLENTY - (outcome?.remaining ?? 0) : 0);
+    }, 0);
   return { admitted, charged };
 }
 
