@@ -145,7 +145,7 @@ export function createCessions(now: () => number): Cessions {
     const { check, parts } = placed;
     const count = (guests.get(nameOf(check), now()) ?? 0) + check.cost * own.census.count();
     guests.set(nameOf(check), count, now() + check.windowMs);
-    const isMany = count * 2 >= (parts.get(own.name)?.limit ?? Number.POSITIVE_INFINITY);
+    const isMany = count >= (parts.get(own.name)?.limit ?? Number.POSITIVE_INFINITY);
     const name = `back ${askName(own.name, check)}`;
     if (!isMany || region === own || asked.get(name, now())) return;
     asked.set(name, 'asking', now() + termMs(check));
