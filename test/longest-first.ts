@@ -2,7 +2,7 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** From the longest to the shortest. Those of workerd together: they need workers of another kind. */
-const LONG = ['workerd/', 'e2e/', 'faults/redis', 'regions/', 'faults/', 'isolates/', 'bench/'];
+const LONG = ['workerd/', 'e2e/', 'faults/redis', 'bench/', 'regions/', 'simulator/', 'faults/', 'isolates/'];
 
 export default class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
