@@ -118,7 +118,10 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     const home = placed.at ?? regions[0].name;
     const part = placed.parts.get(home);
     const canCount = part !== undefined && isUsable(placed.check, part);
-    if (canCount && !verdicts.get(home)?.outcome) return undefined;
+    const own = regions.find(({ name }) => name === home);
+    // What is ceded to a region that does not answer is lost to all.
+    const isThere = own?.distance.ms() !== undefined && own.breaker.state(now()) === 'closed';
+    if (canCount ? !verdicts.get(home)?.outcome : !isThere) return undefined;
     const region = regions.find(
       (from) =>
         !asked.has(from.name) &&
