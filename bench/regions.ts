@@ -14,8 +14,8 @@ import { fixed, percent } from './shared/table.ts';
 const ROUND_TRIPS_MS = [80, 200];
 /** The default. */
 const DEADLINE_MS = 250;
-const SMALL: Size = { limit: 6, windowMs: 1_000, windows: 10 };
-const SLOW: Size = { limit: 30, windowMs: 60_000, windows: 2 };
+const SMALL: Size = { limit: 6, windowMs: 1_000, windows: 30 };
+const SLOW: Size = { limit: 30, windowMs: 60_000, windows: 4 };
 const LARGE: Size = { limit: 300, windowMs: 15_000, windows: 2 };
 /** Long enough to be in every region. */
 const MOVING_WINDOWS = 6;
