@@ -112,6 +112,10 @@ function toJson(runs: readonly Run[], peer: readonly Run[], exactFromRequest: nu
   const most = (some: readonly Run[], figure: 'farCallsPerRequest' | 'commandsPerRequest') =>
     byTraffic(some, (these) => Math.max(...these.map(({ measured }) => measured[figure])));
   const skewed = of(large, 'skewed').at(-1);
+  // As far apart and as large as the peer was measured.
+  const alike = runs.filter(
+    ({ roundTripMs, size }) => roundTripMs === peer[0]?.roundTripMs && size === peer[0].size,
+  );
   return {
     overAdmitted: sum(runs, ({ overAdmitted }) => overAdmitted),
     utilization: {
@@ -124,10 +128,21 @@ function toJson(runs: readonly Run[], peer: readonly Run[], exactFromRequest: nu
     },
     remaining: { exactFromRequest },
     farCallsPerRequest: most(runs, 'farCallsPerRequest'),
-    commandsPerRequest: most(large, 'commandsPerRequest'),
+    // Those of the slow ones are lost among those that run beside them.
+    commandsPerRequest: most(
+      runs.filter(({ size }) => size !== SLOW),
+      'commandsPerRequest',
+    ),
     addedLatency: {
       p50: (skewed?.measured.addedMs(0.5) ?? 0) / (skewed?.roundTripMs ?? 1),
       p99: (skewed?.measured.addedMs(0.99) ?? 0) / (skewed?.roundTripMs ?? 1),
+    },
+    besidePeer: {
+      utilization: byTraffic(alike, (these) =>
+        Math.min(...these.map(({ measured }) => measured.utilization)),
+      ),
+      farCallsPerRequest: most(alike, 'farCallsPerRequest'),
+      commandsPerRequest: most(alike, 'commandsPerRequest'),
     },
     requests: sum(runs, ({ requests }) => requests),
     uncounted: sum(runs, ({ uncounted }) => uncounted.length),

@@ -23,11 +23,13 @@ type ByTraffic = Readonly<Record<string, number>>;
 interface Measured {
   readonly overAdmitted: number;
   readonly peerOverAdmitted: number;
-  readonly utilization: ByTraffic;
+  readonly besidePeer: {
+    readonly utilization: ByTraffic;
+    readonly farCallsPerRequest: ByTraffic;
+    readonly commandsPerRequest: ByTraffic;
+  };
   readonly peerUtilization: ByTraffic;
-  readonly farCallsPerRequest: ByTraffic;
   readonly peerFarCallsPerRequest: ByTraffic;
-  readonly commandsPerRequest: ByTraffic;
   readonly peerCommandsPerRequest: ByTraffic;
 }
 
@@ -66,7 +68,7 @@ function draw(measured: Measured): string {
       38,
       56,
       'soft',
-      `Weir: ${measured.overAdmitted} over the limit, at least ${least(measured.utilization)} of it used`,
+      `Weir: ${measured.overAdmitted} over the limit, at least ${least(measured.besidePeer.utilization)} of it used`,
     ),
     `<rect class="peer" x="20" y="66" width="11" height="11"/>`,
     label(
@@ -78,14 +80,14 @@ function draw(measured: Measured): string {
     ...chart(
       112,
       'Calls to another region, per request',
-      measured.farCallsPerRequest,
+      measured.besidePeer.farCallsPerRequest,
       measured.peerFarCallsPerRequest,
       '',
     ),
     ...chart(
       300,
       'Redis commands, per request',
-      measured.commandsPerRequest,
+      measured.besidePeer.commandsPerRequest,
       measured.peerCommandsPerRequest,
       '',
     ),
