@@ -122,13 +122,19 @@ export const RULE_DEFAULTS = {
   central: false,
 } as const satisfies Partial<Rule>;
 
+/** What decides whether a rule is central. */
+export type PlacingFields = Pick<
+  Rule,
+  'central' | 'spill' | 'algorithm' | 'action' | 'countDenied' | 'blockSeconds' | 'costFromOrigin'
+>;
+
 /**
  * Whether its subjects are counted in one region each: if it says so, or if its counters cannot be split over regions that
  * help each other out.
  * Connections are held where they were opened; a queue is one queue; a denial that counts, or blocks, is not one before
  * all regions have said no; and a cost that is known only afterwards may be more than a part can owe.
  */
-export const isCentral = ({ central, spill, ...rule }: Rule): boolean =>
+export const isCentral = ({ central, spill, ...rule }: PlacingFields): boolean =>
   central ||
   (spill &&
     (rule.algorithm === 'concurrency' ||

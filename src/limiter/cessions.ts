@@ -66,6 +66,10 @@ export function createCessions(now: () => number): Cessions {
 
   const cessionsOf = (check: RuleCheck): readonly Cession[] => known.get(nameOf(check), now()) ?? [];
 
+  /** To whom that region has ceded it, if it has. */
+  const movedFrom = (check: RuleCheck, region: string): Cession | undefined =>
+    cessionsOf(check).find(({ from, movedUntilMs }) => from === region && movedUntilMs > now());
+
   const note = (check: RuleCheck, cession: Cession) => {
     const others = cessionsOf(check).filter(
       ({ from, movedUntilMs }) => from !== cession.from && movedUntilMs > now(),
@@ -76,10 +80,9 @@ export function createCessions(now: () => number): Cessions {
 
   const checkAt: Cessions['checkAt'] = ({ check, parts, at }, region) => {
     if (at !== undefined && at !== region) return undefined;
-    const cessions = cessionsOf(check);
-    if (cessions.some(({ from, movedUntilMs }) => from === region && movedUntilMs > now())) return undefined;
+    if (movedFrom(check, region)) return undefined;
     let part = parts.get(region);
-    for (const cession of cessions) {
+    for (const cession of cessionsOf(check)) {
       const { from, home, usableUntilMs } = cession;
       const isUsableHere = home === region && usableUntilMs > now() && covers(cession, check, parts);
       const ceded = isUsableHere ? parts.get(from) : undefined;
@@ -134,7 +137,7 @@ export function createCessions(now: () => number): Cessions {
     const mayHave = isShared(placed) && (parts.has(home) || hasShare(check.rule, split, home));
     if (!mayHave || from.name === home || !parts.has(from.name)) return false;
     if (asked.get(askName(from.name, check), now()) === 'refused') return false;
-    const cession = cessionsOf(check).find((one) => one.from === from.name && one.movedUntilMs > now());
+    const cession = movedFrom(check, from.name);
     if (!cession) return true;
     const isEnding = cession.usableUntilMs - now() < termMs(check) * RENEW_AT;
     return cession.home === home && (isEnding || !covers(cession, check, parts));
@@ -159,10 +162,7 @@ export function createCessions(now: () => number): Cessions {
     ask,
 
     candidates(placed, regions) {
-      const [own] = regions;
-      const cession = cessionsOf(placed.check).find(
-        ({ from, movedUntilMs }) => from === own.name && movedUntilMs > now(),
-      );
+      const cession = movedFrom(placed.check, regions[0].name);
       const home = cession && regions.find(({ name }) => name === cession.home);
       return home ? [home, ...regions.filter((region) => region !== home)] : regions;
     },
@@ -182,10 +182,7 @@ export function createCessions(now: () => number): Cessions {
         const { placed } = use;
         const home = placed.at ?? own.name;
         if (!isShared(placed)) continue;
-        if (
-          cessionsOf(placed.check).some(({ from, movedUntilMs }) => from === own.name && movedUntilMs > now())
-        )
-          welcome(use, regions, afterResponse);
+        if (movedFrom(placed.check, own.name)) welcome(use, regions, afterResponse);
         else if (isStrained(use, home))
           for (const from of regions)
             if (isWanted(placed, home, from) && !asked.get(askName(from.name, placed.check), now()))
@@ -216,7 +213,8 @@ function isStrained({ placed, region, counted, outcome }: Use, home: string): bo
   return used * 2 >= most && (used > cost || most <= cost);
 }
 
-const nameOf = ({ id, key }: RuleCheck) => `${id} ${key}`;
+/** Of a counter, whatever its part. */
+export const nameOf = ({ id, key }: RuleCheck) => `${id} ${key}`;
 const askName = (region: string, check: RuleCheck) => `${region} ${nameOf(check)}`;
 
 /** As it is named in calls that charge nothing. */

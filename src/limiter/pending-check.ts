@@ -4,7 +4,7 @@ import type { CounterStore } from '../core/counter-store.ts';
 import type { CheckResult } from '../core/decision.ts';
 import type { RuleCheck } from '../core/plan.ts';
 import { capacityOf } from '../core/shares.ts';
-import type { Use } from './cessions.ts';
+import { nameOf, type Use } from './cessions.ts';
 import { isShared, type PlacedCheck } from './placed-checks.ts';
 import type { LimiterRegion, Regions } from './region-ladder.ts';
 
@@ -57,8 +57,6 @@ export const chargeOf = ({ admitted }: Pending): RegionalResult[] => {
   const { store, ...result } = admitted?.result ?? {};
   return store && 'check' in result ? [{ ...result, store }] : [];
 };
-
-export const nameOf = ({ id, key }: RuleCheck) => `${id} ${key}`;
 
 export const isUnanswered = (verdict: Verdict | undefined): boolean =>
   verdict !== undefined && verdict.outcome === undefined;

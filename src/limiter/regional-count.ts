@@ -8,7 +8,7 @@ import { type CounterStore, CounterStoreError } from '../core/counter-store.ts';
 import type { CheckResult, DegradedReason } from '../core/decision.ts';
 import type { RuleCheck } from '../core/plan.ts';
 import { isUsable } from '../core/shares.ts';
-import type { Cessions } from './cessions.ts';
+import { type Cessions, nameOf } from './cessions.ts';
 import { asCharged } from './charges.ts';
 import type { Deadline } from './deadline.ts';
 import type { KnownDenials } from './known-denials.ts';
@@ -21,7 +21,6 @@ import {
   isMoved,
   isRefused,
   isUnanswered,
-  nameOf,
   type Pending,
   pendingOf,
   type RegionalResult,

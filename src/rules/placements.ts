@@ -5,6 +5,7 @@ import { eq, or, sql } from 'drizzle-orm';
 import {
   isCentral,
   type PlacedBefore,
+  type PlacingFields,
   RULE_DEFAULTS,
   type Rule,
   type SharesByRegion,
@@ -73,7 +74,7 @@ export function toSplit(rows: readonly PlacementRow[], rules: readonly Rule[]): 
 
 const toBefore = ({ placed, replacedAtMs }: PlacementRow['before'][number]): PlacedBefore => ({
   shares: (placed['shares'] ?? null) as SharesByRegion | null,
-  central: isCentral({ ...RULE_DEFAULTS, ...placed } as unknown as Rule),
+  central: isCentral({ ...RULE_DEFAULTS, ...(placed as PlacingFields) }),
   replacedAtMs,
 });
 
