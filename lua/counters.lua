@@ -44,8 +44,7 @@
 -- `module` makes it when a check needs it.
 -- Neither touches Redis. Waits and levels are whole numbers: (a - a % b) / b is a divided by b and rounded down.
 --
--- A key's value is text: FORMAT with the epoch ms at which the last counter expires, in 15 digits; then a record for
--- each counter:
+-- A key's value is text: FORMAT with the epoch ms at which the key goes, in 15 digits; then a record for each counter:
 --   newline, id, space, letter of its algorithm, reset, space, end of a block or nothing, space, its state, semicolon
 -- A counter that was ceded has this instead, n for m if this region wants it back; docs/regions.md tells why:
 --   newline, id, space, m, epoch ms until which nothing is counted here, space, epoch ms until which the home may
@@ -68,6 +67,9 @@ local MAX_UNITS = 100000
 local MAX_BUCKETS = 100
 -- Windows of up to 34 years, until the year 6429.
 local LONGEST, LATEST = 1099511627776, 140737488355328
+-- A region cedes a counter this long after its last charge stopped counting. By then that charge is over by every other
+-- region's clock, too; and a caller who is between two requests does not look idle. Keys live this much longer.
+local IDLE_MS = 5000
 -- A longer value is searched for what has expired when it is written. Beyond so many counters, those that expire
 -- first make room.
 local LONG, MAX_COUNTERS = 8192, 500
@@ -241,8 +243,8 @@ while i < count do
       fits = home and not isWanted
     elseif home and (home ~= asking or isWanted) then
       retryMs = cededUntil - now + (home == asking and windowMs or 0)
-    elseif not home and reset and expiryBefore > now then
-      retryMs = expiryBefore - now
+    elseif not home and reset and expiryBefore + IDLE_MS > now then
+      retryMs = expiryBefore + IDLE_MS - now
     else
       fits = true
       usable = now + termMs
@@ -364,7 +366,7 @@ while i < count do
   end
 end
 
--- Everything is known: write what has changed, to live until the last counter expires.
+-- Everything is known: write what has changed, to live until it tells nothing more.
 for key = 1, #KEYS do
   local list = changes[key]
   if list then
@@ -389,11 +391,12 @@ for key = 1, #KEYS do
     if expires > LATEST then expires = 0 end
     if newest == INFINITY or #text > LONG then
       local live = module('live-records')
-      local others, last = live(records, now, MAX_COUNTERS)
+      local others, last = live(records, now - IDLE_MS, MAX_COUNTERS)
       records = others
       newest = last
       expires = 0
     end
+    newest = newest + IDLE_MS
     if newest <= now then
       call('DEL', KEYS[key])
     else

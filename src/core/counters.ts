@@ -29,6 +29,12 @@ export interface Counters {
   save(key: string, id: string, counter: Counter | undefined, nowMs: number): void;
 }
 
+/**
+ * A region cedes a counter this long after its last charge stopped counting. By then that charge is over by every other
+ * region's clock, too; and a caller who is between two requests does not look idle.
+ */
+export const IDLE_MS = 5_000;
+
 export function runChecks(
   operation: Operation,
   checks: readonly Check[],
@@ -215,7 +221,8 @@ const CESSIONS = {
     const { home, termMs, holdMs } = check.cession as Cession;
     const found = counters.get(check.key, check.id);
     const counter = found?.ceded || found?.algorithm === check.algorithm ? found : undefined;
-    const leftMs = Math.max(0, (counter?.expiresAtMs ?? 0) - nowMs);
+    const idleMs = counter?.ceded ? 0 : IDLE_MS;
+    const leftMs = Math.max(0, (counter?.expiresAtMs ?? 0) + idleMs - nowMs);
     const isRenewed = leftMs > 0 && counter?.ceded?.home === home && !counter.ceded.isWanted;
     if (leftMs > 0 && !isRenewed) {
       const waitMs = leftMs + (counter?.ceded?.home === home ? check.windowMs : 0);

@@ -1,5 +1,5 @@
 // Counters in a Map: for the model in tests, and for the limiter of one isolate.
-import type { Counter, Counters } from './counters.ts';
+import { type Counter, type Counters, IDLE_MS } from './counters.ts';
 
 export interface MemoryCounters extends Counters {
   /** Forgets all counters of a key, but not what was ceded. */
@@ -32,5 +32,5 @@ export function createMemoryCounters(): MemoryCounters {
 }
 
 function forgetExpired(counters: Map<string, Counter>, nowMs: number): void {
-  for (const [id, { expiresAtMs }] of counters) if (expiresAtMs <= nowMs) counters.delete(id);
+  for (const [id, { expiresAtMs }] of counters) if (expiresAtMs + IDLE_MS <= nowMs) counters.delete(id);
 }

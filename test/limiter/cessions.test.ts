@@ -1,6 +1,7 @@
 // When a region asks others for their parts of a subject, what it does with them, and for how long.
 import { describe, expect, it, vi } from 'vitest';
 import type { CounterCall } from '../../src/core/counter-store.ts';
+import { IDLE_MS } from '../../src/core/counters.ts';
 import { createCessions } from '../../src/limiter/cessions.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
 import { createKnownDenials } from '../../src/limiter/known-denials.ts';
@@ -172,11 +173,11 @@ describe('a region that is asked', () => {
     await createIsolate(1).request();
     await send(6);
     expect(asked()).toEqual(['eu', 'ap']);
-    // Until the minute of its charge is over.
-    atMs(59_900);
+    // Until a while after the minute of its charge.
+    atMs(60_000 + IDLE_MS - 100);
     await send(1);
     expect(asked()).toEqual(['eu', 'ap']);
-    atMs(60_100);
+    atMs(60_000 + IDLE_MS + 100);
     await send(5);
     expect(asked()).toEqual(['eu', 'eu', 'ap']);
     expect(await send(1)).toMatchObject({ charged: [{ check: { limit: 30 } }] });

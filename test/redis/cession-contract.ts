@@ -2,6 +2,7 @@
 // its home may have charged has stopped counting, and then starts from nothing.
 import { expect, it } from 'vitest';
 import type { Check } from '../../src/core/check.ts';
+import { IDLE_MS } from '../../src/core/counters.ts';
 import type { ContractCase } from './algorithm-contract.ts';
 import { ask, createCheck, look } from './engines.ts';
 
@@ -35,13 +36,15 @@ export function cedes({ engine, rule, nowMs }: ContractCase): void {
     expect(await ask(engine(), 'take', check, endMs)).toMatchObject({ allowed: true });
   });
 
-  it('cedes nothing while a charge counts, and says until when', async () => {
+  it('cedes nothing until a while after its last charge stopped counting, and says until when', async () => {
     const check = create();
     const { resetAtMs } = await ask(engine(), 'take', check, nowMs);
     const refused = await cede(check, 'eu', nowMs);
-    expect(refused).toMatchObject({ allowed: false, retryAfterMs: resetAtMs - nowMs });
+    const idleAtMs = resetAtMs + IDLE_MS;
+    expect(refused).toMatchObject({ allowed: false, retryAfterMs: idleAtMs - nowMs });
     expect(await look(engine(), check, nowMs)).toMatchObject({ allowed: true });
-    expect(await cede(check, 'eu', resetAtMs)).toMatchObject({ allowed: true });
+    expect(await cede(check, 'eu', idleAtMs - 1)).toMatchObject({ allowed: false, retryAfterMs: 1 });
+    expect(await cede(check, 'eu', idleAtMs)).toMatchObject({ allowed: true });
   });
 
   it('renews for its home, and for nobody else', async () => {
