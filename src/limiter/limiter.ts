@@ -76,6 +76,8 @@ interface Passed {
   readonly decision: Decision;
   /** Another announcement than the expected one: these rules are outdated. */
   readonly news: News | undefined;
+  /** Because of the news, not all was counted: it is no decision yet. */
+  readonly isStopped?: boolean | undefined;
   /** Counted after the response. */
   readonly shadow: readonly PlacedCheck[];
 }
@@ -96,11 +98,11 @@ export function createLimiter(options: LimiterOptions): Limiter {
     const plan = await request.plan(snapshot, pass.deadline, isKnownDenied);
     const { placed, shadow } = placeAll(pass, plan.kind === 'checks' ? plan.checks : []);
     const denial = knownDenial(request, placed);
-    const { decision, news } =
+    const passed =
       placed.length > 0 && !denial
         ? await count(pass, placed)
         : { decision: uncounted(plan, denial), news: await rules.hear(pass) };
-    return { decision: { ...decision, rulesVersion: snapshot.version }, news, shadow };
+    return { ...passed, decision: { ...passed.decision, rulesVersion: snapshot.version }, shadow };
   };
 
   /** What takes no call to the counters. */
@@ -141,12 +143,14 @@ export function createLimiter(options: LimiterOptions): Limiter {
     const era = snapshots.announced();
     const askedAtMs = now();
     const withAnnouncement = question !== undefined;
-    const how = { operation, withAnnouncement, deadline, afterResponse, era };
+    // Rules that were confirmed a moment ago are good for one more request.
+    const expects = question?.isOverdue ? question.expects : undefined;
+    const how = { operation, withAnnouncement, expects, deadline, afterResponse, era };
     const counted = await regional.count({ placed, regions, ...how });
     const isAnswered = counted.regions.length > 0;
     const news = question && isAnswered ? rules.learn(question, counted.heard) : undefined;
     for (const region of counted.regions) beCounted(region, afterResponse);
-    return { decision: judge(request, counted, askedAtMs), news };
+    return { decision: judge(request, counted, askedAtMs), news, isStopped: counted.isStopped };
   };
 
   const judge = (
@@ -216,7 +220,8 @@ export function createLimiter(options: LimiterOptions): Limiter {
   ): Promise<Passed> => {
     const pass = { request, snapshot, deadline, question: snapshots.question() };
     const first = await decideBy(pass);
-    if (!first.news || !(await rules.follow(first.news, pass))) return first;
+    const isReplaced = first.news !== undefined && (await rules.follow(first.news, pass));
+    if (!isReplaced && !first.isStopped) return first;
     if (request.operation === 'take') {
       regional.unsettle(resultsOf(first.decision).map(({ check }) => check));
       const undone = undo(first.decision);

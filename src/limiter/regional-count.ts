@@ -37,6 +37,8 @@ export interface CountRequest {
   readonly operation: 'take' | 'peek';
   /** Ask the first region that answers what it announces, too. */
   readonly withAnnouncement: boolean;
+  /** What it must announce: if it is something else, no further region is asked, because the rules are outdated. */
+  readonly expects?: string | undefined;
   readonly deadline: Deadline;
   readonly afterResponse: AfterResponse;
   /** See known-denials.ts. */
@@ -56,6 +58,8 @@ export interface Counted {
   readonly failure: DegradedReason | undefined;
   /** What the regions announce that were asked. */
   readonly heard: readonly Heard[];
+  /** The rules are outdated, and not all has been counted that should have been. */
+  readonly isStopped: boolean;
 }
 
 export interface RegionalCount {
@@ -232,6 +236,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     const answered = new Set<LimiterRegion>();
     const unanswered = new Set<CounterStore>();
     let failure: DegradedReason | undefined;
+    let isStopped = false;
     let { withAnnouncement } = request;
 
     for (let round = 0; round < roundsFor(regions); round += 1) {
@@ -241,6 +246,8 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       const turns = others.flatMap((one) => turnOf(one, regions, era) ?? []);
       const isOver = others.some((one) => isDenied(one) && !turns.some((turn) => turn.one === one));
       if (turns.length + wishes.length === 0 || isOver) break;
+      isStopped = heard.some((one) => isNews(one, request.expects));
+      if (isStopped) break;
       const wished = [...Map.groupBy(wishes, ({ region, home }) => `${region.name} ${home}`).values()].map(
         (some) =>
           some[0]?.home === undefined ? undefined : wish(some[0].region, some[0].home, some, request),
@@ -277,7 +284,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       unsettle(charged.map(({ check }) => check));
       afterResponse(giveBack(charged, onError));
     }
-    if (operation === 'take')
+    if (operation === 'take' && !isStopped)
       cessions.follow(
         pending.flatMap((one) => useOf(one, regions)),
         regions,
@@ -290,18 +297,19 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       charged,
       regions: [...answered],
       unanswered: [...unanswered],
-      missing: pending.flatMap((one) =>
-        one.admitted || denialOf(one) || (isRefusal && one.verdicts.size === 0) ? [] : missed(one, regions),
-      ),
+      missing: isStopped ? [] : pending.flatMap((one) => missedOf(one, isRefusal, regions)),
       failure,
       heard,
+      isStopped,
     };
   };
 
-  /** As the nearest region that can counts it. */
-  const missed = ({ placed }: Pending, regions: Regions): RuleCheck => {
+  /** What should have been counted and was not, as the nearest region that can counts it. */
+  const missedOf = (one: Pending, isRefusal: boolean, regions: Regions): RuleCheck[] => {
+    const { placed, admitted, verdicts } = one;
+    if (admitted || denialOf(one) || (isRefusal && verdicts.size === 0)) return [];
     const at = regions.flatMap(({ name }) => cessions.checkAt(placed, name) ?? []);
-    return at[0] ?? placed.check;
+    return [at[0] ?? placed.check];
   };
 
   return {
@@ -319,6 +327,9 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
 }
 
 type Answered = Answer & { readonly askedAtMs: number };
+
+const isNews = ({ announced }: Heard, expects: string | undefined): boolean =>
+  expects !== undefined && announced !== null && announced !== expects;
 
 const TOO_LATE = { kind: 'unanswered', unanswered: [], reason: 'timeout' } as const;
 

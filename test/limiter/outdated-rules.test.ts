@@ -279,6 +279,38 @@ describe('a request that outdated rules have denied', () => {
   });
 });
 
+describe('a request that its nearest region denies by outdated rules', () => {
+  const openDenied = async () => {
+    const split = checkOf('split', { limit: 4 });
+    const world = open({ before: [split], after: [added], regions: ['us', 'eu'] });
+    // While the rules are still the old ones everywhere, us uses up its part; eu is not idle, and cedes nothing.
+    const signal = new AbortController().signal;
+    await world.eu.does.run({ operation: 'take', checks: [{ ...split, limit: 2 }] }, signal);
+    for (const region of world.regions) region.does.announces = 'this';
+    for (let i = 0; i < 2; i += 1) await world.decide();
+    await world.settle();
+    for (const region of world.regions) region.does.announces = 'that';
+    const farBefore = world.eu.calls.length;
+    return { ...world, split, farCalls: () => world.eu.calls.slice(farBefore) };
+  };
+
+  it('is not tried in another region by them: the new ones decide', async () => {
+    const { split, us, eu, decide, settle, farCalls } = await openDenied();
+    expect(await decide()).toMatchObject({ allowed: true, rulesVersion: 'new' });
+    expect(farCalls()).toEqual([]);
+    await settle();
+    expect([used(split, us, eu), used(added, us)]).toEqual([3, 1]);
+  });
+
+  it('is decided by them all the same if the new ones cannot be had, and charged once', async () => {
+    const { split, us, eu, source, decide, settle } = await openDenied();
+    source.load = async () => false;
+    expect(await decide()).toMatchObject({ allowed: true, rulesVersion: 'old' });
+    await settle();
+    expect([used(split, us, eu), used(added, us)]).toEqual([4, 0]);
+  });
+});
+
 it('a request whose rules are all shadows is decided by the new ones, too', async () => {
   const shadow = { ...checkOf('shadow'), log: true };
   const { us, decide, settle } = open({ before: [shadow], after: [kept], regions: ['us', 'eu'] });
