@@ -174,6 +174,8 @@ function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunPa
       if (undecided > 0 && scenario.network.leaveRate === 0 && scenario.faults.length === 0)
         failures.push({ kind: 'hangs', said: `${undecided} requests were never decided` });
       const degradedInPeace = scenario.kind === 'quiet' ? counts.degraded : 0;
+      if (degradedInPeace > 0)
+        failures.push({ kind: 'bug', said: `${degradedInPeace} requests were not counted, for no reason` });
       return {
         ...counts,
         undecided,

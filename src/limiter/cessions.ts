@@ -51,6 +51,8 @@ export interface Cessions {
   isWanted(placed: PlacedCheck, home: string, from: LimiterRegion): boolean;
   /** Asks one region for its parts of some counters. */
   ask(from: LimiterRegion, home: string, placed: readonly PlacedCheck[], signal: AbortSignal): Promise<void>;
+  /** All parts are ceded, and the time of their homes is over: the ms until one of them is counted again. */
+  lockedMs(placed: PlacedCheck): number | undefined;
   /** A region has said that it has ceded the counter. */
   learn(placed: PlacedCheck, region: string, outcome: Outcome, askedAtMs: number, nowMs: number): void;
   /** After each request: asks for more where a subject uses a good part of what its region has, and renews. */
@@ -165,6 +167,12 @@ export function createCessions(now: () => number): Cessions {
       const cession = movedFrom(placed.check, regions[0].name);
       const home = cession && regions.find(({ name }) => name === cession.home);
       return home ? [home, ...regions.filter((region) => region !== home)] : regions;
+    },
+
+    lockedMs({ check, parts }) {
+      const locked = [...parts.keys()].map((region) => movedFrom(check, region));
+      const endsAtMs = Math.min(...locked.map((cession) => cession?.movedUntilMs ?? 0));
+      return locked.length > 0 && endsAtMs > now() ? endsAtMs - now() : undefined;
     },
 
     learn({ check }, from, outcome, askedAtMs, nowMs) {

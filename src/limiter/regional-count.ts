@@ -123,13 +123,10 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     const canCount = part !== undefined && isUsable(placed.check, part);
     const own = regions.find(({ name }) => name === home);
     // What is ceded to a region that does not answer is lost to all.
-    const isThere = own?.distance.ms() !== undefined && own.breaker.state(now()) === 'closed';
+    const isThere = own?.distance.ms() !== undefined && isClosed(own);
     if (canCount ? !verdicts.get(home)?.outcome : !isThere) return undefined;
     const region = regions.find(
-      (from) =>
-        !asked.has(from.name) &&
-        from.breaker.state(now()) === 'closed' &&
-        cessions.isWanted(placed, home, from),
+      (from) => !asked.has(from.name) && isClosed(from) && cessions.isWanted(placed, home, from),
     );
     return region && { one, region, check: placed.check, home };
   };
@@ -154,7 +151,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       (other) =>
         other !== region &&
         !verdicts.has(other.name) &&
-        other.breaker.state(now()) === 'closed' &&
+        isClosed(other) &&
         cessions.checkAt(placed, other.name) !== undefined,
     );
 
@@ -278,6 +275,8 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       }
     }
 
+    // With no region out of reach, what nobody may count now is denied: to let it pass could exceed the limit.
+    if (failure === undefined && !isStopped && regions.every(isClosed)) pending.forEach(denyLocked);
     const isRefusal = pending.some(isDenied);
     const charged = operation === 'take' ? pending.flatMap(chargeOf) : [];
     if (isRefusal && charged.length > 0) {
@@ -302,6 +301,16 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       heard,
       isStopped,
     };
+  };
+
+  const isClosed = ({ breaker }: LimiterRegion) => breaker.state(now()) === 'closed';
+
+  const denyLocked = ({ placed, admitted, verdicts }: Pending) => {
+    const waitMs = admitted || verdicts.size > 0 ? undefined : cessions.lockedMs(placed);
+    if (waitMs === undefined) return;
+    const end = { resetAtMs: now() + waitMs, retryAfterMs: waitMs, nowMs: now() };
+    const outcome = { allowed: false, remaining: 0, granted: 0, delayMs: 0, ...end };
+    verdicts.set('', { check: placed.check, outcome });
   };
 
   /** What should have been counted and was not, as the nearest region that can counts it. */

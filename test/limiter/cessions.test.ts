@@ -268,6 +268,38 @@ describe('the part of another region', () => {
   });
 });
 
+describe('a subject whose parts are all ceded, for a term that is over', () => {
+  /** The home has no part of its own, and the others want theirs back. */
+  const locked = async () => {
+    const opened = open({ eu: 5, ap: 5 });
+    // So that us is known to answer.
+    await opened.request([place({ us: 1 }, { id: 'other' })]);
+    expect(await opened.send(3)).toMatchObject({ charged: [{ check: { region: 'us', limit: 10 } }] });
+    const reclaim = { operation: 'reclaim', checks: [opened.placed.check] } as const;
+    for (const { does } of [opened.eu, opened.ap]) await does.run(reclaim, new AbortController().signal);
+    atMs(TERM_MS + 1_000);
+    return opened;
+  };
+
+  it('is denied until one of them counts again, if no region is out of reach', async () => {
+    const { send } = await locked();
+    const { results, missing } = await send(1);
+    expect(missing).toEqual([]);
+    expect(results).toMatchObject([{ outcome: { allowed: false, remaining: 0 } }]);
+    const retryAfterMs = results[0]?.outcome.retryAfterMs ?? 0;
+    expect(Math.abs(retryAfterMs - (HELD_MS - TERM_MS - 1_000))).toBeLessThan(5_000);
+    // The isolate goes by when it asked: some calls earlier than the region.
+    atMs(TERM_MS + 1_000 + retryAfterMs + 5 * LATE_MS);
+    expect(await send(1)).toMatchObject({ charged: [{}] });
+  });
+
+  it('is left to its rule if one is', async () => {
+    const { request, eu } = await locked();
+    eu.trip();
+    expect(await request()).toMatchObject({ results: [], missing: [{}] });
+  });
+});
+
 describe('a region that sends many to the home', () => {
   it('wants its part back: the home cannot renew, and the subject is split again', async () => {
     const { send, asked, createIsolate } = open();
