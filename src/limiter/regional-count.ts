@@ -163,8 +163,9 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     const hasNext = isNear && turns.some(({ one }) => hasOther(one, region, regions));
     // Nobody waits long for a region that stands in for one that has failed.
     const isPatient = turns.every(({ one }) => !isUnanswered(one.verdicts.get(regions[0].name)));
-    // A near region that has answered is asked again although a far one has taken all the time.
-    const isAgain = isNear && turns.some(({ one }) => one.verdicts.get(region.name)?.outcome);
+    // A near region is asked although a far one has taken all the time.
+    const isAgain =
+      isNear && turns.some(({ one }) => one.asked.size > 0 || one.verdicts.get(region.name)?.outcome);
     const farMs = region.distance.fitMs(isAgain ? Math.max(AGAIN_MS, remainingMs) : remainingMs, isPatient);
     const givenMs = isNear && !isAgain ? remainingMs / (hasNext ? 2 : 1) : farMs;
     const knownMs = isNear ? undefined : region.distance.ms();

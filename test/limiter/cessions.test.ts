@@ -268,6 +268,19 @@ describe('the part of another region', () => {
   });
 });
 
+it('a request that has waited for a far part for all its time is still counted here', async () => {
+  const { request, eu, ap } = open({ eu: 5, ap: 5 });
+  await request([place({ us: 1 }, { id: 'other' })]);
+  for (const { does } of [eu, ap]) {
+    const { run } = does;
+    does.run = async (call, signal) => {
+      await new Promise((resolve) => setTimeout(resolve, DEADLINE_MS));
+      return run(call, signal);
+    };
+  }
+  expect(await request()).toMatchObject({ charged: [{ check: { region: 'us' } }], missing: [] });
+});
+
 describe('a subject whose parts are all ceded, for a term that is over', () => {
   /** The home has no part of its own, and the others want theirs back. */
   const locked = async () => {
