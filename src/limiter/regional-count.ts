@@ -156,7 +156,11 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     );
 
   /** A near region leaves time for the next one; a far one gets the time that its distance takes. */
-  const ask = async (region: LimiterRegion, turns: readonly Turn[], request: CountRequest) => {
+  const ask = async (
+    region: LimiterRegion,
+    turns: readonly Turn[],
+    { round, ...request }: CountRequest & { readonly round: number },
+  ) => {
     const { regions, deadline, operation, withAnnouncement } = request;
     const remainingMs = deadline.remainingMs();
     const isNear = region === regions[0];
@@ -164,8 +168,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     // Nobody waits long for a region that stands in for one that has failed.
     const isPatient = turns.every(({ one }) => !isUnanswered(one.verdicts.get(regions[0].name)));
     // A near region is asked although a far one has taken all the time.
-    const isAgain =
-      isNear && turns.some(({ one }) => one.asked.size > 0 || one.verdicts.get(region.name)?.outcome);
+    const isAgain = isNear && round > 0;
     const farMs = region.distance.fitMs(isAgain ? Math.max(AGAIN_MS, remainingMs) : remainingMs, isPatient);
     const givenMs = isNear && !isAgain ? remainingMs / (hasNext ? 2 : 1) : farMs;
     const knownMs = isNear ? undefined : region.distance.ms();
@@ -254,7 +257,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       const answers = await Promise.all(
         groups.map(async ([region, all], i) => {
           const some = strictest(all);
-          const call = { ...request, withAnnouncement: withAnnouncement && i === 0 };
+          const call = { ...request, withAnnouncement: withAnnouncement && i === 0, round };
           return { region, all, some, asked: await ask(region, some, call) };
         }),
       );
