@@ -161,6 +161,7 @@ function toJson(runs: readonly Run[], peer: readonly Run[], exactFromRequest: nu
       windowMs: size.windowMs,
       traffic,
       utilization: Object.fromEntries(measured.byRule.map(({ name, utilization }) => [name, utilization])),
+      perfectParts: Object.fromEntries(measured.byRule.map(({ name, perfectParts }) => [name, perfectParts])),
       farCallsPerRequest: measured.farCallsPerRequest,
       uncounted: measured.uncounted.length,
     })),
@@ -210,8 +211,15 @@ const tablesOf = (runs: readonly Run[], peer: readonly Run[]): Table[] => [
       `${roundTripMs} ms`,
       nameOf(size),
       LABELS[traffic],
-      ...measured.byRule.map(({ utilization }) => percent(utilization, 1)),
+      ...measured.byRule.map(({ utilization, perfectParts }) =>
+        perfectParts < 0.98
+          ? `${percent(utilization, 1)} of ${percent(perfectParts, 1)}`
+          : percent(utilization, 1),
+      ),
     ]),
+    notes: [
+      'Where a second figure stands: three parts, however well requests find them, admit no more than that.',
+    ],
   },
 ];
 

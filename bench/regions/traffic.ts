@@ -3,6 +3,7 @@ import { EDGES, type EdgeName, type Edges } from '../../local/edges.ts';
 import { steadyLoad } from '../../local/steady-load.ts';
 import { runChecks } from '../../src/core/counters.ts';
 import { createMemoryCounters } from '../../src/core/memory-counters.ts';
+import { partsOf } from '../../src/core/shares.ts';
 import { excessOf, type Limit } from './definitions.ts';
 
 export const TRAFFICS = ['oneRegion', 'even', 'skewed', 'moving'] as const;
@@ -60,7 +61,16 @@ export interface Measured {
   readonly commandsPerRequest: number;
   /** Beyond what a request takes that never leaves its region. */
   addedMs(quantile: number): number;
-  readonly byRule: readonly { name: string; overAdmitted: number; utilization: number }[];
+  readonly byRule: readonly MeasuredRule[];
+}
+
+export interface MeasuredRule {
+  readonly name: string;
+  readonly overAdmitted: number;
+  /** Of what one counter for all regions, without any way to it, would have admitted of the same requests. */
+  readonly utilization: number;
+  /** The same of three counters that have a part each, if every request found the one with room at once. */
+  readonly perfectParts: number;
 }
 
 type Sent<A = Answer> = A & {
@@ -90,7 +100,7 @@ export async function measureTraffic(
     return {
       name,
       overAdmitted: excessOf(limit, admitted),
-      utilization: utilizationOf(limit, ofSubject, judgedFromMs),
+      ...utilizationOf(limit, ofSubject, judgedFromMs),
     };
   });
   const all = sent.flat();
@@ -142,22 +152,30 @@ function edgeOf(traffic: Traffic, i: number, perWindow: number): EdgeName {
   return EDGES[place] ?? 'us';
 }
 
-/** Beside what one counter for all regions, without any way to it, would have admitted of the same requests. */
-function utilizationOf(
-  { algorithm, limit, windowMs }: Limit,
-  sent: readonly Counted[],
-  judgedFromMs: number,
-) {
+/** By one counter that has the whole limit, and by three that have a part each. */
+function utilizationOf(limit: Limit, sent: readonly Counted[], judgedFromMs: number) {
+  const whole = openCounter(limit, limit.limit);
+  const parts = [...partsOf({ ...limit, cost: 1 }, EVEN_SHARES).values()].map((part) =>
+    openCounter(limit, part.limit),
+  );
+  const judged = { ideal: 0, admitted: 0, byParts: 0 };
+  for (const { sentAtMs, allowed } of sent) {
+    const [byWhole, byParts] = [whole(sentAtMs), parts.some((takes) => takes(sentAtMs))];
+    if (sentAtMs < judgedFromMs) continue;
+    judged.ideal += Number(byWhole);
+    judged.admitted += Number(allowed);
+    judged.byParts += Number(byParts);
+  }
+  return { utilization: judged.admitted / judged.ideal, perfectParts: judged.byParts / judged.ideal };
+}
+
+const EVEN_SHARES = EDGES.map((name) => ({ name, share: 1 }));
+
+/** Takes one unit at that moment, if there is room. */
+function openCounter({ algorithm, windowMs }: Limit, limit: number): (atMs: number) => boolean {
   const counters = createMemoryCounters();
   const check = { key: 'ideal', id: 'ideal', algorithm, limit, windowMs, cost: 1 };
-  let [ideal, admitted] = [0, 0];
-  for (const { sentAtMs, allowed } of sent) {
-    const passes = runChecks('take', [check], Math.floor(sentAtMs), counters).outcomes[0]?.allowed;
-    if (sentAtMs < judgedFromMs) continue;
-    ideal += Number(passes);
-    admitted += Number(allowed);
-  }
-  return admitted / ideal;
+  return (atMs) => runChecks('take', [check], Math.floor(atMs), counters).outcomes[0]?.allowed === true;
 }
 
 async function callsOf({ regions }: Edges) {
