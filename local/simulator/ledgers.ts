@@ -4,7 +4,8 @@ import type { CheckResult } from '../../src/core/decision.ts';
 import type { RuleCheck } from '../../src/core/plan.ts';
 import type { SharesByRegion } from '../../src/core/rule.ts';
 import { hasBurst } from '../../src/core/shares.ts';
-import { termMs } from './bounds.ts';
+import { termMs } from '../../src/limiter/cessions.ts';
+
 import type { Failure } from './episode.ts';
 import { type Admission, type Beyond, type Forgetting, findBeyond } from './ledger.ts';
 import { REGIONS, type Scenario, START_MS } from './scenario.ts';
@@ -94,7 +95,7 @@ function toForgetting({ atMs, region }: Forgot, check: RuleCheck, scenario: Scen
   const { windowMs, full } = check;
   const holdMs = windowMs * (2 + Math.ceil(hasBurst(check) ? (full.extra ?? 0) / full.limit : 0));
   const part = partOf(region, check, scenario);
-  return { atMs, region, part, untilMs: atMs + termMs(windowMs) + holdMs + scenario.boundMs };
+  return { atMs, region, part, untilMs: atMs + termMs(check) + holdMs + scenario.boundMs };
 }
 
 /** The largest that the region has had. */

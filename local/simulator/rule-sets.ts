@@ -8,7 +8,7 @@ import {
   type SharesByRegion,
   type Split,
 } from '../../src/core/rule.ts';
-import { HAVE_BURST } from '../../src/core/shares.ts';
+import { hasBurst } from '../../src/core/shares.ts';
 import type { Random } from '../random.ts';
 import { happens, oneOf, wholeBetween } from './draw.ts';
 
@@ -100,7 +100,7 @@ function drawRule(random: Random, id: string, resource: string, place: number): 
 function drawOptions(random: Random, algorithm: AlgorithmId, limit: number): Partial<Rule> {
   if (!happens(random, 0.3)) return {};
   if (algorithm === 'sliding-window-buckets') return { buckets: wholeBetween(random, 2, 12) };
-  if (HAVE_BURST.includes(algorithm)) return { burst: oneOf(random, [Math.ceil(limit / 2), 2 * limit]) };
+  if (hasBurst({ algorithm })) return { burst: oneOf(random, [Math.ceil(limit / 2), 2 * limit]) };
   return {};
 }
 
@@ -131,7 +131,7 @@ export function drawChange(random: Random, content: Content, names: readonly str
 function drawRuleChange(random: Random, rule: Rule, names: readonly string[]): Rule {
   const changes: readonly (() => Partial<Rule>)[] = [
     () => ({ limit: oneOf(random, SIZES).limit, burst: null }),
-    () => ({ burst: HAVE_BURST.includes(rule.algorithm) ? wholeBetween(random, 3, 60) : null }),
+    () => ({ burst: hasBurst(rule) ? wholeBetween(random, 3, 60) : null }),
     () => ({ shares: drawShares(random, names) }),
     () => ({ central: !rule.central }),
   ];

@@ -1,5 +1,5 @@
 // A check is one rule, one subject, one cost, as the counters see it; an outcome is the answer to it.
-import { ALGORITHM_IDS, type AlgorithmId } from './algorithms/registry.ts';
+import { ALGORITHM_IDS, type AlgorithmId, traitsOf } from './algorithms/registry.ts';
 
 export interface Check {
   /** Where the counters of the subject are kept. */
@@ -80,11 +80,6 @@ export interface Answer {
 const LARGEST = 2 ** 52;
 /** Times fit into 6 bytes: windows of up to 34 years. */
 const LONGEST_MS = 2 ** 40;
-/** These remember every unit for itself. */
-const MOST_UNITS: Partial<Record<AlgorithmId, number>> = {
-  'sliding-window-log': 100_000,
-  concurrency: 100_000,
-};
 const MOST_BUCKETS = 100;
 /** Nothing that could end a record of the script. */
 const LEASE_ID = /^[\w-]{16}$/;
@@ -95,12 +90,12 @@ const isWhole = (value: number) => Number.isInteger(value) && value >= 1 && valu
 /** What makes a check unusable, in the words of the script; undefined if nothing does. */
 export function problemOf(check: Check, operation: Operation = 'take'): string | undefined {
   const { algorithm, limit, windowMs, cost, extra, leaseId = '', chargedAtMs } = check;
-  const mostUnits = MOST_UNITS[algorithm];
   if (!ALGORITHM_IDS.includes(algorithm)) return 'unknown algorithm';
+  const { holdsLeases, mostUnits, extra: meaning } = traitsOf(algorithm);
   if (!isWhole(limit)) return 'limit must be a whole number above 0';
   if (!isWhole(windowMs) || windowMs > LONGEST_MS) return 'windowMs must be a whole number from 1 to 2^40';
   if (!isWhole(cost)) return 'cost must be a whole number above 0';
-  if (algorithm === 'concurrency') {
+  if (holdsLeases) {
     if (!LEASE_ID.test(leaseId)) return 'a lease id must have 16 letters, digits, - or _';
     if (check.countDenied) return 'concurrency cannot count denied requests';
   } else if (extra !== undefined && !isWhole(extra)) return 'burst and buckets must be whole numbers above 0';
@@ -116,13 +111,13 @@ export function problemOf(check: Check, operation: Operation = 'take'): string |
     if (![termMs, holdMs].every((ms) => isWhole(ms) && ms <= LONGEST_MS))
       return 'term and hold must be whole numbers from 1 to 2^40';
   }
-  if (operation === 'renew' && algorithm !== 'concurrency') return 'only leases can be renewed';
+  if (operation === 'renew' && !holdsLeases) return 'only leases can be renewed';
   if (operation === 'settle') {
-    if (algorithm === 'concurrency') return 'leases cannot be settled';
+    if (holdsLeases) return 'leases cannot be settled';
     if (chargedAtMs === undefined) return 'to settle takes the time of the charge';
   }
   if (mostUnits !== undefined && limit > mostUnits) return `${algorithm} takes a limit of up to ${mostUnits}`;
-  if (algorithm === 'sliding-window-buckets' && extra !== undefined && extra > MOST_BUCKETS)
+  if (meaning === 'buckets' && extra !== undefined && extra > MOST_BUCKETS)
     return `there can be up to ${MOST_BUCKETS} buckets`;
   if (Math.max(limit, extra ?? 0) * windowMs > LARGEST) return 'limit times windowMs must stay below 2^52';
   return undefined;

@@ -1,16 +1,13 @@
 // The only place where keys of Redis are made. Whatever a subject contains, two of them never share a key, and
 // the key is short: what is long or unusual is replaced by its digest. All keys of one subject have one hash
 // tag, so that a cluster keeps them together.
-import type { AlgorithmId } from './algorithms/registry.ts';
+import { type AlgorithmId, traitsOf } from './algorithms/registry.ts';
 import type { Part } from './announcement.ts';
 import { digest, toBase64Url } from './digest.ts';
 
 const PLAIN = /^[A-Za-z0-9.:_@/-]{1,64}$/;
 /** 48 bits: within one key, where ids meet only those of the same deployment's rules. */
 const COUNTER_ID_LENGTH = 8;
-
-/** These states can be large: kept apart, so that the other counters of the subject stay cheap to rewrite. */
-const KEPT_APART: readonly AlgorithmId[] = ['sliding-window-log', 'concurrency'];
 
 /** Where the counters of a subject are; `group` keeps some of them apart from the others. */
 export async function subjectKey(scope: string, subject: string, group = ''): Promise<string> {
@@ -38,7 +35,8 @@ const RULES_IN_A_GROUP = 64;
  * a rule that comes or goes never moves the counters of another.
  */
 export function groupOf(algorithm: AlgorithmId, counterId: string, ordinal = 0): string {
-  if (KEPT_APART.includes(algorithm)) return counterId;
+  // A large state is kept apart, so that the other counters of the subject stay cheap to rewrite.
+  if (traitsOf(algorithm).mostUnits !== undefined) return counterId;
   const group = Math.floor(ordinal / RULES_IN_A_GROUP);
   return group === 0 ? '' : `group${group}`;
 }
@@ -50,7 +48,7 @@ export function counterId(
   windowMs: number,
   extra = 0,
 ): Promise<string> {
-  const buckets = algorithm === 'sliding-window-buckets' ? extra : 0;
+  const buckets = traitsOf(algorithm).extra === 'buckets' ? extra : 0;
   return short(`${ruleId}\n${algorithm}\n${windowMs}\n${buckets}`, COUNTER_ID_LENGTH);
 }
 

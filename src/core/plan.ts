@@ -1,4 +1,5 @@
 // What a request is up against under one snapshot: the lists, or the checks of the rules that apply.
+import { traitsOf } from './algorithms/registry.ts';
 import { type Caller, subjectOf } from './caller.ts';
 import type { Check } from './check.ts';
 import { groupOf, subjectKey } from './keys.ts';
@@ -52,7 +53,7 @@ export const planAnybody = (snapshot: Snapshot, request: PlannedRequest): Promis
 
 async function toCheck({ rule, limit }: Match, { caller, leaseId }: PlannedRequest): Promise<RuleCheck> {
   const { scope, id } = subjectOf(rule.scope, caller);
-  const isLease = rule.algorithm === 'concurrency';
+  const isLease = traitsOf(rule.algorithm).holdsLeases === true;
   const extra = isLease ? undefined : extraOf(rule, limit);
   return {
     rule,

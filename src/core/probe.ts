@@ -1,6 +1,6 @@
 // What a store is asked to find out whether it can count at all: a take under every algorithm, on keys of its own. It
 // writes, because a database that is full or read-only could still be read.
-import { ALGORITHM_IDS, type AlgorithmId } from './algorithms/registry.ts';
+import { ALGORITHM_IDS, type AlgorithmId, traitsOf } from './algorithms/registry.ts';
 import type { Check } from './check.ts';
 import { groupOf, PROBE_KEY } from './keys.ts';
 
@@ -16,7 +16,7 @@ export const PROBE_CHECKS: readonly Check[] = ALGORITHM_IDS.map((algorithm) => (
   windowMs: WINDOW_MS,
   cost: 1,
   // No random id looks like that.
-  ...(algorithm === 'concurrency' && { leaseId: '-'.repeat(16) }),
+  ...(traitsOf(algorithm).holdsLeases && { leaseId: '-'.repeat(16) }),
 }));
 
 function keyOf(algorithm: AlgorithmId): string {

@@ -1,5 +1,5 @@
 // What a rule says, once it has been validated. Everything downstream may trust these fields.
-import type { AlgorithmId } from './algorithms/registry.ts';
+import { type AlgorithmId, traitsOf } from './algorithms/registry.ts';
 
 /** Whom a rule counts: everybody together, or each tenant, user, API key or IP for itself. */
 export const SCOPES = ['global', 'tenant', 'user', 'apiKey', 'ip'] as const;
@@ -137,7 +137,7 @@ export type PlacingFields = Pick<
 export const isCentral = ({ central, spill, ...rule }: PlacingFields): boolean =>
   central ||
   (spill &&
-    (rule.algorithm === 'concurrency' ||
+    (traitsOf(rule.algorithm).holdsLeases ||
       rule.action === 'throttle' ||
       rule.countDenied ||
       rule.blockSeconds !== null ||

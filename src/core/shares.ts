@@ -12,7 +12,7 @@
 //   are whole numbers of units times the window, and what gcra cannot say in ms it keeps in 1/limit of one.
 // Where windows are cut by the epoch, "the same everywhere" takes clocks that agree; the others need only that
 // clocks run at one pace.
-import type { AlgorithmId } from './algorithms/registry.ts';
+import { type AlgorithmId, traitsOf } from './algorithms/registry.ts';
 
 export interface WeightedRegion {
   readonly name: string;
@@ -34,9 +34,6 @@ export interface Share {
 }
 
 export type Shares = ReadonlyMap<string, Share>;
-
-/** Their `extra` is a burst. Elsewhere it is a number of buckets, or nothing. */
-export const HAVE_BURST: readonly AlgorithmId[] = ['token-bucket', 'leaky-bucket', 'gcra'];
 
 /**
  * Whole parts that add up to `total`, in proportion to the weights: each next unit goes to the one that is furthest behind
@@ -75,7 +72,7 @@ function toWhole(weights: readonly number[]): bigint[] {
   return decimals.map(({ digits, exponent }) => digits * 10n ** BigInt(exponent - lowest));
 }
 
-export const hasBurst = ({ algorithm }: Pick<Counting, 'algorithm'>) => HAVE_BURST.includes(algorithm);
+export const hasBurst = ({ algorithm }: Pick<Counting, 'algorithm'>) => traitsOf(algorithm).extra === 'burst';
 
 /** The most that it can ever hold. Without a limit, a bucket has no pace: it holds nothing that would come back. */
 export const capacityOf = ({ algorithm, limit, extra = limit }: Omit<Counting, 'cost'>): number =>

@@ -1,5 +1,6 @@
 // The fields RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers: every policy that a request was
 // held to by name, what it allows, and what is left of it.
+import { traitsOf } from '../core/algorithms/registry.ts';
 import { type CheckResult, untilFreeMs } from '../core/decision.ts';
 import type { RuleCheck } from '../core/plan.ts';
 import type { CompiledRule } from '../core/snapshot.ts';
@@ -59,6 +60,6 @@ const quotedName = (ruleName: string) =>
   PLAIN.test(ruleName) ? `"${ruleName}"` : `"${policyName(ruleName).replace(/["\\]/g, '\\$&')}"`;
 
 const policyParameters = ({ algorithm, full, windowMs }: RuleCheck) =>
-  algorithm === 'concurrency'
+  traitsOf(algorithm).holdsLeases
     ? `;q=${full.limit};qu="concurrent-requests"`
     : `;q=${full.limit};w=${toSeconds(windowMs)}`;

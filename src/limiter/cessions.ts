@@ -1,7 +1,7 @@
 // What this isolate knows of parts that regions have ceded to one another, and how it asks for them. An idle region cedes
 // its part of a counter to the region where the caller is, its home: docs/regions.md tells how, and why that is exact.
 // Mostly after responses; a request asks only if it would otherwise be denied.
-import { DEFAULT_BUCKETS } from '../core/algorithms/sliding-window-buckets.ts';
+import { traitsOf } from '../core/algorithms/registry.ts';
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { AfterResponse } from '../core/caller.ts';
 import type { Outcome } from '../core/check.ts';
@@ -234,30 +234,16 @@ const together = (a: Share, b: Share, addsExtra: boolean): Share => ({
   extra: addsExtra && a.extra !== undefined ? a.extra + (b.extra ?? 0) : a.extra,
 });
 
-const termMs = ({ windowMs }: RuleCheck): number =>
+export const termMs = ({ windowMs }: Pick<RuleCheck, 'windowMs'>): number =>
   Math.min(LONGEST_TERM_MS, Math.max(SHORTEST_TERM_MS, TERM_WINDOWS * windowMs));
 
 /** What was ceded for rules that drain faster does not hold for those of now. */
 const covers = ({ movedUntilMs, usableUntilMs }: Cession, check: RuleCheck, parts: Shares): boolean =>
   movedUntilMs - usableUntilMs >= holdMs(check, parts);
 
-/** The longest time for which a charge can count. */
-function holdMs({ algorithm, windowMs, full, extra }: RuleCheck, parts: Shares): number {
-  switch (algorithm) {
-    case 'fixed-window':
-    case 'sliding-window-log':
-    case 'concurrency':
-      return windowMs + SLACK_MS;
-    case 'sliding-window-counter':
-      return 2 * windowMs + SLACK_MS;
-    case 'sliding-window-buckets':
-      return windowMs + Math.ceil(windowMs / (extra ?? DEFAULT_BUCKETS)) + SLACK_MS;
-    default: {
-      // A bucket drains at the pace of those parts that are together in it: of the slowest, at worst.
-      const drainMs = [...parts.values()].flatMap(({ limit, extra: burst = limit }) =>
-        limit > 0 ? [(windowMs * burst) / limit] : [],
-      );
-      return Math.ceil(Math.max((windowMs * (full.extra ?? full.limit)) / full.limit, ...drainMs)) + SLACK_MS;
-    }
-  }
+/** The longest time for which a charge can count: by the pace of the whole, or of the slowest of its parts. */
+function holdMs(check: RuleCheck, parts: Shares): number {
+  const { chargeLastsMs } = traitsOf(check.algorithm);
+  const ways = [check.full, ...parts.values()].filter(({ limit }) => limit > 0);
+  return Math.max(...ways.map((way) => chargeLastsMs({ ...check, ...way }))) + SLACK_MS;
 }

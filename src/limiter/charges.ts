@@ -1,5 +1,6 @@
 // What becomes of charges after the decision: given back, settled by the real cost, or, for leases, renewed and
 // released. Nothing here can fail a request: what does not work out is reported, and heals by expiry.
+import { traitsOf } from '../core/algorithms/registry.ts';
 import type { Check, Operation } from '../core/check.ts';
 import { type CounterStore, OutOfCalls } from '../core/counter-store.ts';
 import { type CountedDecision, type Decision, type DegradedDecision, resultsOf } from '../core/decision.ts';
@@ -151,7 +152,7 @@ interface Charge {
   readonly check: RuleCheck;
 }
 
-const isLease = ({ check }: Pick<Charge, 'check'>) => check.algorithm === 'concurrency';
+const isLease = ({ check }: Pick<Charge, 'check'>) => traitsOf(check.algorithm).holdsLeases === true;
 
 /** Whether anything is to be done about a decision later on: mostly not. */
 export function hasSequel(decision: Decision): boolean {
@@ -160,7 +161,7 @@ export function hasSequel(decision: Decision): boolean {
 }
 
 export const hasSequelOf = ({ rule, algorithm }: RuleCheck): boolean =>
-  algorithm === 'concurrency' || rule.action === 'throttle' || rule.costFromOrigin || rule.refundOnError;
+  traitsOf(algorithm).holdsLeases || rule.action === 'throttle' || rule.costFromOrigin || rule.refundOnError;
 
 /** In regions, or in this isolate's own counters. */
 function chargedBy(decision: Decision): Charge[] {

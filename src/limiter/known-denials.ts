@@ -1,6 +1,7 @@
 // Denials that are remembered until exactly the moment they end: meanwhile the subject is denied at no cost to Redis.
 // Kept is only what nothing can end earlier: no lease that may be released, no charge that may be given back, and
 // nothing that a denied request would still change.
+import { traitsOf } from '../core/algorithms/registry.ts';
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { Outcome } from '../core/check.ts';
 import type { RuleCheck } from '../core/plan.ts';
@@ -73,7 +74,7 @@ const nameOf = (region: string, { id, key }: RuleCheck) => `${region} ${id} ${ke
 
 /** Whether a denial stands until its retry time, whatever happens. */
 function isLasting({ algorithm, countDenied, rule, blockMs, windowMs, cost, limit }: RuleCheck): boolean {
-  if (algorithm === 'concurrency' || countDenied) return false;
+  if (traitsOf(algorithm).holdsLeases || countDenied) return false;
   // A block that may end before there is room is begun again by whoever comes then.
   if (blockMs && (blockMs < 2 * windowMs || cost > limit)) return false;
   return rule.action === 'reject' && !rule.refundOnError && !rule.costFromOrigin;

@@ -1,6 +1,7 @@
 // The limiter of one isolate, for when no region answers: the same algorithms, on counters in its own memory. It knows
 // nothing of what other isolates admit. A rule that is `local` therefore allows it only its part; one that is `open`
 // allows it everything, so that nobody is denied who would have passed. Over all of it there is a coarse cap.
+import { traitsOf } from '../core/algorithms/registry.ts';
 import { createBoundedCounters } from '../core/bounded-counters.ts';
 import type { CounterStore } from '../core/counter-store.ts';
 import { runChecks } from '../core/counters.ts';
@@ -77,12 +78,17 @@ function toLocalCheck(check: RuleCheck, { isolates, regions }: Sharing): RuleChe
   const withoutLog = {
     ...check,
     ...(!isDivided && check.full),
-    ...(check.algorithm === 'sliding-window-log' && insteadOfLog(isDivided)),
+    ...(isLog(check) && insteadOfLog(isDivided)),
   };
   // What is not split is shared by the isolates of all regions.
   const isWhole = check.limit === check.full.limit;
   return isDivided ? divided(withoutLog, isWhole ? isolates * regions : isolates) : withoutLog;
 }
+
+const isLog = ({ algorithm }: RuleCheck): boolean => {
+  const { mostUnits, holdsLeases } = traitsOf(algorithm);
+  return mostUnits !== undefined && !holdsLeases;
+};
 
 /**
  * The log of every request could take all of the memory. Where it is not to admit more, buckets stand in for it; where

@@ -1,6 +1,8 @@
 // All rules, tiers and lists, from Postgres. What is wrong is put aside, with the reason.
+
 import { asc, gt, isNull, or, sql } from 'drizzle-orm';
 import * as z from 'zod';
+import { traitsOf } from '../core/algorithms/registry.ts';
 import { ipRangeProblem } from '../core/ip.ts';
 import type { ListEntry, Rule, Tier } from '../core/rule.ts';
 import { type CompiledRule, type SnapshotContent, withCounterIds } from '../core/snapshot.ts';
@@ -108,7 +110,7 @@ function withUsableLimits<R extends Rule>(rules: readonly R[], tiers: readonly T
 
 function tierProblem(rule: Rule, { name, limits }: Tier): string | undefined {
   const limit = limitOfTier(rule, limits);
-  if (limit == null || rule.algorithm === 'concurrency') return undefined;
+  if (limit == null || traitsOf(rule.algorithm).holdsLeases) return undefined;
   if (rule.tiers.length > 0 && !rule.tiers.includes(name)) return undefined;
   const problem = limitProblem(rule, limit);
   return problem && `limitName: with the limit of tier ${name}, ${problem}`;

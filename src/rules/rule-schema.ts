@@ -1,11 +1,10 @@
 // What a rule may say, derived from its table: for the admin route, and for every row on its way to the edge.
 import { createInsertSchema } from 'drizzle-zod';
 import * as z from 'zod';
-import { ALGORITHM_IDS, type AlgorithmId } from '../core/algorithms/registry.ts';
+import { ALGORITHM_IDS, type AlgorithmId, idsWith, traitsOf } from '../core/algorithms/registry.ts';
 import { problemOf } from '../core/check.ts';
 import { resourceProblem } from '../core/resource.ts';
 import { LARGEST_LIMIT, LONGEST_WINDOW_SECONDS, type Rule, SHORTEST_LEASE_SECONDS } from '../core/rule.ts';
-import { HAVE_BURST } from '../core/shares.ts';
 import { plainText } from './plain-text.ts';
 import { rules } from './schema.ts';
 import { shareProblems } from './share-problems.ts';
@@ -88,15 +87,17 @@ function problemsOf(rule: RuleFields): Problem[] {
   if (rule.maxDelayMs != null && rule.action !== 'throttle')
     problems.push(['maxDelayMs', 'belongs to the action throttle']);
   if (algorithm === undefined || windowSeconds === undefined) return problems;
-  if (rule.burst != null && !HAVE_BURST.includes(algorithm))
-    problems.push(['burst', `belongs to ${HAVE_BURST.join(', ')}`]);
-  if (rule.buckets != null && algorithm !== 'sliding-window-buckets')
-    problems.push(['buckets', 'belongs to sliding-window-buckets']);
-  if (rule.action === 'throttle' && algorithm !== 'leaky-bucket')
-    problems.push(['action', 'throttle belongs to leaky-bucket, the algorithm that has a queue']);
+  const traits = traitsOf(algorithm);
+  for (const field of ['burst', 'buckets'] as const)
+    if (rule[field] != null && traits.extra !== field)
+      problems.push([field, `belongs to ${idsWith(({ extra }) => extra === field).join(', ')}`]);
+  if (rule.action === 'throttle' && !traits.hasQueue) {
+    const [id] = idsWith(({ hasQueue }) => hasQueue === true);
+    problems.push(['action', `throttle belongs to ${id}, the algorithm that has a queue`]);
+  }
   if (rule.action === 'throttle' && rule.costFromOrigin)
     problems.push(['costFromOrigin', 'cannot go with throttle: a queue is paid for when it is entered']);
-  if (algorithm === 'concurrency') problems.push(...leaseProblems(rule));
+  if (traits.holdsLeases) problems.push(...leaseProblems(rule));
   if (limit == null) return problems;
   if (limit >= 1 && (rule.cost ?? 1) > (rule.burst ?? limit))
     problems.push(['cost', 'is more than the limit can ever hold: no request would pass']);

@@ -18,7 +18,7 @@ import {
   uniqueIndex,
   uuid,
 } from 'drizzle-orm/pg-core';
-import { ALGORITHM_IDS } from '../core/algorithms/registry.ts';
+import { ALGORITHM_IDS, idsWith } from '../core/algorithms/registry.ts';
 import {
   ACTIONS,
   LARGEST_LIMIT,
@@ -205,7 +205,10 @@ export const rules = pgTable(
     check('rules_window_is_positive', within(table.windowSeconds, 1, LONGEST_WINDOW_SECONDS)),
     check(
       'rules_burst_has_its_algorithm',
-      sql`${table.burst} is null or ${table.burst} between 1 and 1000000000000 and ${oneOf(table.algorithm, ['token-bucket', 'leaky-bucket', 'gcra'])}`,
+      sql`${table.burst} is null or ${table.burst} between 1 and 1000000000000 and ${oneOf(
+        table.algorithm,
+        idsWith(({ extra }) => extra === 'burst'),
+      )}`,
     ),
     check(
       'rules_buckets_have_their_algorithm',

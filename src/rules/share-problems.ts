@@ -1,4 +1,5 @@
 // What speaks against the shares of a rule: fields that do not go together, and regions that do not exist.
+import { traitsOf } from '../core/algorithms/registry.ts';
 import type { SharesByRegion } from '../core/rule.ts';
 import type { RuleFields } from './rule-schema.ts';
 
@@ -24,7 +25,8 @@ export function* shareProblems(rule: RuleFields): Iterable<['shares', string]> {
 /** As `isCentral` has it. */
 function reasonNotToShare(rule: RuleFields): string | undefined {
   const { algorithm, action, countDenied, blockSeconds, costFromOrigin } = rule;
-  if (algorithm === 'concurrency') return 'connections are held where they were opened (concurrency)';
+  if (algorithm && traitsOf(algorithm).holdsLeases)
+    return 'connections are held where they were opened (concurrency)';
   if (action === 'throttle') return 'a queue is one queue (throttle)';
   if (costFromOrigin)
     return 'a cost that is known only afterwards may be more than a share can owe (costFromOrigin)';

@@ -12,6 +12,20 @@ export interface Params {
   readonly kept: number;
 }
 
+/** What the rest of Weir has to know of an algorithm: nobody else asks for its name. */
+export interface Traits {
+  /** What `extra` is, if anything. */
+  readonly extra?: 'burst' | 'buckets';
+  /** Units are held by leases until they are given back. A lease can be renewed, but not settled. */
+  readonly holdsLeases?: true;
+  /** It tells how long a request waits for its turn: rules may throttle by it. */
+  readonly hasQueue?: true;
+  /** It remembers every unit: so its limit is bounded, and its state has a key of its own. */
+  readonly mostUnits?: number;
+  /** The longest time for which a charge counts. */
+  chargeLastsMs(counting: Pick<Params, 'limit' | 'windowMs' | 'extra'>): number;
+}
+
 export interface Reading<S> {
   /** As of now: what has expired is gone. */
   readonly state: S;
@@ -30,6 +44,7 @@ export interface Charged<S> {
 }
 
 export interface Algorithm<S> {
+  readonly traits: Traits;
   /** The state as of `nowMs`; undefined stands for a subject that was never seen. */
   advance(state: S | undefined, nowMs: number, params: Params): Reading<S>;
   /** How long until `cost` fits. Asked only if it does not now, and if it ever can. */

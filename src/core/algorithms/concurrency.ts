@@ -15,6 +15,8 @@ const sum = (state: State) => state.reduce((total, { units }) => total + units, 
 const without = (state: State, leaseId: string) => state.filter(({ id }) => id !== leaseId);
 
 export const concurrency: Algorithm<State> & Holder<State> = {
+  traits: { holdsLeases: true, mostUnits: 100_000, chargeLastsMs: ({ windowMs }) => windowMs },
+
   advance(seen = [], nowMs, { limit, leaseId }) {
     const state = seen.filter(({ expiresAtMs }) => expiresAtMs > nowMs);
     return { state, room: limit - sum(without(state, leaseId)), capacity: limit, delayMs: 0 };

@@ -7,6 +7,8 @@ interface State {
 }
 
 export const fixedWindow: Algorithm<State> = {
+  traits: { chargeLastsMs: ({ windowMs }) => windowMs },
+
   advance(seen, nowMs, { limit, windowMs }) {
     const startMs = nowMs - (nowMs % windowMs);
     // The window after now's can only come from a clock that went back: it stays the current one. One further

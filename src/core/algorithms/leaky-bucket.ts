@@ -5,6 +5,7 @@ import { type TokenBucketState, tokenBucket } from './token-bucket.ts';
 
 export const leakyBucket: Algorithm<TokenBucketState> = {
   ...tokenBucket,
+  traits: { ...tokenBucket.traits, hasQueue: true },
 
   advance(seen, nowMs, params) {
     const reading = tokenBucket.advance(seen, nowMs, params);

@@ -1,5 +1,5 @@
 // All algorithms by id. A new one is a Lua file, a TypeScript file, and a line here and in redis/script.ts.
-import type { Algorithm } from './algorithm.ts';
+import type { Algorithm, Traits } from './algorithm.ts';
 import { concurrency } from './concurrency.ts';
 import { fixedWindow } from './fixed-window.ts';
 import { gcra } from './gcra.ts';
@@ -26,6 +26,11 @@ export const ALGORITHM_IDS = Object.keys(registry) as [AlgorithmId, ...Algorithm
 
 /** Its states are its own business: whoever keeps them hands back what it was given. */
 export const algorithmOf = (id: AlgorithmId): Algorithm<unknown> => registry[id] as Algorithm<unknown>;
+
+export const traitsOf = (id: AlgorithmId): Traits => registry[id].traits;
+
+export const idsWith = (has: (traits: Traits) => boolean): AlgorithmId[] =>
+  ALGORITHM_IDS.filter((id) => has(traitsOf(id)));
 
 export const heldUnits = (state: unknown, leaseId: string): number =>
   concurrency.held(state as Parameters<typeof concurrency.held>[0], leaseId);

@@ -2,7 +2,7 @@
 // no true window ever holds more than the limit.
 import type { Algorithm, Params } from './algorithm.ts';
 
-export const DEFAULT_BUCKETS = 10;
+const DEFAULT_BUCKETS = 10;
 
 interface State {
   /** Number of the current bucket. */
@@ -11,7 +11,8 @@ interface State {
   readonly used: readonly number[];
 }
 
-const bucketMs = ({ windowMs, extra = DEFAULT_BUCKETS }: Params) => Math.ceil(windowMs / extra);
+const bucketMs = ({ windowMs, extra = DEFAULT_BUCKETS }: Pick<Params, 'windowMs' | 'extra'>) =>
+  Math.ceil(windowMs / extra);
 /** The current bucket, all that the window can touch before it, and the one at the edge. */
 const keptBuckets = (params: Params) => Math.ceil(params.windowMs / bucketMs(params)) + 1;
 const sum = (used: readonly number[]) => used.reduce((total, units) => total + units, 0);
@@ -19,6 +20,8 @@ const leavesAtMs = (state: State, place: number, params: Params) =>
   (state.number - place + keptBuckets(params)) * bucketMs(params);
 
 export const slidingWindowBuckets: Algorithm<State> = {
+  traits: { extra: 'buckets', chargeLastsMs: (counting) => counting.windowMs + bucketMs(counting) },
+
   advance(seen, nowMs, params) {
     const kept = keptBuckets(params);
     const number = Math.floor(nowMs / bucketMs(params));

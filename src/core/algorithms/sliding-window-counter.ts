@@ -9,6 +9,8 @@ interface State {
 }
 
 export const slidingWindowCounter: Algorithm<State> = {
+  traits: { chargeLastsMs: ({ windowMs }) => 2 * windowMs },
+
   advance(seen, nowMs, { limit, windowMs }) {
     const state = roll(seen, nowMs - (nowMs % windowMs), windowMs);
     // A clock that went back stands at the start of the window.

@@ -13,6 +13,8 @@ type State = readonly Entry[];
 const sum = (state: State) => state.reduce((total, { units }) => total + units, 0);
 
 export const slidingWindowLog: Algorithm<State> = {
+  traits: { mostUnits: 100_000, chargeLastsMs: ({ windowMs }) => windowMs },
+
   advance(seen = [], nowMs, { limit, windowMs }) {
     // A clock that went back stands still at the last entry; by more than a window, it starts from nothing.
     const lastMs = seen.at(-1)?.atMs ?? nowMs;

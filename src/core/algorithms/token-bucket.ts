@@ -13,6 +13,12 @@ export interface TokenBucketState {
 }
 
 export const tokenBucket: Algorithm<TokenBucketState> = {
+  traits: {
+    extra: 'burst',
+    // Until a bucket that was empty is full again.
+    chargeLastsMs: ({ limit, windowMs, extra: burst = limit }) => Math.ceil((windowMs * burst) / limit),
+  },
+
   advance(seen, nowMs, { limit, windowMs, extra: burst = limit }) {
     const missing = seen ? Math.max(0, seen.missing - Math.max(0, nowMs - seen.atMs) * seen.limit) : 0;
     const fastest = Math.max(limit, seen?.limit ?? 0);
