@@ -1,10 +1,10 @@
 // Where the candidates meet: one local stack, and workerd processes that serve all of them, Weir as it is deployed.
-import { cp, mkdtemp, readdir, rm } from 'node:fs/promises';
+import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
-import { buildWorker } from '../../local/bundle.ts';
+import { buildWorker, modulesIn } from '../../local/bundle.ts';
 import { readCompatibility } from '../../local/isolates.ts';
 import { type Stack, startStack } from '../../local/stack.ts';
 import type { BenchOptions } from '../shared/bench.ts';
@@ -59,13 +59,8 @@ export async function bundleWeir(folder: string, bundle?: string): Promise<Worke
 }
 
 /** Of a bundle that is there already. */
-export async function weirModulesIn(folder: string): Promise<WorkerModule[]> {
-  const scripts = (await readdir(join(folder, 'weir'))).filter((name) => name.endsWith('.lua'));
-  return [
-    { name: 'index.js', type: 'esModule', path: 'weir/index.js' },
-    ...scripts.map((name) => ({ name, type: 'text' as const, path: `weir/${name}` })),
-  ];
-}
+export const weirModulesIn = async (folder: string): Promise<WorkerModule[]> =>
+  (await modulesIn(join(folder, 'weir'))).map((name) => ({ name, type: 'esModule', path: `weir/${name}` }));
 
 const OTHERS = ['kv', 'bare', 'proxy', 'ping', 'upstash'];
 
