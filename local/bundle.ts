@@ -9,12 +9,16 @@ const WRANGLER = fileURLToPath(new URL('../node_modules/wrangler/bin/wrangler.js
 
 const ENTRY = 'index.js';
 
+/** What wrangler prints. */
+export async function runWrangler(...args: string[]): Promise<string> {
+  const env = { ...process.env, WRANGLER_SEND_METRICS: 'false', NO_COLOR: '1' };
+  const { stdout } = await promisify(execFile)(process.execPath, [WRANGLER, ...args], { cwd: ROOT, env });
+  return stdout;
+}
+
 /** Writes the modules to `folder`. */
 export async function buildWorker(folder: string): Promise<void> {
-  await promisify(execFile)(process.execPath, [WRANGLER, 'deploy', '--dry-run', '--outdir', folder], {
-    cwd: ROOT,
-    env: { ...process.env, WRANGLER_SEND_METRICS: 'false', NO_COLOR: '1' },
-  });
+  await runWrangler('deploy', '--dry-run', '--outdir', folder);
 }
 
 /** Names of all modules, the entry first. */
