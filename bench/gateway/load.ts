@@ -5,8 +5,9 @@ import type { Target } from './candidates.ts';
 
 export interface LoadRequest {
   readonly target: Target;
-  readonly concurrency: number;
   readonly ms: number;
+  /** Connections that ask again as soon as they have an answer; or requests a second, whatever is answered. */
+  readonly pace: { readonly connections: number } | { readonly perSecond: number };
 }
 
 export interface LoadResult {

@@ -17,7 +17,9 @@ export interface Measured {
   readonly p50: PerCandidate<number>;
   readonly p99: PerCandidate<number>;
   /** Processor time of workerd for one request, in microseconds; NaN where the system does not tell it. */
-  readonly cpuMicros: PerCandidate<number>;
+  readonly cpu: PerCandidate<number>;
+  /** How much more than the bare proxy in the same round. */
+  readonly cpuOverProxy: PerCandidate<number>;
   /** Of the throughput, by what each round says. */
   ratio(above: Candidate, below: Candidate): number;
 }
@@ -48,7 +50,7 @@ export async function measure(
         const before = await cpuMicros(pid);
         const result = await load.run({
           target: targets[name],
-          concurrency: CONCURRENCY,
+          pace: { connections: CONCURRENCY },
           ms: scaled(SLICE_MS),
         });
         rounds[name].push({ ...result, cpuMicros: (await cpuMicros(pid)) - before });
@@ -63,6 +65,10 @@ export async function measure(
     counted[name].flatMap(({ latenciesMs }) => latenciesMs).sort((a, b) => a - b),
   );
   const reasons = perCandidate((name) => counted[name].flatMap(({ uncounted }) => uncounted));
+  const cpus = perCandidate((name) =>
+    counted[name].map((round) => round.cpuMicros / round.latenciesMs.length),
+  );
+  const proxyCpu = (round: number) => cpus.proxy[round] ?? Number.NaN;
   return {
     requests: perCandidate((name) => sorted[name].length + reasons[name].length),
     uncounted: perCandidate((name) => reasons[name].length),
@@ -70,12 +76,11 @@ export async function measure(
     throughput: perCandidate((name) => median(perSecond[name])),
     p50: perCandidate((name) => quantile(sorted[name], 0.5)),
     p99: perCandidate((name) => quantile(sorted[name], 0.99)),
-    cpuMicros: perCandidate((name) =>
-      median(counted[name].map((round) => round.cpuMicros / round.latenciesMs.length)),
-    ),
+    cpu: perCandidate((name) => median(cpus[name])),
+    cpuOverProxy: perCandidate((name) => median(cpus[name].map((micros, i) => micros - proxyCpu(i)))),
     ratio: (above, below) => medianRatio(perSecond[above], perSecond[below]),
   };
 }
 
-const quantile = (sorted: readonly number[], share: number): number =>
+export const quantile = (sorted: readonly number[], share: number): number =>
   sorted[Math.ceil(sorted.length * share) - 1] ?? Number.NaN;
