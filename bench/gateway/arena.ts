@@ -41,6 +41,7 @@ export async function startArena({ say, parts }: BenchOptions): Promise<Arena> {
   const oneRegion = await startOneRegion(cleanup);
   const workers = [
     weirOn(stack, weirModules, { name: 'weir', kv: 'kv' }),
+    weirOn(stack, weirModules, { name: 'weir-five-rules', kv: 'kv' }),
     weirOn(stack, weirModules, { name: 'weir-one-region', kv: 'kv-one-region', regions: oneRegion.variable }),
     ...othersOn(stack),
   ];

@@ -3,24 +3,40 @@
 import { parentPort } from 'node:worker_threads';
 import { Client, Pool } from 'undici';
 import { steadyLoad } from '../../local/steady-load.ts';
-import type { LoadReport, LoadRequest, LoadResult } from './load.ts';
+import type { LoadReport, LoadRequest, LoadResult, WarmUpRequest } from './load.ts';
 import { headersOf } from './ordinary-request.ts';
 
 /** Values of one octet. Each connection has addresses of its own, the same ones in every slice. */
 const ADDRESSES = 250;
-const KEPT_MS = 60_000;
+/** workerd closes what is idle for 5 s: a request must not go out on a connection that is just being closed. */
+const KEPT_MS = 3_000;
+/** Connections that an open loop finds open. */
+const OPEN_AT_FIRST = 16;
 
 const clients = new Map<string, Client[]>();
 const pools = new Map<string, Pool>();
 
-parentPort?.on('message', (asked: LoadRequest) => {
-  const { pace } = asked;
-  const work = 'connections' in pace ? closedLoop(asked, pace.connections) : openLoop(asked, pace.perSecond);
-  work.then(
+parentPort?.on('message', (asked: LoadRequest | WarmUpRequest) => {
+  start(asked).then(
     (report) => parentPort?.postMessage(report),
     (error: unknown) => parentPort?.postMessage({ failure: String(error) } satisfies LoadReport),
   );
 });
+
+function start(asked: LoadRequest | WarmUpRequest): Promise<LoadResult> {
+  if ('warmUpRequests' in asked) return warmUp(asked);
+  const { pace } = asked;
+  return 'connections' in pace ? closedLoop(asked, pace.connections) : openLoop(asked, pace.perSecond);
+}
+
+async function warmUp({ target, connections, warmUpRequests }: WarmUpRequest): Promise<LoadResult> {
+  const askAll = async (client: Client, at: number) => {
+    for (let asked = at; asked < warmUpRequests; asked += connections)
+      await ask(client, target, addressOf(at, asked)).catch(() => {});
+  };
+  await Promise.all(clientsOf(target.origin, connections).map(askAll));
+  return { latenciesMs: [], uncounted: [], elapsedMs: 0 };
+}
 
 async function closedLoop(asked: LoadRequest, connections: number): Promise<LoadResult> {
   const kept = clientsOf(asked.target.origin, connections);
@@ -38,6 +54,8 @@ async function openLoop({ target, ms }: LoadRequest, perSecond: number): Promise
   const pool =
     pools.get(target.origin) ?? new Pool(target.origin, { pipelining: 1, keepAliveTimeout: KEPT_MS });
   pools.set(target.origin, pool);
+  const atFirst = Array.from({ length: OPEN_AT_FIRST }, (_, i) => ask(pool, target, addressOf(0, i)));
+  await Promise.allSettled(atFirst);
   const startedAtMs = performance.now();
   const results = await steadyLoad({ perSecond, ms, send: (i) => ask(pool, target, addressOf(0, i)) });
   const troubles = results.map(({ value, error }) => (error === undefined ? value : String(error)));

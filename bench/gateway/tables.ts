@@ -24,6 +24,7 @@ export const loadTable = (measured: Measured, heapPerRequest: number): Table => 
     `Requests have ${Object.keys(ORDINARY_HEADERS).length} ordinary headers and \`cf\`; Weir has three regions unless it is said.`,
     'All candidates run in one `workerd serve`, with the flags of wrangler.toml. Its KV is a Map in a Worker beside them; no',
     'measured request reads it.',
+    'Each candidate is an isolate of its own, and all had as many requests before the first that is measured.',
     'Redis checks the keys of scripts that Weir sends, as Upstash does; those of the peer are not checked.',
     `A request to Weir with one rule allocates ${(heapPerRequest / 1_024).toFixed(1)} KiB of JavaScript objects.`,
   ],
