@@ -41,6 +41,8 @@ const workerd: TestProjectConfiguration = {
     // Asked once for each file, which so has a stack of its own.
     cloudflareTest(async ({ inject }) => ({
       wrangler: { configPath: './wrangler.toml' },
+      // The sources: what wrangler.toml names is built of them.
+      main: './src/index.ts',
       miniflare: {
         bindings: {
           ...(await createSharedParts(inject('sharedParts')).openStack()),

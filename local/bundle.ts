@@ -1,17 +1,28 @@
 // The Worker as `wrangler deploy` would upload it.
 import { execFile } from 'node:child_process';
+import { readdir } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const WRANGLER = fileURLToPath(new URL('../node_modules/wrangler/bin/wrangler.js', import.meta.url));
 
-/** Writes the bundle to `folder` and returns what wrangler printed. */
-export async function buildWorker(folder: string): Promise<string> {
-  const { stdout } = await promisify(execFile)(
-    process.execPath,
-    [WRANGLER, 'deploy', '--dry-run', '--outdir', folder],
-    { cwd: ROOT, env: { ...process.env, WRANGLER_SEND_METRICS: 'false', NO_COLOR: '1' } },
-  );
+const ENTRY = 'index.js';
+
+/** What wrangler prints. */
+export async function runWrangler(...args: string[]): Promise<string> {
+  const env = { ...process.env, WRANGLER_SEND_METRICS: 'false', NO_COLOR: '1' };
+  const { stdout } = await promisify(execFile)(process.execPath, [WRANGLER, ...args], { cwd: ROOT, env });
   return stdout;
+}
+
+/** Writes the modules to `folder`. */
+export async function buildWorker(folder: string): Promise<void> {
+  await runWrangler('deploy', '--dry-run', '--outdir', folder);
+}
+
+/** Names of all modules, the entry first. */
+export async function modulesIn(folder: string): Promise<string[]> {
+  const names = (await readdir(folder)).filter((name) => name.endsWith('.js') && name !== ENTRY);
+  return [ENTRY, ...names];
 }

@@ -1,10 +1,10 @@
 // Several isolates of the built Worker that share one KV, as at the edge: each has its own memory. For tests and
 // benches.
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { convertV4MiniflareOptions, Miniflare } from 'miniflare';
-import { buildWorker } from './bundle.ts';
+import { buildWorker, modulesIn } from './bundle.ts';
 import { createKvFaultSwitch, type KvFaultSwitch } from './kv-faults/faults.ts';
 import { KV_WORKER, kvBinding, kvControlUrl, kvWorker } from './kv-faults/miniflare.ts';
 import { LOOPBACK } from './ports.ts';
@@ -72,13 +72,8 @@ async function buildInto(cleanup: AsyncDisposableStack): Promise<string> {
   return folder;
 }
 
-async function listModules(folder: string) {
-  const scripts = (await readdir(folder)).filter((name) => name.endsWith('.lua'));
-  return [
-    { type: 'ESModule' as const, path: join(folder, 'index.js') },
-    ...scripts.map((name) => ({ type: 'Text' as const, path: join(folder, name) })),
-  ];
-}
+const listModules = async (folder: string) =>
+  (await modulesIn(folder)).map((name) => ({ type: 'ESModule' as const, path: join(folder, name) }));
 
 /** As in wrangler.toml. */
 export async function readCompatibility(): Promise<{

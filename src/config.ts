@@ -1,9 +1,29 @@
 // Bindings and variables, checked once per isolate into a typed config. A bad one is named in the error,
 // never its value: it may be a secret.
 import type { KVNamespace } from '@cloudflare/workers-types';
-import * as z from 'zod';
 import type { Bindings } from './bindings.ts';
 import { isServesCode } from './core/regions.ts';
+import {
+  changed,
+  flag,
+  json,
+  listOf,
+  matching,
+  numberFrom,
+  type ObjectOf,
+  object,
+  oneOf,
+  optional,
+  readFields,
+  type Shape,
+  type Shaped,
+  strictObject,
+  such,
+  text,
+  textFrom,
+  url,
+  withDefault,
+} from './core/shape.ts';
 
 const DEFAULT_DEADLINE_MS = 250;
 /** Requests a second: about what one isolate can serve. */
@@ -24,146 +44,111 @@ const JWT_ALGORITHMS = [
 ] as const;
 const isSymmetric = (algorithm: string) => algorithm.startsWith('HS');
 
-const httpUrl = z.url({ protocol: /^https?$/, error: 'must be an http or https URL' });
+const HTTP = /^https?:\/\//i;
+const httpUrl = url(HTTP, 'must be an http or https URL');
 
-const region = z.strictObject({
-  name: z.string().regex(/^[a-z0-9-]{1,32}$/, 'must be 1 to 32 of a-z, 0-9 and -'),
+const region = strictObject({
+  name: matching(/^[a-z0-9-]{1,32}$/, 'must be 1 to 32 of a-z, 0-9 and -'),
   url: httpUrl,
-  token: z.string().min(1, 'must not be empty'),
+  token: textFrom(1, 'must not be empty'),
   /** 0: it has no part of any limit that is split by these shares. */
-  share: z.number().min(0),
+  share: numberFrom(0),
   /** A Redis Cluster: one call for each subject, because a script can touch one slot only. */
-  cluster: z.boolean().default(false),
-  latitude: z.number().min(-90).max(90),
-  longitude: z.number().min(-180).max(180),
+  cluster: withDefault(flag, false),
+  latitude: numberFrom(-90, 90),
+  longitude: numberFrom(-180, 180),
   /** Whom it serves whatever the distance. */
-  serves: z
-    .array(z.string().refine(isServesCode, 'must be such as colo:FRA, country:DE or continent:EU'))
-    .optional(),
+  serves: optional(listOf(such(text, isServesCode, 'must be such as colo:FRA, country:DE or continent:EU'))),
 });
 
-const jsonText = z.string().transform((text, context) => {
-  try {
-    return JSON.parse(text) as unknown;
-  } catch {
-    context.addIssue({ code: 'custom', message: 'must be JSON' });
-    return z.NEVER;
-  }
-});
+const regionList = such(
+  such(json(listOf(region, 1)), haveNamesOfTheirOwn, 'has two regions of one name'),
+  (list) => list.some(({ share }) => share !== 0),
+  'must have at least one region with a share above 0',
+);
 
-const regionList = jsonText
-  .pipe(z.tuple([region], region))
-  .refine(haveNamesOfTheirOwn, 'has two regions of one name')
-  .refine(
-    (list) => list.some(({ share }) => share !== 0),
-    'must have at least one region with a share above 0',
-  );
+const token = textFrom(16, 'must have at least 16 characters');
 
-const token = z.string().min(16, 'must have at least 16 characters');
-
-const adminTokens = jsonText.pipe(
-  z.array(
-    z.strictObject({
-      name: z
-        .string()
-        .regex(/^[\w.@ -]{1,64}$/, 'must be 1 to 64 letters, digits and any of _ . @ - or space'),
+const adminTokens = json(
+  listOf(
+    strictObject({
+      name: matching(/^[\w.@ -]{1,64}$/, 'must be 1 to 64 letters, digits and any of _ . @ - or space'),
       token,
-      role: z.enum(['admin', 'read']).default('admin'),
+      role: withDefault(oneOf(['admin', 'read']), 'admin'),
     }),
   ),
 );
 
-const access = jsonText.pipe(
-  z.strictObject({
-    teamDomain: z.url({ protocol: /^https?$/, error: 'must be https://TEAM.cloudflareaccess.com' }),
-    audience: z.string().min(1, 'must not be empty'),
-    admins: z.array(z.string()).default([]),
+const access = json(
+  strictObject({
+    teamDomain: url(HTTP, 'must be https://TEAM.cloudflareaccess.com'),
+    audience: textFrom(1, 'must not be empty'),
+    admins: withDefault(listOf(text), []),
   }),
 );
 
-const jwt = jsonText.pipe(
-  z
-    .strictObject({
-      algorithms: z.array(z.enum(JWT_ALGORITHMS)).min(1).default(['RS256']),
-      jwksUrl: httpUrl.optional(),
-      issuer: z.string().min(1).optional(),
-      audience: z.string().min(1).optional(),
-      userClaim: z.string().min(1).default('sub'),
-      tierClaim: z.string().min(1).optional(),
-      tenantClaim: z.string().min(1).optional(),
-    })
-    .refine(({ algorithms }) => new Set(algorithms.map(isSymmetric)).size === 1, {
-      path: ['algorithms'],
-      error: 'must be all of HS… (JWT_SECRET) or none of them (jwksUrl)',
-    })
-    .refine(({ algorithms, jwksUrl }) => algorithms.some(isSymmetric) || jwksUrl !== undefined, {
-      path: ['jwksUrl'],
-      error: 'is missing',
-    }),
-);
+const jwtFields = strictObject({
+  algorithms: such(
+    withDefault(listOf(oneOf(JWT_ALGORITHMS), 1), ['RS256']),
+    (algorithms) => new Set(algorithms.map(isSymmetric)).size === 1,
+    'must be all of HS… (JWT_SECRET) or none of them (jwksUrl)',
+  ),
+  jwksUrl: optional(httpUrl),
+  issuer: optional(textFrom(1)),
+  audience: optional(textFrom(1)),
+  userClaim: withDefault(textFrom(1), 'sub'),
+  tierClaim: optional(textFrom(1)),
+  tenantClaim: optional(textFrom(1)),
+});
 
-const wholeNumber = (from: number, to: number) =>
-  z
-    .string()
-    .regex(/^\d{1,9}$/, `must be a whole number from ${from} to ${to}`)
-    .transform(Number)
-    .refine((value) => value >= from && value <= to, `must be a whole number from ${from} to ${to}`);
+const jwt: Shape<Shaped<typeof jwtFields>> = (value, at, problems) => {
+  const read = json(jwtFields)(value, at, problems);
+  if (read && !read.algorithms.some(isSymmetric) && read.jwksUrl === undefined)
+    problems.push(`${at}.jwksUrl: is missing`);
+  return read;
+};
 
-const headerName = z.string().regex(/^[A-Za-z0-9-]{1,64}$/, 'must be the name of a header');
+function wholeNumber(from: number, to: number, problem = `must be a whole number from ${from} to ${to}`) {
+  const digits = changed(matching(/^\d{1,9}$/, problem), Number);
+  return such(digits, (value) => value >= from && value <= to, problem);
+}
 
-const configSchema = z
-  .object({
-    RULES: z.custom<KVNamespace>(
-      (value) => typeof value === 'object' && value !== null,
-      'KV binding is missing',
-    ),
-    ORIGIN_URL: httpUrl.transform((url) => url.replace(/\/+$/, '')),
-    REGIONS: regionList,
-    DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/, error: 'must be a postgres:// URL' }),
-    ADMIN_TOKEN: token.optional(),
-    ADMIN_TOKENS: adminTokens.optional(),
-    ADMIN_ACCESS: access.optional(),
-    ENVIRONMENT: z.enum(['production', 'development']).default('production'),
-    DEADLINE_MS: z
-      .string()
-      .regex(/^[1-9]\d{0,4}$/, 'must be a whole number of milliseconds from 1 to 99999')
-      .transform(Number)
-      .default(DEFAULT_DEADLINE_MS),
-    ISOLATE_CAP: wholeNumber(0, 1_000_000).default(DEFAULT_ISOLATE_CAP),
-    ISOLATES: wholeNumber(1, 1_000_000).default(DEFAULT_ISOLATES),
-    DEGRADED_HEADER: z.enum(['on', 'off']).optional(),
-    DATABASE_CHECK_MINUTES: wholeNumber(1, 1_440).default(1),
-    CF_VERSION_METADATA: z.object({ id: z.string() }).optional(),
-    DATABASE_HTTP_ENDPOINT: httpUrl.optional(),
-    JWT: jwt.optional(),
-    JWT_SECRET: z.string().min(32, 'must have at least 32 characters').optional(),
-    UNVERIFIED: z.enum(['count', 'reject']).default('count'),
-    IPV6_PREFIX: wholeNumber(32, 128).default(64),
-    COST_HEADER: headerName.default('X-Weir-Cost'),
-    ORIGIN_RATE_LIMIT_HEADERS: z.enum(['rename', 'drop', 'keep']).default('rename'),
-    OVERRIDE_HEADERS: z.enum(['drop', 'keep']).default('drop'),
-    ORIGIN_TIMEOUT_MS: wholeNumber(1, 900_000).default(DEFAULT_ORIGIN_TIMEOUT_MS),
-  })
-  .refine(
-    (env) => Boolean(env.ADMIN_TOKEN || env.ADMIN_TOKENS?.length || env.ADMIN_ACCESS),
-    // Told together with all else that is missing.
-    {
-      path: ['ADMIN_TOKEN'],
-      error: 'is missing, and so are ADMIN_TOKENS and ADMIN_ACCESS',
-      when: isAdminParsed,
-    },
-  )
-  .refine(({ JWT, JWT_SECRET }) => !JWT?.algorithms.some(isSymmetric) || JWT_SECRET !== undefined, {
-    path: ['JWT_SECRET'],
-    error: 'is missing: JWT.algorithms are those of a shared secret',
-  })
-  .refine((env) => haveNamesOfTheirOwn(adminTokensOf(env.ADMIN_TOKEN, env.ADMIN_TOKENS)), {
-    path: ['ADMIN_TOKENS'],
-    error: 'has two tokens of one name (ADMIN_TOKEN is named admin)',
-  });
+const kvNamespace: Shape<KVNamespace> = (value, at, problems) => {
+  if (typeof value === 'object' && value !== null) return value as KVNamespace;
+  return void problems.push(`${at}: KV binding is missing`);
+};
 
-export type Region = z.infer<typeof region>;
-export type AdminToken = z.infer<typeof adminTokens>[number];
+const variables = {
+  RULES: kvNamespace,
+  ORIGIN_URL: changed(httpUrl, (origin) => origin.replace(/\/+$/, '')),
+  REGIONS: regionList,
+  DATABASE_URL: url(/^postgres(ql)?:/i, 'must be a postgres:// URL'),
+  ADMIN_TOKEN: optional(token),
+  ADMIN_TOKENS: optional(adminTokens),
+  ADMIN_ACCESS: optional(access),
+  ENVIRONMENT: withDefault(oneOf(['production', 'development']), 'production'),
+  DEADLINE_MS: withDefault(
+    wholeNumber(1, 99_999, 'must be a whole number of milliseconds from 1 to 99999'),
+    DEFAULT_DEADLINE_MS,
+  ),
+  ISOLATE_CAP: withDefault(wholeNumber(0, 1_000_000), DEFAULT_ISOLATE_CAP),
+  ISOLATES: withDefault(wholeNumber(1, 1_000_000), DEFAULT_ISOLATES),
+  DEGRADED_HEADER: optional(oneOf(['on', 'off'])),
+  DATABASE_CHECK_MINUTES: withDefault(wholeNumber(1, 1_440), 1),
+  CF_VERSION_METADATA: optional(object({ id: text })),
+  DATABASE_HTTP_ENDPOINT: optional(httpUrl),
+  JWT: optional(jwt),
+  JWT_SECRET: optional(textFrom(32, 'must have at least 32 characters')),
+  UNVERIFIED: withDefault(oneOf(['count', 'reject']), 'count'),
+  IPV6_PREFIX: withDefault(wholeNumber(32, 128), 64),
+  COST_HEADER: withDefault(matching(/^[A-Za-z0-9-]{1,64}$/, 'must be the name of a header'), 'X-Weir-Cost'),
+  ORIGIN_RATE_LIMIT_HEADERS: withDefault(oneOf(['rename', 'drop', 'keep']), 'rename'),
+  OVERRIDE_HEADERS: withDefault(oneOf(['drop', 'keep']), 'drop'),
+  ORIGIN_TIMEOUT_MS: withDefault(wholeNumber(1, 900_000), DEFAULT_ORIGIN_TIMEOUT_MS),
+};
+
+export type Region = Shaped<typeof region>;
+export type AdminToken = Shaped<typeof adminTokens>[number];
 
 export interface Config {
   readonly rulesKv: KVNamespace;
@@ -175,7 +160,7 @@ export interface Config {
   /** Of the Worker's code; undefined where Cloudflare does not tell. */
   readonly deployment: string | undefined;
   readonly adminTokens: readonly AdminToken[];
-  readonly adminAccess: z.infer<typeof access> | undefined;
+  readonly adminAccess: Shaped<typeof access> | undefined;
   readonly isDevelopment: boolean;
   readonly deadlineMs: number;
   /** Requests a second that an isolate lets through while nobody counts; 0 for any number. */
@@ -194,7 +179,7 @@ export interface Config {
   readonly originTimeoutMs: number;
 }
 
-export type JwtConfig = z.infer<typeof jwt> & { readonly secret: string | undefined };
+export type JwtConfig = Shaped<typeof jwt> & { readonly secret: string | undefined };
 
 export class ConfigError extends Error {
   readonly problems: readonly string[];
@@ -207,13 +192,15 @@ export class ConfigError extends Error {
 }
 
 export function parseConfig(env: Bindings): Config {
-  const parsed = configSchema.safeParse(env);
-  if (!parsed.success) throw new ConfigError(parsed.error.issues.map(describe));
-  const { data } = parsed;
+  const problems: string[] = [];
+  const read = readFields(variables, env, '', problems);
+  problems.push(...contradictionsIn(read, env, problems));
+  if (problems.length > 0) throw new ConfigError(problems);
+  const data = read as ObjectOf<typeof variables>;
   return {
     rulesKv: data.RULES,
     originUrl: data.ORIGIN_URL,
-    regions: data.REGIONS,
+    regions: data.REGIONS as [Region, ...Region[]],
     databaseUrl: data.DATABASE_URL,
     databaseHttpEndpoint: data.DATABASE_HTTP_ENDPOINT,
     databaseCheckMinutes: data.DATABASE_CHECK_MINUTES,
@@ -235,13 +222,25 @@ export function parseConfig(env: Bindings): Config {
   };
 }
 
-function haveNamesOfTheirOwn(list: readonly { readonly name: string }[]): boolean {
-  return new Set(list.map(({ name }) => name)).size === list.length;
+/** What is wrong though each variable is good for itself. */
+function* contradictionsIn(
+  { JWT, ADMIN_TOKEN, ADMIN_TOKENS = [] }: Partial<ObjectOf<typeof variables>>,
+  env: Bindings,
+  problems: readonly string[],
+) {
+  // One that is wrong is not missing.
+  const isAdminWrong = problems.some((problem) => problem.startsWith('ADMIN_'));
+  const tokens = adminTokensOf(ADMIN_TOKEN, ADMIN_TOKENS);
+  if (tokens.length === 0 && env.ADMIN_ACCESS === undefined && !isAdminWrong)
+    yield 'ADMIN_TOKEN: is missing, and so are ADMIN_TOKENS and ADMIN_ACCESS';
+  if (JWT?.algorithms.some(isSymmetric) && env.JWT_SECRET === undefined)
+    yield 'JWT_SECRET: is missing: JWT.algorithms are those of a shared secret';
+  if (!haveNamesOfTheirOwn(tokens))
+    yield 'ADMIN_TOKENS: has two tokens of one name (ADMIN_TOKEN is named admin)';
 }
 
-/** False if something is wrong with one of them: that is told, and they are not missing. */
-function isAdminParsed({ issues }: z.core.ParsePayload): boolean {
-  return !issues.some(({ path }) => String(path?.[0]).startsWith('ADMIN_'));
+function haveNamesOfTheirOwn(list: readonly { readonly name: string }[]): boolean {
+  return new Set(list.map(({ name }) => name)).size === list.length;
 }
 
 /** ADMIN_TOKEN is the short way to have one token. */
@@ -249,13 +248,4 @@ function adminTokensOf(single: string | undefined, several: readonly AdminToken[
   const tokens: AdminToken[] = [...several];
   if (single !== undefined) tokens.push({ name: 'admin', token: single, role: 'admin' });
   return tokens;
-}
-
-/** `REGIONS[1].token: must not be empty`, or `ORIGIN_URL: is missing`. */
-function describe(issue: z.core.$ZodIssue): string {
-  const path = issue.path.map((part, i) =>
-    typeof part === 'number' ? `[${part}]` : i > 0 ? `.${String(part)}` : String(part),
-  );
-  const missing = issue.code === 'invalid_type' && issue.input === undefined;
-  return `${path.join('')}: ${missing ? 'is missing' : issue.message}`;
 }

@@ -1,7 +1,6 @@
 // The Worker's entry: requests, and the cron run that brings the edge in line with Postgres.
 import type { Bindings } from './bindings.ts';
 import { ConfigError } from './config.ts';
-import { runCron } from './cron.ts';
 import { problem } from './http/problem.ts';
 import { isolateOf } from './isolate.ts';
 
@@ -22,6 +21,6 @@ export default {
   },
 
   async scheduled({ scheduledTime }, env) {
-    await runCron(isolateOf(env), scheduledTime);
+    await isolateOf(env).runCron(scheduledTime);
   },
 } satisfies ExportedHandler<Bindings>;

@@ -3,7 +3,6 @@
 import type { MiddlewareHandler } from 'hono';
 import type { Bindings } from './bindings.ts';
 import type { Caller } from './core/caller.ts';
-import { runCron } from './cron.ts';
 import { isolateOf } from './isolate.ts';
 
 /** What lies behind Weir is the rest of the app: nothing is ever sent there. */
@@ -36,5 +35,5 @@ export function weir(): MiddlewareHandler<{ Bindings: LibraryBindings; Variables
 
 /** For the cron trigger of that Worker, once a minute. */
 export async function scheduled(controller: ScheduledController, env: LibraryBindings): Promise<void> {
-  await runCron(isolateOf(env as Bindings, NO_ORIGIN), controller.scheduledTime);
+  await isolateOf(env as Bindings, NO_ORIGIN).runCron(controller.scheduledTime);
 }

@@ -1,14 +1,10 @@
 // Puts the real parts together, once per isolate. Only this file and the entry see everything.
-import { sql } from 'drizzle-orm';
-import type { Gate } from './admin/auth.ts';
-import type { AdminApp, AdminServices } from './admin/services.ts';
 import type { Bindings } from './bindings.ts';
 import { type Config, parseConfig } from './config.ts';
 import { createBreaker } from './core/breaker.ts';
 import { createCensus } from './core/census.ts';
 import { toBase64Url } from './core/digest.ts';
 import { nearestRegion, type RequestOrigin, routesFrom } from './core/regions.ts';
-import type { CronParts } from './cron.ts';
 import { createLog, type Log, type LogEvent } from './http/log.ts';
 import type { Services } from './http/services.ts';
 import { createTally } from './http/tally.ts';
@@ -23,15 +19,14 @@ import { createClient } from './redis/client.ts';
 import { createUpstashStore } from './redis/upstash-store.ts';
 import type { CallerRevisions } from './rules/caller-revisions.ts';
 import { createCallerDirectory } from './rules/callers.ts';
-import { createDatabase } from './rules/database.ts';
-import { publish } from './rules/publish.ts';
-import { createRuleReader } from './rules/rule-reader.ts';
 import { createSnapshotSource } from './rules/snapshot-source.ts';
 import { withDeadline } from './rules/with-deadline.ts';
+import { whenNeeded } from './when-needed.ts';
 
-/** What an isolate has: the services of its requests, and what the cron run needs. */
-export interface Parts extends CronParts {
+/** What an isolate has: the services of its requests, and the cron run. */
+export interface Parts {
   readonly services: Services;
+  runCron(scheduledTime: number): Promise<void>;
 }
 
 export function createParts(env: Bindings): Parts {
@@ -39,25 +34,36 @@ export function createParts(env: Bindings): Parts {
   const { deadlineMs, rulesKv: kv, isDevelopment } = config;
   const now = () => Date.now();
   const log = createLog(now, (line) => console.warn(line));
-  const database = createDatabase({ url: config.databaseUrl, httpEndpoint: config.databaseHttpEndpoint });
+  const database = { url: config.databaseUrl, httpEndpoint: config.databaseHttpEndpoint };
   const regions = createRegions(config, log, now);
   const reportAs = (event: LogEvent) => (error: unknown, region?: string) => log.error(event, error, region);
   const snapshots = createSnapshotSource({ kv, now, onError: reportAs('snapshot-unreadable') });
-  const reader = createRuleReader(database);
-  const { deployment } = config;
-  const publishing = { database, reader, kv, regions, deployment, onError: reportAs('publish-incomplete') };
-  const admin: AdminServices = {
-    database,
-    regions,
-    deadlineMs,
-    ipv6Prefix: config.ipv6Prefix,
-    now,
-    log,
-    publish: (how) => publish(publishing, how),
-    auth: { tokens: config.adminTokens, access: config.adminAccess },
-  };
+  const postgres = whenNeeded(
+    () => import('./postgres.ts'),
+    ({ createPostgres }) => createPostgres(database),
+  );
+  const management = whenNeeded(
+    () => import('./management.ts'),
+    ({ createManagement }) =>
+      createManagement({
+        postgres: database,
+        admin: {
+          regions,
+          deadlineMs,
+          ipv6Prefix: config.ipv6Prefix,
+          now,
+          log,
+          auth: { tokens: config.adminTokens, access: config.adminAccess },
+        },
+        publishing: { kv, regions, deployment: config.deployment, onError: reportAs('publish-incomplete') },
+        databaseCheckMinutes: config.databaseCheckMinutes,
+      }),
+  );
   const callers = createCallerDirectory({
-    database,
+    rows: {
+      key: async (hash) => (await postgres()).callers.key(hash),
+      user: async (id) => (await postgres()).callers.user(id),
+    },
     kv,
     now,
     deadlineMs,
@@ -65,8 +71,7 @@ export function createParts(env: Bindings): Parts {
     onError: reportAs('caller-unknown'),
   });
   return {
-    publishing,
-    databaseCheckMinutes: config.databaseCheckMinutes,
+    runCron: async (scheduledTime) => (await management()).runCron(scheduledTime),
     services: {
       origin: {
         url: config.originUrl,
@@ -102,41 +107,14 @@ export function createParts(env: Bindings): Parts {
         isolateId: () => toBase64Url(crypto.getRandomValues(new Uint8Array(12))),
         now,
       }),
-      ...createAdmin(admin),
-      pingDatabase: async (signal) => void (await withDeadline(signal, database.execute(sql`select 1`))),
+      admin: async (request, context) => (await management()).admin(request, context),
+      adminRefusal: async (request) => (await management()).adminRefusal(request),
+      pingDatabase: async (signal) => void (await withDeadline(signal, (await postgres()).ping())),
     },
   };
 }
 
 const revisionsOf = ({ epoch, revisions }: CallerRevisions) => ({ epoch, of: (id: string) => revisions[id] });
-
-/** The admin route is loaded when it is first called: the gateway starts without it. */
-function createAdmin(services: AdminServices): Pick<Services, 'admin' | 'adminRefusal'> {
-  let loaded: { readonly app: AdminApp; readonly gate: Gate } | undefined;
-  const load = async () => {
-    const [{ createAdminApp }, { createGate }] = await Promise.all([
-      import('./admin/app.ts'),
-      import('./admin/auth.ts'),
-    ]);
-    const gate = createGate(services);
-    loaded ??= { app: createAdminApp(services, gate), gate };
-    return loaded;
-  };
-  return {
-    async admin(request, context) {
-      const { app } = loaded ?? (await load());
-      const answer = Promise.resolve(app.fetch(request, {}, context));
-      // A client that leaves after its change was saved must not keep it from being published.
-      context.waitUntil(answer.catch(() => {}));
-      return answer;
-    },
-    async adminRefusal(request) {
-      const { gate } = loaded ?? (await load());
-      const entry = await gate(request);
-      return entry instanceof Response ? entry : undefined;
-    },
-  };
-}
 
 type RegionParts = ReturnType<typeof createRegions>[number];
 

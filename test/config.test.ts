@@ -127,6 +127,9 @@ describe('parseConfig', () => {
       { REGIONS: JSON.stringify([{ ...region, share: 0 }]) },
       'REGIONS: must have at least one region with a share above 0',
     ],
+    [{ REGIONS: '[]' }, 'REGIONS[0]: is missing'],
+    [{ REGIONS: JSON.stringify([{ ...region, latitude: '39' }]) }, 'REGIONS[0].latitude: must be a number'],
+    [{ REGIONS: JSON.stringify([{ ...region, weight: 1 }]) }, 'REGIONS[0]: Unrecognized key: "weight"'],
     [{ REGIONS: JSON.stringify([{ ...region, share: -1 }]) }, /^REGIONS\[0\]\.share: /],
     [{ REGIONS: JSON.stringify([region]).replace('1', '1e999') }, /^REGIONS\[0\]\.share: /],
     [

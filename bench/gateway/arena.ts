@@ -1,14 +1,15 @@
 // Where the candidates meet: one local stack, and workerd processes that serve all of them, Weir as it is deployed.
-import { cp, mkdtemp, readdir, rm } from 'node:fs/promises';
+import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
-import { buildWorker } from '../../local/bundle.ts';
+import { buildWorker, modulesIn } from '../../local/bundle.ts';
 import { readCompatibility } from '../../local/isolates.ts';
 import { type Stack, startStack } from '../../local/stack.ts';
 import type { BenchOptions } from '../shared/bench.ts';
 import { LIMIT, RULES } from './limits.ts';
+import { forgetSplit, startOneRegion } from './one-region.ts';
 import {
   type ServedWorker,
   type ServeOptions,
@@ -20,6 +21,8 @@ import {
 export interface Arena extends AsyncDisposable {
   /** A workerd process with all candidates, and Weir's rules in force. */
   serve(options?: Pick<ServeOptions, 'inspect' | 'mostHeapMb'>): Promise<Workerd>;
+  /** From now on, every call to Redis takes so much longer. */
+  setDistance(ms: number): Promise<void>;
 }
 
 export const ANY_PORTS = { origin: 0, upstash: 0, neon: 0, redis: 0, postgres: 0 };
@@ -35,20 +38,39 @@ export async function startArena({ say, parts }: BenchOptions): Promise<Arena> {
   const weirModules = await bundleWeir(folder, parts.bundle);
   await bundleOthers(folder);
   const stack = cleanup.use(await startStack({ ports: ANY_PORTS, databaseUrl: parts.databaseUrl, say }));
-  const workers = [weirOn(stack, weirModules), ...othersOn(stack)];
+  const oneRegion = await startOneRegion(cleanup);
+  const workers = [
+    weirOn(stack, weirModules, { name: 'weir', kv: 'kv' }),
+    weirOn(stack, weirModules, { name: 'weir-five-rules', kv: 'kv' }),
+    weirOn(stack, weirModules, { name: 'weir-one-region', kv: 'kv-one-region', regions: oneRegion.variable }),
+    ...othersOn(stack),
+  ];
+  const gateways = [oneRegion, ...stack.regions].map(({ gateway }) => gateway);
   const compatibility = await readCompatibility();
   const owned = cleanup.move();
   return {
     async serve(options) {
       const workerd = await serveWorkers({ folder, compatibility, workers, ...options });
-      await putRulesInForce(workerd.urls['weir'] ?? '', RULES).catch(async (error: unknown) => {
+      await publishAll(workerd, stack).catch(async (error: unknown) => {
         await workerd[Symbol.asyncDispose]();
         throw error;
       });
       return workerd;
     },
+    async setDistance(ms) {
+      await Promise.all(
+        gateways.map(({ faults }) => (ms > 0 ? faults.set({ latencyMs: ms }) : faults.clear())),
+      );
+    },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
+}
+
+async function publishAll({ urls }: Workerd, { databaseUrl }: Stack): Promise<void> {
+  for (const name of ['weir-one-region', 'weir']) {
+    await forgetSplit(databaseUrl);
+    await putRulesInForce(urls[name] ?? '', RULES);
+  }
 }
 
 /** As `wrangler deploy` would upload it. `bundle` is where it is built already. */
@@ -59,15 +81,10 @@ export async function bundleWeir(folder: string, bundle?: string): Promise<Worke
 }
 
 /** Of a bundle that is there already. */
-export async function weirModulesIn(folder: string): Promise<WorkerModule[]> {
-  const scripts = (await readdir(join(folder, 'weir'))).filter((name) => name.endsWith('.lua'));
-  return [
-    { name: 'index.js', type: 'esModule', path: 'weir/index.js' },
-    ...scripts.map((name) => ({ name, type: 'text' as const, path: `weir/${name}` })),
-  ];
-}
+export const weirModulesIn = async (folder: string): Promise<WorkerModule[]> =>
+  (await modulesIn(join(folder, 'weir'))).map((name) => ({ name, type: 'esModule', path: `weir/${name}` }));
 
-const OTHERS = ['kv', 'bare', 'proxy', 'ping', 'upstash'];
+const OTHERS = ['kv', 'bare', 'proxy', 'ping', 'upstash', 'fair-upstash'];
 
 export const bundleOthers = (folder: string, names: readonly string[] = OTHERS): Promise<void> =>
   bundleWorkers(
@@ -90,11 +107,22 @@ export async function bundleWorkers(folder: string, files: readonly URL[]): Prom
   });
 }
 
-function weirOn(stack: Stack, modules: readonly WorkerModule[]): ServedWorker {
-  // Without a place, a request goes to the first region: the Redis of the others.
-  const deployed = { ENVIRONMENT: 'production', DEGRADED_HEADER: 'on' };
+interface WeirOptions {
+  readonly name: string;
+  readonly kv: string;
+  /** The value of REGIONS, if not those of the stack. */
+  readonly regions?: string;
+}
+
+function weirOn(
+  stack: Stack,
+  modules: readonly WorkerModule[],
+  { name, kv, regions = stack.variables['REGIONS'] ?? '' }: WeirOptions,
+): ServedWorker {
+  // Requests come from near the first region: it has the Redis of the others.
+  const deployed = { ENVIRONMENT: 'production', DEGRADED_HEADER: 'on', REGIONS: regions };
   const variables = { ...stack.variables, ...deployed, ADMIN_TOKEN, DEADLINE_MS };
-  return { name: 'weir', modules, variables, kv: { RULES: 'kv' } };
+  return { name, modules, variables, kv: { RULES: kv } };
 }
 
 function othersOn({ originUrl, regions: [region] }: Stack): ServedWorker[] {
@@ -106,11 +134,14 @@ function othersOn({ originUrl, regions: [region] }: Stack): ServedWorker[] {
     modules: [{ name: 'index.js', type: 'esModule', path: `worker-${file}.js` }],
     variables: { ...variables, ...limits },
   });
+  const peer = (name: string, file: string, count: number, order = 'one after the other') =>
+    worker(name, file, { LIMIT: String(LIMIT), LIMIT_COUNT: String(count), LIMIT_ORDER: order });
   return [
     ...['kv', 'bare', 'proxy', 'ping'].map((name) => worker(name)),
-    ...['1', '3', '5'].map((count) =>
-      worker(`upstash-${count}`, 'upstash', { LIMIT: String(LIMIT), LIMIT_COUNT: count }),
-    ),
+    worker('kv-one-region', 'kv'),
+    ...[1, 3, 5].map((count) => peer(`upstash-${count}`, 'upstash', count)),
+    peer('upstash-5-parallel', 'upstash', 5, 'parallel'),
+    ...[1, 5].map((count) => peer(`fair-upstash-${count}`, 'fair-upstash', count)),
   ];
 }
 

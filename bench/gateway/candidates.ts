@@ -7,12 +7,31 @@ export const CANDIDATES = [
   'ping',
   'oneRule',
   'fiveRules',
+  'oneRegionOneRule',
   'upstashOne',
   'upstashThree',
   'upstashFive',
+  'upstashFiveParallel',
+  'fairUpstashOne',
+  'fairUpstashFive',
 ] as const;
 export type Candidate = (typeof CANDIDATES)[number];
 export type PerCandidate<T> = Readonly<Record<Candidate, T>>;
+
+export const LABELS: PerCandidate<string> = {
+  bare: 'a Hono response',
+  proxy: 'a proxy',
+  ping: 'a proxy after one PING',
+  oneRule: 'Weir, one rule',
+  fiveRules: 'Weir, five rules',
+  oneRegionOneRule: 'Weir with one region, one rule',
+  upstashOne: '@upstash/ratelimit, one limit',
+  upstashThree: '@upstash/ratelimit, three limits',
+  upstashFive: '@upstash/ratelimit, five limits',
+  upstashFiveParallel: '@upstash/ratelimit, five limits at once',
+  fairUpstashOne: '@upstash/ratelimit with Weir’s duties, one limit',
+  fairUpstashFive: '@upstash/ratelimit with Weir’s duties, five limits',
+};
 
 export interface Target {
   /** The Worker's URL. */
@@ -26,16 +45,22 @@ export interface Target {
 const QUERY = '?bytes=256';
 
 const behind = (worker: string) => ({ worker, path: ONE_RULE_PATH + QUERY, isWeir: false });
+const weir = (path: string, worker = 'weir') => ({ worker, path: path + QUERY, isWeir: true });
 
 const ROUTES = {
   bare: behind('bare'),
   proxy: behind('proxy'),
   ping: behind('ping'),
-  oneRule: { worker: 'weir', path: ONE_RULE_PATH + QUERY, isWeir: true },
-  fiveRules: { worker: 'weir', path: FIVE_RULES_PATH + QUERY, isWeir: true },
+  oneRule: weir(ONE_RULE_PATH),
+  // An isolate of its own, as all others have: one that is called twice as often is the faster one.
+  fiveRules: weir(FIVE_RULES_PATH, 'weir-five-rules'),
+  oneRegionOneRule: weir(ONE_RULE_PATH, 'weir-one-region'),
   upstashOne: behind('upstash-1'),
   upstashThree: behind('upstash-3'),
   upstashFive: behind('upstash-5'),
+  upstashFiveParallel: behind('upstash-5-parallel'),
+  fairUpstashOne: behind('fair-upstash-1'),
+  fairUpstashFive: behind('fair-upstash-5'),
 } as const;
 
 export const perCandidate = <T>(make: (name: Candidate) => T): PerCandidate<T> =>

@@ -1,26 +1,48 @@
-// The load, in a thread of its own: a fixed number of keep-alive connections, each asking again as soon as it has its
-// answer.
+// The load, in a thread of its own: on a fixed number of keep-alive connections, each asking again as soon as it has its
+// answer (closed loop); or at a fixed rate, whatever is answered (open loop).
 import { parentPort } from 'node:worker_threads';
-import { Client } from 'undici';
-import type { LoadReport, LoadRequest } from './load.ts';
+import { Client, Pool } from 'undici';
+import { steadyLoad } from '../../local/steady-load.ts';
+import type { LoadReport, LoadRequest, LoadResult, WarmUpRequest } from './load.ts';
+import { headersOf } from './ordinary-request.ts';
 
 /** Values of one octet. Each connection has addresses of its own, the same ones in every slice. */
 const ADDRESSES = 250;
+/** workerd closes what is idle for 5 s: a request must not go out on a connection that is just being closed. */
+const KEPT_MS = 3_000;
+/** Connections that an open loop finds open. */
+const OPEN_AT_FIRST = 16;
 
 const clients = new Map<string, Client[]>();
+const pools = new Map<string, Pool>();
 
-parentPort?.on('message', (asked: LoadRequest) => {
-  run(asked).then(
+parentPort?.on('message', (asked: LoadRequest | WarmUpRequest) => {
+  start(asked).then(
     (report) => parentPort?.postMessage(report),
     (error: unknown) => parentPort?.postMessage({ failure: String(error) } satisfies LoadReport),
   );
 });
 
-async function run(asked: LoadRequest): Promise<LoadReport> {
-  const connections = connectionsTo(asked);
+function start(asked: LoadRequest | WarmUpRequest): Promise<LoadResult> {
+  if ('warmUpRequests' in asked) return warmUp(asked);
+  const { pace } = asked;
+  return 'connections' in pace ? closedLoop(asked, pace.connections) : openLoop(asked, pace.perSecond);
+}
+
+async function warmUp({ target, connections, warmUpRequests }: WarmUpRequest): Promise<LoadResult> {
+  const askAll = async (client: Client, at: number) => {
+    for (let asked = at; asked < warmUpRequests; asked += connections)
+      await ask(client, target, addressOf(at, asked)).catch(() => {});
+  };
+  await Promise.all(clientsOf(target.origin, connections).map(askAll));
+  return { latenciesMs: [], uncounted: [], elapsedMs: 0 };
+}
+
+async function closedLoop(asked: LoadRequest, connections: number): Promise<LoadResult> {
+  const kept = clientsOf(asked.target.origin, connections);
   const startedAtMs = performance.now();
   const endAtMs = startedAtMs + asked.ms;
-  const all = await Promise.all(connections.map((client, i) => keepAsking(client, i, asked, endAtMs)));
+  const all = await Promise.all(kept.map((client, i) => keepAsking(client, i, asked, endAtMs)));
   return {
     latenciesMs: all.flatMap(({ latenciesMs }) => latenciesMs),
     uncounted: all.flatMap(({ uncounted }) => uncounted),
@@ -28,20 +50,37 @@ async function run(asked: LoadRequest): Promise<LoadReport> {
   };
 }
 
-function connectionsTo({ target, concurrency }: LoadRequest): Client[] {
-  const known = clients.get(target.origin) ?? Array.from({ length: concurrency }, () => open(target.origin));
-  clients.set(target.origin, known);
+async function openLoop({ target, ms }: LoadRequest, perSecond: number): Promise<LoadResult> {
+  const pool =
+    pools.get(target.origin) ?? new Pool(target.origin, { pipelining: 1, keepAliveTimeout: KEPT_MS });
+  pools.set(target.origin, pool);
+  const atFirst = Array.from({ length: OPEN_AT_FIRST }, (_, i) => ask(pool, target, addressOf(0, i)));
+  await Promise.allSettled(atFirst);
+  const startedAtMs = performance.now();
+  const results = await steadyLoad({ perSecond, ms, send: (i) => ask(pool, target, addressOf(0, i)) });
+  const troubles = results.map(({ value, error }) => (error === undefined ? value : String(error)));
+  return {
+    latenciesMs: results.filter((_, i) => troubles[i] === undefined).map(({ tookMs }) => tookMs),
+    uncounted: troubles.filter((trouble) => trouble !== undefined),
+    elapsedMs: performance.now() - startedAtMs,
+  };
+}
+
+function clientsOf(origin: string, connections: number): Client[] {
+  const open = () => new Client(origin, { pipelining: 1, keepAliveTimeout: KEPT_MS });
+  const known = clients.get(origin) ?? Array.from({ length: connections }, open);
+  clients.set(origin, known);
   return known;
 }
 
-const open = (origin: string) => new Client(origin, { pipelining: 1, keepAliveTimeout: 60_000 });
+const addressOf = (connection: number, asked: number) =>
+  `10.${connection}.${Math.floor(asked / ADDRESSES) % ADDRESSES}.${asked % ADDRESSES}`;
 
 async function keepAsking(client: Client, at: number, { target }: LoadRequest, endAtMs: number) {
   const latenciesMs: number[] = [];
   const uncounted: string[] = [];
   for (let asked = 0, now = performance.now(); now < endAtMs; asked += 1) {
-    const ip = `10.${at}.${Math.floor(asked / ADDRESSES) % ADDRESSES}.${asked % ADDRESSES}`;
-    const trouble = await ask(client, target, ip).catch(String);
+    const trouble = await ask(client, target, addressOf(at, asked)).catch(String);
     const answeredAtMs = performance.now();
     if (trouble === undefined) latenciesMs.push(answeredAtMs - now);
     else uncounted.push(trouble);
@@ -51,8 +90,8 @@ async function keepAsking(client: Client, at: number, { target }: LoadRequest, e
 }
 
 /** Why it was not counted: such an answer can be a fast one. */
-async function ask(client: Client, { path, isWeir }: LoadRequest['target'], ip: string) {
-  const answer = await client.request({ path, method: 'GET', headers: { 'CF-Connecting-IP': ip } });
+async function ask(connection: Client | Pool, { path, isWeir }: LoadRequest['target'], ip: string) {
+  const answer = await connection.request({ path, method: 'GET', headers: headersOf(ip) });
   await answer.body.dump();
   const degraded = answer.headers['x-weir-degraded'];
   if (degraded !== undefined) return String(degraded);

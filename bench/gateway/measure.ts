@@ -1,7 +1,7 @@
 // All candidates in one interleaved run: requests a second, how long they took, and the processor time of workerd.
 import type { BenchOptions } from '../shared/bench.ts';
 import { interleave, median, medianRatio, type Slice } from '../shared/rounds.ts';
-import { type Candidate, type PerCandidate, perCandidate, type Target } from './candidates.ts';
+import { CANDIDATES, type Candidate, type PerCandidate, perCandidate, type Target } from './candidates.ts';
 import { cpuMicros } from './cpu.ts';
 import type { Load, LoadResult } from './load.ts';
 
@@ -17,7 +17,9 @@ export interface Measured {
   readonly p50: PerCandidate<number>;
   readonly p99: PerCandidate<number>;
   /** Processor time of workerd for one request, in microseconds; NaN where the system does not tell it. */
-  readonly cpuMicros: PerCandidate<number>;
+  readonly cpu: PerCandidate<number>;
+  /** How much more than the bare proxy in the same round. */
+  readonly cpuOverProxy: PerCandidate<number>;
   /** Of the throughput, by what each round says. */
   ratio(above: Candidate, below: Candidate): number;
 }
@@ -32,6 +34,8 @@ export interface MeasureOptions {
 export const CONCURRENCY = 16;
 const SLICE_MS = 250;
 const ROUNDS = 40;
+/** For each candidate: until then its code gets faster with every thousand of requests, Weir's by a quarter. */
+const WARM_UP_REQUESTS = 8_000;
 
 interface Round extends LoadResult {
   readonly cpuMicros: number;
@@ -41,14 +45,21 @@ export async function measure(
   { targets, load, pid }: MeasureOptions,
   { say, scaled }: BenchOptions,
 ): Promise<Measured> {
+  for (const name of CANDIDATES) {
+    const warmUpRequests = scaled(WARM_UP_REQUESTS, CONCURRENCY);
+    await load.warmUp({ target: targets[name], connections: CONCURRENCY, warmUpRequests });
+  }
+  say('all are warm');
   const rounds = perCandidate((): Round[] => []);
   const slices = perCandidate(
     (name): Slice =>
       async () => {
+        const target = targets[name];
+        await load.warmUp({ target, connections: CONCURRENCY, warmUpRequests: CONCURRENCY });
         const before = await cpuMicros(pid);
         const result = await load.run({
-          target: targets[name],
-          concurrency: CONCURRENCY,
+          target,
+          pace: { connections: CONCURRENCY },
           ms: scaled(SLICE_MS),
         });
         rounds[name].push({ ...result, cpuMicros: (await cpuMicros(pid)) - before });
@@ -63,6 +74,10 @@ export async function measure(
     counted[name].flatMap(({ latenciesMs }) => latenciesMs).sort((a, b) => a - b),
   );
   const reasons = perCandidate((name) => counted[name].flatMap(({ uncounted }) => uncounted));
+  const cpus = perCandidate((name) =>
+    counted[name].map((round) => round.cpuMicros / round.latenciesMs.length),
+  );
+  const proxyCpu = (round: number) => cpus.proxy[round] ?? Number.NaN;
   return {
     requests: perCandidate((name) => sorted[name].length + reasons[name].length),
     uncounted: perCandidate((name) => reasons[name].length),
@@ -70,12 +85,11 @@ export async function measure(
     throughput: perCandidate((name) => median(perSecond[name])),
     p50: perCandidate((name) => quantile(sorted[name], 0.5)),
     p99: perCandidate((name) => quantile(sorted[name], 0.99)),
-    cpuMicros: perCandidate((name) =>
-      median(counted[name].map((round) => round.cpuMicros / round.latenciesMs.length)),
-    ),
+    cpu: perCandidate((name) => median(cpus[name])),
+    cpuOverProxy: perCandidate((name) => median(cpus[name].map((micros, i) => micros - proxyCpu(i)))),
     ratio: (above, below) => medianRatio(perSecond[above], perSecond[below]),
   };
 }
 
-const quantile = (sorted: readonly number[], share: number): number =>
+export const quantile = (sorted: readonly number[], share: number): number =>
   sorted[Math.ceil(sorted.length * share) - 1] ?? Number.NaN;

@@ -8,6 +8,7 @@ import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { LOOPBACK } from '../../local/ports.ts';
 import { startWatchdog } from '../../local/watchdog.ts';
+import { CF_HEADER } from './ordinary-request.ts';
 
 export interface ServedWorker {
   readonly name: string;
@@ -19,7 +20,7 @@ export interface ServedWorker {
 
 export interface WorkerModule {
   readonly name: string;
-  readonly type: 'esModule' | 'text';
+  readonly type: 'esModule';
   /** Relative to the folder of the configuration. */
   readonly path: string;
 }
@@ -108,7 +109,7 @@ function renderConfig({ workers, compatibility, mostHeapMb }: ServeOptions): str
   );
   const sockets = workers.map(
     ({ name }) =>
-      `    (name = ${text(name)}, address = "${LOOPBACK}:0", http = (), service = ${text(name)}),`,
+      `    (name = ${text(name)}, address = "${LOOPBACK}:0", http = (cfBlobHeader = ${text(CF_HEADER)}), service = ${text(name)}),`,
   );
   return `using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (

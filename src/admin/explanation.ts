@@ -8,7 +8,7 @@ import { type PlannedRequest, planRequest, type RuleCheck } from '../core/plan.t
 import { compileResource } from '../core/resource.ts';
 import { capacityOf } from '../core/shares.ts';
 import { compileSnapshot } from '../core/snapshot.ts';
-import { findApiKey, findUser } from '../rules/caller-records.ts';
+import { findApiKey, findUser } from '../rules/caller-rows.ts';
 import type { ReadContent, StoredContent, StoredRule } from '../rules/content.ts';
 import type { Database } from '../rules/database.ts';
 import { apiKeys, tenants } from '../rules/schema.ts';

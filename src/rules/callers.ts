@@ -4,8 +4,7 @@ import { hashApiKey, isWellFormedKey } from '../core/api-key.ts';
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { AfterResponse, CallerDirectory, CallerRecord, Known, LookUp } from '../core/caller.ts';
 import { digest, toBase64Url } from '../core/digest.ts';
-import { findApiKey, findUser, type KeptRecord, readRecord, writeRecord } from './caller-records.ts';
-import type { Database } from './database.ts';
+import { type KeptRecord, readRecord, writeRecord } from './caller-records.ts';
 import type { Kv } from './kv.ts';
 import { type CallerKind, createLookUpAllowance } from './look-up-allowance.ts';
 import { withDeadline } from './with-deadline.ts';
@@ -22,8 +21,11 @@ export interface KnownRevisions {
   of(id: string): string | undefined;
 }
 
+/** Callers in Postgres: by the hash of a key, by the id of a user. Undefined if there is no row, or none in force. */
+export type CallerRows = Readonly<Record<CallerKind, (id: string) => Promise<CallerRecord | undefined>>>;
+
 export interface CallerDirectoryOptions {
-  readonly database: Database;
+  readonly rows: CallerRows;
   readonly kv: Kv;
   readonly now: () => number;
   /** For one look-up, KV and Postgres together. */
@@ -32,10 +34,8 @@ export interface CallerDirectoryOptions {
   readonly onError: (error: unknown) => void;
 }
 
-const FIND = { key: findApiKey, user: findUser };
-
 export function createCallerDirectory(options: CallerDirectoryOptions): CallerDirectory {
-  const { database, kv, now, deadlineMs, revisions, onError } = options;
+  const { rows, kv, now, deadlineMs, revisions, onError } = options;
   const memory = createBoundedCache<{ readonly record: Known<CallerRecord> }>(MEMORY_ENTRIES);
   const allowance = createLookUpAllowance(now);
   let askAgainAtMs = Number.NEGATIVE_INFINITY;
@@ -72,7 +72,7 @@ export function createCallerDirectory(options: CallerDirectoryOptions): CallerDi
   }
 
   async function fromPostgres(sought: Sought, { deadline, afterResponse }: Question) {
-    const answer = FIND[sought.kind](database, sought.id);
+    const answer = rows[sought.kind](sought.id);
     // An answer that comes too late for this request is kept for the next ones. A failure is reported below.
     afterResponse(answer.then((record) => keep(sought, record)).catch(() => {}));
     try {

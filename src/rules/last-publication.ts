@@ -2,9 +2,9 @@
 // that finds nothing new costs next to nothing.
 import { type SQL, sql } from 'drizzle-orm';
 import { type Announcement, formatAnnouncement, parseAnnouncement } from '../core/announcement.ts';
-import { LATELY } from './caller-revisions.ts';
 import type { Database } from './database.ts';
 import { IS_UNCONFIRMED } from './placements.ts';
+import { LATELY } from './recent-callers.ts';
 import { lastPublication } from './schema.ts';
 
 /** How the tables looked when they were read. */

@@ -5,11 +5,12 @@ import type { SharesByRegion } from '../core/rule.ts';
 import type { SnapshotContent } from '../core/snapshot.ts';
 import { type CompiledRule, withCounterIds } from '../core/snapshot.ts';
 import { encodeRule } from '../core/stored-snapshot.ts';
-import { type CallerRevisions, selectRevisions, toRevisions } from './caller-revisions.ts';
+import type { CallerRevisions } from './caller-revisions.ts';
 import { assemble, type OtherRows, otherQueries } from './content.ts';
 import type { Database } from './database.ts';
 import { type Mark, selectMark } from './last-publication.ts';
 import { type PlacementRow, recordPlacements, unconfirmedOf } from './placements.ts';
+import { selectRevisions, toRevisions } from './recent-callers.ts';
 import { parseRules, type RejectedRow } from './rule-schema.ts';
 import { rules as rulesTable } from './schema.ts';
 

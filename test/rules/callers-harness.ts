@@ -4,6 +4,7 @@ import { neonConfig } from '@neondatabase/serverless';
 import { afterAll, beforeAll, beforeEach } from 'vitest';
 import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../../src/core/api-key.ts';
 import type { LookUp } from '../../src/core/caller.ts';
+import { findApiKey, findUser } from '../../src/rules/caller-rows.ts';
 import { createCallerDirectory } from '../../src/rules/callers.ts';
 import type { Database } from '../../src/rules/database.ts';
 import type { Kv } from '../../src/rules/kv.ts';
@@ -105,7 +106,7 @@ function createIsolate({ database, store, deadlineMs = 20_000, epoch = crypto.ra
     },
   };
   const directory = createCallerDirectory({
-    database,
+    rows: { key: (hash) => findApiKey(database, hash), user: (id) => findUser(database, id) },
     kv: watched,
     now: () => clock.ms,
     deadlineMs,

@@ -1,0 +1,19 @@
+// What a request may ask Postgres: who a caller is that neither memory nor KV knows, and whether it answers at all.
+// Loaded when it is first asked.
+import { sql } from 'drizzle-orm';
+import { findApiKey, findUser } from './rules/caller-rows.ts';
+import type { CallerRows } from './rules/callers.ts';
+import { createDatabase, type DatabaseOptions } from './rules/database.ts';
+
+export interface Postgres {
+  readonly callers: CallerRows;
+  ping(): Promise<unknown>;
+}
+
+export function createPostgres(options: DatabaseOptions): Postgres {
+  const database = createDatabase(options);
+  return {
+    callers: { key: (hash) => findApiKey(database, hash), user: (id) => findUser(database, id) },
+    ping: () => database.execute(sql`select 1`),
+  };
+}
