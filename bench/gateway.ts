@@ -4,7 +4,7 @@ import { type Arena, startArena } from './gateway/arena.ts';
 import { CANDIDATES, type Candidate, targetsAt } from './gateway/candidates.ts';
 import { measureHeap } from './gateway/heap.ts';
 import { type Load, startLoad } from './gateway/load.ts';
-import { CONCURRENCY, type Measured, measure } from './gateway/measure.ts';
+import { CONCURRENCY, LEAST_MS, type Measured, measure } from './gateway/measure.ts';
 import type { Bench, BenchOptions, Table } from './shared/bench.ts';
 import { tallyReasons, uncountedNotes } from './shared/reasons.ts';
 import { fixed } from './shared/table.ts';
@@ -16,7 +16,7 @@ export const run: Bench = async (options) => {
   await using load = startLoad();
   const measured = await measureAll(arena, load, options);
   options.say('throughput: measured');
-  const heapPerRequest = await heapOfWeir(arena, load, options.scaled(HEAP_MS));
+  const heapPerRequest = await heapOfWeir(arena, load, options.scaled(HEAP_MS, LEAST_MS));
   const { requests, uncounted, throughput, p50, p99, cpuMicros } = measured;
   const uncountedReasons = tallyReasons(measured.reasons);
   const ratios = ratiosOf(measured);
