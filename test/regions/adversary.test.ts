@@ -51,7 +51,7 @@ const TRICKS: Readonly<Record<string, Trick>> = {
     for (let i = 0; Date.now() < endsAtMs; i += 1) {
       const edge = at[(i * 7) % at.length];
       if (edge) admitted.push(...(await burst(edge, subject, 2)));
-      await sleep(5);
+      await sleep(20);
     }
     return admitted;
   },
