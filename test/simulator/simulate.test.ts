@@ -48,7 +48,7 @@ describe('an episode', () => {
   it('shows that something is held for ever if a region never forgets', async () => {
     const failed = await failuresOf((server) => {
       server.live = () => ['a counter'];
-    });
+    }, 1);
     expect(failed).toContain('held');
   });
 
@@ -57,7 +57,7 @@ describe('an episode', () => {
       server.run = () => {
         throw new TypeError('a mistake');
       };
-    });
+    }, 1);
     expect(failed).toContain('bug');
   });
 });
@@ -73,9 +73,12 @@ describe('what exceeds a limit', () => {
 });
 
 /** Of an episode whose regions are broken like that. */
-async function failuresOf(tamper: (server: RegionServer) => void): Promise<string[]> {
-  const { failures } = await runEpisode(withFew(scenarioOf({ seed: 4, number: 0, kind: 'quiet' })), {
-    tamper,
-  });
+async function failuresOf(tamper: (server: RegionServer) => void, subjects = SUBJECTS): Promise<string[]> {
+  const { failures } = await runEpisode(
+    withFew(scenarioOf({ seed: 4, number: 0, kind: 'quiet' }), subjects),
+    {
+      tamper,
+    },
+  );
   return failures.map(({ kind }) => kind);
 }
