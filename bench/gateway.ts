@@ -7,7 +7,7 @@ import { compare, compareKeys, compareTables } from './gateway/compare.ts';
 import { measureHeap } from './gateway/heap.ts';
 import { latencyKeys, latencyTable, measureLatency } from './gateway/latency.ts';
 import { type Load, startLoad } from './gateway/load.ts';
-import { CONCURRENCY, measure } from './gateway/measure.ts';
+import { CONCURRENCY, LEAST_MS, measure } from './gateway/measure.ts';
 import { loadTable } from './gateway/tables.ts';
 import type { Bench, BenchOptions } from './shared/bench.ts';
 import { tallyReasons } from './shared/reasons.ts';
@@ -30,7 +30,7 @@ export const run: Bench = async (options) => {
   await using arena = await startArena(options);
   await using load = startLoad();
   const { measured, latencies } = await measureAll(arena, load, options);
-  const heapPerRequest = await heapOfWeir(arena, load, options.scaled(HEAP_MS));
+  const heapPerRequest = await heapOfWeir(arena, load, options.scaled(HEAP_MS, LEAST_MS));
   const { reasons, ratio, ...figures } = measured;
   const comparison = compare(measured, latencies);
   return {

@@ -48,8 +48,8 @@ interface Run {
 
 export const run: Bench = async ({ say, scaled }) => {
   const isShort = scaled(100, 1) < 100;
-  const distances = isShort ? [80] : ROUND_TRIPS_MS;
-  const sizes = isShort ? [{ ...SMALL, windowMs: 500, windows: 2 }] : [SLOW, SMALL, LARGE];
+  const distances = isShort ? [20] : ROUND_TRIPS_MS;
+  const sizes = isShort ? [{ ...SMALL, windowMs: 200, windows: 2 }] : [SLOW, SMALL, LARGE];
   say('starting three regions');
   await using edges = await startEdges({ roundTripMs: 0, deadlineMs: DEADLINE_MS });
   const runs: Run[] = [];

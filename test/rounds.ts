@@ -5,5 +5,5 @@ export const isLong = process.env['WEIR_LONG'] === '1';
 
 const MORE = 20;
 
-/** Twenty times as many in the long form. */
-export const rounds = (usual: number): number => (isLong ? MORE * usual : usual);
+/** Twenty times as many in the long form, or as many as it says. */
+export const rounds = (usual: number, long = MORE * usual): number => (isLong ? long : usual);

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { close, listen } from '../../local/ports.ts';
+import { close, freePort, listen } from '../../local/ports.ts';
 import { type DevProcess, readGuide, runDev } from './dev-process.ts';
 
 let dataDir: string;
@@ -33,6 +33,8 @@ async function query(databaseUrl: string, sql: string): Promise<unknown[]> {
 
 const limitOfLogin = (databaseUrl: string) =>
   query(databaseUrl, `select "limit"::int from rules where resource = '/login'`);
+
+const rulesOf = (databaseUrl: string) => query(databaseUrl, 'select count(*)::int as count from rules');
 
 const isAlive = (pid: number) => {
   try {
@@ -111,6 +113,7 @@ describe('npm run dev', () => {
     const killed = runDev({ WEIR_DATA_DIR: dataDir });
     const { databaseUrl, workerUrl, redisPorts } = readGuide(await killed.guide);
     expect(await limitOfLogin(databaseUrl)).toEqual([{ limit: 7 }]);
+    await expectInUse(databaseUrl);
     const { pid } = await redisInfo(redisPorts[0] ?? 0);
     killed.child.kill('SIGKILL');
     await expect.poll(() => isAlive(pid)).toBe(false);
@@ -130,18 +133,27 @@ describe('npm run dev', () => {
     expect([code, output]).toEqual([0, expect.not.stringContaining('Error')]);
   });
 
-  it('starts empty with --fresh, but not while another run uses the folder', async () => {
-    const fresh = runDev({ WEIR_DATA_DIR: dataDir }, '--fresh');
-    const { databaseUrl } = readGuide(await fresh.guide);
+  it('starts empty with --fresh, and stops in order when ended while the Worker is starting', async () => {
+    const POSTGRES_PORT = String(await freePort());
+    const fresh = runDev({ WEIR_DATA_DIR: dataDir, POSTGRES_PORT }, '--fresh');
+    await expect.poll(fresh.output, { timeout: 60_000 }).toContain('starting the Worker');
+    const databaseUrl = `postgres://postgres@127.0.0.1:${POSTGRES_PORT}/postgres`;
     expect(await limitOfLogin(databaseUrl)).toEqual([{ limit: 5 }]);
-    const { code, output } = await runDev({ WEIR_DATA_DIR: dataDir }, '--fresh').ended;
-    expect(code).toBe(1);
-    expect(output.trim().split('\n').at(-1)).toMatch(/^weir: .*WEIR_DATA_DIR|^weir: .*in use/);
-    expect(await query(databaseUrl, 'select count(*)::int as count from rules')).toEqual([{ count: 5 }]);
+    expect(await rulesOf(databaseUrl)).toEqual([{ count: 5 }]);
     fresh.child.kill('SIGTERM');
-    expect((await fresh.ended).code).toBe(0);
+    const { code, output } = await fresh.ended;
+    expect([code, output]).toEqual([0, expect.not.stringContaining('Error')]);
   });
 });
+
+/** No other run empties the folder that this one uses. */
+async function expectInUse(databaseUrl: string): Promise<void> {
+  const before = await rulesOf(databaseUrl);
+  const { code, output } = await runDev({ WEIR_DATA_DIR: dataDir }, '--fresh').ended;
+  expect(code).toBe(1);
+  expect(output.trim().split('\n').at(-1)).toMatch(/^weir: .*WEIR_DATA_DIR|^weir: .*in use/);
+  expect([await rulesOf(databaseUrl), await limitOfLogin(databaseUrl)]).toEqual([before, [{ limit: 7 }]]);
+}
 
 describe('npm run dev says in one line what is wrong', () => {
   it.each([

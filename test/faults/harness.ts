@@ -1,4 +1,5 @@
 // Weir as it runs, with a rule of each kind of failure mode, a load that meets all of them, and the way back to health.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'vitest';
 import { type IsolateName, REGIONS, type Weir } from '../../local/weir.ts';
 import { startWeir } from '../shared/weir.ts';
@@ -15,6 +16,8 @@ export type Kind = (typeof KINDS)[number];
 const CLEAN_ROUNDS = 10;
 const RECOVERY_MS = 3_000;
 const GIVE_UP_MS = 60_000;
+/** While a breaker is open: whoever asked all the time would only keep the machine busy. */
+const PAUSE_MS = 50;
 
 export interface FaultStack extends AsyncDisposable {
   readonly weir: Weir;
@@ -91,6 +94,7 @@ export async function recover({ client, isolates, regions = REGIONS }: Recoverin
     if (isClean && clean === 0) cleanSinceMs = roundAtMs;
     clean = isClean ? clean + 1 : 0;
     roundMs = Math.max(roundMs, Date.now() - roundAtMs);
+    if (!isClean) await sleep(PAUSE_MS);
   }
   return { tookMs: cleanSinceMs - startedAtMs, roundMs };
 }

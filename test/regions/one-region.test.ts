@@ -24,7 +24,8 @@ async function remainingOf(edge: Edge, subject: string, count: number): Promise<
 }
 const downFrom = (limit: number) => Array.from({ length: limit }, (_, i) => limit - 1 - i);
 
-describe.each(SPLIT)('a caller in one region under %s', (algorithm) => {
+// At once: nearly all of it is waiting for regions that are far.
+describe.concurrent.each(SPLIT)('a caller in one region under %s', (algorithm) => {
   const rule = { algorithm, limit: 60, ...HOUR };
 
   it.each([3, 30, 100])(
@@ -57,7 +58,7 @@ describe.each(SPLIT)('a caller in one region under %s', (algorithm) => {
   });
 });
 
-describe('a limit that is not split', () => {
+describe.concurrent('a limit that is not split', () => {
   it.each([
     ['because the rule says so', { algorithm: 'fixed-window', limit: 60, central: true }],
     ['because denied requests count', { algorithm: 'fixed-window', limit: 60, countDenied: true }],

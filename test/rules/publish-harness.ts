@@ -12,7 +12,7 @@ import { createUpstashStore } from '../../src/redis/upstash-store.ts';
 import type { Kv } from '../../src/rules/kv.ts';
 import { type PublishOptions, publish } from '../../src/rules/publish.ts';
 import { createRuleReader } from '../../src/rules/rule-reader.ts';
-import { startDatabase, type TestDatabase } from './database.ts';
+import { DELETE_ALL, startDatabase, type TestDatabase } from './database.ts';
 import { startKv, type TestKv } from './kv.ts';
 
 export type Step = 'postgres' | `${'read' | 'probe' | 'copy' | 'write'} ${'eu' | 'us'}` | `put ${string}`;
@@ -82,9 +82,7 @@ export function usePublishing() {
     delete hanging.name;
     for (const region of regions) await region.clear();
     for (const name of await keys()) await space.kv.delete(name);
-    await run(
-      'truncate rules, tiers, tenants, users, api_keys, list_entries, history, placements, last_publication',
-    );
+    await run(DELETE_ALL);
     reads.length = 0;
     writes.length = 0;
     copies.length = 0;

@@ -2,7 +2,7 @@
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { selectRevisions, toRevisions } from '../../src/rules/recent-callers.ts';
-import { startDatabase, type TestDatabase } from './database.ts';
+import { DELETE_ALL, startDatabase, type TestDatabase } from './database.ts';
 
 let db: TestDatabase;
 let client: pg.Client;
@@ -16,7 +16,7 @@ afterAll(async () => {
   await db[Symbol.asyncDispose]();
 });
 beforeEach(async () => {
-  await run('truncate tiers, tenants, users, api_keys, rules, list_entries, history');
+  await run(DELETE_ALL);
 });
 
 async function run(statement: string, values: unknown[] = []): Promise<Record<string, string>[]> {
@@ -69,7 +69,7 @@ describe.each(TABLES)('a row of %s', (table, values, change, noChange) => {
   });
 
   it('has each change in the history, before and after', async () => {
-    await run('truncate history');
+    await run('delete from history');
     await run(`insert into ${table} ${values}`);
     const idColumn = table === 'tiers' ? 'name' : 'id';
     const [made] = await run(
@@ -92,7 +92,7 @@ describe.each(TABLES)('a row of %s', (table, values, change, noChange) => {
 describe('callers that have changed', () => {
   const hash = (letter: string) => letter.repeat(64);
   /** Since when nothing has happened. */
-  const settle = () => run('truncate history');
+  const settle = () => run('delete from history');
   const told = async () => toRevisions((await selectRevisions(db.database)).rows);
   const changed = async () => Object.keys((await told()).revisions);
 

@@ -7,7 +7,7 @@ import { encodeRule } from '../../src/core/stored-snapshot.ts';
 import { readContent } from '../../src/rules/content.ts';
 import { createRuleReader, type RuleReader } from '../../src/rules/rule-reader.ts';
 import { rounds } from '../rounds.ts';
-import { startDatabase, type TestDatabase } from './database.ts';
+import { DELETE_ALL, startDatabase, type TestDatabase } from './database.ts';
 
 let db: TestDatabase;
 let client: pg.Client;
@@ -35,7 +35,7 @@ beforeEach(async () => {
 });
 
 const run = (statement: string, values: unknown[] = []) => client.query(statement, values);
-const clear = () => run('truncate rules, tiers, list_entries, history, users, tenants, api_keys, placements');
+const clear = () => run(DELETE_ALL);
 const add = (name: string, resource = `/${name}`) =>
   run(
     `insert into rules (name, resource, scope, algorithm, "limit", window_seconds)

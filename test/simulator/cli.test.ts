@@ -26,7 +26,17 @@ describe('npm run simulate', () => {
   });
 
   it('says its seed, what was used of the limits, and the figures', async () => {
-    const { code, said, printed } = await run('--seed', '1', '--requests', '2000', '--jobs', '1', '--json');
+    const { code, said, printed } = await run(
+      '--seed',
+      '1',
+      '--requests',
+      '1',
+      '--kind',
+      'quiet',
+      '--jobs',
+      '1',
+      '--json',
+    );
     expect(said).toContain('seed 1\n');
     expect(said).toContain('limits exceeded');
     expect(JSON.parse(printed.trim().split('\n').at(-1) ?? '')).toMatchObject({
