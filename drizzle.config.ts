@@ -2,7 +2,7 @@ import { defineConfig } from 'drizzle-kit';
 
 export default defineConfig({
   dialect: 'postgresql',
-  schema: './src/rules/schema.ts',
+  schema: './src/rules/tables/schema.ts',
   out: './drizzle',
   casing: 'snake_case',
 });

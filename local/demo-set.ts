@@ -2,8 +2,8 @@
 import { like, notLike } from 'drizzle-orm';
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres';
 import pg from 'pg';
-import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../src/core/api-key.ts';
-import { apiKeys, rules, tenants, tiers, users } from '../src/rules/schema.ts';
+import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../src/core/matching/api-key.ts';
+import { apiKeys, rules, tenants, tiers, users } from '../src/rules/tables/schema.ts';
 
 const TIERS = [
   { name: 'free', displayName: 'Free', isDefault: true, limits: { 'calls-per-minute': 10 } },

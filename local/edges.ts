@@ -1,14 +1,15 @@
 // The limiter as it runs at three edges of the world, without workerd: each edge has its own memory and its own nearest
 // Redis, and the other two are far. A region's Redis has two gateways: a near one, and one that is as slow as an ocean.
 // For tests and benches.
-import { createBreaker } from '../src/core/breaker.ts';
-import { createCensus } from '../src/core/census.ts';
-import type { CounterStore } from '../src/core/counter-store.ts';
-import type { Decision } from '../src/core/decision.ts';
-import { planRequest } from '../src/core/plan.ts';
-import { RULE_DEFAULTS, type Rule, type Split } from '../src/core/rule.ts';
-import { compileSnapshot, type Snapshot, withCounterIds } from '../src/core/snapshot.ts';
-import type { SnapshotSource } from '../src/core/snapshot-source.ts';
+
+import type { Decision } from '../src/core/counting/decision.ts';
+import { planRequest } from '../src/core/matching/plan.ts';
+import { RULE_DEFAULTS, type Rule, type Split } from '../src/core/matching/rule.ts';
+import { compileSnapshot, type Snapshot, withCounterIds } from '../src/core/matching/snapshot.ts';
+import { createCensus } from '../src/core/ports/census.ts';
+import type { CounterStore } from '../src/core/ports/counter-store.ts';
+import type { SnapshotSource } from '../src/core/ports/snapshot-source.ts';
+import { createBreaker } from '../src/core/regions/breaker.ts';
 import { createDistance } from '../src/limiter/distance.ts';
 import { createLimiter } from '../src/limiter/limiter.ts';
 import type { LimiterRegion, Regions } from '../src/limiter/region-ladder.ts';

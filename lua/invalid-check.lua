@@ -1,5 +1,5 @@
 -- invalid-check: what is wrong with one check, or nil. Loaded only for checks that are not plain; the words are
--- those of problemOf in src/core/check.ts. Columns that the call does not have are nil, those left empty are ''.
+-- those of problemOf in src/core/counting/check.ts. Columns that the call does not have are nil, those left empty are ''.
 local LARGEST, LONGEST, MAX_UNITS, MAX_BUCKETS = 4503599627370496, 1099511627776, 100000, 100
 
 local function isGiven(text)

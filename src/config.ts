@@ -2,7 +2,7 @@
 // never its value: it may be a secret.
 import type { KVNamespace } from '@cloudflare/workers-types';
 import type { Bindings } from './bindings.ts';
-import { isServesCode } from './core/regions.ts';
+import { isServesCode } from './core/regions/nearest.ts';
 import {
   changed,
   flag,

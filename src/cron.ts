@@ -1,6 +1,6 @@
 // Once a minute: what is in Postgres is made the rules in force, however it came there. Mostly there is nothing to do.
-import type { PublishOptions } from './rules/publish.ts';
-import { reconcile } from './rules/reconcile.ts';
+import type { PublishOptions } from './rules/publishing/publish.ts';
+import { reconcile } from './rules/publishing/reconcile.ts';
 
 const MINUTE_MS = 60_000;
 /** Once a day all is written anew, long before the announcements (three days) and what is in KV (thirty) expire. */

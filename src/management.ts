@@ -4,9 +4,9 @@ import { createGate } from './admin/auth.ts';
 import type { AdminServices } from './admin/services.ts';
 import { runCron } from './cron.ts';
 import type { Services } from './http/services.ts';
-import { createDatabase, type DatabaseOptions } from './rules/database.ts';
-import { type PublishOptions, publish } from './rules/publish.ts';
-import { createRuleReader } from './rules/rule-reader.ts';
+import { type PublishOptions, publish } from './rules/publishing/publish.ts';
+import { createRuleReader } from './rules/publishing/rule-reader.ts';
+import { createDatabase, type DatabaseOptions } from './rules/tables/database.ts';
 
 export interface ManagementOptions {
   readonly postgres: DatabaseOptions;

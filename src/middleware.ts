@@ -2,7 +2,7 @@
 // /_weir. See docs/library.md.
 import type { MiddlewareHandler } from 'hono';
 import type { Bindings } from './bindings.ts';
-import type { Caller } from './core/caller.ts';
+import type { Caller } from './core/matching/caller.ts';
 import { isolateOf } from './isolate.ts';
 
 /** What lies behind Weir is the rest of the app: nothing is ever sent there. */

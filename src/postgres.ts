@@ -1,9 +1,9 @@
 // What a request may ask Postgres: who a caller is that neither memory nor KV knows, and whether it answers at all.
 // Loaded when it is first asked.
 import { sql } from 'drizzle-orm';
-import { findApiKey, findUser } from './rules/caller-rows.ts';
-import type { CallerRows } from './rules/callers.ts';
-import { createDatabase, type DatabaseOptions } from './rules/database.ts';
+import { findApiKey, findUser } from './rules/book/caller-rows.ts';
+import type { CallerRows } from './rules/book/callers.ts';
+import { createDatabase, type DatabaseOptions } from './rules/tables/database.ts';
 
 export interface Postgres {
   readonly callers: CallerRows;

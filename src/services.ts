@@ -1,10 +1,10 @@
 // Puts the real parts together, once per isolate. Only this file and the entry see everything.
 import type { Bindings } from './bindings.ts';
 import { type Config, parseConfig } from './config.ts';
-import { createBreaker } from './core/breaker.ts';
-import { createCensus } from './core/census.ts';
 import { toBase64Url } from './core/digest.ts';
-import { nearestRegion, type RequestOrigin, routesFrom } from './core/regions.ts';
+import { createCensus } from './core/ports/census.ts';
+import { createBreaker } from './core/regions/breaker.ts';
+import { nearestRegion, type RequestOrigin, routesFrom } from './core/regions/nearest.ts';
 import { createLog, type Log, type LogEvent } from './http/log.ts';
 import type { Services } from './http/services.ts';
 import { createTally } from './http/tally.ts';
@@ -17,10 +17,10 @@ import { createAnnouncementBoard } from './redis/announcement-board.ts';
 import { createCensusBoard } from './redis/census.ts';
 import { createClient } from './redis/client.ts';
 import { createUpstashStore } from './redis/upstash-store.ts';
-import type { CallerRevisions } from './rules/caller-revisions.ts';
-import { createCallerDirectory } from './rules/callers.ts';
-import { createSnapshotSource } from './rules/snapshot-source.ts';
-import { withDeadline } from './rules/with-deadline.ts';
+import type { CallerRevisions } from './rules/book/caller-revisions.ts';
+import { createCallerDirectory } from './rules/book/callers.ts';
+import { createSnapshotSource } from './rules/book/snapshot-source.ts';
+import { withDeadline } from './rules/book/with-deadline.ts';
 import { whenNeeded } from './when-needed.ts';
 
 /** What an isolate has: the services of its requests, and the cron run. */

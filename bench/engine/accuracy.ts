@@ -2,9 +2,9 @@
 // exact count of what was admitted in the last window, which a sliding-window-log keeps.
 
 import { createRandom, type Random } from '../../local/random.ts';
-import type { Check } from '../../src/core/check.ts';
-import { runChecks } from '../../src/core/counters.ts';
-import { createMemoryCounters } from '../../src/core/memory-counters.ts';
+import type { Check } from '../../src/core/counting/check.ts';
+import { runChecks } from '../../src/core/counting/counters.ts';
+import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
 import type { Table } from '../shared/bench.ts';
 import { percent } from '../shared/table.ts';
 

@@ -1,5 +1,5 @@
 // Memory of one subject in Redis, all its keys together: limit 100, 50 units used one by one.
-import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/algorithms/registry.ts';
+import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import type { Table } from '../shared/bench.ts';
 import type { BenchRedis } from './bench-redis.ts';
 import { createPeer, PEER_ALGORITHMS, type Peer, type PeerAlgorithm } from './peer.ts';

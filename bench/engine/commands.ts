@@ -1,6 +1,6 @@
 // Commands that Upstash bills for one decision: EVALSHA and every command inside. Exact, so tests use it too.
-import type { AlgorithmId } from '../../src/core/algorithms/registry.ts';
-import type { Check } from '../../src/core/check.ts';
+import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
+import type { Check } from '../../src/core/counting/check.ts';
 import { parseAnswer } from '../../src/redis/wire.ts';
 import type { Table } from '../shared/bench.ts';
 import type { BenchRedis } from './bench-redis.ts';

@@ -1,7 +1,7 @@
 // The rules that the bench puts on a subject, and the calls of Weir's own script for them.
-import type { AlgorithmId } from '../../src/core/algorithms/registry.ts';
-import type { Check } from '../../src/core/check.ts';
-import { counterId, groupOf, subjectKey } from '../../src/core/keys.ts';
+import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
+import type { Check } from '../../src/core/counting/check.ts';
+import { counterId, groupOf, subjectKey } from '../../src/core/counting/keys.ts';
 import { toScriptCall } from '../../src/redis/wire.ts';
 import type { ShaCall } from './bench-redis.ts';
 

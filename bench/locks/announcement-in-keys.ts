@@ -1,6 +1,6 @@
 // The take as it once was: the announcement is one of the script's keys, and the script compares it.
-import type { Check } from '../../src/core/check.ts';
-import { ANNOUNCEMENT_KEY } from '../../src/core/keys.ts';
+import type { Check } from '../../src/core/counting/check.ts';
+import { ANNOUNCEMENT_KEY } from '../../src/core/counting/keys.ts';
 import type { Client } from '../../src/redis/client.ts';
 import { composeScript } from '../../src/redis/script.ts';
 import { toScriptCall } from '../../src/redis/wire.ts';

@@ -1,9 +1,9 @@
 // A crowd of isolates on one region, each with a subject of its own.
 import { startRedisServer } from '../../local/redis-server.ts';
 import { startUpstashGateway } from '../../local/upstash-gateway/server.ts';
-import { formatAnnouncement } from '../../src/core/announcement.ts';
-import type { Check } from '../../src/core/check.ts';
-import { CounterStoreError } from '../../src/core/counter-store.ts';
+import type { Check } from '../../src/core/counting/check.ts';
+import { formatAnnouncement } from '../../src/core/ports/announcement.ts';
+import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
 import { createAnnouncementBoard } from '../../src/redis/announcement-board.ts';
 import { createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/upstash-store.ts';

@@ -1,8 +1,8 @@
 // One burst of traffic, run through every algorithm by the engine itself on a clock that is given.
-import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/algorithms/registry.ts';
-import type { Check } from '../../src/core/check.ts';
-import { runChecks } from '../../src/core/counters.ts';
-import { createMemoryCounters } from '../../src/core/memory-counters.ts';
+import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
+import type { Check } from '../../src/core/counting/check.ts';
+import { runChecks } from '../../src/core/counting/counters.ts';
+import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
 
 export const LIMIT = 10;
 export const WINDOW_MS = 10_000;

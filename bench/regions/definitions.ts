@@ -1,5 +1,5 @@
 // By how much a history of admissions exceeds what its algorithm allows, by definition and over all regions together.
-import type { AlgorithmId } from '../../src/core/algorithms/registry.ts';
+import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 
 export interface Limit {
   readonly algorithm: AlgorithmId;

@@ -1,9 +1,9 @@
 // The traffic of the bench: one subject at three edges, more than its limit, in four ways to be spread.
 import { EDGES, type EdgeName, type Edges } from '../../local/edges.ts';
 import { steadyLoad } from '../../local/steady-load.ts';
-import { runChecks } from '../../src/core/counters.ts';
-import { createMemoryCounters } from '../../src/core/memory-counters.ts';
-import { partsOf } from '../../src/core/shares.ts';
+import { runChecks } from '../../src/core/counting/counters.ts';
+import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import { partsOf } from '../../src/core/regions/shares.ts';
 import { excessOf, type Limit } from './definitions.ts';
 
 export const TRAFFICS = ['oneRegion', 'even', 'skewed', 'moving'] as const;

@@ -1,6 +1,6 @@
 // Weir at three edges, with every algorithm whose limits are split.
 import { EDGES, type EdgeName, type Edges } from '../../local/edges.ts';
-import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
+import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
 import type { RegionSystem, Size, Subject } from './traffic.ts';
 
 const SPLIT = ALGORITHM_IDS.filter((id) => id !== 'concurrency');

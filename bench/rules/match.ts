@@ -1,7 +1,7 @@
 // What matching costs, and whether that grows with the number of rules; how large all rules are, and how long
 // they take to compile.
-import type { MatchRequest, Snapshot } from '../../src/core/snapshot.ts';
-import { decodeSnapshot, encodeSnapshot, versionOf } from '../../src/core/stored-snapshot.ts';
+import type { MatchRequest, Snapshot } from '../../src/core/matching/snapshot.ts';
+import { decodeSnapshot, encodeSnapshot, versionOf } from '../../src/core/matching/stored-snapshot.ts';
 import type { BenchOptions } from '../shared/bench.ts';
 import { inTurns, median } from '../shared/rounds.ts';
 import { createContent, createRequests } from './random-rules.ts';

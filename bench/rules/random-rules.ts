@@ -3,9 +3,9 @@
 // the same slots. So a request has the same answer in every set, and only the number of rules differs.
 
 import { createRandom, type Random } from '../../local/random.ts';
-import type { Caller } from '../../src/core/caller.ts';
-import { RULE_DEFAULTS, type Rule, SCOPES, type Tier } from '../../src/core/rule.ts';
-import type { CompiledRule, MatchRequest, SnapshotContent } from '../../src/core/snapshot.ts';
+import type { Caller } from '../../src/core/matching/caller.ts';
+import { RULE_DEFAULTS, type Rule, SCOPES, type Tier } from '../../src/core/matching/rule.ts';
+import type { CompiledRule, MatchRequest, SnapshotContent } from '../../src/core/matching/snapshot.ts';
 
 const SEED = 7;
 

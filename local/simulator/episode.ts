@@ -1,9 +1,10 @@
 // Runs one episode and judges it: what was admitted beyond a definition, what is held for ever, and what went wrong in the
 // code itself. How much of the limits was used is counted where nothing was in the way.
-import type { CounterCall } from '../../src/core/counter-store.ts';
-import type { CheckResult, Decision } from '../../src/core/decision.ts';
-import { planRequest, type RuleCheck } from '../../src/core/plan.ts';
-import { type CompiledRule, compileSnapshot, type Snapshot } from '../../src/core/snapshot.ts';
+
+import type { CheckResult, Decision } from '../../src/core/counting/decision.ts';
+import { planRequest, type RuleCheck } from '../../src/core/matching/plan.ts';
+import { type CompiledRule, compileSnapshot, type Snapshot } from '../../src/core/matching/snapshot.ts';
+import type { CounterCall } from '../../src/core/ports/counter-store.ts';
 import { createRandom } from '../random.ts';
 import type { Isolate, SentCall, SentCallWatch } from './isolate.ts';
 import { createJournal, type Journal } from './journal.ts';

@@ -1,8 +1,9 @@
 // One isolate: the limiter as it is, with a memory of its own, on regions that it reaches through the network.
-import { createBreaker } from '../../src/core/breaker.ts';
-import { createCensus } from '../../src/core/census.ts';
-import type { CounterCall, CounterStore } from '../../src/core/counter-store.ts';
-import type { Decision } from '../../src/core/decision.ts';
+
+import type { Decision } from '../../src/core/counting/decision.ts';
+import { createCensus } from '../../src/core/ports/census.ts';
+import type { CounterCall, CounterStore } from '../../src/core/ports/counter-store.ts';
+import { createBreaker } from '../../src/core/regions/breaker.ts';
 import { createCharges, hasSequel } from '../../src/limiter/charges.ts';
 import { createDistance } from '../../src/limiter/distance.ts';
 import { createLimiter, type DecisionRequest } from '../../src/limiter/limiter.ts';

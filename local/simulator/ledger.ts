@@ -8,7 +8,7 @@
 //   admission, by no more than half of the bound away from the true time, with which the definition holds. Of
 //   fixed-window that is found out exactly; of sliding-window-counter, what no dates can explain is beyond.
 //   Where clocks agree, both are the definition itself.
-import type { AlgorithmId } from '../../src/core/algorithms/registry.ts';
+import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import { judgeBucket, judgeTrueWindow } from './measured-definitions.ts';
 import { judgeDatedWindows, judgeEstimates, judgeWindows } from './window-definitions.ts';
 

@@ -1,9 +1,9 @@
 // All that was admitted in an episode, by limit.
-import type { Check } from '../../src/core/check.ts';
-import type { CheckResult } from '../../src/core/decision.ts';
-import type { RuleCheck } from '../../src/core/plan.ts';
-import type { SharesByRegion } from '../../src/core/rule.ts';
-import { hasBurst } from '../../src/core/shares.ts';
+import type { Check } from '../../src/core/counting/check.ts';
+import type { CheckResult } from '../../src/core/counting/decision.ts';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import type { SharesByRegion } from '../../src/core/matching/rule.ts';
+import { hasBurst } from '../../src/core/regions/shares.ts';
 import { termMs } from '../../src/limiter/cessions.ts';
 
 import type { Failure } from './episode.ts';

@@ -1,6 +1,6 @@
 // The way between isolates and regions: it takes time, and some of what is sent is lost, or arrives when nobody waits for
 // it any more. How one call fares depends on the seed and on the call alone: leaving out other calls changes nothing for it.
-import { CounterStoreError } from '../../src/core/counter-store.ts';
+import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
 import { createRandom } from '../random.ts';
 import type { RegionServer } from './region-server.ts';
 import { endOf, type VirtualTime } from './virtual-time.ts';

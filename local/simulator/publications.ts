@@ -1,7 +1,7 @@
 // What is published in an episode, and how isolates hear of it: a region announces it, an isolate asks for that along with
-// a check, and reads what is new. As src/rules/snapshot-source.ts does it, without KV.
-import type { Snapshot } from '../../src/core/snapshot.ts';
-import type { Question, SnapshotSource } from '../../src/core/snapshot-source.ts';
+// a check, and reads what is new. As src/rules/book/snapshot-source.ts does it, without KV.
+import type { Snapshot } from '../../src/core/matching/snapshot.ts';
+import type { Question, SnapshotSource } from '../../src/core/ports/snapshot-source.ts';
 import type { Random } from '../random.ts';
 
 /** Announced by its number; a reset of counters is a publication of the same rules. */

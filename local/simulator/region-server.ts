@@ -1,9 +1,9 @@
 // A region as the network sees it: its counters, by its own clock, what it announces, and how well it is.
-import type { Answer } from '../../src/core/check.ts';
-import type { CounterCall } from '../../src/core/counter-store.ts';
-import { runChecks } from '../../src/core/counters.ts';
-import { createMemoryCounters } from '../../src/core/memory-counters.ts';
-import { PROBE_CHECKS } from '../../src/core/probe.ts';
+import type { Answer } from '../../src/core/counting/check.ts';
+import { runChecks } from '../../src/core/counting/counters.ts';
+import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import { PROBE_CHECKS } from '../../src/core/counting/probe.ts';
+import type { CounterCall } from '../../src/core/ports/counter-store.ts';
 import type { VirtualTime } from './virtual-time.ts';
 
 export interface RegionServer {

@@ -1,5 +1,5 @@
 // The rules of an episode: sets of one to three that apply to one path, and what is changed about them while it runs.
-import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/algorithms/registry.ts';
+import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import {
   isCentral,
   type PlacedBefore,
@@ -7,8 +7,8 @@ import {
   type Rule,
   type SharesByRegion,
   type Split,
-} from '../../src/core/rule.ts';
-import { hasBurst } from '../../src/core/shares.ts';
+} from '../../src/core/matching/rule.ts';
+import { hasBurst } from '../../src/core/regions/shares.ts';
 import type { Random } from '../random.ts';
 import { happens, oneOf, wholeBetween } from './draw.ts';
 
@@ -39,7 +39,7 @@ export interface Content {
   readonly moved: Readonly<Record<string, readonly Replaced<Omit<PlacedBefore, 'replacedAtMs'>>[]>>;
 }
 
-/** As the publisher writes it: see src/rules/placements.ts. `endOf` a replaced way, null if not every region was told. */
+/** As the publisher writes it: see src/rules/publishing/placements.ts. `endOf` a replaced way, null if not every region was told. */
 export function toSplit(
   { sets, shares, sharesBefore, moved }: Content,
   endOf: (by: number) => number | null,

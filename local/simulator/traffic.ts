@@ -1,5 +1,5 @@
 // How the requests of one subject come: how many, when, and to which places.
-import type { Rule } from '../../src/core/rule.ts';
+import type { Rule } from '../../src/core/matching/rule.ts';
 import type { Random } from '../random.ts';
 import { between, happens, oneOf, placeBy, wholeBetween } from './draw.ts';
 

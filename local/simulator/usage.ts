@@ -1,10 +1,11 @@
 // How much of their limits callers can use, and how often a region has to ask another one: by kind of traffic, algorithm
 // and size. The ideal is one counter with the whole limit, without any way to it.
-import type { CounterCall } from '../../src/core/counter-store.ts';
-import { runChecks } from '../../src/core/counters.ts';
-import type { Decision } from '../../src/core/decision.ts';
-import { createMemoryCounters } from '../../src/core/memory-counters.ts';
-import type { RuleCheck } from '../../src/core/plan.ts';
+
+import { runChecks } from '../../src/core/counting/counters.ts';
+import type { Decision } from '../../src/core/counting/decision.ts';
+import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import type { CounterCall } from '../../src/core/ports/counter-store.ts';
 import type { SentCall } from './isolate.ts';
 import type { Scenario } from './scenario.ts';
 import type { Arrival, SubjectPlan, Traffic } from './traffic.ts';

@@ -4,7 +4,7 @@ import {
   compileSnapshot,
   type Snapshot,
   withCounterIds,
-} from '../../src/core/snapshot.ts';
+} from '../../src/core/matching/snapshot.ts';
 import { createRandom } from '../random.ts';
 import { happens } from './draw.ts';
 import type { Fault } from './faults.ts';

@@ -3,7 +3,7 @@
 import { OpenAPIHono } from '@hono/zod-openapi';
 import { bodyLimit } from 'hono/body-limit';
 import { HTTPException } from 'hono/http-exception';
-import { OWN_PREFIX } from '../core/resource.ts';
+import { OWN_PREFIX } from '../core/matching/resource.ts';
 import { createAuth, createGate, type Gate } from './auth.ts';
 import { postgresProblem } from './postgres-problems.ts';
 import { AdminError, type AdminProblem, invalidBody, invalidRequest, render } from './problems.ts';

@@ -3,7 +3,7 @@
 import type { MiddlewareHandler } from 'hono';
 import { hasAdminCredentials, parseAuthorization } from '../core/authorization.ts';
 import { digest } from '../core/digest.ts';
-import { OWN_PREFIX } from '../core/resource.ts';
+import { OWN_PREFIX } from '../core/matching/resource.ts';
 import { type AccessVerdict, createAccessVerifier } from './access-jwt.ts';
 import { createFailedAttempts } from './failed-attempts.ts';
 import { type AdminProblem, render } from './problems.ts';

@@ -1,17 +1,17 @@
 // The parts of an explanation: who the caller is, what is left for it, and each reason in words.
 import { eq } from 'drizzle-orm';
-import type { Caller } from '../core/caller.ts';
-import type { Outcome } from '../core/check.ts';
-import type { CounterStore } from '../core/counter-store.ts';
-import type { Explanation, REASONS_AGAINST, RuleExplanation } from '../core/explain.ts';
-import { type PlannedRequest, planRequest, type RuleCheck } from '../core/plan.ts';
-import { compileResource } from '../core/resource.ts';
-import { capacityOf } from '../core/shares.ts';
-import { compileSnapshot } from '../core/snapshot.ts';
-import { findApiKey, findUser } from '../rules/caller-rows.ts';
-import type { ReadContent, StoredContent, StoredRule } from '../rules/content.ts';
-import type { Database } from '../rules/database.ts';
-import { apiKeys, tenants } from '../rules/schema.ts';
+import type { Outcome } from '../core/counting/check.ts';
+import type { Caller } from '../core/matching/caller.ts';
+import type { Explanation, REASONS_AGAINST, RuleExplanation } from '../core/matching/explain.ts';
+import { type PlannedRequest, planRequest, type RuleCheck } from '../core/matching/plan.ts';
+import { compileResource } from '../core/matching/resource.ts';
+import { compileSnapshot } from '../core/matching/snapshot.ts';
+import type { CounterStore } from '../core/ports/counter-store.ts';
+import { capacityOf } from '../core/regions/shares.ts';
+import { findApiKey, findUser } from '../rules/book/caller-rows.ts';
+import type { ReadContent, StoredContent, StoredRule } from '../rules/publishing/content.ts';
+import type { Database } from '../rules/tables/database.ts';
+import { apiKeys, tenants } from '../rules/tables/schema.ts';
 
 export type DescribedCaller = Pick<Caller, 'userId' | 'apiKeyId' | 'tenantId' | 'tier'>;
 

@@ -1,10 +1,10 @@
 // Slows down guessing of tokens: so many failures a minute for each address, counted in the memory of this isolate
 // and with the real counters, for all isolates together. While Redis does not answer, the memory alone counts.
-import { createBoundedCounters } from '../core/bounded-counters.ts';
-import type { Answer, Check, Operation } from '../core/check.ts';
-import { runChecks } from '../core/counters.ts';
-import { countedIp } from '../core/ip.ts';
-import { subjectKey } from '../core/keys.ts';
+import { createBoundedCounters } from '../core/counting/bounded-counters.ts';
+import type { Answer, Check, Operation } from '../core/counting/check.ts';
+import { runChecks } from '../core/counting/counters.ts';
+import { subjectKey } from '../core/counting/keys.ts';
+import { countedIp } from '../core/matching/ip.ts';
 import type { AdminServices } from './services.ts';
 
 const MOST_FAILURES = 10;

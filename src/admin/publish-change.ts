@@ -1,6 +1,6 @@
 // After a change in Postgres: make it the rules in force, and say what the one who made it should know.
-import type { Announced, Publication } from '../rules/publish.ts';
-import { SnapshotTooLarge } from '../rules/snapshot-room.ts';
+import type { Announced, Publication } from '../rules/publishing/publish.ts';
+import { SnapshotTooLarge } from '../rules/publishing/snapshot-room.ts';
 import { postgresProblem } from './postgres-problems.ts';
 import type { AdminServices } from './services.ts';
 

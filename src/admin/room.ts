@@ -1,6 +1,7 @@
 // Whether what is saved still fits into what the edge loads.
-import type { Database } from '../rules/database.ts';
-import { inMebibytes, MOST_SAVED_BYTES, readPublishedBytes } from '../rules/snapshot-room.ts';
+
+import { inMebibytes, MOST_SAVED_BYTES, readPublishedBytes } from '../rules/publishing/snapshot-room.ts';
+import type { Database } from '../rules/tables/database.ts';
 import { AdminError } from './problems.ts';
 
 /** What does not grow is always taken, or nobody could get out of it again. */

@@ -1,9 +1,9 @@
 // What the admin route needs from the rest; the entry puts the real parts in.
 import type { OpenAPIHono } from '@hono/zod-openapi';
-import type { CounterStore } from '../core/counter-store.ts';
-import type { WeightedRegion } from '../core/shares.ts';
-import type { Database } from '../rules/database.ts';
-import type { HowToPublish, Publication } from '../rules/publish.ts';
+import type { CounterStore } from '../core/ports/counter-store.ts';
+import type { WeightedRegion } from '../core/regions/shares.ts';
+import type { HowToPublish, Publication } from '../rules/publishing/publish.ts';
+import type { Database } from '../rules/tables/database.ts';
 
 export interface AdminServices {
   readonly database: Database;

@@ -1,7 +1,7 @@
 // The front door: one canonical path per request, then either Weir's own routes or the gateway.
-import type { Caller } from '../core/caller.ts';
-import { canonicalPath } from '../core/canonical-path.ts';
-import { isOwnPath } from '../core/resource.ts';
+import type { Caller } from '../core/matching/caller.ts';
+import { canonicalPath } from '../core/matching/canonical-path.ts';
+import { isOwnPath } from '../core/matching/resource.ts';
 import { type ForwardOptions, type GatewayRequest, handleGateway } from './gateway.ts';
 import { identityHeaders } from './identity-headers.ts';
 import { createOwnRoutes, nothingHere } from './own-routes.ts';

@@ -1,6 +1,6 @@
 // Leases last as long as what they are for: until the last byte of an answer, or until a WebSocket is closed from
 // either side. What has lost its lease is closed: somebody else has its place.
-import type { AfterResponse } from '../core/caller.ts';
+import type { AfterResponse } from '../core/matching/caller.ts';
 import type { Held } from '../limiter/held-leases.ts';
 
 export interface OpenAnswer {

@@ -1,8 +1,9 @@
 // The way of a request: identity, lists and matching, decision, then a refusal or what lies behind.
-import type { AfterResponse, Caller } from '../core/caller.ts';
-import type { CheckResult, Decision } from '../core/decision.ts';
+
+import type { CheckResult, Decision } from '../core/counting/decision.ts';
 import { toBase64Url } from '../core/digest.ts';
-import { planAnybody, planRequest, type RuleCheck } from '../core/plan.ts';
+import type { AfterResponse, Caller } from '../core/matching/caller.ts';
+import { planAnybody, planRequest, type RuleCheck } from '../core/matching/plan.ts';
 import { type Charges, createCharges, hasSequel } from '../limiter/charges.ts';
 import { type Held, holdLeases } from '../limiter/held-leases.ts';
 import type { Regions } from '../limiter/region-ladder.ts';

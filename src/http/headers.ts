@@ -7,8 +7,8 @@ import {
   denyingResults,
   mostRestrictiveFirst,
   untilFreeMs,
-} from '../core/decision.ts';
-import type { RuleCheck } from '../core/plan.ts';
+} from '../core/counting/decision.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
 import { rateLimitFields, toSeconds } from './rate-limit-fields.ts';
 import type { Incident } from './tally.ts';
 

@@ -2,7 +2,7 @@
 // each part is doing. It answers 200 even when parts are down: requests go on without them, and that is what a load
 // balancer must know.
 import { version } from '../../package.json';
-import { CounterStoreError } from '../core/counter-store.ts';
+import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { Services } from './services.ts';
 
 /** `script-failed`: the server answers, but cannot run Weir's script. Nothing is counted there until that is mended. */

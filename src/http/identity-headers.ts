@@ -1,5 +1,5 @@
 // What the origin is told about the caller. Nothing that a client sends under these names passes.
-import type { Caller } from '../core/caller.ts';
+import type { Caller } from '../core/matching/caller.ts';
 
 export function identityHeaders(caller: Caller | undefined): Record<string, string> {
   const known = {

@@ -9,9 +9,9 @@ import type {
   Known,
   LookUp,
   TokenVerifier,
-} from '../core/caller.ts';
-import { countedIp } from '../core/ip.ts';
-import type { Credential } from '../core/plan.ts';
+} from '../core/matching/caller.ts';
+import { countedIp } from '../core/matching/ip.ts';
+import type { Credential } from '../core/matching/plan.ts';
 
 /** Without an address all callers share one bucket, rather than escape. */
 const UNKNOWN = { ip: 'unknown', address: 'unknown' };

@@ -2,8 +2,8 @@
 // lines. No line ever holds a key, a token or an argument.
 
 import { createBoundedCache } from '../core/bounded-cache.ts';
-import type { BreakerState } from '../core/breaker.ts';
-import { CounterStoreError } from '../core/counter-store.ts';
+import { CounterStoreError } from '../core/ports/counter-store.ts';
+import type { BreakerState } from '../core/regions/breaker.ts';
 import type { Incident } from './tally.ts';
 
 /** Each is explained in docs/operations.md. */

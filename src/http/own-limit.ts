@@ -1,8 +1,8 @@
 // Anybody may ask Weir's own paths, and some of them cost calls to Redis, KV or Postgres. So each address may ask only
 // so often, counted in the memory of this isolate before anything else is done.
-import { createBoundedCounters } from '../core/bounded-counters.ts';
-import { runChecks } from '../core/counters.ts';
-import { countedIp } from '../core/ip.ts';
+import { createBoundedCounters } from '../core/counting/bounded-counters.ts';
+import { runChecks } from '../core/counting/counters.ts';
+import { countedIp } from '../core/matching/ip.ts';
 import { problem } from './problem.ts';
 
 /** More than any dashboard or health check needs. */

@@ -1,7 +1,7 @@
 // Weir's own paths, all under /_weir. Nothing here is ever proxied.
 import { type ExecutionContext, Hono } from 'hono';
 import { hasAdminCredentials } from '../core/authorization.ts';
-import { OWN_PREFIX } from '../core/resource.ts';
+import { OWN_PREFIX } from '../core/matching/resource.ts';
 import { createHealth } from './health.ts';
 import { createOwnLimit } from './own-limit.ts';
 import { problem } from './problem.ts';

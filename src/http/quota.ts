@@ -1,10 +1,10 @@
 // GET /_weir/quota: a caller's own limits and what is left of them. It charges nothing; and however often it is
 // asked, Redis is not: an answer is good for a moment, and an isolate asks only so many times a second.
 import { createBoundedCache } from '../core/bounded-cache.ts';
-import type { AfterResponse, Caller } from '../core/caller.ts';
-import type { CheckResult, Decision, DegradedReason } from '../core/decision.ts';
-import { type Plan, planRequest, type RuleCheck } from '../core/plan.ts';
-import type { Snapshot } from '../core/snapshot.ts';
+import type { CheckResult, Decision, DegradedReason } from '../core/counting/decision.ts';
+import type { AfterResponse, Caller } from '../core/matching/caller.ts';
+import { type Plan, planRequest, type RuleCheck } from '../core/matching/plan.ts';
+import type { Snapshot } from '../core/matching/snapshot.ts';
 import { createDeadline } from '../limiter/deadline.ts';
 import type { Regions } from '../limiter/region-ladder.ts';
 import { type Identity, type IdentityOptions, identify } from './identity.ts';

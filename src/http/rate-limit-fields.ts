@@ -1,9 +1,9 @@
 // The fields RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers: every policy that a request was
 // held to by name, what it allows, and what is left of it.
-import { traitsOf } from '../core/algorithms/registry.ts';
-import { type CheckResult, untilFreeMs } from '../core/decision.ts';
-import type { RuleCheck } from '../core/plan.ts';
-import type { CompiledRule } from '../core/snapshot.ts';
+import { traitsOf } from '../core/counting/algorithms/registry.ts';
+import { type CheckResult, untilFreeMs } from '../core/counting/decision.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
+import type { CompiledRule } from '../core/matching/snapshot.ts';
 
 /** Whole seconds, rounded up: whoever waits that long has waited long enough. */
 export const toSeconds = (ms: number) => Math.ceil(ms / 1000);

@@ -5,8 +5,8 @@ import {
   decisiveResult,
   denyingResults,
   resultsOf,
-} from '../core/decision.ts';
-import type { Credential, RuleCheck } from '../core/plan.ts';
+} from '../core/counting/decision.ts';
+import type { Credential, RuleCheck } from '../core/matching/plan.ts';
 import { problem } from './problem.ts';
 import { policyName, toSeconds } from './rate-limit-fields.ts';
 

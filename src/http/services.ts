@@ -1,6 +1,6 @@
 // What the HTTP side needs from the rest, as interfaces: the entry puts the real parts in.
 import type { ExecutionContext } from 'hono';
-import type { SnapshotSource } from '../core/snapshot-source.ts';
+import type { SnapshotSource } from '../core/ports/snapshot-source.ts';
 import type { Limiter } from '../limiter/limiter.ts';
 import type { Regions } from '../limiter/region-ladder.ts';
 import type { IdentityOptions } from './identity.ts';

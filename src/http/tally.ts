@@ -1,5 +1,5 @@
 // How often requests could not be decided as they should, since this isolate started: by step, reason and region.
-import type { DegradedReason, Fallback } from '../core/decision.ts';
+import type { DegradedReason, Fallback } from '../core/counting/decision.ts';
 
 /** Without a step: it was counted as it should be, but by rules or for a caller that may be out of date. */
 export interface Incident {

@@ -1,5 +1,5 @@
 // Waiting for one's turn: `throttle` lets a request go on a little later instead of denying it.
-import { type Decision, resultsOf } from '../core/decision.ts';
+import { type Decision, resultsOf } from '../core/counting/decision.ts';
 
 /** The longest wait that a rule asks for; 0 if none does. */
 export const waitOf = (decision: Decision): number =>

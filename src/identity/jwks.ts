@@ -10,7 +10,7 @@ import {
   errors as joseErrors,
   jwtVerify,
 } from 'jose';
-import type { AfterResponse } from '../core/caller.ts';
+import type { AfterResponse } from '../core/matching/caller.ts';
 
 const FRESH_MS = 10 * 60_000;
 /** So old, keys still serve the request at hand, and are renewed after its response. */

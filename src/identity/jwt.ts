@@ -2,8 +2,8 @@
 // logged, only its digest: so that a busy client costs one check of a signature, not one for each request.
 import { type JWTPayload, type JWTVerifyOptions, errors as joseErrors, jwtVerify } from 'jose';
 import { createBoundedCache } from '../core/bounded-cache.ts';
-import type { AfterResponse, TokenVerifier, VerifiedUser } from '../core/caller.ts';
 import { digest, toBase64Url } from '../core/digest.ts';
+import type { AfterResponse, TokenVerifier, VerifiedUser } from '../core/matching/caller.ts';
 import { createKeyCache, isUnknownKey, verifyByKeys } from './jwks.ts';
 
 const MAX_TOKEN_LENGTH = 8_192;

@@ -1,13 +1,14 @@
 // What this isolate knows of parts that regions have ceded to one another, and how it asks for them. An idle region cedes
 // its part of a counter to the region where the caller is, its home: docs/regions.md tells how, and why that is exact.
 // Mostly after responses; a request asks only if it would otherwise be denied.
-import { traitsOf } from '../core/algorithms/registry.ts';
+
 import { createBoundedCache } from '../core/bounded-cache.ts';
-import type { AfterResponse } from '../core/caller.ts';
-import type { Outcome } from '../core/check.ts';
-import { hasShare } from '../core/placement.ts';
-import type { RuleCheck } from '../core/plan.ts';
-import { capacityOf, hasBurst, isUsable, type Share, type Shares } from '../core/shares.ts';
+import { traitsOf } from '../core/counting/algorithms/registry.ts';
+import type { Outcome } from '../core/counting/check.ts';
+import type { AfterResponse } from '../core/matching/caller.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
+import { hasShare } from '../core/regions/placement.ts';
+import { capacityOf, hasBurst, isUsable, type Share, type Shares } from '../core/regions/shares.ts';
 import { isShared, type PlacedCheck } from './placed-checks.ts';
 import type { LimiterRegion, Regions } from './region-ladder.ts';
 

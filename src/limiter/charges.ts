@@ -1,11 +1,16 @@
 // What becomes of charges after the decision: given back, settled by the real cost, or, for leases, renewed and
 // released. Nothing here can fail a request: what does not work out is reported, and heals by expiry.
-import { traitsOf } from '../core/algorithms/registry.ts';
-import type { Check, Operation } from '../core/check.ts';
-import { type CounterStore, OutOfCalls } from '../core/counter-store.ts';
-import { type CountedDecision, type Decision, type DegradedDecision, resultsOf } from '../core/decision.ts';
-import type { RuleCheck } from '../core/plan.ts';
-import { isCentral } from '../core/rule.ts';
+import { traitsOf } from '../core/counting/algorithms/registry.ts';
+import type { Check, Operation } from '../core/counting/check.ts';
+import {
+  type CountedDecision,
+  type Decision,
+  type DegradedDecision,
+  resultsOf,
+} from '../core/counting/decision.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
+import { isCentral } from '../core/matching/rule.ts';
+import { type CounterStore, OutOfCalls } from '../core/ports/counter-store.ts';
 
 export interface Charges {
   /** Of a decision that does not count after all: gives back everything. */

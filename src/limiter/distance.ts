@@ -1,6 +1,6 @@
 // How far a region is from this isolate, in milliseconds there and back: measured by the calls that are made anyway.
-import type { AfterResponse } from '../core/caller.ts';
-import type { CounterStore } from '../core/counter-store.ts';
+import type { AfterResponse } from '../core/matching/caller.ts';
+import type { CounterStore } from '../core/ports/counter-store.ts';
 
 export interface Distance {
   /** Undefined as long as no call has been answered. */

@@ -1,8 +1,9 @@
 // Around every decision: no request fails because of a mistake in the limiter, no mistake goes unnoticed, and what is to
 // be found out about regions is found out after the response.
-import type { AfterResponse } from '../core/caller.ts';
-import type { Decision, DegradedDecision } from '../core/decision.ts';
-import type { RuleCheck } from '../core/plan.ts';
+
+import type { Decision, DegradedDecision } from '../core/counting/decision.ts';
+import type { AfterResponse } from '../core/matching/caller.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
 import type { DecisionRequest, Limiter } from './limiter.ts';
 import { reasonOf } from './region-ladder.ts';
 

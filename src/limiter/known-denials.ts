@@ -1,10 +1,11 @@
 // Denials that are remembered until exactly the moment they end: meanwhile the subject is denied at no cost to Redis.
 // Kept is only what nothing can end earlier: no lease that may be released, no charge that may be given back, and
 // nothing that a denied request would still change.
-import { traitsOf } from '../core/algorithms/registry.ts';
+
 import { createBoundedCache } from '../core/bounded-cache.ts';
-import type { Outcome } from '../core/check.ts';
-import type { RuleCheck } from '../core/plan.ts';
+import { traitsOf } from '../core/counting/algorithms/registry.ts';
+import type { Outcome } from '../core/counting/check.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
 
 const MOST_DENIALS = 10_000;
 /** What can never pass is asked about again after a while, as a precaution. */

@@ -1,6 +1,6 @@
 // Decides a request: by rules that are confirmed to be in force, mostly with one call to the counters of one region,
 // under one deadline. A denial that is known is not asked for again. If no region answers, this isolate decides for itself.
-import type { AfterResponse } from '../core/caller.ts';
+
 import {
   type CheckResult,
   type CountedDecision,
@@ -8,11 +8,12 @@ import {
   type DegradedDecision,
   denyingResults,
   resultsOf,
-} from '../core/decision.ts';
-import type { Plan, RuleCheck, Unverified } from '../core/plan.ts';
-import type { SharesByRegion } from '../core/rule.ts';
-import type { Snapshot } from '../core/snapshot.ts';
-import type { News, Question, SnapshotSource } from '../core/snapshot-source.ts';
+} from '../core/counting/decision.ts';
+import type { AfterResponse } from '../core/matching/caller.ts';
+import type { Plan, RuleCheck, Unverified } from '../core/matching/plan.ts';
+import type { SharesByRegion } from '../core/matching/rule.ts';
+import type { Snapshot } from '../core/matching/snapshot.ts';
+import type { News, Question, SnapshotSource } from '../core/ports/snapshot-source.ts';
 import { createCessions } from './cessions.ts';
 import { createCharges, hasSequelOf } from './charges.ts';
 import { createDeadline, type Deadline, waitHalf } from './deadline.ts';

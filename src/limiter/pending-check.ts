@@ -1,9 +1,9 @@
 // A check of a request on its way over regions: what each of them has said, and what that comes to.
-import type { Outcome } from '../core/check.ts';
-import type { CounterStore } from '../core/counter-store.ts';
-import type { CheckResult } from '../core/decision.ts';
-import type { RuleCheck } from '../core/plan.ts';
-import { capacityOf } from '../core/shares.ts';
+import type { Outcome } from '../core/counting/check.ts';
+import type { CheckResult } from '../core/counting/decision.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
+import type { CounterStore } from '../core/ports/counter-store.ts';
+import { capacityOf } from '../core/regions/shares.ts';
 import { nameOf, type Use } from './cessions.ts';
 import { isShared, type PlacedCheck } from './placed-checks.ts';
 import type { LimiterRegion, Regions } from './region-ladder.ts';

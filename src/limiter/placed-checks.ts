@@ -1,7 +1,8 @@
 // The checks of a request, with what each region may use of their limits.
-import { createPlacements, type Placement, type Placements } from '../core/placement.ts';
-import type { RuleCheck } from '../core/plan.ts';
-import type { SharesByRegion, Split } from '../core/rule.ts';
+
+import type { RuleCheck } from '../core/matching/plan.ts';
+import type { SharesByRegion, Split } from '../core/matching/rule.ts';
+import { createPlacements, type Placement, type Placements } from '../core/regions/placement.ts';
 import type { Regions } from './region-ladder.ts';
 
 export interface PlacedCheck extends Placement {

@@ -1,11 +1,12 @@
 // Asks the nearest region that can be asked, and the next one if it does not answer. All of it under one deadline:
 // as long as there is another region to turn to, one gets no more than half of the time that is left. A region whose
 // breaker is not closed is passed over: whether it is back is found out after the response (region-watch.ts).
-import type { AnnouncementBoard } from '../core/announcement.ts';
-import type { Breaker } from '../core/breaker.ts';
-import type { Census, CensusBoard } from '../core/census.ts';
-import { type CounterStore, CounterStoreError } from '../core/counter-store.ts';
-import type { DegradedReason } from '../core/decision.ts';
+
+import type { DegradedReason } from '../core/counting/decision.ts';
+import type { AnnouncementBoard } from '../core/ports/announcement.ts';
+import type { Census, CensusBoard } from '../core/ports/census.ts';
+import { type CounterStore, CounterStoreError } from '../core/ports/counter-store.ts';
+import type { Breaker } from '../core/regions/breaker.ts';
 import type { Deadline } from './deadline.ts';
 import type { Distance } from './distance.ts';
 import type { RegionWatch } from './region-watch.ts';

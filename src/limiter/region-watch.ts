@@ -1,8 +1,9 @@
 // Finds out, after responses, what requests should not wait for: whether a region that is out is back, and whether a
 // script that failed for one request fails for all of them. An isolate asks a region only so often.
-import { type Breaker, type Permit, PROBE_MS } from '../core/breaker.ts';
-import type { AfterResponse } from '../core/caller.ts';
-import { type CounterStore, CounterStoreError } from '../core/counter-store.ts';
+
+import type { AfterResponse } from '../core/matching/caller.ts';
+import { type CounterStore, CounterStoreError } from '../core/ports/counter-store.ts';
+import { type Breaker, type Permit, PROBE_MS } from '../core/regions/breaker.ts';
 import type { Distance } from './distance.ts';
 
 export interface RegionWatch {

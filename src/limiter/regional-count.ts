@@ -2,12 +2,12 @@
 // that this region has ceded go to their home; checks that are denied are tried in the next region that has a part. All
 // or nothing: what was charged is given back if the request is denied after all.
 import { createBoundedCache } from '../core/bounded-cache.ts';
-import type { AfterResponse } from '../core/caller.ts';
-import type { Answer } from '../core/check.ts';
-import { type CounterStore, CounterStoreError } from '../core/counter-store.ts';
-import type { CheckResult, DegradedReason } from '../core/decision.ts';
-import type { RuleCheck } from '../core/plan.ts';
-import { isUsable } from '../core/shares.ts';
+import type { Answer } from '../core/counting/check.ts';
+import type { CheckResult, DegradedReason } from '../core/counting/decision.ts';
+import type { AfterResponse } from '../core/matching/caller.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
+import { type CounterStore, CounterStoreError } from '../core/ports/counter-store.ts';
+import { isUsable } from '../core/regions/shares.ts';
 import { type Cessions, nameOf } from './cessions.ts';
 import { asCharged } from './charges.ts';
 import type { Deadline } from './deadline.ts';

@@ -1,9 +1,9 @@
 // Whether the rules of this isolate are still in force: what the regions announce is asked for along with checks that are
 // made anyway, or by itself, and news is followed.
-import type { AfterResponse } from '../core/caller.ts';
-import { CounterStoreError } from '../core/counter-store.ts';
-import type { Snapshot } from '../core/snapshot.ts';
-import type { News, Question, SnapshotSource } from '../core/snapshot-source.ts';
+import type { AfterResponse } from '../core/matching/caller.ts';
+import type { Snapshot } from '../core/matching/snapshot.ts';
+import { CounterStoreError } from '../core/ports/counter-store.ts';
+import type { News, Question, SnapshotSource } from '../core/ports/snapshot-source.ts';
 import { createDeadline, type Deadline, waitHalf } from './deadline.ts';
 import { askRegions, type Regions } from './region-ladder.ts';
 

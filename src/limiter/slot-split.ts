@@ -1,9 +1,10 @@
 // For a Redis Cluster, where one script run can touch one slot only: one call for each subject, still
 // all-or-nothing. What was charged before a later subject denies is given back.
-import type { AnnouncementBoard } from '../core/announcement.ts';
-import type { Answer, Check, Outcome } from '../core/check.ts';
-import type { CounterCall, CounterStore } from '../core/counter-store.ts';
-import { hashTagOf } from '../core/keys.ts';
+
+import type { Answer, Check, Outcome } from '../core/counting/check.ts';
+import { hashTagOf } from '../core/counting/keys.ts';
+import type { AnnouncementBoard } from '../core/ports/announcement.ts';
+import type { CounterCall, CounterStore } from '../core/ports/counter-store.ts';
 
 export function splitBySlot(store: CounterStore, board: Pick<AnnouncementBoard, 'read'>): CounterStore {
   return {

@@ -1,8 +1,8 @@
 // The announcement of one region, in Upstash Redis.
 import announce from '../../lua/announce.lua';
-import { type AnnouncementBoard, formatAnnouncement } from '../core/announcement.ts';
-import { CounterStoreError } from '../core/counter-store.ts';
-import { ANNOUNCEMENT_KEY, partKey } from '../core/keys.ts';
+import { ANNOUNCEMENT_KEY, partKey } from '../core/counting/keys.ts';
+import { type AnnouncementBoard, formatAnnouncement } from '../core/ports/announcement.ts';
+import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { Client } from './client.ts';
 
 /** Renewed once a day, so that two renewals may fail. Without one, isolates go on with what they have. */

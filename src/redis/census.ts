@@ -1,8 +1,8 @@
 // The list of isolates of one region, in Upstash Redis.
 import census from '../../lua/census.lua';
-import { type CensusBoard, isIsolateCount } from '../core/census.ts';
-import { CounterStoreError } from '../core/counter-store.ts';
-import { CENSUS_KEY } from '../core/keys.ts';
+import { CENSUS_KEY } from '../core/counting/keys.ts';
+import { type CensusBoard, isIsolateCount } from '../core/ports/census.ts';
+import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { Client } from './client.ts';
 
 /** Isolates come once a minute: whoever missed one time is still counted, whoever missed two is gone. */

@@ -1,6 +1,6 @@
 // Upstash Redis over HTTP, made fit for Workers: one signal for each command, and errors that hold no secrets.
 import { Redis } from '@upstash/redis/cloudflare';
-import { CounterStoreError, OutOfCalls } from '../core/counter-store.ts';
+import { CounterStoreError, OutOfCalls } from '../core/ports/counter-store.ts';
 import { withoutCommand, wordsOf } from './server-words.ts';
 
 export interface UpstashOptions {

@@ -10,7 +10,7 @@ import slidingWindowBuckets from '../../lua/sliding-window-buckets.lua';
 import slidingWindowCounter from '../../lua/sliding-window-counter.lua';
 import slidingWindowLog from '../../lua/sliding-window-log.lua';
 import tokenBucket from '../../lua/token-bucket.lua';
-import type { AlgorithmId } from '../core/algorithms/registry.ts';
+import type { AlgorithmId } from '../core/counting/algorithms/registry.ts';
 import { digest, toHex } from '../core/digest.ts';
 
 /** By the letter that a counter's state is stored under: a letter is never given to another algorithm; m and n are taken. */

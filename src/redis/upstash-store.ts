@@ -1,9 +1,9 @@
 // The counters of one region, in Upstash Redis over HTTP.
 import reset from '../../lua/reset.lua';
-import type { Answer } from '../core/check.ts';
-import { type CounterStore, CounterStoreError } from '../core/counter-store.ts';
-import { ANNOUNCEMENT_KEY } from '../core/keys.ts';
-import { PROBE_CHECKS } from '../core/probe.ts';
+import type { Answer } from '../core/counting/check.ts';
+import { ANNOUNCEMENT_KEY } from '../core/counting/keys.ts';
+import { PROBE_CHECKS } from '../core/counting/probe.ts';
+import { type CounterStore, CounterStoreError } from '../core/ports/counter-store.ts';
 import { type Client, type Replied, ScriptMissing } from './client.ts';
 import { composeScript, type Script } from './script.ts';
 import { parseAnswer, type ScriptCall, toScriptCall } from './wire.ts';

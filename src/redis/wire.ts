@@ -1,6 +1,6 @@
 // The script's KEYS, ARGV and reply, as lua/counters.lua describes them, from and to what the core speaks.
-import type { Answer, Check, Outcome } from '../core/check.ts';
-import { type CounterCall, CounterStoreError } from '../core/counter-store.ts';
+import type { Answer, Check, Outcome } from '../core/counting/check.ts';
+import { type CounterCall, CounterStoreError } from '../core/ports/counter-store.ts';
 
 /** Integers for each check, in the two forms of a reply. */
 const LONG = 6;

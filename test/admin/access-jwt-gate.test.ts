@@ -3,7 +3,7 @@ import { OpenAPIHono } from '@hono/zod-openapi';
 import { expect, test } from 'vitest';
 import { createAuth, createGate as openGate } from '../../src/admin/auth.ts';
 import type { AdminEnv } from '../../src/admin/services.ts';
-import { createDatabase } from '../../src/rules/database.ts';
+import { createDatabase } from '../../src/rules/tables/database.ts';
 import { AUDIENCE, useAccess } from './access-jwt-harness.ts';
 import { TOKENS } from './harness.ts';
 

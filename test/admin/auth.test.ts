@@ -4,10 +4,10 @@ import { OpenAPIHono } from '@hono/zod-openapi';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createAuth, createGate as openGate } from '../../src/admin/auth.ts';
 import type { AdminEnv, AdminServices } from '../../src/admin/services.ts';
-import type { CounterStore } from '../../src/core/counter-store.ts';
+import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import { createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/upstash-store.ts';
-import { createDatabase } from '../../src/rules/database.ts';
+import { createDatabase } from '../../src/rules/tables/database.ts';
 import { type Harness, startHarness, TOKEN } from '../local/upstash-gateway-harness.ts';
 import { TOKENS } from './harness.ts';
 

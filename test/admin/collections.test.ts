@@ -1,7 +1,7 @@
 // What all collections have in common: create, get, list, replace, patch, delete; who did it; and what is in force.
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Publication } from '../../src/rules/publish.ts';
+import type { Publication } from '../../src/rules/publishing/publish.ts';
 import { type Admin, startAdmin, TOKENS } from './harness.ts';
 import { create, LOGINS, read, readProblem, SAMPLES, type Shown } from './samples.ts';
 

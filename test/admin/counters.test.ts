@@ -1,9 +1,9 @@
 // Forgetting what was counted of a subject, on the real Redis of several regions.
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
-import type { AlgorithmId } from '../../src/core/algorithms/registry.ts';
-import type { Check } from '../../src/core/check.ts';
-import type { CounterStore } from '../../src/core/counter-store.ts';
-import { counterId, groupOf, subjectKey } from '../../src/core/keys.ts';
+import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
+import type { Check } from '../../src/core/counting/check.ts';
+import { counterId, groupOf, subjectKey } from '../../src/core/counting/keys.ts';
+import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import { createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/upstash-store.ts';
 import { type Harness, startHarness, TOKEN } from '../local/upstash-gateway-harness.ts';

@@ -2,7 +2,7 @@
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { postgresProblem } from '../../src/admin/postgres-problems.ts';
-import { rules, users } from '../../src/rules/schema.ts';
+import { rules, users } from '../../src/rules/tables/schema.ts';
 import { type Call, post, readRefusal } from './errors-harness.ts';
 import { type Admin, startAdmin } from './harness.ts';
 import { create, LOGINS, readProblem, type Shown } from './samples.ts';

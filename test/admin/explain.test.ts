@@ -1,8 +1,8 @@
 // "Why is this request limited?", asked of real rules in Postgres and real counters in Redis.
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { CounterStore } from '../../src/core/counter-store.ts';
-import { counterId, groupOf, subjectKey } from '../../src/core/keys.ts';
+import { counterId, groupOf, subjectKey } from '../../src/core/counting/keys.ts';
+import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import { createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/upstash-store.ts';
 import { type Harness, startHarness, TOKEN } from '../local/upstash-gateway-harness.ts';

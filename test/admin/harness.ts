@@ -2,10 +2,10 @@
 import { createAdminApp } from '../../src/admin/app.ts';
 import { documentOf } from '../../src/admin/routes/openapi.ts';
 import type { AdminServices } from '../../src/admin/services.ts';
-import type { AnnouncementBoard } from '../../src/core/announcement.ts';
-import { type CounterStore, CounterStoreError } from '../../src/core/counter-store.ts';
-import { publish } from '../../src/rules/publish.ts';
-import { createRuleReader } from '../../src/rules/rule-reader.ts';
+import type { AnnouncementBoard } from '../../src/core/ports/announcement.ts';
+import { type CounterStore, CounterStoreError } from '../../src/core/ports/counter-store.ts';
+import { publish } from '../../src/rules/publishing/publish.ts';
+import { createRuleReader } from '../../src/rules/publishing/rule-reader.ts';
 import { startDatabase, type TestDatabase } from '../rules/database.ts';
 import { startKv } from '../rules/kv.ts';
 import { createConformance, type OpenApiDocument } from './conformance.ts';

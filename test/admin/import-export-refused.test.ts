@@ -1,7 +1,7 @@
 // An import that is refused, or that somebody else gets in the way of: it is done as a whole or not at all.
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { Database } from '../../src/rules/database.ts';
-import { importRules } from '../../src/rules/import.ts';
+import { importRules } from '../../src/admin/import/import.ts';
+import type { Database } from '../../src/rules/tables/database.ts';
 import { TOKENS } from './harness.ts';
 import { type Document, rule, useImports } from './import-export-harness.ts';
 

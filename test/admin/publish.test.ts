@@ -1,6 +1,6 @@
 // Publishing on demand: what it answers, and how a failure reads.
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { Publication } from '../../src/rules/publish.ts';
+import type { Publication } from '../../src/rules/publishing/publish.ts';
 import { type Admin, startAdmin, TOKENS } from './harness.ts';
 
 let admin: Admin;

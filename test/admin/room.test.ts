@@ -1,7 +1,7 @@
 // What would make all rules together too large for the edge is refused when it is saved, not when it is published.
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { MOST_SAVED_BYTES } from '../../src/rules/snapshot-room.ts';
+import { MOST_SAVED_BYTES } from '../../src/rules/publishing/snapshot-room.ts';
 import { type Admin, startAdmin } from './harness.ts';
 import { rule as documentRule } from './import-export-harness.ts';
 import { create, LOGINS, read, readProblem } from './samples.ts';

@@ -1,6 +1,6 @@
 // Rules: what the filters find, and that a change is judged by the rule it makes.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { rules } from '../../src/rules/schema.ts';
+import { rules } from '../../src/rules/tables/schema.ts';
 import { type Admin, startAdmin } from './harness.ts';
 import { create, LOGINS, read, readProblem, type Shown } from './samples.ts';
 

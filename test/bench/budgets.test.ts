@@ -4,8 +4,8 @@ import { type BenchRedis, startBenchRedis } from '../../bench/engine/bench-redis
 import { measureBytes } from '../../bench/engine/bytes.ts';
 import { countCommands, measureCommands, rulesOf } from '../../bench/engine/commands.ts';
 import { COUNTS, checksOf, mixedRules } from '../../bench/engine/rules.ts';
-import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
-import type { CounterStore } from '../../src/core/counter-store.ts';
+import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
+import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import { createClient } from '../../src/redis/client.ts';
 import { composeScript } from '../../src/redis/script.ts';
 import { createUpstashStore } from '../../src/redis/upstash-store.ts';

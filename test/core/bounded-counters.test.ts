@@ -1,11 +1,11 @@
 // Counters that are bounded: they count as unbounded ones do, as long as they have room for everybody.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
-import { createBoundedCounters } from '../../src/core/bounded-counters.ts';
-import type { Check, Operation } from '../../src/core/check.ts';
-import { type Counter, type Counters, runChecks } from '../../src/core/counters.ts';
-import { createMemoryCounters } from '../../src/core/memory-counters.ts';
+import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
+import { createBoundedCounters } from '../../src/core/counting/bounded-counters.ts';
+import type { Check, Operation } from '../../src/core/counting/check.ts';
+import { type Counter, type Counters, runChecks } from '../../src/core/counting/counters.ts';
+import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
 import { rounds } from '../rounds.ts';
 
 const START_MS = 1_800_000_000_000;

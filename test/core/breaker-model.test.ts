@@ -1,7 +1,7 @@
 // The breaker and a plain model of it, side by side through the same history.
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { createBreaker, type Permit } from '../../src/core/breaker.ts';
+import { createBreaker, type Permit } from '../../src/core/regions/breaker.ts';
 import { rounds } from '../rounds.ts';
 import { createModel } from './breaker-model.ts';
 

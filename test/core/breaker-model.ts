@@ -1,6 +1,6 @@
 // A breaker that is slow and plain: it keeps every result it was ever told, and reads the promise from them. For a
 // clock that only goes forward.
-import type { BreakerState } from '../../src/core/breaker.ts';
+import type { BreakerState } from '../../src/core/regions/breaker.ts';
 
 /** From one change of the state to the next. Permits are the eras that they were given in. */
 interface Era {

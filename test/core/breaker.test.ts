@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { type BreakerState, createBreaker, type Permit } from '../../src/core/breaker.ts';
+import { type BreakerState, createBreaker, type Permit } from '../../src/core/regions/breaker.ts';
 
 const START_MS = 1_800_000_000_000;
 const SUCCESS = false;

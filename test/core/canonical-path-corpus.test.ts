@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { canonicalPath } from '../../src/core/canonical-path.ts';
-import { compileResource } from '../../src/core/resource.ts';
+import { canonicalPath } from '../../src/core/matching/canonical-path.ts';
+import { compileResource } from '../../src/core/matching/resource.ts';
 import { APART, REFUSED, SAME } from './canonical-path-corpus.ts';
 
 /** As a request arrives: the URL parser has been over it. */

@@ -1,7 +1,7 @@
 // A path spelled in another way is counted as the path, or refused: beyond the corpus.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { canonicalPath } from '../../src/core/canonical-path.ts';
+import { canonicalPath } from '../../src/core/matching/canonical-path.ts';
 import { rounds } from '../rounds.ts';
 
 const PATHS = [

@@ -1,9 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Caller } from '../../src/core/caller.ts';
-import { type ExplainContent, type ExplainRequest, explain, type Verdict } from '../../src/core/explain.ts';
-import { RULE_DEFAULTS, type Rule, SCOPES, type Tier } from '../../src/core/rule.ts';
-import { compileSnapshot } from '../../src/core/snapshot.ts';
+import type { Caller } from '../../src/core/matching/caller.ts';
+import {
+  type ExplainContent,
+  type ExplainRequest,
+  explain,
+  type Verdict,
+} from '../../src/core/matching/explain.ts';
+import { RULE_DEFAULTS, type Rule, SCOPES, type Tier } from '../../src/core/matching/rule.ts';
+import { compileSnapshot } from '../../src/core/matching/snapshot.ts';
 import { rounds } from '../rounds.ts';
 
 type GivenRule = ExplainContent['rules'][number];

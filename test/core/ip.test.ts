@@ -1,7 +1,7 @@
 import { isIP } from 'node:net';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { countedIp, ipRangeProblem, parseIp, parseIpRange } from '../../src/core/ip.ts';
+import { countedIp, ipRangeProblem, parseIp, parseIpRange } from '../../src/core/matching/ip.ts';
 import { rounds } from '../rounds.ts';
 
 describe('countedIp', () => {

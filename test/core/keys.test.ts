@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { counterId, groupOf, hashTagOf, subjectKey } from '../../src/core/keys.ts';
+import { counterId, groupOf, hashTagOf, subjectKey } from '../../src/core/counting/keys.ts';
 
 const SUBJECTS = ['a', 'a}', '{a', '}{', 'a b', 'ä', '', '=a', '#a', 'a:', '\u0000', '💧'.repeat(9)].concat([
   'x'.repeat(10_000),

@@ -1,9 +1,9 @@
 import { BlockList } from 'node:net';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Caller } from '../../src/core/caller.ts';
-import { compileLists } from '../../src/core/lists.ts';
-import type { ListEntry } from '../../src/core/rule.ts';
+import type { Caller } from '../../src/core/matching/caller.ts';
+import { compileLists } from '../../src/core/matching/lists.ts';
+import type { ListEntry } from '../../src/core/matching/rule.ts';
 import { rounds } from '../rounds.ts';
 
 const entry = (fields: Partial<ListEntry>): ListEntry => ({

@@ -1,8 +1,8 @@
 // Rules that apply whoever sends a request from an address: they must apply to every caller there, with that limit.
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { RULE_DEFAULTS, SCOPES, type Tier } from '../../src/core/rule.ts';
-import { type CompiledRule, compileSnapshot } from '../../src/core/snapshot.ts';
+import { RULE_DEFAULTS, SCOPES, type Tier } from '../../src/core/matching/rule.ts';
+import { type CompiledRule, compileSnapshot } from '../../src/core/matching/snapshot.ts';
 import { rounds } from '../rounds.ts';
 
 const IPS = ['192.0.2.1', '192.0.2.2'];

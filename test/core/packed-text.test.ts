@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import { encodeSnapshot } from '../../src/core/matching/stored-snapshot.ts';
 import { packText, unpackText } from '../../src/core/packed-text.ts';
-import { encodeSnapshot } from '../../src/core/stored-snapshot.ts';
-import { MOST_PACKED } from '../../src/rules/region-copies.ts';
+import { MOST_PACKED } from '../../src/rules/publishing/region-copies.ts';
 import { createRule } from '../rules/small-rules.ts';
 
 describe('a packed text', () => {

@@ -1,17 +1,17 @@
 // What each region may use of a limit: as it is split now, and while that is being changed.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/algorithms/registry.ts';
-import { hashTagOf } from '../../src/core/keys.ts';
-import { createPlacements, HEARD_MS } from '../../src/core/placement.ts';
+import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
+import { hashTagOf } from '../../src/core/counting/keys.ts';
 import {
   isCentral,
   type PlacedBefore,
   type Rule,
   type SharesByRegion,
   type Split,
-} from '../../src/core/rule.ts';
-import { capacityOf, homeOf, isUsable, type Share } from '../../src/core/shares.ts';
+} from '../../src/core/matching/rule.ts';
+import { createPlacements, HEARD_MS } from '../../src/core/regions/placement.ts';
+import { capacityOf, homeOf, isUsable, type Share } from '../../src/core/regions/shares.ts';
 import { createRuleCheck, type RuleCheckShape } from '../limiter/rule-checks.ts';
 
 const AT_MS = 1_800_000_000_000;

@@ -6,7 +6,7 @@ import {
   type RequestOrigin,
   routesFrom,
   type ServingPlace,
-} from '../../src/core/regions.ts';
+} from '../../src/core/regions/nearest.ts';
 
 type Region = ServingPlace & { readonly name: string };
 type Regions = readonly [Region, ...Region[]];

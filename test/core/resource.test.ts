@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { canonicalPath } from '../../src/core/canonical-path.ts';
-import { compileResource, resourceProblem, slotOf } from '../../src/core/resource.ts';
+import { canonicalPath } from '../../src/core/matching/canonical-path.ts';
+import { compileResource, resourceProblem, slotOf } from '../../src/core/matching/resource.ts';
 
 describe('a resource', () => {
   it.each([

@@ -1,13 +1,13 @@
 // Regions which keep to their parts of a limit together keep the whole limit; also while the parts are being changed.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
-import type { Check } from '../../src/core/check.ts';
-import { runChecks } from '../../src/core/counters.ts';
-import { createPlacements, HEARD_MS, type Placement } from '../../src/core/placement.ts';
-import type { RuleCheck } from '../../src/core/plan.ts';
-import type { SharesByRegion } from '../../src/core/rule.ts';
-import { partsOf, type Share } from '../../src/core/shares.ts';
+import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
+import type { Check } from '../../src/core/counting/check.ts';
+import { runChecks } from '../../src/core/counting/counters.ts';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import type { SharesByRegion } from '../../src/core/matching/rule.ts';
+import { createPlacements, HEARD_MS, type Placement } from '../../src/core/regions/placement.ts';
+import { partsOf, type Share } from '../../src/core/regions/shares.ts';
 import { createRuleCheck } from '../limiter/rule-checks.ts';
 import { rounds } from '../rounds.ts';
 import {

@@ -1,7 +1,7 @@
 // Parts of a limit: that they add up, that a request fits into each, and which region is the home of a subject.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
+import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
 import {
   capacityOf,
   homeOf,
@@ -10,7 +10,7 @@ import {
   type Share,
   splitExactly,
   type WeightedRegion,
-} from '../../src/core/shares.ts';
+} from '../../src/core/regions/shares.ts';
 import { counting, isBucket, named, shareList, sum } from './whole-limit.ts';
 
 const total = fc.oneof(fc.nat({ max: 50 }), fc.integer({ min: 0, max: 1e12 }));

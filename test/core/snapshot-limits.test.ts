@@ -1,9 +1,9 @@
 // All limits of a caller, whatever the path: the same rules that its requests would meet one by one.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Caller } from '../../src/core/caller.ts';
-import { RULE_DEFAULTS, SCOPES, type Tier } from '../../src/core/rule.ts';
-import { type CompiledRule, compileSnapshot, MOST_LIMITS } from '../../src/core/snapshot.ts';
+import type { Caller } from '../../src/core/matching/caller.ts';
+import { RULE_DEFAULTS, SCOPES, type Tier } from '../../src/core/matching/rule.ts';
+import { type CompiledRule, compileSnapshot, MOST_LIMITS } from '../../src/core/matching/snapshot.ts';
 import { rounds } from '../rounds.ts';
 
 const TIERS: Tier[] = [

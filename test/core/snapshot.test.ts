@@ -1,14 +1,14 @@
 import { describe, expect, it } from 'vitest';
-import type { Caller } from '../../src/core/caller.ts';
-import { counterId } from '../../src/core/keys.ts';
-import { RULE_DEFAULTS, type Rule, type Tier } from '../../src/core/rule.ts';
+import { counterId } from '../../src/core/counting/keys.ts';
+import type { Caller } from '../../src/core/matching/caller.ts';
+import { RULE_DEFAULTS, type Rule, type Tier } from '../../src/core/matching/rule.ts';
 import {
   type CompiledRule,
   compileSnapshot,
   type MatchRequest,
   type SnapshotContent,
   withCounterIds,
-} from '../../src/core/snapshot.ts';
+} from '../../src/core/matching/snapshot.ts';
 
 let lastId = 0;
 const rule = (fields: Partial<CompiledRule>): CompiledRule => {

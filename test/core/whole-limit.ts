@@ -1,9 +1,9 @@
 // What the whole limit says of all that several regions have admitted, and what histories over regions are made of.
 import fc from 'fast-check';
-import type { AlgorithmId } from '../../src/core/algorithms/registry.ts';
-import type { Counter, Counters } from '../../src/core/counters.ts';
-import { createMemoryCounters } from '../../src/core/memory-counters.ts';
-import type { Counting, WeightedRegion } from '../../src/core/shares.ts';
+import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
+import type { Counter, Counters } from '../../src/core/counting/counters.ts';
+import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import type { Counting, WeightedRegion } from '../../src/core/regions/shares.ts';
 
 export const sum = (parts: readonly number[]) => parts.reduce((total, part) => total + part, 0);
 export const named = (...shares: number[]): WeightedRegion[] =>

@@ -3,9 +3,9 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { KvFaults } from '../../local/kv-faults/faults.ts';
 import { freshIp, type IsolateName, REGIONS } from '../../local/weir.ts';
-import { formatAnnouncement, parseAnnouncement } from '../../src/core/announcement.ts';
-import { API_KEY_RANDOM_BYTES, createApiKey } from '../../src/core/api-key.ts';
-import { ANNOUNCEMENT_KEY } from '../../src/core/keys.ts';
+import { ANNOUNCEMENT_KEY } from '../../src/core/counting/keys.ts';
+import { API_KEY_RANDOM_BYTES, createApiKey } from '../../src/core/matching/api-key.ts';
+import { formatAnnouncement, parseAnnouncement } from '../../src/core/ports/announcement.ts';
 import { isLong } from '../rounds.ts';
 import type { Load } from './client.ts';
 import {

@@ -2,12 +2,12 @@
 // real counters.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
-import { runChecks } from '../../src/core/counters.ts';
-import { decisiveResult, denyingResults } from '../../src/core/decision.ts';
-import { createMemoryCounters } from '../../src/core/memory-counters.ts';
-import type { RuleCheck } from '../../src/core/plan.ts';
-import type { CompiledRule } from '../../src/core/snapshot.ts';
+import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
+import { runChecks } from '../../src/core/counting/counters.ts';
+import { decisiveResult, denyingResults } from '../../src/core/counting/decision.ts';
+import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
 import { policyName } from '../../src/http/rate-limit-fields.ts';
 import { rounds } from '../rounds.ts';
 import {

@@ -1,11 +1,11 @@
 // Decisions to make headers from, and the headers read by a parser that is not ours.
 import { type BareItem, type Item, parseList } from 'structured-headers';
-import type { Outcome } from '../../src/core/check.ts';
-import type { CounterStore } from '../../src/core/counter-store.ts';
-import { type CheckResult, type CountedDecision, denyingResults } from '../../src/core/decision.ts';
-import type { RuleCheck } from '../../src/core/plan.ts';
-import { RULE_DEFAULTS } from '../../src/core/rule.ts';
-import type { CompiledRule } from '../../src/core/snapshot.ts';
+import type { Outcome } from '../../src/core/counting/check.ts';
+import { type CheckResult, type CountedDecision, denyingResults } from '../../src/core/counting/decision.ts';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
+import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
+import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import { setDecisionHeaders } from '../../src/http/headers.ts';
 
 export const NOW_MS = 1_800_000_000_000;

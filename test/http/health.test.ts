@@ -1,6 +1,6 @@
 // What health tells of each part, and that a script that does not run is told apart from a server that is gone.
 import { describe, expect, it } from 'vitest';
-import { CounterStoreError } from '../../src/core/counter-store.ts';
+import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
 import { createHealth } from '../../src/http/health.ts';
 import type { Services } from '../../src/http/services.ts';
 import { createTally } from '../../src/http/tally.ts';

@@ -1,6 +1,6 @@
 // Who calls must be known in half of the time that a decision has, or is not known.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { CallerRecord, Known, TokenVerifier } from '../../src/core/caller.ts';
+import type { CallerRecord, Known, TokenVerifier } from '../../src/core/matching/caller.ts';
 import { type Identity, identify } from '../../src/http/identity.ts';
 
 const FROM = { ip: '192.0.2.1', address: '192.0.2.1' };

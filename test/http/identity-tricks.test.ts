@@ -1,9 +1,9 @@
 // Rotating what cannot be verified yields no fresh quota: whatever is sent, the same keys of Redis are counted in.
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { type Caller, subjectOf } from '../../src/core/caller.ts';
-import { subjectKey } from '../../src/core/keys.ts';
-import { SCOPES } from '../../src/core/rule.ts';
+import { subjectKey } from '../../src/core/counting/keys.ts';
+import { type Caller, subjectOf } from '../../src/core/matching/caller.ts';
+import { SCOPES } from '../../src/core/matching/rule.ts';
 import { identify } from '../../src/http/identity.ts';
 import { type Issuer, useIssuer } from '../identity/issuer.ts';
 import { rounds } from '../rounds.ts';

@@ -1,7 +1,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { CounterStoreError } from '../../src/core/counter-store.ts';
+import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
 import { createLog, LOG_EVENTS } from '../../src/http/log.ts';
 
 function openIsolate() {

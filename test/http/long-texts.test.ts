@@ -6,11 +6,11 @@ import { isKnown } from '../../src/admin/collection/etags.ts';
 import { isCountedIp } from '../../src/admin/routes/counters.ts';
 import type { AdminEnv } from '../../src/admin/services.ts';
 import { parseAuthorization } from '../../src/core/authorization.ts';
-import { canonicalPath } from '../../src/core/canonical-path.ts';
-import { parseIp, parseIpRange } from '../../src/core/ip.ts';
+import { canonicalPath } from '../../src/core/matching/canonical-path.ts';
+import { parseIp, parseIpRange } from '../../src/core/matching/ip.ts';
 import { toOriginHeaders } from '../../src/http/proxy/headers.ts';
 import { createTokenVerifier } from '../../src/identity/jwt.ts';
-import { createDatabase } from '../../src/rules/database.ts';
+import { createDatabase } from '../../src/rules/tables/database.ts';
 
 const SHORT = 1_024;
 const TIMES_LONGER = 64;

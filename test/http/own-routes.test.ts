@@ -1,7 +1,7 @@
 // Weir's own paths: anybody may ask, so an address may ask only so often, and learns no more than it should.
 import { describe, expect, it } from 'vitest';
-import { createBreaker } from '../../src/core/breaker.ts';
-import { createCensus } from '../../src/core/census.ts';
+import { createCensus } from '../../src/core/ports/census.ts';
+import { createBreaker } from '../../src/core/regions/breaker.ts';
 import { createOwnRoutes } from '../../src/http/own-routes.ts';
 import type { Services } from '../../src/http/services.ts';
 import { createTally } from '../../src/http/tally.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Decision, DegradedDecision } from '../../src/core/decision.ts';
+import type { Decision, DegradedDecision } from '../../src/core/counting/decision.ts';
 import { refusal, unknownRegion, unverifiedCredentials } from '../../src/http/refusals.ts';
 import {
   createDecision,

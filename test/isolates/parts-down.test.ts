@@ -1,7 +1,7 @@
 // Requests go on by the last rules known, whatever is down; what cannot be done is said.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { freshIp, REGIONS, type Weir } from '../../local/weir.ts';
-import { API_KEY_RANDOM_BYTES, createApiKey } from '../../src/core/api-key.ts';
+import { API_KEY_RANDOM_BYTES, createApiKey } from '../../src/core/matching/api-key.ts';
 import { startWeir } from '../shared/weir.ts';
 
 let weir: Weir;

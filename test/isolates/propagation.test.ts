@@ -1,8 +1,8 @@
 // From a change to its enforcement everywhere: three isolates, three regions, some of them idle before.
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { freshIp, type IsolateName, REGIONS, type Weir } from '../../local/weir.ts';
-import { formatAnnouncement, parseAnnouncement } from '../../src/core/announcement.ts';
-import { ANNOUNCEMENT_KEY } from '../../src/core/keys.ts';
+import { ANNOUNCEMENT_KEY } from '../../src/core/counting/keys.ts';
+import { formatAnnouncement, parseAnnouncement } from '../../src/core/ports/announcement.ts';
 import { startWeir } from '../shared/weir.ts';
 
 const ISOLATES: readonly IsolateName[] = ['one', 'two', 'three'];

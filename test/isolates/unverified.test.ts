@@ -1,7 +1,7 @@
 // UNVERIFIED=reject: a key or token that is not good is answered 401; one that cannot be looked up is not.
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Weir } from '../../local/weir.ts';
-import { API_KEY_RANDOM_BYTES, createApiKey } from '../../src/core/api-key.ts';
+import { API_KEY_RANDOM_BYTES, createApiKey } from '../../src/core/matching/api-key.ts';
 import { startWeir } from '../shared/weir.ts';
 
 let weir: Weir;

@@ -1,7 +1,7 @@
 // What is left for after the response is handed over, so that the runtime waits for it. Regions are late with it here:
 // what nobody waits for would not be done when it is looked at.
 import { describe, expect, it } from 'vitest';
-import type { CounterCall } from '../../src/core/counter-store.ts';
+import type { CounterCall } from '../../src/core/ports/counter-store.ts';
 import type { DecisionRequest } from '../../src/limiter/limiter.ts';
 import {
   answers,

@@ -2,9 +2,9 @@
 // admit more than the limit. The code that runs, on counters in memory, in fake time.
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
-import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/algorithms/registry.ts';
-import type { RuleCheck } from '../../src/core/plan.ts';
-import type { SharesByRegion } from '../../src/core/rule.ts';
+import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import type { SharesByRegion } from '../../src/core/matching/rule.ts';
 import { createCessions } from '../../src/limiter/cessions.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
 import { createKnownDenials } from '../../src/limiter/known-denials.ts';

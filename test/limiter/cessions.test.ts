@@ -1,7 +1,7 @@
 // When a region asks others for their parts of a subject, what it does with them, and for how long.
 import { describe, expect, it, vi } from 'vitest';
-import type { CounterCall } from '../../src/core/counter-store.ts';
-import { IDLE_MS } from '../../src/core/counters.ts';
+import { IDLE_MS } from '../../src/core/counting/counters.ts';
+import type { CounterCall } from '../../src/core/ports/counter-store.ts';
 import { createCessions } from '../../src/limiter/cessions.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
 import { createKnownDenials } from '../../src/limiter/known-denials.ts';

@@ -1,10 +1,10 @@
 // Stores that note what they are asked and fail as they are told, and decisions that were made with them.
-import type { Check, Operation, Outcome } from '../../src/core/check.ts';
-import { type CounterStore, CounterStoreError } from '../../src/core/counter-store.ts';
-import { runChecks } from '../../src/core/counters.ts';
-import type { CountedDecision, DegradedDecision } from '../../src/core/decision.ts';
-import { createMemoryCounters } from '../../src/core/memory-counters.ts';
-import type { RuleCheck } from '../../src/core/plan.ts';
+import type { Check, Operation, Outcome } from '../../src/core/counting/check.ts';
+import { runChecks } from '../../src/core/counting/counters.ts';
+import type { CountedDecision, DegradedDecision } from '../../src/core/counting/decision.ts';
+import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import { type CounterStore, CounterStoreError } from '../../src/core/ports/counter-store.ts';
 import { createCharges } from '../../src/limiter/charges.ts';
 import { admitted, createRuleCheck, START_MS } from './rule-checks.ts';
 

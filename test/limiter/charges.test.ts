@@ -1,8 +1,8 @@
 // What becomes of charges: it goes to the counters that have them, wherever the decision was made, and nothing throws.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { CounterStore } from '../../src/core/counter-store.ts';
-import type { Decision } from '../../src/core/decision.ts';
-import type { RuleCheck } from '../../src/core/plan.ts';
+import type { Decision } from '../../src/core/counting/decision.ts';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import { hasSequel } from '../../src/limiter/charges.ts';
 import { createLocalLimiter } from '../../src/limiter/local-limiter.ts';
 import {

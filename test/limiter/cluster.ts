@@ -2,7 +2,7 @@
 import { Cluster, Redis } from 'ioredis';
 import { freePort } from '../../local/ports.ts';
 import { startRedisServer } from '../../local/redis-server.ts';
-import type { CounterStore } from '../../src/core/counter-store.ts';
+import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import { parseAnswer, toScriptCall } from '../../src/redis/wire.ts';
 import { stockScript } from '../redis/lua-counters.ts';
 

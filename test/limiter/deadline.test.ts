@@ -1,8 +1,8 @@
 // No decision takes longer than its deadline, whatever hangs on the way. Identity is the real one.
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
-import type { CounterStore } from '../../src/core/counter-store.ts';
-import type { Question } from '../../src/core/snapshot-source.ts';
+import type { CounterStore } from '../../src/core/ports/counter-store.ts';
+import type { Question } from '../../src/core/ports/snapshot-source.ts';
 import { identify } from '../../src/http/identity.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
 import type { DecisionRequest } from '../../src/limiter/limiter.ts';

@@ -1,7 +1,7 @@
 // Two systems that get the same requests: isolates that remember denials in front of shared counters, and a twin in
 // which every request asks its counters.
-import { denyingResults } from '../../src/core/decision.ts';
-import type { RuleCheck } from '../../src/core/plan.ts';
+import { denyingResults } from '../../src/core/counting/decision.ts';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { createKnownDenials, type KnownDenials } from '../../src/limiter/known-denials.ts';
 import type { Engine } from '../redis/engines.ts';
 import { createRuleCheck, type RuleCheckShape } from './rule-checks.ts';

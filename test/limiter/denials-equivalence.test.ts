@@ -2,7 +2,7 @@
 // admitted without any memory, and ask their counters no more often than they must.
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { RuleCheck } from '../../src/core/plan.ts';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import {
   createMemoryEngine,
   ENGINE_NAMES,

@@ -1,7 +1,7 @@
 // A mistake in Weir is no outage: the request goes on as its rules say, the mistake is told, and no region is blamed.
 import { describe, expect, it, vi } from 'vitest';
-import { CounterStoreError } from '../../src/core/counter-store.ts';
-import type { OnUnavailable } from '../../src/core/rule.ts';
+import type { OnUnavailable } from '../../src/core/matching/rule.ts';
+import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
 import type { DecisionRequest } from '../../src/limiter/limiter.ts';
 import { createCheck, createRegions, createSource, openIsolate, useFakeTime } from './limiter-harness.ts';
 

@@ -1,6 +1,6 @@
 // Places of what is open: renewed as long as it is, and given up for good when somebody else has them.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { type CounterStore, OutOfCalls } from '../../src/core/counter-store.ts';
+import { type CounterStore, OutOfCalls } from '../../src/core/ports/counter-store.ts';
 import { holdLeases } from '../../src/limiter/held-leases.ts';
 import {
   chargesOf,

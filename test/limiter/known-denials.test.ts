@@ -1,7 +1,7 @@
 // What is remembered of denials, for how long, and when Redis is asked all the same.
 import { describe, expect, it } from 'vitest';
-import type { Outcome } from '../../src/core/check.ts';
-import type { RuleCheck } from '../../src/core/plan.ts';
+import type { Outcome } from '../../src/core/counting/check.ts';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { createKnownDenials } from '../../src/limiter/known-denials.ts';
 import {
   START_MS as ASKED_AT_MS,

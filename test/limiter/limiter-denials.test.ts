@@ -1,7 +1,7 @@
 // What the limiter remembers of denials, and when it asks all the same.
 import { describe, expect, it, vi } from 'vitest';
-import type { CountedDecision } from '../../src/core/decision.ts';
-import type { Question } from '../../src/core/snapshot-source.ts';
+import type { CountedDecision } from '../../src/core/counting/decision.ts';
+import type { Question } from '../../src/core/ports/snapshot-source.ts';
 import type { DecisionRequest } from '../../src/limiter/limiter.ts';
 import {
   answers,

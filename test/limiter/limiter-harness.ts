@@ -1,20 +1,20 @@
 // A limiter on fake regions, in fake time: they fail, hang and answer as they are told, and a journal has what was
 // asked when. Faults and clocks are what fakes are for.
 import { afterEach, beforeEach, vi } from 'vitest';
-import type { AnnouncementBoard } from '../../src/core/announcement.ts';
-import { createBreaker } from '../../src/core/breaker.ts';
-import { type CensusBoard, createCensus } from '../../src/core/census.ts';
-import type { Operation, Outcome } from '../../src/core/check.ts';
+import type { Operation, Outcome } from '../../src/core/counting/check.ts';
+import { PROBE_CHECKS } from '../../src/core/counting/probe.ts';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
+import type { CompiledRule, Snapshot } from '../../src/core/matching/snapshot.ts';
+import type { AnnouncementBoard } from '../../src/core/ports/announcement.ts';
+import { type CensusBoard, createCensus } from '../../src/core/ports/census.ts';
 import {
   type CounterStore,
   CounterStoreError,
   type CounterStoreFailure,
-} from '../../src/core/counter-store.ts';
-import type { RuleCheck } from '../../src/core/plan.ts';
-import { PROBE_CHECKS } from '../../src/core/probe.ts';
-import { RULE_DEFAULTS } from '../../src/core/rule.ts';
-import type { CompiledRule, Snapshot } from '../../src/core/snapshot.ts';
-import type { Question, SnapshotSource } from '../../src/core/snapshot-source.ts';
+} from '../../src/core/ports/counter-store.ts';
+import type { Question, SnapshotSource } from '../../src/core/ports/snapshot-source.ts';
+import { createBreaker } from '../../src/core/regions/breaker.ts';
 import { createDistance } from '../../src/limiter/distance.ts';
 import { createLimiter, type DecisionRequest, type LimiterOptions } from '../../src/limiter/limiter.ts';
 import type { LimiterRegion, Regions } from '../../src/limiter/region-ladder.ts';

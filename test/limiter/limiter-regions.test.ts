@@ -1,9 +1,9 @@
 // The limiter where there are several regions: what it remembers, tells and counts later; and that with one nothing of
 // it is to be seen.
 import { describe, expect, it, vi } from 'vitest';
-import type { Decision } from '../../src/core/decision.ts';
-import type { RuleCheck } from '../../src/core/plan.ts';
-import type { Rule } from '../../src/core/rule.ts';
+import type { Decision } from '../../src/core/counting/decision.ts';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import type { Rule } from '../../src/core/matching/rule.ts';
 import { setDecisionHeaders } from '../../src/http/headers.ts';
 import { denies, fails, START_MS, useFakeTime } from './limiter-harness.ts';
 import { seenFrom } from './model-regions.ts';

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import type { AnnouncementBoard } from '../../src/core/announcement.ts';
-import type { Outcome } from '../../src/core/check.ts';
-import { type CounterStore, CounterStoreError } from '../../src/core/counter-store.ts';
-import type { Plan } from '../../src/core/plan.ts';
-import { RULE_DEFAULTS } from '../../src/core/rule.ts';
-import type { CompiledRule } from '../../src/core/snapshot.ts';
-import type { Question, SnapshotSource } from '../../src/core/snapshot-source.ts';
+import type { Outcome } from '../../src/core/counting/check.ts';
+import type { Plan } from '../../src/core/matching/plan.ts';
+import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
+import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
+import type { AnnouncementBoard } from '../../src/core/ports/announcement.ts';
+import { type CounterStore, CounterStoreError } from '../../src/core/ports/counter-store.ts';
+import type { Question, SnapshotSource } from '../../src/core/ports/snapshot-source.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
 import { createRegion, snapshotOf } from './limiter-harness.ts';
 

@@ -1,11 +1,11 @@
 // What one isolate decides alone: how much of a limit it gives away, when it refuses, and that it stays small.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/algorithms/registry.ts';
-import { runChecks } from '../../src/core/counters.ts';
-import { createMemoryCounters } from '../../src/core/memory-counters.ts';
-import type { RuleCheck } from '../../src/core/plan.ts';
-import type { OnUnavailable } from '../../src/core/rule.ts';
+import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
+import { runChecks } from '../../src/core/counting/counters.ts';
+import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import type { OnUnavailable } from '../../src/core/matching/rule.ts';
 import { createCharges } from '../../src/limiter/charges.ts';
 import { createLocalLimiter } from '../../src/limiter/local-limiter.ts';
 import { nextLeaseId } from '../redis/engines.ts';

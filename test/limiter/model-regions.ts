@@ -1,10 +1,10 @@
 // Regions on counters in memory, in fake time: each call takes a while to get there and a while to come back, and all
 // that was charged can be read.
-import type { Check, Outcome } from '../../src/core/check.ts';
-import type { CounterCall } from '../../src/core/counter-store.ts';
-import { runChecks } from '../../src/core/counters.ts';
-import { createMemoryCounters } from '../../src/core/memory-counters.ts';
-import type { RuleCheck } from '../../src/core/plan.ts';
+import type { Check, Outcome } from '../../src/core/counting/check.ts';
+import { runChecks } from '../../src/core/counting/counters.ts';
+import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import type { CounterCall } from '../../src/core/ports/counter-store.ts';
 import type { Regions } from '../../src/limiter/region-ladder.ts';
 import { createRegion, type FakeRegion, hangs } from './limiter-harness.ts';
 import { createRuleCheck, type RuleCheckShape } from './rule-checks.ts';

@@ -1,6 +1,6 @@
 // How much the definition of an algorithm allows, counted the slow way from all that was admitted.
-import type { AlgorithmId } from '../../src/core/algorithms/registry.ts';
-import type { Check } from '../../src/core/check.ts';
+import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
+import type { Check } from '../../src/core/counting/check.ts';
 
 export interface Admission {
   readonly atMs: number;

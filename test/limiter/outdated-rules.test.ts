@@ -2,10 +2,10 @@
 // is charged by those alone, and once. On counters in memory, whose every unit can be read.
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
-import type { Check } from '../../src/core/check.ts';
-import type { CounterStore } from '../../src/core/counter-store.ts';
-import type { RuleCheck } from '../../src/core/plan.ts';
-import type { Question } from '../../src/core/snapshot-source.ts';
+import type { Check } from '../../src/core/counting/check.ts';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import type { CounterStore } from '../../src/core/ports/counter-store.ts';
+import type { Question } from '../../src/core/ports/snapshot-source.ts';
 import type { DecisionRequest } from '../../src/limiter/limiter.ts';
 import { rounds } from '../rounds.ts';
 import {

@@ -1,5 +1,5 @@
 // Checks with parts in regions that are said one by one.
-import type { Share } from '../../src/core/shares.ts';
+import type { Share } from '../../src/core/regions/shares.ts';
 import type { PlacedCheck } from '../../src/limiter/placed-checks.ts';
 import { createMinute } from './model-regions.ts';
 import type { RuleCheckShape } from './rule-checks.ts';

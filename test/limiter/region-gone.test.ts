@@ -1,7 +1,7 @@
 // What is decided, and what becomes of charges, if a region is gone that alone can count one of the rules.
 import { describe, expect, it, vi } from 'vitest';
-import type { Decision } from '../../src/core/decision.ts';
-import type { OnUnavailable, Rule } from '../../src/core/rule.ts';
+import type { Decision } from '../../src/core/counting/decision.ts';
+import type { OnUnavailable, Rule } from '../../src/core/matching/rule.ts';
 import { createCharges, hasSequel } from '../../src/limiter/charges.ts';
 import { denies, fails, timed, useFakeTime } from './limiter-harness.ts';
 import { aloneIn, checkOf, near, openRegions } from './regional-isolate.ts';

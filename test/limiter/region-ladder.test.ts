@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
-import { CounterStoreError } from '../../src/core/counter-store.ts';
-import type { CountedDecision, Decision } from '../../src/core/decision.ts';
+import type { CountedDecision, Decision } from '../../src/core/counting/decision.ts';
+import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
 import { createCharges } from '../../src/limiter/charges.ts';
 import {
   answers,

@@ -1,7 +1,7 @@
 // What is found out about regions after responses: whether one that is out is back, and whether a script that failed
 // fails for everybody. No request waits for it.
 import { describe, expect, it, vi } from 'vitest';
-import { PROBE_CHECKS } from '../../src/core/probe.ts';
+import { PROBE_CHECKS } from '../../src/core/counting/probe.ts';
 import {
   answers,
   type Behaviour,

@@ -1,5 +1,5 @@
 // Regions on counters in memory, seen from `us`, a journal of what they are asked, and checks that are counted there.
-import type { CounterCall } from '../../src/core/counter-store.ts';
+import type { CounterCall } from '../../src/core/ports/counter-store.ts';
 import { createCessions } from '../../src/limiter/cessions.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
 import { createKnownDenials } from '../../src/limiter/known-denials.ts';

@@ -1,6 +1,6 @@
 // An isolate on regions with counters in memory, and checks that are split over them or counted in one of them alone.
-import type { RuleCheck } from '../../src/core/plan.ts';
-import type { Rule, Split } from '../../src/core/rule.ts';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import type { Rule, Split } from '../../src/core/matching/rule.ts';
 import type { DecisionRequest } from '../../src/limiter/limiter.ts';
 import { createJournal, createSource, openIsolate, snapshotOf } from './limiter-harness.ts';
 import { createMinute, createModelRegion, type ModelRegion, seenFrom } from './model-regions.ts';

@@ -2,7 +2,7 @@
 // more than the limit, and who comes to one region only can use all of it.
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
-import type { RuleCheck } from '../../src/core/plan.ts';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { rounds } from '../rounds.ts';
 import { createRandom } from './denial-systems.ts';
 import { openIsolate, START_MS, useFakeTime } from './limiter-harness.ts';

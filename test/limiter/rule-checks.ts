@@ -1,7 +1,7 @@
 // Checks that know their rule, and answers to them, with as little said about them as a test needs.
-import type { Check, Outcome } from '../../src/core/check.ts';
-import type { RuleCheck } from '../../src/core/plan.ts';
-import { RULE_DEFAULTS, type Rule } from '../../src/core/rule.ts';
+import type { Check, Outcome } from '../../src/core/counting/check.ts';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import { RULE_DEFAULTS, type Rule } from '../../src/core/matching/rule.ts';
 
 export const START_MS = 1_800_000_000_000;
 

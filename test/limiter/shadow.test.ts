@@ -1,8 +1,8 @@
 // Shadow rules where there are several regions: they are counted after the response, the way they would be enforced.
 import { describe, expect, it } from 'vitest';
-import type { CheckResult } from '../../src/core/decision.ts';
-import type { RuleCheck } from '../../src/core/plan.ts';
-import type { Rule } from '../../src/core/rule.ts';
+import type { CheckResult } from '../../src/core/counting/decision.ts';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import type { Rule } from '../../src/core/matching/rule.ts';
 import { createCharges } from '../../src/limiter/charges.ts';
 import { denies, fails, hangingRun, START_MS, timed, useFakeTime } from './limiter-harness.ts';
 import { checkOf, near, openRegions } from './regional-isolate.ts';

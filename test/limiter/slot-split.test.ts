@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Check } from '../../src/core/check.ts';
-import type { CounterStore } from '../../src/core/counter-store.ts';
-import { subjectKey } from '../../src/core/keys.ts';
+import type { Check } from '../../src/core/counting/check.ts';
+import { subjectKey } from '../../src/core/counting/keys.ts';
+import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import { splitBySlot } from '../../src/limiter/slot-split.ts';
 import { type LocalCluster, startCluster } from './cluster.ts';
 

@@ -1,6 +1,6 @@
 // Isolates and counters with a way between them: a request is judged a while after it asked, and its isolate knows
 // that later still. The twin's requests have the same way to go.
-import type { RuleCheck } from '../../src/core/plan.ts';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { ask, type Engine } from '../redis/engines.ts';
 import { askCounters, askTwin, createGaps, createIsolates, createRandom } from './denial-systems.ts';
 import { START_MS } from './rule-checks.ts';

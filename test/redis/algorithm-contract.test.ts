@@ -1,7 +1,7 @@
 // Runs the contract for every algorithm on both engines: a new algorithm needs no test of its own to be held
 // to it.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
+import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
 import { countsExactly, givesBack, remembersUnderAnyLimit, tellsTheTruth } from './algorithm-contract.ts';
 import { cedes } from './cession-contract.ts';
 import { ask, createCheck, ENGINE_NAMES, ENGINES, type Engine, look, next, START_MS } from './engines.ts';

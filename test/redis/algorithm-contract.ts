@@ -1,6 +1,6 @@
 // What every algorithm promises, whatever it does inside. One suite for all of them, on any engine.
 import { expect, it } from 'vitest';
-import type { Check } from '../../src/core/check.ts';
+import type { Check } from '../../src/core/counting/check.ts';
 import {
   ask,
   countAdmitted,

@@ -1,9 +1,9 @@
 // The announcement of a region: who reads it, and a take that reads it along.
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { UpstashGateway } from '../../local/upstash-gateway/server.ts';
-import { type AnnouncementBoard, formatAnnouncement } from '../../src/core/announcement.ts';
-import type { CounterStore } from '../../src/core/counter-store.ts';
-import { ANNOUNCEMENT_KEY } from '../../src/core/keys.ts';
+import { ANNOUNCEMENT_KEY } from '../../src/core/counting/keys.ts';
+import { type AnnouncementBoard, formatAnnouncement } from '../../src/core/ports/announcement.ts';
+import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import { splitBySlot } from '../../src/limiter/slot-split.ts';
 import { createAnnouncementBoard } from '../../src/redis/announcement-board.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';

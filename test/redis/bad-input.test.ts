@@ -2,10 +2,10 @@
 // counts it as nothing, and no key is ever spoiled by it.
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/algorithms/registry.ts';
-import { type Answer, type Check, type Operation, problemOf } from '../../src/core/check.ts';
-import { runChecks } from '../../src/core/counters.ts';
-import { createMemoryCounters } from '../../src/core/memory-counters.ts';
+import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
+import { type Answer, type Check, type Operation, problemOf } from '../../src/core/counting/check.ts';
+import { runChecks } from '../../src/core/counting/counters.ts';
+import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
 import { toScriptCall } from '../../src/redis/wire.ts';
 import { rounds } from '../rounds.ts';
 import { createCheck, holdsLeases, next, nextKey, WITHOUT_LEASES } from './engines.ts';

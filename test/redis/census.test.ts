@@ -1,8 +1,8 @@
 // The census of a region: who is counted and for how long, when an isolate asks, and what it believes.
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { UpstashGateway } from '../../local/upstash-gateway/server.ts';
-import { type CensusBoard, createCensus } from '../../src/core/census.ts';
-import { CENSUS_KEY } from '../../src/core/keys.ts';
+import { CENSUS_KEY } from '../../src/core/counting/keys.ts';
+import { type CensusBoard, createCensus } from '../../src/core/ports/census.ts';
 import { createCensusBoard } from '../../src/redis/census.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
 import { startUpstash, type Upstash } from './lua-engine.ts';

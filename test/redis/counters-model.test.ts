@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
-import type { Check, Operation } from '../../src/core/check.ts';
-import { runChecks } from '../../src/core/counters.ts';
-import { createMemoryCounters } from '../../src/core/memory-counters.ts';
+import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
+import type { Check, Operation } from '../../src/core/counting/check.ts';
+import { runChecks } from '../../src/core/counting/counters.ts';
+import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
 import { rounds } from '../rounds.ts';
 import { type LuaCounters, startLuaCounters } from './lua-counters.ts';
 

@@ -2,8 +2,8 @@
 // and against an adversary that looks for a moment at which more passes than the limit says.
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { AlgorithmId } from '../../src/core/algorithms/registry.ts';
-import type { Check } from '../../src/core/check.ts';
+import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
+import type { Check } from '../../src/core/counting/check.ts';
 import { rounds } from '../rounds.ts';
 import {
   ask,

@@ -1,10 +1,10 @@
 // The two engines that must keep the same promises: the script on a real Redis, and its twin in memory. Both on
 // an injected clock, with the few calls that tests make of them.
-import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/algorithms/registry.ts';
-import type { Answer, Check, Operation, Outcome } from '../../src/core/check.ts';
-import type { CounterCall } from '../../src/core/counter-store.ts';
-import { runChecks } from '../../src/core/counters.ts';
-import { createMemoryCounters } from '../../src/core/memory-counters.ts';
+import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
+import type { Answer, Check, Operation, Outcome } from '../../src/core/counting/check.ts';
+import { runChecks } from '../../src/core/counting/counters.ts';
+import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import type { CounterCall } from '../../src/core/ports/counter-store.ts';
 import { startLuaCounters } from './lua-counters.ts';
 
 export interface TimedCall extends CounterCall {

@@ -2,8 +2,8 @@
 // counts as no state, and the next charge replaces it.
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
-import type { Check } from '../../src/core/check.ts';
+import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
+import type { Check } from '../../src/core/counting/check.ts';
 import { rounds } from '../rounds.ts';
 import { createCheck, next } from './engines.ts';
 import { type LuaCounters, startLuaCounters } from './lua-counters.ts';

@@ -1,7 +1,7 @@
 // Random and adversarial histories of one rule or several, for properties that must hold after any of them.
 import fc from 'fast-check';
-import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/algorithms/registry.ts';
-import type { Check, Outcome } from '../../src/core/check.ts';
+import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
+import type { Check, Outcome } from '../../src/core/counting/check.ts';
 import {
   ask,
   createCheck,

@@ -1,8 +1,8 @@
 // The store goes on when Redis forgets: its scripts (SCRIPT FLUSH), or everything (a restart).
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import type { UpstashGateway } from '../../local/upstash-gateway/server.ts';
-import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
-import { type CounterStore, CounterStoreError } from '../../src/core/counter-store.ts';
+import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
+import { type CounterStore, CounterStoreError } from '../../src/core/ports/counter-store.ts';
 import { createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/upstash-store.ts';
 import { createCheck, next } from './engines.ts';

@@ -1,6 +1,6 @@
 // A request that has made as many calls as the runtime allows is told apart from a Redis that does not answer.
 import { afterEach, expect, it, vi } from 'vitest';
-import { CounterStoreError, OutOfCalls } from '../../src/core/counter-store.ts';
+import { CounterStoreError, OutOfCalls } from '../../src/core/ports/counter-store.ts';
 import { createClient } from '../../src/redis/client.ts';
 
 afterEach(() => void vi.unstubAllGlobals());

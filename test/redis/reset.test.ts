@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { CounterStore } from '../../src/core/counter-store.ts';
+import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import { createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/upstash-store.ts';
 import { createCheck } from './engines.ts';

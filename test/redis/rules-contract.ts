@@ -1,7 +1,7 @@
 // What every algorithm promises about rules that apply together, and about the options of a rule.
 import { expect, it } from 'vitest';
-import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
-import { type Check, problemOf } from '../../src/core/check.ts';
+import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
+import { type Check, problemOf } from '../../src/core/counting/check.ts';
 import { type ContractCase, createSubject, createUsed } from './algorithm-contract.ts';
 import { ask, createCheck, type Engine, look, next, nextKey, wouldPass } from './engines.ts';
 

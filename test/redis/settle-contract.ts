@@ -1,8 +1,8 @@
 // What every algorithm promises about costs that are known only afterwards.
 
 import { expect, it } from 'vitest';
-import type { AlgorithmId } from '../../src/core/algorithms/registry.ts';
-import type { Check } from '../../src/core/check.ts';
+import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
+import type { Check } from '../../src/core/counting/check.ts';
 import { type ContractCase, createSubject, createUsed } from './algorithm-contract.ts';
 import { ask, countAdmitted, createCheck, holdsLeases, look, next, nextKey, wouldPass } from './engines.ts';
 

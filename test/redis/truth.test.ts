@@ -1,7 +1,7 @@
 // The numbers in an answer are promises: they are kept to the unit and to the millisecond, after any history.
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Check, Outcome } from '../../src/core/check.ts';
+import type { Check, Outcome } from '../../src/core/counting/check.ts';
 import { rounds } from '../rounds.ts';
 import {
   ask,

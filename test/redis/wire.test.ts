@@ -1,6 +1,6 @@
 // Answers that cannot be true are not believed: they would let requests pass, or keep them out, for no reason.
 import { describe, expect, it } from 'vitest';
-import { CounterStoreError } from '../../src/core/counter-store.ts';
+import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
 import { parseAnswer } from '../../src/redis/wire.ts';
 import { createCheck } from './engines.ts';
 

@@ -1,8 +1,8 @@
 // Parts that are changed under load: at no moment more than the limit, by the old parts, the new ones or both.
 import { afterAll, beforeAll, it } from 'vitest';
 import { type EdgeRule, type Edges, EVEN, startEdges } from '../../local/edges.ts';
-import { HEARD_MS } from '../../src/core/placement.ts';
-import type { Split } from '../../src/core/rule.ts';
+import type { Split } from '../../src/core/matching/rule.ts';
+import { HEARD_MS } from '../../src/core/regions/placement.ts';
 import { burst, expectWithin, nextSubject, SPLIT, sleep } from './play.ts';
 
 let edges: Edges;

@@ -2,7 +2,7 @@
 import { expect } from 'vitest';
 import { excessOf } from '../../bench/regions/definitions.ts';
 import type { Edge, EdgeRule } from '../../local/edges.ts';
-import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
+import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
 
 /** All whose limits are split over regions. */
 export const SPLIT = ALGORITHM_IDS.filter((id) => id !== 'concurrency');

@@ -1,6 +1,6 @@
 // Looking up callers while KV or Postgres fail, hang or answer late: at worst nobody is known.
 import { describe, expect, it } from 'vitest';
-import { withDeadline } from '../../src/rules/with-deadline.ts';
+import { withDeadline } from '../../src/rules/book/with-deadline.ts';
 import { fails, hangs, useCallers } from './callers-harness.ts';
 
 /** Whether it goes on after all that could happen at once has happened. */

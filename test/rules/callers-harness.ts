@@ -2,13 +2,13 @@
 // and made to fail or to hang.
 import { neonConfig } from '@neondatabase/serverless';
 import { afterAll, beforeAll, beforeEach } from 'vitest';
-import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../../src/core/api-key.ts';
-import type { LookUp } from '../../src/core/caller.ts';
-import { findApiKey, findUser } from '../../src/rules/caller-rows.ts';
-import { createCallerDirectory } from '../../src/rules/callers.ts';
-import type { Database } from '../../src/rules/database.ts';
-import type { Kv } from '../../src/rules/kv.ts';
-import { apiKeys, tenants, tiers, users } from '../../src/rules/schema.ts';
+import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../../src/core/matching/api-key.ts';
+import type { LookUp } from '../../src/core/matching/caller.ts';
+import { findApiKey, findUser } from '../../src/rules/book/caller-rows.ts';
+import { createCallerDirectory } from '../../src/rules/book/callers.ts';
+import type { Kv } from '../../src/rules/book/kv.ts';
+import type { Database } from '../../src/rules/tables/database.ts';
+import { apiKeys, tenants, tiers, users } from '../../src/rules/tables/schema.ts';
 import { startDatabase, type TestDatabase } from './database.ts';
 import { startKv, type TestKv } from './kv.ts';
 

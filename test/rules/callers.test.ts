@@ -1,8 +1,8 @@
 // Who a caller is: found in memory, then in KV, then in Postgres, and anew when it has changed.
 import { eq } from 'drizzle-orm';
 import { describe, expect, it } from 'vitest';
-import type { Kv } from '../../src/rules/kv.ts';
-import { apiKeys, users } from '../../src/rules/schema.ts';
+import type { Kv } from '../../src/rules/book/kv.ts';
+import { apiKeys, users } from '../../src/rules/tables/schema.ts';
 import { madeUpKey, useCallers } from './callers-harness.ts';
 
 const { wire, issueKey, addUser, openIsolate, database, kv } = useCallers();

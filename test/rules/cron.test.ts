@@ -1,9 +1,9 @@
 // Cron runs, minute by minute: what they cost while nothing happens, and what they notice.
 import { describe, expect, it, vi } from 'vitest';
-import { formatAnnouncement } from '../../src/core/announcement.ts';
+import { formatAnnouncement } from '../../src/core/ports/announcement.ts';
 import { runCron } from '../../src/cron.ts';
-import { type PublishOptions, publish } from '../../src/rules/publish.ts';
-import { readCurrent, readRules } from '../../src/rules/snapshot-kv.ts';
+import { readCurrent, readRules } from '../../src/rules/book/snapshot-kv.ts';
+import { type PublishOptions, publish } from '../../src/rules/publishing/publish.ts';
 import { type Step, usePublishing } from './publish-harness.ts';
 
 const { before, createOptions, errors, kv, publishNow, reads, regions, run, standing, writes, addRule } =

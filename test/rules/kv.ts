@@ -1,6 +1,6 @@
 // A real KV namespace that no other caller has. All files of a worker share one Miniflare: each start is a process.
 import { convertV4MiniflareOptions, Miniflare } from 'miniflare';
-import type { Kv } from '../../src/rules/kv.ts';
+import type { Kv } from '../../src/rules/book/kv.ts';
 
 type Namespace = Awaited<ReturnType<Miniflare['getKVNamespace']>>;
 

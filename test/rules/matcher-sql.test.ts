@@ -3,11 +3,11 @@ import { randomUUID } from 'node:crypto';
 import { sql } from 'drizzle-orm';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Caller } from '../../src/core/caller.ts';
-import { canonicalPath } from '../../src/core/canonical-path.ts';
-import { RULE_DEFAULTS, SCOPES, type Tier } from '../../src/core/rule.ts';
-import { type CompiledRule, compileSnapshot, type MatchRequest } from '../../src/core/snapshot.ts';
-import { rules as rulesTable, tiers as tiersTable } from '../../src/rules/schema.ts';
+import type { Caller } from '../../src/core/matching/caller.ts';
+import { canonicalPath } from '../../src/core/matching/canonical-path.ts';
+import { RULE_DEFAULTS, SCOPES, type Tier } from '../../src/core/matching/rule.ts';
+import { type CompiledRule, compileSnapshot, type MatchRequest } from '../../src/core/matching/snapshot.ts';
+import { rules as rulesTable, tiers as tiersTable } from '../../src/rules/tables/schema.ts';
 import { rounds } from '../rounds.ts';
 import { startDatabase, type TestDatabase } from './database.ts';
 

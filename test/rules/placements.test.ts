@@ -1,8 +1,8 @@
 // How rules are placed over regions, as publications record it: what was before ends only when every region has been told.
 import { describe, expect, it } from 'vitest';
-import type { Split } from '../../src/core/rule.ts';
-import type { Publication } from '../../src/rules/publish.ts';
-import { readRules } from '../../src/rules/snapshot-kv.ts';
+import type { Split } from '../../src/core/matching/rule.ts';
+import { readRules } from '../../src/rules/book/snapshot-kv.ts';
+import type { Publication } from '../../src/rules/publishing/publish.ts';
 import { usePublishing } from './publish-harness.ts';
 
 const { addRule, before: steps, kv, publishNow, run, standing } = usePublishing();

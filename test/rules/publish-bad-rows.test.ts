@@ -1,6 +1,6 @@
 // A bad row never takes the others down: it is left out of what is published, and reported.
 import { describe, expect, it } from 'vitest';
-import { readRules } from '../../src/rules/snapshot-kv.ts';
+import { readRules } from '../../src/rules/book/snapshot-kv.ts';
 import { usePublishing } from './publish-harness.ts';
 
 const { addRule, kv, publishNow, run } = usePublishing();

@@ -4,14 +4,18 @@ import pg from 'pg';
 import { afterAll, beforeAll, beforeEach } from 'vitest';
 import { startRedisServer } from '../../local/redis-server.ts';
 import { startUpstashGateway } from '../../local/upstash-gateway/server.ts';
-import { type Announcement, type AnnouncementBoard, parseAnnouncement } from '../../src/core/announcement.ts';
-import { ANNOUNCEMENT_KEY } from '../../src/core/keys.ts';
+import { ANNOUNCEMENT_KEY } from '../../src/core/counting/keys.ts';
+import {
+  type Announcement,
+  type AnnouncementBoard,
+  parseAnnouncement,
+} from '../../src/core/ports/announcement.ts';
 import { createAnnouncementBoard } from '../../src/redis/announcement-board.ts';
 import { createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/upstash-store.ts';
-import type { Kv } from '../../src/rules/kv.ts';
-import { type PublishOptions, publish } from '../../src/rules/publish.ts';
-import { createRuleReader } from '../../src/rules/rule-reader.ts';
+import type { Kv } from '../../src/rules/book/kv.ts';
+import { type PublishOptions, publish } from '../../src/rules/publishing/publish.ts';
+import { createRuleReader } from '../../src/rules/publishing/rule-reader.ts';
 import { DELETE_ALL, startDatabase, type TestDatabase } from './database.ts';
 import { startKv, type TestKv } from './kv.ts';
 

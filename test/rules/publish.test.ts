@@ -1,9 +1,9 @@
 // What is published, and what becomes of it when a part fails.
 import { describe, expect, it } from 'vitest';
-import { formatAnnouncement } from '../../src/core/announcement.ts';
-import { CounterStoreError } from '../../src/core/counter-store.ts';
-import { publish } from '../../src/rules/publish.ts';
-import { readCallers, readCurrent, readRules } from '../../src/rules/snapshot-kv.ts';
+import { formatAnnouncement } from '../../src/core/ports/announcement.ts';
+import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
+import { readCallers, readCurrent, readRules } from '../../src/rules/book/snapshot-kv.ts';
+import { publish } from '../../src/rules/publishing/publish.ts';
 import { type Step, usePublishing } from './publish-harness.ts';
 
 const { before, copies, createOptions, errors, hanging, keys, publishNow, run, standing, writes, ...world } =

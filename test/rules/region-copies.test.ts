@@ -1,14 +1,14 @@
 // The second way to what is published: KV may not have it everywhere yet, the region that announces it does. On a real KV
 // that can lack, lose or damage keys, and a real Redis.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { type Announcement, formatAnnouncement } from '../../src/core/announcement.ts';
-import { partKey } from '../../src/core/keys.ts';
+import { partKey } from '../../src/core/counting/keys.ts';
+import { encodeSnapshot, versionOf } from '../../src/core/matching/stored-snapshot.ts';
 import { packText } from '../../src/core/packed-text.ts';
-import { encodeSnapshot, versionOf } from '../../src/core/stored-snapshot.ts';
-import type { Kv } from '../../src/rules/kv.ts';
-import { copyTo, createPart, MOST_PACKED } from '../../src/rules/region-copies.ts';
-import { writeCallers, writeCurrent, writeRules } from '../../src/rules/snapshot-kv.ts';
-import { createSnapshotSource } from '../../src/rules/snapshot-source.ts';
+import { type Announcement, formatAnnouncement } from '../../src/core/ports/announcement.ts';
+import type { Kv } from '../../src/rules/book/kv.ts';
+import { writeCallers, writeCurrent, writeRules } from '../../src/rules/book/snapshot-kv.ts';
+import { createSnapshotSource } from '../../src/rules/book/snapshot-source.ts';
+import { copyTo, createPart, MOST_PACKED } from '../../src/rules/publishing/region-copies.ts';
 import { startKv, type TestKv } from './kv.ts';
 import { type Region, startRegion } from './publish-harness.ts';
 import { createRule } from './small-rules.ts';

@@ -3,9 +3,9 @@ import { neonConfig } from '@neondatabase/serverless';
 import fc from 'fast-check';
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { encodeRule } from '../../src/core/stored-snapshot.ts';
-import { readContent } from '../../src/rules/content.ts';
-import { createRuleReader, type RuleReader } from '../../src/rules/rule-reader.ts';
+import { encodeRule } from '../../src/core/matching/stored-snapshot.ts';
+import { readContent } from '../../src/rules/publishing/content.ts';
+import { createRuleReader, type RuleReader } from '../../src/rules/publishing/rule-reader.ts';
 import { rounds } from '../rounds.ts';
 import { DELETE_ALL, startDatabase, type TestDatabase } from './database.ts';
 

@@ -4,8 +4,8 @@ import { is } from 'drizzle-orm';
 import { getTableConfig, PgTable } from 'drizzle-orm/pg-core';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { RULE_DEFAULTS } from '../../src/core/rule.ts';
-import * as schema from '../../src/rules/schema.ts';
+import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
+import * as schema from '../../src/rules/tables/schema.ts';
 import { CASES, type Case, LEAST, type Row, STANDING } from './bad-rows.ts';
 import { startDatabase, type TestDatabase } from './database.ts';
 

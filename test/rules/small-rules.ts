@@ -1,6 +1,6 @@
 // A rule with as little said about it as can be.
-import { RULE_DEFAULTS } from '../../src/core/rule.ts';
-import type { CompiledRule } from '../../src/core/snapshot.ts';
+import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
+import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
 
 export const createRule = (id: string): CompiledRule => ({
   ...RULE_DEFAULTS,

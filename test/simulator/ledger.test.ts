@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type Admission, findBeyond } from '../../local/simulator/ledger.ts';
 import { SIMULATED } from '../../local/simulator/rule-sets.ts';
-import type { Check } from '../../src/core/check.ts';
+import type { Check } from '../../src/core/counting/check.ts';
 import { firstBeyond } from '../limiter/most-admitted.ts';
 import { rounds } from '../rounds.ts';
 

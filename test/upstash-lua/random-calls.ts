@@ -1,8 +1,8 @@
 // Random histories of calls of the script: all operations and options, several rules in a call, limits that change,
 // moments at the borders of windows, clocks that go back, calls that are wrong, and keys that hold something else.
 import fc from 'fast-check';
-import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
-import { type Check, type Operation, problemOf } from '../../src/core/check.ts';
+import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
+import { type Check, type Operation, problemOf } from '../../src/core/counting/check.ts';
 import { type ScriptCall, toScriptCall } from '../../src/redis/wire.ts';
 import { START_MS } from '../redis/engines.ts';
 

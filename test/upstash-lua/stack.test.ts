@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { ALGORITHM_IDS } from '../../src/core/algorithms/registry.ts';
+import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
 import { type DevProcess, readGuide, runDev } from '../e2e/dev-process.ts';
 
 let dataDir: string;

@@ -1,9 +1,9 @@
 // What becomes of charges after the response is handed over to the runtime, which drops all else. The store answers
 // late: work that nobody waits for would not be done when all is over.
 import { describe, expect, it } from 'vitest';
-import type { Operation } from '../../src/core/check.ts';
-import type { CounterStore } from '../../src/core/counter-store.ts';
-import type { Rule } from '../../src/core/rule.ts';
+import type { Operation } from '../../src/core/counting/check.ts';
+import type { Rule } from '../../src/core/matching/rule.ts';
+import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import { clientGone, type ProxyResult } from '../../src/http/proxy.ts';
 import { createCheck, createDecision, createResult, NO_STORE } from '../http/headers-harness.ts';
 import { type Situation, send } from './gateway-harness.ts';

@@ -1,5 +1,5 @@
 // The gateway with a limiter that decides as it is told, and everything that it hands over for after the response.
-import type { Decision } from '../../src/core/decision.ts';
+import type { Decision } from '../../src/core/counting/decision.ts';
 import { handleGateway } from '../../src/http/gateway.ts';
 import type { ProxyResult } from '../../src/http/proxy.ts';
 import type { Services } from '../../src/http/services.ts';

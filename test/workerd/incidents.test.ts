@@ -1,7 +1,7 @@
 // What the gateway tells about a decision that was not made as it should be: in the headers if that is wanted, in
 // the log and the tally always. The limiter is a fake that decides as it is told.
 import { describe, expect, it } from 'vitest';
-import type { CounterStore } from '../../src/core/counter-store.ts';
+import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import type { Incident } from '../../src/http/tally.ts';
 import { createCheck, createDecision, createResult, NO_STORE } from '../http/headers-harness.ts';
 import { type Situation, send } from './gateway-harness.ts';

@@ -2,7 +2,7 @@ import { createExecutionContext, createScheduledController, waitOnExecutionConte
 import { env } from 'cloudflare:workers';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Bindings } from '../../src/bindings.ts';
-import { parseAnnouncement } from '../../src/core/announcement.ts';
+import { parseAnnouncement } from '../../src/core/ports/announcement.ts';
 import worker from '../../src/index.ts';
 import { admin, call, kv, sql, withFault } from './worker.ts';
 

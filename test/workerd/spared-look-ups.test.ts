@@ -1,8 +1,8 @@
 // Whom nobody needs to look up: a request that is refused whoever sends it.
 import { describe, expect, it } from 'vitest';
-import type { CallerDirectory, CallerRecord } from '../../src/core/caller.ts';
-import { RULE_DEFAULTS, type Rule, type SCOPES } from '../../src/core/rule.ts';
-import { compileSnapshot, type SnapshotContent, withCounterIds } from '../../src/core/snapshot.ts';
+import type { CallerDirectory, CallerRecord } from '../../src/core/matching/caller.ts';
+import { RULE_DEFAULTS, type Rule, type SCOPES } from '../../src/core/matching/rule.ts';
+import { compileSnapshot, type SnapshotContent, withCounterIds } from '../../src/core/matching/snapshot.ts';
 import { handleGateway } from '../../src/http/gateway.ts';
 import type { Services } from '../../src/http/services.ts';
 import { createTally } from '../../src/http/tally.ts';

@@ -1,6 +1,6 @@
 // What the operations of a collection answer with.
-import type { BodySchemas, Values } from '../../rules/body-schemas.ts';
-import type { Row } from '../../rules/repository.ts';
+import type { BodySchemas, Values } from '../../rules/tables/body-schemas.ts';
+import type { Row } from '../../rules/tables/repository.ts';
 import { AdminError } from '../problems.ts';
 import type { PublishedChange } from '../publish-change.ts';
 import { toETag } from './etags.ts';

@@ -1,6 +1,6 @@
 // What of a body is to be written into a row. What is only shown may come back with it, as long as it is unchanged.
-import type { Values } from '../../rules/body-schemas.ts';
-import type { Row, Target } from '../../rules/repository.ts';
+import type { Values } from '../../rules/tables/body-schemas.ts';
+import type { Row, Target } from '../../rules/tables/repository.ts';
 import { AdminError } from '../problems.ts';
 import { changedSince, toShown } from './answers.ts';
 import type { Collection } from './declaration.ts';

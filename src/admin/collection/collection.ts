@@ -1,6 +1,6 @@
 // Makes a collection of the admin route from its declaration: list, create, get, replace, patch, delete.
-import type { Values } from '../../rules/body-schemas.ts';
-import { createRepository, type Row, type Target } from '../../rules/repository.ts';
+import type { Values } from '../../rules/tables/body-schemas.ts';
+import { createRepository, type Row, type Target } from '../../rules/tables/repository.ts';
 import { sqlStateOf } from '../postgres-problems.ts';
 import { notFound } from '../problems.ts';
 import { publishChange, versionHeader } from '../publish-change.ts';

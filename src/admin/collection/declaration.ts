@@ -1,8 +1,8 @@
 // What a collection of the admin route is made from.
 import type { SQL } from 'drizzle-orm';
 import type * as z from 'zod';
-import type { BodySchemas, Values } from '../../rules/body-schemas.ts';
-import type { RepositoryOptions, Row } from '../../rules/repository.ts';
+import type { BodySchemas, Values } from '../../rules/tables/body-schemas.ts';
+import type { RepositoryOptions, Row } from '../../rules/tables/repository.ts';
 
 export interface Collection extends RepositoryOptions {
   /** The path, and the group in the documentation: `rules`. */

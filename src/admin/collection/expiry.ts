@@ -1,5 +1,5 @@
 // What would be over before it begins is a mistake, most likely in the zone.
-import type { Values } from '../../rules/body-schemas.ts';
+import type { Values } from '../../rules/tables/body-schemas.ts';
 import { AdminError } from '../problems.ts';
 
 export function expectFuture({ expiresAt }: Values, nowMs: number): void {

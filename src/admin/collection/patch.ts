@@ -1,6 +1,6 @@
 // A patch: only what is given changes, and the row that comes out of it is valid as a whole.
-import type { BodySchemas, Values } from '../../rules/body-schemas.ts';
-import type { Row, Target } from '../../rules/repository.ts';
+import type { BodySchemas, Values } from '../../rules/tables/body-schemas.ts';
+import type { Row, Target } from '../../rules/tables/repository.ts';
 import { AdminError, invalidBody } from '../problems.ts';
 import { toJson, toShown } from './answers.ts';
 import { takeChanges } from './changes.ts';

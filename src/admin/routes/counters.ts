@@ -1,11 +1,11 @@
 // Forgets what was counted of a subject: for whoever was limited by mistake.
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
-import { countedIp, parseIpRange } from '../../core/ip.ts';
-import { groupOf, subjectKey } from '../../core/keys.ts';
-import { SCOPES, type Scope } from '../../core/rule.ts';
-import type { SnapshotContent } from '../../core/snapshot.ts';
-import { readContent } from '../../rules/content.ts';
+import { groupOf, subjectKey } from '../../core/counting/keys.ts';
+import { countedIp, parseIpRange } from '../../core/matching/ip.ts';
+import { SCOPES, type Scope } from '../../core/matching/rule.ts';
+import type { SnapshotContent } from '../../core/matching/snapshot.ts';
+import { readContent } from '../../rules/publishing/content.ts';
 import { isUuid } from '../collection/declaration.ts';
 import { AdminError, problemResponses } from '../problems.ts';
 import { publishChange } from '../publish-change.ts';

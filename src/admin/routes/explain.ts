@@ -2,14 +2,14 @@
 // in Postgres, so that it also tells what is about to be in force.
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
-import { canonicalPath } from '../../core/canonical-path.ts';
-import type { Outcome } from '../../core/check.ts';
-import { explain, REASONS_AGAINST } from '../../core/explain.ts';
-import { countedIp } from '../../core/ip.ts';
-import { movingUntilMs } from '../../core/placement.ts';
-import { isOwnPath, OWN_PREFIX } from '../../core/resource.ts';
-import { LISTS, SCOPES } from '../../core/rule.ts';
-import { readContent, type StoredContent } from '../../rules/content.ts';
+import type { Outcome } from '../../core/counting/check.ts';
+import { canonicalPath } from '../../core/matching/canonical-path.ts';
+import { explain, REASONS_AGAINST } from '../../core/matching/explain.ts';
+import { countedIp } from '../../core/matching/ip.ts';
+import { isOwnPath, OWN_PREFIX } from '../../core/matching/resource.ts';
+import { LISTS, SCOPES } from '../../core/matching/rule.ts';
+import { movingUntilMs } from '../../core/regions/placement.ts';
+import { readContent, type StoredContent } from '../../rules/publishing/content.ts';
 import { type Applying, completeCaller, isApplying, peek, reasonsAgainst } from '../explanation.ts';
 import { AdminError, problemResponses } from '../problems.ts';
 import type { AdminApp, AdminServices } from '../services.ts';

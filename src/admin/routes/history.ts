@@ -1,8 +1,8 @@
 // Every change of rules, tiers, tenants, users, keys and lists: who made it, when, and how to undo it.
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
-import { ENTITY_NAMES, type HistoryEntry, readHistory, rollBack } from '../../rules/history.ts';
 import { badCursor, parseCursor, toCursor } from '../collection/cursors.ts';
+import { ENTITY_NAMES, type HistoryEntry, readHistory, rollBack } from '../history.ts';
 import { AdminError, problemResponses } from '../problems.ts';
 import { publishChange, versionHeader } from '../publish-change.ts';
 import type { AdminApp, AdminServices } from '../services.ts';

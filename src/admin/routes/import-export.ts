@@ -1,10 +1,10 @@
 // All rules and tiers as one JSON document, out and in again.
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
-import { type ImportResult, importRules } from '../../rules/import.ts';
-import { importDocument, readStoredRows, toDocument } from '../../rules/import-document.ts';
-import { IMPORT_MODES, type ImportPlan } from '../../rules/import-plan.ts';
-import { previewImport } from '../../rules/import-preview.ts';
+import { type ImportResult, importRules } from '../import/import.ts';
+import { importDocument, readStoredRows, toDocument } from '../import/import-document.ts';
+import { IMPORT_MODES, type ImportPlan } from '../import/import-plan.ts';
+import { previewImport } from '../import/import-preview.ts';
 import { AdminError, problemResponses } from '../problems.ts';
 import { publishChange, versionHeader, warningsBeforehand } from '../publish-change.ts';
 import { tooLarge } from '../room.ts';

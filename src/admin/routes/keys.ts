@@ -1,13 +1,13 @@
 // API keys. A key is shown once, in the answer to its creation; from then on only how it begins.
 import * as z from 'zod';
-import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../../core/api-key.ts';
-import { keyBodies } from '../../rules/admin-schemas.ts';
-import type { Values } from '../../rules/body-schemas.ts';
-import { apiKeys } from '../../rules/schema.ts';
+import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../../core/matching/api-key.ts';
+import type { Values } from '../../rules/tables/body-schemas.ts';
+import { apiKeys } from '../../rules/tables/schema.ts';
 import { addCollection } from '../collection/collection.ts';
 import { type Creation, isUuid } from '../collection/declaration.ts';
 import { expectFuture } from '../collection/expiry.ts';
 import { equals } from '../collection/filters.ts';
+import { keyBodies } from '../schemas.ts';
 import type { AddRoutes } from './index.ts';
 
 export const addKeyRoutes: AddRoutes = (app, services) =>

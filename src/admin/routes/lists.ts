@@ -1,14 +1,14 @@
 // The allow and deny lists.
 import { inArray } from 'drizzle-orm';
 import * as z from 'zod';
-import { LISTED_KINDS, LISTS } from '../../core/rule.ts';
-import { listBodies, normalizeListed } from '../../rules/admin-schemas.ts';
-import { listEntries } from '../../rules/schema.ts';
-import { bytesOfListEntry } from '../../rules/snapshot-room.ts';
+import { LISTED_KINDS, LISTS } from '../../core/matching/rule.ts';
+import { bytesOfListEntry } from '../../rules/publishing/snapshot-room.ts';
+import { listEntries } from '../../rules/tables/schema.ts';
 import { addCollection } from '../collection/collection.ts';
 import { isUuid } from '../collection/declaration.ts';
 import { expectFuture } from '../collection/expiry.ts';
 import { equals } from '../collection/filters.ts';
+import { listBodies, normalizeListed } from '../schemas.ts';
 import type { AddRoutes } from './index.ts';
 
 export const addListRoutes: AddRoutes = (app, services) =>

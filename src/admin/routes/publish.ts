@@ -1,8 +1,8 @@
 // Publishing on demand: after a migration, or after a change by hand.
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
-import type { Publication } from '../../rules/publish.ts';
-import { SnapshotTooLarge } from '../../rules/snapshot-room.ts';
+import type { Publication } from '../../rules/publishing/publish.ts';
+import { SnapshotTooLarge } from '../../rules/publishing/snapshot-room.ts';
 import { postgresProblem } from '../postgres-problems.ts';
 import { AdminError, problemResponses } from '../problems.ts';
 import type { AdminApp, AdminServices } from '../services.ts';

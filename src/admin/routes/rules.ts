@@ -1,17 +1,17 @@
 // Rules: what is limited, and how.
 import { eq, sql } from 'drizzle-orm';
 import * as z from 'zod';
-import { ALGORITHM_IDS } from '../../core/algorithms/registry.ts';
-import { SCOPES, type SharesByRegion } from '../../core/rule.ts';
-import { ruleBodies } from '../../rules/admin-schemas.ts';
-import { isSame } from '../../rules/import-document.ts';
-import { rules } from '../../rules/schema.ts';
-import { unknownRegions } from '../../rules/share-problems.ts';
-import { bytesOfRule } from '../../rules/snapshot-room.ts';
+import { ALGORITHM_IDS } from '../../core/counting/algorithms/registry.ts';
+import { SCOPES, type SharesByRegion } from '../../core/matching/rule.ts';
+import { bytesOfRule } from '../../rules/publishing/snapshot-room.ts';
+import { rules } from '../../rules/tables/schema.ts';
+import { unknownRegions } from '../../rules/tables/share-problems.ts';
 import { addCollection } from '../collection/collection.ts';
 import { isUuid } from '../collection/declaration.ts';
 import { contains, equals, flag } from '../collection/filters.ts';
+import { isSame } from '../import/import-document.ts';
 import { AdminError } from '../problems.ts';
+import { ruleBodies } from '../schemas.ts';
 import type { AdminServices } from '../services.ts';
 import type { AddRoutes } from './index.ts';
 

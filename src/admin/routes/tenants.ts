@@ -1,10 +1,10 @@
 // Tenants: customers whose users and keys are counted together by rules of the scope `tenant`.
 import * as z from 'zod';
-import { tenantBodies } from '../../rules/admin-schemas.ts';
-import { tenants } from '../../rules/schema.ts';
+import { tenants } from '../../rules/tables/schema.ts';
 import { addCollection } from '../collection/collection.ts';
 import { isPlainId } from '../collection/declaration.ts';
 import { equals } from '../collection/filters.ts';
+import { tenantBodies } from '../schemas.ts';
 import type { AddRoutes } from './index.ts';
 
 export const addTenantRoutes: AddRoutes = (app, services) =>

@@ -1,9 +1,10 @@
 // Tiers: what callers pay for, with limits by name that rules can take theirs from.
-import { tierBodies } from '../../rules/admin-schemas.ts';
-import { tiers } from '../../rules/schema.ts';
-import { bytesOfTier } from '../../rules/snapshot-room.ts';
+
+import { bytesOfTier } from '../../rules/publishing/snapshot-room.ts';
+import { tiers } from '../../rules/tables/schema.ts';
 import { addCollection } from '../collection/collection.ts';
 import { isPlainId } from '../collection/declaration.ts';
+import { tierBodies } from '../schemas.ts';
 import type { AddRoutes } from './index.ts';
 
 export const addTierRoutes: AddRoutes = (app, services) =>

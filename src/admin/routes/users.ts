@@ -1,10 +1,10 @@
 // Users whose tier or tenant is not the default one.
 import * as z from 'zod';
-import { userBodies } from '../../rules/admin-schemas.ts';
-import { users } from '../../rules/schema.ts';
+import { users } from '../../rules/tables/schema.ts';
 import { addCollection } from '../collection/collection.ts';
 import { isPlainId } from '../collection/declaration.ts';
 import { equals } from '../collection/filters.ts';
+import { userBodies } from '../schemas.ts';
 import type { AddRoutes } from './index.ts';
 
 export const addUserRoutes: AddRoutes = (app, services) =>

@@ -1,0 +1,126 @@
+// All rules and tiers as one JSON document: what an export writes and an import takes. What has its default is
+// left out and everything has its place, so that two exports can be compared line by line.
+import { asc, getTableColumns, sql } from 'drizzle-orm';
+import * as z from 'zod';
+import { RULE_DEFAULTS } from '../../core/matching/rule.ts';
+import { asOfOneMoment } from '../../rules/publishing/content.ts';
+import type { Database } from '../../rules/tables/database.ts';
+import { checkRule, ruleFields } from '../../rules/tables/rule-schema.ts';
+import { rules as rulesTable, tiers as tiersTable } from '../../rules/tables/schema.ts';
+import { tierFields, tierName } from '../../rules/tables/tier-schema.ts';
+
+const MOST_RULES = 20_000;
+const MOST_TIERS = 1_000;
+
+export const documentRule = ruleFields
+  .partial()
+  .required({ name: true, resource: true, scope: true, algorithm: true, windowSeconds: true })
+  .extend({ id: z.guid().toLowerCase().optional().describe('Without it, a rule is known by its name.') })
+  .strict()
+  .superRefine((rule, context) => checkRule(rule as Parameters<typeof checkRule>[0], context))
+  .meta({ id: 'DocumentRule' });
+
+export const documentTier = tierFields
+  .partial()
+  .extend({ name: tierName })
+  .strict()
+  .meta({ id: 'DocumentTier' });
+
+export const importDocument = z
+  .strictObject({
+    weir: z.literal(1).describe('The version of this format.'),
+    basedOn: z
+      .int()
+      .min(0)
+      .optional()
+      .describe('The import is refused if rules or tiers have changed since.'),
+    tiers: z.array(documentTier).max(MOST_TIERS).optional().describe('Left out: tiers stay as they are.'),
+    rules: z.array(documentRule).max(MOST_RULES).optional().describe('Left out: rules stay as they are.'),
+  })
+  .meta({ id: 'RulesDocument' });
+
+export type DocumentRule = z.infer<typeof documentRule>;
+export type DocumentTier = z.infer<typeof documentTier>;
+export type ImportDocument = z.infer<typeof importDocument>;
+
+/** What a document need not say. */
+export const DOCUMENT_RULE_DEFAULTS = { ...RULE_DEFAULTS, enabled: true };
+export const DOCUMENT_TIER_DEFAULTS = { displayName: '', priceCents: 0, limits: {}, isDefault: false };
+
+export type RuleRow = typeof rulesTable.$inferSelect;
+export type TierRow = typeof tiersTable.$inferSelect & { readonly isInUse: boolean };
+
+export interface StoredRows {
+  /** The last id in the history of rules and tiers. */
+  readonly basedOn: number;
+  /** Of all rows and their revisions. */
+  readonly fingerprint: string;
+  /** How large all that is published is. */
+  readonly publishedBytes: number;
+  readonly rules: readonly RuleRow[];
+  readonly tiers: readonly TierRow[];
+}
+
+/** As of one moment. */
+export async function readStoredRows(database: Database): Promise<StoredRows> {
+  const [, state, rules, tiers] = await database.batch([
+    asOfOneMoment(database),
+    database.execute<{ based_on: string; fingerprint: string; bytes: string | null }>(sql`
+      select coalesce(max(id), 0)::text as based_on, ${FINGERPRINT} as fingerprint,
+        (select bytes::text from last_publication) as bytes
+      from history where entity in ('rules', 'tiers')`),
+    database.select().from(rulesTable).orderBy(asc(rulesTable.id)),
+    database
+      .select({ ...getTableColumns(tiersTable), isInUse: IS_IN_USE })
+      .from(tiersTable)
+      .orderBy(asc(tiersTable.name)),
+  ]);
+  const { based_on = '0', fingerprint = '', bytes } = state.rows[0] ?? {};
+  return { basedOn: Number(based_on), fingerprint, publishedBytes: Number(bytes ?? 0), rules, tiers };
+}
+
+/** The history alone does not tell: of two changes at once, the one with the lower number can come to light last. */
+export const FINGERPRINT = sql`(select md5(string_agg(part, ',' order by part)) from (
+  select revision::text as part from rules union all select revision::text from tiers) parts)`;
+
+const IS_IN_USE = sql<boolean>`(exists (select 1 from tenants where tier = tiers.name)
+  or exists (select 1 from users where tier = tiers.name)
+  or exists (select 1 from api_keys where tier = tiers.name))`;
+
+export function toDocument({ basedOn, rules, tiers }: StoredRows) {
+  return {
+    weir: 1 as const,
+    basedOn,
+    tiers: tiers.map(toDocumentTier).sort(byName),
+    rules: rules.map(toDocumentRule).sort(byName),
+  };
+}
+
+const byName = (a: { readonly name: string }, b: { readonly name: string }) => (a.name < b.name ? -1 : 1);
+
+const toDocumentRule = (row: RuleRow): DocumentRule => {
+  const { id, ...said } = withoutDefaults(row, Object.keys(documentRule.shape), DOCUMENT_RULE_DEFAULTS);
+  return { id, ...said } as DocumentRule;
+};
+
+const toDocumentTier = (row: TierRow): DocumentTier =>
+  withoutDefaults(row, Object.keys(documentTier.shape), DOCUMENT_TIER_DEFAULTS) as DocumentTier;
+
+function withoutDefaults(
+  row: Readonly<Record<string, unknown>>,
+  fields: readonly string[],
+  defaults: Readonly<Record<string, unknown>>,
+): Record<string, unknown> {
+  const said = fields.filter((field) => !(field in defaults && isSame(row[field], defaults[field])));
+  return Object.fromEntries(said.map((field) => [field, row[field]]));
+}
+
+/** Of values that came from JSON; the order of an object's keys does not matter, that of a list does. */
+export function isSame(a: unknown, b: unknown): boolean {
+  return JSON.stringify(a, sortKeys) === JSON.stringify(b, sortKeys);
+}
+
+function sortKeys(_: string, value: unknown): unknown {
+  if (value === null || typeof value !== 'object' || Array.isArray(value)) return value;
+  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
+}

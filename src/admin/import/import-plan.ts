@@ -1,0 +1,204 @@
+// What an import would change, worked out before anything is written; and what speaks against it, all at once.
+
+import { unknownRegions } from '../../rules/tables/share-problems.ts';
+import {
+  DOCUMENT_RULE_DEFAULTS,
+  DOCUMENT_TIER_DEFAULTS,
+  type DocumentRule,
+  type DocumentTier,
+  documentRule,
+  documentTier,
+  type ImportDocument,
+  isSame,
+  type RuleRow,
+  type StoredRows,
+  type TierRow,
+} from './import-document.ts';
+
+/** `merge`: what the document does not name stays. `replace`: it goes. */
+export const IMPORT_MODES = ['merge', 'replace'] as const;
+export type ImportMode = (typeof IMPORT_MODES)[number];
+
+export interface ImportProblem {
+  /** Into the document: `#/rules/17/name`. */
+  readonly pointer: string;
+  readonly detail: string;
+}
+
+type Complete<T> = { [K in keyof T]-?: Exclude<T[K], undefined> };
+export type PlannedRule = Complete<DocumentRule>;
+export type PlannedTier = Complete<DocumentTier>;
+
+export interface Update<Planned, Row> {
+  readonly from: Row;
+  readonly to: Planned;
+  readonly changes: Readonly<Record<string, { readonly from: unknown; readonly to: unknown }>>;
+}
+
+export interface Plan<Planned, Row> {
+  readonly created: readonly Planned[];
+  readonly updated: readonly Update<Planned, Row>[];
+  readonly deleted: readonly Row[];
+  readonly unchanged: number;
+}
+
+export interface ImportPlan {
+  readonly rules: Plan<PlannedRule, RuleRow>;
+  readonly tiers: Plan<PlannedTier, TierRow>;
+  readonly problems: readonly ImportProblem[];
+}
+
+export interface HowToImport {
+  readonly mode: ImportMode;
+  /** Names of those that rules may have shares for. */
+  readonly regions: readonly string[];
+}
+
+export function planImport(
+  document: ImportDocument,
+  stored: StoredRows,
+  { mode, regions }: HowToImport,
+): ImportPlan {
+  const { rules: documentRules, tiers: documentTiers } = document;
+  const rules = documentRules
+    ? planRules(documentRules, stored.rules, mode)
+    : nothingOf<PlannedRule, RuleRow>(stored.rules);
+  const tiers = documentTiers
+    ? planTiers(documentTiers, stored.tiers, mode)
+    : nothingOf<PlannedTier, TierRow>(stored.tiers);
+  const problems = [
+    ...twice('rules', 'name', documentRules ?? []),
+    ...twice('rules', 'id', documentRules ?? []),
+    ...twice('tiers', 'name', documentTiers ?? []),
+    ...takenNames(documentRules ?? [], stored.rules, rules),
+    ...sharesOfNoRegion(documentRules ?? [], rules, regions),
+    ...secondDefaults(documentTiers ?? [], stored.tiers, tiers),
+  ];
+  return { rules, tiers, problems };
+}
+
+function planRules(wanted: readonly DocumentRule[], rows: readonly RuleRow[], mode: ImportMode) {
+  const findRow = createRowFinder(wanted, rows);
+  const pairs = wanted.map((rule) => {
+    const row = findRow(rule);
+    const id = row?.id ?? rule.id ?? crypto.randomUUID();
+    return { row, planned: { ...DOCUMENT_RULE_DEFAULTS, ...rule, id } as PlannedRule };
+  });
+  return toPlan(pairs, rows, { mode, fields: Object.keys(documentRule.shape) });
+}
+
+/** By id; else by name, unless the rule of that name is meant by another one's id: then this is a new one. */
+function createRowFinder(wanted: readonly DocumentRule[], rows: readonly RuleRow[]) {
+  const byId = new Map(rows.map((row) => [row.id, row]));
+  const byName = new Map(rows.map((row) => [row.name, row]));
+  const meantById = new Set(wanted.map(({ id }) => id));
+
+  return ({ id, name }: DocumentRule): RuleRow | undefined => {
+    const row = id === undefined ? undefined : byId.get(id);
+    const namesake = byName.get(name);
+    return row ?? (namesake && !meantById.has(namesake.id) ? namesake : undefined);
+  };
+}
+
+function planTiers(wanted: readonly DocumentTier[], rows: readonly TierRow[], mode: ImportMode) {
+  const byName = new Map(rows.map((row) => [row.name, row]));
+  const pairs = wanted.map((tier) => ({
+    row: byName.get(tier.name),
+    planned: { ...DOCUMENT_TIER_DEFAULTS, ...tier } as PlannedTier,
+  }));
+  return toPlan(pairs, rows, { mode, fields: Object.keys(documentTier.shape) });
+}
+
+interface Pair<Planned, Row> {
+  readonly row: Row | undefined;
+  readonly planned: Planned;
+}
+
+function toPlan<Planned extends object, Row extends object>(
+  pairs: readonly Pair<Planned, Row>[],
+  rows: readonly Row[],
+  { mode, fields }: { readonly mode: ImportMode; readonly fields: readonly string[] },
+): Plan<Planned, Row> {
+  const named = new Set(pairs.map(({ row }) => row));
+  const unnamed = rows.filter((row) => !named.has(row));
+  const created = pairs.flatMap(({ row, planned }) => (row ? [] : [planned]));
+  const updated = pairs.flatMap(({ row, planned }) => {
+    const changes = row ? changesOf(row, planned, fields) : {};
+    return row && Object.keys(changes).length > 0 ? [{ from: row, to: planned, changes }] : [];
+  });
+  const deleted = mode === 'replace' ? unnamed : [];
+  return { created, updated, deleted, unchanged: rows.length - updated.length - deleted.length };
+}
+
+function changesOf(row: object, planned: object, fields: readonly string[]) {
+  const [from, to] = [row, planned] as Readonly<Record<string, unknown>>[];
+  const changed = fields.filter((field) => !isSame(from?.[field], to?.[field]));
+  return Object.fromEntries(changed.map((field) => [field, { from: from?.[field], to: to?.[field] }]));
+}
+
+const nothingOf = <Planned, Row>(rows: readonly Row[]): Plan<Planned, Row> => ({
+  created: [],
+  updated: [],
+  deleted: [],
+  unchanged: rows.length,
+});
+
+function twice<T extends object>(list: string, field: keyof T & string, entries: readonly T[]) {
+  const first = new Map<unknown, number>();
+  return entries.flatMap((entry, i): ImportProblem[] => {
+    const value = entry[field];
+    const other = first.get(value);
+    if (value !== undefined && other === undefined) first.set(value, i);
+    if (other === undefined) return [];
+    return [{ pointer: `#/${list}/${i}/${field}`, detail: `is that of #/${list}/${other} too` }];
+  });
+}
+
+/** Rules that the document does not name keep their names. */
+function takenNames(
+  wanted: readonly DocumentRule[],
+  rows: readonly RuleRow[],
+  { deleted }: Plan<PlannedRule, RuleRow>,
+): ImportProblem[] {
+  const findRow = createRowFinder(wanted, rows);
+  const going = new Set([...deleted, ...wanted.map(findRow)]);
+  const taken = new Set(rows.filter((row) => !going.has(row)).map(({ name }) => name));
+  return wanted.flatMap(({ name }, i) =>
+    taken.has(name)
+      ? [{ pointer: `#/rules/${i}/name`, detail: 'is that of a rule which is not in the document' }]
+      : [],
+  );
+}
+
+/** Shares that stay as they are may name a region that is gone: what was exported can always be taken in again. */
+function sharesOfNoRegion(
+  wanted: readonly DocumentRule[],
+  { created, updated }: Plan<PlannedRule, RuleRow>,
+  regions: readonly string[],
+): ImportProblem[] {
+  const changed = updated.filter(({ changes }) => 'shares' in changes).map(({ to }) => to);
+  const names = new Set([...created, ...changed].map(({ name }) => name));
+  return wanted.flatMap(({ name, shares }, i) =>
+    names.has(name)
+      ? unknownRegions(shares, regions).map(({ pointer, detail }) => ({
+          pointer: `#/rules/${i}/${pointer}`,
+          detail,
+        }))
+      : [],
+  );
+}
+
+function secondDefaults(
+  wanted: readonly DocumentTier[],
+  rows: readonly TierRow[],
+  { deleted }: Plan<PlannedTier, TierRow>,
+): ImportProblem[] {
+  const named = new Set(wanted.map(({ name }) => name));
+  const staying = rows.filter((row) => row.isDefault && !named.has(row.name) && !deleted.includes(row));
+  const defaults = wanted.flatMap(({ isDefault }, i) => (isDefault ? [i] : []));
+  const surplus = staying.length > 0 ? defaults : defaults.slice(1);
+  return surplus.map((i) => ({
+    pointer: `#/tiers/${i}/isDefault`,
+    detail: 'is that of another tier already, and there can be one',
+  }));
+}

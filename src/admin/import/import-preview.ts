@@ -1,0 +1,48 @@
+// The rules and tiers as they would be after an import: what would be published of them, and what is hardly meant.
+
+import { findWarnings, type RuleWarning } from '../../core/matching/warnings.ts';
+import type { WeightedRegion } from '../../core/regions/shares.ts';
+import { assemble } from '../../rules/publishing/content.ts';
+import { parseRules, type RejectedRow } from '../../rules/tables/rule-schema.ts';
+import type { StoredRows } from './import-document.ts';
+import type { ImportPlan } from './import-plan.ts';
+
+export interface ImportPreview {
+  readonly rejected: readonly RejectedRow[];
+  readonly warnings: readonly RuleWarning[];
+}
+
+export function previewImport(
+  stored: StoredRows,
+  plan: ImportPlan,
+  regions: readonly WeightedRegion[],
+): ImportPreview {
+  const tiers = rowsAfter(stored.tiers, plan.tiers, {});
+  const rules = rowsAfter(stored.rules, plan.rules, NEW_RULE).filter(({ enabled }) => enabled);
+  const parsed = parseRules(rules);
+  const { content, rejected } = assemble(parsed.rules, [tiers, [], []]);
+  return {
+    rejected: [...parsed.rejected, ...rejected],
+    warnings: findWarnings({ ...content, regions }),
+  };
+}
+
+/** What only the database gives to a rule, and warnings do not depend on. */
+const NEW_RULE = { ordinal: 0 };
+
+interface PartOfPlan<Planned, Row> {
+  readonly created: readonly Planned[];
+  readonly updated: readonly { readonly from: Row; readonly to: Planned }[];
+  readonly deleted: readonly Row[];
+}
+
+function rowsAfter<Planned extends object, Row extends object>(
+  rows: readonly Row[],
+  { created, updated, deleted }: PartOfPlan<Planned, Row>,
+  ofNew: object,
+): Row[] {
+  const going = new Set<Row>(deleted);
+  const changed = new Map(updated.map(({ from, to }) => [from, to]));
+  const staying = rows.filter((row) => !going.has(row)).map((row) => ({ ...row, ...changed.get(row) }));
+  return [...staying, ...created.map((planned) => ({ ...ofNew, ...planned }) as unknown as Row)];
+}

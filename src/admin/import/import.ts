@@ -1,0 +1,175 @@
+// Writes what an import changes: everything in one transaction, or nothing.
+import { type SQL, sql } from 'drizzle-orm';
+import { bytesOfRule, bytesOfTier, MOST_SAVED_BYTES } from '../../rules/publishing/snapshot-room.ts';
+import type { Values } from '../../rules/tables/body-schemas.ts';
+import type { Database } from '../../rules/tables/database.ts';
+import { asActor } from '../../rules/tables/repository.ts';
+import { postgresErrorOf } from '../history.ts';
+import {
+  DOCUMENT_TIER_DEFAULTS,
+  documentRule,
+  FINGERPRINT,
+  type ImportDocument,
+  readStoredRows,
+  type StoredRows,
+} from './import-document.ts';
+import { type HowToImport, type ImportPlan, planImport } from './import-plan.ts';
+
+export interface ImportRequest extends HowToImport {
+  readonly document: ImportDocument;
+  readonly actor: string;
+  readonly dryRun: boolean;
+  /** Even if rules or tiers have changed since the document was exported. */
+  readonly force: boolean;
+}
+
+export type ImportResult =
+  | { readonly kind: 'done'; readonly stored: StoredRows; readonly plan: ImportPlan }
+  | { readonly kind: 'invalid'; readonly plan: ImportPlan }
+  | { readonly kind: 'too-large'; readonly bytes: number }
+  | { readonly kind: 'changed-since'; readonly basedOn: number }
+  | { readonly kind: 'tiers-in-use'; readonly names: readonly string[] };
+
+const MOST_TRIES = 2;
+
+/** If somebody changes a rule between reading and writing, it starts again, once. */
+export async function importRules(database: Database, request: ImportRequest): Promise<ImportResult> {
+  for (let tries = 1; ; tries += 1) {
+    const stored = await readStoredRows(database);
+    const result = judge(request, stored);
+    if (result.kind !== 'done' || request.dryRun) return result;
+    try {
+      await write(database, { plan: result.plan, stored, actor: request.actor });
+      return result;
+    } catch (error) {
+      if (postgresErrorOf(error).code !== 'WE409') throw error;
+      if (tries === MOST_TRIES) return { kind: 'changed-since', basedOn: stored.basedOn };
+    }
+  }
+}
+
+function judge({ document, force, ...how }: ImportRequest, stored: StoredRows): ImportResult {
+  const { basedOn } = stored;
+  if (!force && document.basedOn !== undefined && document.basedOn !== basedOn)
+    return { kind: 'changed-since', basedOn };
+  const plan = planImport(document, stored, how);
+  if (plan.problems.length > 0) return { kind: 'invalid', plan };
+  const inUse = plan.tiers.deleted.filter(({ isInUse }) => isInUse);
+  if (inUse.length > 0) return { kind: 'tiers-in-use', names: inUse.map(({ name }) => name) };
+  const grownBy = growthOf(plan.rules, bytesOfRule) + growthOf(plan.tiers, bytesOfTier);
+  const bytes = stored.publishedBytes + grownBy;
+  if (grownBy > 0 && bytes > MOST_SAVED_BYTES) return { kind: 'too-large', bytes };
+  return { kind: 'done', stored, plan };
+}
+
+function growthOf(
+  { created, updated, deleted }: ImportPlan['rules'] | ImportPlan['tiers'],
+  bytesOf: (row: Values) => number,
+): number {
+  const sum = (rows: readonly object[]) => rows.reduce((so, row) => so + bytesOf(row as Values), 0);
+  const [before, after] = [updated.map(({ from }) => from), updated.map(({ to }) => to)];
+  return sum(created) + sum(after) - sum(before) - sum(deleted);
+}
+
+interface Writing {
+  readonly plan: ImportPlan;
+  readonly stored: StoredRows;
+  readonly actor: string;
+}
+
+async function write(database: Database, { plan, stored, actor }: Writing): Promise<void> {
+  const changes = [...tierStatements(plan.tiers), ...ruleStatements(plan.rules, stored)];
+  if (changes.length === 0) return;
+  await database.batch([
+    asActor(database, actor),
+    database.execute(sql`lock table tiers, rules in share row exclusive mode`),
+    database.execute(sql`
+      select weir_expect_unchanged(array['rules', 'tiers'],
+        case when ${FINGERPRINT} is not distinct from ${stored.fingerprint} then ${stored.basedOn}::bigint else -1 end)`),
+    ...changes.map((statement) => database.execute(statement)),
+  ]);
+}
+
+const TIER_FIELDS = ['name', ...Object.keys(DOCUMENT_TIER_DEFAULTS)];
+
+/** There is one default tier at any time: the old one steps back before the new one comes. */
+function tierStatements({ created, updated, deleted }: ImportPlan['tiers']): SQL[] {
+  const changed = updated.map(({ to }) => to);
+  return [
+    ...deleteRows('tiers', 'name', deleted),
+    ...updateRows(
+      'tiers',
+      'name',
+      TIER_FIELDS,
+      changed.filter(({ isDefault }) => !isDefault),
+    ),
+    ...updateRows(
+      'tiers',
+      'name',
+      TIER_FIELDS,
+      changed.filter(({ isDefault }) => isDefault),
+    ),
+    ...insertRows('tiers', TIER_FIELDS, created),
+  ];
+}
+
+const RULE_FIELDS = Object.keys(documentRule.shape);
+
+/**
+ * Names are unique after every single row. A rule that takes the name of one that still has it is therefore
+ * deleted and inserted again with the same id, which also lets the history undo it step by step.
+ */
+function ruleStatements({ created, updated, deleted }: ImportPlan['rules'], stored: StoredRows): SQL[] {
+  const gone = new Set(deleted.map(({ id }) => id));
+  const holders = new Map(stored.rules.filter(({ id }) => !gone.has(id)).map(({ name, id }) => [name, id]));
+  const takesName = ({ to }: (typeof updated)[number]) => (holders.get(to.name) ?? to.id) !== to.id;
+  const replaced = updated.filter(takesName);
+  const changed = updated.filter((one) => !takesName(one)).map(({ to }) => to);
+  const again = replaced.map(({ from: { ordinal, createdAt }, to }) => ({ ...to, ordinal, createdAt }));
+  return [
+    ...deleteRows('rules', 'id', [...deleted, ...replaced.map(({ from }) => from)]),
+    ...updateRows('rules', 'id', RULE_FIELDS, changed),
+    ...insertRows('rules', [...RULE_FIELDS, 'ordinal', 'createdAt'], again),
+    ...insertRows('rules', RULE_FIELDS, created),
+  ];
+}
+
+function deleteRows(table: string, id: string, rows: readonly object[]): SQL[] {
+  if (rows.length === 0) return [];
+  return [
+    sql`delete from ${sql.identifier(table)} where ${sql.identifier(id)} in
+      (select ${sql.identifier(id)} from ${recordsOf(table, rows)})`,
+  ];
+}
+
+function updateRows(table: string, id: string, fields: readonly string[], rows: readonly object[]): SQL[] {
+  if (rows.length === 0) return [];
+  const set = fields
+    .filter((field) => field !== id)
+    .map((field) => sql`${columnOf(field)} = record.${columnOf(field)}`);
+  return [
+    sql`update ${sql.identifier(table)} as stored set ${sql.join(set, sql`, `)}
+      from ${recordsOf(table, rows)} where stored.${columnOf(id)} = record.${columnOf(id)}`,
+  ];
+}
+
+function insertRows(table: string, fields: readonly string[], rows: readonly object[]): SQL[] {
+  if (rows.length === 0) return [];
+  const columns = sql.join(fields.map(columnOf), sql`, `);
+  return [
+    sql`insert into ${sql.identifier(table)} (${columns}) select ${columns} from ${recordsOf(table, rows)}`,
+  ];
+}
+
+/** Thousands of rows as one parameter. */
+function recordsOf(table: string, rows: readonly object[]): SQL {
+  const json = JSON.stringify(
+    rows.map((row) =>
+      Object.fromEntries(Object.entries(row).map(([field, value]) => [toColumnName(field), value])),
+    ),
+  );
+  return sql`jsonb_populate_recordset(null::${sql.identifier(table)}, ${json}::jsonb) as record`;
+}
+
+const columnOf = (field: string) => sql.identifier(toColumnName(field));
+const toColumnName = (field: string) => field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);

@@ -1,0 +1,95 @@
+// What people may write into each table and what they are shown of it, derived from the tables: the bodies of the
+// admin route.
+import { createInsertSchema } from 'drizzle-zod';
+import * as z from 'zod';
+import { formatIpRange, ipRangeProblem, parseIpRange } from '../core/matching/ip.ts';
+import { LISTED_KINDS, LISTS, RULE_DEFAULTS } from '../core/matching/rule.ts';
+import { type BodySchemas, bodySchemas, identifier } from '../rules/tables/body-schemas.ts';
+import { plainText } from '../rules/tables/plain-text.ts';
+import { checkRule, ruleFields } from '../rules/tables/rule-schema.ts';
+import { apiKeys, listEntries, tenants, users } from '../rules/tables/schema.ts';
+import { tierFields, tierName } from '../rules/tables/tier-schema.ts';
+
+const moment = z.iso
+  .datetime({ offset: true, error: 'must be a moment such as 2030-01-31T12:00:00Z, with its zone' })
+  .transform((text) => new Date(text));
+const tierOf = z.string().max(63).nullable().describe('The name of a tier; null: the default one.');
+const tenantOf = identifier.nullable().describe('The id of a tenant.');
+const expiresAt = moment.nullable().describe('From then on it is as if it were not there; null: never.');
+
+export const ruleBodies: BodySchemas = bodySchemas({
+  name: 'Rule',
+  shownId: z.uuid(),
+  fields: ruleFields.required().shape,
+  defaults: { ...RULE_DEFAULTS, enabled: true },
+  madeUp: ['name'],
+  check: checkRule,
+});
+
+export const tierBodies: BodySchemas = bodySchemas({
+  name: 'Tier',
+  writtenId: { name: tierName },
+  fields: tierFields.shape,
+  defaults: { displayName: '', priceCents: 0, limits: {}, isDefault: false },
+});
+
+export const tenantBodies: BodySchemas = bodySchemas({
+  name: 'Tenant',
+  writtenId: { id: identifier },
+  fields: createInsertSchema(tenants, { name: plainText(128), tier: tierOf }).pick({ name: true, tier: true })
+    .shape,
+  defaults: { name: '', tier: null },
+});
+
+export const userBodies: BodySchemas = bodySchemas({
+  name: 'User',
+  writtenId: { id: identifier.describe('As in the subject of the JWT.') },
+  fields: createInsertSchema(users, { tier: tierOf, tenantId: tenantOf }).pick({ tier: true, tenantId: true })
+    .shape,
+  defaults: { tier: null, tenantId: null },
+});
+
+export const keyBodies: BodySchemas = bodySchemas({
+  name: 'ApiKey',
+  shownId: z.uuid(),
+  fields: createInsertSchema(apiKeys, {
+    name: plainText(128).describe('For people.'),
+    userId: identifier.nullable().describe('The user that it belongs to.'),
+    tenantId: tenantOf,
+    tier: tierOf,
+    expiresAt,
+    disabled: z.boolean().describe('A disabled key is as good as none.'),
+  }).pick({ name: true, userId: true, tenantId: true, tier: true, expiresAt: true, disabled: true }).shape,
+  defaults: { name: '', userId: null, tenantId: null, tier: null, expiresAt: null, disabled: false },
+  shown: { prefix: z.string().describe('How the key begins.') },
+  shownOnce: { key: z.string().describe('The key itself. It is never shown again: only its hash is kept.') },
+});
+
+export const listBodies: BodySchemas = bodySchemas({
+  name: 'ListEntry',
+  shownId: z.uuid(),
+  fields: createInsertSchema(listEntries, {
+    list: z.enum(LISTS).describe('The deny list comes first.'),
+    kind: z.enum(LISTED_KINDS),
+    value: identifier.describe('An IP address or a CIDR range; or the id of an API key, user or tenant.'),
+    reason: z.string().max(1024).describe('For people.'),
+    expiresAt,
+  }).pick({ list: true, kind: true, value: true, reason: true, expiresAt: true }).shape,
+  defaults: { reason: '', expiresAt: null },
+  check({ kind, value }, context) {
+    const problem =
+      kind === 'ip' ? ipRangeProblem(value) : kind === 'apiKey' ? keyIdProblem(value) : undefined;
+    if (problem) context.addIssue({ code: 'custom', path: ['value'], message: problem, input: value });
+  },
+  normalize: (entry) => ({ ...entry, value: normalizeListed(entry.kind, entry.value) }),
+});
+
+/** The one spelling of what is listed. */
+export function normalizeListed(kind: (typeof LISTED_KINDS)[number], value: string): string {
+  const range = kind === 'ip' ? parseIpRange(value) : undefined;
+  if (range) return formatIpRange(range);
+  return kind === 'apiKey' ? value.toLowerCase() : value;
+}
+
+const keyIdProblem = (value: string) =>
+  z.uuid().safeParse(value).success ? undefined : 'must be the id of an API key, not the key itself';

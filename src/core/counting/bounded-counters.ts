@@ -1,0 +1,18 @@
+// Counters in memory that never grow beyond a number of subjects: the one used longest ago is forgotten. For the
+// limiter of one isolate.
+import { createBoundedCache } from '../bounded-cache.ts';
+import type { Counter, Counters } from './counters.ts';
+
+export function createBoundedCounters(maxCounters: number): Counters {
+  const counters = createBoundedCache<Counter>(maxCounters);
+  const nameOf = (key: string, id: string) => `${id} ${key}`;
+
+  return {
+    // What has expired is as good as none, and the clock it expires by is that of the next call.
+    get: (key, id) => counters.get(nameOf(key, id), Number.NEGATIVE_INFINITY),
+    save(key, id, counter) {
+      if (counter) counters.set(nameOf(key, id), counter, counter.expiresAtMs);
+      else counters.delete(nameOf(key, id));
+    },
+  };
+}

@@ -1,0 +1,67 @@
+// The only place where keys of Redis are made. Whatever a subject contains, two of them never share a key, and
+// the key is short: what is long or unusual is replaced by its digest. All keys of one subject have one hash
+// tag, so that a cluster keeps them together.
+
+import { digest, toBase64Url } from '../digest.ts';
+import type { Part } from '../ports/announcement.ts';
+import { type AlgorithmId, traitsOf } from './algorithms/registry.ts';
+
+const PLAIN = /^[A-Za-z0-9.:_@/-]{1,64}$/;
+/** 48 bits: within one key, where ids meet only those of the same deployment's rules. */
+const COUNTER_ID_LENGTH = 8;
+
+/** Where the counters of a subject are; `group` keeps some of them apart from the others. */
+export async function subjectKey(scope: string, subject: string, group = ''): Promise<string> {
+  const tag = `weir:{${scope}:${await tagOf(subject)}}`;
+  return group === '' ? tag : `${tag}:${group}`;
+}
+
+/** Where the version of the rules in force is announced. */
+export const ANNOUNCEMENT_KEY = 'weir:announcement';
+
+/** Where the copy of a part is that an announcement names. One hash tag: a cluster can read both parts at once. */
+export const partKey = ({ kind, version }: Part): string => `weir:{published}:${kind}:${version}`;
+
+/** Where the isolates of a region count themselves in. */
+export const CENSUS_KEY = 'weir:isolates';
+
+/** Where probes count: no scope has this name, so no subject shares it. */
+export const PROBE_KEY = 'weir:{probe}';
+
+/** So many rules share a key: few enough that no subject ever has too many counters in one. */
+const RULES_IN_A_GROUP = 64;
+
+/**
+ * The group of a counter: '' for the one key that most counters of a subject share. It depends on the rule alone:
+ * a rule that comes or goes never moves the counters of another.
+ */
+export function groupOf(algorithm: AlgorithmId, counterId: string, ordinal = 0): string {
+  // A large state is kept apart, so that the other counters of the subject stay cheap to rewrite.
+  if (traitsOf(algorithm).mostUnits !== undefined) return counterId;
+  const group = Math.floor(ordinal / RULES_IN_A_GROUP);
+  return group === 0 ? '' : `group${group}`;
+}
+
+/** The id of a counter within its key. Another algorithm or window starts from nothing; another limit does not. */
+export function counterId(
+  ruleId: string,
+  algorithm: AlgorithmId,
+  windowMs: number,
+  extra = 0,
+): Promise<string> {
+  const buckets = traitsOf(algorithm).extra === 'buckets' ? extra : 0;
+  return short(`${ruleId}\n${algorithm}\n${windowMs}\n${buckets}`, COUNTER_ID_LENGTH);
+}
+
+/** What two keys must share to be in one slot of a cluster. */
+export const hashTagOf = (key: string): string => key.slice(key.indexOf('{') + 1, key.indexOf('}'));
+
+// '=' and '#' cannot both start a tag for the same subject, so a plain subject never collides with a digest.
+async function tagOf(subject: string): Promise<string> {
+  if (PLAIN.test(subject)) return `=${subject}`;
+  return `#${toBase64Url(await digest('SHA-256', subject))}`;
+}
+
+async function short(text: string, length: number): Promise<string> {
+  return toBase64Url(await digest('SHA-256', text)).slice(0, length);
+}

@@ -1,0 +1,83 @@
+// What a request is up against under one snapshot: the lists, or the checks of the rules that apply.
+import { traitsOf } from '../counting/algorithms/registry.ts';
+import type { Check } from '../counting/check.ts';
+import { groupOf, subjectKey } from '../counting/keys.ts';
+import { type Caller, subjectOf } from './caller.ts';
+import type { ListEntry } from './rule.ts';
+import type { CompiledRule, Match, Snapshot } from './snapshot.ts';
+
+/** Unless a rule says otherwise, nobody waits longer for his turn. */
+const DEFAULT_MAX_DELAY_MS = 5_000;
+
+/** A check that knows the rule it comes from. */
+export interface RuleCheck extends Check {
+  readonly rule: CompiledRule;
+  /** Whatever part of it is counted here: this is what clients read. */
+  readonly full: { readonly limit: number; readonly extra: number | undefined };
+  /** The region that counts it, if there is more than one. */
+  readonly region?: string | undefined;
+}
+
+/** What a caller can show of himself. */
+export type Credential = 'api-key' | 'token';
+
+/** A key or token that is not a good one, where that is not accepted. */
+export type Unverified = { readonly kind: 'unverified'; readonly credential: Credential };
+
+export type Plan =
+  | { readonly kind: 'listed'; readonly list: ListEntry['list'] }
+  | { readonly kind: 'checks'; readonly checks: readonly RuleCheck[] };
+
+export interface PlannedRequest {
+  readonly matchPath: string;
+  readonly method: string;
+  readonly caller: Caller;
+  readonly nowMs: number;
+  /** Gives 16 characters that nobody else has: a lease is held by them. */
+  readonly leaseId: () => string;
+}
+
+export async function planRequest(snapshot: Snapshot, request: PlannedRequest): Promise<Plan> {
+  const list = snapshot.listed(request.caller, request.nowMs);
+  if (list) return { kind: 'listed', list };
+  const matches = snapshot.match(request);
+  return {
+    kind: 'checks',
+    checks: await Promise.all(matches.map((match) => toCheck(match, request))),
+  };
+}
+
+/** The checks of rules that apply whoever sends the request from this address. */
+export const planAnybody = (snapshot: Snapshot, request: PlannedRequest): Promise<RuleCheck[]> =>
+  Promise.all(snapshot.matchAnybody(request).map((match) => toCheck(match, request)));
+
+async function toCheck({ rule, limit }: Match, { caller, leaseId }: PlannedRequest): Promise<RuleCheck> {
+  const { scope, id } = subjectOf(rule.scope, caller);
+  const isLease = traitsOf(rule.algorithm).holdsLeases === true;
+  const extra = isLease ? undefined : extraOf(rule, limit);
+  return {
+    rule,
+    key: await subjectKey(scope, id, groupOf(rule.algorithm, rule.counterId, rule.ordinal)),
+    id: rule.counterId,
+    algorithm: rule.algorithm,
+    limit,
+    full: { limit, extra },
+    windowMs: rule.windowSeconds * 1000,
+    cost: rule.cost,
+    extra,
+    leaseId: isLease ? leaseId() : undefined,
+    countDenied: rule.countDenied,
+    blockMs: rule.blockSeconds === null ? undefined : rule.blockSeconds * 1000,
+    log: rule.action === 'log',
+  };
+}
+
+export function extraOf(rule: CompiledRule, limit: number): number | undefined {
+  return rule.action === 'throttle' ? queueOf(rule, limit) : (rule.burst ?? rule.buckets ?? undefined);
+}
+
+/** The wait of a request is the time that those before it take: a queue this long never makes it longer. */
+function queueOf({ burst, cost, maxDelayMs, windowSeconds }: CompiledRule, limit: number): number {
+  const mostAhead = Math.floor(((maxDelayMs ?? DEFAULT_MAX_DELAY_MS) * limit) / (windowSeconds * 1000));
+  return Math.min(burst ?? limit, mostAhead + cost);
+}

@@ -1,0 +1,166 @@
+// What a rule says, once it has been validated. Everything downstream may trust these fields.
+import { type AlgorithmId, traitsOf } from '../counting/algorithms/registry.ts';
+
+/** Whom a rule counts: everybody together, or each tenant, user, API key or IP for itself. */
+export const SCOPES = ['global', 'tenant', 'user', 'apiKey', 'ip'] as const;
+export type Scope = (typeof SCOPES)[number];
+
+/** `log` only records what it would have done. */
+export const ACTIONS = ['reject', 'throttle', 'log'] as const;
+export type Action = (typeof ACTIONS)[number];
+
+/** What happens to a request while its counters cannot be reached. */
+export const ON_UNAVAILABLE = ['open', 'closed', 'local'] as const;
+export type OnUnavailable = (typeof ON_UNAVAILABLE)[number];
+
+export interface Rule {
+  readonly id: string;
+  readonly name: string;
+  /** A path (`/login`), a template (`/users/:id`), a prefix (`/api/*`) or everything (`/*`). */
+  readonly resource: string;
+  /** None: every method. `GET` includes `HEAD`. */
+  readonly methods: readonly string[];
+  readonly scope: Scope;
+  /** None: callers of every tier. */
+  readonly tiers: readonly string[];
+  /** None: every subject of the scope. An override names the users, tenants, keys or IPs it is made for. */
+  readonly subjects: readonly string[];
+  readonly algorithm: AlgorithmId;
+  /** Null: only tiers that have `limitName` are limited. */
+  readonly limit: number | null;
+  /** The limit of this name of the caller's tier comes before `limit`. */
+  readonly limitName: string | null;
+  readonly windowSeconds: number;
+  readonly burst: number | null;
+  readonly buckets: number | null;
+  readonly cost: number;
+  /** The origin tells in a header what a request has really cost, and the difference is settled. */
+  readonly costFromOrigin: boolean;
+  /** What was charged is given back if the origin cannot be reached or does not answer in time. */
+  readonly refundOnError: boolean;
+  readonly action: Action;
+  /** The longest that `throttle` makes a request wait. */
+  readonly maxDelayMs: number | null;
+  /** Lower comes first. */
+  readonly priority: number;
+  readonly countDenied: boolean;
+  readonly blockSeconds: number | null;
+  /** Of the answer to a denied request. */
+  readonly status: number;
+  readonly message: string | null;
+  readonly onUnavailable: OnUnavailable;
+  /** Parts of the limit by region's name; null: as configured for all rules. */
+  readonly shares: SharesByRegion | null;
+  /** A region that has used up its part may use what others have left of theirs. */
+  readonly spill: boolean;
+  /** Each subject is counted in one region only, which has the whole limit. */
+  readonly central: boolean;
+  /** In the order of creation. Decides which counters share a key, for good. */
+  readonly ordinal: number;
+}
+
+/** Weights by the name of a region. One that is not named has none. */
+export type SharesByRegion = Readonly<Record<string, number>>;
+
+interface Replaced {
+  /** When every region had been told of what holds now. Null: not all of them have been. */
+  readonly replacedAtMs: number | null;
+}
+
+/** How a rule was placed before. */
+export interface PlacedBefore extends Replaced {
+  /** Null: as configured for all rules. */
+  readonly shares: SharesByRegion | null;
+  /** Whether it was counted in one place, for whatever reason. */
+  readonly central: boolean;
+}
+
+export interface SplitBefore extends Replaced {
+  readonly shares: SharesByRegion;
+}
+
+/** How limits are split. What was before is kept until nothing counts any more that was admitted so. */
+export interface Split {
+  /** Of rules that say nothing else. */
+  readonly shares: SharesByRegion;
+  readonly before: readonly SplitBefore[];
+  /** By the ids of rules that were placed in another way before. */
+  readonly moved?: Readonly<Record<string, readonly PlacedBefore[]>> | undefined;
+}
+
+/** Of a rule or of a tier. */
+export const LARGEST_LIMIT = 1_000_000_000_000;
+export const LONGEST_WINDOW_SECONDS = 366 * 86_400;
+/**
+ * Of `concurrency`. A lease is renewed each third of it, and each renewal is one of the calls that a request may make:
+ * 50 on the free plan of Workers, which last for 8 minutes, and 10,000 on a paid one, which last for a day.
+ */
+export const SHORTEST_LEASE_SECONDS = 30;
+
+/** What a rule need not say. */
+export const RULE_DEFAULTS = {
+  methods: [] as string[],
+  tiers: [] as string[],
+  subjects: [] as string[],
+  limit: null,
+  limitName: null,
+  burst: null,
+  buckets: null,
+  cost: 1,
+  costFromOrigin: false,
+  refundOnError: false,
+  action: 'reject',
+  maxDelayMs: null,
+  priority: 100,
+  countDenied: false,
+  blockSeconds: null,
+  status: 429,
+  message: null,
+  onUnavailable: 'open',
+  shares: null,
+  spill: true,
+  central: false,
+} as const satisfies Partial<Rule>;
+
+/** What decides whether a rule is central. */
+export type PlacingFields = Pick<
+  Rule,
+  'central' | 'spill' | 'algorithm' | 'action' | 'countDenied' | 'blockSeconds' | 'costFromOrigin'
+>;
+
+/**
+ * Whether its subjects are counted in one region each: if it says so, or if its counters cannot be split over regions that
+ * help each other out.
+ * Connections are held where they were opened; a queue is one queue; a denial that counts, or blocks, is not one before
+ * all regions have said no; and a cost that is known only afterwards may be more than a part can owe.
+ */
+export const isCentral = ({ central, spill, ...rule }: PlacingFields): boolean =>
+  central ||
+  (spill &&
+    (traitsOf(rule.algorithm).holdsLeases ||
+      rule.action === 'throttle' ||
+      rule.countDenied ||
+      rule.blockSeconds !== null ||
+      rule.costFromOrigin));
+
+/** Named limits of a tier; null is unlimited. */
+export type TierLimits = Readonly<Record<string, number | null>>;
+
+export interface Tier {
+  readonly name: string;
+  readonly limits: TierLimits;
+  /** The tier of callers of whom nothing better is known. */
+  readonly isDefault: boolean;
+}
+
+export const LISTS = ['allow', 'deny'] as const;
+export const LISTED_KINDS = ['ip', 'apiKey', 'user', 'tenant'] as const;
+
+/** An entry of the allow or deny list. */
+export interface ListEntry {
+  readonly list: (typeof LISTS)[number];
+  readonly kind: (typeof LISTED_KINDS)[number];
+  /** An address or a CIDR range; the id of an API key, user or tenant. */
+  readonly value: string;
+  readonly expiresAtMs: number | null;
+}

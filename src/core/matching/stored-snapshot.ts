@@ -1,0 +1,43 @@
+// A snapshot as text: what a rule need not say is left out. Its version is its digest, so that what has been
+// damaged on its way is not taken for rules.
+import { digest, toHex } from '../digest.ts';
+import { RULE_DEFAULTS } from './rule.ts';
+import { type CompiledRule, compileSnapshot, type Snapshot, type SnapshotContent } from './snapshot.ts';
+
+/** Raised when older Workers could not read what newer ones write. */
+const FORMAT = 1;
+
+export const versionOf = async (text: string): Promise<string> =>
+  toHex((await digest('SHA-256', text)).slice(0, 8));
+
+export const encodeSnapshot = ({ rules, ...others }: SnapshotContent): string =>
+  joinSnapshot({ ...others, rules: rules.map(encodeRule) });
+
+export const encodeRule = (rule: CompiledRule): string => JSON.stringify(withoutDefaults(rule));
+
+/** From rules that are encoded already: whoever publishes often keeps the texts of those that stay the same. */
+export function joinSnapshot({ rules, tiers, lists, split }: EncodedContent): string {
+  const rest = JSON.stringify({ tiers, lists, split });
+  return `{"format":${FORMAT},"rules":[${rules.join(',')}],${rest.slice(1)}`;
+}
+
+export interface EncodedContent extends Omit<SnapshotContent, 'rules'> {
+  readonly rules: readonly string[];
+}
+
+/** Undefined if the text is not that of the version, or of a format from the future. */
+export async function decodeSnapshot(version: string, text: string): Promise<Snapshot | undefined> {
+  if ((await versionOf(text)) !== version) return undefined;
+  const { format, ...content } = JSON.parse(text) as SnapshotContent & { format: number };
+  if (format !== FORMAT) return undefined;
+  const rules = content.rules.map((rule) => ({ ...RULE_DEFAULTS, ...rule }));
+  return compileSnapshot(version, { ...content, rules });
+}
+
+function withoutDefaults(rule: CompiledRule): Partial<CompiledRule> {
+  const defaults: Readonly<Record<string, unknown>> = RULE_DEFAULTS;
+  return Object.fromEntries(Object.entries(rule).filter(([field, value]) => !isSame(value, defaults[field])));
+}
+
+const isSame = (value: unknown, byDefault: unknown) =>
+  value === byDefault || (Array.isArray(value) && Array.isArray(byDefault) && value.length === 0);

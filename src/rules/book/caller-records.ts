@@ -1,0 +1,38 @@
+// What is known of callers, as KV keeps it.
+import type { CallerRecord } from '../../core/matching/caller.ts';
+import { object, optional, type Shape, text, wholeNumber } from '../../core/shape.ts';
+import type { Kv } from './kv.ts';
+
+/** With the minutes in memory and in KV's own caches, less than a change is told of (recent-callers.ts). */
+const RECORD_TTL_SECONDS = 600;
+
+const fields = { tenantId: optional(text), tier: optional(text), expiresAtMs: optional(wholeNumber) };
+const apiKeyRecord: Shape<CallerRecord> = object({ ...fields, apiKeyId: text, userId: optional(text) });
+const userRecord: Shape<CallerRecord> = object({ ...fields, userId: text });
+
+/** What KV keeps of somebody: also that Postgres has no row of him. */
+export interface KeptRecord {
+  readonly record: CallerRecord | undefined;
+}
+
+const NOBODY = { nobody: true };
+
+/** Undefined if KV has none; throws if what it has is no such record. */
+export async function readRecord(
+  kv: Kv,
+  kind: 'key' | 'user',
+  name: string,
+): Promise<KeptRecord | undefined> {
+  const stored = await kv.get(name);
+  if (stored === null) return undefined;
+  const kept = JSON.parse(stored) as Partial<typeof NOBODY> | null;
+  if (kind === 'user' && kept?.nobody === true) return { record: undefined };
+  const problems: string[] = [];
+  const record = (kind === 'key' ? apiKeyRecord : userRecord)(kept, 'record', problems);
+  if (!record) throw new Error(`KV has no record of a ${kind}: ${problems.join('; ')}`);
+  return { record };
+}
+
+export async function writeRecord(kv: Kv, name: string, record: CallerRecord | undefined): Promise<void> {
+  await kv.put(name, JSON.stringify(record ?? NOBODY), { expirationTtl: RECORD_TTL_SECONDS });
+}

@@ -1,0 +1,146 @@
+// Who a key or a user is in the rules' terms: from memory, then KV, then Postgres. It never fails, and never waits
+// longer than its deadline: whoever is not known in time has the default tier. A key is known by its hash alone.
+
+import { createBoundedCache } from '../../core/bounded-cache.ts';
+import { digest, toBase64Url } from '../../core/digest.ts';
+import { hashApiKey, isWellFormedKey } from '../../core/matching/api-key.ts';
+import type {
+  AfterResponse,
+  CallerDirectory,
+  CallerRecord,
+  Known,
+  LookUp,
+} from '../../core/matching/caller.ts';
+import { type KeptRecord, readRecord, writeRecord } from './caller-records.ts';
+import type { Kv } from './kv.ts';
+import { type CallerKind, createLookUpAllowance } from './look-up-allowance.ts';
+import { withDeadline } from './with-deadline.ts';
+
+const MEMORY_ENTRIES = 10_000;
+const MEMORY_MS = 60_000;
+/** After a failure Postgres is left alone for so long. */
+const FAILURE_MS = 2_000;
+
+/** Callers that have changed lately. What is kept of anybody counts only for the epoch and revision it was kept under. */
+export interface KnownRevisions {
+  readonly epoch: string;
+  /** Of `key:HASH` or `user:ID`. Told of for as long as KV may have what was before it. */
+  of(id: string): string | undefined;
+}
+
+/** Callers in Postgres: by the hash of a key, by the id of a user. Undefined if there is no row, or none in force. */
+export type CallerRows = Readonly<Record<CallerKind, (id: string) => Promise<CallerRecord | undefined>>>;
+
+export interface CallerDirectoryOptions {
+  readonly rows: CallerRows;
+  readonly kv: Kv;
+  readonly now: () => number;
+  /** For one look-up, KV and Postgres together. */
+  readonly deadlineMs: number;
+  readonly revisions: () => KnownRevisions;
+  readonly onError: (error: unknown) => void;
+}
+
+export function createCallerDirectory(options: CallerDirectoryOptions): CallerDirectory {
+  const { rows, kv, now, deadlineMs, revisions, onError } = options;
+  const memory = createBoundedCache<{ readonly record: Known<CallerRecord> }>(MEMORY_ENTRIES);
+  const allowance = createLookUpAllowance(now);
+  let askAgainAtMs = Number.NEGATIVE_INFINITY;
+
+  const remember = ({ name, who }: Sought, record: Known<CallerRecord>, ms: number) => {
+    memory.set(name, { record }, now() + ms);
+    if (record) allowance.found(who);
+  };
+
+  async function lookUp(kind: CallerKind, id: string, { ip, afterResponse, isWorthwhile }: LookUp) {
+    // Taken before anything is read: what is read may be newer than its name says, never older.
+    const sought = await soughtOf(kind, id, revisions());
+    const remembered = memory.get(sought.name, now());
+    if (remembered !== undefined) return stillValid(remembered.record);
+    if (isWorthwhile && !(await isWorthwhile())) return null;
+    const deadline = AbortSignal.timeout(deadlineMs);
+    const kept = await fromKv(sought);
+    if (kept !== undefined) return stillValid(kept.record);
+    if (now() < askAgainAtMs || !allowance.mayAsk({ kind, who: sought.who, ip })) return null;
+    return stillValid(await fromPostgres(sought, { deadline, afterResponse }));
+  }
+
+  /** A KV that hangs leaves half of the time for Postgres. */
+  async function fromKv(sought: Sought): Promise<KeptRecord | undefined> {
+    try {
+      const half = AbortSignal.timeout(Math.ceil(deadlineMs / 2));
+      const kept = await withDeadline(half, readRecord(kv, sought.kind, sought.name));
+      if (kept !== undefined) remember(sought, kept.record, MEMORY_MS);
+      return kept;
+    } catch (error) {
+      onError(error);
+      return undefined;
+    }
+  }
+
+  async function fromPostgres(sought: Sought, { deadline, afterResponse }: Question) {
+    const answer = rows[sought.kind](sought.id);
+    // An answer that comes too late for this request is kept for the next ones. A failure is reported below.
+    afterResponse(answer.then((record) => keep(sought, record)).catch(() => {}));
+    try {
+      return await withDeadline(deadline, answer);
+    } catch (error) {
+      askAgainAtMs = now() + FAILURE_MS;
+      // Another request may have had an answer meanwhile.
+      if (memory.get(sought.name, now()) === undefined) remember(sought, null, FAILURE_MS);
+      onError(error);
+      return null;
+    }
+  }
+
+  /** That there is no row of a user is kept in KV, too: most have none. Made-up keys write nothing to KV. */
+  async function keep(sought: Sought, record: CallerRecord | undefined): Promise<void> {
+    askAgainAtMs = Number.NEGATIVE_INFINITY;
+    remember(sought, record, MEMORY_MS);
+    if (record === undefined && sought.kind === 'key') return;
+    await writeRecord(kv, sought.name, record).catch(onError);
+  }
+
+  const stillValid = (record: Known<CallerRecord>) =>
+    record?.expiresAtMs === undefined || record.expiresAtMs > now() ? record : undefined;
+
+  return {
+    async ofApiKey(key, how) {
+      if (!(await isWellFormedKey(key))) return undefined;
+      return lookUp('key', await hashApiKey(key), how);
+    },
+    async ofUser(userId, how) {
+      return isStorable(userId) ? lookUp('user', userId, how) : undefined;
+    },
+  };
+}
+
+/** Whom somebody asks about. */
+interface Sought {
+  readonly kind: CallerKind;
+  readonly id: string;
+  /** The same whatever has changed of him. */
+  readonly who: string;
+  /** In KV and in memory: another one after every change. */
+  readonly name: string;
+}
+
+interface Question {
+  readonly deadline: AbortSignal;
+  readonly afterResponse: AfterResponse;
+}
+
+/** Without a colon: an id never ends in what reads as a revision. */
+const PLAIN = /^[A-Za-z0-9._@-]{1,128}$/;
+
+/** KV takes names of at most 512 bytes: what is long or unusual is replaced by its digest. */
+async function soughtOf(kind: CallerKind, id: string, revisions: KnownRevisions): Promise<Sought> {
+  const revision = revisions.of(`${kind}:${id}`);
+  const who = `${kind}:${PLAIN.test(id) ? id : `#${toBase64Url(await digest('SHA-256', id))}`}`;
+  const name = `caller:${revisions.epoch}:${who}`;
+  return { kind, id, who, name: revision === undefined ? name : `${name}:${revision}` };
+}
+
+/** Ids that no row can have are not asked for: Postgres would refuse some of them, as if it were broken. */
+const isStorable = (userId: string) =>
+  userId !== '' && userId.length <= 512 && !userId.includes('\0') && userId.isWellFormed();

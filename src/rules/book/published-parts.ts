@@ -1,0 +1,64 @@
+// Reads what an announcement names: from KV, and what KV does not have (yet), or has damaged, from the Redis of the region
+// that told of it. A version is a digest: whatever is read is checked against it.
+
+import type { Snapshot } from '../../core/matching/snapshot.ts';
+import { decodeSnapshot } from '../../core/matching/stored-snapshot.ts';
+import { unpackText } from '../../core/packed-text.ts';
+import type { AnnouncementBoard, Part } from '../../core/ports/announcement.ts';
+import { type CallerRevisions, decodeRevisions } from './caller-revisions.ts';
+import type { Kv } from './kv.ts';
+import { readCallers, readRules } from './snapshot-kv.ts';
+import { withDeadline } from './with-deadline.ts';
+
+export type Copies = Pick<AnnouncementBoard, 'readParts'>;
+
+export interface Reading {
+  readonly kv: Kv;
+  /** Of the region that told; undefined if none did. */
+  readonly copies: Copies | undefined;
+  /** Until the copies are asked, if KV does not answer. */
+  readonly kvSignal: AbortSignal;
+  /** For all of it. */
+  readonly signal: AbortSignal;
+  readonly onError: (error: unknown) => void;
+}
+
+export interface Parts {
+  readonly rules?: Snapshot | undefined;
+  readonly callers?: CallerRevisions | undefined;
+}
+
+/** What neither has is left out. Throws if KV fails, or is too late, and the copies do not make up for it. */
+export async function readParts(wanted: readonly Part[], reading: Reading): Promise<Parts> {
+  const { copies, kvSignal, signal, onError } = reading;
+  const fromKv = readFromKv(wanted, reading.kv);
+  const [kept] = await Promise.allSettled([withDeadline(kvSignal, fromKv)]);
+  const inKv: Parts = kept.status === 'fulfilled' ? kept.value : {};
+  const missing = wanted.filter(({ kind }) => inKv[kind] === undefined);
+  const copied = missing.length > 0 && copies ? await readCopies(missing, copies, signal).catch(onError) : {};
+  const parts: Parts = { ...inKv, ...copied };
+  if (kept.status === 'fulfilled') return parts;
+  if (wanted.some(({ kind }) => parts[kind] === undefined)) return withDeadline(signal, fromKv);
+  onError(kept.reason);
+  return parts;
+}
+
+const readFromKv = async (wanted: readonly Part[], kv: Kv): Promise<Parts> => {
+  const read = ({ kind, version }: Part) =>
+    kind === 'rules' ? readRules(kv, version) : readCallers(kv, version);
+  return toParts(wanted, await Promise.all(wanted.map(read)));
+};
+
+async function readCopies(wanted: readonly Part[], copies: Copies, signal: AbortSignal): Promise<Parts> {
+  const packed = await withDeadline(signal, copies.readParts(wanted, signal));
+  return toParts(wanted, await Promise.all(wanted.map((part, i) => decodeCopy(part, packed[i]))));
+}
+
+async function decodeCopy({ kind, version }: Part, packed: string | undefined) {
+  const text = packed === undefined ? undefined : await unpackText(packed);
+  if (text === undefined) return undefined;
+  return kind === 'rules' ? decodeSnapshot(version, text) : decodeRevisions(version, text);
+}
+
+const toParts = (wanted: readonly Part[], read: readonly (Snapshot | CallerRevisions | undefined)[]): Parts =>
+  Object.fromEntries(wanted.map(({ kind }, i) => [kind, read[i]]));

@@ -1,0 +1,129 @@
+// All rules, tiers and lists, from Postgres. What is wrong is put aside, with the reason.
+
+import { asc, gt, isNull, or, sql } from 'drizzle-orm';
+import * as z from 'zod';
+import { traitsOf } from '../../core/counting/algorithms/registry.ts';
+import { ipRangeProblem } from '../../core/matching/ip.ts';
+import type { ListEntry, Rule, Tier } from '../../core/matching/rule.ts';
+import { type CompiledRule, type SnapshotContent, withCounterIds } from '../../core/matching/snapshot.ts';
+import { limitOfTier } from '../../core/matching/tiers.ts';
+import type { Database } from '../tables/database.ts';
+import { limitProblem, parseRules, type RejectedRow } from '../tables/rule-schema.ts';
+import { listEntries, rules as rulesTable, tiers as tiersTable } from '../tables/schema.ts';
+import { type PlacementRow, selectPlacements, toSplit } from './placements.ts';
+
+/** A rule as it stands in Postgres; `enabled` is told only of those that are not. */
+export interface StoredRule extends CompiledRule {
+  readonly enabled?: boolean;
+}
+
+export interface StoredContent extends SnapshotContent {
+  readonly rules: readonly StoredRule[];
+}
+
+export interface ReadContent {
+  readonly content: StoredContent;
+  readonly rejected: readonly RejectedRow[];
+}
+
+/** All rules, those that are switched off too, as of one moment. */
+export async function readContent(database: Database): Promise<ReadContent> {
+  const [, ruleRows, ...otherRows] = await database.batch([
+    asOfOneMoment(database),
+    database.select().from(rulesTable).orderBy(asc(rulesTable.ordinal)),
+    ...otherQueries(database),
+  ]);
+  const parsed = parseRules(ruleRows);
+  const { content, rejected } = assemble(await withCounterIds(parsed.rules), otherRows);
+  const disabled = new Set(ruleRows.filter(({ enabled }) => !enabled).map(({ id }) => id));
+  const rules = content.rules.map((rule) => (disabled.has(rule.id) ? { ...rule, enabled: false } : rule));
+  return { content: { ...content, rules }, rejected: [...parsed.rejected, ...rejected] };
+}
+
+/** Of tiers, lists and placements, for a transaction; `assemble` takes what they return. */
+export const otherQueries = (database: Database) =>
+  [
+    database.select().from(tiersTable).orderBy(asc(tiersTable.name)),
+    database
+      .select()
+      .from(listEntries)
+      .where(or(isNull(listEntries.expiresAt), gt(listEntries.expiresAt, sql`now()`)))
+      .orderBy(asc(listEntries.list), asc(listEntries.kind), asc(listEntries.value)),
+    selectPlacements(database),
+  ] as const;
+
+export type OtherRows = readonly [
+  tiers: readonly (typeof tiersTable.$inferSelect)[],
+  lists: readonly (typeof listEntries.$inferSelect)[],
+  placements: readonly PlacementRow[],
+];
+
+/** Rules that were found good by themselves, with what they are to be judged and published with. */
+export function assemble<R extends Rule>(rules: readonly R[], [tierRows, listRows, placed]: OtherRows) {
+  const tiers = parseTiers(tierRows);
+  const lists = parseLists(listRows);
+  const usable = withUsableLimits(rules, tiers.good);
+  return {
+    content: { rules: usable.good, tiers: tiers.good, lists: lists.good, split: toSplit(placed, rules) },
+    rejected: [...usable.rejected, ...tiers.rejected, ...lists.rejected],
+  };
+}
+
+/** First in a transaction: all its queries see the same rows, whatever others do meanwhile. */
+export const asOfOneMoment = (database: Database) =>
+  database.execute(sql`set transaction isolation level repeatable read`);
+
+interface Sorted<T> {
+  readonly good: T[];
+  readonly rejected: RejectedRow[];
+}
+
+const tierRow = z.object({
+  name: z.string(),
+  limits: z.record(z.string(), z.int().min(1).nullable()),
+  isDefault: z.boolean(),
+}) satisfies z.ZodType<Tier>;
+
+function parseTiers(rows: readonly { readonly name: string }[]): Sorted<Tier> {
+  const sorted: Sorted<Tier> = { good: [], rejected: [] };
+  for (const row of rows) {
+    const parsed = tierRow.safeParse(row);
+    if (parsed.success) sorted.good.push(parsed.data);
+    else {
+      const problems = parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`);
+      sorted.rejected.push({ id: row.name, name: row.name, problems });
+    }
+  }
+  return sorted;
+}
+
+/** A limit that a tier gives to a rule must be one that the rule's algorithm can count. */
+function withUsableLimits<R extends Rule>(rules: readonly R[], tiers: readonly Tier[]): Sorted<R> {
+  const sorted: Sorted<R> = { good: [], rejected: [] };
+  for (const rule of rules) {
+    const problems = tiers.flatMap((tier) => tierProblem(rule, tier) ?? []);
+    if (problems.length === 0) sorted.good.push(rule);
+    else sorted.rejected.push({ id: rule.id, name: rule.name, problems });
+  }
+  return sorted;
+}
+
+function tierProblem(rule: Rule, { name, limits }: Tier): string | undefined {
+  const limit = limitOfTier(rule, limits);
+  if (limit == null || traitsOf(rule.algorithm).holdsLeases) return undefined;
+  if (rule.tiers.length > 0 && !rule.tiers.includes(name)) return undefined;
+  const problem = limitProblem(rule, limit);
+  return problem && `limitName: with the limit of tier ${name}, ${problem}`;
+}
+
+/** A key's id is in lower case, as Postgres writes it. */
+function parseLists(rows: readonly (typeof listEntries.$inferSelect)[]): Sorted<ListEntry> {
+  const sorted: Sorted<ListEntry> = { good: [], rejected: [] };
+  for (const { id, list, kind, value, expiresAt } of rows) {
+    const problem = kind === 'ip' ? ipRangeProblem(value) : undefined;
+    const entry = { list, kind, value: kind === 'apiKey' ? value.toLowerCase() : value };
+    if (problem === undefined) sorted.good.push({ ...entry, expiresAtMs: expiresAt?.getTime() ?? null });
+    else sorted.rejected.push({ id, name: `${list} ${value}`, problems: [`value: ${problem}`] });
+  }
+  return sorted;
+}

@@ -1,0 +1,73 @@
+// What was published last, and whether the tables still look as they did then. One query tells, so that a cron run
+// that finds nothing new costs next to nothing.
+import { type SQL, sql } from 'drizzle-orm';
+import { type Announcement, formatAnnouncement, parseAnnouncement } from '../../core/ports/announcement.ts';
+import type { Database } from '../tables/database.ts';
+import { lastPublication } from '../tables/schema.ts';
+import { IS_UNCONFIRMED } from './placements.ts';
+import { LATELY } from './recent-callers.ts';
+
+/** How the tables looked when they were read. */
+export interface Mark {
+  readonly fingerprint: string;
+  /** Changes of callers are counted from this moment on, as Postgres writes it. */
+  readonly callersSince: string;
+}
+
+export interface Look {
+  /** Undefined if nothing was ever recorded. */
+  readonly recorded: Announcement | undefined;
+  /** Whether the tables, or what is configured, are others than those that were recorded; or a region was not told. */
+  readonly isChanged: boolean;
+}
+
+/** For a transaction: before anything else is read, so that what is read is at least as new as the mark. */
+export const selectMark = (database: Database, configured: string) =>
+  database.execute<{ fingerprint: string; since: string }>(
+    sql`select ${fingerprintOf(LATELY, configured)} as fingerprint, (${LATELY})::text as since`,
+  );
+
+/** The cheap look: one query, nothing written. */
+export async function lookAt(database: Database, configured: string): Promise<Look> {
+  const { rows } = await database.execute<{ announcement: string; state: string }>(sql`
+    select announcement, case fingerprint when ${fingerprintOf(sql`callers_since`, configured)}
+      then case when ${IS_UNCONFIRMED} then 'untold' else 'same' end else 'changed' end as state
+    from ${lastPublication}`);
+  const [row] = rows;
+  return { recorded: parseAnnouncement(row?.announcement), isChanged: row?.state !== 'same' };
+}
+
+/** Of two publications the newer one stays, whichever comes last. */
+export async function recordPublication(
+  database: Database,
+  announcement: Announcement,
+  { mark, bytes }: { readonly mark: Mark; readonly bytes: number },
+): Promise<void> {
+  const { fingerprint, callersSince } = mark;
+  await database.execute(sql`
+    insert into ${lastPublication} (id, sequence, announcement, fingerprint, callers_since, bytes)
+    values (1, ${announcement.sequence}, ${formatAnnouncement(announcement)}, ${fingerprint}, ${callersSince}, ${bytes})
+    on conflict (id) do update set sequence = excluded.sequence, announcement = excluded.announcement,
+      fingerprint = excluded.fingerprint, callers_since = excluded.callers_since, bytes = excluded.bytes
+    where ${lastPublication}.sequence <= excluded.sequence`);
+}
+
+/**
+ * Of every row that is published: a revision is never given twice, and the time tells apart what a database that was
+ * put back gives again. What of the lists has expired is left out, as in a publication. Callers are too many to be
+ * looked at one by one; their changes in the history are counted, because of two at once the one with the lower number
+ * can come to light last. Changes that grow old change nothing here: what was told of them stays true.
+ */
+const fingerprintOf = (
+  callersSince: SQL,
+  configured: string,
+): SQL => sql`md5(concat_ws('|', ${configured}::text,
+  ${revisionsIn(sql`rules`)}, ${revisionsIn(sql`tiers`)},
+  ${revisionsIn(sql`list_entries where expires_at is null or expires_at > now()`)},
+  coalesce((select string_agg(concat(id, placed, before), ',' order by id) from placements
+    where id = '*' or before <> '[]'), '-'),
+  (select concat(count(*), '/', max(id)) from history
+    where at > ${callersSince} and entity in ('api_keys', 'users', 'tenants'))))`;
+
+const revisionsIn = (rows: SQL): SQL => sql`coalesce((
+  select string_agg(concat(revision, '/', extract(epoch from updated_at)), ',' order by revision) from ${rows}), '-')`;

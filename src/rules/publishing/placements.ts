@@ -1,0 +1,121 @@
+// How rules were placed over regions by publications. A publication compares what holds now with what the last one
+// said; what it replaces is kept beside it, without an end as long as not every region has been told. So it does not matter
+// who changed a rule, and how.
+import { eq, or, sql } from 'drizzle-orm';
+import {
+  isCentral,
+  type PlacedBefore,
+  type PlacingFields,
+  RULE_DEFAULTS,
+  type Rule,
+  type SharesByRegion,
+  type Split,
+} from '../../core/matching/rule.ts';
+import type { Database } from '../tables/database.ts';
+import { placements } from '../tables/schema.ts';
+
+/** The row of what REGIONS says; the others have the ids of rules. */
+const SPLIT = '*';
+/** So many ways to place a rule are remembered. */
+const MOST_BEFORE = 10;
+/** Of rules that are gone: longer than any window. */
+const FORGET = sql`interval '400 days'`;
+
+export type PlacementRow = Pick<typeof placements.$inferSelect, 'id' | 'placed' | 'before'>;
+
+/** The fields that `isCentral` and the split look at. */
+const PLACED = sql`jsonb_build_object('shares', shares, 'central', central, 'spill', spill, 'algorithm', algorithm,
+  'action', action, 'countDenied', count_denied, 'blockSeconds', block_seconds, 'costFromOrigin', cost_from_origin)`;
+
+/** Writes what holds from now on, where that is not what held before; and keeps that. One that returns is kept once. */
+export function recordPlacements(database: Database, configured: SharesByRegion) {
+  const split = sql`${JSON.stringify(configured)}::jsonb`;
+  return database.execute(sql`
+    insert into ${placements} (id, placed)
+    select present.id, present.placed from (
+      select id::text, ${PLACED} as placed from rules
+      union all select ${SPLIT}, ${split} where ${split} <> '{}'
+    ) as present left join ${placements} as last on last.id = present.id
+    where last.placed is distinct from present.placed
+    on conflict (id) do update set placed = excluded.placed, updated_at = now(), before = (
+      select coalesce(jsonb_agg(entry order by place), '[]') from (
+        select entry, place from jsonb_array_elements(${placements}.before) with ordinality as kept (entry, place)
+        where entry -> 'placed' <> ${placements}.placed
+        order by place desc limit ${sql.raw(String(MOST_BEFORE - 1))}
+      ) as others) || jsonb_build_array(jsonb_build_object('placed', ${placements}.placed, 'replacedAtMs', null))
+    where ${placements}.placed <> excluded.placed`);
+}
+
+/** What is being moved, and the split. */
+export const selectPlacements = (database: Database) =>
+  database
+    .select({ id: placements.id, placed: placements.placed, before: placements.before })
+    .from(placements)
+    .where(or(eq(placements.id, SPLIT), sql`${placements.before} <> '[]'`));
+
+/** Undefined if nothing was ever published. */
+export function toSplit(rows: readonly PlacementRow[], rules: readonly Rule[]): Split | undefined {
+  const own = rows.find(({ id }) => id === SPLIT);
+  if (!own) return undefined;
+  const published = new Map(rules.map((rule) => [rule.id, rule]));
+  const moved = rows.flatMap(({ id, before }): [string, PlacedBefore[]][] => {
+    const rule = published.get(id);
+    const others = rule ? before.map(toBefore).filter((way) => !isSameWay(way, rule)) : [];
+    return others.length > 0 ? [[id, others]] : [];
+  });
+  return {
+    shares: own.placed as SharesByRegion,
+    before: own.before
+      .filter(({ placed }) => !isDeepEqual(placed, own.placed))
+      .map(({ placed, replacedAtMs }) => ({ shares: placed as SharesByRegion, replacedAtMs })),
+    ...(moved.length > 0 && { moved: Object.fromEntries(moved) }),
+  };
+}
+
+const toBefore = ({ placed, replacedAtMs }: PlacementRow['before'][number]): PlacedBefore => ({
+  shares: (placed['shares'] ?? null) as SharesByRegion | null,
+  central: isCentral({ ...RULE_DEFAULTS, ...(placed as PlacingFields) }),
+  replacedAtMs,
+});
+
+/** Another field has changed that places it as before. */
+const isSameWay = (way: PlacedBefore, rule: Rule): boolean =>
+  way.central === isCentral(rule) && isDeepEqual(way.shares, rule.shares);
+
+/** Of what comes from jsonb, which sorts names. */
+const isDeepEqual = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
+
+/** What not every region is known to have been told of. */
+export const unconfirmedOf = (rows: readonly PlacementRow[]): PlacementRow[] =>
+  rows.filter(({ before }) => before.some(({ replacedAtMs }) => replacedAtMs === null));
+
+/** For the cheap look of the cron run. */
+export const IS_UNCONFIRMED = sql`exists (select from placements where before @> '[{"replacedAtMs": null}]')`;
+
+/** Every region has been told of these: what they replaced ends from now on. What has changed meanwhile stays open. */
+export const confirmPlacements = (database: Database, told: readonly PlacementRow[]) =>
+  database.execute(sql`
+    update ${placements} set before = (
+      select jsonb_agg(case when entry -> 'replacedAtMs' = 'null' then entry || jsonb_build_object('replacedAtMs',
+        floor(extract(epoch from clock_timestamp()) * 1000)) else entry end order by place)
+      from jsonb_array_elements(${placements}.before) with ordinality as kept (entry, place))
+    from jsonb_to_recordset(${JSON.stringify(told)}::jsonb) as told (id text, before jsonb)
+    where ${placements}.id = told.id and ${placements}.before = told.before`);
+
+/** As long as anything counts that was admitted so, of any rule: see `holdMs` in core/regions/placement.ts. */
+const LONGEST_HOLD_MS = sql`(select 180000 + 1000 * coalesce(max(window_seconds * (2 + coalesce(
+  4 * burst::numeric / case when limit_name is null then "limit" else 1 end, 0))), 0) from rules)`;
+const IS_OVER = sql`(entry ->> 'replacedAtMs')::numeric + ${LONGEST_HOLD_MS} < extract(epoch from now()) * 1000`;
+
+/** What was before and no longer counts; and rules that are gone for longer than anything does. */
+export async function forgetPlacements(database: Database): Promise<void> {
+  const shorten = database.execute(sql`
+    update ${placements} set before = (
+      select coalesce(jsonb_agg(entry order by place), '[]')
+      from jsonb_array_elements(before) with ordinality as kept (entry, place) where not coalesce(${IS_OVER}, false))
+    where exists (select from jsonb_array_elements(before) as entry where ${IS_OVER})`);
+  const clear = database.execute(sql`
+    delete from ${placements} where id <> ${SPLIT} and updated_at < now() - ${FORGET}
+      and not exists (select from rules where rules.id::text = ${placements}.id)`);
+  await database.batch([shorten, clear]);
+}

@@ -1,0 +1,246 @@
+// Publish: Postgres → validated → KV → announced in every region. Run after every change through the admin route,
+// by the cron trigger, and on demand.
+import { sql } from 'drizzle-orm';
+import type { SharesByRegion } from '../../core/matching/rule.ts';
+import { joinSnapshot, versionOf } from '../../core/matching/stored-snapshot.ts';
+import { findWarnings, type RuleWarning } from '../../core/matching/warnings.ts';
+import {
+  type Announcement,
+  type AnnouncementBoard,
+  isSameAnnouncement,
+  newestAnnouncement,
+  parseAnnouncement,
+} from '../../core/ports/announcement.ts';
+import { type CounterStore, CounterStoreError } from '../../core/ports/counter-store.ts';
+import type { WeightedRegion } from '../../core/regions/shares.ts';
+import type { Kv } from '../book/kv.ts';
+import { writeCallers, writeCurrent, writeRules } from '../book/snapshot-kv.ts';
+import type { Database } from '../tables/database.ts';
+import type { RejectedRow } from '../tables/rule-schema.ts';
+import { recordPublication } from './last-publication.ts';
+import { confirmPlacements, forgetPlacements } from './placements.ts';
+import { copyTo, createPart } from './region-copies.ts';
+import type { PublishedContent, RuleReader } from './rule-reader.ts';
+import { byteLength, expectPublishable } from './snapshot-room.ts';
+
+/** For the Redis of one region: to be told must not fail lightly, to be asked must not take long. */
+const ANNOUNCE_MS = 2_000;
+const READ_MS = 500;
+
+export interface PublishOptions {
+  readonly database: Database;
+  readonly reader: RuleReader;
+  readonly kv: Kv;
+  readonly regions: readonly PublishedRegion[];
+  /** Of the Worker's code, if known: another one may read the same rows otherwise. */
+  readonly deployment?: string | undefined;
+  /** With the name of the region, if it is one that failed. */
+  readonly onError: (error: unknown, region?: string) => void;
+}
+
+interface PublishedRegion extends WeightedRegion {
+  readonly board: AnnouncementBoard;
+  readonly store: Pick<CounterStore, 'probe'>;
+}
+
+export interface Publication {
+  /** Of the rules. The same rules have the same version. */
+  readonly version: string;
+  readonly changed: boolean;
+  readonly ruleCount: number;
+  readonly rejected: readonly RejectedRow[];
+  readonly warnings: readonly RuleWarning[];
+  readonly regions: readonly Announced[];
+}
+
+/** Where it is announced. A region that cannot be told now is told by the next cron run. */
+export interface Announced {
+  readonly name: string;
+  readonly announced: boolean;
+  /** What the server said, if it cannot run the script: it is told nothing until it can. */
+  readonly problem?: string;
+}
+
+export interface HowToPublish {
+  /** Write to KV even what should be there: now and then, and when a person asks. */
+  readonly again?: boolean;
+  /** Nobody asked for it: what is the same as before keeps its number, so that isolates keep what they know. */
+  readonly repairs?: Repair;
+}
+
+export interface Repair {
+  /** What is known to be in KV under its small key. */
+  readonly recorded: Announcement | undefined;
+}
+
+/**
+ * Once; and, if that has told every region of rules that are placed in another way, once more: then isolates know when what
+ * was before ends.
+ */
+export async function publish(options: PublishOptions, how: HowToPublish = {}): Promise<Publication> {
+  const { publication, unconfirmed } = await publishOnce(options, how);
+  if (unconfirmed.length === 0 || publication.regions.some(({ announced }) => !announced)) return publication;
+  try {
+    await confirmPlacements(options.database, unconfirmed);
+    return { ...(await publishOnce(options, {})).publication, changed: publication.changed };
+  } catch (error) {
+    // The next cron run does it: nothing ends before.
+    options.onError(error);
+    return publication;
+  }
+}
+
+async function publishOnce(options: PublishOptions, { again = false, repairs }: HowToPublish) {
+  const { kv, regions, onError } = options;
+  if (again) await forgetPlacements(options.database);
+  const [standing, read] = await Promise.all([readBoards(options), readContent(options)]);
+  const published = await readAbove(
+    options,
+    read,
+    Math.max(0, ...standing.map((known) => known?.sequence ?? 0)),
+  );
+  const rulesText = joinSnapshot({ ...published.content, rules: published.texts });
+  const bytes = byteLength(rulesText);
+  expectPublishable(bytes);
+  const callersText = JSON.stringify(published.callers);
+  const announcement = keepNumber(repairs && [...standing, repairs.recorded], {
+    sequence: published.sequence,
+    rules: await versionOf(rulesText),
+    callers: await versionOf(callersText),
+  });
+  const isWritten = !again && isSameAnnouncement(repairs?.recorded, announcement);
+  // What a region announces should be in KV. KV itself is not asked: it would remember for a minute what it has not got.
+  const isKnown = (part: 'rules' | 'callers') =>
+    standing.some((known) => known?.[part] === announcement[part]);
+  const parts = [
+    createPart({ kind: 'rules', version: announcement.rules }, rulesText),
+    createPart({ kind: 'callers', version: announcement.callers }, callersText),
+  ];
+  const copying = regions.map(({ board }, i) => copyTo(board, parts, { known: standing[i], again, onError }));
+  const [broken] = await Promise.all([
+    findBroken(options),
+    (!again && isKnown('rules')) || writeRules(kv, announcement.rules, rulesText),
+    (!again && isKnown('callers')) || writeCallers(kv, announcement.callers, callersText),
+  ]);
+  const [told] = await Promise.all([
+    Promise.all(
+      regions.map(async (region, i) => {
+        await copying[i];
+        return broken[i] ?? announce(region, announcement, onError);
+      }),
+    ),
+    complete(options, { announcement, published, bytes, isWritten }),
+  ]);
+  const publication: Publication = {
+    version: announcement.rules,
+    changed: !isKnown('rules'),
+    ruleCount: published.content.rules.length,
+    rejected: published.rejected,
+    warnings: findWarnings({ ...published.content, regions, nowMs: Date.now() }),
+    regions: told,
+  };
+  return { publication, unconfirmed: published.unconfirmed };
+}
+
+/** What stands in a region has a lower number, unless it is newer, or the database has been put back or changed. */
+async function readAbove(options: PublishOptions, read: PublishedContent, highest: number) {
+  if (read.sequence > highest) return read;
+  const { database } = options;
+  // Never backwards: another publication may have seen to it meanwhile, and taken the next numbers.
+  await database.execute(
+    sql`select setval('publications', greatest(last_value, ${highest})) from publications`,
+  );
+  return readContent(options);
+}
+
+const readContent = (options: PublishOptions) =>
+  options.reader.read(sharesOf(options.regions), configurationOf(options));
+
+const sharesOf = (regions: readonly WeightedRegion[]): SharesByRegion =>
+  Object.fromEntries(regions.map(({ name, share }) => [name, share]));
+
+/** All that decides what is published and is in no table. */
+export const configurationOf = ({ regions, deployment = '' }: PublishOptions): string =>
+  JSON.stringify([sharesOf(regions), deployment]);
+
+/** The newest announcement, if it says the same; else the new one. Undefined: a new one is wanted. */
+function keepNumber(
+  known: readonly (Announcement | undefined | null)[] | undefined,
+  announcement: Announcement,
+): Announcement {
+  const newest = newestAnnouncement(known ?? []);
+  const isKept = newest?.rules === announcement.rules && newest.callers === announcement.callers;
+  return isKept ? newest : announcement;
+}
+
+interface Completion {
+  readonly announcement: Announcement;
+  readonly published: PublishedContent;
+  readonly bytes: number;
+  /** Whether KV has the announcement already. */
+  readonly isWritten: boolean;
+}
+
+/** What fails here is made up for by the next cron run: it finds that this publication was not recorded. */
+async function complete(options: PublishOptions, completion: Completion): Promise<void> {
+  const { announcement, published, bytes, isWritten } = completion;
+  try {
+    if (!isWritten) await writeCurrent(options.kv, announcement);
+    await recordPublication(options.database, announcement, { mark: published.mark, bytes });
+  } catch (error) {
+    options.onError(error);
+  }
+}
+
+/** Null for a region that does not answer. */
+function readBoards({ regions, onError }: Pick<PublishOptions, 'regions' | 'onError'>) {
+  return Promise.all(
+    regions.map(async ({ name, board }): Promise<Announcement | undefined | null> => {
+      try {
+        return parseAnnouncement(await board.read(AbortSignal.timeout(READ_MS)));
+      } catch (error) {
+        onError(error, name);
+        return null;
+      }
+    }),
+  );
+}
+
+/**
+ * The regions that answer, but cannot run the script: whoever sees rules announced there would take them for being
+ * counted. Whether one that does not answer can be told is found out by telling it.
+ */
+function findBroken({ regions, onError }: Pick<PublishOptions, 'regions' | 'onError'>) {
+  return Promise.all(
+    regions.map(async ({ name, store }): Promise<Announced | undefined> => {
+      try {
+        await store.probe(AbortSignal.timeout(READ_MS));
+        return undefined;
+      } catch (error) {
+        if (!(error instanceof CounterStoreError)) onError(error, name);
+        return brokenBy(error, name, onError);
+      }
+    }),
+  );
+}
+
+async function announce(
+  { name, board }: PublishedRegion,
+  announcement: Announcement,
+  onError: PublishOptions['onError'],
+): Promise<Announced> {
+  try {
+    await board.write(announcement, AbortSignal.timeout(ANNOUNCE_MS));
+    return { name, announced: true };
+  } catch (error) {
+    const broken = brokenBy(error, name, onError);
+    if (!broken) onError(error, name);
+    return broken ?? { name, announced: false };
+  }
+}
+
+function brokenBy(error: unknown, name: string, onError: PublishOptions['onError']): Announced | undefined {
+  if (!(error instanceof CounterStoreError) || error.failure !== 'script-failed') return undefined;
+  onError(error, name);
+  return { name, announced: false, problem: error.message };
+}

@@ -1,0 +1,141 @@
+// Reads what is to be published. A rule that has been read before is not read, checked and encoded again: its
+// revision tells. So a change among thousands of rules costs little more than one among ten.
+import { and, asc, eq, inArray, sql } from 'drizzle-orm';
+import type { SharesByRegion } from '../../core/matching/rule.ts';
+import type { SnapshotContent } from '../../core/matching/snapshot.ts';
+import { type CompiledRule, withCounterIds } from '../../core/matching/snapshot.ts';
+import { encodeRule } from '../../core/matching/stored-snapshot.ts';
+import type { CallerRevisions } from '../book/caller-revisions.ts';
+import type { Database } from '../tables/database.ts';
+import { parseRules, type RejectedRow } from '../tables/rule-schema.ts';
+import { rules as rulesTable } from '../tables/schema.ts';
+import { assemble, type OtherRows, otherQueries } from './content.ts';
+import { type Mark, selectMark } from './last-publication.ts';
+import { type PlacementRow, recordPlacements, unconfirmedOf } from './placements.ts';
+import { selectRevisions, toRevisions } from './recent-callers.ts';
+
+/** Beyond so many it is simpler to ask for all. */
+const MOST_BY_ID = 500;
+
+export interface PublishedContent {
+  readonly sequence: number;
+  readonly mark: Mark;
+  readonly content: SnapshotContent;
+  /** Of the rules of the content, in their order. */
+  readonly texts: readonly string[];
+  readonly callers: CallerRevisions;
+  readonly rejected: readonly RejectedRow[];
+  /** How rules were placed before, if not every region is known to have been told of that. */
+  readonly unconfirmed: readonly PlacementRow[];
+}
+
+export interface RuleReader {
+  /** `shares`: how limits are split from now on; `configured`: these, and all else that the tables do not say. */
+  read(shares: SharesByRegion, configured?: string): Promise<PublishedContent>;
+}
+
+/** A rule as it was read; its stamp tells whether it still is like that. */
+type KnownRule = { readonly stamp: string } & (
+  | { readonly rule: CompiledRule; readonly text: string }
+  | { readonly rejected: RejectedRow }
+);
+
+interface Place {
+  readonly id: string;
+  readonly revision: number;
+  readonly updatedAt: Date;
+}
+
+/** With the time, because a database that was put back gives the same revisions again. */
+const stampOf = ({ revision, updatedAt }: Place) => `${revision} ${updatedAt.getTime()}`;
+
+export function createRuleReader(database: Database): RuleReader {
+  let known: ReadonlyMap<string, KnownRule> = new Map();
+
+  return {
+    async read(shares, configured = '') {
+      // Another read may put its own in this place while this one waits.
+      const before = known;
+      const outline = await readOutline(database, shares, configured);
+      const { sequence, mark, places, otherRows, callers } = outline;
+      const isKnown = (place: Place) => before.get(place.id)?.stamp === stampOf(place);
+      const missing = places.filter((place) => !isKnown(place));
+      const learned = missing.length === 0 ? before : await learn(database, missing);
+      // What was changed since the outline was read is as it is now; what was deleted is gone.
+      const rules = places.flatMap((place) => {
+        const rule = (isKnown(place) ? before : learned).get(place.id);
+        return rule ? [[place.id, rule] as const] : [];
+      });
+      known = new Map(rules);
+      return { sequence, mark, callers, ...toContent([...known.values()], otherRows) };
+    },
+  };
+}
+
+async function learn(database: Database, missing: readonly Place[]): Promise<Map<string, KnownRule>> {
+  const rows = await selectRules(database, missing);
+  const stamps = new Map(rows.map((row) => [row.id, stampOf(row)]));
+  const { rules, rejected } = parseRules(rows);
+  const good = (await withCounterIds(rules)).map((rule) => ({ id: rule.id, rule, text: encodeRule(rule) }));
+  const bad = rejected.map((row) => ({ id: row.id, rejected: row }));
+  return new Map([...good, ...bad].map(({ id, ...read }) => [id, { stamp: stamps.get(id) ?? '', ...read }]));
+}
+
+/**
+ * The number is taken before anything is read, and each query sees all that was committed when it starts: whoever has a
+ * higher number has read at least what those with lower ones have. Placements are written before that: rows that change
+ * are locked until all is read, so that they replace one another in the order of the numbers.
+ */
+async function readOutline(database: Database, shares: SharesByRegion, configured: string) {
+  const [, marks, numbers, callerRows, places, ...otherRows] = await database.batch([
+    recordPlacements(database, shares),
+    selectMark(database, configured),
+    database.execute<{ number: string }>(sql`select nextval('publications')::text as number`),
+    selectRevisions(database),
+    database
+      .select({ id: rulesTable.id, revision: rulesTable.revision, updatedAt: rulesTable.updatedAt })
+      .from(rulesTable)
+      .where(eq(rulesTable.enabled, true))
+      .orderBy(asc(rulesTable.ordinal)),
+    ...otherQueries(database),
+  ]);
+  const sequence = Number(numbers.rows[0]?.number);
+  if (!Number.isSafeInteger(sequence)) throw new Error('Postgres gave no number for the publication');
+  const { fingerprint = '', since: callersSince = '' } = marks.rows[0] ?? {};
+  return {
+    sequence,
+    mark: { fingerprint, callersSince },
+    places,
+    otherRows,
+    callers: toRevisions(callerRows.rows),
+  };
+}
+
+const selectRules = (database: Database, missing: readonly { readonly id: string }[]) =>
+  database
+    .select()
+    .from(rulesTable)
+    .where(
+      and(
+        eq(rulesTable.enabled, true),
+        missing.length > MOST_BY_ID
+          ? undefined
+          : inArray(
+              rulesTable.id,
+              missing.map(({ id }) => id),
+            ),
+      ),
+    );
+
+function toContent(
+  read: readonly KnownRule[],
+  otherRows: OtherRows,
+): Omit<PublishedContent, 'sequence' | 'mark' | 'callers'> {
+  const parsed = read.filter((known) => 'rule' in known);
+  const bad = read.flatMap((known) => ('rejected' in known ? [known.rejected] : []));
+  const rules = parsed.map(({ rule }) => rule);
+  const { content, rejected } = assemble(rules, otherRows);
+  const isGood = new Set<CompiledRule>(content.rules);
+  const texts = parsed.filter(({ rule }) => isGood.has(rule)).map(({ text }) => text);
+  return { content, texts, rejected: [...bad, ...rejected], unconfirmed: unconfirmedOf(otherRows[2]) };
+}

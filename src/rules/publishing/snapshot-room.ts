@@ -1,0 +1,57 @@
+// How large all rules, tiers and lists may be together, and how much of that each of them takes: what does not fit is
+// refused when it is saved, because nobody is there to be told when it is published.
+import type { CompiledRule } from '../../core/matching/snapshot.ts';
+import { encodeRule } from '../../core/matching/stored-snapshot.ts';
+import type { Values } from '../tables/body-schemas.ts';
+import type { Database } from '../tables/database.ts';
+import { ruleFields } from '../tables/rule-schema.ts';
+import { lastPublication } from '../tables/schema.ts';
+
+const MEBIBYTE = 1024 * 1024;
+/** What is published. KV takes 25 MiB as one value, but Upstash 10 MB as one request, in which JSON is quoted again. */
+const MOST_BYTES = 8 * MEBIBYTE;
+/** What is saved. Less, because several who save at the same moment do not see one another. */
+export const MOST_SAVED_BYTES = 7 * MEBIBYTE;
+
+/** The rules that are in force stay in force. */
+export class SnapshotTooLarge extends Error {
+  constructor(bytes: number) {
+    super(
+      `All rules, tiers and lists together take ${inMebibytes(bytes)}, and at most ${inMebibytes(MOST_BYTES)} can be published`,
+    );
+    this.name = 'SnapshotTooLarge';
+  }
+}
+
+export function expectPublishable(bytes: number): void {
+  if (bytes > MOST_BYTES) throw new SnapshotTooLarge(bytes);
+}
+
+export const inMebibytes = (bytes: number) => `${Number((bytes / MEBIBYTE).toFixed(2))} MiB`;
+
+export const byteLength = (text: string) => new TextEncoder().encode(text).length;
+
+/** As of the last publication; 0 if there was none. */
+export async function readPublishedBytes(database: Database): Promise<number> {
+  const [row] = await database.select({ bytes: lastPublication.bytes }).from(lastPublication);
+  return row?.bytes ?? 0;
+}
+
+/** What Postgres adds to a rule, at its longest, with the comma behind it. */
+const ADDED_TO_RULE = byteLength(
+  `,"id":"${'x'.repeat(36)}","ordinal":2147483647,"counterId":"${'x'.repeat(8)}",`,
+);
+const RULE_FIELDS = Object.keys(ruleFields.shape).filter((field) => field !== 'enabled');
+
+/** Nothing, if the rule is switched off. */
+export function bytesOfRule(rule: Values): number {
+  if (rule.enabled === false) return 0;
+  const said = RULE_FIELDS.filter((field) => rule[field] !== undefined).map((field) => [field, rule[field]]);
+  return byteLength(encodeRule(Object.fromEntries(said) as CompiledRule)) + ADDED_TO_RULE;
+}
+
+export const bytesOfTier = ({ name, limits, isDefault }: Values): number =>
+  byteLength(JSON.stringify({ name, limits, isDefault })) + 1;
+
+export const bytesOfListEntry = ({ list, kind, value, expiresAt }: Values): number =>
+  byteLength(JSON.stringify({ list, kind, value, expiresAtMs: expiresAt ? 1e12 : null })) + 1;

@@ -1,0 +1,22 @@
+// What a tier may say, derived from its table.
+import { createInsertSchema } from 'drizzle-zod';
+import * as z from 'zod';
+import { LARGEST_LIMIT } from '../../core/matching/rule.ts';
+import { plainText } from './plain-text.ts';
+import { tiers } from './schema.ts';
+
+export const tierName = z
+  .string()
+  .regex(/^[a-z0-9][a-z0-9-]{0,62}$/, 'must be lower-case letters, digits and hyphens, at most 63')
+  .describe('Unique; never changes.');
+
+export const tierFields = createInsertSchema(tiers, {
+  displayName: plainText(128),
+  priceCents: z.int32().min(0).describe('A month, in cents.'),
+  limits: z
+    .record(z.string().min(1).max(64), z.int().min(1).max(LARGEST_LIMIT).nullable())
+    .describe('Limits by name, for the limitName of rules; null: unlimited.'),
+  isDefault: z
+    .boolean()
+    .describe('The tier of callers of whom nothing better is known. It takes the place of the one that was.'),
+}).pick({ displayName: true, priceCents: true, limits: true, isDefault: true });
