@@ -10,7 +10,7 @@ import type { Regions } from '../limiter/region-ladder.ts';
 import { holdWhileOpen } from './connections.ts';
 import { setDecisionHeaders, setIncidentHeaders } from './headers.ts';
 import { type Address, type Identity, identify } from './identity.ts';
-import { keepApart, takeCost } from './origin-headers.ts';
+import { takeOriginHeaders } from './origin-headers.ts';
 import { clientGone, type ProxyResult } from './proxy.ts';
 import { refusal } from './refusals.ts';
 import type { Services } from './services.ts';
@@ -139,7 +139,7 @@ async function pass(
 ): Promise<Response> {
   if (!hasSequel(decision)) {
     if (asked.request.signal.aborted) return clientGone();
-    return apart(services, await asked.forward(caller, {})).response;
+    return readAnswer(services, await asked.forward(caller, {})).response;
   }
   const charges = chargesOf(services, decision);
   const held = holdLeases(charges);
@@ -168,16 +168,15 @@ async function passWith(
     if (held) afterResponse(held.end());
     return result.response;
   }
-  const { response, cost } = apart(services, result);
+  const { response, cost } = readAnswer(services, result);
   if (NOT_CONNECTED.has(response.status)) afterResponse(charges.refundError());
   else if (cost !== undefined) afterResponse(charges.settle(cost));
   const isRaw = result.isRaw === true;
   return held ? holdWhileOpen({ request, response, isRaw }, held, afterResponse) : response;
 }
 
-/** Without what the origin says about limits, which is kept apart from what Weir says. */
-function apart({ origin }: Services, { kind, response }: ProxyResult) {
-  if (kind === 'failed') return { response, cost: undefined };
-  keepApart(response.headers, origin.rateLimitHeaders);
-  return { response, cost: takeCost(response.headers, origin.costHeader) };
+/** With the headers that are for the client, and what the origin says the request cost. */
+function readAnswer({ origin }: Services, { kind, response }: ProxyResult) {
+  const cost = kind === 'failed' ? undefined : takeOriginHeaders(response.headers, origin);
+  return { response, cost };
 }

@@ -1,25 +1,40 @@
-// Headers of the origin's answer that are about limits: its own are kept apart from ours, and the one that tells
-// the real cost is for us alone.
+// Headers of the origin's answer, in one look at each: those of its connection stay there, what it says about limits is
+// kept apart from what Weir says, and the one that tells the real cost is for Weir alone.
+import { HOP_BY_HOP, namesIn } from './proxy/headers.ts';
 
 const RATE_LIMIT = /^(x-ratelimit-.+|ratelimit|ratelimit-.+)$/;
 const COST = /^\d{1,12}$/;
 
 export type OriginRateLimitHeaders = 'rename' | 'drop' | 'keep';
 
-/** `X-RateLimit-Limit` becomes `X-Origin-RateLimit-Limit`, `RateLimit` becomes `X-Origin-RateLimit`. */
-export function keepApart(headers: Headers, mode: OriginRateLimitHeaders): void {
-  if (mode === 'keep') return;
-  const own: [name: string, value: string][] = [];
-  for (const entry of headers) if (RATE_LIMIT.test(entry[0])) own.push(entry);
-  for (const [name, value] of own) {
-    headers.delete(name);
-    if (mode === 'rename') headers.append(`x-origin-${name.replace(/^x-/, '')}`, value);
-  }
+export interface OriginHeaderPolicy {
+  /** `rename`: `X-RateLimit-Limit` becomes `X-Origin-RateLimit-Limit`, `RateLimit` becomes `X-Origin-RateLimit`. */
+  readonly rateLimitHeaders: OriginRateLimitHeaders;
+  readonly costHeader: string;
 }
 
-/** Takes the real cost out of the headers; undefined if the origin does not tell one that can be read. */
-export function takeCost(headers: Headers, name: string): number | undefined {
-  const text = headers.get(name);
-  headers.delete(name);
-  return text !== null && COST.test(text) ? Number(text) : undefined;
+/** Takes out what is not for the client. Gives the real cost; undefined if the origin tells none that can be read. */
+export function takeOriginHeaders(
+  headers: Headers,
+  { rateLimitHeaders, costHeader }: OriginHeaderPolicy,
+): number | undefined {
+  const costName = costHeader.toLowerCase();
+  const taken: [name: string, value: string][] = [];
+  let isNamed = (_: string) => false;
+  let cost: number | undefined;
+  for (const entry of headers) {
+    const [name, value] = entry;
+    const isOwnLimit = rateLimitHeaders !== 'keep' && RATE_LIMIT.test(name);
+    if (name === costName || HOP_BY_HOP.has(name) || isOwnLimit) taken.push(entry);
+    if (name === 'connection') isNamed = namesIn(value);
+    if (name === costName && COST.test(value)) cost = Number(value);
+  }
+  for (const [name, value] of taken) {
+    headers.delete(name);
+    if (rateLimitHeaders === 'rename' && RATE_LIMIT.test(name))
+      headers.append(`x-origin-${name.replace(/^x-/, '')}`, value);
+  }
+  if (taken.some(([name]) => name === 'connection'))
+    for (const name of [...headers.keys()]) if (isNamed(name)) headers.delete(name);
+  return cost;
 }

@@ -2,7 +2,7 @@
 import { problem } from './problem.ts';
 import { passBody } from './proxy/body.ts';
 import { createDeadline, type EndReason, type OriginDeadline } from './proxy/deadline.ts';
-import { type HeaderPolicy, toClientHeaders, toOriginHeaders } from './proxy/headers.ts';
+import { type HeaderPolicy, toOriginHeaders } from './proxy/headers.ts';
 
 export interface ProxyTarget {
   readonly originUrl: string;
@@ -67,13 +67,11 @@ function askOrigin(request: Request, target: ProxyTarget, deadline: OriginDeadli
 const isWebSocket = ({ method, headers }: Request): boolean =>
   method === 'GET' && headers.get('Upgrade')?.toLowerCase() === 'websocket';
 
-/** A copy, because the headers of what fetch returns cannot be changed. */
+/** A copy, because the headers of what fetch returns cannot be changed: the gateway has to. */
 function toClient(answer: Response): Response {
   const { status } = answer;
   const hasNoBody = status === 101 || status === 204 || status === 205 || status === 304;
-  const copy = hasNoBody ? new Response(null, answer) : rawCopy(answer);
-  toClientHeaders(copy.headers);
-  return copy;
+  return hasNoBody ? new Response(null, answer) : rawCopy(answer);
 }
 
 function rawCopy({ body, status, statusText, headers }: Response): Response {

@@ -1,8 +1,10 @@
 // What the origin says of limits and costs: its own limits are kept apart from ours, and only a plain cost is believed.
 import { describe, expect, it } from 'vitest';
-import { takeCost } from '../../src/http/origin-headers.ts';
+import { takeOriginHeaders } from '../../src/http/origin-headers.ts';
 
 const NAME = 'X-Weir-Cost';
+const takeCost = (headers: Headers) =>
+  takeOriginHeaders(headers, { rateLimitHeaders: 'rename', costHeader: NAME });
 
 describe('the cost that the origin tells', () => {
   it.each([
@@ -12,7 +14,7 @@ describe('the cost that the origin tells', () => {
     ['999999999999', 999_999_999_999],
   ])('%s is believed', (text, cost) => {
     const headers = new Headers({ [NAME]: text });
-    expect(takeCost(headers, NAME)).toBe(cost);
+    expect(takeCost(headers)).toBe(cost);
     expect(headers.has(NAME)).toBe(false);
   });
 
@@ -20,10 +22,10 @@ describe('the cost that the origin tells', () => {
     '"%s" is not, and does not reach the client either',
     (text) => {
       const headers = new Headers({ [NAME]: text });
-      expect(takeCost(headers, NAME)).toBeUndefined();
+      expect(takeCost(headers)).toBeUndefined();
       expect(headers.has(NAME)).toBe(false);
     },
   );
 
-  it('is not there if the origin tells none', () => expect(takeCost(new Headers(), NAME)).toBeUndefined());
+  it('is not there if the origin tells none', () => expect(takeCost(new Headers())).toBeUndefined());
 });

@@ -1,6 +1,7 @@
 // What of a request's and an answer's headers goes through, and what Weir adds.
 import { describe, expect, test } from 'vitest';
-import { type ForwardedHeaders, toClientHeaders, toOriginHeaders } from '../../src/http/proxy/headers.ts';
+import { takeOriginHeaders } from '../../src/http/origin-headers.ts';
+import { type ForwardedHeaders, toOriginHeaders } from '../../src/http/proxy/headers.ts';
 
 type Pairs = [string, string][];
 
@@ -214,7 +215,7 @@ describe('to the client', () => {
       ['Proxy-Status', 'cache; hit'],
       ['Vary', 'Accept'],
     ]);
-    toClientHeaders(answer);
+    takeOriginHeaders(answer, { rateLimitHeaders: 'keep', costHeader: 'X-Weir-Cost' });
     expect([...answer]).toEqual([
       ['proxy-status', 'cache; hit'],
       ['set-cookie', 'a=1; Expires=Wed, 21 Oct 2026 07:28:00 GMT'],

@@ -15,7 +15,7 @@ export interface ForwardedHeaders extends HeaderPolicy {
 }
 
 /** These belong to one connection (RFC 9110, 7.6.1), whether or not `Connection` names them. */
-const HOP_BY_HOP: ReadonlySet<string> = new Set([
+export const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'connection',
   // workerd would take the 100 for the answer.
   'expect',
@@ -49,7 +49,7 @@ const ACCESS_COOKIE = 'cf_authorization';
 export function toOriginHeaders(request: Request, options: ForwardedHeaders): Headers {
   const { isWebSocket, identity, overrides, hidesAccess } = options;
   const headers = new Headers(request.headers);
-  const isNamed = namedIn(headers);
+  const isNamed = namesIn(headers.get('Connection'));
   const isUnwanted = (name: string) =>
     (overrides === 'drop' && isOverride(name)) || (hidesAccess && ACCESS_CREDENTIALS.has(name));
   remove(headers, (name) => HOP_BY_HOP.has(name) || isNamed(name) || isSpoofed(name) || isUnwanted(name));
@@ -60,12 +60,6 @@ export function toOriginHeaders(request: Request, options: ForwardedHeaders): He
   return headers;
 }
 
-/** Of an answer that is Weir's own by now. */
-export function toClientHeaders(headers: Headers): void {
-  const isNamed = namedIn(headers);
-  remove(headers, (name) => HOP_BY_HOP.has(name) || isNamed(name));
-}
-
 /** One look at each, and only what is there is touched: every call into the runtime costs. */
 function remove(headers: Headers, isUnwanted: (name: string) => boolean): void {
   const unwanted: string[] = [];
@@ -74,8 +68,7 @@ function remove(headers: Headers, isUnwanted: (name: string) => boolean): void {
 }
 
 /** What `Connection` names, which is hardly ever anything else than the usual. */
-function namedIn(headers: Headers): (name: string) => boolean {
-  const connection = headers.get('Connection');
+export function namesIn(connection: string | null): (name: string) => boolean {
   if (connection === null) return () => false;
   const named = new Set(connection.split(',').map((name) => name.trim().toLowerCase()));
   return (name) => named.has(name);
