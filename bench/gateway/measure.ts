@@ -34,7 +34,7 @@ export interface MeasureOptions {
 export const CONCURRENCY = 16;
 const SLICE_MS = 250;
 const ROUNDS = 40;
-/** For each candidate: until then its code gets faster with every thousand of requests, Weir's by a quarter. */
+/** For each candidate: until about then, V8 still makes its code faster. */
 const WARM_UP_REQUESTS = 8_000;
 /** In the short form: enough for every connection to ask. */
 export const LEAST_MS = 10;
