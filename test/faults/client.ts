@@ -1,4 +1,5 @@
 // What a client of the whole stack sees: each answer with what Weir says about how it came about, and how long it took.
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { openConnectionPool } from '../../local/connection-pool.ts';
 import { type SteadyResult, steadyLoad } from '../../local/steady-load.ts';
 import { freshIp, type IsolateName, type Weir } from '../../local/weir.ts';
@@ -34,7 +35,10 @@ export interface Load {
   readonly answers: readonly Answer[];
   readonly errors: readonly string[];
   readonly slowestMs: number;
-  /** Of those that need nothing but the isolate, sent along with each of the others. */
+  /**
+   * How long the machine kept requests waiting: those that need nothing but the isolate, sent along with each of the
+   * others, or this process, in which the gateways run, too.
+   */
   readonly controlMs: number;
 }
 
@@ -73,15 +77,18 @@ export function openClient(weir: Weir): Client {
     async load({ next, ...options }) {
       // Of its own: workerd closes what was idle for 5 s, maybe just when it is used again.
       using pool = openConnectionPool();
+      const standstill = monitorEventLoopDelay({ resolution: 10 });
+      standstill.enable();
       const [results, controls] = await Promise.all([
         steadyLoad({ ...options, send: (i) => ask(next(i), pool) }),
         steadyLoad({ ...options, send: (i) => ask(control(i), pool) }),
       ]);
+      standstill.disable();
       return {
         answers: results.flatMap(({ value }) => value ?? []),
         errors: [...results, ...controls].flatMap(({ error }) => (error ? [String(error)] : [])),
         slowestMs: slowest(results),
-        controlMs: slowest(controls),
+        controlMs: Math.max(slowest(controls), standstill.max / 1e6),
       };
     },
     [Symbol.dispose]: () => ownPool[Symbol.dispose](),

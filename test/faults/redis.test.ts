@@ -75,8 +75,25 @@ interface Faulty extends Load {
   readonly last: readonly Answer[];
 }
 
-/** The whole load falls within the fault. */
+/**
+ * Whoever waits for a region that is well has half of the deadline left. If the machine stands still for long, all regions
+ * seem to be out, and isolates rightly decide for themselves: that is another outage than the one that is tested.
+ */
+const STANDSTILL_MS = DEADLINE_MS / 4;
+const MOST_TRIES = 3;
+
+/** Again if the machine stood still meanwhile: told by requests that no fault can touch, whatever came of the others. */
 async function loadDuring(fault: RegionFault, regions: readonly string[]): Promise<Faulty> {
+  for (let tries = 1; ; tries += 1) {
+    const seen = await loadOnceDuring(fault, regions);
+    if (seen.controlMs < STANDSTILL_MS || tries === MOST_TRIES) return seen;
+    console.log(`${fault.name}: again, because the machine stood still for ${Math.round(seen.controlMs)} ms`);
+    await recover({ client: stack.client, isolates: ISOLATES });
+  }
+}
+
+/** The whole load falls within the fault. */
+async function loadOnceDuring(fault: RegionFault, regions: readonly string[]): Promise<Faulty> {
   const places = regions.map((name) => stack.weir.region(name));
   try {
     await Promise.all(places.map((place) => fault.begin(place)));
