@@ -3,6 +3,7 @@ import { afterAll, beforeAll, it } from 'vitest';
 import { type EdgeRule, type Edges, EVEN, startEdges } from '../../local/edges.ts';
 import type { Split } from '../../src/core/matching/rule.ts';
 import { HEARD_MS } from '../../src/core/regions/placement.ts';
+import { isLong } from '../rounds.ts';
 import { burst, expectWithin, nextSubject, SPLIT, sleep } from './play.ts';
 
 let edges: Edges;
@@ -13,6 +14,9 @@ afterAll(() => edges?.[Symbol.asyncDispose]());
 
 /** Until the new parts hold: ten seconds, two windows, and some more. */
 const LOAD_MS = 15_000;
+/** Between two bursts in a region; together, they send at least twice what any limit admits. */
+const PAUSE_MS = isLong ? 40 : 300;
+const LIMIT = isLong ? 30 : 12;
 const changedTo = (shares: Split['shares'], before = EVEN): Split => ({
   shares,
   // As if it had been changed some time before anybody heard of it: what holds until then ends within the load.
@@ -23,7 +27,7 @@ it('never exceeds the limit while the split changes, under every algorithm', asy
   await Promise.all(
     [...SPLIT, 'fixed-window' as const].map(async (algorithm, i) => {
       const isMoved = i === SPLIT.length;
-      const rule: EdgeRule = { algorithm, limit: isMoved ? 4 : 30, windowSeconds: 1, central: isMoved };
+      const rule: EdgeRule = { algorithm, limit: isMoved ? 4 : LIMIT, windowSeconds: 1, central: isMoved };
       const system = await edges.open([rule]);
       const at = (['us', 'eu', 'ap'] as const).map((name) => system.openEdge(name));
       const subject = nextSubject();
@@ -32,7 +36,7 @@ it('never exceeds the limit while the split changes, under every algorithm', asy
       const load = at.map(async (edge) => {
         while (Date.now() < endsAtMs) {
           times.push(...(await burst(edge, subject, 4)));
-          await sleep(40);
+          await sleep(PAUSE_MS);
         }
       });
       await sleep(1_300);
