@@ -74,8 +74,8 @@ export default defineConfig({
   test: {
     reporters: ['default', './test/closing-line.ts'],
     globalSetup: ['test/shared/setup.ts'],
-    // One more than there are cores: files wait for processes, sockets and clocks, too.
-    maxWorkers: availableParallelism() + 1,
+    // Twice as many as there are cores: files wait for processes, sockets and clocks, too.
+    maxWorkers: 2 * availableParallelism(),
     sequence: { sequencer: LongestFirst },
     projects: process.env['WEIR_LUA'] === 'gopher' ? [upstashLua] : [node, workerd],
   },

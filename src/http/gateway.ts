@@ -92,7 +92,7 @@ function incidentOf(
   if (decision.kind === 'counted' && decision.failedOver)
     return { reason: decision.failedOver, fallback: 'next-region' };
   if (decision.isStale) return { reason: 'stale-rules' };
-  // Whoever could not be looked up was counted by IP, in the default tier.
+  // A caller that could not be looked up was counted by IP, in the default tier.
   return identity?.unknown ? { reason: 'caller-unknown' } : undefined;
 }
 

@@ -24,7 +24,7 @@ export interface IdentityOptions {
   readonly afterResponse: AfterResponse;
   /** Of the decision: half of it, at most, is spent on who calls. */
   readonly deadline: { remainingMs(): number };
-  /** Whether a request from there is refused whoever sends it: then nobody is looked up. */
+  /** Whether every request from that address is refused: then nobody is looked up. */
   readonly isRefusedAnyway?: ((from: Address) => Promise<boolean>) | undefined;
 }
 

@@ -5,7 +5,7 @@ import { type CheckResult, untilFreeMs } from '../core/counting/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { CompiledRule } from '../core/matching/snapshot.ts';
 
-/** Whole seconds, rounded up: whoever waits that long has waited long enough. */
+/** Whole seconds, rounded up: a client that waits that long has waited long enough. */
 export const toSeconds = (ms: number) => Math.ceil(ms / 1000);
 
 /** For both fields together: what is beyond it, proxies on the way might refuse. */

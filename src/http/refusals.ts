@@ -55,7 +55,7 @@ function whyDenied({ check, outcome: { retryAfterMs } }: CheckResult<RuleCheck>)
   return { code: 'rate-limited', title: 'Too many requests', detail, 'retry-after': seconds };
 }
 
-/** Says no more: whoever is on the list need not know why. */
+/** Says no more: a caller on the list need not know why. */
 export const listed = () => problem({ status: 403, code: 'denied', title: 'Not allowed' });
 
 const CHALLENGES: Readonly<Record<Credential, string>> = {

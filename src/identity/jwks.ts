@@ -1,4 +1,4 @@
-// The public keys of whoever signs tokens, from where they are published. What is kept are values, never promises:
+// The public keys of those who sign tokens, from where they are published. What is kept are values, never promises:
 // on Workers, a promise of one request awaited in another hangs. So jose's own fetching is not used.
 import {
   type CryptoKey,

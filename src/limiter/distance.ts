@@ -35,7 +35,7 @@ export function createDistance(store: Pick<CounterStore, 'probe'>, now: () => nu
 
   const probe = async () => {
     const startedAtMs = now();
-    // Whoever asks it next hears of what is wrong.
+    // The next call to it hears what is wrong.
     const isThere = await store.probe(AbortSignal.timeout(MEASURE_MS)).then(
       () => true,
       () => false,

@@ -1,4 +1,4 @@
-// A coarse cap on what one isolate lets through uncounted: so many requests a second, whoever sends them.
+// A coarse cap on what one isolate lets through uncounted: so many requests a second, of all callers together.
 
 export interface IsolateCap {
   hasRoom(nowMs: number): boolean;

@@ -76,7 +76,7 @@ const nameOf = (region: string, { id, key }: RuleCheck) => `${region} ${id} ${ke
 /** Whether a denial stands until its retry time, whatever happens. */
 function isLasting({ algorithm, countDenied, rule, blockMs, windowMs, cost, limit }: RuleCheck): boolean {
   if (traitsOf(algorithm).holdsLeases || countDenied) return false;
-  // A block that may end before there is room is begun again by whoever comes then.
+  // A block that may end before there is room is begun again by the next request.
   if (blockMs && (blockMs < 2 * windowMs || cost > limit)) return false;
   return rule.action === 'reject' && !rule.refundOnError && !rule.costFromOrigin;
 }

@@ -62,7 +62,7 @@ export function createLocalLimiter({ now, capPerSecond }: LocalLimiterOptions): 
       const local = count(checks, sharing);
       const denying = denyingResults(local.results).map(({ check }) => check);
       const allowed = denying.length === 0;
-      // Whoever is denied takes nothing from the others.
+      // A denied request takes nothing from the others.
       if (allowed) cap.take();
       // What the rules are that decided: those that deny, or all of them.
       const isLocal = (allowed ? enforced : denying).some(({ rule }) => rule.onUnavailable === 'local');

@@ -36,7 +36,7 @@ export interface Asking<T> {
   readonly ask: (region: LimiterRegion, signal: AbortSignal) => Promise<T>;
 }
 
-/** Whoever has had less of the deadline cannot be blamed for not answering in time. */
+/** A region that had less of the deadline cannot be blamed for not answering in time. */
 const FAIR_PART = 0.25;
 
 interface Tried {

@@ -66,7 +66,7 @@ export interface RegionalCount {
   count(request: CountRequest): Promise<Counted>;
   /** What memory alone tells: the results of a denial; undefined if a region must be asked. */
   recall(request: Pick<CountRequest, 'placed' | 'regions' | 'era'>): CheckResult<RuleCheck>[] | undefined;
-  /** These are about to be given back: whoever is denied by them now may pass sooner than that says. */
+  /** These are about to be given back: a caller that they deny now may pass sooner than they say. */
   unsettle(checks: readonly RuleCheck[]): void;
 }
 

@@ -5,7 +5,7 @@ import { type CensusBoard, isIsolateCount } from '../core/ports/census.ts';
 import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { Client } from './client.ts';
 
-/** Isolates come once a minute: whoever missed one time is still counted, whoever missed two is gone. */
+/** Isolates come once a minute: one that missed a minute is still counted, one that missed two is gone. */
 const KEEP_MS = 150_000;
 
 export function createCensusBoard(client: Pick<Client, 'send'>): CensusBoard {

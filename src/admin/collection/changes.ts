@@ -27,7 +27,7 @@ export function takeChanges({ collection, target, before, given }: Change): Take
   const sentBack = Object.entries(given).filter((entry) => !isWritten(entry) && entry[1] !== undefined);
   expectUnchanged(sentBack, toShown(collection.bodies, before));
   collection.expect?.(values, before);
-  // Whoever sends back what was shown means that row, and no later one.
+  // A client that sends back what it was shown means that row, and no later one.
   return { values, revisions: sentBack.length > 0 ? [before.revision] : target.revisions };
 }
 

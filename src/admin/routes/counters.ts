@@ -1,4 +1,4 @@
-// Forgets what was counted of a subject: for whoever was limited by mistake.
+// Forgets what was counted of a subject: for a caller that was limited by mistake.
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
 import { groupOf, subjectKey } from '../../core/counting/keys.ts';

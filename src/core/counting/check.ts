@@ -69,7 +69,7 @@ export interface Outcome {
 export type Operation = 'take' | 'peek' | 'refund' | 'settle' | 'renew' | 'cede' | 'reclaim';
 
 export interface Answer {
-  /** By the clock of the counters. Whoever refunds or settles names it as the time of the charge. */
+  /** By the clock of the counters. A refund or a settlement names it as the time of the charge. */
   readonly nowMs: number;
   readonly outcomes: readonly Outcome[];
   /** What the region announces, if the call asked for it; null if nothing. Undefined if that could not be read. */

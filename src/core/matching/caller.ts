@@ -73,7 +73,7 @@ export function idInScope(scope: Scope, caller: Caller): string | undefined {
   }
 }
 
-/** Who is counted. Whoever has no id of the kind that a rule counts by is counted by IP: nobody goes uncounted. */
+/** Who is counted. A caller without an id of the kind that a rule counts by is counted by IP: nobody goes uncounted. */
 export function subjectOf(scope: Scope, caller: Caller): { scope: Scope; id: string } {
   const id = idInScope(scope, caller);
   return id === undefined ? { scope: 'ip', id: caller.ip } : { scope, id };

@@ -47,7 +47,7 @@ export async function planRequest(snapshot: Snapshot, request: PlannedRequest): 
   };
 }
 
-/** The checks of rules that apply whoever sends the request from this address. */
+/** The checks of rules that apply to every request from this address. */
 export const planAnybody = (snapshot: Snapshot, request: PlannedRequest): Promise<RuleCheck[]> =>
   Promise.all(snapshot.matchAnybody(request).map((match) => toCheck(match, request)));
 

@@ -50,7 +50,7 @@ export interface Snapshot {
   readonly split?: Split | undefined;
   /** The rules that apply: the best one of each (scope, resource) slot, broad resources first, then by scope. */
   match(request: MatchRequest): readonly Match[];
-  /** Of these, rules that apply whoever sends the request from that address, with the same limit. */
+  /** Of these, rules that apply to every request from that address, with the same limit. */
   matchAnybody(request: MatchRequest): readonly Match[];
   /**
    * What limits the caller anywhere: of each slot the rules that win it for some method, whatever the path, in the
@@ -199,7 +199,7 @@ export const isShadowRule = ({ action }: Rule) => action === 'log';
 
 const placeOf = ({ scope, isShadow }: Slot) => SCOPES.indexOf(scope) * 2 + Number(isShadow);
 
-/** An address is the same whoever calls. */
+/** An address is the same for every caller. */
 const isForAnybody = ({ scope, isShadow, isTiered }: Slot) =>
   (scope === 'ip' || scope === 'global') && !isShadow && !isTiered;
 
@@ -242,7 +242,7 @@ function bestOf(
   let best = firstOf(slot.everybody, method, tier);
   if (slot.byTier && tier !== undefined) best = better(best, firstOf(slot.byTier.get(tier), method, tier));
   if (slot.bySubject) {
-    // Its own id: whoever is only counted by IP for want of one is not the one an override names.
+    // Its own id: an override does not name a caller that is counted by IP because it has no id.
     const id = idInScope(slot.scope, caller);
     if (id !== undefined) best = better(best, firstOf(slot.bySubject.get(id), method, tier));
   }
@@ -287,7 +287,7 @@ const names = (list: readonly string[], name: string | undefined) =>
 const better = (a: Candidate | undefined, b: Candidate | undefined) =>
   a === undefined || (b !== undefined && b.rank < a.rank) ? b : a;
 
-/** Whoever is unlimited is so by the rule that won: the next one of the slot does not step in. */
+/** A caller is unlimited by the rule that won: the next rule of the slot does not step in. */
 function matchOf(winner: Candidate | undefined, limits: TierLimits | undefined): Match | undefined {
   if (!winner) return undefined;
   const limit = limitOfTier(winner.rule, limits);

@@ -15,7 +15,7 @@ export const encodeSnapshot = ({ rules, ...others }: SnapshotContent): string =>
 
 export const encodeRule = (rule: CompiledRule): string => JSON.stringify(withoutDefaults(rule));
 
-/** From rules that are encoded already: whoever publishes often keeps the texts of those that stay the same. */
+/** From rules that are encoded already: a publisher keeps the texts of those that stay the same. */
 export function joinSnapshot({ rules, tiers, lists, split }: EncodedContent): string {
   const rest = JSON.stringify({ tiers, lists, split });
   return `{"format":${FORMAT},"rules":[${rules.join(',')}],${rest.slice(1)}`;

@@ -7,7 +7,7 @@ export interface CallerTier {
   readonly limits: TierLimits | undefined;
 }
 
-/** Whoever has no tier, or one that there is not, has the default one. */
+/** A caller without a tier, or with an unknown one, has the default tier. */
 export function compileTiers(tiers: readonly Tier[]): (caller: Caller) => CallerTier {
   const byName = new Map<string | undefined, CallerTier>(tiers.map((tier) => [tier.name, tier]));
   const byDefault = tiers.find(({ isDefault }) => isDefault) ?? { name: undefined, limits: undefined };

@@ -2,7 +2,7 @@
 // did; when the region's Redis is gone, it takes its share of a limit by the last number it was told.
 
 const ASK_EVERY_MS = 60_000;
-/** At first others start too: whoever was the first to ask would believe for a minute to be alone. */
+/** At first other isolates start too: the first one to ask would believe for a minute that it is alone. */
 const ASK_EARLY_MS = 5_000;
 const EARLY_QUESTIONS = 3;
 
@@ -14,7 +14,7 @@ export interface CensusBoard {
 
 /** How many isolates share a region: told by the region about once a minute, assumed until then. */
 export interface Census {
-  /** Whether it is time to ask. Whoever is told so asks: nobody else is until the next time, answer or not. */
+  /** Whether it is time to ask. True once per interval: calling it claims the turn. */
   isDue(nowMs: number): boolean;
   count(): number;
   /** Undefined until the region has told. */

@@ -6,7 +6,7 @@
 export type BreakerState = 'closed' | 'open' | 'half-open';
 
 /**
- * The leave to ask once. Whoever has it tells how it went, or never does: requests can be cancelled. It counts only in
+ * The leave to ask once. A request that has it tells how it went, or never does: requests can be cancelled. It counts only in
  * the era it was given in, which ends with every change of the state.
  */
 export type Permit = number;

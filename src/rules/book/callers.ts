@@ -1,5 +1,5 @@
 // Who a key or a user is in the rules' terms: from memory, then KV, then Postgres. It never fails, and never waits
-// longer than its deadline: whoever is not known in time has the default tier. A key is known by its hash alone.
+// longer than its deadline: a caller that is not known in time has the default tier. A key is known by its hash alone.
 
 import { createBoundedCache } from '../../core/bounded-cache.ts';
 import { digest, toBase64Url } from '../../core/digest.ts';

@@ -29,7 +29,7 @@ const COLD_BOARD_MS = 500;
 const LOAD_WAIT_MS = 10_000;
 /** A KV that takes longer is not the only one that is asked. */
 const KV_WAIT_MS = 1_000;
-/** Whoever loads may have been cancelled with its request: then another one does. */
+/** A load may have been cancelled with its request: then another request loads. */
 const STUCK_MS = 1_000;
 const LOOK_AGAIN_MS = 5;
 

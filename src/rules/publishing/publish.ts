@@ -207,7 +207,7 @@ function readBoards({ regions, onError }: Pick<PublishOptions, 'regions' | 'onEr
 }
 
 /**
- * The regions that answer, but cannot run the script: whoever sees rules announced there would take them for being
+ * The regions that answer, but cannot run the script: an isolate that sees rules announced there would take them for being
  * counted. Whether one that does not answer can be told is found out by telling it.
  */
 function findBroken({ regions, onError }: Pick<PublishOptions, 'regions' | 'onError'>) {

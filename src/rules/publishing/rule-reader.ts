@@ -82,7 +82,7 @@ async function learn(database: Database, missing: readonly Place[]): Promise<Map
 }
 
 /**
- * The number is taken before anything is read, and each query sees all that was committed when it starts: whoever has a
+ * The number is taken before anything is read, and each query sees all that was committed when it starts: a read with a
  * higher number has read at least what those with lower ones have. Placements are written before that: rows that change
  * are locked until all is read, so that they replace one another in the order of the numbers.
  */

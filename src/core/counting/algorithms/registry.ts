@@ -24,7 +24,7 @@ export type AlgorithmId = keyof typeof registry;
 
 export const ALGORITHM_IDS = Object.keys(registry) as [AlgorithmId, ...AlgorithmId[]];
 
-/** Its states are its own business: whoever keeps them hands back what it was given. */
+/** Its states are its own business: a store hands back what it was given. */
 export const algorithmOf = (id: AlgorithmId): Algorithm<unknown> => registry[id] as Algorithm<unknown>;
 
 export const traitsOf = (id: AlgorithmId): Traits => registry[id].traits;
