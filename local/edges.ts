@@ -18,6 +18,7 @@ import { createAnnouncementBoard } from '../src/redis/announcement-board.ts';
 import { createCensusBoard } from '../src/redis/census.ts';
 import { createClient } from '../src/redis/client.ts';
 import { createUpstashStore } from '../src/redis/upstash-store.ts';
+import { decideInRounds } from './decide-in-rounds.ts';
 import { findOrInstallRedis } from './redis-server.ts';
 import { type LocalRegion, startRegions } from './regions.ts';
 import { startUpstashGateway, type UpstashGateway } from './upstash-gateway/server.ts';
@@ -114,7 +115,7 @@ function createSystem(regions: readonly RegionOfEdges[], deadlineMs: number): Ed
         shares: EVEN.shares,
         isolateId: () => crypto.randomUUID(),
         now: Date.now,
-        onError: () => {},
+        onShadow: () => {},
         onBug: (error) => {
           throw error;
         },
@@ -125,7 +126,7 @@ function createSystem(regions: readonly RegionOfEdges[], deadlineMs: number): Ed
       return {
         name,
         request: (subject) =>
-          limiter.decide({
+          decideInRounds(limiter, {
             regions: route,
             operation: 'take',
             afterResponse,

@@ -5,6 +5,7 @@ import { toBase64Url } from './core/digest.ts';
 import { createCensus } from './core/ports/census.ts';
 import { createBreaker } from './core/regions/breaker.ts';
 import { nearestRegion, type RequestOrigin, routesFrom } from './core/regions/nearest.ts';
+import { reportShadow } from './http/gateway.ts';
 import { createLog, type Log, type LogEvent } from './http/log.ts';
 import type { Services } from './http/services.ts';
 import { createTally } from './http/tally.ts';
@@ -101,7 +102,7 @@ export function createParts(env: Bindings): Parts {
         snapshots,
         deadlineMs,
         shares: Object.fromEntries(config.regions.map(({ name, share }) => [name, share])),
-        onError: reportAs('charge-not-settled'),
+        onShadow: (results, region) => reportShadow(log, results, region),
         onBug: log.bug,
         capPerSecond: config.isolateCap,
         isolateId: () => toBase64Url(crypto.getRandomValues(new Uint8Array(12))),

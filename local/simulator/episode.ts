@@ -1,10 +1,11 @@
 // Runs one episode and judges it: what was admitted beyond a definition, what is held for ever, and what went wrong in the
 // code itself. How much of the limits was used is counted where nothing was in the way.
 
-import type { CheckResult, Decision } from '../../src/core/counting/decision.ts';
+import type { Decision } from '../../src/core/counting/decision.ts';
 import { planRequest, type RuleCheck } from '../../src/core/matching/plan.ts';
 import { type CompiledRule, compileSnapshot, type Snapshot } from '../../src/core/matching/snapshot.ts';
 import type { CounterCall } from '../../src/core/ports/counter-store.ts';
+import { type Charge, createLedger, type Ledger } from '../../src/limiter/ledger.ts';
 import { createRandom } from '../random.ts';
 import type { Isolate, SentCall, SentCallWatch } from './isolate.ts';
 import { createJournal, type Journal } from './journal.ts';
@@ -126,28 +127,37 @@ function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunPa
     const request = counts.requests;
     const isolate = world.isolateAt(arrival.place, arrival.isolate);
     const asked = usage.noteRequest(subject, subject.checks[0] ?? [], arrival);
+    const ledger = createLedger(() => {});
     const decision = await isolate.decide({
+      ledger,
       plan: async (snapshot) => ({ kind: 'checks', checks: subject.checks[contentOf(snapshot)] ?? [] }),
       afterResponse: () => {},
     });
     asked.decided(decision);
     journal.decided(subject.name, { request, isolate: isolate.caller, decision });
-    count(decision, isolate, request);
-    if (!decision.allowed || !arrival.fails) return;
+    count(decision);
+    if (!decision.allowed) return;
+    admit(ledger, isolate, request);
+    if (!arrival.fails) return;
     refunding = request;
-    isolate.refundError(decision)?.catch(onBug);
+    ledger.refundError().catch(onBug);
     refunding = undefined;
   };
 
-  const count = (decision: Decision, isolate: Isolate, request: number) => {
+  const count = (decision: Decision) => {
     if (decision.kind === 'degraded') counts.degraded += 1;
     else if (decision.allowed) counts.admitted += 1;
     else counts.denied += 1;
-    if (!decision.allowed) return;
-    for (const result of countedBy(decision)) {
-      const region = isolate.regionOf(result.store);
-      if (region !== undefined && result.outcome.allowed && !result.check.log)
-        ledgers.admit(result, { region, request, nowMs: result.outcome.nowMs ?? nowOf(decision) });
+  };
+
+  /** A counter that the isolate had to stand in for was not enforced: what a region charged of it is no admission. */
+  const admit = ({ charges }: Ledger, isolate: Isolate, request: number) => {
+    const isLocal = ({ store }: Charge) => isolate.regionOf(store) === undefined;
+    const unenforced = new Set(charges.filter(isLocal).map(({ check: { key, id } }) => `${key} ${id}`));
+    for (const { store, check, chargedAtMs = 0 } of charges) {
+      const region = isolate.regionOf(store);
+      if (region !== undefined && !check.log && !unenforced.has(`${check.key} ${check.id}`))
+        ledgers.admit(check, { region, request, nowMs: chargedAtMs });
     }
   };
 
@@ -188,16 +198,6 @@ function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunPa
     },
   };
 }
-
-/** What regions have counted. A rule that one of its places has not counted was not enforced: it is no admission of it. */
-function countedBy(decision: Decision): readonly CheckResult<RuleCheck>[] {
-  if (decision.kind === 'counted') return decision.results;
-  if (decision.kind !== 'degraded') return [];
-  const { checks = [], counted = [] } = decision;
-  return counted.filter(({ check }) => !checks.some(({ key, id }) => key === check.key && id === check.id));
-}
-
-const nowOf = (decision: Decision) => (decision.kind === 'counted' ? decision.nowMs : 0);
 
 /** One arrival is on its way at a time: the heap stays small. */
 function sendInTurn(

@@ -4,11 +4,12 @@ import type { Decision } from '../../src/core/counting/decision.ts';
 import { createCensus } from '../../src/core/ports/census.ts';
 import type { CounterCall, CounterStore } from '../../src/core/ports/counter-store.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
-import { createCharges, hasSequel } from '../../src/limiter/charges.ts';
 import { createDistance } from '../../src/limiter/distance.ts';
-import { createLimiter, type DecisionRequest } from '../../src/limiter/limiter.ts';
+import type { Ledger } from '../../src/limiter/ledger.ts';
+import { createLimiter } from '../../src/limiter/limiter.ts';
 import type { LimiterRegion, Regions } from '../../src/limiter/region-ladder.ts';
 import { createRegionWatch } from '../../src/limiter/region-watch.ts';
+import { decideInRounds, type PlannedDecision } from '../decide-in-rounds.ts';
 import type { Random } from '../random.ts';
 import type { Call, Caller, Network } from './network.ts';
 import { createPublishedSource, type Publication } from './publications.ts';
@@ -49,11 +50,11 @@ export interface SentCallWatch {
 
 export interface Isolate {
   readonly caller: Caller;
-  decide(request: Pick<DecisionRequest, 'plan' | 'afterResponse'>): Promise<Decision>;
-  /** What the gateway does if the origin has failed. */
-  refundError(decision: Decision): Promise<void> | undefined;
-  /** By number. */
-  regionOf(store: CounterStore | undefined): number | undefined;
+  decide(
+    request: Pick<PlannedDecision, 'plan' | 'afterResponse'> & { readonly ledger: Ledger },
+  ): Promise<Decision>;
+  /** By number; undefined if it is this isolate's own. */
+  regionOf(store: CounterStore): number | undefined;
 }
 
 const ISOLATES = 4;
@@ -74,15 +75,13 @@ export function createIsolate(options: IsolateOptions): Isolate {
     capPerSecond: 0,
     isolateId: () => `isolate-${caller.number}`,
     now,
-    onError: () => {},
+    onShadow: () => {},
     onBug,
   });
   return {
     caller,
-    decide: (request) => limiter.decide({ regions, operation: 'take', ...request }),
-    refundError: (decision) =>
-      hasSequel(decision) ? createCharges({ decision, onError: () => {} }).refundError() : undefined,
-    regionOf: (store) => store && numbers.get(store),
+    decide: (request) => decideInRounds(limiter, { regions, operation: 'take', ...request }),
+    regionOf: (store) => numbers.get(store),
   };
 }
 

@@ -1,6 +1,5 @@
 // All that was admitted in an episode, by limit.
 import type { Check } from '../../src/core/counting/check.ts';
-import type { CheckResult } from '../../src/core/counting/decision.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { SharesByRegion } from '../../src/core/matching/rule.ts';
 import { hasBurst } from '../../src/core/regions/shares.ts';
@@ -19,7 +18,7 @@ export interface Admitted {
 }
 
 export interface Ledgers {
-  admit(result: CheckResult<RuleCheck>, admitted: Admitted): void;
+  admit(check: RuleCheck, admitted: Admitted): void;
   refund(request: number, check: Check, atMs: number): void;
   judge(forgot: readonly Forgot[]): Failure[];
 }
@@ -51,7 +50,7 @@ export function createLedgers(scenario: Scenario): Ledgers {
   };
 
   return {
-    admit({ check }, { region, request, nowMs }) {
+    admit(check, { region, request, nowMs }) {
       const name = nameOf(check);
       const ledger = ledgers.get(name) ?? { check, admissions: [], twins: [] };
       ledgers.set(name, ledger);

@@ -1,15 +1,17 @@
-// The way of a request: identity, lists and matching, decision, then a refusal or what lies behind.
+// The way of a request, top to bottom: who calls, which rules apply, the decision, then a refusal or the origin's answer,
+// and what clients read about it.
 
 import type { CheckResult, Decision } from '../core/counting/decision.ts';
 import { toBase64Url } from '../core/digest.ts';
 import type { AfterResponse, Caller } from '../core/matching/caller.ts';
 import { planAnybody, planRequest, type RuleCheck } from '../core/matching/plan.ts';
-import { type Charges, createCharges, hasSequel } from '../limiter/charges.ts';
 import { type Held, holdLeases } from '../limiter/held-leases.ts';
+import { createLedger, type Ledger } from '../limiter/ledger.ts';
+import type { RequestPlan, Round } from '../limiter/limiter.ts';
 import type { Regions } from '../limiter/region-ladder.ts';
 import { holdWhileOpen } from './connections.ts';
 import { setDecisionHeaders, setIncidentHeaders } from './headers.ts';
-import { type Address, type Identity, identify } from './identity.ts';
+import { addressOf, type Identity, identify } from './identity.ts';
 import { takeOriginHeaders } from './origin-headers.ts';
 import { clientGone, type ProxyResult } from './proxy.ts';
 import { refusal } from './refusals.ts';
@@ -31,6 +33,13 @@ export interface ForwardOptions {
   readonly outlivesClientMs?: number | undefined;
 }
 
+/** What was decided about a request, who sends it, and what it was charged. */
+interface Decided {
+  readonly decision: Decision;
+  readonly identity: Identity | undefined;
+  readonly ledger: Ledger;
+}
+
 /** Less than the 30 s that the runtime leaves to what is handed over after a client has left. */
 const AWAIT_COST_MS = 25_000;
 
@@ -44,41 +53,76 @@ export async function handleGateway(services: Services, asked: GatewayRequest): 
   const deciding = decide(services, asked);
   // When a client leaves, the runtime drops all that is not handed over: what was charged or held would stay so.
   asked.afterResponse(deciding);
-  const { decision, identity } = await deciding;
+  const decided = await deciding;
+  const { decision, identity } = decided;
   const incident = incidentOf(decision, identity);
   report(services, asked.regions[0].name, decision, incident);
   const response = decision.allowed
-    ? await pass(services, asked, decision, identity?.caller)
-    : refuse(services, asked, decision);
+    ? await pass(services, asked, decided)
+    : refusal(decision, asked.request.method);
   if (incident && services.showsDegraded) setIncidentHeaders(response.headers, incident);
   setDecisionHeaders(response.headers, decision, services);
   return response;
 }
 
-async function decide(services: Services, { request, regions, matchPath, afterResponse }: GatewayRequest) {
+/** One round by the rules that this isolate has; one more, if they turn out to be outdated. */
+async function decide(services: Services, asked: GatewayRequest): Promise<Decided> {
+  const { limiter, log } = services;
+  const { regions, afterResponse } = asked;
+  const ledger = createLedger((error) => log.error('charge-not-settled', error));
+  const request = { regions, operation: 'take', ledger, afterResponse } as const;
   let identity: Identity | undefined;
-  const decision = await services.limiter.decide({
-    regions,
-    operation: 'take',
-    afterResponse,
-    onShadow: (results) => reportShadow(services, regions[0].name, results),
-    async plan(snapshot, deadline, isKnownDenied) {
-      const nowMs = services.now();
-      const { method } = request;
-      const plannedFor = (caller: Caller) => ({ matchPath, method, caller, nowMs, leaseId: randomId });
-      const isListed = (caller: Caller) => snapshot.listed(caller, nowMs) === 'deny';
-      const isRefusedAnyway = async (from: Address) =>
-        isListed(from) || isKnownDenied(await planAnybody(snapshot, plannedFor(from)));
-      const how = { ...services.identity, afterResponse, deadline, isRefusedAnyway };
-      identity = await identify(request, how);
-      const { caller, unverified } = identity;
-      if (unverified && services.identity.unverified === 'reject' && !isListed(caller))
-        return { kind: 'unverified', credential: unverified };
-      return planRequest(snapshot, { ...plannedFor(caller), nowMs: services.now() });
-    },
-  });
-  return { decision, identity };
+  try {
+    let step = await limiter.begin(request);
+    while (step.kind === 'round') {
+      identity = await whoCalls(services, asked, step);
+      step = await limiter.decide(step, await plan(services, asked, step, identity));
+    }
+    return { decision: step.decision, identity, ledger };
+  } catch (error) {
+    return { decision: limiter.recover(request, error), identity, ledger };
+  }
 }
+
+/** A caller that memory does not know is looked up, unless every request from that address is refused anyway. */
+async function whoCalls(services: Services, asked: GatewayRequest, round: Round): Promise<Identity> {
+  const { afterResponse, request } = asked;
+  const how = { ...services.identity, afterResponse, deadline: round.deadline };
+  const known = await identify(request, { ...how, memoryOnly: true });
+  if (known.unknown === undefined) return known;
+  const from = { caller: addressOf(request, services.identity) };
+  return (await isRefusedAnyway(services, asked, round, from)) ? from : identify(request, how);
+}
+
+async function isRefusedAnyway(services: Services, asked: GatewayRequest, round: Round, from: Identity) {
+  if (isDenyListed(services, round, from)) return true;
+  const checks = await planAnybody(round.snapshot, plannedFor(services, asked, from));
+  return services.limiter.isKnownDenied(round, checks);
+}
+
+const isDenyListed = ({ now }: Services, { snapshot }: Round, { caller }: Identity) =>
+  snapshot.listed(caller, now()) === 'deny';
+
+async function plan(
+  services: Services,
+  asked: GatewayRequest,
+  round: Round,
+  identity: Identity,
+): Promise<RequestPlan> {
+  const { unverified } = identity;
+  const isRejected = unverified !== undefined && services.identity.unverified === 'reject';
+  if (isRejected && !isDenyListed(services, round, identity))
+    return { kind: 'unverified', credential: unverified };
+  return planRequest(round.snapshot, plannedFor(services, asked, identity));
+}
+
+const plannedFor = ({ now }: Services, { matchPath, request }: GatewayRequest, { caller }: Identity) => ({
+  matchPath,
+  method: request.method,
+  caller,
+  nowMs: now(),
+  leaseId: randomId,
+});
 
 /** 16 characters that no other request has. */
 const randomId = () => toBase64Url(crypto.getRandomValues(new Uint8Array(12)));
@@ -106,71 +150,52 @@ function report(
     tally.add({ ...incident, region });
     log.degraded({ ...incident, region });
   }
-  if (decision.kind === 'counted') reportShadow({ log }, region, decision.results);
+  if (decision.kind === 'counted') reportShadow(log, decision.results, region);
 }
 
-function reportShadow(
-  { log }: Pick<Services, 'log'>,
-  region: string,
+/** What shadow rules would have denied. */
+export function reportShadow(
+  log: Pick<Services['log'], 'shadow'>,
   results: readonly CheckResult<RuleCheck>[],
+  region: string,
 ): void {
   for (const { check, outcome } of results)
     if (check.log && !outcome.allowed) log.shadow(check.rule.name, region);
 }
 
-function refuse(
-  services: Services,
-  { request, afterResponse }: GatewayRequest,
-  decision: Decision,
-): Response {
-  // A region that did not answer in time may hold a lease for it.
-  if (hasSequel(decision)) afterResponse(chargesOf(services, decision).release());
-  return refusal(decision, request.method);
-}
-
-const chargesOf = ({ log }: Services, decision: Decision): Charges =>
-  createCharges({ decision, onError: (error) => log.error('charge-not-settled', error) });
-
-async function pass(
-  services: Services,
-  asked: GatewayRequest,
-  decision: Decision,
-  caller: Caller | undefined,
-): Promise<Response> {
-  if (!hasSequel(decision)) {
+async function pass(services: Services, asked: GatewayRequest, decided: Decided): Promise<Response> {
+  const { ledger, identity } = decided;
+  if (!ledger.needsFollowUp) {
     if (asked.request.signal.aborted) return clientGone();
-    return readAnswer(services, await asked.forward(caller, {})).response;
+    return readAnswer(services, await asked.forward(identity?.caller, {})).response;
   }
-  const charges = chargesOf(services, decision);
-  const held = holdLeases(charges);
+  const held = holdLeases(ledger);
   // A region that did not answer may hold one all the same.
-  if (!held) asked.afterResponse(charges.release());
-  const passing = passWith(charges, held, services, asked, decision, caller);
+  if (!held) asked.afterResponse(ledger.release());
+  const passing = passWith(held, services, asked, decided);
   asked.afterResponse(passing.catch(() => held?.end()));
   return passing;
 }
 
 async function passWith(
-  charges: Charges,
   held: Held | undefined,
   services: Services,
   { request, afterResponse, forward }: GatewayRequest,
-  decision: Decision,
-  caller: Caller | undefined,
+  { decision, identity, ledger }: Decided,
 ): Promise<Response> {
   if (!(await waitForTurn(waitOf(decision), request.signal))) {
-    afterResponse(Promise.all([charges.refund(), held?.end()]));
+    afterResponse(Promise.all([ledger.refund(), held?.end()]));
     return clientGone();
   }
-  const outlivesClientMs = charges.awaitsCost ? AWAIT_COST_MS : undefined;
-  const result = await forward(caller, { outlivesClientMs });
+  const outlivesClientMs = ledger.awaitsCost ? AWAIT_COST_MS : undefined;
+  const result = await forward(identity?.caller, { outlivesClientMs });
   if (result.kind === 'failed') {
     if (held) afterResponse(held.end());
     return result.response;
   }
   const { response, cost } = readAnswer(services, result);
-  if (NOT_CONNECTED.has(response.status)) afterResponse(charges.refundError());
-  else if (cost !== undefined) afterResponse(charges.settle(cost));
+  if (NOT_CONNECTED.has(response.status)) afterResponse(ledger.refundError());
+  else if (cost !== undefined) afterResponse(ledger.settle(cost));
   const isRaw = result.isRaw === true;
   return held ? holdWhileOpen({ request, response, isRaw }, held, afterResponse) : response;
 }

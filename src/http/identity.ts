@@ -24,8 +24,8 @@ export interface IdentityOptions {
   readonly afterResponse: AfterResponse;
   /** Of the decision: half of it, at most, is spent on who calls. */
   readonly deadline: { remainingMs(): number };
-  /** Whether every request from that address is refused: then nobody is looked up. */
-  readonly isRefusedAnyway?: ((from: Address) => Promise<boolean>) | undefined;
+  /** Asks neither KV nor Postgres. A caller that memory does not know is `unknown`. */
+  readonly memoryOnly?: boolean | undefined;
 }
 
 export type Address = Pick<Caller, 'ip' | 'address'>;
@@ -39,34 +39,23 @@ export interface Identity {
 }
 
 /** Blanks at the end are no part of a header, but workerd leaves them there. */
-export async function identify({ headers }: Request, options: IdentityOptions): Promise<Identity> {
-  const from = countedIp(headers.get('CF-Connecting-IP') ?? '', options.ipv6Prefix) ?? UNKNOWN;
+export async function identify(request: Request, options: IdentityOptions): Promise<Identity> {
+  const { headers } = request;
+  const from = addressOf(request, options);
   const key = headers.get('X-API-Key')?.trim();
   const token = options.tokens && bearerTokenIn(headers);
   if (key === undefined && token === undefined) return { caller: from };
   const unknown = { caller: from, unknown: key === undefined ? 'token' : 'api-key' } as const;
-  const sparing = createLookUp(from, options);
-  const { lookUp } = sparing;
-  const verifying = verify({ from, key, token, lookUp }, options);
-  const identity = await inTime<Identity>(options.deadline.remainingMs() / 2, verifying, unknown);
-  // Nothing has failed: nobody was asked.
-  return sparing.isSpared ? { ...identity, unknown: undefined } : identity;
+  const { afterResponse, memoryOnly } = options;
+  const verifying = verify({ from, key, token, lookUp: { ip: from.ip, afterResponse, memoryOnly } }, options);
+  return inTime<Identity>(options.deadline.remainingMs() / 2, verifying, unknown);
 }
 
-interface Sparing {
-  /** Whether nobody was looked up, because it would have changed nothing. */
-  isSpared: boolean;
-  readonly lookUp: LookUp;
-}
-
-function createLookUp(from: Address, { afterResponse, isRefusedAnyway }: IdentityOptions): Sparing {
-  const isWorthwhile = async () => {
-    sparing.isSpared = (await isRefusedAnyway?.(from)) ?? false;
-    return !sparing.isSpared;
-  };
-  const sparing: Sparing = { isSpared: false, lookUp: { ip: from.ip, afterResponse, isWorthwhile } };
-  return sparing;
-}
+/** Where a request comes from, as Cloudflare tells it. */
+export const addressOf = (
+  { headers }: Request,
+  { ipv6Prefix }: Pick<IdentityOptions, 'ipv6Prefix'>,
+): Address => countedIp(headers.get('CF-Connecting-IP') ?? '', ipv6Prefix) ?? UNKNOWN;
 
 /** What takes longer goes on, for the requests after this one. */
 async function inTime<T>(ms: number, work: Promise<T>, late: T): Promise<T> {
@@ -86,6 +75,8 @@ interface Shown {
 async function verify({ from, key, token, lookUp }: Shown, options: IdentityOptions): Promise<Identity> {
   const ofKey = key === undefined ? undefined : await options.callers.ofApiKey(key, lookUp);
   if (ofKey) return { caller: toCaller(from, ofKey) };
+  // A key that has not been looked up may still turn out to be good.
+  if (ofKey === null && lookUp.memoryOnly) return { caller: from, unknown: 'api-key' };
   const ofToken = token === undefined ? undefined : await bearerOf(token, lookUp, options);
   if (ofToken) return { caller: toCaller(from, ofToken) };
   if (ofKey === null || ofToken === null)

@@ -6,6 +6,8 @@ import type { AfterResponse, Caller } from '../core/matching/caller.ts';
 import { type Plan, planRequest, type RuleCheck } from '../core/matching/plan.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
 import { createDeadline } from '../limiter/deadline.ts';
+import { createLedger } from '../limiter/ledger.ts';
+import type { DecisionRequest, RequestPlan } from '../limiter/limiter.ts';
 import type { Regions } from '../limiter/region-ladder.ts';
 import { type Identity, type IdentityOptions, identify } from './identity.ts';
 import type { Log } from './log.ts';
@@ -29,7 +31,6 @@ export interface QuotaServices
 
 interface QuotaRequest {
   readonly regions: Regions;
-  readonly identity: Identity;
   readonly whoCalls: () => Promise<Identity>;
   readonly afterResponse: AfterResponse;
 }
@@ -39,21 +40,29 @@ export function createQuota(services: QuotaServices) {
   const kept = createBoundedCache<string>(MOST_KEPT);
   const mayPeek = createPeekBudget(now);
 
-  const peek = async ({ regions, whoCalls, afterResponse, ...asked }: QuotaRequest): Promise<Response> => {
-    let { identity } = asked;
-    const decision = await services.limiter.decide({
-      regions,
-      operation: 'peek',
-      afterResponse,
-      async plan(snapshot) {
-        // Asked once more, because callers may have changed together with the rules.
-        identity = await whoCalls();
-        const { caller, unverified } = identity;
-        if (unverified && services.unverified === 'reject')
-          return { kind: 'unverified', credential: unverified };
-        return planAll(snapshot, caller, now());
-      },
-    });
+  /** By the rules at hand, and once more if they are outdated. Callers may have changed together with the rules. */
+  const decide = async (request: DecisionRequest, whoCalls: () => Promise<Identity>) => {
+    let identity = await whoCalls();
+    let step = await services.limiter.begin(request);
+    while (step.kind === 'round') {
+      identity = await whoCalls();
+      step = await services.limiter.decide(step, await planFor(identity, step.snapshot));
+    }
+    return { decision: step.decision, identity };
+  };
+
+  const planFor = (
+    { caller, unverified }: Identity,
+    snapshot: Snapshot,
+  ): RequestPlan | Promise<RequestPlan> =>
+    unverified && services.unverified === 'reject'
+      ? { kind: 'unverified', credential: unverified }
+      : planAll(snapshot, caller, now());
+
+  const peek = async ({ regions, whoCalls, afterResponse }: QuotaRequest): Promise<Response> => {
+    const ledger = createLedger(() => {});
+    const request = { regions, operation: 'peek', ledger, afterResponse } as const;
+    const { decision, identity } = await decide(request, whoCalls);
     if (decision.kind === 'degraded') {
       services.log.degraded({ reason: decision.reason, region: regions[0].name });
       return unavailable(decision.reason, services);
@@ -73,7 +82,7 @@ export function createQuota(services: QuotaServices) {
     const identity = await whoCalls();
     const known = kept.get(keyOf(identity, regions), now());
     if (known !== undefined) return answer(known);
-    return mayPeek() ? peek({ regions, identity, whoCalls, afterResponse }) : busy();
+    return mayPeek() ? peek({ regions, whoCalls, afterResponse }) : busy();
   };
 }
 

@@ -1,5 +1,5 @@
 // Leases from the decision on: renewed for as long as they are needed, then given back. If the Worker dies they expire.
-import type { Charges } from './charges.ts';
+import type { Ledger } from './ledger.ts';
 
 export interface Held {
   /** Aborted when a lease is lost, and with it the right to be open. */
@@ -9,13 +9,13 @@ export interface Held {
 }
 
 /** Undefined if there is nothing to hold. Renewed three times within a lifetime, so that one failure does no harm. */
-export function holdLeases(charges: Charges): Held | undefined {
-  const { leaseMs } = charges;
+export function holdLeases(ledger: Pick<Ledger, 'leaseMs' | 'renew' | 'release'>): Held | undefined {
+  const { leaseMs } = ledger;
   if (leaseMs === undefined) return undefined;
   const losing = new AbortController();
   let isOver = false;
   const renew = async () => {
-    const isHeld = await charges.renew();
+    const isHeld = await ledger.renew();
     if (isHeld || isOver) return;
     clearInterval(timer);
     losing.abort();
@@ -35,7 +35,7 @@ export function holdLeases(charges: Charges): Held | undefined {
       clearInterval(timer);
       // A renewal on its way may take again what is released meanwhile.
       await renewing;
-      await charges.release();
+      await ledger.release();
     },
   };
 }

@@ -9,6 +9,7 @@ import type { RuleCheck } from '../core/matching/plan.ts';
 import type { CounterStore } from '../core/ports/counter-store.ts';
 import { hasBurst } from '../core/regions/shares.ts';
 import { createIsolateCap } from './isolate-cap.ts';
+import type { Ledger } from './ledger.ts';
 
 const MOST_COUNTERS = 10_000;
 const LOG_BUCKETS = 10;
@@ -23,7 +24,8 @@ export interface Uncounted {
   readonly reason: DegradedReason;
   /** Undefined if there are no rules. */
   readonly checks?: readonly RuleCheck[] | undefined;
-  readonly unanswered: DegradedDecision['unanswered'];
+  /** What this isolate charges is noted there. */
+  readonly ledger: Pick<Ledger, 'noteCharge'>;
   /** That are thought to share what the rules allow in the nearest region. */
   readonly isolates: number;
   readonly regions: number;
@@ -47,14 +49,14 @@ export function createLocalLimiter({ now, capPerSecond }: LocalLimiterOptions): 
     const { nowMs, outcomes } = runChecks('take', localChecks, now(), counters);
     const results = localChecks.flatMap((check, i) => {
       const outcome = outcomes[i];
-      return outcome ? [{ check, outcome, store }] : [];
+      return outcome ? [{ check, outcome }] : [];
     });
     return { nowMs, results };
   };
 
   return {
-    decide({ reason, checks = [], unanswered, ...sharing }) {
-      const degraded = { kind: 'degraded', reason, checks, unanswered } as const;
+    decide({ reason, checks = [], ledger, ...sharing }) {
+      const degraded = { kind: 'degraded', reason } as const;
       const enforced = checks.filter(({ log }) => !log);
       if (enforced.some(({ rule }) => rule.onUnavailable === 'closed'))
         return { ...degraded, allowed: false, fallback: 'closed' };
@@ -63,7 +65,11 @@ export function createLocalLimiter({ now, capPerSecond }: LocalLimiterOptions): 
       const denying = denyingResults(local.results).map(({ check }) => check);
       const allowed = denying.length === 0;
       // A denied request takes nothing from the others.
-      if (allowed) cap.take();
+      if (allowed) {
+        cap.take();
+        for (const { check, outcome } of local.results)
+          if (outcome.allowed) ledger.noteCharge(store, check, local.nowMs);
+      }
       // What the rules are that decided: those that deny, or all of them.
       const isLocal = (allowed ? enforced : denying).some(({ rule }) => rule.onUnavailable === 'local');
       return { ...degraded, allowed, fallback: isLocal ? 'local' : 'open', local };

@@ -2,15 +2,10 @@
 import type { Outcome } from '../core/counting/check.ts';
 import type { CheckResult } from '../core/counting/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
-import type { CounterStore } from '../core/ports/counter-store.ts';
 import { capacityOf } from '../core/regions/shares.ts';
 import { nameOf, type Use } from './cessions.ts';
 import { isShared, type PlacedCheck } from './placed-checks.ts';
 import type { LimiterRegion, Regions } from './region-ladder.ts';
-
-export interface RegionalResult extends CheckResult<RuleCheck> {
-  readonly store: CounterStore;
-}
 
 /** What a region has said of a check, or memory for it; no outcome if it has not answered. */
 export interface Verdict {
@@ -52,11 +47,6 @@ export const pendingOf = (placed: PlacedCheck): Pending => ({
   verdicts: new Map(),
   asked: new Set(),
 });
-
-export const chargeOf = ({ admitted }: Pending): RegionalResult[] => {
-  const { store, ...result } = admitted?.result ?? {};
-  return store && 'check' in result ? [{ ...result, store }] : [];
-};
 
 export const isUnanswered = (verdict: Verdict | undefined): boolean =>
   verdict !== undefined && verdict.outcome === undefined;
@@ -110,7 +100,7 @@ export function followTwin({ one, check, region }: Turn, asked: readonly Turn[])
   const twin = asked.find((other) => nameOf(other.check) === nameOf(check))?.one;
   if (!twin) return;
   const { admitted } = twin;
-  if (admitted) one.admitted = { ...admitted, result: { ...admitted.result, store: undefined } };
+  if (admitted) one.admitted = admitted;
   else if (twin.verdicts.has(region.name))
     one.verdicts.set(region.name, { ...twin.verdicts.get(region.name), check });
 }

@@ -6,15 +6,14 @@ import type { Answer } from '../core/counting/check.ts';
 import type { CheckResult, DegradedReason } from '../core/counting/decision.ts';
 import type { AfterResponse } from '../core/matching/caller.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
-import { type CounterStore, CounterStoreError } from '../core/ports/counter-store.ts';
+import { CounterStoreError } from '../core/ports/counter-store.ts';
 import { isUsable } from '../core/regions/shares.ts';
 import { type Cessions, nameOf } from './cessions.ts';
-import { asCharged } from './charges.ts';
 import type { Deadline } from './deadline.ts';
 import type { KnownDenials } from './known-denials.ts';
+import type { Ledger } from './ledger.ts';
 import {
   asWhole,
-  chargeOf,
   denialOf,
   followTwin,
   isDenied,
@@ -23,7 +22,6 @@ import {
   isUnanswered,
   type Pending,
   pendingOf,
-  type RegionalResult,
   type Turn,
   useOf,
 } from './pending-check.ts';
@@ -41,17 +39,16 @@ export interface CountRequest {
   readonly expects?: string | undefined;
   readonly deadline: Deadline;
   readonly afterResponse: AfterResponse;
+  /** Of the request: what regions charge, or may have charged, is noted there. */
+  readonly ledger: Ledger;
   /** See known-denials.ts. */
   readonly era: string;
 }
 
 export interface Counted {
   readonly results: readonly CheckResult<RuleCheck>[];
-  /** Of those, what was charged. */
-  readonly charged: readonly RegionalResult[];
   /** Those that answered. */
   readonly regions: readonly LimiterRegion[];
-  readonly unanswered: readonly CounterStore[];
   /** What no region has counted that should have. */
   readonly missing: readonly RuleCheck[];
   /** The first one, if any region has failed. */
@@ -66,19 +63,16 @@ export interface RegionalCount {
   count(request: CountRequest): Promise<Counted>;
   /** What memory alone tells: the results of a denial; undefined if a region must be asked. */
   recall(request: Pick<CountRequest, 'placed' | 'regions' | 'era'>): CheckResult<RuleCheck>[] | undefined;
-  /** These are about to be given back: a caller that they deny now may pass sooner than they say. */
-  unsettle(checks: readonly RuleCheck[]): void;
+  /** Gives back all that the request was charged. A caller that these charges deny may then pass sooner than told. */
+  undo(ledger: Ledger): Promise<void>;
 }
 
 export interface RegionalCountOptions {
   readonly now: () => number;
   readonly denials: KnownDenials;
   readonly cessions: Cessions;
-  readonly onError: (error: unknown) => void;
 }
 
-/** Nobody waits for it any more. */
-const REFUND_MS = 5_000;
 const UNSETTLED_MS = 5_000;
 const MOST_UNSETTLED = 10_000;
 /** Of the deadline: a region that has had less cannot be blamed, as long as its distance is not known. */
@@ -90,11 +84,12 @@ const AGAIN_MS = 50;
 const roundsFor = (regions: Regions) => 3 * regions.length + 1;
 
 export function createRegionalCount(options: RegionalCountOptions): RegionalCount {
-  const { now, denials, cessions, onError } = options;
+  const { now, denials, cessions } = options;
   const unsettled = createBoundedCache<true>(MOST_UNSETTLED);
 
-  const unsettle = (checks: readonly RuleCheck[]) => {
-    for (const check of checks) unsettled.set(nameOf(check), true, now() + UNSETTLED_MS);
+  const undo: RegionalCount['undo'] = (ledger) => {
+    for (const { check } of ledger.charges) unsettled.set(nameOf(check), true, now() + UNSETTLED_MS);
+    return ledger.undo();
   };
 
   /** Where it is tried next; undefined if all that have a part have spoken. With an era, memory speaks for them. */
@@ -198,7 +193,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     turns: readonly Turn[],
     region: LimiterRegion,
     { nowMs, outcomes, askedAtMs }: Answered,
-    { operation, era }: CountRequest,
+    { operation, era, ledger }: CountRequest,
   ) => {
     const passes = turns.every(
       ({ check }, i) => !isRefused(outcomes[i]) || (check.log && !isMoved(outcomes[i])),
@@ -207,9 +202,10 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       const outcome = outcomes[i] && { nowMs, ...outcomes[i] };
       if (!outcome) continue;
       if (outcome.allowed) {
-        const result = { check, outcome: asWhole(one, check, outcome), store: region.store };
+        const result = { check, outcome: asWhole(one, check, outcome) };
         if (passes || operation === 'peek') one.admitted = { region, result, outcome };
         else one.seen = result;
+        if (passes && operation === 'take') ledger.noteCharge(region.store, check, outcome.nowMs ?? nowMs);
       } else if (isMoved(outcome)) {
         cessions.learn(one.placed, region.name, outcome, askedAtMs, nowMs);
       } else {
@@ -230,12 +226,11 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     );
 
   const count = async (request: CountRequest): Promise<Counted> => {
-    const { placed, regions, operation, afterResponse } = request;
+    const { placed, regions, operation, afterResponse, ledger } = request;
     const pending = placed.map(pendingOf);
     const era = operation === 'take' && !placed.some(isTold) ? request.era : undefined;
     const heard: Heard[] = [];
     const answered = new Set<LimiterRegion>();
-    const unanswered = new Set<CounterStore>();
     let failure: DegradedReason | undefined;
     let isStopped = false;
     let { withAnnouncement } = request;
@@ -265,7 +260,12 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       withAnnouncement &&= answers[0]?.asked.kind !== 'answered';
       for (const { region, all, some, asked } of answers) {
         failure ??= asked.kind === 'unanswered' ? asked.reason : undefined;
-        for (const store of asked.unanswered) unanswered.add(store);
+        for (const store of asked.unanswered)
+          if (operation === 'take')
+            ledger.noteDoubt(
+              store,
+              some.map(({ check }) => check),
+            );
         if (asked.kind === 'unanswered')
           for (const { one, check } of all)
             one.verdicts.set(region.name, { ...one.verdicts.get(region.name), check });
@@ -282,11 +282,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     // With no region out of reach, what nobody may count now is denied: to let it pass could exceed the limit.
     if (failure === undefined && !isStopped && regions.every(isClosed)) pending.forEach(denyLocked);
     const isRefusal = pending.some(isDenied);
-    const charged = operation === 'take' ? pending.flatMap(chargeOf) : [];
-    if (isRefusal && charged.length > 0) {
-      unsettle(charged.map(({ check }) => check));
-      afterResponse(giveBack(charged, onError));
-    }
+    if (isRefusal && !ledger.isEmpty) afterResponse(undo(ledger));
     if (operation === 'take' && !isStopped)
       cessions.follow(
         pending.flatMap((one) => useOf(one, regions)),
@@ -297,9 +293,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       results: pending.flatMap(
         (one) => one.admitted?.result ?? denialOf(one) ?? ((isRefusal && one.seen) || []),
       ),
-      charged,
       regions: [...answered],
-      unanswered: [...unanswered],
       missing: isStopped ? [] : pending.flatMap((one) => missedOf(one, isRefusal, regions)),
       failure,
       heard,
@@ -327,7 +321,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
 
   return {
     count,
-    unsettle,
+    undo,
     recall({ placed, regions, era }) {
       if (placed.some(({ check }) => check.countDenied)) return undefined;
       const all = placed.map(pendingOf);
@@ -348,11 +342,3 @@ const TOO_LATE = { kind: 'unanswered', unanswered: [], reason: 'timeout' } as co
 
 /** Its counter must hear of every request, also of those that are denied. */
 const isTold = ({ check }: PlacedCheck): boolean => check.countDenied === true || check.blockMs !== undefined;
-
-/** All or nothing: what one region has charged is given back if another denies. */
-export async function giveBack(charged: readonly RegionalResult[], onError: (error: unknown) => void) {
-  for (const [store, results] of Map.groupBy(charged, (result) => result.store)) {
-    const checks = results.map(({ check, outcome }) => asCharged(check, outcome.nowMs));
-    await store.run({ operation: 'refund', checks }, AbortSignal.timeout(REFUND_MS)).catch(onError);
-  }
-}

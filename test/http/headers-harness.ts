@@ -79,7 +79,6 @@ export const createDecision = (results: readonly Result[], nowMs = NOW_MS): Coun
   allowed: denyingResults(results).length === 0,
   nowMs,
   results,
-  unanswered: [],
   rulesVersion: 'v1',
   isStale: false,
 });

@@ -14,6 +14,10 @@ interface Ask {
   readonly authorization?: string;
 }
 
+const unused = () => {
+  throw new Error('nobody asks for this');
+};
+
 /** One isolate, with everything that a request could cost counted. */
 function openIsolate() {
   const clock = { ms: 1_000_000 };
@@ -55,10 +59,14 @@ function openIsolate() {
       start: async () => undefined,
     } as unknown as Services['snapshots'],
     limiter: {
-      decide: async () => {
+      async begin() {
         calls.redis += 1;
-        return { kind: 'unlimited', allowed: true, rulesVersion: 'v1', isStale: false };
+        const decision = { kind: 'unlimited', allowed: true, rulesVersion: 'v1', isStale: false } as const;
+        return { kind: 'decided', decision };
       },
+      decide: unused,
+      isKnownDenied: unused,
+      recover: unused,
     },
     admin: async () => {
       calls.admin += 1;

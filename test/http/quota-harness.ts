@@ -112,7 +112,7 @@ export function useQuota() {
         snapshots: sourceOf(world.isCold ? undefined : snapshot, world.isStale),
         deadlineMs: DEADLINE_MS,
         shares: { us: 1, eu: 1 },
-        onError: (error) => void degraded.push(String(error)),
+        onShadow: () => {},
         onBug: reports.onBug,
         capPerSecond: 0,
         isolateId: () => 'this-isolate',

@@ -2,7 +2,6 @@
 // what nobody waits for would not be done when it is looked at.
 import { describe, expect, it } from 'vitest';
 import type { CounterCall } from '../../src/core/ports/counter-store.ts';
-import type { DecisionRequest } from '../../src/limiter/limiter.ts';
 import {
   answers,
   type Behaviour,
@@ -14,6 +13,8 @@ import {
   hangingRun,
   openIsolate,
   START_MS,
+  type TestPlan,
+  timed,
   useFakeTime,
 } from './limiter-harness.ts';
 import { aloneIn, checkOf, near, openRegions } from './regional-isolate.ts';
@@ -21,7 +22,7 @@ import { aloneIn, checkOf, near, openRegions } from './regional-isolate.ts';
 useFakeTime();
 const due = { expects: 'this', isOverdue: false, askedAtMs: START_MS };
 const planOf =
-  (check: ReturnType<typeof createCheck>): DecisionRequest['plan'] =>
+  (check: ReturnType<typeof createCheck>): TestPlan =>
   async () => ({ kind: 'checks', checks: [check] });
 
 describe('a lease that a region may hold, though it did not answer,', () => {
@@ -49,11 +50,27 @@ describe('a lease that a region may hold, though it did not answer,', () => {
     const { decide, settle } = openIsolate(regions, { source });
     let passes = 0;
     // A second pass has a lease of its own.
-    const plan: DecisionRequest['plan'] = async () => {
+    const plan: TestPlan = async () => {
       passes += 1;
       return { kind: 'checks', checks: [{ ...lease, leaseId: `lease-000000000${passes}` }] };
     };
     expect((await decide({ plan })).decision).toMatchObject({ kind: 'counted', allowed: true });
+    await settle();
+    expect(leases).toEqual(['lease-0000000001']);
+  });
+
+  it.each(['closed', 'open'] as const)('is released there, also if its rule is %s', async (onUnavailable) => {
+    const { leases, run } = released(fails('timeout'));
+    const { regions } = createRegions({ run });
+    const { decide, settle } = openIsolate(regions);
+    const held = {
+      ...createCheck({ algorithm: 'concurrency', spill: false, onUnavailable }),
+      leaseId: lease.leaseId,
+    };
+    const { decision, ledger } = await decide({ plan: planOf(held) });
+    expect([decision.kind, decision.allowed]).toEqual(['degraded', onUnavailable === 'open']);
+    // The gateway releases what an admitted request may hold; the limiter, what a denied one may.
+    if (decision.allowed) await timed(() => ledger.release());
     await settle();
     expect(leases).toEqual(['lease-0000000001']);
   });

@@ -8,6 +8,7 @@ import type { SharesByRegion } from '../../src/core/matching/rule.ts';
 import { createCessions } from '../../src/limiter/cessions.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
 import { createKnownDenials } from '../../src/limiter/known-denials.ts';
+import { createLedger } from '../../src/limiter/ledger.ts';
 import { createPlacing } from '../../src/limiter/placed-checks.ts';
 import { createRegionalCount } from '../../src/limiter/regional-count.ts';
 import { type Admission, DEFINITIONS, isBucket } from '../core/whole-limit.ts';
@@ -69,7 +70,9 @@ async function play({ seed, check, shares, history, longestMs, lost }: World) {
     const isolate = isolates[2 * step.region + step.isolate];
     if (!isolate) return;
     const around = seenFrom(regions, isolate.nearest);
-    const { charged } = await createRegionalCount({ ...isolate, now, onError: () => {} }).count({
+    const ledger = createLedger(() => {});
+    await createRegionalCount({ ...isolate, now }).count({
+      ledger,
       placed: placing.place([check], around, undefined),
       regions: around,
       operation: 'take',
@@ -78,8 +81,8 @@ async function play({ seed, check, shares, history, longestMs, lost }: World) {
       afterResponse: () => {},
       era: 'era',
     });
-    for (const { check: counted, outcome } of charged) {
-      admitted.push({ atMs: outcome.nowMs ?? now(), units: counted.cost });
+    for (const { check: counted, chargedAtMs = now() } of ledger.charges) {
+      admitted.push({ atMs: chargedAtMs, units: counted.cost });
       isCeded ||= counted.limit > Math.ceil(check.limit / 2);
     }
   };

@@ -5,6 +5,7 @@ import type { CounterCall } from '../../src/core/ports/counter-store.ts';
 import { createCessions } from '../../src/limiter/cessions.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
 import { createKnownDenials } from '../../src/limiter/known-denials.ts';
+import { createLedger } from '../../src/limiter/ledger.ts';
 import type { PlacedCheck } from '../../src/limiter/placed-checks.ts';
 import { createRegionalCount } from '../../src/limiter/regional-count.ts';
 import {
@@ -18,6 +19,7 @@ import {
 } from './limiter-harness.ts';
 import { createModelRegion, type ModelRegion, seenFrom } from './model-regions.ts';
 import { type Parts, place } from './placed.ts';
+import { chargesIn } from './regional-count-harness.ts';
 import type { RuleCheckShape } from './rule-checks.ts';
 
 useFakeTime();
@@ -40,22 +42,23 @@ function open(parts: Parts = { us: 10, eu: 10, ap: 10 }, shape: RuleCheckShape &
       now,
       denials: createKnownDenials(),
       cessions: createCessions(now),
-      onError: () => {},
     });
-    const request = async (checks: readonly PlacedCheck[] = [placed]) =>
-      (
-        await timed(() =>
-          regional.count({
-            placed: checks,
-            regions: seenFrom(regions, nearest),
-            operation: 'take',
-            withAnnouncement: false,
-            deadline: createDeadline(DEADLINE_MS, now),
-            afterResponse: (work) => void later.push(work),
-            era: 'era',
-          }),
-        )
-      ).decision;
+    const request = async (checks: readonly PlacedCheck[] = [placed]) => {
+      const ledger = createLedger(() => {});
+      const { decision: counted } = await timed(() =>
+        regional.count({
+          placed: checks,
+          regions: seenFrom(regions, nearest),
+          operation: 'take',
+          withAnnouncement: false,
+          deadline: createDeadline(DEADLINE_MS, now),
+          afterResponse: (work) => void later.push(work),
+          era: 'era',
+          ledger,
+        }),
+      );
+      return { ...counted, charged: chargesIn(ledger, counted) };
+    };
     return { request };
   };
   const settle = () => settleAll(later, regions);

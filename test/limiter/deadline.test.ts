@@ -5,7 +5,6 @@ import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import type { Question } from '../../src/core/ports/snapshot-source.ts';
 import { identify } from '../../src/http/identity.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
-import type { DecisionRequest } from '../../src/limiter/limiter.ts';
 import { rounds } from '../rounds.ts';
 import {
   answers,
@@ -18,6 +17,7 @@ import {
   never,
   openIsolate,
   START_MS,
+  type TestPlan,
   useFakeTime,
 } from './limiter-harness.ts';
 
@@ -70,7 +70,7 @@ describe('a deadline', () => {
 
 /** Of a caller with an API key, whom the directory takes so long to find. */
 const planAfter =
-  (lookUp: () => Promise<undefined>): DecisionRequest['plan'] =>
+  (lookUp: () => Promise<undefined>): TestPlan =>
   async (_, deadline) => {
     const callers = { ofApiKey: lookUp, ofUser: lookUp };
     const request = new Request('https://weir.test/', { headers: { 'X-API-Key': 'k' } });
@@ -144,7 +144,7 @@ describe('a decision', () => {
     const { regions, asked } = createRegions({ read: hangs }, { read: hangs });
     const source = createSource();
     source.asks = overdue;
-    const plan: DecisionRequest['plan'] = async (...asking) => {
+    const plan: TestPlan = async (...asking) => {
       await planAfter(never)(...asking);
       return { kind: 'checks', checks: [] };
     };

@@ -1,6 +1,5 @@
 // How many callers wait for regions that do not answer: the few that open the breakers, and nobody after them.
 import { describe, expect, it, vi } from 'vitest';
-import type { DecisionRequest } from '../../src/limiter/limiter.ts';
 import {
   createCheck,
   createRegion,
@@ -9,13 +8,14 @@ import {
   type FakeRegion,
   hangingRun,
   openIsolate,
+  type TestPlan,
   useFakeTime,
 } from './limiter-harness.ts';
 
 useFakeTime();
 /** Two a second, which no rule denies. */
 const EVERY_MS = 500;
-const plan: DecisionRequest['plan'] = async () => ({
+const plan: TestPlan = async () => ({
   kind: 'checks',
   checks: [createCheck({ limit: 1_000_000 })],
 });

@@ -2,14 +2,20 @@
 import { describe, expect, it, vi } from 'vitest';
 import type { OnUnavailable } from '../../src/core/matching/rule.ts';
 import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
-import type { DecisionRequest } from '../../src/limiter/limiter.ts';
-import { createCheck, createRegions, createSource, openIsolate, useFakeTime } from './limiter-harness.ts';
+import {
+  createCheck,
+  createRegions,
+  createSource,
+  openIsolate,
+  type TestPlan,
+  useFakeTime,
+} from './limiter-harness.ts';
 
 useFakeTime();
 const bug = new TypeError('x');
 const hasBug = () => Promise.reject(bug);
 const withRule =
-  (onUnavailable: OnUnavailable): DecisionRequest['plan'] =>
+  (onUnavailable: OnUnavailable): TestPlan =>
   async () => ({ kind: 'checks', checks: [createCheck({ onUnavailable })] });
 
 describe('a mistake on the way to a region', () => {

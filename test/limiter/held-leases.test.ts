@@ -2,15 +2,7 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { type CounterStore, OutOfCalls } from '../../src/core/ports/counter-store.ts';
 import { holdLeases } from '../../src/limiter/held-leases.ts';
-import {
-  chargesOf,
-  counted,
-  createNotingStore,
-  lease,
-  type NotingStore,
-  resultsFor,
-} from './charges-harness.ts';
-import { admitted } from './rule-checks.ts';
+import { createNotingStore, lease, type NotingStore, openLedger } from './ledger-harness.ts';
 
 const THIRD_MS = lease.windowMs / 3;
 
@@ -20,8 +12,8 @@ afterEach(() => void vi.useRealTimers());
 /** A connection whose place was taken in this store. */
 async function hold(store: NotingStore) {
   await store.run({ operation: 'take', checks: [lease] }, AbortSignal.timeout(1_000));
-  const { charges, errors } = chargesOf(counted({ results: resultsFor([lease], admitted, store) }));
-  const held = holdLeases(charges);
+  const { ledger, errors } = openLedger({ store, checks: [lease] });
+  const held = holdLeases(ledger);
   if (!held) throw new Error('there is nothing to hold');
   return { held, errors, operations: () => store.asked.map(({ operation }) => operation) };
 }

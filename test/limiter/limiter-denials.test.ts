@@ -1,8 +1,6 @@
 // What the limiter remembers of denials, and when it asks all the same.
 import { describe, expect, it, vi } from 'vitest';
-import type { CountedDecision } from '../../src/core/counting/decision.ts';
 import type { Question } from '../../src/core/ports/snapshot-source.ts';
-import type { DecisionRequest } from '../../src/limiter/limiter.ts';
 import {
   answers,
   createCheck,
@@ -14,6 +12,7 @@ import {
   hangs,
   openIsolate,
   START_MS,
+  type TestRequest,
   useFakeTime,
 } from './limiter-harness.ts';
 
@@ -22,7 +21,7 @@ const due: Question = { expects: 'this', isOverdue: false, askedAtMs: START_MS }
 const passMs = (ms: number) => vi.setSystemTime(Date.now() + ms);
 
 /** Each region keeps to its part: a denial is a denial. */
-const keepsToParts: Partial<DecisionRequest> = {
+const keepsToParts: TestRequest = {
   plan: async () => ({ kind: 'checks', checks: [createCheck({ spill: false })] }),
 };
 
@@ -43,15 +42,14 @@ describe('a denial that is known', () => {
     const { decide, asked, home } = await openDenied();
     home.does.run = answers();
     passMs(4_999);
-    const { decision, tookMs } = await decide();
+    const { decision, tookMs, ledger } = await decide();
     expect(decision).toMatchObject({
       kind: 'counted',
       allowed: false,
-      unanswered: [],
       nowMs: START_MS + 4_999,
       results: [{ outcome: { allowed: false, retryAfterMs: 1 } }],
     });
-    expect((decision as CountedDecision).results.map(({ store }) => store)).toEqual([undefined]);
+    expect(ledger.isEmpty).toBe(true);
     expect([asked, tookMs]).toEqual([[], 0]);
     passMs(1);
     expect((await decide()).decision).toMatchObject({ kind: 'counted', allowed: true });

@@ -1,6 +1,7 @@
 // A limiter on fake regions, in fake time: they fail, hang and answer as they are told, and a journal has what was
 // asked when. Faults and clocks are what fakes are for.
 import { afterEach, beforeEach, vi } from 'vitest';
+import { decideInRounds, type PlannedDecision } from '../../local/decide-in-rounds.ts';
 import type { Operation, Outcome } from '../../src/core/counting/check.ts';
 import { PROBE_CHECKS } from '../../src/core/counting/probe.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
@@ -16,7 +17,8 @@ import {
 import type { Question, SnapshotSource } from '../../src/core/ports/snapshot-source.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
 import { createDistance } from '../../src/limiter/distance.ts';
-import { createLimiter, type DecisionRequest, type LimiterOptions } from '../../src/limiter/limiter.ts';
+import { createLedger, type Ledger } from '../../src/limiter/ledger.ts';
+import { createLimiter, type LimiterOptions } from '../../src/limiter/limiter.ts';
 import type { LimiterRegion, Regions } from '../../src/limiter/region-ladder.ts';
 import { createRegionWatch } from '../../src/limiter/region-watch.ts';
 
@@ -232,6 +234,12 @@ export function createSource(changes: Partial<SnapshotSource> = {}): FakeSource 
   };
 }
 
+export type TestPlan = PlannedDecision['plan'];
+export interface TestRequest extends Partial<PlannedDecision> {
+  /** What shadow rules would have done, from now on. */
+  readonly onShadow?: LimiterOptions['onShadow'];
+}
+
 /** One isolate. What it does after responses is left to itself, unless it is waited for. */
 export function openIsolate(
   regions: Regions,
@@ -243,30 +251,36 @@ export function openIsolate(
     snapshots: source,
     deadlineMs: DEADLINE_MS,
     shares: Object.fromEntries(regions.map(({ name }) => [name, 1])),
-    onError: (error) => void errors.push(error),
+    onShadow: (results, region) => tellShadow(results, region),
     onBug: (error) => void errors.push(error),
     capPerSecond: 0,
     isolateId: () => 'isolate-1',
     now: () => Date.now(),
     ...options,
   });
-  const plan: DecisionRequest['plan'] = async () => ({ kind: 'checks', checks: [createCheck()] });
+  let tellShadow: LimiterOptions['onShadow'] = () => {};
+  const plan: TestPlan = async () => ({ kind: 'checks', checks: [createCheck()] });
   return {
     limiter,
     source,
     errors,
     settle: () => settleAll(later, regions),
-    /** The decision, and how long it took. */
-    decide: (request: Partial<DecisionRequest> = {}) =>
-      timed(() =>
-        limiter.decide({
+    /** The decision, how long it took, and what was charged. */
+    async decide({ onShadow, ...request }: TestRequest = {}) {
+      if (onShadow) tellShadow = onShadow;
+      const ledger: Ledger = request.ledger ?? createLedger((error) => void errors.push(error));
+      const decided = await timed(() =>
+        decideInRounds(limiter, {
           regions,
           operation: 'take',
           plan,
           afterResponse: (work) => void later.push(work),
           ...request,
+          ledger,
         }),
-      ),
+      );
+      return { ...decided, ledger };
+    },
   };
 }
 

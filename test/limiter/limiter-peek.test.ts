@@ -34,8 +34,6 @@ describe('a peek', () => {
         allowed: false,
         fallback: 'closed',
         reason: 'unavailable',
-        unanswered: [],
-        counted: [],
         rulesVersion: 'old',
         isStale: false,
       });

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { decideInRounds } from '../../local/decide-in-rounds.ts';
 import type { Outcome } from '../../src/core/counting/check.ts';
 import type { Plan } from '../../src/core/matching/plan.ts';
 import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
@@ -85,13 +86,13 @@ async function decide(situation: Situation) {
   const options = {
     deadlineMs: 20,
     shares: { home: 1 },
-    onError: (error: unknown) => void asked.push(String(error)),
+    onShadow: () => {},
     onBug: (error: unknown) => void asked.push(String(error)),
     capPerSecond: 0,
     isolateId: () => 'isolate-1',
     now: () => 0,
   };
-  const decision = await createLimiter({ snapshots, ...options }).decide({
+  const decision = await decideInRounds(createLimiter({ snapshots, ...options }), {
     regions: [region],
     operation: 'take',
     plan: async () => situation.plan ?? { kind: 'checks', checks: [check] },
@@ -168,8 +169,6 @@ it('says so when it has no rules at all', async () => {
     allowed: true,
     reason: 'no-rules',
     fallback: 'open',
-    checks: [],
-    unanswered: [],
     local: { nowMs: 0, results: [] },
   });
 });

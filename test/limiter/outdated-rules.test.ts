@@ -6,7 +6,6 @@ import type { Check } from '../../src/core/counting/check.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import type { Question } from '../../src/core/ports/snapshot-source.ts';
-import type { DecisionRequest } from '../../src/limiter/limiter.ts';
 import { rounds } from '../rounds.ts';
 import {
   createSource,
@@ -16,6 +15,8 @@ import {
   LATE_MS,
   openIsolate,
   START_MS,
+  type TestPlan,
+  type TestRequest,
   useFakeTime,
 } from './limiter-harness.ts';
 import { createModelRegion, type ModelRegion, seenFrom } from './model-regions.ts';
@@ -38,7 +39,7 @@ function open({ before, after, regions: names = ['us'] }: World) {
   source.asks = overdue;
   const isolate = openIsolate(seenFrom(regions, 0), { source });
   let leases = 0;
-  const plan: DecisionRequest['plan'] = async ({ version }) => ({
+  const plan: TestPlan = async ({ version }) => ({
     kind: 'checks',
     // Each pass has leases of its own.
     checks: (version === 'old' ? before : after).map((check) =>
@@ -47,7 +48,7 @@ function open({ before, after, regions: names = ['us'] }: World) {
         : check,
     ),
   });
-  const decide = async (request: Partial<DecisionRequest> = {}) => {
+  const decide = async (request: TestRequest = {}) => {
     const { decision, tookMs } = await isolate.decide({ plan, ...request });
     return { ...decision, tookMs };
   };
@@ -133,7 +134,7 @@ describe('a request that was charged by outdated rules', () => {
       after: [kept, shadow],
       regions: ['us', 'eu'],
     });
-    const onShadow: DecisionRequest['onShadow'] = (results) =>
+    const onShadow: TestRequest['onShadow'] = (results) =>
       void told.push(...results.map(({ check }) => check.id));
     await decide({ onShadow });
     await settle();

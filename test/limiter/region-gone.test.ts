@@ -2,7 +2,7 @@
 import { describe, expect, it, vi } from 'vitest';
 import type { Decision } from '../../src/core/counting/decision.ts';
 import type { OnUnavailable, Rule } from '../../src/core/matching/rule.ts';
-import { createCharges, hasSequel } from '../../src/limiter/charges.ts';
+import { createLedger } from '../../src/limiter/ledger.ts';
 import { denies, fails, timed, useFakeTime } from './limiter-harness.ts';
 import { aloneIn, checkOf, near, openRegions } from './regional-isolate.ts';
 
@@ -25,9 +25,6 @@ describe('if the region that alone counts a rule is gone', () => {
       allowed,
       reason: 'unavailable',
       fallback: onUnavailable,
-      checks: [{ id: 'far' }],
-      counted: [{ check: { id: 'near' } }],
-      unanswered: [eu.store],
     });
     await settle();
     expect(left(us, near(), 4)).toBe(allowed ? 3 : 4);
@@ -47,12 +44,12 @@ describe('if the region that alone counts a rule is gone', () => {
     const { decide, us, eu, left } = openRegions();
     eu.does.run = fails('unavailable');
     const check = near({ rule: { costFromOrigin: true, refundOnError: true } });
-    const decision = await decide([check, farIs('open')]);
-    expect(hasSequel(decision)).toBe(true);
-    const charges = createCharges({ decision, onError: () => {} });
-    await timed(() => charges.settle(3));
+    const ledger = createLedger(() => {});
+    await decide([check, farIs('open')], { ledger });
+    expect(ledger.needsFollowUp).toBe(true);
+    await timed(() => ledger.settle(3));
     expect(left(us, check, 4)).toBe(1);
-    await timed(() => charges.refundError());
+    await timed(() => ledger.refundError());
     expect(left(us, check, 4)).toBe(2);
   });
 
@@ -60,9 +57,10 @@ describe('if the region that alone counts a rule is gone', () => {
     const { decide, us, eu, left } = openRegions();
     eu.does.run = fails('unavailable');
     const held = aloneIn('us', 'held', {}, { algorithm: 'concurrency' });
-    const decision = await decide([held, farIs('open')]);
-    expect(hasSequel(decision)).toBe(true);
-    await timed(() => createCharges({ decision, onError: () => {} }).release());
+    const ledger = createLedger(() => {});
+    await decide([held, farIs('open')], { ledger });
+    expect(ledger.needsFollowUp).toBe(true);
+    await timed(() => ledger.release());
     expect(left(us, { ...held, leaseId: 'lease-9999999999' })).toBe(12);
   });
 
@@ -70,8 +68,9 @@ describe('if the region that alone counts a rule is gone', () => {
     const { decide, asked, eu } = openRegions();
     eu.does.run = fails('unavailable');
     const held = aloneIn('us', 'held', {}, { algorithm: 'concurrency' });
-    const decision = await decide([held, farIs('open')]);
-    void createCharges({ decision, onError: () => {} }).release();
+    const ledger = createLedger(() => {});
+    await decide([held, farIs('open')], { ledger });
+    void ledger.release();
     await vi.advanceTimersByTimeAsync(20_000);
     expect(asked()).toEqual(['us take', 'eu take', 'us refund']);
   });
@@ -86,13 +85,15 @@ describe('if the region that alone counts a rule is gone', () => {
       return fails('timeout')();
     };
     const held = checkOf('held', { algorithm: 'concurrency', rule: { spill: false } });
-    const decision = await decide([held, aloneIn('us', 'alone')]);
-    expect(decision).toMatchObject({ kind: 'degraded', allowed: true, counted: [{ check: { id: 'held' } }] });
+    const ledger = createLedger(() => {});
+    const decision = await decide([held, aloneIn('us', 'alone')], { ledger });
+    expect(decision).toMatchObject({ kind: 'degraded', allowed: true });
+    expect(ledger.charges).toMatchObject([{ check: { id: 'alone' } }, { check: { id: 'held' } }]);
     us.does.run = (call, signal) => {
       asked.push(...call.checks.map(({ id }) => `${call.operation} ${id}`));
       return run(call, signal);
     };
-    await timed(() => createCharges({ decision, onError: () => {} }).release());
+    await timed(() => ledger.release());
     expect(asked).toEqual(['take held', 'take alone', 'refund held']);
   });
 
@@ -138,7 +139,6 @@ describe('if the region that alone counts a rule is gone', () => {
       const held = aloneIn(gone, 'held', {}, { algorithm: 'concurrency' });
       const decision = await decide([held, other]);
       denied(decision);
-      if (hasSequel(decision)) await createCharges({ decision, onError: () => {} }).release();
       await settle();
       expect(left(regions[gone], { ...held, leaseId: 'lease-9999999999' })).toBe(12);
     },

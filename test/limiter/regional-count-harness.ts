@@ -3,8 +3,9 @@ import type { CounterCall } from '../../src/core/ports/counter-store.ts';
 import { createCessions } from '../../src/limiter/cessions.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
 import { createKnownDenials } from '../../src/limiter/known-denials.ts';
+import { createLedger, type Ledger } from '../../src/limiter/ledger.ts';
 import type { PlacedCheck } from '../../src/limiter/placed-checks.ts';
-import { type CountRequest, createRegionalCount } from '../../src/limiter/regional-count.ts';
+import { type Counted, type CountRequest, createRegionalCount } from '../../src/limiter/regional-count.ts';
 import { DEADLINE_MS, settleAll, timed } from './limiter-harness.ts';
 import { createModelRegion, type DelayMs, type ModelRegion, seenFrom } from './model-regions.ts';
 import { place } from './placed.ts';
@@ -37,11 +38,10 @@ export function open({ placed, regions: names = ['us', 'eu', 'ap'], farMs = () =
       now,
       denials: createKnownDenials(),
       cessions: createCessions(now),
-      onError: (error) => void errors.push(error),
     });
   const regional = openIsolate();
   const count = async (changes: Partial<CountRequest> & { readonly by?: typeof regional } = {}) => {
-    const { by = regional, ...request } = changes;
+    const { by = regional, ledger = createLedger((error) => void errors.push(error)), ...request } = changes;
     const counted = await timed(() =>
       by.count({
         placed,
@@ -52,9 +52,10 @@ export function open({ placed, regions: names = ['us', 'eu', 'ap'], farMs = () =
         afterResponse: (work) => void later.push(work),
         era: 'era',
         ...request,
+        ledger,
       }),
     );
-    return { ...counted.decision, tookMs: counted.tookMs };
+    return { ...counted.decision, tookMs: counted.tookMs, charged: chargesIn(ledger, counted.decision) };
   };
   const recall = (some = placed) =>
     regional.recall({ placed: some, regions: seenFrom(regions, 0), era: 'era' });
@@ -67,6 +68,13 @@ export function open({ placed, regions: names = ['us', 'eu', 'ap'], farMs = () =
   const said = () => asked.splice(0);
   return { us, eu, ap, regions, asked, said, errors, openIsolate, count, recall, settle, leftIn };
 }
+
+/** Charges, each with what the region said of it. */
+export const chargesIn = ({ charges }: Ledger, { results }: Counted) =>
+  charges.map((charge) => ({
+    ...charge,
+    outcome: results.find(({ check }) => check === charge.check)?.outcome,
+  }));
 
 /** From here on, the journal says what a region does instead of counting. */
 export const does = (region: ModelRegion, asked: string[], run: ModelRegion['does']['run']) => {

@@ -1,8 +1,7 @@
 // An isolate on regions with counters in memory, and checks that are split over them or counted in one of them alone.
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { Rule, Split } from '../../src/core/matching/rule.ts';
-import type { DecisionRequest } from '../../src/limiter/limiter.ts';
-import { createJournal, createSource, openIsolate, snapshotOf } from './limiter-harness.ts';
+import { createJournal, createSource, openIsolate, snapshotOf, type TestRequest } from './limiter-harness.ts';
 import { createMinute, createModelRegion, type ModelRegion, seenFrom } from './model-regions.ts';
 import type { RuleCheckShape } from './rule-checks.ts';
 
@@ -19,7 +18,7 @@ export function openRegions(names: readonly string[] = ['us', 'eu', 'ap'], split
   const regions = names.map((name) => createModelRegion(name, () => 0, tell));
   const source = createSource({ current: () => ({ ...snapshotOf('old'), split }) });
   const isolate = openIsolate(seenFrom(regions, 0), { source });
-  const decide = async (checks: readonly RuleCheck[], request: Partial<DecisionRequest> = {}) =>
+  const decide = async (checks: readonly RuleCheck[], request: TestRequest = {}) =>
     (await isolate.decide({ plan: async () => ({ kind: 'checks', checks }), ...request })).decision;
   const [us, eu, ap] = regions as [ModelRegion, ModelRegion, ModelRegion];
   const asked = () =>

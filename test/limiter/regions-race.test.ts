@@ -2,6 +2,7 @@
 // more than the limit, and who comes to one region only can use all of it.
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
+import { decideInRounds } from '../../local/decide-in-rounds.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { rounds } from '../rounds.ts';
 import { createRandom } from './denial-systems.ts';
@@ -40,13 +41,14 @@ async function send({ longestMs, checks, deadlineMs, ...world }: World) {
   const decided = Array.from({ length: world.requests }, async () => {
     const [at, isolate] = [upTo(world.nearest - 1), isolates[upTo(world.isolates - 1)]];
     await new Promise((resolve) => setTimeout(resolve, upTo(world.withinMs)));
-    const decision = await isolate?.limiter.decide({
+    if (!isolate) throw new Error('there is no such isolate');
+    const decision = await decideInRounds(isolate.limiter, {
       regions: seenFrom(regions, at),
       operation: 'take',
       plan: async () => ({ kind: 'checks', checks }),
       afterResponse: (work) => void work.catch(() => {}),
     });
-    return decision?.allowed === true;
+    return decision.allowed;
   });
   await vi.advanceTimersByTimeAsync(59_000);
   const admitted = (await Promise.all(decided)).filter(Boolean).length;

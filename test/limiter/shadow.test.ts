@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { CheckResult } from '../../src/core/counting/decision.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { Rule } from '../../src/core/matching/rule.ts';
-import { createCharges } from '../../src/limiter/charges.ts';
+import { createLedger } from '../../src/limiter/ledger.ts';
 import { denies, fails, hangingRun, START_MS, timed, useFakeTime } from './limiter-harness.ts';
 import { checkOf, near, openRegions } from './regional-isolate.ts';
 import type { RuleCheckShape } from './rule-checks.ts';
@@ -108,9 +108,10 @@ describe('shadow rules', () => {
   it('hold no connection longer than the request', async () => {
     const { decide, settle, us, left } = openRegions();
     const check = shadow({ algorithm: 'concurrency', rule: { spill: false } });
-    const decision = await decide([near(), check]);
+    const ledger = createLedger(() => {});
+    await decide([near(), check], { ledger });
     await settle();
-    await timed(() => createCharges({ decision, onError: () => {} }).release());
+    await timed(() => ledger.release());
     expect(left(us, { ...check, leaseId: 'lease-9999999999' }, 4)).toBe(4);
   });
 });

@@ -222,10 +222,10 @@ describe('a flood of made-up keys', () => {
     await isolate.settle();
   });
 
-  it('is not asked about at all where the answer would change nothing, unless it is remembered', async () => {
+  it('is not looked up where memory alone is asked, and is found there if it is remembered', async () => {
     const isolate = openIsolate();
     const known = await issueKey({ tier: 'gold' });
-    const spared = { isWorthwhile: async () => false };
+    const spared = { memoryOnly: true };
     expect(await isolate.ofApiKey(known.key, spared)).toBeNull();
     expect([isolate.reads, wire.bodies, isolate.errors]).toEqual([[], [], []]);
     expect(await isolate.ofApiKey(known.key)).toMatchObject({ tier: 'gold' });

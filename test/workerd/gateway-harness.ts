@@ -4,10 +4,13 @@ import { handleGateway } from '../../src/http/gateway.ts';
 import type { ProxyResult } from '../../src/http/proxy.ts';
 import type { Services } from '../../src/http/services.ts';
 import { createTally, type Incident } from '../../src/http/tally.ts';
+import type { Ledger } from '../../src/limiter/ledger.ts';
 import { createRegion, snapshotOf } from '../limiter/limiter-harness.ts';
 
 export interface Situation {
   readonly decision: Decision;
+  /** What the decision has charged. */
+  readonly charge?: (ledger: Ledger) => void;
   readonly showsDegraded?: boolean;
   /** The request has a key, and nobody can tell whose. */
   readonly isUnknown?: boolean;
@@ -34,10 +37,19 @@ export async function send(situation: Situation) {
   const deadline = { totalMs: 250, remainingMs: () => 1_000, signal: () => AbortSignal.timeout(1_000) };
   const services = {
     limiter: {
-      async decide({ plan }) {
-        await plan(snapshotOf('v1'), deadline, () => false);
-        return decision;
+      begin: async (request) => ({
+        kind: 'round',
+        request,
+        snapshot: snapshotOf('v1'),
+        deadline,
+        startedAtMs: 0,
+      }),
+      async decide({ request }) {
+        situation.charge?.(request.ledger);
+        return { kind: 'decided', decision };
       },
+      isKnownDenied: () => false,
+      recover: () => decision,
     },
     identity: {
       callers: { ofApiKey: async () => null, ofUser: async () => null },

@@ -1,13 +1,12 @@
 // What the gateway tells about a decision that was not made as it should be: in the headers if that is wanted, in
 // the log and the tally always. The limiter is a fake that decides as it is told.
 import { describe, expect, it } from 'vitest';
-import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import type { Incident } from '../../src/http/tally.ts';
-import { createCheck, createDecision, createResult, NO_STORE } from '../http/headers-harness.ts';
+import { createDecision, createResult } from '../http/headers-harness.ts';
 import { type Situation, send } from './gateway-harness.ts';
 
 const counted = createDecision([createResult({})]);
-const uncounted = { kind: 'degraded', reason: 'timeout', unanswered: [] } as const;
+const uncounted = { kind: 'degraded', reason: 'timeout' } as const;
 const INCIDENTS: readonly [string, Situation, number, Omit<Incident, 'region'>][] = [
   [
     'let through uncounted',
@@ -72,21 +71,4 @@ it('logs what a shadow rule would have denied, with the nearest region', async (
   const results = [createResult({ name: 'shadow', action: 'log' }, { retryAfterMs: 1 }), createResult({})];
   const { answer, shadows } = await send({ decision: createDecision(results) });
   expect([answer.status, shadows]).toEqual([200, ['shadow in us']]);
-});
-
-it('gives a lease back to a region that has not answered, also when the request is refused', async () => {
-  const calls: string[] = [];
-  const silent: CounterStore = {
-    ...NO_STORE,
-    async run({ operation, checks }) {
-      // Late: what nobody waits for is not done when it is looked at.
-      await new Promise((resolve) => setTimeout(resolve, 20));
-      calls.push(`${operation} ${checks[0]?.leaseId}`);
-      return { nowMs: 0, outcomes: [] };
-    },
-  };
-  const lease = { ...createCheck({ algorithm: 'concurrency', onUnavailable: 'closed' }), leaseId: 'lease' };
-  const decision = { ...uncounted, allowed: false, fallback: 'closed', checks: [lease] } as const;
-  const { answer } = await send({ decision: { ...decision, unanswered: [silent] } });
-  expect([answer.status, calls]).toEqual([503, ['refund lease']]);
 });

@@ -40,8 +40,8 @@ async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unve
   const counted: string[] = [];
   const region = createRegion('us', { run: denies(60_000), tell: (line) => counted.push(line) });
   const callers: CallerDirectory = {
-    async ofApiKey(key, { isWorthwhile }) {
-      if (isWorthwhile && !(await isWorthwhile())) return null;
+    async ofApiKey(key, { memoryOnly }) {
+      if (memoryOnly) return null;
       asked.push(key);
       return keys[key];
     },
@@ -53,7 +53,7 @@ async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unve
       snapshots: createSource({ current: () => snapshot }),
       deadlineMs: 1_000,
       shares: { us: 1 },
-      onError: () => {},
+      onShadow: () => {},
       onBug: () => {},
       capPerSecond: 0,
       isolateId: () => 'one',

@@ -2,7 +2,6 @@
 
 import type { Credential, RuleCheck } from '../matching/plan.ts';
 import type { ListEntry } from '../matching/rule.ts';
-import type { CounterStore } from '../ports/counter-store.ts';
 import type { Check, Outcome } from './check.ts';
 
 /** Why a request was not counted where and how it should have been. Explained in docs/operations.md. */
@@ -30,8 +29,6 @@ export type Fallback = (typeof FALLBACKS)[number];
 export interface CheckResult<C extends Check = Check> {
   readonly check: C;
   readonly outcome: Outcome;
-  /** Where it was counted; undefined if nothing was asked. */
-  readonly store?: CounterStore | undefined;
 }
 
 /** The rules that a decision was made by. */
@@ -47,8 +44,6 @@ export interface CountedDecision extends ByRules {
   /** By the clock of the counters. */
   readonly nowMs: number;
   readonly results: readonly CheckResult<RuleCheck>[];
-  /** Were asked before and have not answered: they may have charged it all the same. */
-  readonly unanswered: readonly CounterStore[];
   /** Why it was not counted in the nearest region, but in the next one. */
   readonly failedOver?: DegradedReason | undefined;
 }
@@ -77,13 +72,8 @@ export interface DegradedDecision extends Partial<ByRules> {
   readonly allowed: boolean;
   readonly reason: DegradedReason;
   readonly fallback: Exclude<Fallback, 'next-region'>;
-  /** What was asked and not answered; none if there were no rules. */
-  readonly checks?: readonly RuleCheck[] | undefined;
   /** By this isolate's own counters, if they were asked: of what the rules allow it alone. */
   readonly local?: LocalCount | undefined;
-  /** What regions have counted all the same. */
-  readonly counted?: readonly CheckResult<RuleCheck>[] | undefined;
-  readonly unanswered: readonly CounterStore[];
 }
 
 export interface LocalCount {

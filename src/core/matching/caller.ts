@@ -33,8 +33,8 @@ export interface LookUp {
   /** As rules count it: of unknown keys, only so many a second are looked up for one address. */
   readonly ip: string;
   readonly afterResponse: AfterResponse;
-  /** Asked before KV and Postgres are: false if the answer would change nothing. */
-  readonly isWorthwhile?: (() => Promise<boolean>) | undefined;
+  /** Asks neither KV nor Postgres: null for a caller that memory does not know. */
+  readonly memoryOnly?: boolean | undefined;
 }
 
 /** The port between the gateway and wherever callers are known. It never fails. */

@@ -52,12 +52,12 @@ export function createCallerDirectory(options: CallerDirectoryOptions): CallerDi
     if (record) allowance.found(who);
   };
 
-  async function lookUp(kind: CallerKind, id: string, { ip, afterResponse, isWorthwhile }: LookUp) {
+  async function lookUp(kind: CallerKind, id: string, { ip, afterResponse, memoryOnly }: LookUp) {
     // Taken before anything is read: what is read may be newer than its name says, never older.
     const sought = await soughtOf(kind, id, revisions());
     const remembered = memory.get(sought.name, now());
     if (remembered !== undefined) return stillValid(remembered.record);
-    if (isWorthwhile && !(await isWorthwhile())) return null;
+    if (memoryOnly) return null;
     const deadline = AbortSignal.timeout(deadlineMs);
     const kept = await fromKv(sought);
     if (kept !== undefined) return stillValid(kept.record);

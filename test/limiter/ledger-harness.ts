@@ -1,12 +1,11 @@
-// Stores that note what they are asked and fail as they are told, and decisions that were made with them.
-import type { Check, Operation, Outcome } from '../../src/core/counting/check.ts';
+// Stores that note what they are asked and fail as they are told, and ledgers of what they were asked to charge.
+import type { Check, Operation } from '../../src/core/counting/check.ts';
 import { runChecks } from '../../src/core/counting/counters.ts';
-import type { CountedDecision, DegradedDecision } from '../../src/core/counting/decision.ts';
 import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { type CounterStore, CounterStoreError } from '../../src/core/ports/counter-store.ts';
-import { createCharges } from '../../src/limiter/charges.ts';
-import { admitted, createRuleCheck, START_MS } from './rule-checks.ts';
+import { createLedger } from '../../src/limiter/ledger.ts';
+import { createRuleCheck, START_MS } from './rule-checks.ts';
 
 export interface Asked {
   readonly operation: Operation;
@@ -48,35 +47,21 @@ export const queued = createRuleCheck({
 });
 export const settled = createRuleCheck({ id: 'settled', cost: 5, rule: { costFromOrigin: true } });
 
-/** Counted there; nowhere, if left out. */
-export const resultsFor = (checks: readonly RuleCheck[], outcome: Outcome = admitted, store?: CounterStore) =>
-  checks.map((check) => ({ check, outcome, store }));
-
-/** Admitted, if not told otherwise. */
-export const counted = (changes: Partial<CountedDecision>): CountedDecision => ({
-  kind: 'counted',
-  allowed: true,
-  nowMs: START_MS,
-  results: [],
-  unanswered: [],
-  rulesVersion: 'v',
-  isStale: false,
-  ...changes,
-});
-
-export const degraded = (changes: Partial<DegradedDecision>): DegradedDecision => ({
-  kind: 'degraded',
-  allowed: false,
-  reason: 'timeout',
-  fallback: 'closed',
-  unanswered: [],
-  ...changes,
-});
-
-/** And what was reported on the way. */
-export function chargesOf(decision: Parameters<typeof createCharges>[0]['decision']) {
+/** A ledger that has these charges, and leases that these stores may hold; and what was reported on the way. */
+export function openLedger({ store, checks = [], silent = [], asked = checks }: Noted) {
   const errors: unknown[] = [];
-  return { errors, charges: createCharges({ decision, onError: (error) => void errors.push(error) }) };
+  const ledger = createLedger((error) => void errors.push(error));
+  if (store) for (const check of checks) ledger.noteCharge(store, check, START_MS);
+  for (const one of silent) ledger.noteDoubt(one, asked);
+  return { errors, ledger };
+}
+
+interface Noted {
+  readonly store?: CounterStore;
+  readonly checks?: readonly RuleCheck[];
+  /** Were asked to charge all of it, or this, and have not answered. */
+  readonly silent?: readonly CounterStore[];
+  readonly asked?: readonly RuleCheck[];
 }
 
 /** As it was charged: nothing more is wanted, and the time of the charge is named. */

@@ -1,25 +1,20 @@
-// What becomes of charges: it goes to the counters that have them, wherever the decision was made, and nothing throws.
+// What becomes of charges goes to the counters that have them, wherever the decision was made, and nothing throws.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { Decision } from '../../src/core/counting/decision.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { CounterStore } from '../../src/core/ports/counter-store.ts';
-import { hasSequel } from '../../src/limiter/charges.ts';
 import { createLocalLimiter } from '../../src/limiter/local-limiter.ts';
 import {
   charged,
-  chargesOf,
-  counted,
   createNotingStore,
-  degraded,
   lease,
+  openLedger,
   queued,
   refunded,
-  resultsFor,
   settled,
   spending,
-} from './charges-harness.ts';
-import { createRegion, openIsolate, timed } from './limiter-harness.ts';
-import { admitted, createRuleCheck, deniedFor, START_MS } from './rule-checks.ts';
+} from './ledger-harness.ts';
+import { createRegion, openIsolate, type TestPlan, timed } from './limiter-harness.ts';
+import { createRuleCheck, START_MS } from './rule-checks.ts';
 
 beforeEach(() => {
   vi.useFakeTimers({ now: START_MS });
@@ -35,26 +30,21 @@ const ALL = [spending, refunded, settled, queued, lease];
 /** Failed over: the nearest region has not answered, the next one has counted. */
 function failedOver() {
   const [nearest, store] = [createNotingStore(), createNotingStore()];
-  const decision = counted({
-    results: resultsFor(ALL, admitted, store),
-    unanswered: [nearest],
-    failedOver: 'timeout',
-  });
-  return { nearest, store, ...chargesOf(decision) };
+  return { nearest, store, ...openLedger({ store, checks: ALL, silent: [nearest] }) };
 }
 
 describe('after failing over, the region that counted is told, and not the nearest one', () => {
   it('of what is given back to those who leave before their turn: places in a queue, and what rules say', async () => {
-    const { nearest, store, charges } = failedOver();
-    await charges.refund();
+    const { nearest, store, ledger } = failedOver();
+    await ledger.refund();
     const checks = [charged(refunded), charged(queued)];
     expect(store.asked).toEqual([{ operation: 'refund', checks }]);
     expect(nearest.asked).toEqual([]);
   });
 
   it('of what is given back for an error: only what rules say', async () => {
-    const { nearest, store, charges } = failedOver();
-    await charges.refundError();
+    const { nearest, store, ledger } = failedOver();
+    await ledger.refundError();
     expect(store.asked).toEqual([{ operation: 'refund', checks: [charged(refunded)] }]);
     expect(nearest.asked).toEqual([]);
   });
@@ -64,58 +54,62 @@ describe('after failing over, the region that counted is told, and not the neare
     ['less', 2, [{ operation: 'refund', checks: [charged(settled, { cost: 3, want: 2 })] }]],
     ['as much', 5, []],
   ])('of the real cost, if it is %s', async (_, cost, asked) => {
-    const { nearest, store, charges } = failedOver();
-    await charges.settle(cost);
+    const { nearest, store, ledger } = failedOver();
+    await ledger.settle(cost);
     expect(store.asked).toEqual(asked);
     expect(nearest.asked).toEqual([]);
   });
 
   it('that leases are still held', async () => {
-    const { nearest, store, charges } = failedOver();
+    const { nearest, store, ledger } = failedOver();
     await store.run({ operation: 'take', checks: [lease] }, AbortSignal.timeout(1_000));
-    expect(await charges.renew()).toBe(true);
+    expect(await ledger.renew()).toBe(true);
     expect(store.asked.slice(1)).toEqual([{ operation: 'renew', checks: [charged(lease)] }]);
     expect(nearest.asked).toEqual([]);
   });
 });
 
-it('names the time of its own slot for each charge in a cluster', async () => {
+it('names the time of each charge, which differs by slot in a cluster', async () => {
   const store = createNotingStore();
-  const outcome = { ...admitted, nowMs: START_MS - 3 };
-  const results = [...resultsFor([refunded], outcome, store), ...resultsFor([queued], admitted, store)];
-  await chargesOf(counted({ results })).charges.refund();
-  expect(store.asked[0]?.checks.map(({ chargedAtMs }) => chargedAtMs)).toEqual([START_MS - 3, START_MS]);
+  const { ledger } = openLedger({ store, checks: [queued] });
+  ledger.noteCharge(store, refunded, START_MS - 3);
+  await ledger.refund();
+  expect(store.asked[0]?.checks.map(({ chargedAtMs }) => chargedAtMs)).toEqual([START_MS, START_MS - 3]);
 });
 
-it('gives nothing back of what was not charged', async () => {
-  const store = createNotingStore();
-  const logging = createRuleCheck({ log: true, rule: { refundOnError: true } });
-  const { charges } = chargesOf(counted({ results: resultsFor([logging], deniedFor(9), store) }));
-  await Promise.all([charges.refund(), charges.refundError(), charges.settle(9), charges.release()]);
-  expect(store.asked).toEqual([]);
+it('gives back what was charged once, however often it is undone', async () => {
+  const { nearest, store, ledger } = failedOver();
+  await Promise.all([ledger.undo(), ledger.undo()]);
+  const [spent, released] = [ALL.filter((check) => check !== lease), [lease]];
+  expect(store.asked).toEqual([
+    { operation: 'refund', checks: spent.map((check) => charged(check)) },
+    { operation: 'refund', checks: released.map((check) => charged(check)) },
+  ]);
+  expect(nearest.asked).toEqual([{ operation: 'refund', checks: released }]);
+  expect([ledger.isEmpty, ledger.needsFollowUp, ledger.charges]).toEqual([true, false, []]);
 });
 
 it('has leases for as long as the shortest of them', () => {
   const shorter = { ...lease, id: 'shorter', windowMs: 10_000 };
   const leaseMsOf = (...checks: RuleCheck[]) =>
-    chargesOf(counted({ results: resultsFor(checks, admitted, createNotingStore()) })).charges.leaseMs;
+    openLedger({ store: createNotingStore(), checks }).ledger.leaseMs;
   expect(leaseMsOf(lease, shorter)).toBe(10_000);
   expect(leaseMsOf(spending)).toBeUndefined();
 });
 
 describe('leases are released', () => {
   it('where they were counted, and where nobody answered', async () => {
-    const { nearest, store, charges, errors } = failedOver();
-    await charges.release();
+    const { nearest, store, ledger, errors } = failedOver();
+    await ledger.release();
     expect(store.asked).toEqual([{ operation: 'refund', checks: [charged(lease)] }]);
     expect(nearest.asked).toEqual([{ operation: 'refund', checks: [lease] }]);
     expect(errors).toEqual([]);
   });
 
   it.each(['store', 'nearest'] as const)('again after 0.5, 2 and 5 s if they must (%s)', async (failing) => {
-    const { charges, errors, ...stores } = failedOver();
+    const { ledger, errors, ...stores } = failedOver();
     stores[failing].losesAnswers = Number.POSITIVE_INFINITY;
-    const releasing = charges.release();
+    const releasing = ledger.release();
     const triesAfter = async (ms: number) => {
       await vi.advanceTimersByTimeAsync(ms);
       return stores[failing].asked.length;
@@ -133,10 +127,10 @@ describe('leases are released', () => {
   });
 
   it.each(['store', 'nearest'] as const)('until that is known to be done (%s)', async (failing) => {
-    const { charges, errors, ...stores } = failedOver();
+    const { ledger, errors, ...stores } = failedOver();
     stores[failing].losesAnswers = 1;
     let isOver = false;
-    const releasing = charges.release().then(() => {
+    const releasing = ledger.release().then(() => {
       isOver = true;
     });
     await vi.advanceTimersByTimeAsync(499);
@@ -149,9 +143,9 @@ describe('leases are released', () => {
 
   it('after pauses that are up to twice as long, by chance', async () => {
     vi.mocked(Math.random).mockReturnValue(0.5);
-    const { nearest, charges } = failedOver();
+    const { nearest, ledger } = failedOver();
     nearest.losesAnswers = 1;
-    const releasing = charges.release();
+    const releasing = ledger.release();
     await vi.advanceTimersByTimeAsync(749);
     expect(nearest.asked).toHaveLength(1);
     await vi.advanceTimersByTimeAsync(1);
@@ -159,51 +153,31 @@ describe('leases are released', () => {
     await releasing;
   });
 
-  it('in the isolate itself if it has decided alone, and where nobody answered', async () => {
-    const region = createNotingStore();
+  it('in the isolate itself if it has decided alone', async () => {
     const local = createLocalLimiter({ now: () => START_MS, capPerSecond: 0 });
-    const decide = (leaseId: string) =>
-      local.decide({
-        reason: 'timeout',
-        checks: [{ ...lease, limit: 1, full: { limit: 1, extra: undefined }, leaseId }],
-        unanswered: [region],
-        isolates: 1,
-        regions: 1,
-      });
+    const decide = (leaseId: string) => {
+      const { ledger } = openLedger({});
+      const checks = [{ ...lease, limit: 1, full: { limit: 1, extra: undefined }, leaseId }];
+      const { allowed } = local.decide({ reason: 'timeout', checks, ledger, isolates: 1, regions: 1 });
+      return { allowed, ledger };
+    };
     const first = decide('lease-aaaaaaaaaa');
     expect([first.allowed, decide('lease-bbbbbbbbbb').allowed]).toEqual([true, false]);
-    await chargesOf(first).charges.release();
-    expect(region.asked).toEqual([{ operation: 'refund', checks: first.checks }]);
+    await first.ledger.release();
     expect(decide('lease-cccccccccc').allowed).toBe(true);
   });
 
-  it.each<[string, (unanswered: readonly CounterStore[]) => Decision]>([
-    [
-      'a region',
-      (unanswered) => counted({ allowed: false, results: resultsFor([lease], deniedFor(9)), unanswered }),
-    ],
-    ['a closed rule', (unanswered) => degraded({ checks: [spending, lease], unanswered })],
-    ['the cap', (unanswered) => degraded({ fallback: 'cap', checks: [lease, spending], unanswered })],
-  ])('where nobody answered, also if %s refused the request', async (_, decisionWith) => {
+  it('where nobody answered, also if nothing was charged anywhere', async () => {
     const silent = [createNotingStore(), createNotingStore()];
-    await chargesOf(decisionWith(silent)).charges.release();
+    await openLedger({ silent, asked: [spending, lease] }).ledger.release();
     const released = [{ operation: 'refund', checks: [lease] }];
     expect(silent.map(({ asked }) => asked)).toEqual([released, released]);
   });
 
-  it('nowhere if a region has refused the request: it has charged nothing', async () => {
-    const store = createNotingStore();
-    const results = [...resultsFor([lease], admitted, store), ...resultsFor([spending], deniedFor(9), store)];
-    const { charges } = chargesOf(counted({ allowed: false, results }));
-    await Promise.all([charges.release(), charges.refund(), charges.renew()]);
-    expect(store.asked).toEqual([]);
-  });
-
   it('nowhere if there are none', async () => {
     const silent = createNotingStore();
-    await chargesOf(counted({ results: resultsFor([spending]), unanswered: [silent] })).charges.release();
-    await chargesOf(degraded({ checks: [spending], unanswered: [silent] })).charges.release();
-    await chargesOf(degraded({ unanswered: [silent] })).charges.release();
+    const { ledger } = openLedger({ store: createNotingStore(), checks: [spending], silent: [silent] });
+    await ledger.release();
     expect(silent.asked).toEqual([]);
   });
 });
@@ -219,7 +193,8 @@ it('leaves no lease in either region after a decision that failed over', async (
     limit: 2,
     rule: { spill: false },
   });
-  const { decision } = await isolate.decide({ plan: async () => ({ kind: 'checks', checks: [held] }) });
+  const plan: TestPlan = async () => ({ kind: 'checks', checks: [held] });
+  const { decision, ledger } = await isolate.decide({ plan });
   expect(decision).toMatchObject({ kind: 'counted', allowed: true, failedOver: 'timeout' });
   const others = { ...held, limit: 1, leaseId: 'lease-9999999999' };
   const roomIn = (store: CounterStore) =>
@@ -227,7 +202,7 @@ it('leaves no lease in either region after a decision that failed over', async (
   const rooms = async () =>
     (await Promise.all([nearest, next].map(roomIn))).map(({ outcomes }) => outcomes[0]?.remaining);
   expect(await rooms()).toEqual([0, 0]);
-  await timed(() => chargesOf(decision).charges.release());
+  await timed(() => ledger.release());
   expect(await rooms()).toEqual([1, 1]);
 });
 
@@ -251,29 +226,26 @@ describe('nothing throws', () => {
         return run(call, signal);
       },
     };
-    const { charges, errors } = chargesOf(
-      counted({ results: resultsFor(ALL, admitted, store), unanswered: [store] }),
-    );
-    await Promise.all([charges.refund(), charges.refundError(), charges.settle(9), charges.renew()]);
+    const { ledger, errors } = openLedger({ store, checks: ALL, silent: [store] });
+    await Promise.all([ledger.refund(), ledger.refundError(), ledger.settle(9), ledger.renew()]);
     expect([calls, errors.length]).toEqual([4, 4]);
-    const releasing = charges.release();
+    const releasing = ledger.release();
     await vi.advanceTimersByTimeAsync(60_000);
     await releasing;
-    expect([calls, errors.length]).toEqual([12, 12]);
+    // Both in one call: what is held there, and what may be.
+    expect([calls, errors.length]).toEqual([8, 8]);
   });
 
-  const by = { rulesVersion: 'v', isStale: false };
-  it.each<[string, Decision]>([
-    ['was allowed without limits', { kind: 'unlimited', allowed: true, ...by }],
-    ['was on a list', { kind: 'listed', list: 'allow', allowed: true, ...by }],
-    ['was not verified', { kind: 'unverified', credential: 'token', allowed: false, ...by }],
-    ['had no rules', degraded({ allowed: true, fallback: 'open' })],
-    ['was known to be denied', counted({ allowed: false, results: resultsFor([spending], deniedFor(9)) })],
-  ])('when a request %s, and nothing is to be done', async (_, decision) => {
-    const { charges, errors } = chargesOf(decision);
-    await Promise.all([charges.refund(), charges.refundError(), charges.settle(9)]);
-    await Promise.all([charges.renew(), charges.release()]);
-    expect([errors, charges.leaseMs, hasSequel(decision)]).toEqual([[], undefined, false]);
+  it('when there is nothing to do', async () => {
+    const { ledger, errors } = openLedger({});
+    await Promise.all([ledger.refund(), ledger.refundError(), ledger.settle(9), ledger.undo()]);
+    await Promise.all([ledger.renew(), ledger.release()]);
+    expect([errors, ledger.leaseMs, ledger.needsFollowUp, ledger.isEmpty]).toEqual([
+      [],
+      undefined,
+      false,
+      true,
+    ]);
   });
 });
 
@@ -283,7 +255,7 @@ it.each([
   ['a refund', refunded, true],
   ['a settlement', settled, true],
   ['nothing', spending, false],
-])('knows whether %s may follow, counted or not', (_, check, expected) => {
-  expect(hasSequel(counted({ results: resultsFor([spending, check]) }))).toBe(expected);
-  expect(hasSequel(degraded({ checks: [spending, check] }))).toBe(expected);
+])('knows whether %s may follow', (_, check, expected) => {
+  const { ledger } = openLedger({ store: createNotingStore(), checks: [spending, check] });
+  expect(ledger.needsFollowUp).toBe(expected);
 });

@@ -1,0 +1,183 @@
+// What one request has charged, and where. Every call that charges is noted here; giving back, settling, renewing and
+// releasing exist once, as methods of the ledger. None of them can fail a request: what does not work out is reported,
+// and heals by expiry.
+import { traitsOf } from '../core/counting/algorithms/registry.ts';
+import type { Check, Operation } from '../core/counting/check.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
+import { type CounterStore, OutOfCalls } from '../core/ports/counter-store.ts';
+
+export interface Ledger {
+  /** A store has charged this check, at that moment by its own clock. */
+  noteCharge(store: CounterStore, check: RuleCheck, chargedAtMs: number): void;
+  /** A store was asked to charge these checks and has not answered: it may have charged them. */
+  noteDoubt(store: CounterStore, checks: readonly RuleCheck[]): void;
+  /** All that is known to be charged. */
+  readonly charges: readonly Charge[];
+  /** Nothing was charged, and no lease is in doubt. */
+  readonly isEmpty: boolean;
+  /** Whether something is to be done about these charges once the request is over. Mostly not. */
+  readonly needsFollowUp: boolean;
+  /** Whether a rule takes its cost from the origin. */
+  readonly awaitsCost: boolean;
+  /** How long leases are good without being renewed; undefined if there are none. */
+  readonly leaseMs: number | undefined;
+  /** The request is not admitted after all: gives back everything, and forgets it. */
+  undo(): Promise<void>;
+  /** The client left before its turn: gives back its place in the queue, and what `refundError` gives back. */
+  refund(): Promise<void>;
+  /** The request did not reach the origin: gives back what the rules say should not be paid for then. */
+  refundError(): Promise<void>;
+  /** Brings rules that take their cost from the origin to the real cost. */
+  settle(cost: number): Promise<void>;
+  /** False if a lease is lost: somebody else has its place, or this request can never renew it again. */
+  renew(): Promise<boolean>;
+  /** Gives leases back, also where nobody answered. */
+  release(): Promise<void>;
+}
+
+/** Nobody waits for these calls any more. */
+const DEADLINE_MS = 5_000;
+/** A lost release keeps a place taken until it expires. Releasing twice does no harm, unlike refunding twice. */
+const RELEASE_AGAIN_MS = [500, 2_000, 5_000];
+
+/** A charge, or what may be one: then nobody knows when it was made. */
+export interface Charge {
+  readonly store: CounterStore;
+  readonly check: RuleCheck;
+  readonly chargedAtMs?: number | undefined;
+  /** Of a refund: units of the charge that stay. */
+  readonly keptUnits?: number;
+}
+
+export function createLedger(onError: (error: unknown) => void): Ledger {
+  let spent: Charge[] = [];
+  let leases: Charge[] = [];
+  /** Leases that a silent store may hold. */
+  let doubts: Charge[] = [];
+
+  /** False if it is not known to be done. */
+  const runAt = async (store: CounterStore, operation: Operation, checks: readonly Check[]) => {
+    try {
+      await store.run({ operation, checks }, AbortSignal.timeout(DEADLINE_MS));
+      return true;
+    } catch (error) {
+      onError(error);
+      return false;
+    }
+  };
+
+  const run = (operation: Operation, entries: readonly Charge[]) =>
+    atEachStore(entries, (store, checks) => runAt(store, operation, checks));
+
+  const refundWhere = async (isRefunded: (check: RuleCheck) => boolean) => {
+    await run(
+      'refund',
+      spent.filter(({ check }) => isRefunded(check)),
+    );
+  };
+
+  /** What Redis has forgotten (a restart, a reset, an outage that outlasted the lease) is taken again, if it is free. */
+  const renewAt = async (store: CounterStore, held: readonly RuleCheck[]): Promise<boolean> => {
+    const signal = () => AbortSignal.timeout(DEADLINE_MS);
+    try {
+      const { outcomes } = await store.run({ operation: 'renew', checks: held }, signal());
+      const forgotten = held.filter((_, i) => outcomes[i]?.allowed === false);
+      if (forgotten.length === 0) return true;
+      const checks = forgotten.map((check) => ({ ...check, chargedAtMs: undefined }));
+      const retaken = await store.run({ operation: 'take', checks }, signal());
+      return retaken.outcomes.every(({ allowed }) => allowed);
+    } catch (error) {
+      onError(error);
+      return !(error instanceof OutOfCalls);
+    }
+  };
+
+  const releaseAt = async (store: CounterStore, held: readonly Check[]) => {
+    for (const pauseMs of RELEASE_AGAIN_MS) {
+      if (await runAt(store, 'refund', held)) return;
+      await new Promise((resolve) => setTimeout(resolve, pauseMs * (1 + Math.random())));
+    }
+    await runAt(store, 'refund', held);
+  };
+
+  const release = async () => {
+    const held = [...leases, ...doubts];
+    [leases, doubts] = [[], []];
+    await atEachStore(held, releaseAt);
+  };
+
+  return {
+    noteCharge(store, check, chargedAtMs) {
+      (holdsLease(check) ? leases : spent).push({ store, check, chargedAtMs });
+    },
+    noteDoubt(store, checks) {
+      for (const check of checks) if (holdsLease(check)) doubts.push({ store, check });
+    },
+    get charges() {
+      return [...spent, ...leases];
+    },
+    get isEmpty() {
+      return spent.length + leases.length + doubts.length === 0;
+    },
+    get needsFollowUp() {
+      return leases.length > 0 || doubts.length > 0 || spent.some(({ check }) => needsFollowUp(check));
+    },
+    get awaitsCost() {
+      return spent.some(({ check }) => check.rule.costFromOrigin);
+    },
+    get leaseMs() {
+      return leases.length === 0 ? undefined : Math.min(...leases.map(({ check }) => check.windowMs));
+    },
+    async undo() {
+      const refunded = spent;
+      spent = [];
+      await Promise.all([run('refund', refunded), release()]);
+    },
+    refund: () => refundWhere(({ rule }) => rule.refundOnError || rule.action === 'throttle'),
+    refundError: () => refundWhere(({ rule }) => rule.refundOnError),
+    async settle(cost) {
+      const settled = spent.filter(({ check }) => check.rule.costFromOrigin);
+      await run(
+        'settle',
+        differences(settled, (check) => cost - check.cost),
+      );
+      await run(
+        'refund',
+        differences(settled, (check) => check.cost - cost, cost),
+      );
+    },
+    async renew() {
+      return (await atEachStore(leases, renewAt)).every(Boolean);
+    },
+    release,
+  };
+}
+
+/** One call for all checks of a store, and all stores at once. */
+const atEachStore = <T>(
+  entries: readonly Charge[],
+  call: (store: CounterStore, checks: readonly RuleCheck[]) => Promise<T>,
+): Promise<T[]> =>
+  Promise.all(
+    [...Map.groupBy(entries, ({ store }) => store)].map(([store, ofStore]) =>
+      call(store, ofStore.map(asCharged)),
+    ),
+  );
+
+const holdsLease = ({ algorithm }: RuleCheck): boolean => traitsOf(algorithm).holdsLeases === true;
+
+/** Whether the charge of such a check may be changed once the request is over. */
+export const needsFollowUp = (check: RuleCheck): boolean => {
+  const { action, costFromOrigin, refundOnError } = check.rule;
+  return holdsLease(check) || action === 'throttle' || costFromOrigin || refundOnError;
+};
+
+/** The check, addressed as a past charge. */
+const asCharged = ({ check, chargedAtMs, keptUnits = 0 }: Charge): RuleCheck =>
+  chargedAtMs === undefined ? check : { ...check, want: keptUnits, chargedAtMs };
+
+/** The part of the cost that is to be moved, without those where there is none. */
+const differences = (entries: readonly Charge[], of: (check: RuleCheck) => number, keptUnits = 0): Charge[] =>
+  entries
+    .map((entry) => ({ ...entry, check: { ...entry.check, cost: of(entry.check) }, keptUnits }))
+    .filter(({ check }) => check.cost > 0);
