@@ -22,8 +22,8 @@ async function doneFor(rule: Partial<Rule>, situation: Omit<Situation, 'decision
     },
   };
   const check = { ...createCheck({ cost: 3, ...rule }), leaseId: 'a-lease-of-sixte' };
-  const result = { ...createResult(rule), check, store };
-  await send({ decision: createDecision([result]), ...situation });
+  const decision = createDecision([{ ...createResult(rule), check }]);
+  await send({ decision, charge: (ledger) => ledger.noteCharge(store, check, 0), ...situation });
   return done;
 }
 
