@@ -8,13 +8,19 @@ export interface Isolate extends Parts {
 }
 
 const isolates = new WeakMap<object, Isolate>();
+/** Of the request before: mostly it is the same. */
+let latest: { readonly env: object; readonly isolate: Isolate } | undefined;
 
 /** Throws a ConfigError that names every variable that is missing or wrong. */
 export function isolateOf(env: Bindings, defaults: Partial<Bindings> = {}): Isolate {
-  const known = isolates.get(env);
-  if (known) return known;
-  const parts = createParts({ ...defaults, ...env });
-  const isolate = { ...parts, app: createApp(parts.services) };
+  if (latest?.env === env) return latest.isolate;
+  const isolate = isolates.get(env) ?? createIsolate({ ...defaults, ...env });
   isolates.set(env, isolate);
+  latest = { env, isolate };
   return isolate;
+}
+
+function createIsolate(env: Bindings): Isolate {
+  const parts = createParts(env);
+  return { ...parts, app: createApp(parts.services) };
 }

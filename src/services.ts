@@ -12,6 +12,7 @@ import { createTally } from './http/tally.ts';
 import { createTokenVerifier } from './identity/jwt.ts';
 import { createDistance } from './limiter/distance.ts';
 import { createLimiter } from './limiter/limiter.ts';
+import type { Regions } from './limiter/region-ladder.ts';
 import { createRegionWatch } from './limiter/region-watch.ts';
 import { splitBySlot } from './limiter/slot-split.ts';
 import { createAnnouncementBoard } from './redis/announcement-board.ts';
@@ -95,7 +96,7 @@ export function createParts(env: Bindings): Parts {
       log,
       regions,
       snapshots,
-      regionsOf: createRouting(regions, isDevelopment),
+      regionsOf: createRouting(regions, { isDevelopment, now }),
       showsDegraded: config.showsDegraded,
       tally: createTally(),
       limiter: createLimiter({
@@ -153,17 +154,35 @@ function createRegions({ regions, isolates, deadlineMs }: Config, log: Log, now:
   return [create(first), ...others.map(create)] as const;
 }
 
-/** The nearest region of a request, then those nearest to that one. */
+/** How long an isolate goes by what one request said about where it is. */
+const LOOK_EVERY_MS = 1_000;
+
+/**
+ * The nearest region of a request, then those nearest to that one. To read `cf`, the runtime has to parse it. With one
+ * region nobody has to know; and an isolate stays in its data centre, so it looks once a second. Only regions that
+ * serve countries or continents have to look at each request.
+ */
 function createRouting(
   regions: readonly [RegionParts, ...RegionParts[]],
-  isDevelopment: boolean,
+  { isDevelopment, now }: { readonly isDevelopment: boolean; readonly now: () => number },
 ): Services['regionsOf'] {
   const routes = routesFrom(regions);
-  const [only, ...others] = regions;
+  const nearestTo = ({ cf }: Request) =>
+    routes.get(
+      regions.length === 1 ? regions[0].name : nearestRegion(regions, (cf ?? {}) as RequestOrigin).name,
+    );
+  const isByClient = regions.some(({ serves = [] }) => serves.some((place) => !place.startsWith('colo:')));
+  let nearest: Regions | undefined;
+  let lookedAtMs = Number.NEGATIVE_INFINITY;
   return (request) => {
     const played = isDevelopment ? request.headers.get('X-Weir-Region') : null;
-    // To read `cf`, the runtime has to parse it: with one region nobody has to know.
-    if (others.length === 0 && played === null) return routes.get(only.name);
-    return routes.get(played ?? nearestRegion(regions, (request.cf ?? {}) as RequestOrigin).name);
+    if (played !== null) return routes.get(played);
+    if (isByClient) return nearestTo(request);
+    // A clock that was put back must not keep an isolate from looking.
+    if (Math.abs(now() - lookedAtMs) >= LOOK_EVERY_MS || !nearest) {
+      nearest = nearestTo(request);
+      lookedAtMs = now();
+    }
+    return nearest;
   };
 }

@@ -1,8 +1,8 @@
-// The front door: one canonical path per request, then either Weir's own routes or the gateway.
-import type { Caller } from '../core/matching/caller.ts';
+// The front door: Weir's own routes under /_weir; everything else, by its one canonical path, through the gateway.
+import { type Context, type ExecutionContext, Hono } from 'hono';
 import { canonicalPath } from '../core/matching/canonical-path.ts';
-import { isOwnPath } from '../core/matching/resource.ts';
-import { type ForwardOptions, type GatewayRequest, handleGateway } from './gateway.ts';
+import { isOwnPath, OWN_PREFIX } from '../core/matching/resource.ts';
+import { type GatewayRequest, handleGateway } from './gateway.ts';
 import { identityHeaders } from './identity-headers.ts';
 import { createOwnRoutes, nothingHere } from './own-routes.ts';
 import { problem } from './problem.ts';
@@ -12,51 +12,69 @@ import type { Services } from './services.ts';
 
 export interface App {
   /** `forward` is for those who have something else behind Weir than an origin. */
-  fetch(request: Request, context: ExecutionContext, forward?: GatewayRequest['forward']): Promise<Response>;
+  fetch(request: Request, context: ExecutionContext, forward?: Forward): Promise<Response>;
 }
 
-export function createApp(services: Services): App {
-  const ownRoutes = createOwnRoutes(services);
+type Forward = GatewayRequest['forward'];
+type Env = { Bindings: { readonly forward: Forward | undefined } };
 
-  return {
-    async fetch(request, context, forward) {
-      const pathname = pathnameOf(request.url);
-      // As it is, because ids in a path may be in upper case. Other spellings of it are nobody's.
-      if (isOwnPath(pathname)) return ownRoutes.fetch(request, context);
-      const canonical = canonicalPath(pathname);
-      if (!canonical.ok)
-        return problem({ status: 400, code: 'bad-path', title: 'Ambiguous path', detail: canonical.reason });
-      const { path, matchPath } = canonical;
-      if (isOwnPath(matchPath)) return nothingHere();
-      const regions = services.regionsOf(request);
-      if (!regions) return unknownRegion(services.regions);
-      return handleGateway(services, {
-        request,
-        regions,
-        matchPath,
-        afterResponse: (work) => context.waitUntil(work),
-        forward:
-          forward ??
-          ((caller, options) =>
-            toOrigin(services, request, { ...options, path, query: queryOf(request.url), caller })),
-      });
-    },
+export function createApp(services: Services): App {
+  // As the path is spelled, because ids in it may be in upper case. Other spellings of Weir's own paths are nobody's.
+  const app = new Hono<Env>({ getPath: ({ url }) => pathnameOf(url) });
+  app.route(OWN_PREFIX, createOwnRoutes(services));
+  app.all('*', (c) => throughGateway(services, c));
+  app.onError((error) => {
+    throw error;
+  });
+  return { fetch: async (request, context, forward) => app.fetch(request, { forward }, context) };
+}
+
+function throughGateway(services: Services, c: Context<Env>): Response | Promise<Response> {
+  const request = c.req.raw;
+  const canonical = canonicalPath(c.req.path);
+  if (!canonical.ok)
+    return problem({ status: 400, code: 'bad-path', title: 'Ambiguous path', detail: canonical.reason });
+  const { path, matchPath } = canonical;
+  if (isOwnPath(matchPath)) return nothingHere();
+  const regions = services.regionsOf(request);
+  if (!regions) return unknownRegion(services.regions);
+  const toOrigin: Forward = (caller, options) => {
+    const { url: originUrl, timeoutMs, headers } = services.origin;
+    const query = queryOf(request.url);
+    return proxy(request, {
+      ...options,
+      path,
+      query,
+      originUrl,
+      identity: identityHeaders(caller),
+      headers,
+      timeoutMs,
+    });
   };
+  return handleGateway(services, {
+    request,
+    regions,
+    matchPath,
+    afterResponse: (work) => c.executionCtx.waitUntil(work),
+    forward: c.env.forward ?? toOrigin,
+  });
 }
 
 /** The URL of a request is in its normal form: between its host and its query nothing has to be parsed. */
-const pathnameOf = (url: string) => /^[^:]*:\/\/[^/?#]*(\/[^?#]*)/.exec(url)?.[1] ?? '/';
-
-/** As it was sent: `URL` would lose a question mark that nothing follows. */
-const queryOf = (url: string) => /\?[^#]*/.exec(url)?.[0] ?? '';
-
-interface OriginRequest extends ForwardOptions {
-  readonly path: string;
-  readonly query: string;
-  readonly caller: Caller | undefined;
+function pathnameOf(url: string): string {
+  const start = url.indexOf('/', url.indexOf('://') + 3);
+  if (start === -1) return '/';
+  const end = firstOf(url.indexOf('?', start), url.indexOf('#', start));
+  return end === undefined ? url.slice(start) : url.slice(start, end);
 }
 
-function toOrigin({ origin }: Services, request: Request, { caller, ...asked }: OriginRequest) {
-  const { url: originUrl, timeoutMs, headers } = origin;
-  return proxy(request, { ...asked, originUrl, identity: identityHeaders(caller), headers, timeoutMs });
+const firstOf = (a: number, b: number): number | undefined =>
+  a === -1 ? (b === -1 ? undefined : b) : b === -1 ? a : Math.min(a, b);
+
+/** As it was sent: `URL` would lose a question mark that nothing follows. */
+function queryOf(url: string): string {
+  const start = url.indexOf('?');
+  if (start === -1) return '';
+  const end = url.indexOf('#', start);
+  return end === -1 ? url.slice(start) : url.slice(start, end);
 }

@@ -49,35 +49,112 @@ export interface Charge {
   readonly keptUnits?: number;
 }
 
-export function createLedger(onError: (error: unknown) => void): Ledger {
-  let spent: Charge[] = [];
-  let leases: Charge[] = [];
+export const createLedger = (onError: (error: unknown) => void): Ledger => new RequestLedger(onError);
+
+/** A class, because every request has one: its methods are made once. */
+class RequestLedger implements Ledger {
+  #spent: Charge[] = [];
+  #leases: Charge[] = [];
   /** Leases that a silent store may hold. */
-  let doubts: Charge[] = [];
+  #doubts: Charge[] = [];
+  readonly #onError: (error: unknown) => void;
+
+  constructor(onError: (error: unknown) => void) {
+    this.#onError = onError;
+  }
+
+  noteCharge(store: CounterStore, check: RuleCheck, chargedAtMs: number): void {
+    (holdsLease(check) ? this.#leases : this.#spent).push({ store, check, chargedAtMs });
+  }
+
+  noteDoubt(store: CounterStore, checks: readonly RuleCheck[]): void {
+    for (const check of checks) if (holdsLease(check)) this.#doubts.push({ store, check });
+  }
+
+  get charges(): readonly Charge[] {
+    return [...this.#spent, ...this.#leases];
+  }
+
+  get isEmpty(): boolean {
+    return this.#spent.length + this.#leases.length + this.#doubts.length === 0;
+  }
+
+  get needsFollowUp(): boolean {
+    const hasLeases = this.#leases.length > 0 || this.#doubts.length > 0;
+    return hasLeases || this.#spent.some(({ check }) => needsFollowUp(check));
+  }
+
+  get awaitsCost(): boolean {
+    return this.#spent.some(({ check }) => check.rule.costFromOrigin);
+  }
+
+  get leaseMs(): number | undefined {
+    if (this.#leases.length === 0) return undefined;
+    return Math.min(...this.#leases.map(({ check }) => check.windowMs));
+  }
+
+  async undo(): Promise<void> {
+    const refunded = this.#spent;
+    this.#spent = [];
+    await Promise.all([this.#run('refund', refunded), this.release()]);
+  }
+
+  refund(): Promise<void> {
+    return this.#refundWhere(({ rule }) => rule.refundOnError || rule.action === 'throttle');
+  }
+
+  refundError(): Promise<void> {
+    return this.#refundWhere(({ rule }) => rule.refundOnError);
+  }
+
+  async settle(cost: number): Promise<void> {
+    const settled = this.#spent.filter(({ check }) => check.rule.costFromOrigin);
+    await this.#run(
+      'settle',
+      differences(settled, (check) => cost - check.cost),
+    );
+    await this.#run(
+      'refund',
+      differences(settled, (check) => check.cost - cost, cost),
+    );
+  }
+
+  async renew(): Promise<boolean> {
+    const renewed = await atEachStore(this.#leases, (store, held) => this.#renewAt(store, held));
+    return renewed.every(Boolean);
+  }
+
+  async release(): Promise<void> {
+    const held = [...this.#leases, ...this.#doubts];
+    this.#leases = [];
+    this.#doubts = [];
+    await atEachStore(held, (store, checks) => this.#releaseAt(store, checks));
+  }
+
+  async #refundWhere(isRefunded: (check: RuleCheck) => boolean): Promise<void> {
+    await this.#run(
+      'refund',
+      this.#spent.filter(({ check }) => isRefunded(check)),
+    );
+  }
+
+  #run(operation: Operation, charges: readonly Charge[]): Promise<boolean[]> {
+    return atEachStore(charges, (store, checks) => this.#runAt(store, operation, checks));
+  }
 
   /** False if it is not known to be done. */
-  const runAt = async (store: CounterStore, operation: Operation, checks: readonly Check[]) => {
+  async #runAt(store: CounterStore, operation: Operation, checks: readonly Check[]): Promise<boolean> {
     try {
       await store.run({ operation, checks }, AbortSignal.timeout(DEADLINE_MS));
       return true;
     } catch (error) {
-      onError(error);
+      this.#onError(error);
       return false;
     }
-  };
-
-  const run = (operation: Operation, entries: readonly Charge[]) =>
-    atEachStore(entries, (store, checks) => runAt(store, operation, checks));
-
-  const refundWhere = async (isRefunded: (check: RuleCheck) => boolean) => {
-    await run(
-      'refund',
-      spent.filter(({ check }) => isRefunded(check)),
-    );
-  };
+  }
 
   /** What Redis has forgotten (a restart, a reset, an outage that outlasted the lease) is taken again, if it is free. */
-  const renewAt = async (store: CounterStore, held: readonly RuleCheck[]): Promise<boolean> => {
+  async #renewAt(store: CounterStore, held: readonly RuleCheck[]): Promise<boolean> {
     const signal = () => AbortSignal.timeout(DEADLINE_MS);
     try {
       const { outcomes } = await store.run({ operation: 'renew', checks: held }, signal());
@@ -87,70 +164,18 @@ export function createLedger(onError: (error: unknown) => void): Ledger {
       const retaken = await store.run({ operation: 'take', checks }, signal());
       return retaken.outcomes.every(({ allowed }) => allowed);
     } catch (error) {
-      onError(error);
+      this.#onError(error);
       return !(error instanceof OutOfCalls);
     }
-  };
+  }
 
-  const releaseAt = async (store: CounterStore, held: readonly Check[]) => {
+  async #releaseAt(store: CounterStore, held: readonly Check[]): Promise<void> {
     for (const pauseMs of RELEASE_AGAIN_MS) {
-      if (await runAt(store, 'refund', held)) return;
+      if (await this.#runAt(store, 'refund', held)) return;
       await new Promise((resolve) => setTimeout(resolve, pauseMs * (1 + Math.random())));
     }
-    await runAt(store, 'refund', held);
-  };
-
-  const release = async () => {
-    const held = [...leases, ...doubts];
-    [leases, doubts] = [[], []];
-    await atEachStore(held, releaseAt);
-  };
-
-  return {
-    noteCharge(store, check, chargedAtMs) {
-      (holdsLease(check) ? leases : spent).push({ store, check, chargedAtMs });
-    },
-    noteDoubt(store, checks) {
-      for (const check of checks) if (holdsLease(check)) doubts.push({ store, check });
-    },
-    get charges() {
-      return [...spent, ...leases];
-    },
-    get isEmpty() {
-      return spent.length + leases.length + doubts.length === 0;
-    },
-    get needsFollowUp() {
-      return leases.length > 0 || doubts.length > 0 || spent.some(({ check }) => needsFollowUp(check));
-    },
-    get awaitsCost() {
-      return spent.some(({ check }) => check.rule.costFromOrigin);
-    },
-    get leaseMs() {
-      return leases.length === 0 ? undefined : Math.min(...leases.map(({ check }) => check.windowMs));
-    },
-    async undo() {
-      const refunded = spent;
-      spent = [];
-      await Promise.all([run('refund', refunded), release()]);
-    },
-    refund: () => refundWhere(({ rule }) => rule.refundOnError || rule.action === 'throttle'),
-    refundError: () => refundWhere(({ rule }) => rule.refundOnError),
-    async settle(cost) {
-      const settled = spent.filter(({ check }) => check.rule.costFromOrigin);
-      await run(
-        'settle',
-        differences(settled, (check) => cost - check.cost),
-      );
-      await run(
-        'refund',
-        differences(settled, (check) => check.cost - cost, cost),
-      );
-    },
-    async renew() {
-      return (await atEachStore(leases, renewAt)).every(Boolean);
-    },
-    release,
-  };
+    await this.#runAt(store, 'refund', held);
+  }
 }
 
 /** One call for all checks of a store, and all stores at once. */

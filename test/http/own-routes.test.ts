@@ -1,5 +1,7 @@
 // Weir's own paths: anybody may ask, so an address may ask only so often, and learns no more than it should.
+import { Hono } from 'hono';
 import { describe, expect, it } from 'vitest';
+import { OWN_PREFIX } from '../../src/core/matching/resource.ts';
 import { createCensus } from '../../src/core/ports/census.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
 import { createOwnRoutes } from '../../src/http/own-routes.ts';
@@ -84,14 +86,15 @@ function openIsolate() {
     tally: createTally(),
     showsDegraded: false,
   };
-  const routes = createOwnRoutes(services as Services);
+  const routes = new Hono().route(OWN_PREFIX, createOwnRoutes(services as Services));
   const context = { waitUntil: () => {}, passThroughOnException: () => {}, props: {} };
   const ask = async (path: string, { ip = '192.0.2.1', authorization }: Ask = {}) =>
     routes.fetch(
       new Request(`https://weir.test/_weir${path}`, {
         headers: { 'CF-Connecting-IP': ip, ...(authorization && { Authorization: authorization }) },
       }),
-      context as never,
+      undefined,
+      context,
     );
   const statuses = async (count: number, path: string, asked?: Ask) => {
     const seen = new Map<number, number>();
