@@ -4,7 +4,8 @@ import type { CheckResult } from '../core/counting/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { CounterStore } from '../core/ports/counter-store.ts';
 import { capacityOf } from '../core/regions/shares.ts';
-import { nameOf, type Use } from './cessions.ts';
+import type { Use } from './cessions.ts';
+import { nameOf } from './known-cessions.ts';
 import { isShared, type PlacedCheck } from './placed-checks.ts';
 import type { LimiterRegion, Regions } from './region-ladder.ts';
 

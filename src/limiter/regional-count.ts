@@ -8,9 +8,10 @@ import type { AfterResponse } from '../core/matching/caller.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { type CounterStore, CounterStoreError } from '../core/ports/counter-store.ts';
 import { isUsable } from '../core/regions/shares.ts';
-import { type Cessions, nameOf } from './cessions.ts';
+import type { Cessions } from './cessions.ts';
 import { asCharged } from './charges.ts';
 import type { Deadline } from './deadline.ts';
+import { nameOf } from './known-cessions.ts';
 import type { KnownDenials } from './known-denials.ts';
 import {
   asWhole,
@@ -142,7 +143,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       signal,
       isFair: true,
       now,
-      ask: () => cessions.ask(region, home, placed, signal),
+      ask: () => cessions.ask({ from: region, home, placed }, signal),
     });
   };
 
@@ -211,7 +212,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
         if (passes || operation === 'peek') one.admitted = { region, result, outcome };
         else one.seen = result;
       } else if (isMoved(outcome)) {
-        cessions.learn(one.placed, region.name, outcome, askedAtMs, nowMs);
+        cessions.learn(one.placed, { region: region.name, outcome, askedAtMs, nowMs });
       } else {
         one.verdicts.set(region.name, { check, outcome });
         if (operation === 'take' && !region.isCluster && !unsettled.get(nameOf(check), now()))
