@@ -43,8 +43,13 @@ export interface Turn {
   readonly one: Pending;
   readonly region: LimiterRegion;
   readonly check: RuleCheck;
-  /** It is not counted there: the region is asked to cede its part to this one. */
-  readonly home?: string | undefined;
+}
+
+/** It is not counted there: the region is asked to cede its part to the home. */
+export interface Wish {
+  readonly one: Pending;
+  readonly region: LimiterRegion;
+  readonly home: string;
 }
 
 /** At the start. */
