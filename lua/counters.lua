@@ -16,17 +16,18 @@
 --          key        number of its key in KEYS; 1 if there is no such column
 --          cost       units to take, give back or settle; 1 if empty
 --          extra      burst or number of buckets
---          want       units to lease beyond the cost, as far as there is room. Refund: units of that charge that are kept
+--          want       units to lease beyond the cost, as far as there is room. Refund: units of that charge that are kept.
+--                     Cede: units that the home has charged itself with, for what this counter holds
 --          block      ms to deny everything for once exceeded
 --          flags      d: count denied requests too; l: log, never deny
---          at         refund, settle: epoch ms at which the charge was made
+--          at         refund, settle, cede: epoch ms at which the charge was made
 --          lease      id of a lease: 16 letters, digits, - and _
 --          home, term, hold   cede: the region that asks; ms for which it may use the part; ms for which what it
 --                     charges still counts after that
 -- reply  now, then six integers for each check:
 --          allowed    1 or 0, by this check alone (renew: whether the lease was still held; cede: whether it is ceded);
 --                     or, of a take or peek, '>' and the name of the region that the counter was ceded to
---          remaining  units that would still pass now
+--          remaining  units that would still pass now. Of a cede that is refused because the counter is in use: units used
 --          resetAt    epoch ms at which the whole limit is free again
 --          retryMs    of a take or peek: wait until the cost fits; 0 if it does, -1 if it never will. Of a cede
 --                     that is refused: wait until it is worth asking again. Of what was ceded: time for which its
@@ -182,7 +183,7 @@ while i < count do
     if problem then return { err = 'WEIR_BAD_ARGUMENT check ' .. i .. ': ' .. problem } end
     if algorithm == 'concurrency' then extra = column(leaseAt) end
     blockMs = tonumber(column(blockAt) or '')
-    if isAfterwards then chargedAt = tonumber(column(atAt) or now) end
+    if isAfterwards or isCession then chargedAt = tonumber(column(atAt) or now) end
     countsDenied = find(column(flagsAt) or '', 'd', 1, true)
     isLog = find(column(flagsAt) or '', 'l', 1, true)
     asking = column(homeAt)
@@ -235,18 +236,29 @@ while i < count do
   local room, capacity, wait, delayMs, held = 0, 0, 0, nil, nil
   local fits, retryMs, granted, isAgain = false, 0, 0, false
 
+  local isInUse = asking and not home and reset and expiryBefore + IDLE_MS > now
+  if isInUse or not home and not isCession then
+    --@read
+  end
   if isCession then
-    -- A region that has counted nothing lately cedes its part. It never takes it back: it waits.
+    -- A region that has counted nothing lately cedes its part; so does one that has, if the home has charged itself with
+    -- as much in the same window. It never takes the part back: it waits.
     local letter, usable = 'm', usableUntil
+    if isInUse then
+      room = math.min(capacity, capacity - room)
+      delayMs = nil
+    end
     if operation == 'reclaim' then
       letter = 'n'
       fits = home and not isWanted
     elseif home and (home ~= asking or isWanted) then
       retryMs = cededUntil - now + (home == asking and windowMs or 0)
-    elseif not home and reset and expiryBefore + IDLE_MS > now then
+    elseif isInUse and (room > want or want == 0 or blockedUntil > now
+      or now - now % windowMs ~= chargedAt - chargedAt % windowMs) then
       retryMs = expiryBefore + IDLE_MS - now
     else
       fits = true
+      room = 0
       usable = now + termMs
       cededUntil = math.max(home and cededUntil or 0, usable + holdMs)
     end
@@ -260,7 +272,6 @@ while i < count do
     expiry = cededUntil
     retryMs = math.max(0, usableUntil - now)
   else
-    --@read
     if cost > capacity then
       retryMs = -1
     elseif cost > room then

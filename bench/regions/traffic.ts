@@ -33,6 +33,8 @@ export type Answer =
       readonly kind: 'counted';
       readonly allowed: boolean;
       readonly atMs: number;
+      /** By the nearest region, or memory for it. */
+      readonly isNear?: boolean | undefined;
       readonly remaining?: number | undefined;
     }
   | { readonly kind: 'uncounted'; readonly reason: string };
@@ -67,7 +69,11 @@ export interface Measured {
 export interface MeasuredRule {
   readonly name: string;
   readonly overAdmitted: number;
-  /** Of what one counter for all regions, without any way to it, would have admitted of the same requests. */
+  /**
+   * Of what one counter for all regions, without any way to it, would have admitted of the same requests. It sees a request
+   * when the nearest region did: a log of six in a second admits or denies by the millisecond in which a request arrives.
+   * What another region judged, it sees when it was sent.
+   */
   readonly utilization: number;
   /** The same of three counters that have a part each, if every request found the one with room at once. */
   readonly perfectParts: number;
@@ -159,9 +165,13 @@ function utilizationOf(limit: Limit, sent: readonly Counted[], judgedFromMs: num
     openCounter(limit, part.limit),
   );
   const judged = { ideal: 0, admitted: 0, byParts: 0 };
-  for (const { sentAtMs, allowed } of sent) {
-    const [byWhole, byParts] = [whole(sentAtMs), parts.some((takes) => takes(sentAtMs))];
-    if (sentAtMs < judgedFromMs) continue;
+  const seen = sent.map(({ sentAtMs, atMs, isNear, allowed }) => ({
+    seenAtMs: isNear ? atMs : sentAtMs,
+    allowed,
+  }));
+  for (const { seenAtMs, allowed } of seen.toSorted((a, b) => a.seenAtMs - b.seenAtMs)) {
+    const [byWhole, byParts] = [whole(seenAtMs), parts.some((takes) => takes(seenAtMs))];
+    if (seenAtMs < judgedFromMs) continue;
     judged.ideal += Number(byWhole);
     judged.admitted += Number(allowed);
     judged.byParts += Number(byParts);

@@ -26,7 +26,8 @@ export async function createWeirSystem(edges: Edges, size: Size): Promise<Region
           if (decision?.kind === 'counted') {
             const atMs = decision.results[0]?.outcome.nowMs ?? decision.nowMs;
             const remaining = decision.results[0]?.outcome.remaining;
-            return { kind: 'counted', allowed: decision.allowed, atMs, remaining };
+            const isNear = decision.results[0]?.check.region === edge;
+            return { kind: 'counted', allowed: decision.allowed, atMs, isNear, remaining };
           }
           const reason = decision?.kind === 'degraded' ? decision.reason : String(decision?.kind);
           return { kind: 'uncounted', reason };

@@ -3,8 +3,7 @@ import type { Check } from '../../src/core/counting/check.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { SharesByRegion } from '../../src/core/matching/rule.ts';
 import { hasBurst } from '../../src/core/regions/shares.ts';
-import { termMs } from '../../src/limiter/cessions.ts';
-
+import { termMs } from '../../src/core/regions/terms.ts';
 import type { Failure } from './episode.ts';
 import { type Admission, type Beyond, type Forgetting, findBeyond } from './ledger.ts';
 import { REGIONS, type Scenario, START_MS } from './scenario.ts';

@@ -3,7 +3,8 @@ import type { Outcome } from '../core/counting/check.ts';
 import type { CheckResult } from '../core/counting/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { capacityOf } from '../core/regions/shares.ts';
-import { nameOf, type Use } from './cessions.ts';
+import type { Use } from './cessions.ts';
+import { nameOf } from './known-cessions.ts';
 import { isShared, type PlacedCheck } from './placed-checks.ts';
 import type { LimiterRegion, Regions } from './region-ladder.ts';
 
@@ -37,8 +38,13 @@ export interface Turn {
   readonly one: Pending;
   readonly region: LimiterRegion;
   readonly check: RuleCheck;
-  /** It is not counted there: the region is asked to cede its part to this one. */
-  readonly home?: string | undefined;
+}
+
+/** It is not counted there: the region is asked to cede its part to the home. */
+export interface Wish {
+  readonly one: Pending;
+  readonly region: LimiterRegion;
+  readonly home: string;
 }
 
 /** At the start. */

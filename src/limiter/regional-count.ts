@@ -2,32 +2,21 @@
 // that this region has ceded go to their home; checks that are denied are tried in the next region that has a part. All
 // or nothing: what was charged is given back if the request is denied after all.
 import { createBoundedCache } from '../core/bounded-cache.ts';
-import type { Answer } from '../core/counting/check.ts';
 import type { CheckResult, DegradedReason } from '../core/counting/decision.ts';
 import type { AfterResponse } from '../core/matching/caller.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
-import { CounterStoreError } from '../core/ports/counter-store.ts';
-import { isUsable } from '../core/regions/shares.ts';
-import { type Cessions, nameOf } from './cessions.ts';
+import type { Cessions } from './cessions.ts';
 import type { Deadline } from './deadline.ts';
+import { nameOf } from './known-cessions.ts';
 import type { KnownDenials } from './known-denials.ts';
 import type { Ledger } from './ledger.ts';
-import {
-  asWhole,
-  denialOf,
-  followTwin,
-  isDenied,
-  isMoved,
-  isRefused,
-  isUnanswered,
-  type Pending,
-  pendingOf,
-  type Turn,
-  useOf,
-} from './pending-check.ts';
+import { denialOf, isDenied, type Pending, pendingOf, type Turn, useOf, type Wish } from './pending-check.ts';
 import type { PlacedCheck } from './placed-checks.ts';
-import { askRegion, type LimiterRegion, type Regions } from './region-ladder.ts';
+import { createRegionCalls } from './region-calls.ts';
+import type { LimiterRegion, Regions } from './region-ladder.ts';
+import { createHearReply, type Reply, type Tally } from './region-replies.ts';
 import type { Heard } from './rules-in-force.ts';
+import { createTurns, strictest } from './turns.ts';
 
 export interface CountRequest {
   readonly placed: readonly PlacedCheck[];
@@ -75,234 +64,80 @@ export interface RegionalCountOptions {
 
 const UNSETTLED_MS = 5_000;
 const MOST_UNSETTLED = 10_000;
-/** Of the deadline: a region that has had less cannot be blamed, as long as its distance is not known. */
-const FAIR_PART = 0.25;
-/** Of the way to a far one. */
-const FAIR_TIMES = 2;
-const AGAIN_MS = 50;
 /** Each region may be asked for its part, and to count twice: a home may have got more meanwhile. */
 const roundsFor = (regions: Regions) => 3 * regions.length + 1;
 
+/** Calls that are made at once. */
+interface Step {
+  readonly turns: readonly Turn[];
+  readonly wishes: readonly Wish[];
+}
+
 export function createRegionalCount(options: RegionalCountOptions): RegionalCount {
   const { now, denials, cessions } = options;
+  const next = createTurns({ now, denials, cessions });
+  const calls = createRegionCalls({ now, cessions, turns: next });
   const unsettled = createBoundedCache<true>(MOST_UNSETTLED);
+
+  const isUnsettled = (check: RuleCheck) => unsettled.get(nameOf(check), now()) === true;
+  const hear = createHearReply({ cessions, denials, isUnsettled });
 
   const undo: RegionalCount['undo'] = (ledger) => {
     for (const { check } of ledger.charges) unsettled.set(nameOf(check), true, now() + UNSETTLED_MS);
     return ledger.undo();
   };
 
-  /** Where it is tried next; undefined if all that have a part have spoken. With an era, memory speaks for them. */
-  const turnOf = (one: Pending, regions: Regions, era: string | undefined): Turn | undefined => {
-    const { placed, verdicts } = one;
-    for (const region of cessions.candidates(placed, regions)) {
-      const check = cessions.checkAt(placed, region.name);
-      if (!check) continue;
-      const verdict = verdicts.get(region.name);
-      const isAnother = verdict?.outcome !== undefined && verdict.check.limit < check.limit;
-      if (!verdict || isAnother) {
-        const outcome = era === undefined ? undefined : denials.find(region.name, check, now(), era);
-        if (!outcome) return { one, region, check };
-        verdicts.set(region.name, { check, outcome });
-      }
-      if (verdicts.get(region.name)?.outcome && !placed.check.rule.spill) return undefined;
-    }
-    return undefined;
+  /** Undefined if nothing is left to ask, or if a check is denied that cannot be tried anywhere else. */
+  const stepOf = (
+    { pending }: Tally,
+    { placed, regions, operation, era }: CountRequest,
+  ): Step | undefined => {
+    const open = pending.filter(({ admitted }) => !admitted);
+    const wishes = operation === 'take' ? open.flatMap((one) => next.wishOf(one, regions) ?? []) : [];
+    const others = open.filter((one) => !wishes.some((wish) => wish.one === one));
+    const memory = operation === 'take' && !placed.some(isTold) ? era : undefined;
+    const turns = others.flatMap((one) => next.turnOf(one, regions, memory) ?? []);
+    const isOver = others.some((one) => isDenied(one) && !turns.some((turn) => turn.one === one));
+    return turns.length + wishes.length === 0 || isOver ? undefined : { turns, wishes };
   };
 
-  /** Its home has denied it, or has no part: parts that idle regions cede are of more use than one charge there. */
-  const wishOf = (one: Pending, regions: Regions): Turn | undefined => {
-    const { placed, verdicts, asked } = one;
-    const home = placed.at ?? regions[0].name;
-    const part = placed.parts.get(home);
-    const canCount = part !== undefined && isUsable(placed.check, part);
-    const own = regions.find(({ name }) => name === home);
-    // What is ceded to a region that does not answer is lost to all.
-    const isThere = own?.distance.ms() !== undefined && isClosed(own);
-    if (canCount ? !verdicts.get(home)?.outcome : !isThere) return undefined;
-    const region = regions.find(
-      (from) => !asked.has(from.name) && isClosed(from) && cessions.isWanted(placed, home, from),
+  const take = async ({ turns, wishes }: Step, request: CountRequest & { readonly round: number }) => {
+    const asking = [...Map.groupBy(wishes, ({ region, home }) => `${region.name} ${home}`).values()].map(
+      ([first, ...others]) => first && calls.askFor([first, ...others], request),
     );
-    return region && { one, region, check: placed.check, home };
-  };
-
-  const wish = async (region: LimiterRegion, home: string, turns: readonly Turn[], request: CountRequest) => {
-    for (const { one } of turns) one.asked.add(region.name);
-    const placed = turns.map(({ one }) => one.placed);
-    const givenMs = region.distance.fitMs(request.deadline.remainingMs(), true);
-    const signal = AbortSignal.timeout(Math.ceil(givenMs));
-    // If that fails, the region is asked to count.
-    await askRegion({
-      region,
-      signal,
-      isFair: true,
-      now,
-      ask: () => cessions.ask(region, home, placed, signal),
-    });
-  };
-
-  const hasOther = ({ placed, verdicts }: Pending, region: LimiterRegion, regions: Regions) =>
-    regions.some(
-      (other) =>
-        other !== region &&
-        !verdicts.has(other.name) &&
-        isClosed(other) &&
-        cessions.checkAt(placed, other.name) !== undefined,
-    );
-
-  /** A near region leaves time for the next one; a far one gets the time that its distance takes. */
-  const ask = async (
-    region: LimiterRegion,
-    turns: readonly Turn[],
-    { round, ...request }: CountRequest & { readonly round: number },
-  ) => {
-    const { regions, deadline, operation, withAnnouncement } = request;
-    const remainingMs = deadline.remainingMs();
-    const isNear = region === regions[0];
-    const hasNext = isNear && turns.some(({ one }) => hasOther(one, region, regions));
-    // Nobody waits long for a region that stands in for one that has failed.
-    const isPatient = turns.every(({ one }) => !isUnanswered(one.verdicts.get(regions[0].name)));
-    // A near region is asked although a far one has taken all the time.
-    const isAgain = isNear && round > 0;
-    const farMs = region.distance.fitMs(isAgain ? Math.max(AGAIN_MS, remainingMs) : remainingMs, isPatient);
-    const givenMs = isNear && !isAgain ? remainingMs / (hasNext ? 2 : 1) : farMs;
-    const knownMs = isNear ? undefined : region.distance.ms();
-    const isFair = givenMs >= (knownMs === undefined ? deadline.totalMs * FAIR_PART : knownMs * FAIR_TIMES);
-    if (givenMs <= 0) return TOO_LATE;
-    const askedAtMs = now();
-    const asked = await askRegion({
-      region,
-      signal: isNear && !isAgain ? deadline.signal(givenMs) : AbortSignal.timeout(Math.ceil(givenMs)),
-      isFair,
-      now,
-      async ask(_, signal) {
-        const checks = turns.map(({ check }) => check);
-        const answer = await region.store.run({ operation, checks, withAnnouncement }, signal);
-        if (answer.outcomes.length === checks.length) return { ...answer, askedAtMs };
-        throw new CounterStoreError('bad-reply', 'the store answered for fewer checks than it was given');
-      },
-    });
-    const isTooFar = !isNear && asked.kind === 'unanswered' && asked.reason === 'timeout';
-    // All of them: else each is given up on by requests of its own.
-    if (isTooFar) for (const { distance } of regions.slice(1)) distance.measure(request.afterResponse);
-    return asked;
-  };
-
-  /** What the answer of a region means for the checks that it was asked about. */
-  const hear = (
-    turns: readonly Turn[],
-    region: LimiterRegion,
-    { nowMs, outcomes, askedAtMs }: Answered,
-    { operation, era, ledger }: CountRequest,
-  ) => {
-    const passes = turns.every(
-      ({ check }, i) => !isRefused(outcomes[i]) || (check.log && !isMoved(outcomes[i])),
-    );
-    for (const [i, { one, check }] of turns.entries()) {
-      const outcome = outcomes[i] && { nowMs, ...outcomes[i] };
-      if (!outcome) continue;
-      if (outcome.allowed) {
-        const result = { check, outcome: asWhole(one, check, outcome) };
-        if (passes || operation === 'peek') one.admitted = { region, result, outcome };
-        else one.seen = result;
-        if (passes && operation === 'take') ledger.noteCharge(region.store, check, outcome.nowMs ?? nowMs);
-      } else if (isMoved(outcome)) {
-        cessions.learn(one.placed, region.name, outcome, askedAtMs, nowMs);
-      } else {
-        one.verdicts.set(region.name, { check, outcome });
-        if (operation === 'take' && !region.isCluster && !unsettled.get(nameOf(check), now()))
-          denials.remember(region.name, check, outcome, { askedAtMs, answeredAtMs: nowMs, era });
-      }
-    }
-  };
-
-  /** Where a rule is being moved, a request may be up against one counter in two ways: the stricter one is asked. */
-  const strictest = (turns: readonly Turn[]) =>
-    turns.filter(({ check }, i) =>
-      turns.every((other, j) => {
-        if (i === j || nameOf(other.check) !== nameOf(check)) return true;
-        return check.limit < other.check.limit || (check.limit === other.check.limit && i < j);
+    const replies = await Promise.all(
+      [...Map.groupBy(turns, ({ region }) => region)].map(async ([region, all], i): Promise<Reply> => {
+        const asked = strictest(all);
+        const call = { ...request, withAnnouncement: request.withAnnouncement && i === 0 };
+        return { region, turns: all, asked, answer: await calls.count(region, asked, call) };
       }),
     );
-
-  const count = async (request: CountRequest): Promise<Counted> => {
-    const { placed, regions, operation, afterResponse, ledger } = request;
-    const pending = placed.map(pendingOf);
-    const era = operation === 'take' && !placed.some(isTold) ? request.era : undefined;
-    const heard: Heard[] = [];
-    const answered = new Set<LimiterRegion>();
-    let failure: DegradedReason | undefined;
-    let isStopped = false;
-    let { withAnnouncement } = request;
-
-    for (let round = 0; round < roundsFor(regions); round += 1) {
-      const open = pending.filter(({ admitted }) => !admitted);
-      const wishes = operation === 'take' ? open.flatMap((one) => wishOf(one, regions) ?? []) : [];
-      const others = open.filter((one) => !wishes.some((turn) => turn.one === one));
-      const turns = others.flatMap((one) => turnOf(one, regions, era) ?? []);
-      const isOver = others.some((one) => isDenied(one) && !turns.some((turn) => turn.one === one));
-      if (turns.length + wishes.length === 0 || isOver) break;
-      isStopped = heard.some((one) => isNews(one, request.expects));
-      if (isStopped) break;
-      const wished = [...Map.groupBy(wishes, ({ region, home }) => `${region.name} ${home}`).values()].map(
-        (some) =>
-          some[0]?.home === undefined ? undefined : wish(some[0].region, some[0].home, some, request),
-      );
-      const groups = [...Map.groupBy(turns, ({ region }) => region)];
-      const answers = await Promise.all(
-        groups.map(async ([region, all], i) => {
-          const some = strictest(all);
-          const call = { ...request, withAnnouncement: withAnnouncement && i === 0, round };
-          return { region, all, some, asked: await ask(region, some, call) };
-        }),
-      );
-      await Promise.all(wished);
-      withAnnouncement &&= answers[0]?.asked.kind !== 'answered';
-      for (const { region, all, some, asked } of answers) {
-        failure ??= asked.kind === 'unanswered' ? asked.reason : undefined;
-        for (const store of asked.unanswered)
-          if (operation === 'take')
-            ledger.noteDoubt(
-              store,
-              some.map(({ check }) => check),
-            );
-        if (asked.kind === 'unanswered')
-          for (const { one, check } of all)
-            one.verdicts.set(region.name, { ...one.verdicts.get(region.name), check });
-        else {
-          answered.add(region);
-          const { announced } = asked.answer;
-          if (announced !== undefined) heard.push({ announced, board: region.board });
-          hear(some, region, asked.answer, request);
-          for (const turn of all) if (!some.includes(turn)) followTwin(turn, some);
-        }
-      }
-    }
-
-    // With no region out of reach, what nobody may count now is denied: to let it pass could exceed the limit.
-    if (failure === undefined && !isStopped && regions.every(isClosed)) pending.forEach(denyLocked);
-    const isRefusal = pending.some(isDenied);
-    if (isRefusal && !ledger.isEmpty) afterResponse(undo(ledger));
-    if (operation === 'take' && !isStopped)
-      cessions.follow(
-        pending.flatMap((one) => useOf(one, regions)),
-        regions,
-        afterResponse,
-      );
-    return {
-      results: pending.flatMap(
-        (one) => one.admitted?.result ?? denialOf(one) ?? ((isRefusal && one.seen) || []),
-      ),
-      regions: [...answered],
-      missing: isStopped ? [] : pending.flatMap((one) => missedOf(one, isRefusal, regions)),
-      failure,
-      heard,
-      isStopped,
-    };
+    await Promise.all(asking);
+    return replies;
   };
 
-  const isClosed = ({ breaker }: LimiterRegion) => breaker.state(now()) === 'closed';
+  const askAll = async (request: CountRequest): Promise<Tally> => {
+    const pending = request.placed.map(pendingOf);
+    const tally: Tally = {
+      pending,
+      heard: [],
+      answered: new Set(),
+      failure: undefined,
+      isStopped: false,
+    };
+    let { withAnnouncement } = request;
+    for (let round = 0; round < roundsFor(request.regions); round += 1) {
+      const step = stepOf(tally, request);
+      tally.isStopped = step !== undefined && tally.heard.some((one) => isNews(one, request.expects));
+      if (!step || tally.isStopped) break;
+      const replies = await take(step, { ...request, withAnnouncement, round });
+      withAnnouncement &&= replies[0]?.answer.kind !== 'answered';
+      for (const reply of replies) hear(reply, tally, request);
+    }
+    return tally;
+  };
 
+  /** With no region out of reach, what nobody may count now is denied: to let it pass could exceed the limit. */
   const denyLocked = ({ placed, admitted, verdicts }: Pending) => {
     const waitMs = admitted || verdicts.size > 0 ? undefined : cessions.lockedMs(placed);
     if (waitMs === undefined) return;
@@ -319,13 +154,35 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     return [at[0] ?? placed.check];
   };
 
+  const count = async (request: CountRequest): Promise<Counted> => {
+    const { regions, operation, afterResponse, ledger } = request;
+    const tally = await askAll(request);
+    const { pending, failure, isStopped, heard } = tally;
+    if (failure === undefined && !isStopped && regions.every(next.isClosed)) pending.forEach(denyLocked);
+    const isRefusal = pending.some(isDenied);
+    if (isRefusal && !ledger.isEmpty) afterResponse(undo(ledger));
+    if (operation === 'take' && !isStopped) {
+      const uses = pending.flatMap((one) => useOf(one, regions));
+      cessions.follow(uses, regions, afterResponse);
+    }
+    const seenOf = ({ seen }: Pending) => (isRefusal && seen) || [];
+    return {
+      results: pending.flatMap((one) => one.admitted?.result ?? denialOf(one) ?? seenOf(one)),
+      regions: [...tally.answered],
+      missing: isStopped ? [] : pending.flatMap((one) => missedOf(one, isRefusal, regions)),
+      failure,
+      heard,
+      isStopped,
+    };
+  };
+
   return {
     count,
     undo,
     recall({ placed, regions, era }) {
       if (placed.some(({ check }) => check.countDenied)) return undefined;
       const all = placed.map(pendingOf);
-      const known = all.filter((one) => turnOf(one, regions, era) === undefined && isDenied(one));
+      const known = all.filter((one) => next.turnOf(one, regions, era) === undefined && isDenied(one));
       // Whether it would block from now on, only Redis can tell.
       const isOpen = all.some((one) => one.placed.check.blockMs && !known.includes(one));
       return known.length > 0 && !isOpen ? known.flatMap((one) => denialOf(one) ?? []) : undefined;
@@ -333,12 +190,8 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   };
 }
 
-type Answered = Answer & { readonly askedAtMs: number };
-
 const isNews = ({ announced }: Heard, expects: string | undefined): boolean =>
   expects !== undefined && announced !== null && announced !== expects;
-
-const TOO_LATE = { kind: 'unanswered', unanswered: [], reason: 'timeout' } as const;
 
 /** Its counter must hear of every request, also of those that are denied. */
 const isTold = ({ check }: PlacedCheck): boolean => check.countDenied === true || check.blockMs !== undefined;

@@ -10,8 +10,9 @@ import {
   type SharesByRegion,
   type Split,
 } from '../../src/core/matching/rule.ts';
-import { createPlacements, HEARD_MS } from '../../src/core/regions/placement.ts';
+import { createPlacements } from '../../src/core/regions/placement.ts';
 import { capacityOf, homeOf, isUsable, type Share } from '../../src/core/regions/shares.ts';
+import { HEARD_MS } from '../../src/core/regions/terms.ts';
 import { createRuleCheck, type RuleCheckShape } from '../limiter/rule-checks.ts';
 
 const AT_MS = 1_800_000_000_000;

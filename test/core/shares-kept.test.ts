@@ -6,8 +6,9 @@ import type { Check } from '../../src/core/counting/check.ts';
 import { runChecks } from '../../src/core/counting/counters.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { SharesByRegion } from '../../src/core/matching/rule.ts';
-import { createPlacements, HEARD_MS, type Placement } from '../../src/core/regions/placement.ts';
+import { createPlacements, type Placement } from '../../src/core/regions/placement.ts';
 import { partsOf, type Share } from '../../src/core/regions/shares.ts';
+import { HEARD_MS } from '../../src/core/regions/terms.ts';
 import { createRuleCheck } from '../limiter/rule-checks.ts';
 import { rounds } from '../rounds.ts';
 import {

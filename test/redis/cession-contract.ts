@@ -1,10 +1,10 @@
 // What every algorithm owes a region that cedes its part: it cedes only what holds nothing, counts nothing until all that
 // its home may have charged has stopped counting, and then starts from nothing.
-import { expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { Check } from '../../src/core/counting/check.ts';
 import { IDLE_MS } from '../../src/core/counting/counters.ts';
 import type { ContractCase } from './algorithm-contract.ts';
-import { ask, createCheck, look } from './engines.ts';
+import { ask, createCheck, look, nextLeaseId } from './engines.ts';
 
 const TERM_MS = 5_000;
 const HOLD_MS = 2_000;
@@ -45,6 +45,40 @@ export function cedes({ engine, rule, nowMs }: ContractCase): void {
     expect(await look(engine(), check, nowMs)).toMatchObject({ allowed: true });
     expect(await cede(check, 'eu', idleAtMs - 1)).toMatchObject({ allowed: false, retryAfterMs: 1 });
     expect(await cede(check, 'eu', idleAtMs)).toMatchObject({ allowed: true });
+  });
+
+  describe('what is in use', () => {
+    const startMs = nowMs - (nowMs % rule.windowMs);
+    /** A check of a counter that was charged so at the start of a window, and its units. */
+    const use = async () => {
+      const check = create();
+      const taken = [await take(check, startMs), await take(check, startMs)];
+      return { check, units: taken.filter(({ allowed }) => allowed).length };
+    };
+    const take = (check: Check, atMs: number) =>
+      ask(engine(), 'take', { ...check, leaseId: check.leaseId && nextLeaseId() }, atMs);
+    /** The home says that it has charged itself with so many units. */
+    const cedeFor = (check: Check, units: number, [chargedAtMs, atMs]: readonly [number, number]) => {
+      const want = units === 0 ? undefined : units;
+      return ask(engine(), 'cede', { ...check, want, chargedAtMs, cession: to('eu') }, atMs);
+    };
+
+    it('is ceded to a home that has charged itself with as much, and tells others how much that is', async () => {
+      const { check, units } = await use();
+      const atOnce = [startMs, startMs] as const;
+      expect(await cedeFor(check, units - 1, atOnce)).toMatchObject({ allowed: false, remaining: units });
+      expect(await take(check, startMs)).not.toHaveProperty('movedTo');
+      expect(await cedeFor(check, units + 1, atOnce)).toMatchObject({ allowed: true, remaining: 0 });
+      expect(await take(check, startMs)).toMatchObject({ allowed: false, movedTo: 'eu' });
+    });
+
+    it('is not ceded for a charge of another window', async () => {
+      const { check } = await use();
+      const nextMs = startMs + rule.windowMs;
+      await take(check, nextMs);
+      expect(await cedeFor(check, 1e6, [nextMs - 1, nextMs])).toMatchObject({ allowed: false });
+      expect(await cedeFor(check, 1e6, [nextMs, nextMs])).toMatchObject({ allowed: true });
+    });
   });
 
   it('renews for its home, and for nobody else', async () => {

@@ -113,7 +113,9 @@ describe('the script and its model', () => {
                   cost,
                   want,
                   cession: operation === 'cede' ? cession : undefined,
-                  chargedAtMs: ['refund', 'settle'].includes(operation) ? nowMs - chargedAgoMs : undefined,
+                  chargedAtMs: ['refund', 'settle', 'cede'].includes(operation)
+                    ? nowMs - chargedAgoMs
+                    : undefined,
                 },
               ];
             });

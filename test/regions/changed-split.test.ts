@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, it } from 'vitest';
 import { type EdgeRule, type Edges, EVEN, startEdges } from '../../local/edges.ts';
 import type { Split } from '../../src/core/matching/rule.ts';
-import { HEARD_MS } from '../../src/core/regions/placement.ts';
+import { HEARD_MS } from '../../src/core/regions/terms.ts';
 import { isLong } from '../rounds.ts';
 import { burst, expectWithin, nextSubject, SPLIT, sleep } from './play.ts';
 

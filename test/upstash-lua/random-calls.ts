@@ -190,7 +190,7 @@ function toCheck(
       cost,
       want,
       cession: operation === 'cede' ? cession : undefined,
-      chargedAtMs: ['refund', 'settle'].includes(operation) ? nowMs - chargedAgoMs : undefined,
+      chargedAtMs: ['refund', 'settle', 'cede'].includes(operation) ? nowMs - chargedAgoMs : undefined,
     },
   ];
 }

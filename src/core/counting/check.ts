@@ -15,7 +15,10 @@ export interface Check {
   readonly leaseId?: string | undefined;
   /** Units to take, to give back, or to charge afterwards. */
   readonly cost: number;
-  /** Units to lease beyond the cost, as far as there is room. Of a refund: units of that charge that are kept. */
+  /**
+   * Units to lease beyond the cost, as far as there is room. Of a refund: units of that charge that are kept. Of a `cede`:
+   * units that the home has charged itself with, for what this counter holds.
+   */
   readonly want?: number | undefined;
   /** Count denied requests too. */
   readonly countDenied?: boolean | undefined;
@@ -23,7 +26,7 @@ export interface Check {
   readonly blockMs?: number | undefined;
   /** Say what it would do, but never deny. */
   readonly log?: boolean | undefined;
-  /** Of a refund, and of what is settled: when the charge was made. */
+  /** Of a refund, of what is settled, and of a `cede` with `want`: when the charge was made. */
   readonly chargedAtMs?: number | undefined;
   /** Of a `cede`: who asks, and for how long. */
   readonly cession?: Cession | undefined;
@@ -42,7 +45,7 @@ export interface Cession {
 export interface Outcome {
   /** By this check alone. For a renewal: whether the lease was still held. Of a `cede`: whether the part is ceded. */
   readonly allowed: boolean;
-  /** Exactly this many more units would pass now. */
+  /** Exactly this many more units would pass now. Of a `cede` that is refused because the counter is in use: units used. */
   readonly remaining: number;
   /** When the whole limit is free again. */
   readonly resetAtMs: number;
@@ -64,7 +67,7 @@ export interface Outcome {
 /**
  * `settle` charges what a request cost beyond what it was charged, once that is known: always, up to a debt of the
  * whole capacity. `renew` is for leases. `cede` gives this region's part of a counter to another region for a time, if
- * nothing is counted here; `reclaim` refuses to do so again.
+ * nothing is counted here, or all of it there; `reclaim` refuses to do so again.
  */
 export type Operation = 'take' | 'peek' | 'refund' | 'settle' | 'renew' | 'cede' | 'reclaim';
 

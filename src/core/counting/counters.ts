@@ -215,22 +215,23 @@ function deny(one: Judged, nowMs: number): Counted {
   };
 }
 
-/** A region that has counted nothing of it lately cedes its part. It never takes it back: it waits. */
+/**
+ * A region that has counted nothing of it lately cedes its part; so does one that has, if the home has charged itself with
+ * as much in the same window. It never takes the part back: it waits.
+ */
 const CESSIONS = {
   cede(check: Check, nowMs: number, counters: Counters): Outcome {
     const { home, termMs, holdMs } = check.cession as Cession;
-    const found = counters.get(check.key, check.id);
-    const counter = found?.ceded || found?.algorithm === check.algorithm ? found : undefined;
-    const idleMs = counter?.ceded ? 0 : IDLE_MS;
-    const leftMs = Math.max(0, (counter?.expiresAtMs ?? 0) + idleMs - nowMs);
-    const isRenewed = leftMs > 0 && counter?.ceded?.home === home && !counter.ceded.isWanted;
-    if (leftMs > 0 && !isRenewed) {
-      const waitMs = leftMs + (counter?.ceded?.home === home ? check.windowMs : 0);
-      return ceded(false, counter?.ceded ? nowMs + leftMs : nowMs, waitMs);
-    }
-    const expiresAtMs = nowMs + Math.max(leftMs, termMs + holdMs);
+    const counter = counterFor(check, counters);
+    const { ceded } = counter ?? {};
+    const leftMs = Math.max(0, (counter?.expiresAtMs ?? 0) + (ceded ? 0 : IDLE_MS) - nowMs);
+    if (leftMs > 0 && ceded && (ceded.home !== home || ceded.isWanted))
+      return cession(false, nowMs + leftMs, leftMs + (ceded.home === home ? check.windowMs : 0));
+    if (leftMs > 0 && !ceded && !isChargedElsewhere(check, counter, nowMs))
+      return { ...cession(false, nowMs, leftMs), remaining: usedOf(check, counter, nowMs) };
+    const expiresAtMs = nowMs + Math.max(ceded ? leftMs : 0, termMs + holdMs);
     save(check, { home, usableUntilMs: nowMs + termMs, isWanted: false }, expiresAtMs, nowMs, counters);
-    return ceded(true, expiresAtMs);
+    return cession(true, expiresAtMs);
   },
 
   reclaim(check: Check, nowMs: number, counters: Counters): Outcome {
@@ -238,9 +239,26 @@ const CESSIONS = {
     const moved = movedOf(counter, nowMs);
     const isNew = moved !== undefined && !moved.isWanted;
     if (isNew) save(check, { ...moved, isWanted: true }, moved.untilMs, nowMs, counters);
-    return ceded(isNew, moved?.untilMs ?? nowMs);
+    return cession(isNew, moved?.untilMs ?? nowMs);
   },
 };
+
+function counterFor({ key, id, algorithm }: Check, counters: Counters): Counter | undefined {
+  const found = counters.get(key, id);
+  return found?.ceded || found?.algorithm === algorithm ? found : undefined;
+}
+
+function usedOf(check: Check, counter: Counter | undefined, nowMs: number): number {
+  const { room, capacity, blockedUntilMs } = judge(check, counter, nowMs);
+  return blockedUntilMs > nowMs ? 0 : Math.max(0, Math.min(capacity, capacity - room));
+}
+
+function isChargedElsewhere(check: Check, counter: Counter | undefined, nowMs: number): boolean {
+  const { want = 0, windowMs, chargedAtMs = nowMs } = check;
+  const isSameWindow = nowMs - (nowMs % windowMs) === chargedAtMs - (chargedAtMs % windowMs);
+  const isBlocked = (counter?.blockedUntilMs ?? 0) > nowMs;
+  return want > 0 && isSameWindow && !isBlocked && usedOf(check, counter, nowMs) <= want;
+}
 
 function save(
   { key, id, algorithm }: Check,
@@ -253,7 +271,7 @@ function save(
   counters.save(key, id, counter, nowMs);
 }
 
-const ceded = (allowed: boolean, resetAtMs: number, retryAfterMs = 0): Outcome => ({
+const cession = (allowed: boolean, resetAtMs: number, retryAfterMs = 0): Outcome => ({
   allowed,
   remaining: 0,
   resetAtMs,
@@ -267,7 +285,7 @@ function toOutcome(counted: Counted, operation: Operation, nowMs: number): Outco
   if (moved) {
     const asked = operation === 'take' || operation === 'peek';
     const usableMs = Math.max(0, moved.usableUntilMs - nowMs);
-    const outcome = ceded(operation === 'refund' || operation === 'settle', moved.untilMs, usableMs);
+    const outcome = cession(operation === 'refund' || operation === 'settle', moved.untilMs, usableMs);
     return asked ? { ...outcome, movedTo: moved.home } : outcome;
   }
   const { allowed, room, resetAtMs, blockedUntilMs, granted, delayMs } = counted;

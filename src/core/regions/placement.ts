@@ -11,9 +11,7 @@ import { extraOf, type RuleCheck } from '../matching/plan.ts';
 import { isCentral, type Rule, type SharesByRegion, type Split } from '../matching/rule.ts';
 import type { CompiledRule } from '../matching/snapshot.ts';
 import {
-  type Counting,
   capacityOf,
-  hasBurst,
   homeOf,
   isUsable,
   partsOf,
@@ -21,9 +19,7 @@ import {
   type Shares,
   type WeightedRegion,
 } from './shares.ts';
-
-/** Until every isolate has heard of what every region has been told. */
-export const HEARD_MS = 90_000;
+import { movingMs } from './terms.ts';
 
 export interface Placement {
   /** What each region may use of the limit, by name; one that is left out has none. */
@@ -62,7 +58,7 @@ export function createPlacements(split: Split): Placements {
       const all = ways.get(check.rule) ?? waysOf(check.rule, split);
       ways.set(check.rule, all);
       // Mostly there is only one.
-      const active = all.length === 1 ? all : all.filter(({ untilMs }) => nowMs - untilMs < holdMs(check));
+      const active = all.length === 1 ? all : all.filter(({ untilMs }) => nowMs - untilMs < movingMs(check));
       const bySplit = active.filter(({ way }) => !way.central).map(({ way }) => partsBy(way, check));
       const homes = active.filter(({ way }) => way.central).map(({ way }) => homeBy(way, check));
       return together(smallest(bySplit, check), [...new Set(homes)], check);
@@ -81,7 +77,9 @@ export function movingUntilMs(rule: Rule, split: Split | undefined, nowMs: numbe
     extra: burst ?? undefined,
     windowMs: rule.windowSeconds * 1_000,
   };
-  const untilMs = Math.max(...before.map(({ replacedAtMs }) => (replacedAtMs ?? FOREVER) + holdMs(counting)));
+  const untilMs = Math.max(
+    ...before.map(({ replacedAtMs }) => (replacedAtMs ?? FOREVER) + movingMs(counting)),
+  );
   return untilMs > nowMs ? untilMs : undefined;
 }
 
@@ -125,19 +123,6 @@ export function hasShare({ shares }: CompiledRule, split: Split, region: string)
 function known(shares: SharesByRegion, configured: SharesByRegion): SharesByRegion {
   const there = Object.entries(shares).filter(([name]) => Object.hasOwn(configured, name));
   return there.some(([, share]) => share > 0) ? Object.fromEntries(there) : configured;
-}
-
-/**
- * As long as something that was admitted before may still count: two windows, or until a full bucket has drained, which
- * takes longer where parts are rounded.
- */
-export function holdMs({ windowMs, limit, extra, algorithm }: Omit<Counting, 'cost'> & Timed): number {
-  const burst = hasBurst({ algorithm }) ? (extra ?? 0) : 0;
-  return HEARD_MS + 2 * windowMs + Math.ceil((4 * windowMs * burst) / limit);
-}
-
-interface Timed {
-  readonly windowMs: number;
 }
 
 const weighted = (shares: SharesByRegion): WeightedRegion[] =>

@@ -11,6 +11,7 @@ import {
   type SharesByRegion,
   type Split,
 } from '../../core/matching/rule.ts';
+import { CHARGE_WINDOWS, HEARD_MS, ROUNDED_BURSTS } from '../../core/regions/terms.ts';
 import type { Database } from '../tables/database.ts';
 import { placements } from '../tables/schema.ts';
 
@@ -102,9 +103,9 @@ export const confirmPlacements = (database: Database, told: readonly PlacementRo
     from jsonb_to_recordset(${JSON.stringify(told)}::jsonb) as told (id text, before jsonb)
     where ${placements}.id = told.id and ${placements}.before = told.before`);
 
-/** As long as anything counts that was admitted so, of any rule: see `holdMs` in core/regions/placement.ts. */
-const LONGEST_HOLD_MS = sql`(select 180000 + 1000 * coalesce(max(window_seconds * (2 + coalesce(
-  4 * burst::numeric / case when limit_name is null then "limit" else 1 end, 0))), 0) from rules)`;
+/** As long as anything counts that was admitted so, of any rule: `movingMs` in SQL, and as long again to hear of it. */
+const LONGEST_HOLD_MS = sql`(select ${2 * HEARD_MS}::int + 1000 * coalesce(max(window_seconds * (${CHARGE_WINDOWS}::int + coalesce(
+  ${ROUNDED_BURSTS}::int * burst::numeric / case when limit_name is null then "limit" else 1 end, 0))), 0) from rules)`;
 const IS_OVER = sql`(entry ->> 'replacedAtMs')::numeric + ${LONGEST_HOLD_MS} < extract(epoch from now()) * 1000`;
 
 /** What was before and no longer counts; and rules that are gone for longer than anything does. */

@@ -22,6 +22,8 @@ export interface Traits {
   readonly hasQueue?: true;
   /** It remembers every unit: so its limit is bounded, and its state has a key of its own. */
   readonly mostUnits?: number;
+  /** At the limit it leaves a unit unused in each window: so does each part of a limit that is split. */
+  readonly roundsEachPart?: true;
   /** The longest time for which a charge counts. */
   chargeLastsMs(counting: Pick<Params, 'limit' | 'windowMs' | 'extra'>): number;
 }

@@ -9,7 +9,7 @@ interface State {
 }
 
 export const slidingWindowCounter: Algorithm<State> = {
-  traits: { chargeLastsMs: ({ windowMs }) => 2 * windowMs },
+  traits: { roundsEachPart: true, chargeLastsMs: ({ windowMs }) => 2 * windowMs },
 
   advance(seen, nowMs, { limit, windowMs }) {
     const state = roll(seen, nowMs - (nowMs % windowMs), windowMs);

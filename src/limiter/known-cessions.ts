@@ -1,0 +1,118 @@
+// What this isolate knows of parts that regions have ceded to one another. It may know too little, or be late: the script
+// of a region that has ceded its part refuses to count, and says to whom it was ceded.
+import { createBoundedCache } from '../core/bounded-cache.ts';
+import type { Outcome } from '../core/counting/check.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
+import { capacityOf, hasBurst, isUsable, type Share, type Shares } from '../core/regions/shares.ts';
+import { holdMs } from '../core/regions/terms.ts';
+import type { PlacedCheck } from './placed-checks.ts';
+import type { LimiterRegion, Regions } from './region-ladder.ts';
+
+export const MOST_COUNTERS = 10_000;
+
+/** One region's part of a counter is another's, for a time. By the clock of this isolate. */
+export interface Cession {
+  readonly from: string;
+  readonly home: string;
+  /** The home counts with this part until then, */
+  readonly usableUntilMs: number;
+  /** and nobody else does until then. */
+  readonly movedUntilMs: number;
+}
+
+/** What a region has said of a counter, and when it was asked. */
+export interface Told {
+  readonly region: string;
+  readonly outcome: Outcome;
+  readonly askedAtMs: number;
+  readonly nowMs: number;
+}
+
+export interface KnownCessions {
+  note(check: RuleCheck, cession: Cession): void;
+  /** A region has said that it has ceded the counter. */
+  learn(placed: PlacedCheck, told: Told): void;
+  /** To whom that region has ceded it, if it has. */
+  movedFrom(check: RuleCheck, region: string): Cession | undefined;
+  /** As that region counts it: with what it has, and what others have ceded to it. Undefined if it counts nothing of it. */
+  checkAt(placed: PlacedCheck, region: string): RuleCheck | undefined;
+  /** The regions that may count it, in the order in which they are asked. */
+  candidates(placed: PlacedCheck, regions: Regions): readonly LimiterRegion[];
+  /** All parts are ceded, and the time of their homes is over: the ms until one of them is counted again. */
+  lockedMs(placed: PlacedCheck): number | undefined;
+}
+
+export function createKnownCessions(now: () => number): KnownCessions {
+  const known = createBoundedCache<readonly Cession[]>(MOST_COUNTERS);
+  const cessionsOf = (check: RuleCheck): readonly Cession[] => known.get(nameOf(check), now()) ?? [];
+  const movedFrom: KnownCessions['movedFrom'] = (check, region) =>
+    cessionsOf(check).find(({ from, movedUntilMs }) => from === region && movedUntilMs > now());
+
+  const note: KnownCessions['note'] = (check, cession) => {
+    const others = cessionsOf(check).filter(
+      ({ from, movedUntilMs }) => from !== cession.from && movedUntilMs > now(),
+    );
+    const all = [...others, cession];
+    known.set(nameOf(check), all, Math.max(...all.map(({ movedUntilMs }) => movedUntilMs)));
+  };
+
+  /** Its own part, and those that it may use of others. */
+  const partAt = ({ check, parts }: PlacedCheck, region: string): Share | undefined =>
+    cessionsOf(check)
+      .filter((one) => one.home === region && one.usableUntilMs > now() && covers(one, check, parts))
+      .flatMap(({ from }) => parts.get(from) ?? [])
+      .reduce<Share | undefined>(
+        (part, ceded) => (part ? together(part, ceded, hasBurst(check)) : ceded),
+        parts.get(region),
+      );
+
+  return {
+    note,
+    movedFrom,
+
+    learn({ check }, { region: from, outcome, askedAtMs, nowMs }) {
+      const { movedTo: home, resetAtMs, retryAfterMs = 0 } = outcome;
+      const usableUntilMs = askedAtMs + retryAfterMs;
+      if (home !== undefined)
+        note(check, { from, home, usableUntilMs, movedUntilMs: askedAtMs + resetAtMs - nowMs });
+    },
+
+    checkAt(placed, region) {
+      const { check, at } = placed;
+      if ((at !== undefined && at !== region) || movedFrom(check, region)) return undefined;
+      const part = partAt(placed, region);
+      // What is more than the whole can hold is told so by any part.
+      const cost = check.cost > capacityOf(check) ? 1 : check.cost;
+      if (!part || !isUsable({ ...check, cost }, part)) return undefined;
+      return { ...check, limit: part.limit, extra: part.extra, region };
+    },
+
+    candidates({ check }, regions) {
+      const cession = movedFrom(check, regions[0].name);
+      const home = cession && regions.find(({ name }) => name === cession.home);
+      return home ? [home, ...regions.filter((region) => region !== home)] : regions;
+    },
+
+    lockedMs({ check, parts }) {
+      const locked = [...parts.keys()].map((region) => movedFrom(check, region));
+      const endsAtMs = Math.min(...locked.map((cession) => cession?.movedUntilMs ?? 0));
+      return locked.length > 0 && endsAtMs > now() ? endsAtMs - now() : undefined;
+    },
+  };
+}
+
+/** Of a counter, whatever its part. */
+export const nameOf = ({ id, key }: RuleCheck) => `${id} ${key}`;
+
+/** As it is named where its part does not matter. */
+export const wholeOf = (check: RuleCheck): RuleCheck => ({ ...check, ...check.full, region: undefined });
+
+/** Where it is no burst, `extra` is the same in all regions. */
+const together = (a: Share, b: Share, addsExtra: boolean): Share => ({
+  limit: a.limit + b.limit,
+  extra: addsExtra && a.extra !== undefined ? a.extra + (b.extra ?? 0) : a.extra,
+});
+
+/** What was ceded for rules that drain faster does not hold for those of now. */
+export const covers = ({ movedUntilMs, usableUntilMs }: Cession, check: RuleCheck, parts: Shares): boolean =>
+  movedUntilMs - usableUntilMs >= holdMs(check, parts);

@@ -1,0 +1,111 @@
+// Calls to one region for a request, each with the time that it may take.
+import type { Answer } from '../core/counting/check.ts';
+import { CounterStoreError } from '../core/ports/counter-store.ts';
+import type { Cessions } from './cessions.ts';
+import { isUnanswered, type Turn, type Wish } from './pending-check.ts';
+import { type Asked, askRegion, type LimiterRegion } from './region-ladder.ts';
+import type { CountRequest } from './regional-count.ts';
+import type { Turns } from './turns.ts';
+
+export interface RegionCalls {
+  /** Counts these checks there. `round`: how many calls the request has waited for. */
+  count(
+    region: LimiterRegion,
+    turns: readonly Turn[],
+    request: CountRequest & Round,
+  ): Promise<Asked<Answered>>;
+  /** Asks a region for its parts. If that fails, the region is asked to count. */
+  askFor(wishes: readonly [Wish, ...Wish[]], request: CountRequest): Promise<void>;
+}
+
+export interface Round {
+  readonly round: number;
+}
+
+export type Answered = Answer & { readonly askedAtMs: number };
+
+export interface RegionCallsOptions {
+  readonly now: () => number;
+  readonly cessions: Cessions;
+  readonly turns: Turns;
+}
+
+/** Of the deadline: a region that has had less cannot be blamed, as long as its distance is not known. */
+const FAIR_PART = 0.25;
+/** Of the way to a far one. */
+const FAIR_TIMES = 2;
+/** A near region is asked again although a far one has taken all the time. */
+const AGAIN_MS = 50;
+
+/** How long a region may take, and whether it is to blame if it takes longer. */
+interface Time {
+  readonly givenMs: number;
+  readonly isFair: boolean;
+  readonly signal: AbortSignal;
+}
+
+export function createRegionCalls({ now, cessions, turns: next }: RegionCallsOptions): RegionCalls {
+  /** A near region leaves time for the next one. */
+  const nearTime = (
+    region: LimiterRegion,
+    turns: readonly Turn[],
+    { deadline, regions }: CountRequest,
+  ): Time => {
+    const hasNext = turns.some(({ one }) => next.hasOther(one, region, regions));
+    const givenMs = deadline.remainingMs() / (hasNext ? 2 : 1);
+    return { givenMs, isFair: givenMs >= deadline.totalMs * FAIR_PART, signal: deadline.signal(givenMs) };
+  };
+
+  /** A far one gets the time that its distance takes; and so does a near one that is asked after a far one. */
+  const farTime = (
+    region: LimiterRegion,
+    turns: readonly Turn[],
+    { deadline, regions }: CountRequest,
+  ): Time => {
+    const [nearest] = regions;
+    // Nobody waits long for a region that stands in for one that has failed.
+    const isPatient = turns.every(({ one }) => !isUnanswered(one.verdicts.get(nearest.name)));
+    const leastMs = region === nearest ? AGAIN_MS : 0;
+    const givenMs = region.distance.fitMs(Math.max(leastMs, deadline.remainingMs()), isPatient);
+    const knownMs = region === nearest ? undefined : region.distance.ms();
+    const fairMs = knownMs === undefined ? deadline.totalMs * FAIR_PART : knownMs * FAIR_TIMES;
+    return {
+      givenMs,
+      isFair: givenMs >= fairMs,
+      signal: AbortSignal.timeout(Math.max(0, Math.ceil(givenMs))),
+    };
+  };
+
+  return {
+    async count(region, turns, { round, ...request }) {
+      const { regions, operation, withAnnouncement } = request;
+      const isFirst = region === regions[0] && round === 0;
+      const { givenMs, isFair, signal } = (isFirst ? nearTime : farTime)(region, turns, request);
+      if (givenMs <= 0) return TOO_LATE;
+      const askedAtMs = now();
+      const checks = turns.map(({ check }) => check);
+      const ask = async () => {
+        const answer = await region.store.run({ operation, checks, withAnnouncement }, signal);
+        if (answer.outcomes.length === checks.length) return { ...answer, askedAtMs };
+        throw new CounterStoreError('bad-reply', 'the store answered for fewer checks than it was given');
+      };
+      const asked = await askRegion({ region, signal, isFair, now, ask });
+      const isTooFar = region !== regions[0] && asked.kind === 'unanswered' && asked.reason === 'timeout';
+      // All of them: else each is given up on by requests of its own.
+      if (isTooFar) for (const { distance } of regions.slice(1)) distance.measure(request.afterResponse);
+      return asked;
+    },
+
+    async askFor(wishes, { deadline }) {
+      const [{ region, home }] = wishes;
+      for (const { one } of wishes) one.asked.add(region.name);
+      const placed = wishes.map(({ one }) => one.placed);
+      const givenMs = region.distance.fitMs(deadline.remainingMs(), true);
+      const signal = AbortSignal.timeout(Math.ceil(givenMs));
+      const ask = () => cessions.ask({ from: region, home, placed }, signal);
+      await askRegion({ region, signal, isFair: true, now, ask });
+    },
+  };
+}
+
+const TOO_LATE = { kind: 'unanswered', unanswered: [], reason: 'timeout' } as const;

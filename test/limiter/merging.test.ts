@@ -1,0 +1,181 @@
+// A small limit whose parts would each leave a unit unused is counted in one region as soon as a caller strains several.
+import fc from 'fast-check';
+import { describe, expect, it, vi } from 'vitest';
+import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
+import type { CounterCall } from '../../src/core/ports/counter-store.ts';
+import { createCessions } from '../../src/limiter/cessions.ts';
+import { createDeadline } from '../../src/limiter/deadline.ts';
+import { createKnownDenials } from '../../src/limiter/known-denials.ts';
+import { createLedger } from '../../src/limiter/ledger.ts';
+import { createRegionalCount } from '../../src/limiter/regional-count.ts';
+import { rounds } from '../rounds.ts';
+import { DEADLINE_MS, hangingRun, START_MS, settleAll, timed, useFakeTime } from './limiter-harness.ts';
+import { createModelRegion, type ModelRegion, seenFrom } from './model-regions.ts';
+import { place } from './placed.ts';
+
+useFakeTime();
+const now = () => Date.now();
+const WINDOW_MS = 60_000;
+
+function open(part: number, algorithm: AlgorithmId = 'sliding-window-counter') {
+  const regions = ['us', 'eu', 'ap'].map((name) => createModelRegion(name)) as [
+    ModelRegion,
+    ModelRegion,
+    ModelRegion,
+  ];
+  const placed = place({ us: part, eu: part, ap: part }, { algorithm });
+  const later: Promise<unknown>[] = [];
+  const isolates = regions.map(() =>
+    createRegionalCount({
+      now,
+      denials: createKnownDenials(),
+      cessions: createCessions(now),
+    }),
+  );
+  /** Of a caller in that region; true if it passes. */
+  const request = async (nearest: number) => {
+    const { decision } = await timed(async () =>
+      isolates[nearest]?.count({
+        placed: [placed],
+        regions: seenFrom(regions, nearest),
+        operation: 'take',
+        withAnnouncement: false,
+        deadline: createDeadline(DEADLINE_MS, now),
+        afterResponse: (work) => void later.push(work),
+        era: 'era',
+        ledger: createLedger(() => {}),
+      }),
+    );
+    return decision?.results[0]?.outcome.allowed === true;
+  };
+  const settle = () => settleAll(later, regions);
+  /** Where a region says that the counter is. */
+  const homes = () => regions.map((region) => region.peek({ ...placed.check, limit: part })?.movedTo);
+  const calls = (operation: string) =>
+    regions.flatMap((region) => region.calls.filter((call) => call.operation === operation));
+  return { regions, placed, request, settle, homes, calls };
+}
+
+/** Requests that take turns in all regions; how many of them pass. */
+async function spread(
+  { request, settle }: ReturnType<typeof open>,
+  count: number,
+  from = 0,
+): Promise<number> {
+  let passed = 0;
+  for (let i = from; i < from + count; i += 1) {
+    passed += Number(await request(i % 3));
+    await settle();
+  }
+  return passed;
+}
+
+describe('a small limit that parts would round', () => {
+  it('is counted by one region once a caller strains several', async () => {
+    const world = open(2);
+    await spread(world, 9);
+    expect(new Set(world.homes().filter(Boolean)).size).toBe(1);
+    expect(world.homes().filter((home) => home === undefined)).toHaveLength(1);
+  });
+
+  it('admits as much as one counter of the whole limit, and no more', async () => {
+    const world = open(2);
+    expect(await spread(world, 12)).toBe(6);
+    vi.setSystemTime(START_MS + WINDOW_MS);
+    let passed = 0;
+    for (let i = 0; i < 12; i += 1) {
+      vi.setSystemTime(START_MS + WINDOW_MS + (i * WINDOW_MS) / 12);
+      passed += await spread(world, 1, i);
+    }
+    // One counter of six leaves one unused; three of two would leave three.
+    expect(passed).toBe(5);
+  });
+
+  it('charges the home with what the other region has counted', async () => {
+    const world = open(2);
+    expect(await spread(world, 5)).toBe(5);
+    const home = world.regions.find((_, i) => world.homes()[i] === undefined);
+    expect(home?.peek({ ...world.placed.check, ...world.placed.check.full })).toMatchObject({ remaining: 1 });
+  });
+
+  it('gives the charge back if the other region has counted more meanwhile', async () => {
+    const world = open(10);
+    const [us, eu] = world.regions;
+    const { run } = eu.does;
+    const forLess = (call: CounterCall) => call.checks.map((check) => ({ ...check, want: check.want && 1 }));
+    eu.does.run = (call, signal) => run({ ...call, checks: forLess(call) }, signal);
+    for (const nearest of [1, 1, 1, 0, 0, 0, 0, 0]) await world.request(nearest);
+    await world.settle();
+    const units = world.calls('refund').map(({ checks }) => checks[0]?.cost);
+    expect(units).toEqual([3, 3, 3]);
+    expect(world.homes()).toEqual([undefined, undefined, 'us']);
+    expect(us.peek({ ...world.placed.check, ...world.placed.check.full })).toMatchObject({ remaining: 25 });
+  });
+
+  it('stays as it is while the region that keeps the turns does not answer', async () => {
+    const world = open(2);
+    for (const region of world.regions) {
+      const { run } = region.does;
+      const isTurn = (id: string | undefined) => id?.endsWith('-home') === true;
+      region.does.run = (call, signal) =>
+        isTurn(call.checks[0]?.id) ? hangingRun(call, signal) : run(call, signal);
+    }
+    expect(await spread(world, 12)).toBeLessThanOrEqual(6);
+    expect(world.calls('take').every(({ checks }) => checks[0]?.cost === 1)).toBe(true);
+  });
+});
+
+describe('a limit that is not merged', () => {
+  it.each([
+    ['is large', 100, 'sliding-window-counter'],
+    ['is of an algorithm that rounds nothing', 2, 'sliding-window-log'],
+  ] as const)('%s', async (_, part, algorithm) => {
+    const world = open(part, algorithm);
+    await spread(world, 3 * part + 6);
+    expect(world.homes()).toEqual([undefined, undefined, undefined]);
+  });
+});
+
+describe('requests that cross each other on their way', () => {
+  it('never exceed the limit, whatever is lost', async () => {
+    const step = fc.record({
+      region: fc.nat(2),
+      waitMs: fc.constantFrom(0, 10, 900, 29_000),
+      isLost: fc.boolean(),
+    });
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
+        vi.setSystemTime(START_MS);
+        const world = open(2);
+        const admittedAtMs: number[] = [];
+        for (const { region, waitMs, isLost } of steps) {
+          const { does } = world.regions[region] as ModelRegion;
+          const { run } = does;
+          // The call arrives, and nobody hears the answer.
+          if (isLost)
+            does.run = async (call, signal) => {
+              await run(call, signal);
+              return hangingRun(call, signal);
+            };
+          if (await world.request((region + 1) % 3)) admittedAtMs.push(now());
+          await world.settle();
+          does.run = run;
+          vi.setSystemTime(now() + waitMs);
+        }
+        expect(worstEstimate(admittedAtMs)).toBeLessThanOrEqual(6);
+      }),
+      { numRuns: rounds(60) },
+    );
+  });
+});
+
+/** The largest estimate of all admissions together, as one counter would have made it. */
+function worstEstimate(admittedAtMs: readonly number[]): number {
+  const counts = new Map<number, number>();
+  return admittedAtMs.reduce((worst, atMs) => {
+    const window = Math.floor(atMs / WINDOW_MS);
+    counts.set(window, (counts.get(window) ?? 0) + 1);
+    const before = (counts.get(window - 1) ?? 0) * (1 - (atMs % WINDOW_MS) / WINDOW_MS);
+    return Math.max(worst, before + (counts.get(window) ?? 0));
+  }, 0);
+}
