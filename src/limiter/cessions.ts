@@ -49,6 +49,8 @@ export interface Cessions extends Omit<KnownCessions, 'note' | 'movedFrom'> {
   /** Whether the home should have that other region's part, has not, and was not refused it lately. */
   isWanted(placed: PlacedCheck, home: string, from: LimiterRegion): boolean;
   ask(ask: Ask, signal: AbortSignal): Promise<readonly Outcome[]>;
+  /** Whether there is anything to do after such a use: mostly not. */
+  isWorthFollowing(use: Use, regions: Regions): boolean;
   /** After each request: asks for more where a subject uses a good part of what its region has, and renews. */
   follow(uses: readonly Use[], regions: Regions, afterResponse: AfterResponse): void;
 }
@@ -157,6 +159,12 @@ export function createCessions(now: () => number): Cessions {
     ...told,
     isWanted,
     ask,
+    isWorthFollowing(use, [own]) {
+      const { placed } = use;
+      if (!isShared(placed)) return false;
+      const moved = movedFrom(placed.check, own.name);
+      return moved !== undefined || isStrained(use, placed.at ?? own.name);
+    },
     follow(uses, regions, afterResponse) {
       const shared = uses.filter(({ placed }) => isShared(placed));
       for (const use of shared)
@@ -181,7 +189,7 @@ function isStrained({ placed, region, counted, outcome }: Use, home: string): bo
   const own = placed.parts.get(home);
   if (!own || region.name !== home || !outcome.allowed) return true;
   const { cost } = placed.check;
-  const most = capacityOf({ ...counted, ...own });
+  const most = capacityOf({ algorithm: counted.algorithm, limit: own.limit, extra: own.extra });
   const used = capacityOf(counted) - outcome.remaining;
   return used * 2 >= most && (used > cost || most <= cost);
 }

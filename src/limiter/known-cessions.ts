@@ -34,6 +34,8 @@ export interface KnownCessions {
   learn(placed: PlacedCheck, told: Told): void;
   /** To whom that region has ceded it, if it has. */
   movedFrom(check: RuleCheck, region: string): Cession | undefined;
+  /** Whether that region counts it at all. */
+  isCountedAt(placed: PlacedCheck, region: string): boolean;
   /** As that region counts it: with what it has, and what others have ceded to it. Undefined if it counts nothing of it. */
   checkAt(placed: PlacedCheck, region: string): RuleCheck | undefined;
   /** The regions that may count it, in the order in which they are asked. */
@@ -44,7 +46,8 @@ export interface KnownCessions {
 
 export function createKnownCessions(now: () => number): KnownCessions {
   const known = createBoundedCache<readonly Cession[]>(MOST_COUNTERS);
-  const cessionsOf = (check: RuleCheck): readonly Cession[] => known.get(nameOf(check), now()) ?? [];
+  const cessionsOf = (check: RuleCheck): readonly Cession[] =>
+    (known.size > 0 ? known.get(nameOf(check), now()) : undefined) ?? NONE;
   const movedFrom: KnownCessions['movedFrom'] = (check, region) =>
     cessionsOf(check).find(({ from, movedUntilMs }) => from === region && movedUntilMs > now());
 
@@ -57,14 +60,23 @@ export function createKnownCessions(now: () => number): KnownCessions {
   };
 
   /** Its own part, and those that it may use of others. */
-  const partAt = ({ check, parts }: PlacedCheck, region: string): Share | undefined =>
-    cessionsOf(check)
+  const partAt = ({ check, parts }: PlacedCheck, region: string, cessions: readonly Cession[]) =>
+    cessions
       .filter((one) => one.home === region && one.usableUntilMs > now() && covers(one, check, parts))
       .flatMap(({ from }) => parts.get(from) ?? [])
       .reduce<Share | undefined>(
         (part, ceded) => (part ? together(part, ceded, hasBurst(check)) : ceded),
         parts.get(region),
       );
+
+  const usableAt = (placed: PlacedCheck, region: string): Share | undefined => {
+    const { check, at, parts } = placed;
+    if (at !== undefined && at !== region) return undefined;
+    const cessions = cessionsOf(check);
+    if (cessions.length > 0 && movedFrom(check, region)) return undefined;
+    const part = cessions.length > 0 ? partAt(placed, region, cessions) : parts.get(region);
+    return part && isUsable(fitting(check), part) ? part : undefined;
+  };
 
   return {
     note,
@@ -77,14 +89,11 @@ export function createKnownCessions(now: () => number): KnownCessions {
         note(check, { from, home, usableUntilMs, movedUntilMs: askedAtMs + resetAtMs - nowMs });
     },
 
+    isCountedAt: (placed, region) => usableAt(placed, region) !== undefined,
+
     checkAt(placed, region) {
-      const { check, at } = placed;
-      if ((at !== undefined && at !== region) || movedFrom(check, region)) return undefined;
-      const part = partAt(placed, region);
-      // What is more than the whole can hold is told so by any part.
-      const cost = check.cost > capacityOf(check) ? 1 : check.cost;
-      if (!part || !isUsable({ ...check, cost }, part)) return undefined;
-      return { ...check, limit: part.limit, extra: part.extra, region };
+      const part = usableAt(placed, region);
+      return part && { ...placed.check, limit: part.limit, extra: part.extra, region };
     },
 
     candidates({ check }, regions) {
@@ -100,6 +109,12 @@ export function createKnownCessions(now: () => number): KnownCessions {
     },
   };
 }
+
+const NONE: readonly Cession[] = [];
+
+/** What is more than the whole can hold is told so by any part. */
+const fitting = (check: RuleCheck): RuleCheck =>
+  check.cost > capacityOf(check) ? { ...check, cost: 1 } : check;
 
 /** Of a counter, whatever its part. */
 export const nameOf = ({ id, key }: RuleCheck) => `${id} ${key}`;

@@ -30,6 +30,8 @@ export interface Moment {
 }
 
 export interface KnownDenials {
+  /** How many there are, at most. */
+  readonly size: number;
   /** What that region would say now; undefined if it must be asked. */
   find(region: string, check: RuleCheck, nowMs: number, era: string): Outcome | undefined;
   remember(region: string, check: RuleCheck, outcome: Outcome, moment: Moment): void;
@@ -53,6 +55,9 @@ export function createKnownDenials(maxEntries = MOST_DENIALS): KnownDenials {
   };
 
   return {
+    get size() {
+      return denials.size;
+    },
     find(region, check, nowMs, era) {
       enter(era);
       if (denials.size === 0 || !isLasting(check)) return undefined;

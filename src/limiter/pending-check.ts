@@ -88,7 +88,10 @@ export function asWhole({ placed, verdicts }: Pending, check: RuleCheck, outcome
 }
 
 const capacityOfAll = ({ check, parts }: PlacedCheck): number =>
-  [...parts.values()].reduce((sum, part) => sum + capacityOf({ ...check, ...part }), 0);
+  [...parts.values()].reduce(
+    (sum, { limit, extra }) => sum + capacityOf({ algorithm: check.algorithm, limit, extra }),
+    0,
+  );
 
 /** Nothing if the nearest region does not answer: parts that it was given now would be lost to all. */
 export function useOf({ placed, admitted, verdicts }: Pending, [nearest]: Regions): Use[] {

@@ -31,9 +31,10 @@ export function createPlacing(shares: SharesByRegion, now: () => number): Placin
         return checks.map((check) => ({ check, split, ...wholeAt(regions[0].name, check) }));
       const placements = placementsOf(split);
       const nowMs = now();
-      return checks.flatMap((check) =>
-        placements.of(check, nowMs).map((placement) => ({ check, split, ...placement })),
-      );
+      const placed: PlacedCheck[] = [];
+      for (const check of checks)
+        for (const { parts, at } of placements.of(check, nowMs)) placed.push({ check, split, parts, at });
+      return placed;
     },
   };
 }

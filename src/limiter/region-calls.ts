@@ -8,18 +8,18 @@ import type { CountRequest } from './regional-count.ts';
 import type { Turns } from './turns.ts';
 
 export interface RegionCalls {
-  /** Counts these checks there. `round`: how many calls the request has waited for. */
-  count(
-    region: LimiterRegion,
-    turns: readonly Turn[],
-    request: CountRequest & Round,
-  ): Promise<Asked<Answered>>;
+  /** Counts these checks there. */
+  count(region: LimiterRegion, turns: readonly Turn[], call: Call): Promise<Asked<Answered>>;
   /** Asks a region for its parts. If that fails, the region is asked to count. */
   askFor(wishes: readonly [Wish, ...Wish[]], request: CountRequest): Promise<void>;
 }
 
-export interface Round {
+export interface Call {
+  readonly request: CountRequest;
+  /** How many calls the request has waited for. */
   readonly round: number;
+  /** Ask what the region announces, too. */
+  readonly withAnnouncement: boolean;
 }
 
 export type Answered = Answer & { readonly askedAtMs: number };
@@ -77,8 +77,8 @@ export function createRegionCalls({ now, cessions, turns: next }: RegionCallsOpt
   };
 
   return {
-    async count(region, turns, { round, ...request }) {
-      const { regions, operation, withAnnouncement } = request;
+    async count(region, turns, { request, round, withAnnouncement }) {
+      const { regions, operation } = request;
       const isFirst = region === regions[0] && round === 0;
       const { givenMs, isFair, signal } = (isFirst ? nearTime : farTime)(region, turns, request);
       if (givenMs <= 0) return TOO_LATE;

@@ -12,7 +12,7 @@ import type { KnownDenials } from './known-denials.ts';
 import type { Ledger } from './ledger.ts';
 import { denialOf, isDenied, type Pending, pendingOf, type Turn, useOf, type Wish } from './pending-check.ts';
 import type { PlacedCheck } from './placed-checks.ts';
-import { createRegionCalls } from './region-calls.ts';
+import { type Call, createRegionCalls } from './region-calls.ts';
 import type { LimiterRegion, Regions } from './region-ladder.ts';
 import { createHearReply, type Reply, type Tally } from './region-replies.ts';
 import type { Heard } from './rules-in-force.ts';
@@ -101,19 +101,37 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     return turns.length + wishes.length === 0 || isOver ? undefined : { turns, wishes };
   };
 
-  const take = async ({ turns, wishes }: Step, request: CountRequest & { readonly round: number }) => {
+  const take = async ({ turns, wishes }: Step, call: Call) => {
+    const { request } = call;
     const asking = [...Map.groupBy(wishes, ({ region, home }) => `${region.name} ${home}`).values()].map(
       ([first, ...others]) => first && calls.askFor([first, ...others], request),
     );
     const replies = await Promise.all(
       [...Map.groupBy(turns, ({ region }) => region)].map(async ([region, all], i): Promise<Reply> => {
         const asked = strictest(all);
-        const call = { ...request, withAnnouncement: request.withAnnouncement && i === 0 };
-        return { region, turns: all, asked, answer: await calls.count(region, asked, call) };
+        const withAnnouncement = call.withAnnouncement && i === 0;
+        const answer = await calls.count(region, asked, { ...call, withAnnouncement });
+        return { region, turns: all, asked, answer };
       }),
     );
     await Promise.all(asking);
     return replies;
+  };
+
+  /** Most requests begin, and end, with one call to the nearest region. Undefined if it cannot count all of the checks. */
+  const openingOf = (pending: readonly Pending[], request: CountRequest): Turn[] | undefined => {
+    const { regions, era, operation } = request;
+    const [region] = regions;
+    const turns: Turn[] = [];
+    for (const one of pending) {
+      const { placed } = one;
+      const check = cessions.checkAt(placed, region.name);
+      const isTwin = turns.at(-1)?.one.placed.check === placed.check;
+      if (!check || isTwin) return undefined;
+      if (operation === 'take' && denials.find(region.name, check, now(), era)) return undefined;
+      turns.push({ one, region, check });
+    }
+    return turns;
   };
 
   const askAll = async (request: CountRequest): Promise<Tally> => {
@@ -126,11 +144,21 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       isStopped: false,
     };
     let { withAnnouncement } = request;
-    for (let round = 0; round < roundsFor(request.regions); round += 1) {
+    let round = 0;
+    const opening = openingOf(pending, request);
+    if (opening) {
+      const [region] = request.regions;
+      const answer = await calls.count(region, opening, { request, round, withAnnouncement });
+      hear({ region, turns: opening, asked: opening, answer }, tally, request);
+      if (pending.every(isAdmitted)) return tally;
+      withAnnouncement &&= answer.kind !== 'answered';
+      round += 1;
+    }
+    for (; round < roundsFor(request.regions); round += 1) {
       const step = stepOf(tally, request);
       tally.isStopped = step !== undefined && tally.heard.some((one) => isNews(one, request.expects));
       if (!step || tally.isStopped) break;
-      const replies = await take(step, { ...request, withAnnouncement, round });
+      const replies = await take(step, { request, withAnnouncement, round });
       withAnnouncement &&= replies[0]?.answer.kind !== 'answered';
       for (const reply of replies) hear(reply, tally, request);
     }
@@ -154,17 +182,31 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     return [at[0] ?? placed.check];
   };
 
+  /** All is admitted, without anything in the way: all that is left to do is to ask for more where that will be needed. */
+  const plain = (
+    { pending, answered, failure, heard }: Tally,
+    { operation, regions, afterResponse }: CountRequest,
+  ): Counted => {
+    if (operation === 'take') followUses(pending, regions, afterResponse);
+    const results = pending.flatMap(({ admitted }) => admitted?.result ?? []);
+    return { results, regions: [...answered], missing: [], failure, heard, isStopped: false };
+  };
+
+  const followUses = (pending: readonly Pending[], regions: Regions, afterResponse: AfterResponse) => {
+    const uses = pending.flatMap((one) => useOf(one, regions));
+    if (uses.some((use) => cessions.isWorthFollowing(use, regions)))
+      cessions.follow(uses, regions, afterResponse);
+  };
+
   const count = async (request: CountRequest): Promise<Counted> => {
     const { regions, operation, afterResponse, ledger } = request;
     const tally = await askAll(request);
     const { pending, failure, isStopped, heard } = tally;
+    if (pending.every(isAdmitted)) return plain(tally, request);
     if (failure === undefined && !isStopped && regions.every(next.isClosed)) pending.forEach(denyLocked);
     const isRefusal = pending.some(isDenied);
     if (isRefusal && !ledger.isEmpty) afterResponse(undo(ledger));
-    if (operation === 'take' && !isStopped) {
-      const uses = pending.flatMap((one) => useOf(one, regions));
-      cessions.follow(uses, regions, afterResponse);
-    }
+    if (operation === 'take' && !isStopped) followUses(pending, regions, afterResponse);
     const seenOf = ({ seen }: Pending) => (isRefusal && seen) || [];
     return {
       results: pending.flatMap((one) => one.admitted?.result ?? denialOf(one) ?? seenOf(one)),
@@ -180,7 +222,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     count,
     undo,
     recall({ placed, regions, era }) {
-      if (placed.some(({ check }) => check.countDenied)) return undefined;
+      if (denials.size === 0 || placed.some(({ check }) => check.countDenied)) return undefined;
       const all = placed.map(pendingOf);
       const known = all.filter((one) => next.turnOf(one, regions, era) === undefined && isDenied(one));
       // Whether it would block from now on, only Redis can tell.
@@ -189,6 +231,8 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     },
   };
 }
+
+const isAdmitted = ({ admitted }: Pending): boolean => admitted !== undefined;
 
 const isNews = ({ announced }: Heard, expects: string | undefined): boolean =>
   expects !== undefined && announced !== null && announced !== expects;

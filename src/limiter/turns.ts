@@ -67,7 +67,7 @@ export function createTurns({ now, denials, cessions }: TurnsOptions): Turns {
           other !== region &&
           !verdicts.has(other.name) &&
           isClosed(other) &&
-          cessions.checkAt(placed, other.name) !== undefined,
+          cessions.isCountedAt(placed, other.name),
       ),
   };
 }

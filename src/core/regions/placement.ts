@@ -41,25 +41,33 @@ interface Way {
 
 export function createPlacements(split: Split): Placements {
   const ways = new WeakMap<CompiledRule, WayUntil[]>();
-  const computed = new WeakMap<Way, { limit: number; parts: Shares }[]>();
+  const computed = new WeakMap<Way, { limit: number; parts: Shares; placements: readonly Placement[] }[]>();
 
   /** Few limits for each way: those of the tiers. */
-  const partsBy = (way: Way, check: RuleCheck): Shares => {
+  const splitBy = (way: Way, check: RuleCheck) => {
     const list = computed.get(way) ?? [];
     const found = list.find(({ limit }) => limit === check.limit);
-    if (found) return found.parts;
+    if (found) return found;
     const parts = withShortQueues(check.rule, partsOf(check, weighted(way.shares)));
-    computed.set(way, [...list, { limit: check.limit, parts }]);
-    return parts;
+    const made = { limit: check.limit, parts, placements: [{ parts, at: undefined }] };
+    computed.set(way, [...list, made]);
+    return made;
+  };
+
+  const noteWays = (rule: CompiledRule): WayUntil[] => {
+    const all = waysOf(rule, split);
+    ways.set(rule, all);
+    return all;
   };
 
   return {
     of(check, nowMs) {
-      const all = ways.get(check.rule) ?? waysOf(check.rule, split);
-      ways.set(check.rule, all);
-      // Mostly there is only one.
+      const all = ways.get(check.rule) ?? noteWays(check.rule);
+      // Mostly there is only one, and it is split.
+      const [only] = all;
+      if (only && all.length === 1 && !only.way.central) return splitBy(only.way, check).placements;
       const active = all.length === 1 ? all : all.filter(({ untilMs }) => nowMs - untilMs < movingMs(check));
-      const bySplit = active.filter(({ way }) => !way.central).map(({ way }) => partsBy(way, check));
+      const bySplit = active.filter(({ way }) => !way.central).map(({ way }) => splitBy(way, check).parts);
       const homes = active.filter(({ way }) => way.central).map(({ way }) => homeBy(way, check));
       return together(smallest(bySplit, check), [...new Set(homes)], check);
     },
