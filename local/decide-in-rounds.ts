@@ -7,7 +7,7 @@ import type { DecisionRequest, Limiter, RequestPlan } from '../src/limiter/limit
 
 export interface PlannedDecision extends Omit<DecisionRequest, 'ledger'> {
   /** What the request is up against by these rules. */
-  readonly plan: (snapshot: Snapshot, deadline: Deadline) => Promise<RequestPlan>;
+  readonly plan: (snapshot: Snapshot, deadline: Deadline) => RequestPlan | Promise<RequestPlan>;
   readonly ledger?: Ledger | undefined;
 }
 

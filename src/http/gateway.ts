@@ -11,7 +11,7 @@ import type { RequestPlan, Round } from '../limiter/limiter.ts';
 import type { Regions } from '../limiter/region-ladder.ts';
 import { holdWhileOpen } from './connections.ts';
 import { setDecisionHeaders, setIncidentHeaders } from './headers.ts';
-import { addressOf, type Identity, identify } from './identity.ts';
+import { addressOf, hasCredential, type Identity, identify } from './identity.ts';
 import { takeOriginHeaders } from './origin-headers.ts';
 import { clientGone, type ProxyResult } from './proxy.ts';
 import { refusal } from './refusals.ts';
@@ -87,6 +87,7 @@ async function decide(services: Services, asked: GatewayRequest): Promise<Decide
 /** A caller that memory does not know is looked up, unless every request from that address is refused anyway. */
 async function whoCalls(services: Services, asked: GatewayRequest, round: Round): Promise<Identity> {
   const { afterResponse, request } = asked;
+  if (!hasCredential(request, services.identity)) return { caller: addressOf(request, services.identity) };
   const how = { ...services.identity, afterResponse, deadline: round.deadline };
   const known = await identify(request, { ...how, memoryOnly: true });
   if (known.unknown === undefined) return known;
@@ -103,12 +104,12 @@ async function isRefusedAnyway(services: Services, asked: GatewayRequest, round:
 const isDenyListed = ({ now }: Services, { snapshot }: Round, { caller }: Identity) =>
   snapshot.listed(caller, now()) === 'deny';
 
-async function plan(
+function plan(
   services: Services,
   asked: GatewayRequest,
   round: Round,
   identity: Identity,
-): Promise<RequestPlan> {
+): RequestPlan | Promise<RequestPlan> {
   const { unverified } = identity;
   const isRejected = unverified !== undefined && services.identity.unverified === 'reject';
   if (isRejected && !isDenyListed(services, round, identity))

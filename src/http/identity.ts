@@ -51,6 +51,10 @@ export async function identify(request: Request, options: IdentityOptions): Prom
   return inTime<Identity>(options.deadline.remainingMs() / 2, verifying, unknown);
 }
 
+/** Whether the client shows anything that could say who it is. */
+export const hasCredential = ({ headers }: Request, { tokens }: Pick<IdentityOptions, 'tokens'>): boolean =>
+  headers.has('X-API-Key') || (tokens !== undefined && bearerTokenIn(headers) !== undefined);
+
 /** Where a request comes from, as Cloudflare tells it. */
 export const addressOf = (
   { headers }: Request,

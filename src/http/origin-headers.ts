@@ -3,6 +3,8 @@
 import { HOP_BY_HOP, namesIn } from './proxy/headers.ts';
 
 const RATE_LIMIT = /^(x-ratelimit-.+|ratelimit|ratelimit-.+)$/;
+const isRateLimit = (name: string) =>
+  (name.startsWith('x-r') || name.startsWith('r')) && RATE_LIMIT.test(name);
 const COST = /^\d{1,12}$/;
 
 export type OriginRateLimitHeaders = 'rename' | 'drop' | 'keep';
@@ -19,22 +21,21 @@ export function takeOriginHeaders(
   { rateLimitHeaders, costHeader }: OriginHeaderPolicy,
 ): number | undefined {
   const costName = costHeader.toLowerCase();
-  const taken: [name: string, value: string][] = [];
-  let isNamed = (_: string) => false;
-  let cost: number | undefined;
-  for (const entry of headers) {
-    const [name, value] = entry;
-    const isOwnLimit = rateLimitHeaders !== 'keep' && RATE_LIMIT.test(name);
-    if (name === costName || HOP_BY_HOP.has(name) || isOwnLimit) taken.push(entry);
-    if (name === 'connection') isNamed = namesIn(value);
-    if (name === costName && COST.test(value)) cost = Number(value);
-  }
-  for (const [name, value] of taken) {
+  const taken: string[] = [];
+  for (const name of headers.keys())
+    if (name === costName || HOP_BY_HOP.has(name) || (rateLimitHeaders !== 'keep' && isRateLimit(name)))
+      taken.push(name);
+  // Nearly always.
+  if (taken.length === 0) return undefined;
+  const costText = headers.get(costName) ?? '';
+  const isNamed = namesIn(headers.get('Connection'));
+  for (const name of taken) {
+    const value = headers.get(name) ?? '';
     headers.delete(name);
-    if (rateLimitHeaders === 'rename' && RATE_LIMIT.test(name))
+    if (rateLimitHeaders === 'rename' && isRateLimit(name))
       headers.append(`x-origin-${name.replace(/^x-/, '')}`, value);
   }
-  if (taken.some(([name]) => name === 'connection'))
+  if (taken.includes('connection'))
     for (const name of [...headers.keys()]) if (isNamed(name)) headers.delete(name);
-  return cost;
+  return COST.test(costText) ? Number(costText) : undefined;
 }

@@ -105,7 +105,7 @@ function createPeekBudget(now: () => number): () => boolean {
 }
 
 /** As if there were a request that all limits of the caller apply to. */
-function planAll(snapshot: Snapshot, caller: Caller, nowMs: number): Promise<Plan> {
+function planAll(snapshot: Snapshot, caller: Caller, nowMs: number): Plan | Promise<Plan> {
   const everywhere: Snapshot = { ...snapshot, match: () => snapshot.limitsOf(caller) };
   return planRequest(everywhere, { caller, nowMs, leaseId: noLease, matchPath: '/', method: 'GET' });
 }

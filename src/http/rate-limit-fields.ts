@@ -22,6 +22,8 @@ export interface RateLimitFields {
  * that stay if all are too many. The policies are in an order of their own, which is the same for every answer.
  */
 export function rateLimitFields(results: readonly CheckResult<RuleCheck>[], nowMs: number): RateLimitFields {
+  const [only] = results;
+  if (only && results.length === 1) return { policy: policyOf(only.check), limit: limitOf(only, nowMs) };
   const members: { readonly policy: string; readonly limit: string; readonly ordinal: number }[] = [];
   const told = new Set<CompiledRule>();
   let bytes = 0;
@@ -29,9 +31,8 @@ export function rateLimitFields(results: readonly CheckResult<RuleCheck>[], nowM
     // A rule that is being moved between regions is counted twice.
     if (told.has(result.check.rule)) continue;
     told.add(result.check.rule);
-    const name = quotedName(result.check.rule.name);
-    const policy = name + policyParameters(result.check);
-    const limit = `${name};r=${result.outcome.remaining};t=${toSeconds(untilFreeMs(result, nowMs))}`;
+    const policy = policyOf(result.check);
+    const limit = limitOf(result, nowMs);
     // All of it is ASCII by now.
     bytes += policy.length + limit.length + 2 * SEPARATOR.length;
     if (bytes > MOST_BYTES && members.length > 0) break;
@@ -58,6 +59,30 @@ const PLAIN = /^[ !#$&-[\]-~]*$/;
 
 const quotedName = (ruleName: string) =>
   PLAIN.test(ruleName) ? `"${ruleName}"` : `"${policyName(ruleName).replace(/["\\]/g, '\\$&')}"`;
+
+/** The same for every request that a rule gives the same limit: made once. */
+const policies = new WeakMap<CompiledRule, { readonly limit: number; readonly text: string }>();
+
+function policyOf(check: RuleCheck): string {
+  const known = policies.get(check.rule);
+  if (known?.limit === check.full.limit) return known.text;
+  const text = nameOf(check.rule) + policyParameters(check);
+  policies.set(check.rule, { limit: check.full.limit, text });
+  return text;
+}
+
+const names = new WeakMap<CompiledRule, string>();
+
+function nameOf(rule: CompiledRule): string {
+  const known = names.get(rule);
+  if (known !== undefined) return known;
+  const name = quotedName(rule.name);
+  names.set(rule, name);
+  return name;
+}
+
+const limitOf = (result: CheckResult<RuleCheck>, nowMs: number): string =>
+  `${nameOf(result.check.rule)};r=${result.outcome.remaining};t=${toSeconds(untilFreeMs(result, nowMs))}`;
 
 const policyParameters = ({ algorithm, full, windowMs }: RuleCheck) =>
   traitsOf(algorithm).holdsLeases

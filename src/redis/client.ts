@@ -9,6 +9,11 @@ export interface UpstashOptions {
 }
 
 export interface Client {
+  /**
+   * One command, as a list of words. The way of every request: it does what `send` does, without what the library adds
+   * for others (headers merged anew, retries, a class for each command), which takes a third of the time of a call.
+   */
+  command(signal: AbortSignal, words: readonly string[]): Promise<unknown>;
   send<T>(signal: AbortSignal, command: (redis: Redis) => Promise<T>): Promise<T>;
   /** Several commands in one request. They run in their order, but not as one: each may fail by itself. */
   sendAll(signal: AbortSignal, commands: (redis: Redis) => Promise<readonly Entry[]>): Promise<Replied[]>;
@@ -24,6 +29,7 @@ interface Entry {
 export type Replied =
   | { readonly result: unknown; readonly error?: undefined }
   | { readonly error: CounterStoreError; readonly result?: undefined };
+const NOT_UPSTASH = 'the reply is not what Upstash sends';
 /** What the runtime says to a request that has used up its 50 (free plan) or 10,000 calls. */
 const OUT_OF_SUBREQUESTS = 'Too many subrequests';
 
@@ -57,11 +63,29 @@ export function createClient({ url, token }: UpstashOptions): Client {
       throw withoutDetails(error, signal);
     }
   };
+  const init = { method: 'POST', headers: { Authorization: `Bearer ${token}` } };
+  const command: Client['command'] = async (signal, words) => {
+    try {
+      const response = await fetch(url, { ...init, body: JSON.stringify(words), signal });
+      return resultOf(response.ok, await response.json());
+    } catch (error) {
+      throw withoutDetails(error, signal);
+    }
+  };
   return {
+    command,
     send,
     sendAll: async (signal, commands) =>
       (await send(signal, commands)).map((entry) => toReplied(entry, signal)),
   };
+}
+
+/** What Upstash answers one command with: a result, null included, or an error in words. */
+function resultOf(isOk: boolean, reply: unknown): unknown {
+  const { result, error } = (typeof reply === 'object' && reply !== null ? reply : {}) as Entry;
+  if (isOk && error === undefined && result !== undefined) return result;
+  if (typeof error === 'string') throw new Error(error);
+  throw isOk ? new CounterStoreError('bad-reply', NOT_UPSTASH) : new Error('no words');
 }
 
 function toReplied({ result, error }: Entry, signal: AbortSignal): Replied {
@@ -73,13 +97,13 @@ function toReplied({ result, error }: Entry, signal: AbortSignal): Replied {
 
 /** The client's messages embed the whole command, keys and all: only what kind of failure it was goes on. */
 function withoutDetails(error: unknown, signal: AbortSignal): CounterStoreError {
+  if (error instanceof CounterStoreError) return error;
   const said = error instanceof Error ? withoutCommand(error.message) : '';
   if (said.startsWith(OUT_OF_SUBREQUESTS)) return new OutOfCalls();
   if (said.startsWith('NOSCRIPT')) return new ScriptMissing('unavailable', 'script not loaded');
   if (signal.aborted) return new CounterStoreError('timeout', 'no answer before the deadline');
   if (isOfTheScript(said)) return new CounterStoreError('script-failed', wordsOf(said));
-  if (isBadReply(error, said))
-    return new CounterStoreError('bad-reply', 'the reply is not what Upstash sends');
+  if (isBadReply(error, said)) return new CounterStoreError('bad-reply', NOT_UPSTASH);
   return new CounterStoreError('unavailable', 'the command failed');
 }
 

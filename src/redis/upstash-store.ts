@@ -45,7 +45,8 @@ interface Counted extends Pick<Answer, 'announced'> {
 async function count(run: Run): Promise<Counted> {
   const { client, script, call, signal } = run;
   try {
-    return { reply: await client.send(signal, (redis) => redis.evalsha(script.sha, call.keys, call.args)) };
+    const words = ['EVALSHA', script.sha, String(call.keys.length), ...call.keys, ...call.args];
+    return { reply: await client.command(signal, words) };
   } catch (error) {
     return { reply: await sendText(error, run) };
   }

@@ -6,14 +6,20 @@ import { digest, toBase64Url } from '../digest.ts';
 import type { Part } from '../ports/announcement.ts';
 import { type AlgorithmId, traitsOf } from './algorithms/registry.ts';
 
+/** '=' and '#' cannot both start a tag for the same subject, so a plain subject never collides with a digest. */
 const PLAIN = /^[A-Za-z0-9.:_@/-]{1,64}$/;
 /** 48 bits: within one key, where ids meet only those of the same deployment's rules. */
 const COUNTER_ID_LENGTH = 8;
 
-/** Where the counters of a subject are; `group` keeps some of them apart from the others. */
-export async function subjectKey(scope: string, subject: string, group = ''): Promise<string> {
-  const tag = `weir:{${scope}:${await tagOf(subject)}}`;
-  return group === '' ? tag : `${tag}:${group}`;
+/**
+ * Where the counters of a subject are; `group` keeps some of them apart from the others. At once for plain subjects,
+ * which most are: only a digest has to be waited for.
+ */
+export function subjectKey(scope: string, subject: string, group = ''): string | Promise<string> {
+  const keyOf = (tag: string) =>
+    group === '' ? `weir:{${scope}:${tag}}` : `weir:{${scope}:${tag}}:${group}`;
+  if (PLAIN.test(subject)) return keyOf(`=${subject}`);
+  return digest('SHA-256', subject).then((bytes) => keyOf(`#${toBase64Url(bytes)}`));
 }
 
 /** Where the version of the rules in force is announced. */
@@ -55,12 +61,6 @@ export function counterId(
 
 /** What two keys must share to be in one slot of a cluster. */
 export const hashTagOf = (key: string): string => key.slice(key.indexOf('{') + 1, key.indexOf('}'));
-
-// '=' and '#' cannot both start a tag for the same subject, so a plain subject never collides with a digest.
-async function tagOf(subject: string): Promise<string> {
-  if (PLAIN.test(subject)) return `=${subject}`;
-  return `#${toBase64Url(await digest('SHA-256', subject))}`;
-}
 
 async function short(text: string, length: number): Promise<string> {
   return toBase64Url(await digest('SHA-256', text)).slice(0, length);

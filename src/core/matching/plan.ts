@@ -37,27 +37,46 @@ export interface PlannedRequest {
   readonly leaseId: () => string;
 }
 
-export async function planRequest(snapshot: Snapshot, request: PlannedRequest): Promise<Plan> {
+/** At once, unless the key of a subject has to be waited for. */
+export function planRequest(snapshot: Snapshot, request: PlannedRequest): Plan | Promise<Plan> {
   const list = snapshot.listed(request.caller, request.nowMs);
   if (list) return { kind: 'listed', list };
-  const matches = snapshot.match(request);
-  return {
-    kind: 'checks',
-    checks: await Promise.all(matches.map((match) => toCheck(match, request))),
-  };
+  const checks = toChecks(snapshot.match(request), request);
+  return checks instanceof Promise
+    ? checks.then((all): Plan => ({ kind: 'checks', checks: all }))
+    : { kind: 'checks', checks };
 }
 
 /** The checks of rules that apply to every request from this address. */
-export const planAnybody = (snapshot: Snapshot, request: PlannedRequest): Promise<RuleCheck[]> =>
-  Promise.all(snapshot.matchAnybody(request).map((match) => toCheck(match, request)));
+export const planAnybody = (
+  snapshot: Snapshot,
+  request: PlannedRequest,
+): readonly RuleCheck[] | Promise<readonly RuleCheck[]> => toChecks(snapshot.matchAnybody(request), request);
 
-async function toCheck({ rule, limit }: Match, { caller, leaseId }: PlannedRequest): Promise<RuleCheck> {
-  const { scope, id } = subjectOf(rule.scope, caller);
+function toChecks(
+  matches: readonly Match[],
+  request: PlannedRequest,
+): readonly RuleCheck[] | Promise<readonly RuleCheck[]> {
+  const keys = matches.map(({ rule }) => keyOf(rule, request.caller));
+  const withKeys = (all: readonly string[]) =>
+    matches.map((match, i) => toCheck(match, all[i] ?? '', request));
+  return isReady(keys) ? withKeys(keys) : Promise.all(keys).then(withKeys);
+}
+
+const isReady = (keys: readonly (string | Promise<string>)[]): keys is readonly string[] =>
+  keys.every((key) => typeof key === 'string');
+
+function keyOf({ scope, algorithm, counterId, ordinal }: CompiledRule, caller: Caller) {
+  const subject = subjectOf(scope, caller);
+  return subjectKey(subject.scope, subject.id, groupOf(algorithm, counterId, ordinal));
+}
+
+function toCheck({ rule, limit }: Match, key: string, { leaseId }: PlannedRequest): RuleCheck {
   const isLease = traitsOf(rule.algorithm).holdsLeases === true;
   const extra = isLease ? undefined : extraOf(rule, limit);
   return {
     rule,
-    key: await subjectKey(scope, id, groupOf(rule.algorithm, rule.counterId, rule.ordinal)),
+    key,
     id: rule.counterId,
     algorithm: rule.algorithm,
     limit,
