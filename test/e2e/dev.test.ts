@@ -36,6 +36,9 @@ const limitOfLogin = (databaseUrl: string) =>
 
 const rulesOf = (databaseUrl: string) => query(databaseUrl, 'select count(*)::int as count from rules');
 
+const publicationsOf = (databaseUrl: string) =>
+  query(databaseUrl, 'select count(*)::int as count from last_publication');
+
 const isAlive = (pid: number) => {
   try {
     return process.kill(pid, 0);
@@ -140,6 +143,8 @@ describe('npm run dev', () => {
     const databaseUrl = `postgres://postgres@127.0.0.1:${POSTGRES_PORT}/postgres`;
     expect(await limitOfLogin(databaseUrl)).toEqual([{ limit: 5 }]);
     expect(await rulesOf(databaseUrl)).toEqual([{ count: 5 }]);
+    // No request can come before the rules: they are published, and the Worker does not answer yet.
+    expect(await publicationsOf(databaseUrl)).toEqual([{ count: 1 }]);
     fresh.child.kill('SIGTERM');
     const { code, output } = await fresh.ended;
     expect([code, output]).toEqual([0, expect.not.stringContaining('Error')]);
