@@ -80,7 +80,7 @@ interface Faulty extends Load {
  * seem to be out, and isolates rightly decide for themselves: that is another outage than the one that is tested.
  */
 const STANDSTILL_MS = DEADLINE_MS / 4;
-const MOST_TRIES = 3;
+const MOST_TRIES = 8;
 
 /** Again if the machine stood still meanwhile: told by requests that no fault can touch, whatever came of the others. */
 async function loadDuring(fault: RegionFault, regions: readonly string[]): Promise<Faulty> {
