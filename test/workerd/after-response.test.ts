@@ -70,3 +70,18 @@ describe('is left alone', () => {
     expect(await doneFor(rule, situation)).toEqual([]);
   });
 });
+
+it.each<[string, Partial<Rule>]>([
+  ['nothing is left to do', {}],
+  ['its cost is told by the origin', SETTLED],
+  ['it holds a lease', HELD],
+  ['it waits for its turn', QUEUED],
+])('a client that has left is not passed on to the origin: %s', async (_, rule) => {
+  let isPassedOn = false;
+  const forward = async () => {
+    isPassedOn = true;
+    return failing();
+  };
+  await doneFor(rule, { isGone: true, forward });
+  expect(isPassedOn).toBe(false);
+});
