@@ -99,7 +99,10 @@ describe('while a region is frozen', () => {
   };
 
   it('a caller can use what the others have, and no more; and after it has thawed, no more than the rest', async () => {
-    const { before, after } = await playWithoutStandstill(FROZEN_DEADLINE_MS / 4, play);
+    const us = (await edges.open([RULE])).openEdge('us');
+    const control = () => us.request(nextSubject());
+    const standstillMs = FROZEN_DEADLINE_MS / 4;
+    const { before, after } = await playWithoutStandstill({ play, control, standstillMs });
     expect(before).toBe((2 * LIMIT) / 3);
     // The request that was given up on has been charged all the same, once it thawed, if it came before the part was ceded.
     expect(after).toBeGreaterThanOrEqual(LIMIT / 3 - 1);
