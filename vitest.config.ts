@@ -19,9 +19,9 @@ const luaAsText: Plugin = {
 
 const common = {
   // For what never comes: all else is waited for, however busy the machine is.
-  testTimeout: isLong ? 1_800_000 : 120_000,
-  hookTimeout: 120_000,
-  expect: { poll: { timeout: 30_000, interval: 50 } },
+  testTimeout: isLong ? 1_800_000 : 240_000,
+  hookTimeout: 240_000,
+  expect: { poll: { timeout: 60_000, interval: 50 } },
 };
 
 const node: TestProjectConfiguration = {

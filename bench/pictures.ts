@@ -1,4 +1,4 @@
-// Draws docs/images/algorithms.svg: node --import ./bench/lua-text.ts bench/pictures.ts
+// Draws docs/images/algorithms.svg: node --import ./local/lua-text.ts bench/pictures.ts
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { drawStories } from './pictures/svg.ts';
 import { tellStories } from './pictures/traffic.ts';

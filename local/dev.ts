@@ -6,6 +6,7 @@ import { guide } from './guide.ts';
 import { StackError } from './ports.ts';
 import type { LuaEngine } from './script-server.ts';
 import { assertPortsFree, parseSettings, type Settings } from './settings.ts';
+import type { Stack } from './stack.ts';
 import type { LocalWorker } from './worker.ts';
 
 const HELP = `npm run dev [-- --fresh] [--upstash-lua]
@@ -65,6 +66,8 @@ async function start(settings: Settings, options: StartOptions): Promise<LocalWo
   // Whoever brings a database brings the rules: demo rules in a real one would be enforced.
   const hasDemo = !settings.databaseUrl && (await seedOrExplain(stack.databaseUrl));
   if (fresh) await rm(join(settings.dataDir, 'worker'), { recursive: true, force: true });
+  // Before the Worker takes requests: without rules it would let all of them pass.
+  await announceRules(stack);
 
   say('starting the Worker (wrangler dev)');
   let isUp = false;
@@ -99,6 +102,12 @@ async function seedOrExplain(databaseUrl: string): Promise<boolean> {
       `the database is not as the migrations left it (${error.message.split('\n')[0]}); try --fresh`,
     );
   });
+}
+
+async function announceRules(stack: Stack): Promise<void> {
+  await import('./lua-text.ts');
+  const { publishToRegions } = await import('./first-publication.ts');
+  await publishToRegions(stack);
 }
 
 async function publish(workerUrl: string, adminToken: string): Promise<void> {

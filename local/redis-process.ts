@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { LOOPBACK, StackError } from './ports.ts';
 import { startWatchdog } from './watchdog.ts';
 
-const START_TIMEOUT_MS = 15_000;
+const START_TIMEOUT_MS = 60_000;
 
 export interface RedisProcessOptions {
   readonly binary: string;

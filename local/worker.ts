@@ -7,7 +7,8 @@ import { stripVTControlCharacters } from 'node:util';
 import { assertPortFree, freePort, LOOPBACK, StackError } from './ports.ts';
 import { startWatchdog } from './watchdog.ts';
 
-const START_TIMEOUT_MS = 60_000;
+/** Seconds on a quiet machine. */
+const START_TIMEOUT_MS = 180_000;
 const WRANGLER = fileURLToPath(new URL('../node_modules/wrangler/bin/wrangler.js', import.meta.url));
 const CONFIG = fileURLToPath(new URL('../wrangler.toml', import.meta.url));
 

@@ -41,6 +41,9 @@ describe('parseConfig', () => {
       databaseCheckMinutes: 1,
       deployment: undefined,
       showsDegraded: false,
+      overrideHeaders: 'drop',
+      originRateLimitHeaders: 'rename',
+      unverified: 'count',
       regions: [region],
     });
   });

@@ -23,7 +23,7 @@ async function runShortForm(name: string): Promise<Json> {
   const options = ['--short', '--json', '--bundle', await parts.worker(), '--database', database];
   const { stdout } = await promisify(execFile)(
     process.execPath,
-    ['--import', './bench/lua-text.ts', 'bench/run.ts', name, ...options],
+    ['--import', './local/lua-text.ts', 'bench/run.ts', name, ...options],
     { cwd: ROOT, timeout: TIMEOUT_MS },
   ).finally(() => parts.dropDatabase(database));
   return JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '') as Json;

@@ -8,6 +8,9 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { close, freePort, listen } from '../../local/ports.ts';
 import { type DevProcess, readGuide, runDev } from './dev-process.ts';
 
+/** On a busy machine, Postgres alone takes a while. */
+const SLOW_START = { timeout: 200_000 };
+
 let dataDir: string;
 beforeAll(async () => {
   dataDir = await mkdtemp(join(tmpdir(), 'weir-dev-'));
@@ -35,6 +38,9 @@ const limitOfLogin = (databaseUrl: string) =>
   query(databaseUrl, `select "limit"::int from rules where resource = '/login'`);
 
 const rulesOf = (databaseUrl: string) => query(databaseUrl, 'select count(*)::int as count from rules');
+
+const publicationsOf = (databaseUrl: string) =>
+  query(databaseUrl, 'select count(*)::int as count from last_publication');
 
 const isAlive = (pid: number) => {
   try {
@@ -127,7 +133,7 @@ describe('npm run dev', () => {
 
   it('stops in order when interrupted while it is still starting', async () => {
     const starting = runDev({ WEIR_DATA_DIR: dataDir });
-    await expect.poll(starting.output).toContain('starting Postgres');
+    await expect.poll(starting.output, SLOW_START).toContain('starting Postgres');
     starting.child.kill('SIGINT');
     const { code, output } = await starting.ended;
     expect([code, output]).toEqual([0, expect.not.stringContaining('Error')]);
@@ -136,10 +142,12 @@ describe('npm run dev', () => {
   it('starts empty with --fresh, and stops in order when ended while the Worker is starting', async () => {
     const POSTGRES_PORT = String(await freePort());
     const fresh = runDev({ WEIR_DATA_DIR: dataDir, POSTGRES_PORT }, '--fresh');
-    await expect.poll(fresh.output, { timeout: 60_000 }).toContain('starting the Worker');
+    await expect.poll(fresh.output, SLOW_START).toContain('starting the Worker');
     const databaseUrl = `postgres://postgres@127.0.0.1:${POSTGRES_PORT}/postgres`;
     expect(await limitOfLogin(databaseUrl)).toEqual([{ limit: 5 }]);
     expect(await rulesOf(databaseUrl)).toEqual([{ count: 5 }]);
+    // No request can come before the rules: they are published, and the Worker does not answer yet.
+    expect(await publicationsOf(databaseUrl)).toEqual([{ count: 1 }]);
     fresh.child.kill('SIGTERM');
     const { code, output } = await fresh.ended;
     expect([code, output]).toEqual([0, expect.not.stringContaining('Error')]);

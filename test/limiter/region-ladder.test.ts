@@ -1,6 +1,7 @@
 import { describe, expect, it, vi } from 'vitest';
 import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
 import type { Ledger } from '../../src/limiter/ledger.ts';
+import type { Regions } from '../../src/limiter/region-ladder.ts';
 import {
   answers,
   type Behaviour,
@@ -233,6 +234,9 @@ describe('a breaker', () => {
 describe('an isolate that has no rules yet', () => {
   const start = (home: Parameters<typeof createRegions>[0], next: typeof home) => {
     const { regions, asked } = createRegions(home, next);
+    return { ...startIn(regions), asked };
+  };
+  const startIn = (regions: Regions) => {
     const read: unknown[] = [];
     const source = createSource({
       current: () => undefined,
@@ -241,7 +245,7 @@ describe('an isolate that has no rules yet', () => {
         return snapshotOf('first');
       },
     });
-    return { ...openIsolate(regions, { source }), read, asked };
+    return { ...openIsolate(regions, { source }), read };
   };
 
   it('reads the announcement of the nearest region', async () => {
@@ -257,6 +261,17 @@ describe('an isolate that has no rules yet', () => {
     const { decide, read, asked } = start({ read: readAtHome }, { read: async () => 'next door' });
     await decide();
     expect([read, asked.slice(0, 2)]).toEqual([['next door'], ['0 home read', `${atMs} next read`]]);
+  });
+
+  it('blames no region for its silence that had less than a quarter of the deadline', async () => {
+    const { home, next, tell } = createRegions({ read: hangs }, { read: hangs });
+    const silent = (name: string) => createRegion(name, { tell, read: hangs });
+    // They have a half, a quarter, an eighth and an eighth.
+    const regions: Regions = [home, next, silent('third'), silent('fourth')];
+    const { decide } = startIn(regions);
+    for (let i = 0; i < 5; i += 1) await decide();
+    const states = regions.map(({ breaker }) => breaker.state(Date.now()));
+    expect(states).toEqual(['open', 'open', 'closed', 'closed']);
   });
 
   it('is told that none answers, and is left to KV', async () => {

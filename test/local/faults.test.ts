@@ -6,11 +6,14 @@ import { healRegion, type RegionFaultName, regionFault, regionFaults } from '../
 import { type LocalRegion, startRegions } from '../../local/regions.ts';
 
 const SLOW_MS = 80;
-const PATIENCE_MS = 500;
+/** For what is never answered, and for all else. */
+const IMPATIENT_MS = 1_500;
+const PATIENT_MS = 60_000;
 const SCRIPT = "return redis.call('INCR', KEYS[1])";
 const cleanup = new AsyncDisposableStack();
 let region: LocalRegion;
 let sha: string;
+let patienceMs = PATIENT_MS;
 
 beforeAll(async () => {
   const [first] = await startRegions({ redisPort: 0, upstashPort: 0 }, cleanup);
@@ -24,21 +27,26 @@ const client = () =>
     token: region.gateway.token,
     retry: { retries: 0 },
     enableTelemetry: false,
-    signal: () => AbortSignal.timeout(PATIENCE_MS),
+    signal: () => AbortSignal.timeout(patienceMs),
   });
 beforeEach(async () => {
   await client().set('n', 5);
   sha = await client().scriptLoad(SCRIPT);
 });
-afterEach(() => healRegion(region));
+afterEach(() => {
+  patienceMs = PATIENT_MS;
+  return healRegion(region);
+});
+
+const NO_ANSWER = 'no answer';
 
 /** What `INCR n` gets on a connection of its own: a status and a body, or why there is none. */
 async function answered(): Promise<unknown[]> {
   using pool = openConnectionPool();
   const url = `${region.gateway.url}/incr/n?_token=${region.gateway.token}`;
-  return await pool.request(url, { signal: AbortSignal.timeout(PATIENCE_MS) }).then(
+  return await pool.request(url, { signal: AbortSignal.timeout(patienceMs) }).then(
     ({ status, body }) => [status, body],
-    (error: NodeJS.ErrnoException) => [error.name === 'AbortError' ? 'no answer' : error.code],
+    (error: NodeJS.ErrnoException) => [error.name === 'AbortError' ? NO_ANSWER : error.code],
   );
 }
 
@@ -51,7 +59,7 @@ const json = JSON.stringify;
 const SEEN: Record<RegionFaultName, [seen: unknown[], client: RegExp | number, after: number | null]> = {
   'redis-killed': [[503, json({ error: 'ERR Redis is not reachable' })], /Redis is not reachable/, null],
   'redis-restarted-empty': [[200, json({ result: 1 })], /NOSCRIPT/, 1],
-  'redis-frozen': [['no answer'], /timeout/, 7],
+  'redis-frozen': [[NO_ANSWER], /timeout/, 7],
   slow: [[200, json({ result: 6 })], 7, 7],
   'slow-at-random': [[200, json({ result: 6 })], 7, 7],
   'connection-refused': [['ECONNREFUSED'], /fetch failed/, 5],
@@ -64,7 +72,7 @@ const SEEN: Record<RegionFaultName, [seen: unknown[], client: RegExp | number, a
   'scripts-flushed': [[200, json({ result: 6 })], /NOSCRIPT/, 6],
   'out-of-memory': [[400, json({ error: OOM })], /OOM command not allowed/, 5],
   'read-only-replica': [[400, json({ error: READ_ONLY })], /READONLY You can't write/, 5],
-  hang: [['no answer'], /timeout/, 5],
+  hang: [[NO_ANSWER], /timeout/, 5],
 };
 
 /** A result, or the message of the error. */
@@ -84,8 +92,10 @@ describe.each(faults)('$name', ({ name, begin, end }) => {
 
   test('shows while it lasts, and the region is healthy afterwards', async () => {
     await begin(region);
+    if (seen[0] === NO_ANSWER) patienceMs = IMPATIENT_MS;
     expect(await answered()).toEqual(seen);
     const said = await byClient();
+    patienceMs = PATIENT_MS;
     if (typeof script === 'number') expect(said).toBe(script);
     else expect(said).toMatch(script);
     await end(region);

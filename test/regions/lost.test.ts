@@ -2,18 +2,25 @@
 // what was charged for a request that nobody waited for.
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { type Edges, type RegionOfEdges, startEdges } from '../../local/edges.ts';
+import { PATIENT_MS, usePatience } from '../shared/patience.ts';
+import { playWithoutStandstill } from '../shared/standstill.ts';
 import { nextSubject, oneByOne, sleep } from './play.ts';
 
 const ROUND_TRIP_MS = 60;
 const LIMIT = 60;
 const RULE = { algorithm: 'fixed-window', limit: LIMIT, windowSeconds: 3_600 } as const;
 
+/** Until the frozen one is given up. */
+const FROZEN_DEADLINE_MS = 2_000;
+
 let edges: Edges;
-beforeAll(async () => {
-  // Long enough that a region that is well is never given up on, however busy this machine is.
-  edges = await startEdges({ roundTripMs: ROUND_TRIP_MS, deadlineMs: 2_000 });
-});
-afterAll(() => edges?.[Symbol.asyncDispose]());
+/** Regions that are well are waited for; only one that is frozen is given up. */
+function useEdges(deadlineMs: number): void {
+  beforeAll(async () => {
+    edges = await startEdges({ roundTripMs: ROUND_TRIP_MS, deadlineMs });
+  });
+  afterAll(() => edges?.[Symbol.asyncDispose]());
+}
 
 const others = () => edges.regions.filter(({ name }) => name !== 'us');
 const far = async (fault: Parameters<RegionOfEdges['far']['faults']['set']>[0]) => {
@@ -41,14 +48,17 @@ async function usedUp(fault: Parameters<typeof far>[0] = {}) {
   return { system, subject, us, heal };
 }
 
-describe('a part that was asked for', () => {
-  it('costs nothing if the call is lost before it runs', async () => {
+describe('a call that is lost', () => {
+  usePatience();
+  useEdges(PATIENT_MS);
+
+  it('costs nothing if it was to ask for a part, and never ran', async () => {
     const { system, subject, heal } = await usedUp({ status: 500 });
     await heal();
     expect(await oneByOne(system.openEdge('us'), subject, LIMIT)).toHaveLength((2 * LIMIT) / 3);
   });
 
-  it('costs nothing if its answer is lost', async () => {
+  it('costs nothing if it asked for a part, and its answer is lost', async () => {
     const { system, subject, us, heal } = await usedUp({ resetMidReply: true });
     await heal();
     // This one asks them, and hears that all of it is here.
@@ -58,20 +68,23 @@ describe('a part that was asked for', () => {
     expect(await oneByOne(system.openEdge('eu'), subject, LIMIT)).toHaveLength((2 * LIMIT) / 3 - 11);
     expect(await oneByOne(system.openEdge('ap'), subject, 5)).toEqual([]);
   });
-});
 
-it('a request whose answer is lost costs what it was charged, and no more', async () => {
-  const { system, subject, us, heal } = await usedUp({ status: 500 });
-  await far({ status: 500 });
-  await eu().far.faults.set({ resetMidReply: true });
-  // It was denied here: that stands.
-  expect(await us.request(subject)).toMatchObject({ kind: 'counted', allowed: false });
-  await heal();
-  expect(await oneByOne(system.openEdge('us'), subject, LIMIT)).toHaveLength((2 * LIMIT) / 3 - 1);
+  it('costs what it charged, and no more, if it counted a request, and its answer is lost', async () => {
+    const { system, subject, us, heal } = await usedUp({ status: 500 });
+    await far({ status: 500 });
+    await eu().far.faults.set({ resetMidReply: true });
+    // It was denied here: that stands.
+    expect(await us.request(subject)).toMatchObject({ kind: 'counted', allowed: false });
+    await heal();
+    expect(await oneByOne(system.openEdge('us'), subject, LIMIT)).toHaveLength((2 * LIMIT) / 3 - 1);
+  });
 });
 
 describe('while a region is frozen', () => {
-  it('a caller can use what the others have, and no more; and after it has thawed, no more than the rest', async () => {
+  useEdges(FROZEN_DEADLINE_MS);
+
+  /** Admitted while eu is frozen, and after it has thawed. */
+  const play = async () => {
     eu().redis.freeze();
     const system = await edges.open([RULE]);
     const subject = nextSubject();
@@ -79,12 +92,20 @@ describe('while a region is frozen', () => {
     const before = await oneByOne(us, subject, LIMIT / 3);
     await sleep(2 * ROUND_TRIP_MS);
     before.push(...(await oneByOne(us, subject, LIMIT / 3 + 1)));
-    expect(before).toHaveLength((2 * LIMIT) / 3);
     eu().redis.thaw();
     await system.settled();
     const after = await oneByOne(system.openEdge('us'), subject, LIMIT);
+    return { before: before.length, after: after.length };
+  };
+
+  it('a caller can use what the others have, and no more; and after it has thawed, no more than the rest', async () => {
+    const us = (await edges.open([RULE])).openEdge('us');
+    const control = () => us.request(nextSubject());
+    const standstillMs = FROZEN_DEADLINE_MS / 4;
+    const { before, after } = await playWithoutStandstill({ play, control, standstillMs });
+    expect(before).toBe((2 * LIMIT) / 3);
     // The request that was given up on has been charged all the same, once it thawed, if it came before the part was ceded.
-    expect(after.length).toBeGreaterThanOrEqual(LIMIT / 3 - 1);
-    expect(after.length).toBeLessThanOrEqual(LIMIT / 3);
-  }, 30_000);
+    expect(after).toBeGreaterThanOrEqual(LIMIT / 3 - 1);
+    expect(after).toBeLessThanOrEqual(LIMIT / 3);
+  });
 });

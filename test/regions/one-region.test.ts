@@ -1,12 +1,14 @@
 // A caller in one region has the whole limit there, one by one, however far the others are.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Edge, type Edges, startEdges } from '../../local/edges.ts';
+import { PATIENT_MS, usePatience } from '../shared/patience.ts';
 import { burst, nextSubject, oneByOne, SPLIT } from './play.ts';
 
+// A charge that nobody waits for is lost: every region is well here, and is waited for.
+usePatience();
 let edges: Edges;
 beforeAll(async () => {
-  // A charge that nobody waits for is lost: long enough, however busy this machine is.
-  edges = await startEdges({ roundTripMs: 80, deadlineMs: 20_000 });
+  edges = await startEdges({ roundTripMs: 80, deadlineMs: PATIENT_MS });
 });
 afterAll(() => edges?.[Symbol.asyncDispose]());
 

@@ -5,13 +5,19 @@ import type { Operation } from '../../src/core/counting/check.ts';
 import type { Rule } from '../../src/core/matching/rule.ts';
 import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import { clientGone, type ProxyResult } from '../../src/http/proxy.ts';
+import type { Ledger } from '../../src/limiter/ledger.ts';
 import { createCheck, createDecision, createResult, NO_STORE } from '../http/headers-harness.ts';
 import { type Situation, send } from './gateway-harness.ts';
 
 const LATE_MS = 30;
 
+interface Done extends Omit<Situation, 'decision' | 'charge'> {
+  /** The store has not answered: it may have charged the request. */
+  readonly isInDoubt?: boolean;
+}
+
 /** What was done in the end for a request under this rule. */
-async function doneFor(rule: Partial<Rule>, situation: Omit<Situation, 'decision'> = {}) {
+async function doneFor(rule: Partial<Rule>, { isInDoubt = false, ...situation }: Done = {}) {
   const done: [operation: Operation, cost: number | undefined][] = [];
   const store: CounterStore = {
     ...NO_STORE,
@@ -23,7 +29,9 @@ async function doneFor(rule: Partial<Rule>, situation: Omit<Situation, 'decision
   };
   const check = { ...createCheck({ cost: 3, ...rule }), leaseId: 'a-lease-of-sixte' };
   const decision = createDecision([{ ...createResult(rule), check }]);
-  await send({ decision, charge: (ledger) => ledger.noteCharge(store, check, 0), ...situation });
+  const charge = (ledger: Ledger) =>
+    isInDoubt ? ledger.noteDoubt(store, [check]) : ledger.noteCharge(store, check, 0);
+  await send({ decision, charge, ...situation });
   return done;
 }
 
@@ -43,7 +51,7 @@ const HELD = { algorithm: 'concurrency' } as const;
 const QUEUED = { action: 'throttle', algorithm: 'leaky-bucket' } as const;
 
 describe('is done', () => {
-  it.each<[string, Partial<Rule>, Omit<Situation, 'decision'>, [Operation, number][]]>([
+  it.each<[string, Partial<Rule>, Done, [Operation, number][]]>([
     ['a charge of what it cost more', SETTLED, { forward: answering(200, 5) }, [['settle', 2]]],
     ['a refund of what it cost less', SETTLED, { forward: answering(200, 1) }, [['refund', 2]]],
     ['a refund of what did not reach the origin', REFUNDED, { forward: answering(521) }, [['refund', 3]]],
@@ -52,6 +60,12 @@ describe('is done', () => {
     ['a release after the answer', HELD, {}, [['refund', 3]]],
     ['a release for a client that has left', HELD, { isGone: true }, [['refund', 3]]],
     ['a release after a failure', HELD, { forward: failing }, [['refund', 3]]],
+    [
+      'a release where a region did not answer, and may hold a lease',
+      HELD,
+      { isInDoubt: true },
+      [['refund', 3]],
+    ],
     ['a release after a bug', HELD, { forward: () => Promise.reject(new Error('x')) }, [['refund', 3]]],
   ])('%s', async (_, rule, situation, expected) => {
     expect(await doneFor(rule, situation)).toEqual(expected);
@@ -59,7 +73,7 @@ describe('is done', () => {
 });
 
 describe('is left alone', () => {
-  it.each<[string, Partial<Rule>, Omit<Situation, 'decision'>]>([
+  it.each<[string, Partial<Rule>, Done]>([
     ['what cost as much as it was charged', SETTLED, { forward: answering(200, 3) }],
     ['what the origin tells no cost of', SETTLED, { forward: answering(200) }],
     ['what the origin answered with an error', REFUNDED, { forward: answering(503) }],
@@ -69,4 +83,19 @@ describe('is left alone', () => {
   ])('%s', async (_, rule, situation) => {
     expect(await doneFor(rule, situation)).toEqual([]);
   });
+});
+
+it.each<[string, Partial<Rule>]>([
+  ['nothing is left to do', {}],
+  ['its cost is told by the origin', SETTLED],
+  ['it holds a lease', HELD],
+  ['it waits for its turn', QUEUED],
+])('a client that has left is not passed on to the origin: %s', async (_, rule) => {
+  let isPassedOn = false;
+  const forward = async () => {
+    isPassedOn = true;
+    return failing();
+  };
+  await doneFor(rule, { isGone: true, forward });
+  expect(isPassedOn).toBe(false);
 });

@@ -1,0 +1,37 @@
+// Announces the rules of a database in the regions before there is a Worker: its very first request finds them there.
+// Import `lua-text.ts` first.
+import { createAnnouncementBoard } from '../src/redis/announcement-board.ts';
+import { createClient } from '../src/redis/client.ts';
+import { createUpstashStore } from '../src/redis/upstash-store.ts';
+import { publish } from '../src/rules/publishing/publish.ts';
+import { createRuleReader } from '../src/rules/publishing/rule-reader.ts';
+import { createDatabase } from '../src/rules/tables/database.ts';
+import { StackError } from './ports.ts';
+import type { LocalRegion } from './regions.ts';
+import type { Stack } from './stack.ts';
+
+/** KV belongs to the Worker, which fills it when it publishes itself. */
+const NO_KV = { get: async () => null, put: async () => {} };
+
+export async function publishToRegions(
+  stack: Pick<Stack, 'regions' | 'databaseUrl' | 'neon'>,
+): Promise<void> {
+  const database = createDatabase({ url: stack.databaseUrl, httpEndpoint: stack.neon.fetchEndpoint });
+  try {
+    await publish({
+      database,
+      reader: createRuleReader(database),
+      kv: NO_KV,
+      regions: stack.regions.map(toPublished),
+      // A region that was not told is told by the Worker's own publication, which reports what fails.
+      onError: () => {},
+    });
+  } catch (error) {
+    throw new StackError(`the rules could not be published: ${(error as Error).message.split('\n')[0]}`);
+  }
+}
+
+function toPublished({ name, share, gateway }: LocalRegion) {
+  const client = createClient({ url: gateway.url, token: gateway.token });
+  return { name, share, board: createAnnouncementBoard(client), store: createUpstashStore(client) };
+}
