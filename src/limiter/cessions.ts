@@ -146,12 +146,11 @@ export function createCessions(now: () => number): Cessions {
 
   const askAll = async (from: LimiterRegion, home: string, wishes: readonly Wish[], regions: Regions) => {
     const placed = wishes.map((wish) => wish.placed);
-    const signal = AbortSignal.timeout(ASK_MS);
-    const outcomes = await ask({ from, home, placed }, signal);
-    const own = regions.find(({ name }) => name === home);
-    for (const [i, one] of placed.entries())
-      if (own && outcomes[i])
-        await merging.merge({ placed: one, from, home: own, outcome: outcomes[i], regions });
+    const outcomes = await ask({ from, home, placed }, AbortSignal.timeout(ASK_MS));
+    // Guests leave it to their home.
+    if (regions[0].name !== home) return;
+    for (const [i, outcome] of outcomes.entries())
+      if (placed[i]) await merging.merge({ placed: placed[i], from, outcome, regions });
   };
 
   const { note: _note, movedFrom, ...told } = known;
@@ -166,10 +165,12 @@ export function createCessions(now: () => number): Cessions {
       return moved !== undefined || isStrained(use, placed.at ?? own.name);
     },
     follow(uses, regions, afterResponse) {
-      const shared = uses.filter(({ placed }) => isShared(placed));
-      for (const use of shared)
+      const wishes: Wish[] = [];
+      for (const use of uses) {
+        if (!isShared(use.placed)) continue;
         if (movedFrom(use.placed.check, regions[0].name)) welcome(use, regions, afterResponse);
-      const wishes = shared.flatMap((use) => wishesOf(use, regions));
+        wishes.push(...wishesOf(use, regions));
+      }
       for (const [from, ofRegion] of Map.groupBy(wishes, (wish) => wish.from))
         if (from.breaker.state(now()) === 'closed')
           for (const [home, some] of Map.groupBy(ofRegion, (wish) => wish.home))
