@@ -6,6 +6,7 @@ import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts
 import { planRequest, type RuleCheck } from '../../src/core/matching/plan.ts';
 import { RULE_DEFAULTS, type Rule } from '../../src/core/matching/rule.ts';
 import { type CompiledRule, compileSnapshot } from '../../src/core/matching/snapshot.ts';
+import { createLedger } from '../../src/limiter/ledger.ts';
 import { createRandom } from '../random.ts';
 import { REGIONS, type Scenario, START_MS } from './scenario.ts';
 import { installVirtualTime, type VirtualTime } from './virtual-time.ts';
@@ -106,9 +107,9 @@ function sendAll(
     const sent: Sent = { atMs, isAdmitted: false };
     time.after(atMs - time.now(), async () => {
       const plan = async () => ({ kind: 'checks', checks }) as const;
-      const decision = await world
-        .isolateAt(placeOf(i, weights), 0)
-        .decide({ plan, afterResponse: () => {} });
+      const isolate = world.isolateAt(placeOf(i, weights), 0);
+      const ledger = createLedger(() => {});
+      const decision = await isolate.decide({ plan, ledger, afterResponse: () => {} });
       sent.isAdmitted = decision.kind === 'counted' && decision.allowed;
     });
     return sent;

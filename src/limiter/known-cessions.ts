@@ -115,7 +115,7 @@ export function createKnownCessions(now: () => number): KnownCessions {
   };
 }
 
-const NONE: readonly Cession[] = [];
+const NONE: readonly Known[] = [];
 
 /** What is more than the whole can hold is told so by any part. */
 const fitting = (check: RuleCheck): RuleCheck =>
