@@ -47,7 +47,7 @@ export interface Ask {
 
 export interface Cessions extends Omit<KnownCessions, 'note' | 'movedFrom'> {
   /** Whether the home should have that other region's part, has not, and was not refused it lately. */
-  isWanted(placed: PlacedCheck, home: string, from: LimiterRegion): boolean;
+  isMissing(placed: PlacedCheck, home: string, from: LimiterRegion): boolean;
   ask(ask: Ask, signal: AbortSignal): Promise<readonly Outcome[]>;
   /** Whether there is anything to do after such a use: mostly not. */
   isWorthFollowing(use: Use, regions: Regions): boolean;
@@ -105,16 +105,25 @@ export function createCessions(now: () => number): Cessions {
     afterResponse(work().catch(region.watch.note).finally(end));
   };
 
-  const isWanted: Cessions['isWanted'] = (placed, home, from) => {
+  const mayAsk = (placed: PlacedCheck, home: string, from: LimiterRegion): boolean => {
     const { check, parts, split } = placed;
     // A region that is being removed has no share, and gets no parts.
     const mayHave = isShared(placed) && (parts.has(home) || hasShare(check.rule, split, home));
     if (!mayHave || from.name === home || !parts.has(from.name)) return false;
-    if (asked.get(askName(from.name, check), now()) === 'refused') return false;
+    return asked.get(askName(from.name, check), now()) !== 'refused';
+  };
+
+  const isMissing: Cessions['isMissing'] = (placed, home, from) => {
+    const { check, parts } = placed;
+    if (!mayAsk(placed, home, from)) return false;
     const cession = known.movedFrom(check, from.name);
-    if (!cession) return true;
-    const isEnding = cession.usableUntilMs - now() < termMs(check) * RENEW_AT;
-    return cession.home === home && (isEnding || !covers(cession, check, parts));
+    return !cession || (cession.home === home && !covers(cession, check, parts));
+  };
+
+  const isEnding = (placed: PlacedCheck, home: string, from: LimiterRegion): boolean => {
+    const cession = known.movedFrom(placed.check, from.name);
+    if (cession?.home !== home || !mayAsk(placed, home, from)) return false;
+    return cession.usableUntilMs - now() < termMs(placed.check) * RENEW_AT;
   };
 
   /** A region that sends many to the home wants its part back; but not where parts side by side lose too much. */
@@ -140,24 +149,24 @@ export function createCessions(now: () => number): Cessions {
     return regions
       .filter((from) => from !== own || !moved)
       .filter((from) => !moved || known.movedFrom(placed.check, from.name))
-      .filter((from) => isWanted(placed, home, from) && !asked.get(askName(from.name, placed.check), now()))
+      .filter((from) => !asked.get(askName(from.name, placed.check), now()))
+      .filter((from) => isMissing(placed, home, from) || isEnding(placed, home, from))
       .map((from) => ({ placed, from, home }));
   };
 
   const askAll = async (from: LimiterRegion, home: string, wishes: readonly Wish[], regions: Regions) => {
     const placed = wishes.map((wish) => wish.placed);
-    const signal = AbortSignal.timeout(ASK_MS);
-    const outcomes = await ask({ from, home, placed }, signal);
-    const own = regions.find(({ name }) => name === home);
-    for (const [i, one] of placed.entries())
-      if (own && outcomes[i])
-        await merging.merge({ placed: one, from, home: own, outcome: outcomes[i], regions });
+    const outcomes = await ask({ from, home, placed }, AbortSignal.timeout(ASK_MS));
+    // Guests leave it to their home.
+    if (regions[0].name !== home) return;
+    for (const [i, outcome] of outcomes.entries())
+      if (placed[i]) await merging.merge({ placed: placed[i], from, outcome, regions });
   };
 
   const { note: _note, movedFrom, ...told } = known;
   return {
     ...told,
-    isWanted,
+    isMissing,
     ask,
     isWorthFollowing(use, [own]) {
       const { placed } = use;
@@ -166,10 +175,12 @@ export function createCessions(now: () => number): Cessions {
       return moved !== undefined || isStrained(use, placed.at ?? own.name);
     },
     follow(uses, regions, afterResponse) {
-      const shared = uses.filter(({ placed }) => isShared(placed));
-      for (const use of shared)
+      const wishes: Wish[] = [];
+      for (const use of uses) {
+        if (!isShared(use.placed)) continue;
         if (movedFrom(use.placed.check, regions[0].name)) welcome(use, regions, afterResponse);
-      const wishes = shared.flatMap((use) => wishesOf(use, regions));
+        wishes.push(...wishesOf(use, regions));
+      }
       for (const [from, ofRegion] of Map.groupBy(wishes, (wish) => wish.from))
         if (from.breaker.state(now()) === 'closed')
           for (const [home, some] of Map.groupBy(ofRegion, (wish) => wish.home))

@@ -20,6 +20,11 @@ export interface Cession {
   readonly movedUntilMs: number;
 }
 
+/** At the end of the term the region is asked once more: its home may have renewed. */
+interface Known extends Cession {
+  readonly knownUntilMs: number;
+}
+
 /** What a region has said of a counter, and when it was asked. */
 export interface Told {
   readonly region: string;
@@ -45,18 +50,18 @@ export interface KnownCessions {
 }
 
 export function createKnownCessions(now: () => number): KnownCessions {
-  const known = createBoundedCache<readonly Cession[]>(MOST_COUNTERS);
-  const cessionsOf = (check: RuleCheck): readonly Cession[] =>
+  const known = createBoundedCache<readonly Known[]>(MOST_COUNTERS);
+  const cessionsOf = (check: RuleCheck): readonly Known[] =>
     (known.size > 0 ? known.get(nameOf(check), now()) : undefined) ?? NONE;
   const movedFrom: KnownCessions['movedFrom'] = (check, region) =>
-    cessionsOf(check).find(({ from, movedUntilMs }) => from === region && movedUntilMs > now());
+    cessionsOf(check).find(({ from, knownUntilMs }) => from === region && knownUntilMs > now());
 
   const note: KnownCessions['note'] = (check, cession) => {
-    const others = cessionsOf(check).filter(
-      ({ from, movedUntilMs }) => from !== cession.from && movedUntilMs > now(),
-    );
-    const all = [...others, cession];
-    known.set(nameOf(check), all, Math.max(...all.map(({ movedUntilMs }) => movedUntilMs)));
+    const { from, usableUntilMs, movedUntilMs } = cession;
+    const knownUntilMs = usableUntilMs > now() ? usableUntilMs : movedUntilMs;
+    const others = cessionsOf(check).filter((one) => one.from !== from && one.knownUntilMs > now());
+    const all = [...others, { ...cession, knownUntilMs }];
+    known.set(nameOf(check), all, Math.max(...all.map((one) => one.knownUntilMs)));
   };
 
   /** Its own part, and those that it may use of others. */
@@ -110,7 +115,7 @@ export function createKnownCessions(now: () => number): KnownCessions {
   };
 }
 
-const NONE: readonly Cession[] = [];
+const NONE: readonly Known[] = [];
 
 /** What is more than the whole can hold is told so by any part. */
 const fitting = (check: RuleCheck): RuleCheck =>

@@ -17,9 +17,9 @@ const MOST_TRIES = 3;
 export interface Merge {
   readonly placed: PlacedCheck;
   readonly from: LimiterRegion;
-  readonly home: LimiterRegion;
   /** How `from` has answered when it was asked for its part. */
   readonly outcome: Outcome;
+  /** The nearest one is the home. */
   readonly regions: Regions;
 }
 
@@ -35,8 +35,9 @@ export function createMerging({ now, ask }: { readonly now: () => number } & Pic
    * One region at a time may merge a counter: or two could cede to each other, and nobody would count. Whose turn it is is
    * a cession like any other, of a counter that nobody counts with.
    */
-  const hasTurn = async ({ placed, home, regions }: Merge): Promise<boolean> => {
+  const hasTurn = async ({ placed, regions }: Merge): Promise<boolean> => {
     const { check, parts } = placed;
+    const [home] = regions;
     const name = `${home.name} ${nameOf(check)}`;
     const known = turns.get(name, now());
     if (known !== undefined) return known;
@@ -56,7 +57,8 @@ export function createMerging({ now, ask }: { readonly now: () => number } & Pic
   };
 
   /** Undefined if that region may have ceded its part, or if there is no room for what it holds. */
-  const tryOnce = async ({ placed, from, home }: Merge, units: number): Promise<Outcome | undefined> => {
+  const tryOnce = async ({ placed, from, regions }: Merge, units: number): Promise<Outcome | undefined> => {
+    const [home] = regions;
     const signal = AbortSignal.timeout(MERGE_MS);
     const charge = { ...wholeOf(placed.check), cost: units };
     const { nowMs, outcomes } = await home.store.run({ operation: 'take', checks: [charge] }, signal);

@@ -56,7 +56,7 @@ export function createTurns({ now, denials, cessions }: TurnsOptions): Turns {
       const isThere = own?.distance.ms() !== undefined && isClosed(own);
       if (part && isUsable(placed.check, part) ? !isDenied : !isThere) return undefined;
       const region = regions.find(
-        (from) => !asked.has(from.name) && isClosed(from) && cessions.isWanted(placed, home, from),
+        (from) => !asked.has(from.name) && isClosed(from) && cessions.isMissing(placed, home, from),
       );
       return region && { one, region, home };
     },

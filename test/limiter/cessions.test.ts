@@ -271,6 +271,49 @@ describe('the part of another region', () => {
   });
 });
 
+it('a denied request asks nobody for a part that its home still has, even if the term is ending', async () => {
+  const { send, request, asked, settle } = open();
+  await send(5);
+  atMs(TERM_MS - 10_000);
+  await send(30);
+  const renewed = asked();
+  expect(await request()).toMatchObject({ charged: [] });
+  expect(asked()).toEqual(renewed);
+  await settle();
+});
+
+describe('a guest', () => {
+  /** The home is us; its caller has moved to eu, and knows that. */
+  const moved = async () => {
+    const opened = open();
+    await opened.send(5);
+    const { request } = opened.createIsolate(1);
+    // The last one is denied by the two parts that this isolate knows of, and hears in ap of the third.
+    await opened.send(16, request);
+    return { ...opened, guest: request };
+  };
+
+  it('renews for its home what other regions have ceded to it, but not the part of its own region', async () => {
+    const { send, guest, asked } = await moved();
+    const before = asked().length;
+    atMs(TERM_MS - 10_000);
+    await send(5, guest);
+    expect(asked().length - before).toBe(1);
+    expect(asked().filter((name) => name === 'ap')).toHaveLength(2);
+  });
+
+  it('asks its own region again when the term that it knows is over: the home may have renewed', async () => {
+    const { send, createIsolate } = open();
+    await send(5);
+    const { request } = createIsolate(1);
+    await send(1, request);
+    atMs(TERM_MS - 10_000);
+    await send(5);
+    atMs(TERM_MS + 10_000);
+    expect(await send(1, request)).toMatchObject({ charged: [{ check: { region: 'us', limit: 20 } }] });
+  });
+});
+
 it('a request that has waited for a far part for all its time is still counted here', async () => {
   const { request, eu, ap } = open({ eu: 5, ap: 5 });
   await request([place({ us: 1 }, { id: 'other' })]);

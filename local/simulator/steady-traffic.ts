@@ -1,0 +1,144 @@
+// One subject that sends twice its limit, steadily, while nothing is in the way: how much of the limit it can use, and how
+// often a far region is asked. As the bench `regions`, on virtual time: so it is exact, and takes no time.
+import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
+import { runChecks } from '../../src/core/counting/counters.ts';
+import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import { planRequest, type RuleCheck } from '../../src/core/matching/plan.ts';
+import { RULE_DEFAULTS, type Rule } from '../../src/core/matching/rule.ts';
+import { type CompiledRule, compileSnapshot } from '../../src/core/matching/snapshot.ts';
+import { createLedger } from '../../src/limiter/ledger.ts';
+import { createRandom } from '../random.ts';
+import { REGIONS, type Scenario, START_MS } from './scenario.ts';
+import { installVirtualTime, type VirtualTime } from './virtual-time.ts';
+import { compileRules, createWorld, type World } from './world.ts';
+
+export interface SteadyTraffic {
+  readonly algorithm: AlgorithmId;
+  readonly limit: number;
+  readonly windowSeconds: number;
+  /** The first one is not judged: what is idle in the beginning is full, and could not have been used. */
+  readonly windows: number;
+  /** There and back, between two regions. */
+  readonly roundTripMs: number;
+  /** Of the requests, by region. */
+  readonly weights: readonly number[];
+}
+
+export interface SteadyUse {
+  /** Of what one counter with the whole limit admits of the same requests. */
+  readonly utilization: number;
+  readonly farCallsPerRequest: number;
+}
+
+const DEADLINE_MS = 250;
+const TIMES_THE_LIMIT = 2;
+const QUIET_MS = 20_000;
+
+export async function playSteadyTraffic(traffic: SteadyTraffic): Promise<SteadyUse> {
+  const scenario = scenarioOf(traffic);
+  const rules = await compileRules(scenario.contents);
+  const checks = await checksOf(rules[0] ?? []);
+  using time = installVirtualTime(START_MS, createRandom(1));
+  let farCalls = 0;
+  const world = createWorld(scenario, rules, {
+    time,
+    onBug: (error) => {
+      throw error;
+    },
+    onCall: ({ caller, region }) => {
+      if (caller.place !== region) farCalls += 1;
+      return undefined;
+    },
+  });
+  const sent = sendAll(traffic, { world, time, checks });
+  await time.runUntil(START_MS + (traffic.windows + 1) * traffic.windowSeconds * 1_000 + QUIET_MS);
+  return { utilization: utilizationOf(traffic, sent), farCallsPerRequest: farCalls / sent.length };
+}
+
+function scenarioOf({ algorithm, limit, windowSeconds, roundTripMs }: SteadyTraffic): Scenario {
+  const names = { id: 'rule', name: 'rule', resource: '/', scope: 'ip', ordinal: 0 } as const;
+  const rule: Rule = { ...RULE_DEFAULTS, ...names, algorithm, limit, windowSeconds };
+  const shares = Object.fromEntries(REGIONS.map((name) => [name, 1]));
+  const content = { sets: [{ path: '/', rules: [rule] }], shares, sharesBefore: [], moved: {} };
+  const oneWayMs = REGIONS.map((_, i) => REGIONS.map((_, j) => (i === j ? 1 : roundTripMs / 2)));
+  return {
+    seed: 1,
+    kind: 'quiet',
+    deadlineMs: DEADLINE_MS,
+    isolatesPerPlace: 1,
+    network: { seed: 1, oneWayMs, jitter: 0, lossRate: 0, lateRate: 0, leaveRate: 0 },
+    boundMs: 0,
+    skewMs: [],
+    isolateSkewMs: [],
+    contents: [{ atMs: START_MS, content }],
+    subjects: [],
+    faults: [],
+    endsAtMs: START_MS,
+  };
+}
+
+async function checksOf(rules: readonly CompiledRule[]): Promise<readonly RuleCheck[]> {
+  const snapshot = compileSnapshot('0', { rules, tiers: [], lists: [] });
+  const caller = { ip: 'subject', address: 'subject' };
+  const request = { matchPath: '/', method: 'GET', caller, nowMs: START_MS, leaseId: () => '' };
+  const plan = await planRequest(snapshot, request);
+  return plan.kind === 'checks' ? plan.checks : [];
+}
+
+interface Sent {
+  readonly atMs: number;
+  isAdmitted: boolean;
+}
+
+interface Playing {
+  readonly world: World;
+  readonly time: VirtualTime;
+  readonly checks: readonly RuleCheck[];
+}
+
+/** From the start of a window on. */
+function sendAll(
+  { limit, windowSeconds, windows, weights }: SteadyTraffic,
+  { world, time, checks }: Playing,
+): Sent[] {
+  const windowMs = windowSeconds * 1_000;
+  return Array.from({ length: windows * TIMES_THE_LIMIT * limit }, (_, i) => {
+    const atMs = Math.round(START_MS + windowMs + (i * windowMs) / (TIMES_THE_LIMIT * limit));
+    const sent: Sent = { atMs, isAdmitted: false };
+    time.after(atMs - time.now(), async () => {
+      const plan = async () => ({ kind: 'checks', checks }) as const;
+      const isolate = world.isolateAt(placeOf(i, weights), 0);
+      const ledger = createLedger(() => {});
+      const decision = await isolate.decide({ plan, ledger, afterResponse: () => {} });
+      sent.isAdmitted = decision.kind === 'counted' && decision.allowed;
+    });
+    return sent;
+  });
+}
+
+/** Evenly mixed. */
+function placeOf(i: number, weights: readonly number[]): number {
+  const total = weights.reduce((sum, weight) => sum + weight, 0);
+  let rest = ((i * 0.618034) % 1) * total;
+  return Math.max(
+    0,
+    weights.findIndex((weight) => {
+      rest -= weight;
+      return rest < 0;
+    }),
+  );
+}
+
+function utilizationOf({ algorithm, limit, windowSeconds }: SteadyTraffic, sent: readonly Sent[]): number {
+  const windowMs = windowSeconds * 1_000;
+  const counters = createMemoryCounters();
+  const check = { key: 'ideal', id: 'ideal', algorithm, limit, windowMs, cost: 1 };
+  const judged = { ideal: 0, admitted: 0 };
+  for (const { atMs, isAdmitted } of sent) {
+    const passes = runChecks('take', [check], atMs, counters).outcomes[0]?.allowed === true;
+    if (atMs < START_MS + 2 * windowMs) continue;
+    judged.ideal += Number(passes);
+    judged.admitted += Number(isAdmitted);
+  }
+  return judged.admitted / judged.ideal;
+}
