@@ -7,6 +7,7 @@
 -- force; one further ahead counts as none, so that nobody is locked out for longer than a window.
 
 --@state used
+--@keeps reset
 
 --@read
 local start = now - now % windowMs

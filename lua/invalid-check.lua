@@ -1,36 +1,38 @@
 -- invalid-check: what is wrong with one check, or nil. Loaded only for checks that are not plain; the words are
--- those of problemOf in src/core/counting/check.ts. Columns that the call does not have are nil, those left empty are ''.
+-- those of problemOf in src/core/counting/check.ts. Columns are text as in ARGV of counters; those that the check does
+-- not have are nil.
 local LARGEST, LONGEST, MAX_UNITS, MAX_BUCKETS = 4503599627370496, 1099511627776, 100000, 100
-
-local function isGiven(text)
-  return text and text ~= ''
-end
 
 local function whole(text)
   local number = tonumber(text)
   return number and number >= 1 and number <= LARGEST and number % 1 == 0 and number
 end
 
-return function(operation, code, hasKey, check)
-  local algorithm, limit, windowMs, most = check.algorithm, whole(check.limit), whole(check.windowMs), 0
-  if not code then return 'unknown algorithm' end
+-- The name of the algorithm with this letter, or nil.
+local function algorithmOf(letter)
+  --@names
+end
+
+return function(operation, hasKey, check)
+  local algorithm, limit, windowMs, most = algorithmOf(check.letter), whole(check.limit), whole(check.windowMs), 0
+  if not algorithm then return 'unknown algorithm' end
   if not hasKey then return 'key must be the number of a key' end
   if not limit then return 'limit must be a whole number above 0' end
   if not windowMs or windowMs > LONGEST then return 'windowMs must be a whole number from 1 to 2^40' end
-  if isGiven(check.cost) and not whole(check.cost) then return 'cost must be a whole number above 0' end
+  if check.cost and not whole(check.cost) then return 'cost must be a whole number above 0' end
   if algorithm == 'concurrency' then
     local lease = check.lease or ''
     if #lease ~= 16 or string.find(lease, '[^%w_-]') then
       return 'a lease id must have 16 letters, digits, - or _'
     end
-    if string.find(check.flags or '', 'd', 1, true) then return 'concurrency cannot count denied requests' end
-  elseif isGiven(check.extra) then
+    if check.countsDenied then return 'concurrency cannot count denied requests' end
+  elseif check.extra then
     most = whole(check.extra)
     if not most then return 'burst and buckets must be whole numbers above 0' end
   end
   for _, option in ipairs({ 'want', 'block', 'at' }) do
     local value = check[option]
-    if isGiven(value) and not whole(value) then return option .. ' must be a whole number above 0' end
+    if value and not whole(value) then return option .. ' must be a whole number above 0' end
   end
   if operation == 'cede' then
     local home = check.home or ''
@@ -43,7 +45,7 @@ return function(operation, code, hasKey, check)
   if operation == 'renew' and algorithm ~= 'concurrency' then return 'only leases can be renewed' end
   if operation == 'settle' then
     if algorithm == 'concurrency' then return 'leases cannot be settled' end
-    if not isGiven(check.at) then return 'to settle takes the time of the charge' end
+    if not check.at then return 'to settle takes the time of the charge' end
   end
   if (algorithm == 'concurrency' or algorithm == 'sliding-window-log') and limit > MAX_UNITS then
     return algorithm .. ' takes a limit of up to ' .. MAX_UNITS

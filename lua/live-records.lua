@@ -4,10 +4,12 @@
 return function(text, now, max)
   local records, expiries = {}, {}
   local from = 1
-  while from <= #text do
-    local past = string.find(text, '\n', from + 1, true) or #text + 1
-    local _, _, reset, block = string.find(text, '^\n%S+ %a(%d+) (%d*) ', from)
-    local expiry = reset and math.max(tonumber(reset), tonumber(block) or 0) or 0
+  while from < #text do
+    local past = string.find(text, ';', from + 1, true) or #text + 1
+    local _, _, letter, first, second = string.find(text, '^;[%w_-]+:(%a)(%d+) (%d*)', from)
+    local expiry = tonumber(first or 0)
+    -- A capital letter: the end of a block comes before the counter's own.
+    if letter and letter < 'a' then expiry = math.max(expiry, tonumber(second) or 0) end
     if expiry > now then
       records[#records + 1] = string.sub(text, from, past - 1)
       expiries[#expiries + 1] = expiry
@@ -28,5 +30,5 @@ return function(text, now, max)
     live = live .. table.concat(records, '', first, math.min(first + 99, #records))
   end
   for i = 1, #expiries do newest = math.max(newest, expiries[i]) end
-  return live, newest
+  return live .. ';', newest
 end

@@ -1,25 +1,31 @@
 -- token-bucket: a bucket holds up to `extra` tokens (the limit if not given) and is refilled continuously at
 -- limit / windowMs tokens per millisecond. A request takes its cost out of it.
 --
--- State: `missing`, what a full bucket has more, as of the moment `missingAt`; `rate`, the limit by which it is
--- refilled from then on. If limit or burst change, what was taken is still missing.
+-- State: `missing`, what a full bucket has more; `rate`, the limit by which it is refilled from then on. It was so much
+-- at the moment `missingAt`, which follows from `reset`: by then all of it is refilled. If limit or burst change, what
+-- was taken is still missing.
 -- `missing` is in tokens times W: then a millisecond refills exactly `limit`, and nothing is ever rounded.
 
---@state missing missingAt rate
---@local fastest
+--@state missing rate
+--@local fastest missingAt
 
 --@read
 capacity = extra or limit
 if not missing then
   missing = 0
   missingAt = now
-elseif now > missingAt then
-  missing = missing - (now - missingAt) * rate
-  if missing < 0 then missing = 0 end
-  missingAt = now
-elseif missingAt - now > windowMs then
-  -- The clock went back by more than a window: go on from here instead of standing still so long.
-  missingAt = now
+else
+  local part = missing % rate
+  missingAt = reset - (missing - part) / rate
+  if part > 0 then missingAt = missingAt - 1 end
+  if now > missingAt then
+    missing = missing - (now - missingAt) * rate
+    if missing < 0 then missing = 0 end
+    missingAt = now
+  elseif missingAt - now > windowMs then
+    -- The clock went back by more than a window: go on from here instead of standing still so long.
+    missingAt = now
+  end
 end
 fastest = rate and rate > limit and rate or limit
 rate = limit

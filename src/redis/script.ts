@@ -25,6 +25,11 @@ const ALGORITHMS: readonly (readonly [letter: string, id: AlgorithmId, source: s
   ['h', 'concurrency', concurrency],
 ];
 
+/** The letter that stands for an algorithm in calls and in stored counters; one that the script does not know for others. */
+export const letterOf = (id: AlgorithmId): string => LETTERS.get(id) ?? '?';
+
+const LETTERS = new Map(ALGORITHMS.map(([letter, id]) => [id, letter]));
+
 /** Without this flag Upstash locks the whole database for the run instead of the keys named in KEYS. */
 const FLAG = '#!lua flags=allow-key-locking';
 
@@ -47,6 +52,8 @@ interface Parts {
   readonly blocks: Partial<Record<Block, string>> | undefined;
   /** Names of the stored values, in order. Those that end with `Text` are text, the others whole numbers. */
   readonly state: readonly string[];
+  /** The first ones of `reset` and the state that most charges leave as they are. */
+  readonly keeps: readonly string[];
   /** Names that blocks share without storing them. */
   readonly locals: readonly string[];
 }
@@ -54,25 +61,35 @@ interface Parts {
 function composeText(): string {
   const parts = new Map(ALGORITHMS.map(([, id, source]) => [id, partsOf(source)]));
   const of = (id: AlgorithmId) => parts.get(id) as Parts;
-  const names = [...parts.values()].flatMap(({ state, locals }) => [...state, ...locals]);
+  const names = [...parts.values()].flatMap(({ state, keeps, locals }) => [
+    ...state,
+    ...keeps.map((name) => `${name}Kept`),
+    ...locals,
+  ]);
+  const read = (id: AlgorithmId) => of(id).blocks?.read ?? callOf(id, 'read', of(id).state);
+  const charge = (id: AlgorithmId) => of(id).blocks?.charge ?? callOf(id, 'charge', of(id).state);
   const lines: Record<string, string> = {
     locals: `local ${[...new Set(names)].join(', ')}`,
-    code: choose(([letter]) => `code = '${letter}'`),
-    load: choose(([letter, id]) => loadOf(letter, of(id).state)),
-    store: choose(([letter, id]) => storeOf(letter, of(id).state)),
-    read: choose(([, id]) => of(id).blocks?.read ?? callOf(id, 'read', of(id).state)),
-    charge: choose(([, id]) => of(id).blocks?.charge ?? callOf(id, 'charge', of(id).state)),
+    names: ALGORITHMS.map(([letter, id]) => `if letter == '${letter}' then return '${id}' end`).join('\n'),
+    judge: byCode(([, id]) => `${loadOf(of(id))}\n${read(id)}`, UNKNOWN),
+    charge: byCode(([, id]) => `${charge(id)}\n${storeOf(of(id))}`),
+    again: byCode(([, id]) => read(id)),
   };
-  const main = counters.replace(/^ *--@(\w+)$/gm, (_, name: string) => lines[name] ?? '');
-  return [FLAG, composeModules(), main].join('\n');
+  const text = [FLAG, composeModules(), counters].join('\n');
+  return text.replace(/^ *--@(\w+)$/gm, (_, name: string) => lines[name] ?? '');
 }
 
-/** One branch for each algorithm. */
-function choose(branchOf: (algorithm: (typeof ALGORITHMS)[number]) => string): string {
+type Entry = (typeof ALGORITHMS)[number];
+
+/** What is no letter of an algorithm is found out here, before anything is written. */
+const UNKNOWN = "else return { err = 'WEIR_BAD_ARGUMENT check ' .. i .. ': unknown algorithm' }";
+
+/** One branch for each algorithm, by the code of its letter. */
+function byCode(branchOf: (algorithm: Entry) => string, otherwise = ''): string {
   const branches = ALGORITHMS.map(
-    (algorithm) => `algorithm == '${algorithm[1]}' then\n${branchOf(algorithm)}\n`,
+    (entry) => `code == ${entry[0].charCodeAt(0)} then -- ${entry[1]}\n${branchOf(entry)}\n`,
   );
-  return `if ${branches.join('elseif ')}end`;
+  return `if ${branches.join('elseif ')}${otherwise} end`;
 }
 
 function partsOf(source: string): Parts {
@@ -80,7 +97,8 @@ function partsOf(source: string): Parts {
   const [like] = names('like');
   const base = like === undefined ? undefined : partsOf(ALGORITHMS.find(([, id]) => id === like)?.[2] ?? '');
   const blocks = isModule(source) ? undefined : blocksOf(source);
-  if (base === undefined) return { blocks, state: names('state'), locals: names('local') };
+  if (base === undefined)
+    return { blocks, state: names('state'), keeps: names('keeps'), locals: names('local') };
   // What it says itself comes after what it takes over.
   const joined = (name: Block) => `${base.blocks?.[name] ?? ''}${blocks?.[name] ?? ''}`;
   return {
@@ -107,28 +125,50 @@ function blocksOf(source: string): Partial<Record<Block, string>> {
 const isText = (name: string) => name.endsWith('Text');
 
 /** Reads a record: numbers by one pattern; a text, which comes last, up to the semicolon. */
-function loadOf(letter: string, state: readonly string[]): string {
-  const numbers = state.filter((name) => !isText(name));
+function loadOf({ state, keeps }: Parts): string {
+  const numbers = ['reset', ...state.filter((name) => !isText(name))];
   const text = state.find(isText);
-  const captures = numbers.map((_, i) => `n${i + 1}`);
-  const pattern = ['(%d+)', '(%d*)', ...numbers.map(() => '(%d+)')].join(' ');
-  const targets = ['_', 'past', 'r', 'b', ...captures].join(', ');
-  const adopt = [
-    'resetText = r',
-    'blockText = b',
-    ...numbers.map((name, i) => `${name} = tonumber(n${i + 1})`),
-  ];
-  if (text === undefined)
-    return `local ${targets} = find(text, '^${letter}${pattern};', start)
-if past then last = past ${adopt.join(' ')} end`;
-  return `local ${targets} = find(text, '^${letter}${pattern} ', start)
-local stop = past and find(text, ';', past, true)
-if stop then last = stop ${adopt.join(' ')} ${text} = sub(text, past + 1, stop - 1) end`;
+  // What a charge leaves as it is, then the place where the rest begins.
+  const [kept, changed] = [numbers.slice(0, keeps.length), numbers.slice(keeps.length)];
+  const place = kept.length > 0 ? '()' : '';
+  const pattern = `${kept.map(() => '(%d+) ').join('')}${place}${changed.map(() => '(%d+)').join(' ')}`;
+  const captures = [...kept, ...(place ? ['changes'] : []), ...changed].map((name) => `${name}Text`);
+  const end =
+    text === undefined ? 'local stop = past' : "local stop = past and find(source, ';', past, true)";
+  return `if fields then
+local _, past, ${captures.join(', ')} = find(source, '^${pattern}${text === undefined ? ';' : ' '}', fields)
+${end}
+if stop then
+last = stop - 1
+changesAt = ${place ? 'changesText' : 'fields'}
+${numbers.map((name) => `${name} = ${name}Text * 1`).join('\n')}
+${kept.map((name) => `${name}Kept = ${name}`).join('\n')}
+${text === undefined ? '' : `${text} = sub(source, past + 1, last)`}
+if not isTake then expiryBefore = math.max(reset, blockedUntil) end
+else
+last = (find(source, ';', fields, true) or #source + 1) - 1
+blockedUntil = 0
+isLost = true
+isUsual = false
+end
+end`;
 }
 
-function storeOf(letter: string, state: readonly string[]): string {
-  const fields = state.map((name) => (isText(name) ? '%s' : '%d')).join(' ');
-  return `record = format('\\n%s ${letter}%d %s ${fields};', id, reset, blockText, ${state.join(', ')})`;
+/** Writes what has changed of a record, or all of it. */
+function storeOf({ state, keeps }: Parts): string {
+  const all = ['reset', ...state];
+  const formatOf = (names: readonly string[]) => names.map((name) => (isText(name) ? '%s' : '%d')).join(' ');
+  const changed = all.slice(keeps.length);
+  const isKept = ['changesAt', ...keeps.map((name) => `${name}Kept == ${name}`)].join(' and ');
+  return `if moves then
+if ${isKept} then
+record = format('${formatOf(changed)}', ${changed.join(', ')})
+${keeps.includes('reset') ? 'isKept = keepsTtl' : ''}
+else
+record = format('%s${formatOf(all)}', start, ${all.join(', ')})
+changesAt = place
+end
+end`;
 }
 
 const ARGUMENTS: Record<Block, string> = {

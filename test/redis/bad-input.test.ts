@@ -132,7 +132,7 @@ describe('refused', () => {
 
   it('any other number of arguments', async () => {
     const { keys, args } = toScriptCall({ operation: 'take', checks: [good] });
-    for (const wrong of [args.slice(0, -1), [...args, ''], args.slice(0, args.indexOf('gcra') - 1)])
+    for (const wrong of [args.slice(0, -1), [...args, ''], args.slice(0, 1), []])
       await expectRefusal(
         () => send(keys, wrong),
         /^WEIR_BAD_ARGUMENT expected \d arguments? and \d for each check$/,
@@ -188,7 +188,7 @@ describe('refused', () => {
   });
 
   it('a call without arguments', async () => {
-    await expectRefusal(() => send([nextKey()], []), 'expected 1 argument and 4 for each check');
+    await expectRefusal(() => send([nextKey()], []), 'expected 1 argument and 3 for each check');
   });
 
   it('a key that is not there', async () => {

@@ -53,7 +53,16 @@ describe.each(ALGORITHM_IDS)('%s', (algorithm) => {
   it('takes any text under its key for no state', async () => {
     const text = fc.oneof(
       fc.string(),
-      fc.constantFrom('', '0', '5', '{"count":5}', 'weir2', 'weir2 000000000000000;', '\u0000'),
+      fc.constantFrom(
+        '',
+        '0',
+        '5',
+        '{"count":5}',
+        'weir3',
+        '000000000000000 weir3;',
+        '000000000000000 weir3',
+        '\u0000',
+      ),
     );
     await fc.assert(
       fc.asyncProperty(text, async (value) => {
@@ -67,13 +76,19 @@ describe.each(ALGORITHM_IDS)('%s', (algorithm) => {
 
   it('takes another format for no state', async () => {
     for (const value of [
-      'weir1 000001800000000;\nrule f1800000000000  5;',
-      'weir2 1800000000000;\nrule f1800000000000  5;',
-      'weir2 000001800000000\nrule f1800000000000  5;',
+      // What older versions wrote: their counters start from nothing.
+      'weir2 000001800000000;\nrule f1800000000000  5;',
       '\nrule f1800000000000  5;',
-      'weir2 000001800000000;\nrule f  5;',
-      'weir2 000001800000000;\nrule f1800000000000 5;\n',
-      'weir2 000001800000000;\nrule \nrule ',
+      '009999999999999 weir4;rule:f9999999999999 5;',
+      '9999999999999 weir3;rule:f9999999999999 5;',
+      '009999999999999 weir3rule:f9999999999999 5;',
+      ';rule:f9999999999999 5;',
+      '009999999999999 weir3;rule:f 5;',
+      '009999999999999 weir3;rule:f9999999999999 5',
+      '009999999999999 weir3;rule:f9999999999999 5 ;',
+      '009999999999999 weir3;rule:F9999999999999;',
+      '009999999999999 weir3;rule:m9999999999999;',
+      'xxxxxxxxxxxxxxx weir3;rule:;rule:',
     ]) {
       const check = rule(algorithm);
       await lua.redis.set(check.key, value);

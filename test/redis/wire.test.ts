@@ -14,9 +14,11 @@ interface Fields {
   readonly remaining?: unknown;
   readonly retryMs?: unknown;
 }
-const reply = ({ allowed = 1, remaining = 4, retryMs = 0 }: Fields = {}) => [
+/** To one check for each of these. */
+const reply = (...checks: readonly Fields[]) => [
   NOW_MS,
-  ...[allowed, remaining, RESET_MS, retryMs, 0, 0],
+  ...checks.flatMap(({ remaining = 4 }) => [remaining, RESET_MS]),
+  ...checks.flatMap(({ allowed = 1, retryMs = 0 }) => [allowed, retryMs, 0, 0]),
 ];
 
 describe('an answer is believed', () => {
@@ -56,9 +58,9 @@ describe('an answer is refused', () => {
     ['with nothing for a number', reply({ remaining: null })],
     ['with a part of a unit', reply({ remaining: 1.5 })],
     ['with a number beyond all', reply({ remaining: Number.MAX_SAFE_INTEGER + 1 })],
-    ['with a field too few', reply().slice(0, -1)],
-    ['with a field too many', [...reply(), 0]],
-    ['for another number of checks', [...reply(), ...reply().slice(1)]],
+    ['with a field too few', reply({}).slice(0, -1)],
+    ['with a field too many', [...reply({}), 0]],
+    ['for another number of checks', reply({}, {})],
     ['of nothing but the time', [NOW_MS]],
     ['that is empty', []],
     ['that is no list', 'OK'],
@@ -73,7 +75,7 @@ describe('an answer is refused', () => {
   });
 
   it('if one of several checks has one', () => {
-    const answer = [...reply(), ...reply({ remaining: 11 }).slice(1)];
+    const answer = reply({}, { remaining: 11 });
     expect(() => parseAnswer(answer, [plain, plain])).toThrow('out of range');
   });
 });

@@ -40,14 +40,13 @@ const PIECES = [
     'reset',
     'TAKE',
     'take ',
-    ' key',
-    ' cost',
-    ' extra',
-    ' want',
+    ' 1',
+    ' 0',
+    ' 000000001',
+    ' 010',
   ],
-  ...[' block', ' flags', ' at', ' lease', ' home term hold', ' home'],
-  ...['d', 'l', 'dl', '101', 'gcra', 'concurrency'],
-  ...['sliding-window-log', '0123456789abcdef', '%', '%d', '.*', 'rule-1', 'rule-1 ', '\n', ';'],
+  ...['1', '2', '3', '101', ';rule-1:g', ';rule-1:h', ';rule-1:'],
+  ...[';rule-2:l', '0123456789abcdef', '%', '%d', '.*', 'rule-1', 'rule-1 ', '\n', ';'],
 ];
 
 /** Values that are not, or not quite, what the script writes. */
@@ -55,23 +54,25 @@ const FOREIGN = [
   ...[
     '',
     '0',
-    'weir2',
-    'weir2 ',
-    'weir1 001800000060000;',
-    'weir2 00180000006E000;',
-    'weir2 x;\nrule-1 f1 2;',
+    'weir3',
+    '001800000060000 weir3',
+    '001800000060000 weir2;',
+    'weir2 001800000060000;\nrule-1 f1 2;',
   ],
-  ...['weir2 001800000060000;', 'weir2 001800000060000;\n', 'weir2 001800000060000;\nrule-1 f18000'],
+  ...['00180000006E000 weir3;rule-1:f1800000060000 3;', 'xxxxxxxxxxxxxxx weir3;;;'],
+  ...['001800000060000 weir3;', '001800000060000 weir3;rule-1:f18000', '001800000060000 weir3;rule-1:f1 2'],
   ...[
-    'weir2 001800000060000;\nrule-1 f1800000060000  3;',
-    'weir2 001800000060000;\nrule-2 f1800000060000 x 3;',
+    '001800000060000 weir3;rule-1:f1800000060000 3;',
+    '001800000060000 weir3;rule-2:f1800000060000 x;',
+    '001800000060000 weir3;rule-1:f0001800000060000 003;',
+    '001800000060000 weir3;rule-3:z1800000060000 3;',
+    '001800000060000 weir3;rule-1:F1800000050000 1800000060000 3;',
+    '001800000060000 weir3;rule-1:F1800000050000;',
   ],
   ...[
-    'weir2 001800000060000;\nrule-1 f0001800000060000  003;',
-    'weir2 001800000060000;\nrule-3 z1800000060000  3;',
-    'weir2 001800000060000;\nrule-1 m1800000060000 1800000030000 eu;',
-    'weir2 001800000060000;\nrule-1 m1800000060000  eu;',
-    'weir2 001800000060000;\nrule-1 m9991800000060000 1 eu;',
+    '001800000060000 weir3;rule-1:m1800000060000 1800000030000 eu;',
+    '001800000060000 weir3;rule-1:m1800000060000 eu;',
+    '001800000060000 weir3;rule-1:m9991800000060000 1 eu;',
   ],
 ];
 
@@ -203,11 +204,12 @@ function mutate(args: string[], { at, how, text }: Call['mutations'][number]): s
 }
 
 /**
- * `tonumber` reads an exponent, infinity and the like on Redis only. The store spells numbers in digits, so such a
- * spelling is no call of its; other texts that are no numbers stand for them.
+ * Redis reads an exponent, infinity and the like as numbers; Go reads underscores and other prefixes, and a leading zero
+ * as octal. The store spells numbers in plain digits, so such a spelling is no call of its; other texts that are no
+ * numbers stand for them.
  */
 function readAlike(text: string): string {
-  const isPlain = /^\s*([-+]?(\d+\.?\d*|\.\d+)|0x[\da-f]+)\s*$/i.test(text);
-  const isNumber = text.trim() !== '' && !Number.isNaN(Number(text));
-  return !isPlain && (isNumber || /^\s*[-+]?(nan|inf|0x)/i.test(text)) ? 'no number' : text;
+  const isPlain = /^\s*([-+]?((0|[1-9]\d*)(\.\d*)?|\.\d+)|0x[\da-f]+)\s*$/i.test(text);
+  const isNumber = text.trim() !== '' && !Number.isNaN(Number(text.replaceAll('_', '')));
+  return !isPlain && (isNumber || /^\s*[-+]?(nan|inf|0[xbo])/i.test(text)) ? 'no number' : text;
 }
