@@ -12,24 +12,29 @@ export interface ScriptCall {
   readonly args: string[];
 }
 
+type Column = (check: Check) => number | string | undefined;
+
 /** Columns that a check can have beside the plain ones, in the order of lua/counters.lua. */
-const COLUMNS: readonly ((check: Check) => readonly (number | string | undefined)[])[] = [
-  ({ cost }) => [cost === 1 ? undefined : cost],
-  ({ extra }) => [extra],
-  ({ want }) => [want || undefined],
-  ({ blockMs }) => [blockMs || undefined],
-  ({ countDenied, log }) => [(countDenied ? 1 : 0) + (log ? 2 : 0) || undefined],
-  ({ chargedAtMs }) => [chargedAtMs],
-  ({ leaseId }) => [leaseId],
-  ({ cession }) => [cession?.home, cession?.termMs, cession?.holdMs],
+const COLUMNS: readonly Column[] = [
+  ({ cost }) => (cost === 1 ? undefined : cost),
+  ({ extra }) => extra,
+  ({ want }) => want || undefined,
+  ({ blockMs }) => blockMs || undefined,
+  ({ countDenied, log }) => (countDenied ? 1 : 0) + (log ? 2 : 0) || undefined,
+  ({ chargedAtMs }) => chargedAtMs,
+  ({ leaseId }) => leaseId,
+  ({ cession }) => cession?.home,
 ];
+/** Those that go with a home. */
+const TERMS: readonly Column[] = [({ cession }) => cession?.termMs, ({ cession }) => cession?.holdMs];
 
 export function toScriptCall({ operation, checks, nowMs }: CounterCall): ScriptCall {
   const keys = [...new Set(checks.map(({ key }) => key))];
   const hasKeys = keys.length > 1;
   // Every argument costs Redis time: columns that say nothing are left out.
-  const has = COLUMNS.map((of) => checks.some((check) => of(check)[0] !== undefined));
+  const has = COLUMNS.map((of) => checks.some((check) => of(check) !== undefined));
   const columns = COLUMNS.filter((_, i) => has[i]);
+  if (has.at(-1)) columns.push(...TERMS);
   let call: string = operation;
   if (hasKeys || columns.length > 0) call += ` ${[hasKeys, ...has].map(Number).join('')}`;
   if (nowMs !== undefined) call += ` now=${nowMs}`;
@@ -37,7 +42,7 @@ export function toScriptCall({ operation, checks, nowMs }: CounterCall): ScriptC
   for (const check of checks) {
     args.push(`;${check.id}:${letterOf(check.algorithm)}`, String(check.limit), String(check.windowMs));
     if (hasKeys) args.push(String(keys.indexOf(check.key) + 1));
-    for (const of of columns) args.push(...of(check).map((value) => String(value ?? '')));
+    for (const of of columns) args.push(String(of(check) ?? ''));
   }
   return { keys, args };
 }
