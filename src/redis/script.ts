@@ -10,7 +10,7 @@ import slidingWindowBuckets from '../../lua/sliding-window-buckets.lua';
 import slidingWindowCounter from '../../lua/sliding-window-counter.lua';
 import slidingWindowLog from '../../lua/sliding-window-log.lua';
 import tokenBucket from '../../lua/token-bucket.lua';
-import type { AlgorithmId } from '../core/counting/algorithms/registry.ts';
+import { type AlgorithmId, traitsOf } from '../core/counting/algorithms/registry.ts';
 import { digest, toHex } from '../core/digest.ts';
 
 /** By the letter that a counter's state is stored under: a letter is never given to another algorithm; m and n are taken. */
@@ -71,7 +71,7 @@ function composeText(): string {
   const lines: Record<string, string> = {
     locals: `local ${[...new Set(names)].join(', ')}`,
     names: ALGORITHMS.map(([letter, id]) => `if letter == '${letter}' then return '${id}' end`).join('\n'),
-    judge: byCode(([, id]) => `${loadOf(of(id))}\n${read(id)}`, UNKNOWN),
+    judge: byCode(([, id]) => `${needsOf(id)}${loadOf(of(id))}\n${read(id)}`, UNKNOWN),
     charge: byCode(([, id]) => `${charge(id)}\n${storeOf(of(id))}`),
     again: byCode(([, id]) => read(id)),
   };
@@ -83,6 +83,12 @@ type Entry = (typeof ALGORITHMS)[number];
 
 /** What is no letter of an algorithm is found out here, before anything is written. */
 const UNKNOWN = "else return { err = 'WEIR_BAD_ARGUMENT check ' .. i .. ': unknown algorithm' }";
+
+/** A call without a column of leases is not looked at closely: so that is asked here. */
+const needsOf = (id: AlgorithmId): string =>
+  traitsOf(id).holdsLeases
+    ? "if not leaseAt then return { err = 'WEIR_BAD_ARGUMENT check ' .. i .. ': a lease has an id' } end\n"
+    : '';
 
 /** One branch for each algorithm, by the code of its letter. */
 function byCode(branchOf: (algorithm: Entry) => string, otherwise = ''): string {

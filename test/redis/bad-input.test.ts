@@ -111,6 +111,10 @@ describe('refused', () => {
       await refuses({ algorithm: 'concurrency', leaseId }, 'a lease id must have 16 letters, digits, - or _');
   });
 
+  it('a lease without an id, if no other check of the call has one', async () => {
+    await refuses({ algorithm: 'concurrency' }, 'a lease has an id');
+  });
+
   it('to count denials of leases', async () => {
     const lease = createCheck({ algorithm: 'concurrency', limit: LIMIT, windowMs: HOUR_MS });
     await refuses({ ...lease, countDenied: true }, 'concurrency cannot count denied requests');
