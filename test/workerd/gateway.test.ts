@@ -1,4 +1,4 @@
-import { beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { admin, billed, call, freshIp, readings, redis, sql, withFault } from './worker.ts';
 
 // An hour long, so that a run of the tests does not cross the end of a window.
@@ -8,12 +8,18 @@ beforeAll(async () => {
     ('per ip', '/*', 'ip', 'fixed-window', 20, 3600),
     ('login', '/login', 'ip', 'fixed-window', 3, 3600)`);
   expect((await call('/_weir/admin/publish', { method: 'POST', headers: admin })).status).toBe(200);
+  // An isolate that starts waits only so long for its rules: on a busy machine, the first requests may pass without.
+  const limit = async () => (await call('/x', { ip: freshIp() })).headers.get('X-RateLimit-Limit');
+  await vi.waitFor(async () => expect(await limit()).toBe('20'), { timeout: 60_000 });
 });
 
 const statuses = async (count: number, path: string, options: Parameters<typeof call>[1]) => {
   const answers = await Promise.all(Array.from({ length: count }, () => call(path, options)));
   return answers.map((answer) => answer.status).sort();
 };
+const CENSUS_COMMANDS = 6;
+/** A key outlives its last counter by so much: see lua/counters.lua. */
+const IDLE_MS = 5_000;
 const times = (count: number, status: number) => Array<number>(count).fill(status);
 
 describe('the gateway', () => {
@@ -96,7 +102,7 @@ describe('the gateway', () => {
     const keys = (await redis('us', 'KEYS', `weir:{ip:=${ip}}*`)) as string[];
     expect(keys).toHaveLength(1);
     for (const key of keys)
-      expect(await redis('us', 'PTTL', key)).toSatisfy((ms: number) => ms > 0 && ms <= 3_600_000);
+      expect(await redis('us', 'PTTL', key)).toSatisfy((ms: number) => ms > 0 && ms <= 3_600_000 + IDLE_MS);
   });
 
   it('costs one script run, one clock, one read and one write, however many rules of the IP apply', async () => {
@@ -104,11 +110,14 @@ describe('the gateway', () => {
     // When it is time to ask, the announcement is read along: that is one more, four times a second.
     const spent = async () => [await billed('us'), await readings('us')] as const;
     for (const path of ['/x', '/login']) {
-      const [billedBefore, readBefore] = await spent();
+      const [billedBefore, before] = await spent();
       await call(path, { ip });
-      const [billedAfter, readAfter] = await spent();
-      expect(billedAfter - billedBefore - (readAfter - readBefore)).toBe(4);
-      expect(readAfter - readBefore).toBeLessThanOrEqual(1);
+      const [billedAfter, after] = await spent();
+      const reads = after.reads - before.reads;
+      // Once a minute the isolate counts itself in, after a response: see redis/census.test.ts.
+      const forCensus = CENSUS_COMMANDS * (after.presences - before.presences);
+      expect(billedAfter - billedBefore - reads - forCensus).toBe(4);
+      expect(reads).toBeLessThanOrEqual(1);
     }
   });
 });

@@ -54,13 +54,16 @@ export async function billed(region: string): Promise<number> {
   return ((await answer.json()) as { billed: number }).billed;
 }
 
-/** How often a plain GET was sent, which is what reads the announcement. */
-export async function readings(region: string): Promise<number> {
+/** How often a plain GET was sent, which is what reads the announcement; and how often an isolate counted itself in. */
+export async function readings(
+  region: string,
+): Promise<{ readonly reads: number; readonly presences: number }> {
   const stats = String(await redis(region, 'INFO', 'commandstats'));
   const calls = (name: string) =>
     Number(new RegExp(`^cmdstat_${name}:calls=(\\d+)`, 'm').exec(stats)?.[1] ?? 0);
   // Each run of the script reads its counters once.
-  return calls('get') + calls('mget') - calls('evalsha');
+  const reads = calls('get') + calls('mget') - calls('evalsha');
+  return { reads, presences: calls('zadd') };
 }
 
 /** Breaks a region for as long as `during` runs. */
