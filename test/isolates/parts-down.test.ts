@@ -105,7 +105,7 @@ describe.sequential('while the Redis of every region is gone, too', () => {
   });
 
   it('all is as before when they are back', async () => {
-    const call = { region: 'ap', ip: freshIp() };
-    await expect.poll(() => seen('/closed', call)).toEqual([200, '5', null]);
+    // Each time another caller: one who asks while a breaker is still open uses up the limit elsewhere.
+    await expect.poll(() => seen('/closed', { region: 'ap' })).toEqual([200, '5', null]);
   });
 });
