@@ -47,7 +47,12 @@ export interface Round {
   readonly question?: Question | undefined;
 }
 
-export type Step = Round | { readonly kind: 'decided'; readonly decision: Decision };
+export interface Decided {
+  readonly kind: 'decided';
+  readonly decision: Decision;
+}
+
+export type Step = Round | Decided;
 
 export interface Limiter {
   /** The first round; or the decision, if this isolate has no rules and gets none. */
@@ -256,7 +261,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
   };
 
   /** A denied request keeps no charge. Whether regions that are out are back is found out after the response. */
-  const decided = ({ regions, ledger, afterResponse }: DecisionRequest, decision: Decision): Step => {
+  const decided = ({ regions, ledger, afterResponse }: DecisionRequest, decision: Decision): Decided => {
     if (!decision.allowed && !ledger.isEmpty) afterResponse(regional.undo(ledger));
     for (const { watch } of regions) watch.look(afterResponse);
     return { kind: 'decided', decision };
@@ -274,7 +279,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
   return {
     begin,
     decide,
-    recover,
+    recover: (request, error) => decided(request, recover(request, error)).decision,
     isKnownDenied: (round, checks) =>
       knownDenial(round.request, placeAll(round, checks).enforced) !== undefined,
   };
