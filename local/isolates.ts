@@ -14,6 +14,8 @@ export interface IsolatesOptions {
   /** The folder that `buildWorker` has written to; built if left out. */
   readonly bundle?: string | undefined;
   readonly variables: Readonly<Record<string, string>>;
+  /** The name of a queue for denials and usage. All isolates send to it, the first one consumes it. */
+  readonly queue?: string | undefined;
 }
 
 export interface Isolates extends AsyncDisposable {
@@ -27,19 +29,21 @@ export interface Isolates extends AsyncDisposable {
   scheduled(name: string): Promise<void>;
 }
 
-export async function startIsolates({ names, bundle, variables }: IsolatesOptions): Promise<Isolates> {
+export async function startIsolates({ names, bundle, variables, queue }: IsolatesOptions): Promise<Isolates> {
   await using cleanup = new AsyncDisposableStack();
   const folder = bundle ?? (await buildInto(cleanup));
   const compatibility = await readCompatibility();
 
   const modules = await listModules(folder);
-  const isolates = names.map((name) => ({
+  const isolates = names.map((name, place) => ({
     name,
     rootPath: folder,
     modules,
     ...compatibility,
     bindings: { ...variables },
     unsafeBindings: [kvBinding('RULES')],
+    ...(queue && { queueProducers: { RECORDS: queue } }),
+    ...(queue && place === 0 && { queueConsumers: consumersOf(queue) }),
     unsafeDirectSockets: [{ host: LOOPBACK, port: 0 }],
   }));
   const workers = [...isolates, await kvWorker(compatibility)];
@@ -64,6 +68,12 @@ export async function startIsolates({ names, bundle, variables }: IsolatesOption
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
+
+/** As in wrangler.toml, but for the time until a batch is delivered. */
+const consumersOf = (queue: string) => ({
+  [queue]: { maxBatchSize: 10, maxBatchTimeout: 0.1, maxRetries: 10, deadLetterQueue: `${queue}-dead` },
+  [`${queue}-dead`]: { maxBatchSize: 10, maxBatchTimeout: 0.1, maxRetries: 100 },
+});
 
 async function buildInto(cleanup: AsyncDisposableStack): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'weir-worker-'));

@@ -64,6 +64,12 @@ const FOR_THE_WORKER = [
   'ORIGIN_RATE_LIMIT_HEADERS',
   'OVERRIDE_HEADERS',
   'ORIGIN_TIMEOUT_MS',
+  'TELEMETRY_SECONDS',
+  'EVENTS_DAYS',
+  'USAGE_DAYS',
+  'SUBJECTS',
+  'SUBJECTS_KEY',
+  'OTLP_URL',
 ];
 
 export function parseSettings(env: NodeJS.ProcessEnv): Settings {

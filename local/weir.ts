@@ -49,11 +49,13 @@ export interface WeirParts {
   readonly databaseUrl?: string;
   /** The folder that `buildWorker` has written to. */
   readonly bundle?: string;
+  /** See isolates.ts. */
+  readonly queue?: string | undefined;
 }
 
 export async function startWeir(
   variables: Record<string, string> = {},
-  { databaseUrl, bundle }: WeirParts = {},
+  { databaseUrl, bundle, queue }: WeirParts = {},
 ): Promise<Weir> {
   await using cleanup = new AsyncDisposableStack();
   const ports = { origin: 0, upstash: 0, neon: 0, redis: 0, postgres: 0 };
@@ -62,6 +64,7 @@ export async function startWeir(
     await startIsolates({
       names: NAMES,
       bundle,
+      queue,
       // All parts share this machine: what is tested here is not the deadline.
       variables: { ...stack.variables, ADMIN_TOKEN: TOKEN, DEADLINE_MS: '10000', ...variables },
     }),

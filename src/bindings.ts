@@ -1,6 +1,7 @@
 // All that the Worker is given from outside: bindings, variables and secrets. Nothing else reads `env`.
 
-import type { KVNamespace } from '@cloudflare/workers-types';
+import type { KVNamespace, Queue } from '@cloudflare/workers-types';
+import type { RecordBatch } from './telemetry/record-batch.ts';
 
 export interface Bindings {
   /** Workers KV: compiled rules. */
@@ -50,6 +51,20 @@ export interface Bindings {
   readonly ORIGIN_RATE_LIMIT_HEADERS?: string;
   /** `drop` (default) or `keep`: headers that make one request pass for another, such as X-HTTP-Method-Override. */
   readonly OVERRIDE_HEADERS?: string;
+  /** A queue for denials and usage. Without it, isolates write them to Postgres themselves. */
+  readonly RECORDS?: Queue<RecordBatch>;
+  /** Isolates hand over what they have counted within so many seconds (25). */
+  readonly TELEMETRY_SECONDS?: string;
+  /** Denials are kept for so many days (30). */
+  readonly EVENTS_DAYS?: string;
+  /** Usage is kept for so many days (400). */
+  readonly USAGE_DAYS?: string;
+  /** `plain` (default) or `hash`: IP addresses and users are stored as keyed hashes. */
+  readonly SUBJECTS?: string;
+  /** Secret. The key of these hashes; without it, one that is made of DATABASE_URL. */
+  readonly SUBJECTS_KEY?: string;
+  /** Where the cron run pushes metrics, as OTLP/HTTP JSON: the whole URL, such as https://…/v1/metrics. */
+  readonly OTLP_URL?: string;
   /** Until the origin's headers must have come (100000). */
   readonly ORIGIN_TIMEOUT_MS?: string;
 }

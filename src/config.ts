@@ -1,6 +1,6 @@
 // Bindings and variables, checked once per isolate into a typed config. A bad one is named in the error,
 // never its value: it may be a secret.
-import type { KVNamespace } from '@cloudflare/workers-types';
+import type { KVNamespace, Queue } from '@cloudflare/workers-types';
 import type { Bindings } from './bindings.ts';
 import { isServesCode } from './core/regions/nearest.ts';
 import {
@@ -24,6 +24,7 @@ import {
   url,
   withDefault,
 } from './core/shape.ts';
+import type { RecordBatch } from './telemetry/record-batch.ts';
 
 const DEFAULT_DEADLINE_MS = 250;
 /** Requests a second: about what one isolate can serve. */
@@ -118,6 +119,11 @@ const kvNamespace: Shape<KVNamespace> = (value, at, problems) => {
   return void problems.push(`${at}: KV binding is missing`);
 };
 
+const queue: Shape<Queue<RecordBatch>> = (value, at, problems) => {
+  if (typeof value === 'object' && value !== null && 'send' in value) return value as Queue<RecordBatch>;
+  return void problems.push(`${at}: must be a queue binding`);
+};
+
 const variables = {
   RULES: kvNamespace,
   ORIGIN_URL: changed(httpUrl, (origin) => origin.replace(/\/+$/, '')),
@@ -145,6 +151,13 @@ const variables = {
   ORIGIN_RATE_LIMIT_HEADERS: withDefault(oneOf(['rename', 'drop', 'keep']), 'rename'),
   OVERRIDE_HEADERS: withDefault(oneOf(['drop', 'keep']), 'drop'),
   ORIGIN_TIMEOUT_MS: withDefault(wholeNumber(1, 900_000), DEFAULT_ORIGIN_TIMEOUT_MS),
+  RECORDS: optional(queue),
+  TELEMETRY_SECONDS: withDefault(wholeNumber(1, 25), 25),
+  EVENTS_DAYS: withDefault(wholeNumber(1, 3_650), 30),
+  USAGE_DAYS: withDefault(wholeNumber(1, 3_650), 400),
+  SUBJECTS: withDefault(oneOf(['plain', 'hash']), 'plain'),
+  SUBJECTS_KEY: optional(textFrom(16, 'must have at least 16 characters')),
+  OTLP_URL: optional(httpUrl),
 };
 
 export type Region = Shaped<typeof region>;
@@ -177,6 +190,17 @@ export interface Config {
   readonly originRateLimitHeaders: 'rename' | 'drop' | 'keep';
   readonly overrideHeaders: 'drop' | 'keep';
   readonly originTimeoutMs: number;
+  readonly telemetry: TelemetryConfig;
+}
+
+export interface TelemetryConfig {
+  readonly queue: Queue<RecordBatch> | undefined;
+  readonly everyMs: number;
+  readonly eventsDays: number;
+  readonly usageDays: number;
+  readonly isHashed: boolean;
+  readonly subjectsKey: string;
+  readonly otlpUrl: string | undefined;
 }
 
 export type JwtConfig = Shaped<typeof jwt> & { readonly secret: string | undefined };
@@ -219,6 +243,15 @@ export function parseConfig(env: Bindings): Config {
     originRateLimitHeaders: data.ORIGIN_RATE_LIMIT_HEADERS,
     overrideHeaders: data.OVERRIDE_HEADERS,
     originTimeoutMs: data.ORIGIN_TIMEOUT_MS,
+    telemetry: {
+      queue: data.RECORDS,
+      everyMs: data.TELEMETRY_SECONDS * 1_000,
+      eventsDays: data.EVENTS_DAYS,
+      usageDays: data.USAGE_DAYS,
+      isHashed: data.SUBJECTS === 'hash',
+      subjectsKey: data.SUBJECTS_KEY ?? data.DATABASE_URL,
+      otlpUrl: data.OTLP_URL,
+    },
   };
 }
 

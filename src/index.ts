@@ -1,4 +1,5 @@
-// The Worker's entry: requests, and the cron run that brings the edge in line with Postgres.
+// The Worker's entry: requests, the cron run that brings the edge in line with Postgres, and the queue of what was
+// counted.
 import type { Bindings } from './bindings.ts';
 import { ConfigError } from './config.ts';
 import { problem } from './http/problem.ts';
@@ -22,5 +23,9 @@ export default {
 
   async scheduled({ scheduledTime }, env) {
     await isolateOf(env).runCron(scheduledTime);
+  },
+
+  async queue(batch, env) {
+    await isolateOf(env).consume(batch);
   },
 } satisfies ExportedHandler<Bindings>;

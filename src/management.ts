@@ -4,9 +4,18 @@ import { createGate } from './admin/auth.ts';
 import type { AdminServices } from './admin/services.ts';
 import { runCron } from './cron.ts';
 import type { Services } from './http/services.ts';
+import type { Client } from './redis/client.ts';
+import { createMetricsBoard } from './redis/metrics-board.ts';
 import { type PublishOptions, publish } from './rules/publishing/publish.ts';
 import { createRuleReader } from './rules/publishing/rule-reader.ts';
 import { createDatabase, type DatabaseOptions } from './rules/tables/database.ts';
+import { type ConsumerOptions, createConsumer, type QueuedBatch } from './telemetry/consumer.ts';
+import { readFleet } from './telemetry/fleet.ts';
+import { pushOtlp } from './telemetry/otlp.ts';
+import { PROMETHEUS_TYPE, toPrometheus } from './telemetry/prometheus.ts';
+import { deleteOld, type RetentionOptions } from './telemetry/retention.ts';
+import { createSubjects, type SubjectsOptions } from './telemetry/subjects.ts';
+import { writeRecords } from './telemetry/write-records.ts';
 
 export interface ManagementOptions {
   readonly postgres: DatabaseOptions;
@@ -14,22 +23,48 @@ export interface ManagementOptions {
   readonly publishing: Omit<PublishOptions, 'database' | 'reader'>;
   /** Postgres is asked for changes every so many minutes. */
   readonly databaseCheckMinutes: number;
+  readonly telemetry: ManagedTelemetry;
+}
+
+export interface ManagedTelemetry
+  extends Pick<ConsumerOptions, 'sums' | 'handOver' | 'onError'>,
+    Omit<RetentionOptions, 'nowMs'> {
+  readonly clients: ReadonlyMap<string, Client>;
+  readonly subjects: SubjectsOptions;
+  readonly otlpUrl: string | undefined;
 }
 
 export interface Management extends Pick<Services, 'admin' | 'adminRefusal'> {
   runCron(scheduledTime: number): Promise<void>;
+  metrics(): Promise<Response>;
+  consume(batch: QueuedBatch): Promise<void>;
 }
 
-export function createManagement({ databaseCheckMinutes, ...options }: ManagementOptions): Management {
+/** A scrape waits for the slowest region, but not for long: one that does not answer is told as down. */
+const READ_MS = 5_000;
+
+export function createManagement({
+  databaseCheckMinutes,
+  telemetry,
+  ...options
+}: ManagementOptions): Management {
   const database = createDatabase(options.postgres);
   const publishing = { ...options.publishing, database, reader: createRuleReader(database) };
   const services = {
     ...options.admin,
+    storedSubject: createSubjects(telemetry.subjects).stored,
     database,
     publish: (how) => publish(publishing, how),
   } satisfies AdminServices;
   const gate = createGate(services);
   const app = createAdminApp(services, gate);
+  const { now } = options.admin;
+  const { otlpUrl } = telemetry;
+  const boards = [...telemetry.clients].map(([name, client]) => ({
+    name,
+    metrics: createMetricsBoard(client),
+  }));
+  const fleet = () => readFleet(boards, { nowMs: now(), signal: AbortSignal.timeout(READ_MS) });
   return {
     admin(request, context) {
       const answer = Promise.resolve(app.fetch(request, {}, context));
@@ -41,6 +76,24 @@ export function createManagement({ databaseCheckMinutes, ...options }: Managemen
       const entry = await gate(request);
       return entry instanceof Response ? entry : undefined;
     },
-    runCron: (scheduledTime) => runCron({ publishing, databaseCheckMinutes }, scheduledTime),
+    runCron: (scheduledTime) =>
+      runCron(
+        {
+          publishing,
+          databaseCheckMinutes,
+          telemetry: {
+            deleteOld: () => deleteOld(database, { ...telemetry, nowMs: now() }),
+            pushMetrics:
+              otlpUrl === undefined ? undefined : async () => pushOtlp(otlpUrl, await fleet(), now()),
+            onError: telemetry.onError,
+          },
+        },
+        scheduledTime,
+      ),
+    metrics: async () =>
+      new Response(toPrometheus(await fleet()), {
+        headers: { 'Content-Type': PROMETHEUS_TYPE, 'Cache-Control': 'no-store' },
+      }),
+    consume: createConsumer({ ...telemetry, now, write: (batch) => writeRecords(database, batch) }),
   };
 }

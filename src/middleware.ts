@@ -33,6 +33,11 @@ export function weir(): MiddlewareHandler<{ Bindings: LibraryBindings; Variables
   };
 }
 
+/** For the queue of denials and usage, if that Worker has one. */
+export async function queue(batch: MessageBatch, env: LibraryBindings): Promise<void> {
+  await isolateOf(env as Bindings, NO_ORIGIN).consume(batch);
+}
+
 /** For the cron trigger of that Worker, once a minute. */
 export async function scheduled(controller: ScheduledController, env: LibraryBindings): Promise<void> {
   await isolateOf(env as Bindings, NO_ORIGIN).runCron(controller.scheduledTime);

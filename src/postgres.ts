@@ -1,12 +1,17 @@
-// What a request may ask Postgres: who a caller is that neither memory nor KV knows, and whether it answers at all.
+// What an isolate may ask Postgres: who a caller is that neither memory nor KV knows, whether it answers at all, and to
+// keep denials and usage where no queue does that.
 // Loaded when it is first asked.
 import { sql } from 'drizzle-orm';
 import { findApiKey, findUser } from './rules/book/caller-rows.ts';
 import type { CallerRows } from './rules/book/callers.ts';
 import { createDatabase, type DatabaseOptions } from './rules/tables/database.ts';
+import type { RecordBatch } from './telemetry/record-batch.ts';
+import { writeRecords } from './telemetry/write-records.ts';
 
 export interface Postgres {
   readonly callers: CallerRows;
+  /** Whether the batch was new. */
+  writeRecords(batch: RecordBatch): Promise<boolean>;
   ping(): Promise<unknown>;
 }
 
@@ -14,6 +19,7 @@ export function createPostgres(options: DatabaseOptions): Postgres {
   const database = createDatabase(options);
   return {
     callers: { key: (hash) => findApiKey(database, hash), user: (id) => findUser(database, id) },
+    writeRecords: (batch) => writeRecords(database, batch),
     ping: () => database.execute(sql`select 1`),
   };
 }

@@ -5,6 +5,8 @@ import { toBase64Url } from './core/digest.ts';
 import { createCensus } from './core/ports/census.ts';
 import { createBreaker } from './core/regions/breaker.ts';
 import { nearestRegion, type RequestOrigin, routesFrom } from './core/regions/nearest.ts';
+import { createCollected } from './core/telemetry/collected.ts';
+import type { MetricSums } from './core/telemetry/metric-sums.ts';
 import { reportShadow } from './http/gateway.ts';
 import { createLog, type Log, type LogEvent } from './http/log.ts';
 import type { Services } from './http/services.ts';
@@ -23,12 +25,17 @@ import type { CallerRevisions } from './rules/book/caller-revisions.ts';
 import { createCallerDirectory } from './rules/book/callers.ts';
 import { createSnapshotSource } from './rules/book/snapshot-source.ts';
 import { withDeadline } from './rules/book/with-deadline.ts';
+import type { QueuedBatch } from './telemetry/consumer.ts';
+import { createRegionObserver } from './telemetry/region-observer.ts';
+import { createTelemetry } from './telemetry/telemetry.ts';
 import { whenNeeded } from './when-needed.ts';
 
 /** What an isolate has: the services of its requests, and the cron run. */
 export interface Parts {
   readonly services: Services;
   runCron(scheduledTime: number): Promise<void>;
+  /** Of a queue of denials and usage. */
+  consume(batch: QueuedBatch): Promise<void>;
 }
 
 export function createParts(env: Bindings): Parts {
@@ -37,13 +44,42 @@ export function createParts(env: Bindings): Parts {
   const now = () => Date.now();
   const log = createLog(now, (line) => console.warn(line));
   const database = { url: config.databaseUrl, httpEndpoint: config.databaseHttpEndpoint };
-  const regions = createRegions(config, log, now);
+  const collected = createCollected();
+  const regions = createRegions(config, { log, now, sums: collected.sums });
   const reportAs = (event: LogEvent) => (error: unknown, region?: string) => log.error(event, error, region);
   const snapshots = createSnapshotSource({ kv, now, onError: reportAs('snapshot-unreadable') });
   const postgres = whenNeeded(
     () => import('./postgres.ts'),
     ({ createPostgres }) => createPostgres(database),
   );
+  let ownId: string | undefined;
+  const isolateId = () => (ownId ??= toBase64Url(crypto.getRandomValues(new Uint8Array(12))));
+  const { queue, everyMs, isHashed, subjectsKey, ...kept } = config.telemetry;
+  const subjects = { isHashed, key: subjectsKey };
+  const clients = new Map(regions.map(({ name, client }) => [name, client]));
+  const handOver = whenNeeded(
+    () => import('./hand-over.ts'),
+    ({ createHandOver }) =>
+      createHandOver({
+        collected,
+        clients,
+        subjects,
+        queue,
+        isolateId,
+        now,
+        write: async (batch) => (await postgres()).writeRecords(batch),
+        onDenied: ({ rule, route, subject }) => log.denied(rule, route, subject),
+        onError: reportAs('telemetry-failed'),
+      }),
+  );
+  const telemetry = createTelemetry({
+    collected,
+    handOver: async (...handed) => (await handOver())(...handed),
+    everyMs,
+    now,
+    clockMs: () => performance.now(),
+    breakers: () => Object.fromEntries(regions.map(({ name, breaker }) => [name, breaker.state(now())])),
+  });
   const management = whenNeeded(
     () => import('./management.ts'),
     ({ createManagement }) =>
@@ -59,6 +95,14 @@ export function createParts(env: Bindings): Parts {
         },
         publishing: { kv, regions, deployment: config.deployment, onError: reportAs('publish-incomplete') },
         databaseCheckMinutes: config.databaseCheckMinutes,
+        telemetry: {
+          ...kept,
+          clients,
+          subjects,
+          sums: collected.sums,
+          handOver: () => telemetry.handOverNow(regions),
+          onError: reportAs('telemetry-failed'),
+        },
       }),
   );
   const callers = createCallerDirectory({
@@ -74,6 +118,7 @@ export function createParts(env: Bindings): Parts {
   });
   return {
     runCron: async (scheduledTime) => (await management()).runCron(scheduledTime),
+    consume: async (batch) => (await management()).consume(batch),
     services: {
       origin: {
         url: config.originUrl,
@@ -103,14 +148,19 @@ export function createParts(env: Bindings): Parts {
         snapshots,
         deadlineMs,
         shares: Object.fromEntries(config.regions.map(({ name, share }) => [name, share])),
-        onShadow: (results, region) => reportShadow(log, results, region),
+        onShadow(results, region) {
+          reportShadow(log, results, region);
+          telemetry.shadowed(results);
+        },
         onBug: log.bug,
         capPerSecond: config.isolateCap,
-        isolateId: () => toBase64Url(crypto.getRandomValues(new Uint8Array(12))),
+        isolateId,
         now,
       }),
       admin: async (request, context) => (await management()).admin(request, context),
       adminRefusal: async (request) => (await management()).adminRefusal(request),
+      metrics: async () => (await management()).metrics(),
+      telemetry,
       pingDatabase: async (signal) => void (await withDeadline(signal, (await postgres()).ping())),
     },
   };
@@ -120,16 +170,23 @@ const revisionsOf = ({ epoch, revisions }: CallerRevisions) => ({ epoch, of: (id
 
 type RegionParts = ReturnType<typeof createRegions>[number];
 
-function createRegions({ regions, isolates, deadlineMs }: Config, log: Log, now: () => number) {
+interface RegionTools {
+  readonly log: Log;
+  readonly now: () => number;
+  readonly sums: MetricSums;
+}
+
+function createRegions({ regions, isolates, deadlineMs }: Config, { log, now, sums }: RegionTools) {
   // A region that is not alone gets no more than half of the deadline.
   const probeMs = regions.length > 1 ? deadlineMs / 2 : deadlineMs;
   const create = ({ url, token, cluster, ...place }: Config['regions'][number]) => {
     const { name } = place;
     const client = createClient({ url, token });
     const board = createAnnouncementBoard(client);
-    const store = createUpstashStore(client);
+    const observer = createRegionObserver(name, sums);
+    const store = observer.store(createUpstashStore(client));
     const breaker = createBreaker({ random: Math.random, onChange: (state) => log.breaker(name, state) });
-    const distance = createDistance(store, now);
+    const distance = observer.distance(createDistance(store, now));
     return {
       ...place,
       board,
@@ -137,17 +194,20 @@ function createRegions({ regions, isolates, deadlineMs }: Config, log: Log, now:
       isCluster: cluster,
       breaker,
       distance,
-      watch: createRegionWatch({
-        store,
-        breaker,
-        distance,
-        probeMs,
-        now,
-        onScriptFailed: (said, isBroken) => log.script(name, said, isBroken),
-        onBug: log.bug,
-      }),
+      watch: observer.watch(
+        createRegionWatch({
+          store,
+          breaker,
+          distance,
+          probeMs,
+          now,
+          onScriptFailed: (said, isBroken) => log.script(name, said, isBroken),
+          onBug: log.bug,
+        }),
+      ),
       census: createCensus({ assumed: isolates }),
       censusBoard: createCensusBoard(client),
+      client,
     };
   };
   const [first, ...others] = regions;

@@ -54,6 +54,15 @@ describe('parseConfig', () => {
     expect(parse(most)).toMatchObject({ isolateCap: 1_000_000, isolates: 1_000_000 });
   });
 
+  it('reads what is kept of denials and usage, and for how long', () => {
+    const telemetry = { queue: undefined, everyMs: 25_000, eventsDays: 30, usageDays: 400, isHashed: false };
+    expect(parse({}).telemetry).toMatchObject(telemetry);
+    const queue = { send: async () => {} };
+    const changes = { RECORDS: queue, TELEMETRY_SECONDS: '1', SUBJECTS: 'hash', SUBJECTS_KEY: SECRET };
+    const expected = { queue, everyMs: 1_000, isHashed: true, subjectsKey: SECRET };
+    expect(parse(changes).telemetry).toMatchObject(expected);
+  });
+
   it('knows which deployment it is, where Cloudflare tells', () => {
     expect(parse({ CF_VERSION_METADATA: { id: 'v7', tag: '' } }).deployment).toBe('v7');
   });
@@ -105,6 +114,12 @@ describe('parseConfig', () => {
     [{ ISOLATE_CAP: '1000001' }, 'ISOLATE_CAP: must be a whole number from 0 to 1000000'],
     [{ ISOLATE_CAP: '' }, 'ISOLATE_CAP: must be a whole number from 0 to 1000000'],
     [{ DATABASE_CHECK_MINUTES: '0' }, 'DATABASE_CHECK_MINUTES: must be a whole number from 1 to 1440'],
+    [{ RECORDS: 'weir-records' }, 'RECORDS: must be a queue binding'],
+    [{ TELEMETRY_SECONDS: '26' }, 'TELEMETRY_SECONDS: must be a whole number from 1 to 25'],
+    [{ EVENTS_DAYS: '0' }, 'EVENTS_DAYS: must be a whole number from 1 to 3650'],
+    [{ SUBJECTS: 'md5' }, /^SUBJECTS: Invalid option/],
+    [{ SUBJECTS_KEY: 'short' }, 'SUBJECTS_KEY: must have at least 16 characters'],
+    [{ OTLP_URL: 'collector:4318' }, 'OTLP_URL: must be an http or https URL'],
     [{ ISOLATES: '0' }, 'ISOLATES: must be a whole number from 1 to 1000000'],
     [{ ISOLATES: '2.5' }, 'ISOLATES: must be a whole number from 1 to 1000000'],
     [{ DEGRADED_HEADER: 'yes' }, /^DEGRADED_HEADER: Invalid option/],

@@ -5,6 +5,7 @@ import type { CheckResult, Decision } from '../core/counting/decision.ts';
 import { toBase64Url } from '../core/digest.ts';
 import type { AfterResponse, Caller } from '../core/matching/caller.ts';
 import { planAnybody, planRequest, type RuleCheck } from '../core/matching/plan.ts';
+import type { AnsweredRequest } from '../core/ports/telemetry.ts';
 import { type Held, holdLeases } from '../limiter/held-leases.ts';
 import { createLedger, type Ledger } from '../limiter/ledger.ts';
 import type { RequestPlan, Round } from '../limiter/limiter.ts';
@@ -49,19 +50,27 @@ const AWAIT_COST_MS = 25_000;
  */
 const NOT_CONNECTED: ReadonlySet<number> = new Set([521, 523, 525, 526, 530]);
 
+/** Until routes have names: all requests go to one origin. */
+const ROUTE = 'default';
+
 export async function handleGateway(services: Services, asked: GatewayRequest): Promise<Response> {
+  const { telemetry } = services;
+  const startedAtMs = telemetry.clockMs();
   const deciding = decide(services, asked);
   // When a client leaves, the runtime drops all that is not handed over: what was charged or held would stay so.
   asked.afterResponse(deciding);
   const decided = await deciding;
   const { decision, identity } = decided;
   const incident = incidentOf(decision, identity);
-  report(services, asked.regions[0].name, decision, incident);
+  const region = asked.regions[0].name;
+  report(services, region, decision, incident);
+  telemetry.decided({ decision, incident, region, route: ROUTE, caller: identity?.caller, startedAtMs });
   const response = decision.allowed
     ? await pass(services, asked, decided)
     : refusal(decision, asked.request.method);
   if (incident && services.showsDegraded) setIncidentHeaders(response.headers, incident);
   setDecisionHeaders(response.headers, decision, services);
+  telemetry.handOver(asked.regions, asked.afterResponse);
   return response;
 }
 
@@ -165,10 +174,11 @@ export function reportShadow(
 }
 
 async function pass(services: Services, asked: GatewayRequest, decided: Decided): Promise<Response> {
-  const { ledger, identity } = decided;
+  const { ledger, identity, decision } = decided;
   if (!ledger.needsFollowUp) {
     if (asked.request.signal.aborted) return clientGone();
-    return readAnswer(services, await asked.forward(identity?.caller, {})).response;
+    const sent = sentNow(services, decision, identity);
+    return readAnswer(services, sent, await asked.forward(identity?.caller, {})).response;
   }
   const held = holdLeases(ledger);
   // A region that did not answer may hold one all the same.
@@ -189,20 +199,32 @@ async function passWith(
     return clientGone();
   }
   const outlivesClientMs = ledger.awaitsCost ? AWAIT_COST_MS : undefined;
+  const sent = sentNow(services, decision, identity);
   const result = await forward(identity?.caller, { outlivesClientMs });
+  const { response, cost } = readAnswer(services, sent, result);
   if (result.kind === 'failed') {
     if (held) afterResponse(held.end());
-    return result.response;
+    return response;
   }
-  const { response, cost } = readAnswer(services, result);
   if (NOT_CONNECTED.has(response.status)) afterResponse(ledger.refundError());
   else if (cost !== undefined) afterResponse(ledger.settle(cost));
   const isRaw = result.isRaw === true;
   return held ? holdWhileOpen({ request, response, isRaw }, held, afterResponse) : response;
 }
 
+type Sent = Pick<AnsweredRequest, 'decision' | 'caller' | 'startedAtMs'>;
+
+const sentNow = ({ telemetry }: Services, decision: Decision, identity: Identity | undefined): Sent => ({
+  decision,
+  caller: identity?.caller,
+  startedAtMs: telemetry.clockMs(),
+});
+
 /** With the headers that are for the client, and what the origin says the request cost. */
-function readAnswer({ origin }: Services, { kind, response }: ProxyResult) {
+function readAnswer({ origin, telemetry }: Services, sent: Sent, { kind, response }: ProxyResult) {
   const cost = kind === 'failed' ? undefined : takeOriginHeaders(response.headers, origin);
+  const { status } = response;
+  const isRefunded = kind !== 'failed' && NOT_CONNECTED.has(status);
+  telemetry.answered({ ...sent, route: ROUTE, status, cost, isRefunded });
   return { response, cost };
 }

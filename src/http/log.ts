@@ -23,6 +23,8 @@ export const LOG_EVENTS = [
   'publish-failed',
   'rule-rejected',
   'admin-failed',
+  'denied',
+  'telemetry-failed',
 ] as const;
 export type LogEvent = (typeof LOG_EVENTS)[number];
 
@@ -35,6 +37,8 @@ export interface Log {
   /** A mistake in Weir itself: where it was made. */
   bug(error: unknown): void;
   error(event: LogEvent, error: unknown, region?: string): void;
+  /** A sample of those who were denied. The subject is a hash. */
+  denied(rule: string, route: string, subject: string): void;
   /** A shadow rule would have denied a request. */
   shadow(rule: string, region: string): void;
 }
@@ -71,6 +75,7 @@ export function createLog(now: () => number, write: (line: string) => void): Log
       const stack = framesOf(error);
       sampled(`bug ${stack[0]}`, { event: 'internal-error', error: nameOf(error), stack });
     },
+    denied: (rule, route, subject) => sampled(`denied ${rule}`, { event: 'denied', rule, route, subject }),
     shadow: (rule, region) => sampled(`shadow ${rule} ${region}`, { event: 'would-deny', rule, region }),
     error: (event, error, region) =>
       sampled(`${event} ${region}`, { event, region, error: nameOf(error), ...failureOf(error) }),

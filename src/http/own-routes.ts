@@ -19,6 +19,10 @@ export function createOwnRoutes(services: Services): Hono {
     if (!hasAdminCredentials(raw)) return health(raw, { hasDetails: false });
     return (await services.adminRefusal(raw)) ?? health(raw, { hasDetails: true });
   });
+  app.get(
+    '/metrics',
+    async ({ req: { raw } }) => (await services.adminRefusal(raw)) ?? services.metrics(raw),
+  );
   app.all('/quota', (c) => quota(c.req.raw, (work) => c.executionCtx.waitUntil(work)));
   app.all('/admin', (c) => services.admin(c.req.raw, c.executionCtx));
   app.all('/admin/*', (c) => services.admin(c.req.raw, c.executionCtx));
@@ -26,11 +30,13 @@ export function createOwnRoutes(services: Services): Hono {
   return app;
 }
 
+const OPEN_TO_TOKENS: ReadonlySet<string> = new Set([`${OWN_PREFIX}/health`, `${OWN_PREFIX}/metrics`]);
+
 /** The gate of the admin route counts failures itself, and a right token has no limit. */
 function isForTheGate(request: Request): boolean {
   if (!hasAdminCredentials(request)) return false;
   const { pathname } = new URL(request.url);
-  return pathname.startsWith(`${OWN_PREFIX}/admin`) || pathname === `${OWN_PREFIX}/health`;
+  return pathname.startsWith(`${OWN_PREFIX}/admin`) || OPEN_TO_TOKENS.has(pathname);
 }
 
 export const nothingHere = () =>

@@ -1,6 +1,7 @@
 // What the HTTP side needs from the rest, as interfaces: the entry puts the real parts in.
 import type { ExecutionContext } from 'hono';
 import type { SnapshotSource } from '../core/ports/snapshot-source.ts';
+import type { Telemetry } from '../core/ports/telemetry.ts';
 import type { Limiter } from '../limiter/limiter.ts';
 import type { Regions } from '../limiter/region-ladder.ts';
 import type { IdentityOptions } from './identity.ts';
@@ -34,6 +35,9 @@ export interface Services {
   readonly admin: (request: Request, context: ExecutionContext) => Promise<Response>;
   /** The answer to a request whose admin credentials are not good; undefined if it may read what admins read. */
   readonly adminRefusal: (request: Request) => Promise<Response | undefined>;
+  /** GET /_weir/metrics, for those who may read what admins read. */
+  readonly metrics: (request: Request) => Promise<Response>;
+  readonly telemetry: Telemetry;
   /** Resolves if Postgres answers. */
   readonly pingDatabase: (signal: AbortSignal) => Promise<void>;
   readonly deadlineMs: number;

@@ -132,7 +132,9 @@ const isDifference = (node: Node) => node.type === 'BinaryExpression' && node.op
 function noUnpackOfWhatCanGrow(node: Node): string | undefined {
   if (calledName(node) !== 'unpack' || node.type !== 'CallExpression') return undefined;
   const [list] = node.arguments;
-  return list?.type === 'Identifier' && list.name === 'KEYS' ? undefined : 'unpack of what can grow';
+  // With a first and a last place, the script knows how many there are, and has refused too many.
+  const isBounded = node.arguments.length === 3 || (list?.type === 'Identifier' && list.name === 'KEYS');
+  return isBounded ? undefined : 'unpack of what can grow';
 }
 
 function noUnboundedConcat(node: Node): string | undefined {

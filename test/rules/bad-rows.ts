@@ -19,10 +19,12 @@ export const LEAST: Readonly<Record<string, Row>> = {
   },
   list_entries: { list: 'deny', kind: 'user', value: 'eve' },
   history: { change_id: 1, actor: 'ann', entity: 'rules', entity_id: 'x', after: '{}' },
-  events: {
-    ...{ at: '2030-01-01Z', region: 'eu', rule_id: 'r', rule_name: 'r', scope: 'ip', subject: 's' },
-    ...{ action: 'reject', method: 'GET', resource: '/x' },
+  events: { at: '2030-01-01Z', rule_id: 'r', rule_name: 'r', scope: 'ip', subject: 's', count: 1 },
+  usage: {
+    ...{ at: '2030-01-01Z', tenant_id: 't', user_id: 'u', api_key_id: 'k', rule_id: 'r' },
+    ...{ requests: 1, cost: 1 },
   },
+  record_batches: { id: 'b' },
 };
 
 /** Rows that are there already. */
@@ -34,7 +36,6 @@ export const STANDING: Readonly<Record<string, Row>> = {
   rules: { id: '00000000-0000-4000-8000-000000000001', name: 'standing', ordinal: 1_000_000 },
   list_entries: { id: '00000000-0000-4000-8000-000000000001', value: 'mallory' },
   history: { id: 1_000_000 },
-  events: { id: 1_000_000 },
 };
 
 export interface Case {
@@ -230,7 +231,8 @@ export const CASES: Readonly<Record<string, Case>> = {
   list_entries_reason_is_short: each('reason', [long(1025)], ['', long(1024)]),
   history_pkey: pkey('history'),
   history_says_something: { refused: [{ after: null }], taken: [{ after: null, before: '{}' }] },
-  events_pkey: pkey('events'),
-  events_scope_is_known: each('scope', ['', 'everybody'], ['global', 'apiKey']),
+  events_at_scope_rule_id_subject_pk: { refused: [{}], standing: {} },
+  usage_at_tenant_id_user_id_api_key_id_rule_id_pk: { refused: [{}], standing: {} },
+  record_batches_pkey: { refused: [{}], standing: {} },
   events_count_is_positive: each('count', [0, -1], [1]),
 };

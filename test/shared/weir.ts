@@ -4,11 +4,14 @@ import { startWeir as start, type Weir } from '../../local/weir.ts';
 import { createFreshDatabase } from './database.ts';
 import { createSharedParts } from './parts.ts';
 
-export async function startWeir(variables: Record<string, string> = {}): Promise<Weir> {
+export async function startWeir(
+  variables: Record<string, string> = {},
+  { queue }: { readonly queue?: string } = {},
+): Promise<Weir> {
   await using cleanup = new AsyncDisposableStack();
   const postgres = cleanup.use(await createFreshDatabase());
   const bundle = await createSharedParts(inject('sharedParts')).worker();
-  const weir = cleanup.use(await start(variables, { databaseUrl: postgres.url, bundle }));
+  const weir = cleanup.use(await start(variables, { databaseUrl: postgres.url, bundle, queue }));
   const owned = cleanup.move();
   return {
     ...weir,

@@ -6,6 +6,7 @@ import type { Services } from '../../src/http/services.ts';
 import { createTally, type Incident } from '../../src/http/tally.ts';
 import type { Ledger } from '../../src/limiter/ledger.ts';
 import { createRegion, snapshotOf } from '../limiter/limiter-harness.ts';
+import { SILENT } from '../telemetry/silent.ts';
 
 export interface Situation {
   readonly decision: Decision;
@@ -68,9 +69,11 @@ export async function send(situation: Situation) {
     showsDegraded,
     now: () => 0,
     tally,
+    telemetry: SILENT,
     log: {
       degraded: ({ reason, fallback, region }) => void incidents.push({ reason, fallback, region }),
       shadow: (rule, region) => void shadows.push(`${rule} in ${region}`),
+      denied: () => {},
       error: () => {},
       breaker: () => {},
       script: () => {},

@@ -8,6 +8,7 @@ import type { Services } from '../../src/http/services.ts';
 import { createTally } from '../../src/http/tally.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
 import { createRegion, createSource, denies } from '../limiter/limiter-harness.ts';
+import { SILENT } from '../telemetry/silent.ts';
 
 const IP = '192.0.2.1';
 
@@ -71,9 +72,11 @@ async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unve
     showsDegraded: true,
     now,
     tally: createTally(),
+    telemetry: SILENT,
     log: {
       degraded: () => {},
       shadow: () => {},
+      denied: () => {},
       error: () => {},
       breaker: () => {},
       script: () => {},

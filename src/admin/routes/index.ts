@@ -8,6 +8,7 @@ import { addKeyRoutes } from './keys.ts';
 import { addListRoutes } from './lists.ts';
 import { addOpenApiRoutes } from './openapi.ts';
 import { addPublishRoutes } from './publish.ts';
+import { addRecordRoutes } from './records.ts';
 import { addRuleRoutes } from './rules.ts';
 import { addTenantRoutes } from './tenants.ts';
 import { addTierRoutes } from './tiers.ts';
@@ -27,6 +28,7 @@ export const ROUTE_GROUPS: readonly AddRoutes[] = [
   addCounterRoutes,
   addImportExportRoutes,
   addPublishRoutes,
+  addRecordRoutes,
   // Last: it describes all the others.
   addOpenApiRoutes,
 ];

@@ -31,6 +31,10 @@ export const partKey = ({ kind, version }: Part): string => `weir:{published}:${
 /** Where the isolates of a region count themselves in. */
 export const CENSUS_KEY = 'weir:isolates';
 
+/** Where the isolates of a region add up their metrics, and what each of them has told last. */
+export const METRICS_KEY = 'weir:{metrics}';
+export const reportKey = (isolateId: string): string => `${METRICS_KEY}:${isolateId}`;
+
 /** Where probes count: no scope has this name, so no subject shares it. */
 export const PROBE_KEY = 'weir:{probe}';
 

@@ -333,29 +333,3 @@ export const history = pgTable(
     index('history_actor').on(table.actor, table.id),
   ],
 );
-
-/** For denials, summed up by the minute. Nothing writes it yet: a later release does. */
-export const events = pgTable(
-  'events',
-  {
-    id: bigint({ mode: 'number' }).primaryKey().generatedAlwaysAsIdentity(),
-    /** The minute. */
-    at: moment().notNull(),
-    region: text().notNull(),
-    ruleId: text().notNull(),
-    ruleName: text().notNull(),
-    scope: text({ enum: SCOPES }).notNull(),
-    subject: text().notNull(),
-    action: text().notNull(),
-    method: text().notNull(),
-    resource: text().notNull(),
-    count: integer().notNull().default(1),
-  },
-  (table) => [
-    check('events_scope_is_known', oneOf(table.scope, SCOPES)),
-    check('events_count_is_positive', sql`${table.count} >= 1`),
-    index('events_at').on(table.at),
-    index('events_subject').on(table.scope, table.subject, table.at),
-    index('events_rule').on(table.ruleId, table.at),
-  ],
-);

@@ -1,0 +1,46 @@
+#!lua flags=allow-key-locking
+-- metrics: adds what an isolate has counted to the sums of its region. A batch that comes twice is added once.
+--
+-- KEYS   [1] the sums, a hash: a field for each series  [2] what this isolate has told last
+-- ARGV   [1] number of the batch  [2] what else the isolate tells  [3] how long [2] is kept, in ms
+--        [4] the time in ms  [5] how long the sums are kept, in ms  [6] most fields of the hash
+--        [7] so many series come first that are always kept; then for each series its field and the amount
+-- reply  the places of the series that were refused because the hash is full: 1 is the first one
+local DAY_MS, FIRST, RENEWED = 86400000, 8, 'renewed'
+-- gopher-lua has room for some thousand values at once.
+local MOST_SERIES = 200
+if #ARGV > FIRST - 1 + 2 * MOST_SERIES then return redis.error_reply('WEIR_BAD_ARGUMENT too many series') end
+local batch = ARGV[1] .. ' '
+local told = redis.call('SET', KEYS[2], batch .. ARGV[2], 'PX', ARGV[3], 'GET')
+if told and string.sub(told, 1, #batch) == batch then return {} end
+
+local fields = {RENEWED}
+for i = FIRST, #ARGV, 2 do fields[#fields + 1] = ARGV[i] end
+local sums = redis.call('HMGET', KEYS[1], unpack(fields, 1, #fields))
+
+local isFull = nil
+local refused, changes = {}, {}
+for i = 2, #fields do
+  local isKept = sums[i] or i - 1 <= tonumber(ARGV[7])
+  if not isKept then
+    if isFull == nil then isFull = redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[6]) end
+    isKept = not isFull
+  end
+  if isKept then
+    local amount = tonumber(ARGV[FIRST + 2 * (i - 2) + 1])
+    changes[#changes + 1] = fields[i]
+    changes[#changes + 1] = string.format('%.0f', (tonumber(sums[i] or '0') or 0) + amount)
+  else
+    refused[#refused + 1] = i - 1
+  end
+end
+
+-- Once a day, so that the sums of a region that nobody uses go away.
+local isDue = tonumber(ARGV[4]) - (tonumber(sums[1] or '0') or 0) >= DAY_MS
+if isDue then
+  changes[#changes + 1] = RENEWED
+  changes[#changes + 1] = ARGV[4]
+end
+if #changes > 0 then redis.call('HSET', KEYS[1], unpack(changes, 1, #changes)) end
+if isDue then redis.call('PEXPIRE', KEYS[1], ARGV[5]) end
+return refused

@@ -1,0 +1,219 @@
+// What was denied and what was used: the questions that operators and invoices ask. As pages, or as CSV.
+import { createRoute } from '@hono/zod-openapi';
+import * as z from 'zod';
+import { SCOPES } from '../../core/matching/rule.ts';
+import {
+  readEvents,
+  readUsage,
+  readViolators,
+  USAGE_KINDS,
+  VIOLATOR_KINDS,
+} from '../../telemetry/questions.ts';
+import { badCursor, parseCursor, toCursor } from '../collection/cursors.ts';
+import { CSV_TYPE, toCsv } from '../csv.ts';
+import { problemResponses } from '../problems.ts';
+import type { AdminApp, AdminServices } from '../services.ts';
+
+const UNIT_MS = { m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
+const SINCE = /^([1-9]\d{0,4})([mhd])$/;
+
+const since = z
+  .string()
+  .regex(SINCE, 'must be a time such as 90m, 24h or 7d')
+  .transform((text) => {
+    const [, count, unit = 'h'] = SINCE.exec(text) ?? [];
+    return Number(count) * UNIT_MS[unit as keyof typeof UNIT_MS];
+  });
+const moment = z.iso
+  .datetime({ offset: true, error: 'must be a moment such as 2030-01-31T12:00:00Z, with its zone' })
+  .transform((text) => new Date(text));
+const name = z.string().min(1).max(256);
+
+const paging = {
+  limit: z.coerce.number().int().min(1).max(1_000).default(50).describe('The size of a page.'),
+  cursor: z.string().max(2048).optional().describe('The `nextCursor` of the page before.'),
+  format: z.enum(['json', 'csv']).default('json'),
+};
+
+const violator = z
+  .strictObject({
+    subject: z.string().describe('`other` stands for those of a flood that were not told apart.'),
+    count: z.int(),
+    lastAt: z.iso.datetime(),
+    rules: z.array(z.string()).describe('Names of rules that denied it, ten at most.'),
+  })
+  .meta({ id: 'Violator' });
+const event = z
+  .strictObject({
+    at: z.iso.datetime().describe('The minute.'),
+    scope: z.enum(SCOPES),
+    ruleId: z.string(),
+    ruleName: z.string(),
+    subject: z.string(),
+    count: z.int(),
+  })
+  .meta({ id: 'DenialEvent' });
+const used = z
+  .strictObject({
+    name: z
+      .string()
+      .describe('The hour, the day, or the id that `by` asks for; empty for callers without one.'),
+    requests: z.int(),
+    cost: z.int(),
+  })
+  .meta({ id: 'Usage' });
+
+const pageOf = (id: string, item: z.ZodType) =>
+  z
+    .strictObject({
+      items: z.array(item),
+      nextCursor: z.string().nullable().describe('Null: this is the last page.'),
+    })
+    .meta({ id });
+
+const responses = (id: string, item: z.ZodType) => ({
+  200: {
+    description: 'A page',
+    content: { 'application/json': { schema: pageOf(id, item) }, 'text/csv': { schema: z.string() } },
+  },
+  ...problemResponses(400),
+});
+
+const common = { method: 'get' as const, tags: ['records'], security: [{ bearer: [] }] };
+
+const listViolators = createRoute({
+  ...common,
+  path: '/violators',
+  summary: 'Who was denied most',
+  request: {
+    query: z.strictObject({
+      since: since.default(UNIT_MS.d).describe('How far back: 90m, 24h, 7d.'),
+      by: z.enum(VIOLATOR_KINDS).default('ip'),
+      ...paging,
+    }),
+  },
+  responses: responses('ViolatorPage', violator),
+});
+
+const listEvents = createRoute({
+  ...common,
+  path: '/events',
+  summary: 'Denials by minute, rule and subject, newest first',
+  request: {
+    query: z.strictObject({
+      since: since.default(UNIT_MS.d),
+      rule: name.optional().describe('The id or the name of a rule.'),
+      scope: z.enum(SCOPES).optional(),
+      subject: name.optional().describe('Takes `scope`. As it is, also if hashes are stored.'),
+      ...paging,
+    }),
+  },
+  responses: responses('DenialEventPage', event),
+});
+
+const listUsage = createRoute({
+  ...common,
+  path: '/usage',
+  summary: 'Admitted requests and their cost',
+  description:
+    'Without `rule`, and not by rule, each request counts once, with the highest cost of its rules.',
+  request: {
+    query: z.strictObject({
+      from: moment.optional().describe('30 days ago, if left out.'),
+      to: moment.optional().describe('Now, if left out.'),
+      tenant: name.optional(),
+      user: name.optional(),
+      apiKey: name.optional(),
+      rule: name.optional().describe('The id of a rule.'),
+      by: z.enum(USAGE_KINDS).default('day'),
+      ...paging,
+    }),
+  },
+  responses: responses('UsagePage', used),
+});
+
+export function addRecordRoutes(app: AdminApp, services: AdminServices): void {
+  const { database, now } = services;
+  const storedSubject: NonNullable<AdminServices['storedSubject']> =
+    services.storedSubject ?? (async (_, subject) => subject);
+
+  app.openapi(listViolators, async (c) => {
+    const { by, since: sinceMs, limit, cursor, format } = c.req.valid('query');
+    const { from, to, offset } = offsetOf(cursor, { from: new Date(now() - sinceMs), to: new Date(now()) });
+    const found = await readViolators(database, { by, from, to, limit: limit + 1, offset });
+    const items = found.slice(0, limit).map((row) => ({ ...row, lastAt: row.lastAt.toISOString() }));
+    const next = found.length > limit ? toOffset(offset + limit, { from, to }) : null;
+    return format === 'csv'
+      ? csv(toCsv(['subject', 'count', 'lastAt', 'rules'], items), next)
+      : c.json({ items, nextCursor: next }, 200);
+  });
+
+  app.openapi(listEvents, async (c) => {
+    const { since: sinceMs, limit, cursor, format, rule, scope, subject } = c.req.valid('query');
+    const after = cursor === undefined ? undefined : placeOf(cursor);
+    const found = await readEvents(database, {
+      from: new Date(now() - sinceMs),
+      to: new Date(now() + UNIT_MS.m),
+      rule,
+      scope,
+      subject: subject && scope ? await storedSubject(scope, subject) : subject,
+      after,
+      limit: limit + 1,
+    });
+    const items = found
+      .slice(0, limit)
+      .map((row) => ({ ...row, scope: row.scope as (typeof SCOPES)[number], at: row.at.toISOString() }));
+    const last = found.length > limit ? items.at(-1) : undefined;
+    const next = last ? toCursor([last.at, last.scope, last.ruleId, last.subject]) : null;
+    return format === 'csv'
+      ? csv(toCsv(['at', 'scope', 'ruleId', 'ruleName', 'subject', 'count'], items), next)
+      : c.json({ items, nextCursor: next }, 200);
+  });
+
+  app.openapi(listUsage, async (c) => {
+    const { from, to, limit, cursor, format, user, ...filter } = c.req.valid('query');
+    const asked = { from: from ?? new Date(now() - 30 * UNIT_MS.d), to: to ?? new Date(now()) };
+    const { offset, ...period } = offsetOf(cursor, asked);
+    const stored = user === undefined ? undefined : await storedSubject('user', user);
+    const found = await readUsage(database, { ...filter, ...period, user: stored, limit: limit + 1, offset });
+    const items = found.slice(0, limit);
+    const next = found.length > limit ? toOffset(offset + limit, period) : null;
+    return format === 'csv'
+      ? csv(toCsv(['name', 'requests', 'cost'], items), next)
+      : c.json({ items, nextCursor: next }, 200);
+  });
+}
+
+/** Where the page before ended. */
+function placeOf(cursor: string) {
+  const [at = '', scope = '', ruleId = '', subject = ''] = parseCursor(cursor, 4);
+  return [momentOf(at).toISOString(), scope, ruleId, subject] as const;
+}
+
+interface Asked {
+  readonly from: Date;
+  readonly to: Date;
+}
+
+/** The pages of one question are about one period, though time goes on. */
+const toOffset = (offset: number, { from, to }: Asked) =>
+  toCursor([String(offset), from.toISOString(), to.toISOString()]);
+
+function offsetOf(cursor: string | undefined, asked: Asked): Asked & { readonly offset: number } {
+  if (cursor === undefined) return { ...asked, offset: 0 };
+  const [offset = '', from = '', to = ''] = parseCursor(cursor, 3);
+  if (!/^\d{1,9}$/.test(offset)) throw badCursor();
+  return { offset: Number(offset), from: momentOf(from), to: momentOf(to) };
+}
+
+function momentOf(text: string): Date {
+  const date = new Date(text);
+  if (Number.isNaN(date.getTime())) throw badCursor();
+  return date;
+}
+
+/** The next page is named in a header: a file of CSV has no place for it. */
+const csv = (text: string, nextCursor: string | null) =>
+  new Response(text, {
+    headers: { 'Content-Type': CSV_TYPE, ...(nextCursor !== null && { 'X-Next-Cursor': nextCursor }) },
+  });

@@ -1,0 +1,142 @@
+// Who was denied by what, and who used how much: summed up in memory by period and name. Only so many rows are held.
+// What does not fit is added to a row named `other`: names are lost, counts are not.
+import type { Scope } from '../matching/rule.ts';
+import { OTHER } from './metrics.ts';
+
+export interface Denial {
+  /** The minute. */
+  readonly atMs: number;
+  readonly ruleId: string;
+  readonly ruleName: string;
+  readonly scope: Scope;
+  readonly subject: string;
+  /** Where the last of these requests went. */
+  readonly route: string;
+  count: number;
+}
+
+/** Of admitted requests. What a caller does not have is ''. */
+export interface Usage {
+  /** The hour. */
+  readonly atMs: number;
+  readonly tenantId: string;
+  readonly userId: string;
+  readonly apiKeyId: string;
+  /** '' for all of a caller's requests, whatever rules applied. */
+  readonly ruleId: string;
+  requests: number;
+  cost: number;
+}
+
+export const MINUTE_MS = 60_000;
+export const HOUR_MS = 3_600_000;
+/** Subjects that an isolate tells apart in one period. */
+export const MOST_NAMED = 2_000;
+/** Only if nobody takes them: a queue or a Postgres that is gone. */
+const MOST_ROWS = 6_000;
+
+export interface Sums<Row, Fields> {
+  readonly size: number;
+  add(fields: Fields): void;
+  /** All rows; from then on there are none. */
+  take(): Row[];
+}
+
+/** The names of a period that rows are kept for. */
+function createNames() {
+  let atMs = Number.NaN;
+  const names = new Set<string>();
+  return (periodMs: number, name: string): boolean => {
+    if (periodMs !== atMs) names.clear();
+    atMs = periodMs;
+    if (names.has(name)) return true;
+    if (names.size >= MOST_NAMED) return false;
+    names.add(name);
+    return true;
+  };
+}
+
+const startOf = (nowMs: number, periodMs: number) => Math.floor(nowMs / periodMs) * periodMs;
+
+export type DenialFields = Omit<Denial, 'atMs' | 'count'> & { readonly nowMs: number };
+
+export function createDenialSums(): Sums<Denial, DenialFields> {
+  let rows = new Map<string, Denial>();
+  const isKept = createNames();
+
+  const rowOf = (fields: Omit<Denial, 'count'>): Denial => {
+    const key = `${fields.atMs}\t${fields.ruleId}\t${fields.scope}\t${fields.subject}`;
+    const known = rows.get(key);
+    if (known) return known;
+    const isRest = fields.ruleId === OTHER;
+    if (rows.size >= MOST_ROWS && !isRest) return rowOf(restOf(rows, fields));
+    const row = { ...fields, count: 0 };
+    rows.set(key, row);
+    return row;
+  };
+
+  return {
+    get size() {
+      return rows.size;
+    },
+    add({ nowMs, ...fields }) {
+      const atMs = startOf(nowMs, MINUTE_MS);
+      const isNamed = isKept(atMs, `${fields.ruleId}\t${fields.scope}\t${fields.subject}`);
+      rowOf(isNamed ? { ...fields, atMs } : { ...fields, atMs, subject: OTHER }).count += 1;
+    },
+    take() {
+      const taken = [...rows.values()];
+      rows = new Map();
+      return taken;
+    },
+  };
+}
+
+/** One row for all that comes while the table is full, at the time of the oldest. */
+function restOf(rows: ReadonlyMap<string, Denial>, { atMs, route }: Omit<Denial, 'count'>) {
+  const [oldest] = rows.values();
+  const rest = { ruleId: OTHER, ruleName: OTHER, scope: 'global', subject: OTHER } as const;
+  return { ...rest, route, atMs: oldest?.atMs ?? atMs };
+}
+
+export type UsageFields = Omit<Usage, 'atMs'> & { readonly nowMs: number };
+
+export function createUsageSums(): Sums<Usage, UsageFields> {
+  let rows = new Map<string, Usage>();
+  const isKept = createNames();
+  const nobody = { tenantId: OTHER, userId: OTHER, apiKeyId: OTHER };
+
+  const rowOf = (fields: Omit<Usage, 'requests' | 'cost'>): Usage => {
+    const { atMs, tenantId, userId, apiKeyId, ruleId } = fields;
+    const key = `${atMs}\t${tenantId}\t${userId}\t${apiKeyId}\t${ruleId}`;
+    const known = rows.get(key);
+    if (known) return known;
+    if (rows.size >= MOST_ROWS && ruleId !== OTHER) {
+      const [oldest] = rows.values();
+      // The total of requests stays a total: '' is a rule of its own.
+      return rowOf({ ...nobody, ruleId: OTHER, atMs: oldest?.atMs ?? atMs });
+    }
+    const row = { ...fields, requests: 0, cost: 0 };
+    rows.set(key, row);
+    return row;
+  };
+
+  return {
+    get size() {
+      return rows.size;
+    },
+    add({ nowMs, requests, cost, ...fields }) {
+      const atMs = startOf(nowMs, HOUR_MS);
+      const { tenantId, userId, apiKeyId, ruleId } = fields;
+      const isNamed = isKept(atMs, `${tenantId}\t${userId}\t${apiKeyId}`);
+      const row = rowOf(isNamed ? { ...fields, atMs } : { ...nobody, ruleId, atMs });
+      row.requests += requests;
+      row.cost += cost;
+    },
+    take() {
+      const taken = [...rows.values()];
+      rows = new Map();
+      return taken;
+    },
+  };
+}

@@ -1,0 +1,36 @@
+// Where an isolate hands over what it has counted: metrics to the Redis of a region, denials and usage to a queue or to
+// Postgres. Loaded when there is first something to hand over.
+import type { Collected } from './core/telemetry/collected.ts';
+import type { Client } from './redis/client.ts';
+import { createMetricsBoard } from './redis/metrics-board.ts';
+import { createHandOver as create, type HandOver, type HandOverOptions } from './telemetry/hand-over.ts';
+import { createRecordSink, type RecordSinkOptions } from './telemetry/record-sink.ts';
+import { countOf } from './telemetry/records-hand-over.ts';
+import { createSubjects, type SubjectsOptions } from './telemetry/subjects.ts';
+
+export interface IsolateHandOverOptions
+  extends Pick<HandOverOptions, 'isolateId' | 'now' | 'onDenied' | 'onError'>,
+    Pick<RecordSinkOptions, 'queue' | 'write'> {
+  readonly collected: Collected;
+  readonly clients: ReadonlyMap<string, Client>;
+  readonly subjects: SubjectsOptions;
+}
+
+export function createHandOver({
+  collected,
+  clients,
+  subjects,
+  ...options
+}: IsolateHandOverOptions): HandOver {
+  const { sums } = collected;
+  return create({
+    ...options,
+    ...collected,
+    boards: new Map([...clients].map(([name, client]) => [name, createMetricsBoard(client)])),
+    subjects: createSubjects(subjects),
+    records: createRecordSink({
+      ...options,
+      onWritten: (batch) => sums.add('denialsWritten', '', countOf(batch)),
+    }),
+  });
+}

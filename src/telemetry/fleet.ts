@@ -1,0 +1,128 @@
+// The metrics of the whole fleet: what each region has added up, and what isolates last told of themselves. A region that
+// does not answer is absent. Its series carry its name (`store`), so no sum ever goes back.
+import { type Announcement, parseAnnouncement } from '../core/ports/announcement.ts';
+import type { IsolateReport, MetricsBoard, RegionMetrics } from '../core/ports/metrics-board.ts';
+import { isMetricId, METRIC_IDS, METRICS, type MetricId } from '../core/telemetry/metrics.ts';
+import { GAUGE_TEXTS, type GaugeId, METRIC_TEXTS } from './metric-texts.ts';
+
+export type Labels = Readonly<Record<string, string>>;
+
+export interface Histogram {
+  readonly boundsMs: readonly number[];
+  /** Of each bucket for itself, the last one without a bound. */
+  readonly counts: number[];
+  sumSeconds: number;
+}
+
+export interface Point {
+  readonly labels: Labels;
+  value?: number;
+  histogram?: Histogram;
+}
+
+export interface Family {
+  readonly name: string;
+  readonly help: string;
+  readonly type: 'counter' | 'gauge' | 'histogram';
+  readonly points: Point[];
+}
+
+export interface FleetRegion {
+  readonly name: string;
+  readonly metrics: MetricsBoard;
+}
+
+/** Isolates that have told nothing for longer are gone, or idle. */
+const REPORT_MS = 180_000;
+
+interface Answer {
+  readonly region: string;
+  readonly found: RegionMetrics | undefined;
+}
+
+export async function readFleet(
+  regions: readonly FleetRegion[],
+  { nowMs, signal }: { readonly nowMs: number; readonly signal: AbortSignal },
+): Promise<Family[]> {
+  const answers: Answer[] = await Promise.all(
+    regions.map(async ({ name, metrics }) => ({
+      region: name,
+      found: await metrics.read(signal).catch(() => undefined),
+    })),
+  );
+  return [...METRIC_IDS.map((id) => toFamily(id, answers)), ...gaugesOf(answers, nowMs)];
+}
+
+function toFamily(id: MetricId, answers: readonly Answer[]): Family {
+  const { boundsMs } = METRICS[id];
+  const points = new Map<string, Point>();
+  for (const { region, found } of answers)
+    for (const [series, amount] of found?.sums ?? []) {
+      const [name = '', ...values] = series.split('\t');
+      if (!isMetricId(name) || name !== id) continue;
+      const bucket = boundsMs ? (values.pop() ?? '') : undefined;
+      const key = `${region}\t${values.join('\t')}`;
+      const point = points.get(key) ?? { labels: { ...labelsOf(id, values), store: region } };
+      points.set(key, point);
+      if (boundsMs && bucket !== undefined) addBucket(point, boundsMs, bucket, amount);
+      else point.value = amount;
+    }
+  return { ...METRIC_TEXTS[id], type: boundsMs ? 'histogram' : 'counter', points: [...points.values()] };
+}
+
+const labelsOf = (id: MetricId, values: readonly string[]): Labels =>
+  Object.fromEntries(METRICS[id].labels.map((label, place) => [label, values[place] ?? '']));
+
+function addBucket(point: Point, boundsMs: readonly number[], bucket: string, amount: number): void {
+  point.histogram ??= { boundsMs, counts: Array(boundsMs.length + 1).fill(0), sumSeconds: 0 };
+  if (bucket === 'sum') point.histogram.sumSeconds = amount / 1_000_000;
+  else point.histogram.counts[Number(bucket.slice(1))] = amount;
+}
+
+function gaugesOf(answers: readonly Answer[], nowMs: number): Family[] {
+  const there = answers.flatMap(({ region, found }) => (found ? [{ region, found }] : []));
+  const reports = newestReports(there.map(({ found }) => found)).filter(
+    ({ atMs }) => Math.abs(nowMs - atMs) < REPORT_MS,
+  );
+  const oldest = Math.max(0, ...reports.map(({ rulesAgeMs }) => rulesAgeMs));
+  return [
+    gauge(
+      'up',
+      answers.map(({ region, found }) => ({ labels: { region }, value: found ? 1 : 0 })),
+    ),
+    gauge(
+      'isolates',
+      there.map(({ region, found }) => ({ labels: { region }, value: found.isolateCount })),
+    ),
+    gauge('breaker', breakerPoints(answers, reports)),
+    gauge('rulesAge', [{ labels: {}, value: oldest / 1_000 }]),
+    gauge(
+      'published',
+      there.flatMap(({ region, found }) => {
+        const announcement: Announcement | undefined = parseAnnouncement(found.announced);
+        return announcement ? [{ labels: { region }, value: announcement.sequence }] : [];
+      }),
+    ),
+  ];
+}
+
+const gauge = (id: GaugeId, points: Point[]): Family => ({ ...GAUGE_TEXTS[id], points });
+
+/** An isolate may have told several regions. */
+function newestReports(found: readonly RegionMetrics[]): IsolateReport[] {
+  const newest = new Map<string, IsolateReport>();
+  for (const { reports } of found)
+    for (const [id, report] of reports)
+      if (report.atMs > (newest.get(id)?.atMs ?? Number.NEGATIVE_INFINITY)) newest.set(id, report);
+  return [...newest.values()];
+}
+
+const STATES = ['closed', 'half-open', 'open'];
+
+const breakerPoints = (answers: readonly Answer[], reports: readonly IsolateReport[]): Point[] =>
+  answers.flatMap(({ region }) =>
+    STATES.map((state) => ({
+      labels: { region, state },
+      value: reports.filter(({ breakers }) => breakers[region] === state).length,
+    })),
+  );

@@ -1,0 +1,107 @@
+// Turns what the gateway tells into sums. Nothing here waits, fails or depends on what is told next.
+import { type CheckResult, type Decision, resultsOf } from '../core/counting/decision.ts';
+import { type Caller, subjectOf } from '../core/matching/caller.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
+import type { AnsweredRequest, DecidedRequest } from '../core/ports/telemetry.ts';
+import type { MetricSums } from '../core/telemetry/metric-sums.ts';
+import type { Denial, DenialFields, Sums, Usage, UsageFields } from '../core/telemetry/records.ts';
+
+export interface ObserverOptions {
+  readonly sums: MetricSums;
+  readonly denials: Sums<Denial, DenialFields>;
+  readonly usage: Sums<Usage, UsageFields>;
+  readonly now: () => number;
+  readonly clockMs: () => number;
+}
+
+/** A subject is near its limit when a fifth of it is left. */
+const NEAR_PARTS = 5;
+const NOBODY: Caller = { ip: 'unknown', address: 'unknown' };
+
+type Result = CheckResult<RuleCheck>;
+
+export function createObserver({ sums, denials, usage, now, clockMs }: ObserverOptions) {
+  let staleSinceMs: number | undefined;
+
+  const addChecked = (result: Result) =>
+    sums.add('checks', `${sums.nameOf('rule', result.check.rule.name)}\t${resultOf(result)}`);
+
+  const addCheck = (result: Result, { caller = NOBODY, route }: DecidedRequest) => {
+    const { check, outcome } = result;
+    const { rule } = check;
+    addChecked(result);
+    if (outcome.allowed || check.log) return;
+    const { scope, id: subject } = subjectOf(rule.scope, caller);
+    denials.add({ nowMs: now(), ruleId: rule.id, ruleName: rule.name, scope, subject, route });
+  };
+
+  const addUsage = (results: readonly Result[], caller: Caller | undefined, counts: Counts) => {
+    const { tenantId = '', userId = '', apiKeyId = '' } = caller ?? {};
+    const who = { nowMs: now(), tenantId, userId, apiKeyId, requests: counts.requests };
+    let most = 0;
+    for (const { check } of results) {
+      const cost = check.log ? undefined : counts.costOf(check);
+      if (cost === undefined) continue;
+      if (Math.abs(cost) > Math.abs(most)) most = cost;
+      if (cost !== 0 || counts.requests !== 0) usage.add({ ...who, ruleId: check.rule.id, cost });
+    }
+    const total = counts.requests > 0 && results.length === 0 ? 1 : most;
+    if (total !== 0 || counts.requests !== 0) usage.add({ ...who, ruleId: '', cost: total });
+  };
+
+  return {
+    decided(request: DecidedRequest): void {
+      const { decision, incident, region, caller } = request;
+      const route = sums.nameOf('route', request.route);
+      sums.add('requests', `${region}\t${route}\t${kindOf(decision)}`);
+      sums.observe('decision', '', clockMs() - request.startedAtMs);
+      const results = resultsOf(decision);
+      for (const result of results) addCheck(result, request);
+      if (incident) sums.add('fallback', `${incident.fallback ?? 'none'}\t${incident.reason}`);
+      staleSinceMs = decision.isStale ? (staleSinceMs ?? now()) : undefined;
+      if (decision.allowed) addUsage(results, caller, CHARGED);
+    },
+
+    answered({ decision, caller, startedAtMs, status, cost, isRefunded, ...request }: AnsweredRequest): void {
+      const route = sums.nameOf('route', request.route);
+      sums.observe('origin', `${route}\t`, clockMs() - startedAtMs);
+      sums.add('originResponses', `${route}\t${Math.floor(status / 100)}xx`);
+      if (isRefunded) addUsage(resultsOf(decision), caller, REFUNDED);
+      else if (cost !== undefined) addUsage(resultsOf(decision), caller, settledAt(cost));
+    },
+
+    /** Of shadow rules that were counted after the response. */
+    shadowed(results: readonly Result[]): void {
+      for (const result of results) addChecked(result);
+    },
+
+    /** How long this isolate has decided by rules that it could not confirm. */
+    rulesAgeMs: () => (staleSinceMs === undefined ? 0 : Math.max(0, now() - staleSinceMs)),
+  };
+}
+
+interface Counts {
+  readonly requests: number;
+  /** Undefined: this rule is not concerned. */
+  readonly costOf: (check: RuleCheck) => number | undefined;
+}
+
+const CHARGED: Counts = { requests: 1, costOf: ({ cost }) => cost };
+const REFUNDED: Counts = {
+  requests: 0,
+  costOf: ({ rule, cost }) => (rule.refundOnError ? -cost : undefined),
+};
+const settledAt = (real: number): Counts => ({
+  requests: 0,
+  costOf: ({ rule, cost }) => (rule.costFromOrigin ? real - cost : undefined),
+});
+
+function kindOf(decision: Decision): string {
+  if (decision.kind !== 'counted') return decision.kind;
+  return decision.allowed ? 'admitted' : 'denied';
+}
+
+function resultOf({ check, outcome }: Result): string {
+  if (!outcome.allowed) return check.log ? 'would-deny' : 'denied';
+  return outcome.remaining * NEAR_PARTS <= check.full.limit ? 'near-limit' : 'admitted';
+}

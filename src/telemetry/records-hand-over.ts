@@ -1,0 +1,70 @@
+// Hands denials and usage over, to a queue or straight to Postgres. What could not be handed over keeps its batch and
+// its id, and is tried again: it is written once, however often it is sent.
+import type { MetricSums } from '../core/telemetry/metric-sums.ts';
+import type { Denial, DenialFields, Sums, Usage, UsageFields } from '../core/telemetry/records.ts';
+import { cutBatches, type RecordBatch, type RecordSink } from './record-batch.ts';
+import type { Subjects } from './subjects.ts';
+
+export interface DeniedSample {
+  readonly rule: string;
+  readonly route: string;
+  readonly subject: string;
+}
+
+export interface RecordsHandOverOptions {
+  readonly sums: MetricSums;
+  readonly denials: Sums<Denial, DenialFields>;
+  readonly usage: Sums<Usage, UsageFields>;
+  readonly records: RecordSink;
+  readonly subjects: Subjects;
+  readonly now: () => number;
+  readonly onDenied: (denied: DeniedSample) => void;
+  readonly onError: (error: unknown) => void;
+}
+
+/** Lines in the log for each hand-over: the subjects with the most denials. */
+const MOST_SAMPLES = 3;
+
+export function createRecordsHandOver(options: RecordsHandOverOptions) {
+  const { sums, denials, usage, records, subjects, now, onDenied, onError } = options;
+  /** Until these are handed over, no others are cut: sums go on in memory, which is bounded. */
+  let unsent: readonly RecordBatch[] = [];
+
+  const sample = async (rows: readonly Denial[]) => {
+    const most = [...rows].sort((a, b) => b.count - a.count).slice(0, MOST_SAMPLES);
+    for (const { ruleName, route, subject } of most)
+      onDenied({ rule: ruleName, route, subject: await subjects.hash(subject) });
+  };
+
+  const cut = async () => {
+    // Both are taken before anything is waited for.
+    const [denied, used] = [denials.take(), usage.take()];
+    const createId = () => crypto.randomUUID();
+    await sample(denied);
+    const rows = { denials: await subjects.denials(denied), usage: await subjects.usage(used) };
+    unsent = [...unsent, ...cutBatches({ nowMs: now(), createId, ...rows })];
+  };
+
+  const handed = (batch: RecordBatch) => {
+    // Two requests may have sent it at the same time.
+    if (!unsent.includes(batch)) return;
+    unsent = unsent.filter(({ id }) => id !== batch.id);
+    const count = countOf(batch);
+    if (count > 0) sums.add('denialsHanded', '', count);
+  };
+
+  return async (): Promise<void> => {
+    if (unsent.length === 0 && denials.size + usage.size > 0) await cut();
+    try {
+      for (const batch of unsent) {
+        await records.send(batch);
+        handed(batch);
+      }
+    } catch (error) {
+      onError(error);
+    }
+  };
+}
+
+export const countOf = ({ denials }: RecordBatch): number =>
+  denials.reduce((total, { count }) => total + count, 0);

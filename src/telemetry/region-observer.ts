@@ -1,0 +1,50 @@
+// Counts the calls to the counters of one region, by the parts of it that hear of each call anyway. No call takes longer
+// for it, and nothing is awaited.
+import { type CounterCall, type CounterStore, CounterStoreError } from '../core/ports/counter-store.ts';
+import type { MetricSums } from '../core/telemetry/metric-sums.ts';
+
+interface Observed {
+  readonly store: CounterStore;
+  readonly distance: { note(tookMs: number): void };
+  readonly watch: { note(error: unknown): void };
+}
+
+export interface RegionObserver {
+  store(store: Observed['store']): CounterStore;
+  distance<Distance extends Observed['distance']>(distance: Distance): Distance;
+  watch<Watch extends Observed['watch']>(watch: Watch): Watch;
+}
+
+export function createRegionObserver(region: string, sums: MetricSums): RegionObserver {
+  return {
+    store: (store) => ({
+      ...store,
+      run(call, signal) {
+        sums.add('billed', region, commandsOf(call));
+        return store.run(call, signal);
+      },
+    }),
+    distance: (distance) => ({
+      ...distance,
+      note(tookMs) {
+        sums.observe('redis', `${region}\t`, tookMs);
+        distance.note(tookMs);
+      },
+    }),
+    watch: (watch) => ({
+      ...watch,
+      note(error) {
+        sums.add('redisErrors', `${region}\t${reasonOf(error)}`);
+        watch.note(error);
+      },
+    }),
+  };
+}
+
+const reasonOf = (error: unknown) => (error instanceof CounterStoreError ? error.failure : 'internal-error');
+
+/** As Upstash bills an admitted call: EVALSHA, TIME, a read, a write for each key. A denied one costs less. */
+function commandsOf({ checks, withAnnouncement }: CounterCall): number {
+  const keys = checks.filter(({ key }, i) => checks.findIndex((other) => other.key === key) === i);
+  return 3 + keys.length + (withAnnouncement ? 1 : 0);
+}

@@ -1,0 +1,41 @@
+// Deletes what has been kept long enough. A few small pieces in each cron run: no lock is held for long, and after a
+// flood it takes some runs.
+import { type SQL, sql } from 'drizzle-orm';
+import type { Database } from '../rules/tables/database.ts';
+
+const DAY_MS = 86_400_000;
+/** A queue delivers for 14 days at most: later, no batch comes again. */
+const BATCH_DAYS = 15;
+const PIECE_ROWS = 5_000;
+const PIECES = 40;
+
+export interface RetentionOptions {
+  readonly eventsDays: number;
+  readonly usageDays: number;
+  readonly nowMs: number;
+}
+
+/** How many rows were deleted of each table. */
+export async function deleteOld(
+  database: Database,
+  { eventsDays, usageDays, nowMs }: RetentionOptions,
+): Promise<Record<'events' | 'usage' | 'batches', number>> {
+  const before = (days: number) => new Date(nowMs - days * DAY_MS).toISOString();
+  return {
+    events: await inPieces(database, sql`events`, sql`at < ${before(eventsDays)}`),
+    usage: await inPieces(database, sql`usage`, sql`at < ${before(usageDays)}`),
+    batches: await inPieces(database, sql`record_batches`, sql`written_at < ${before(BATCH_DAYS)}`),
+  };
+}
+
+async function inPieces(database: Database, table: SQL, isOld: SQL): Promise<number> {
+  let deleted = 0;
+  for (let piece = 0; piece < PIECES; piece += 1) {
+    const { rowCount } = await database.execute(sql`
+      delete from ${table}
+      where ctid = any (array (select ctid from ${table} where ${isOld} limit ${PIECE_ROWS}))`);
+    deleted += rowCount ?? 0;
+    if ((rowCount ?? 0) < PIECE_ROWS) break;
+  }
+  return deleted;
+}

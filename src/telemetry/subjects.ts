@@ -1,0 +1,54 @@
+// Subjects as they are stored: as they are, or as keyed hashes. With a hash, the same subject is still the same row, but
+// nobody can read an address or a user out of it, nor try them all out, without the key.
+import { toBase64Url } from '../core/digest.ts';
+import { OTHER } from '../core/telemetry/metrics.ts';
+import type { Denial, Usage } from '../core/telemetry/records.ts';
+
+/** Enough that two subjects of one deployment do not meet. */
+const LENGTH = 22;
+
+export interface Subjects {
+  /** The keyed hash of a subject, whatever is stored. */
+  hash(subject: string): Promise<string>;
+  /** As it is stored. */
+  stored(scope: Denial['scope'], subject: string): Promise<string>;
+  denials(rows: readonly Denial[]): Promise<Denial[]>;
+  usage(rows: readonly Usage[]): Promise<Usage[]>;
+}
+
+export interface SubjectsOptions {
+  readonly isHashed: boolean;
+  /** Secret. */
+  readonly key: string;
+}
+
+/** Ids of keys and tenants are the operator's own: they name no person. */
+const isPersonal = (scope: Denial['scope']) => scope === 'ip' || scope === 'user';
+
+export function createSubjects({ isHashed, key }: SubjectsOptions): Subjects {
+  let imported: Awaited<ReturnType<typeof crypto.subtle.importKey>> | undefined;
+
+  const hash = async (subject: string) => {
+    const encoder = new TextEncoder();
+    imported ??= await crypto.subtle.importKey(
+      'raw',
+      encoder.encode(`weir-subjects ${key}`),
+      { name: 'HMAC', hash: 'SHA-256' },
+      false,
+      ['sign'],
+    );
+    const bytes = await crypto.subtle.sign('HMAC', imported, encoder.encode(subject));
+    return `h:${toBase64Url(new Uint8Array(bytes)).slice(0, LENGTH)}`;
+  };
+  const stored = async (scope: Denial['scope'], subject: string) =>
+    isHashed && isPersonal(scope) && subject !== OTHER && subject !== '' ? hash(subject) : subject;
+
+  return {
+    hash,
+    stored,
+    denials: (rows) =>
+      Promise.all(rows.map(async (row) => ({ ...row, subject: await stored(row.scope, row.subject) }))),
+    usage: (rows) =>
+      Promise.all(rows.map(async (row) => ({ ...row, userId: await stored('user', row.userId) }))),
+  };
+}

@@ -1,0 +1,58 @@
+// The tables of denials and usage, as Drizzle sees them. Only the writer below the queue, retention and the admin route's
+// questions use them: no row here is edited by people, so none has a revision or a history.
+import { sql } from 'drizzle-orm';
+import { bigint, check, index, pgTable, primaryKey, text, timestamp } from 'drizzle-orm/pg-core';
+
+const moment = () => timestamp({ withTimezone: true });
+const whole = () => bigint({ mode: 'number' });
+
+/** Denials, summed up by minute, rule and subject. */
+export const events = pgTable(
+  'events',
+  {
+    /** The minute. */
+    at: moment().notNull(),
+    scope: text().notNull(),
+    ruleId: text().notNull(),
+    /** As it was called then. */
+    ruleName: text().notNull(),
+    subject: text().notNull(),
+    count: whole().notNull(),
+  },
+  (table) => [
+    // In this order the newest rows lie together, and so do those of one scope: a day of one scope is one range for
+    // each minute, read from the index alone.
+    primaryKey({ columns: [table.at, table.scope, table.ruleId, table.subject] }),
+    check('events_count_is_positive', sql`${table.count} >= 1`),
+    index('events_scope_at').on(table.scope, table.at),
+    index('events_subject').on(table.scope, table.subject, table.at),
+  ],
+);
+
+/** Admitted requests and their cost, summed up by hour, caller and rule. What a caller does not have is ''. */
+export const usage = pgTable(
+  'usage',
+  {
+    /** The hour. */
+    at: moment().notNull(),
+    tenantId: text().notNull(),
+    userId: text().notNull(),
+    apiKeyId: text().notNull(),
+    /** '' for all requests of the caller, whatever rules applied. */
+    ruleId: text().notNull(),
+    requests: whole().notNull(),
+    cost: whole().notNull(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.at, table.tenantId, table.userId, table.apiKeyId, table.ruleId] }),
+    index('usage_tenant').on(table.tenantId, table.at),
+    index('usage_user').on(table.userId, table.at),
+  ],
+);
+
+/** Batches that were written: a queue may deliver one twice. */
+export const recordBatches = pgTable(
+  'record_batches',
+  { id: text().primaryKey(), writtenAt: moment().notNull().defaultNow() },
+  (table) => [index('record_batches_written_at').on(table.writtenAt)],
+);

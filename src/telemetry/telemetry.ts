@@ -1,0 +1,84 @@
+// What an isolate counts. It is told after decisions and answers, adds up in memory, and hands over after responses:
+// metrics to a region's Redis, denials and usage to a queue or to Postgres.
+import type { CheckResult } from '../core/counting/decision.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
+import type { IsolateReport } from '../core/ports/metrics-board.ts';
+import type { HandOverRegion, Telemetry } from '../core/ports/telemetry.ts';
+import type { Collected } from '../core/telemetry/collected.ts';
+import type { HandOver } from './hand-over.ts';
+import { createObserver } from './observer.ts';
+
+export interface TelemetryOptions {
+  readonly collected: Collected;
+  readonly handOver: HandOver;
+  /** By region: the state of this isolate's breaker. */
+  readonly breakers: () => Readonly<Record<string, string>>;
+  /** What is counted is handed over within so long. Less than the 30 s that work after a response may take. */
+  readonly everyMs: number;
+  readonly now: () => number;
+  readonly clockMs: () => number;
+}
+
+export interface IsolateTelemetry extends Telemetry {
+  /** For what has no responses to hand over after: the cron run, the consumer of a queue. */
+  handOverNow(regions: readonly HandOverRegion[]): Promise<void>;
+  /** What rules found that are counted after the response. */
+  shadowed(results: readonly CheckResult<RuleCheck>[]): void;
+}
+
+/** An isolate with as many requests need not wait: what it tells costs them little. */
+const BUSY_REQUESTS = 1_000;
+const BUSY_MS = 10_000;
+const BUSY_ROWS = 1_000;
+/** A hand-over that was not heard of for so long after its time was dropped with its request. */
+const LOST_MS = 5_000;
+
+export function createTelemetry(options: TelemetryOptions): IsolateTelemetry {
+  const { collected, handOver, now, clockMs, everyMs, breakers } = options;
+  const { denials, usage } = collected;
+  const observer = createObserver({ ...collected, now, clockMs });
+  let plannedAtMs: number | undefined;
+  let handedAtMs = now();
+  let requests = 0;
+
+  const report = (): IsolateReport => ({
+    atMs: now(),
+    breakers: breakers(),
+    rulesAgeMs: observer.rulesAgeMs(),
+  });
+
+  const isBusy = () =>
+    now() - handedAtMs >= Math.min(BUSY_MS, everyMs) &&
+    (requests >= BUSY_REQUESTS || denials.size + usage.size >= BUSY_ROWS);
+
+  const run = async (regions: readonly HandOverRegion[]) => {
+    handedAtMs = now();
+    plannedAtMs = undefined;
+    requests = 0;
+    await handOver(regions, report());
+  };
+
+  const runLater = async (regions: readonly HandOverRegion[], atMs: number) => {
+    await new Promise((resolve) => setTimeout(resolve, everyMs));
+    // A busy isolate has done it meanwhile.
+    if (plannedAtMs === atMs) await run(regions);
+  };
+
+  return {
+    clockMs,
+    decided(request) {
+      requests += 1;
+      observer.decided(request);
+    },
+    answered: observer.answered,
+    shadowed: observer.shadowed,
+    handOverNow: run,
+    handOver(regions, afterResponse) {
+      if (isBusy()) return afterResponse(run(regions));
+      const isPlanned = plannedAtMs !== undefined && Math.abs(now() - plannedAtMs) < everyMs + LOST_MS;
+      if (isPlanned) return;
+      plannedAtMs = now();
+      afterResponse(runLater(regions, plannedAtMs));
+    },
+  };
+}

@@ -1,0 +1,36 @@
+// Writes batches of denials and usage to Postgres. One statement for each kind, and the whole batch in one transaction:
+// a batch that comes again finds its id and adds nothing.
+import { sql } from 'drizzle-orm';
+import type { Database } from '../rules/tables/database.ts';
+import type { RecordBatch } from './record-batch.ts';
+
+/** Whether it was new. */
+export async function writeRecords(database: Database, batch: RecordBatch): Promise<boolean> {
+  // The rows are one parameter, however many they are. In the order of the key, so that two writers never wait for each
+  // other in a circle.
+  const { rows } = await database.execute<{ fresh: number }>(sql`
+    with fresh as (
+      insert into record_batches (id) values (${batch.id}) on conflict do nothing returning id
+    ), denied as (
+      insert into events (at, scope, rule_id, rule_name, subject, count)
+      select to_timestamp("atMs" / 1000.0), scope, "ruleId", max("ruleName"), subject, sum(count)
+      from fresh, jsonb_to_recordset(${JSON.stringify(batch.denials)}::jsonb)
+        as denial ("atMs" bigint, scope text, "ruleId" text, "ruleName" text, subject text, count bigint)
+      group by "atMs", scope, "ruleId", subject
+      order by "atMs", scope, "ruleId", subject
+      on conflict (at, scope, rule_id, subject)
+      do update set count = events.count + excluded.count, rule_name = excluded.rule_name
+    ), used as (
+      insert into usage (at, tenant_id, user_id, api_key_id, rule_id, requests, cost)
+      select to_timestamp("atMs" / 1000.0), "tenantId", "userId", "apiKeyId", "ruleId", sum(requests), sum(cost)
+      from fresh, jsonb_to_recordset(${JSON.stringify(batch.usage)}::jsonb)
+        as used ("atMs" bigint, "tenantId" text, "userId" text, "apiKeyId" text, "ruleId" text,
+                 requests bigint, cost bigint)
+      group by "atMs", "tenantId", "userId", "apiKeyId", "ruleId"
+      order by "atMs", "tenantId", "userId", "apiKeyId", "ruleId"
+      on conflict (at, tenant_id, user_id, api_key_id, rule_id)
+      do update set requests = usage.requests + excluded.requests, cost = usage.cost + excluded.cost
+    )
+    select count(*)::int as fresh from fresh`);
+  return rows[0]?.fresh === 1;
+}

@@ -1,0 +1,189 @@
+// What operators ask of denials and usage, through the admin route.
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createSubjects } from '../../src/telemetry/subjects.ts';
+import { type Admin, startAdmin, TOKENS } from './harness.ts';
+
+const NOW_MS = Date.UTC(2030, 0, 31, 12);
+const subjects = createSubjects({ isHashed: true, key: 'a key of the test' });
+
+let admin: Admin;
+beforeAll(async () => {
+  admin = await startAdmin({ now: () => NOW_MS, storedSubject: subjects.stored });
+  const sql = new pg.Client({ connectionString: admin.db.url });
+  await sql.connect();
+  await sql.query(`
+    insert into events (at, scope, rule_id, rule_name, subject, count)
+    select timestamptz '2030-01-31T11:59Z' - make_interval(mins => n), 'ip', 'r' || n % 2, 'rule ' || n % 2, '10.0.0.' || n % 7, n + 1
+    from generate_series(0, 69) n`);
+  await sql.query(`
+    insert into events (at, scope, rule_id, rule_name, subject, count) values
+      ('2030-01-31T11:00Z', 'user', 'r0', 'rule 0', 'ann', 5), ('2030-01-31T10:00Z', 'user', 'r1', 'rule 1', 'ann', 6),
+      ('2030-01-31T10:00Z', 'user', 'r1', 'rule 1', '=1+1,"x"', 7), ('2030-01-29T10:00Z', 'user', 'r1', 'rule 1', 'old', 99),
+      ('2030-01-31T10:00Z', 'ip', 'r1', 'rule 1', '${await subjects.hash('203.0.113.7')}', 1)`);
+  await sql.query(`
+    insert into usage (at, tenant_id, user_id, api_key_id, rule_id, requests, cost) values
+      ('2030-01-30T10:00Z', 'acme', 'ann', 'k1', '', 10, 20), ('2030-01-30T10:00Z', 'acme', 'ann', 'k1', 'r0', 10, 15),
+      ('2030-01-30T11:00Z', 'acme', 'bob', '', '', 1, 1), ('2030-01-31T11:00Z', 'acme', 'ann', 'k1', '', 2, 4),
+      ('2030-01-31T11:00Z', 'globex', 'eve', '', '', 100, 100)`);
+  await sql.end();
+});
+afterAll(() => admin[Symbol.asyncDispose]());
+
+interface Page<T> {
+  readonly items: T[];
+  readonly nextCursor: string | null;
+}
+async function page<T>(path: string): Promise<Page<T>> {
+  const response = await admin.call(path, { token: TOKENS.read.token });
+  expect(response.status, await response.clone().text()).toBe(200);
+  return (await response.json()) as Page<T>;
+}
+async function pages<T>(path: string): Promise<T[]> {
+  const all: T[] = [];
+  let cursor: string | null = '';
+  while (cursor !== null) {
+    const { items, nextCursor }: Page<T> = await page<T>(`${path}${cursor && `&cursor=${cursor}`}`);
+    all.push(...items);
+    cursor = nextCursor;
+  }
+  return all;
+}
+type Violator = { subject: string; count: number; lastAt: string; rules: string[] };
+type Used = { name: string; requests: number; cost: number };
+
+describe('violators', () => {
+  it('are those with the most denials first, of the time that was asked for', async () => {
+    const { items } = await page<Violator>('/violators?since=24h&by=user');
+    expect(items).toEqual([
+      { subject: 'ann', count: 11, lastAt: '2030-01-31T11:00:00.000Z', rules: ['rule 0', 'rule 1'] },
+      { subject: '=1+1,"x"', count: 7, lastAt: '2030-01-31T10:00:00.000Z', rules: ['rule 1'] },
+    ]);
+    expect((await page<Violator>('/violators?since=7d&by=user')).items[0]?.subject).toBe('old');
+    expect((await page<Violator>('/violators?since=90m&by=user')).items.map(({ count }) => count)).toEqual([
+      5,
+    ]);
+  });
+
+  it('can be asked for by rule, whatever its scope', async () => {
+    const { items } = await page<Violator>('/violators?by=rule');
+    expect(items.map(({ subject }) => subject).sort()).toEqual(['r0', 'r1']);
+    const total = items.reduce((sum, { count }) => sum + count, 0);
+    expect(total).toBe((70 * 71) / 2 + 5 + 6 + 7 + 1);
+  });
+
+  it('come by pages that neither repeat nor skip one', async () => {
+    const all = await pages<Violator>('/violators?by=ip&limit=3');
+    expect(all).toEqual((await page<Violator>('/violators?by=ip')).items);
+    expect(all).toHaveLength(8);
+  });
+
+  it('come as CSV, in which no text is a formula', async () => {
+    const response = await admin.call('/violators?by=user&format=csv');
+    expect(response.headers.get('Content-Type')).toBe('text/csv; charset=utf-8');
+    expect((await response.text()).split('\r\n')).toEqual([
+      'subject,count,lastAt,rules',
+      'ann,11,2030-01-31T11:00:00.000Z,rule 0 rule 1',
+      `"'=1+1,""x""",7,2030-01-31T10:00:00.000Z,rule 1`,
+      '',
+    ]);
+  });
+});
+
+describe('events', () => {
+  type Event = { at: string; ruleId: string; scope: string; subject: string; count: number };
+
+  it('are the newest first, by pages that neither repeat nor skip one', async () => {
+    const all = await pages<Event>('/events?since=24h&limit=9');
+    expect(all).toHaveLength(74);
+    expect(all.map(({ at }) => at)).toEqual(
+      all
+        .map(({ at }) => at)
+        .toSorted()
+        .toReversed(),
+    );
+    expect(new Set(all.map((event) => JSON.stringify(event))).size).toBe(74);
+  });
+
+  it('can be asked for by rule, scope and subject, also where hashes are stored', async () => {
+    expect((await page<Event>('/events?rule=r0&scope=user')).items).toMatchObject([
+      { subject: 'ann', count: 5 },
+    ]);
+    expect((await page<Event>('/events?rule=rule%200&scope=user')).items).toHaveLength(1);
+    const { items } = await page<Event>('/events?scope=ip&subject=203.0.113.7');
+    expect(items).toMatchObject([{ count: 1 }]);
+  });
+
+  it('come as CSV, the next page in a header', async () => {
+    const response = await admin.call('/events?limit=1&format=csv');
+    expect((await response.text()).split('\r\n')).toHaveLength(3);
+    const cursor = response.headers.get('X-Next-Cursor');
+    expect((await page<Event>(`/events?cursor=${cursor}`)).items).toHaveLength(50);
+  });
+});
+
+describe('usage', () => {
+  it('counts each request once, however many rules applied', async () => {
+    const { items } = await page<Used>(
+      '/usage?tenant=acme&from=2030-01-01T00:00:00Z&to=2030-01-31T00:00:00Z',
+    );
+    expect(items).toEqual([{ name: '2030-01-30', requests: 11, cost: 21 }]);
+  });
+
+  it.each([
+    [
+      'by=hour&tenant=acme',
+      [
+        ['2030-01-30T10:00:00Z', 10],
+        ['2030-01-30T11:00:00Z', 1],
+        ['2030-01-31T11:00:00Z', 2],
+      ],
+    ],
+    [
+      'by=tenant',
+      [
+        ['acme', 13],
+        ['globex', 100],
+      ],
+    ],
+    [
+      'by=user&tenant=acme',
+      [
+        ['bob', 1],
+        ['ann', 12],
+      ].toReversed(),
+    ],
+    [
+      'by=apiKey&tenant=acme',
+      [
+        ['', 1],
+        ['k1', 12],
+      ],
+    ],
+    ['by=rule', [['r0', 10]]],
+    ['by=tenant&rule=r0', [['acme', 10]]],
+    ['by=tenant&apiKey=k1', [['acme', 12]]],
+  ])('can be asked for %s', async (query, expected) => {
+    const all = await pages<Used>(`/usage?${query}&limit=1`);
+    expect(all.map(({ name, requests }) => [name, requests])).toEqual(expected);
+  });
+
+  it('comes as CSV', async () => {
+    const response = await admin.call('/usage?by=tenant&format=csv');
+    expect(await response.text()).toBe('name,requests,cost\r\nacme,13,25\r\nglobex,100,100\r\n');
+  });
+});
+
+it.each([
+  '/violators?since=1y',
+  '/violators?by=country',
+  '/violators?limit=1001',
+  '/violators?cursor=x',
+  '/events?cursor=WyJ4IiwieCIsIngiLCJ4Il0',
+  '/usage?from=yesterday',
+  '/usage?by=minute',
+])('%s is refused', async (path) => {
+  const response = await admin.call(path);
+  expect(response.status).toBe(400);
+  expect(await response.json()).toMatchObject({ code: 'invalid-request' });
+});

@@ -1,0 +1,83 @@
+// What telemetry may cost: Redis commands as Upstash bills them, counted by Redis itself.
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import type { MetricsBatch } from '../../src/core/ports/metrics-board.ts';
+import { createCollected } from '../../src/core/telemetry/collected.ts';
+import { createClient } from '../../src/redis/client.ts';
+import { createMetricsBoard } from '../../src/redis/metrics-board.ts';
+import type { HandOver } from '../../src/telemetry/hand-over.ts';
+import { createMetricsHandOver } from '../../src/telemetry/metrics-hand-over.ts';
+import { createTelemetry } from '../../src/telemetry/telemetry.ts';
+import { startUpstash, type Upstash } from '../redis/lua-engine.ts';
+import { decisionOf, EVERY_MS, START_MS } from './harness.ts';
+
+const MINUTES = 5;
+
+let upstash: Upstash;
+beforeAll(async () => {
+  upstash = await startUpstash('telemetry-budget');
+});
+afterAll(() => upstash.stop());
+afterEach(() => void vi.useRealTimers());
+
+const UNREADABLE = { read: () => Promise.reject(new Error('nobody reads here')) };
+
+/** What one isolate hands over in some minutes, on a clock of the test. */
+async function handedOver(requestsASecond: number): Promise<{ batches: MetricsBatch[]; requests: number }> {
+  vi.useFakeTimers({ now: START_MS });
+  const now = () => Date.now();
+  const collected = createCollected();
+  const later: Promise<unknown>[] = [];
+  const batches: MetricsBatch[] = [];
+  const handOver: HandOver = createMetricsHandOver({
+    ...collected,
+    isolateId: () => `isolate-${requestsASecond}`,
+    boards: new Map([['us', { ...UNREADABLE, handOver: async (batch) => void batches.push(batch) ?? [] }]]),
+    now,
+    onError: () => {},
+  });
+  const breakers = () => ({ us: 'closed' });
+  const telemetry = createTelemetry({ collected, handOver, breakers, everyMs: EVERY_MS, now, clockMs: now });
+  const regions = [{ name: 'us', breaker: { state: () => 'closed' } }];
+  const decisions = [decisionOf(), decisionOf({ allowed: false }), decisionOf({ rule: { name: 'login' } })];
+  let requests = 0;
+  for (let second = 0; second < 60 * MINUTES; second += 1) {
+    while (requests < (second + 1) * requestsASecond) {
+      const decision = decisions[requests % decisions.length] ?? decisionOf();
+      telemetry.decided({ decision, region: 'us', route: 'default', caller: undefined, startedAtMs: now() });
+      telemetry.handOver(regions, (work) => void later.push(work));
+      requests += 1;
+    }
+    await vi.advanceTimersByTimeAsync(1_000);
+  }
+  await vi.advanceTimersByTimeAsync(EVERY_MS);
+  await Promise.all(later);
+  vi.useRealTimers();
+  return { batches, requests };
+}
+
+/** What that costs on a real Redis. */
+async function play(requestsASecond: number): Promise<{ commands: number; requests: number }> {
+  const { batches, requests } = await handedOver(requestsASecond);
+  const board = createMetricsBoard(createClient({ url: upstash.gateway.url, token: 'token' }));
+  const before = (await upstash.gateway.stats()).billed;
+  for (const batch of batches) await board.handOver(batch, AbortSignal.timeout(5_000));
+  return { commands: (await upstash.gateway.stats()).billed - before, requests };
+}
+
+describe('Redis commands for metrics', () => {
+  it('are at most a hundredth of the requests, at 1,000 a second', async () => {
+    const { commands, requests } = await play(1_000);
+    expect(commands).toBeGreaterThan(0);
+    expect(commands / requests).toBeLessThanOrEqual(0.01);
+  });
+
+  it.each([0.05, 0.5, 3])('are at most 10 a minute, at %d requests a second', async (requestsASecond) => {
+    const { commands } = await play(requestsASecond);
+    expect(commands).toBeGreaterThan(0);
+    expect(commands / MINUTES).toBeLessThanOrEqual(10);
+  });
+
+  it('are none when nothing happens', async () => {
+    expect((await play(0)).commands).toBe(0);
+  });
+});

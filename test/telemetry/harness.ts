@@ -1,0 +1,121 @@
+// An isolate's telemetry on a clock that the test turns, with boards and a sink that do as they are told.
+import type { CountedDecision, Decision } from '../../src/core/counting/decision.ts';
+import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
+import type { MetricsBatch, MetricsBoard } from '../../src/core/ports/metrics-board.ts';
+import type { DecidedRequest } from '../../src/core/ports/telemetry.ts';
+import { createCollected } from '../../src/core/telemetry/collected.ts';
+import { createHandOver } from '../../src/telemetry/hand-over.ts';
+import type { RecordBatch } from '../../src/telemetry/record-batch.ts';
+import type { DeniedSample } from '../../src/telemetry/records-hand-over.ts';
+import { createSubjects } from '../../src/telemetry/subjects.ts';
+import { createTelemetry } from '../../src/telemetry/telemetry.ts';
+import { createCheck } from '../limiter/limiter-harness.ts';
+
+export const START_MS = 1_800_000_000_000;
+export const EVERY_MS = 25_000;
+
+export interface Situation {
+  readonly isHashed?: boolean;
+  readonly regions?: readonly string[];
+}
+
+export function openTelemetry({ isHashed = false, regions = ['us'] }: Situation = {}) {
+  const state = { nowMs: START_MS, breakers: {} as Record<string, string>, isQueueDown: false };
+  const isDown = new Set<string>();
+  const batches: (MetricsBatch & { readonly region: string })[] = [];
+  const records: RecordBatch[] = [];
+  const samples: DeniedSample[] = [];
+  const errors: unknown[] = [];
+  const later: Promise<unknown>[] = [];
+  const collected = createCollected();
+  const { sums } = collected;
+  const boardOf = (region: string): MetricsBoard => ({
+    async handOver(batch) {
+      if (isDown.has(region)) throw new Error(`${region} is down`);
+      batches.push({ ...batch, region });
+      return [];
+    },
+    read: () => Promise.reject(new Error('nobody reads here')),
+  });
+  const now = () => state.nowMs;
+  const handOver = createHandOver({
+    ...collected,
+    isolateId: () => 'isolate-1',
+    boards: new Map(regions.map((name) => [name, boardOf(name)])),
+    records: {
+      async send(batch) {
+        if (state.isQueueDown) throw new Error('the queue is down');
+        records.push(batch);
+      },
+    },
+    subjects: createSubjects({ isHashed, key: 'a key of the test' }),
+    now,
+    onDenied: (sample) => void samples.push(sample),
+    onError: (error) => void errors.push(error),
+  });
+  const breakers = () => state.breakers;
+  const telemetry = createTelemetry({ collected, handOver, breakers, everyMs: EVERY_MS, now, clockMs: now });
+  const handOverRegions = regions.map((name) => ({
+    name,
+    breaker: { state: () => state.breakers[name] ?? 'closed' },
+  }));
+  return {
+    state,
+    isDown,
+    telemetry,
+    sums,
+    batches,
+    records,
+    samples,
+    errors,
+    later,
+    handOver: () => telemetry.handOverNow(handOverRegions),
+    /** As after a response. */
+    respond: () => telemetry.handOver(handOverRegions, (work) => void later.push(work)),
+    decide: (changes: Partial<DecidedRequest> = {}) =>
+      telemetry.decided({
+        decision: decisionOf(),
+        region: 'us',
+        route: 'default',
+        caller: { ip: '10.0.0.1', address: '10.0.0.1' },
+        startedAtMs: state.nowMs,
+        ...changes,
+      }),
+    /** All that was handed over, by series. */
+    handed() {
+      const total: Record<string, number> = {};
+      for (const [series, amount] of batches.flatMap((batch) => batch.sums))
+        total[series] = (total[series] ?? 0) + amount;
+      return total;
+    },
+  };
+}
+
+export interface Decided {
+  readonly allowed?: boolean;
+  readonly remaining?: number;
+  readonly rule?: Partial<CompiledRule>;
+  readonly isShadow?: boolean;
+  readonly decision?: Partial<CountedDecision>;
+}
+
+/** By one rule, of ten. */
+export function decisionOf({
+  allowed = true,
+  remaining = 9,
+  rule,
+  isShadow = false,
+  decision,
+}: Decided = {}) {
+  const check = { ...createCheck({ name: 'search', ...rule }), log: isShadow, cost: rule?.cost ?? 1 };
+  const outcome = { allowed, remaining, resetAtMs: 1, retryAfterMs: 0, granted: 0, delayMs: 0 };
+  return {
+    kind: 'counted',
+    allowed: allowed || isShadow,
+    nowMs: START_MS,
+    results: [{ check, outcome }],
+    rulesVersion: 'v1',
+    isStale: false,
+    ...decision,
+  } satisfies Decision;
+}

@@ -1,0 +1,203 @@
+// Denials and usage in an isolate: how they are summed up, how much memory and how many messages a flood takes, and that
+// no count is lost.
+import { describe, expect, it } from 'vitest';
+import { MOST_NAMED } from '../../src/core/telemetry/records.ts';
+import type { RecordBatch } from '../../src/telemetry/record-batch.ts';
+import { countOf } from '../../src/telemetry/records-hand-over.ts';
+import { rounds } from '../rounds.ts';
+import { decisionOf, openTelemetry } from './harness.ts';
+
+const MINUTE_MS = 60_000;
+const denied = decisionOf({ allowed: false, remaining: 0 });
+const callerAt = (ip: string) => ({ ip, address: ip });
+const countAll = (batches: readonly RecordBatch[]) => batches.reduce((sum, one) => sum + countOf(one), 0);
+
+describe('denials', () => {
+  it('are summed up by minute, rule and subject', async () => {
+    const { state, decide, handOver, records } = openTelemetry();
+    for (let i = 0; i < 3; i += 1) decide({ decision: denied });
+    decide({ decision: denied, caller: callerAt('10.0.0.2') });
+    decide({ decision: decisionOf({ allowed: false, rule: { id: 'other-rule', name: 'login' } }) });
+    state.nowMs += MINUTE_MS;
+    decide({ decision: denied });
+    await handOver();
+    const rows = records.flatMap(({ denials }) => denials);
+    expect(rows.map(({ atMs, ruleName, subject, count }) => [atMs, ruleName, subject, count])).toEqual([
+      [1_800_000_000_000, 'search', '10.0.0.1', 3],
+      [1_800_000_000_000, 'search', '10.0.0.2', 1],
+      [1_800_000_000_000, 'login', '10.0.0.1', 1],
+      [1_800_000_060_000, 'search', '10.0.0.1', 1],
+    ]);
+  });
+
+  it('of shadow rules are none', async () => {
+    const { decide, handOver, records } = openTelemetry();
+    decide({ decision: decisionOf({ allowed: false, isShadow: true }) });
+    await handOver();
+    expect(records.flatMap(({ denials }) => denials)).toEqual([]);
+  });
+
+  it('name whom the rule counts: the user if it has one, else the address', async () => {
+    const { decide, handOver, records } = openTelemetry();
+    const decision = decisionOf({ allowed: false, rule: { scope: 'user' } });
+    decide({ decision, caller: { ...callerAt('10.0.0.1'), userId: 'ann' } });
+    decide({ decision });
+    await handOver();
+    const rows = records.flatMap(({ denials }) => denials);
+    expect(rows.map(({ scope, subject }) => [scope, subject])).toEqual([
+      ['user', 'ann'],
+      ['ip', '10.0.0.1'],
+    ]);
+  });
+
+  it('of a flood take a bounded number of rows and messages, and none is lost in count', async () => {
+    const [requests, subjects] = [rounds(50_000, 1_000_000), rounds(5_000, 100_000)];
+    const { state, decide, handOver, records, handed } = openTelemetry();
+    for (let i = 0; i < requests; i += 1) {
+      decide({ decision: denied, caller: callerAt(`10.${i % subjects}`) });
+      // Ten seconds each fifth of it.
+      if (i % (requests / 5) === requests / 5 - 1) {
+        state.nowMs += 10_000;
+        await handOver();
+      }
+    }
+    await handOver();
+    const rows = records.flatMap(({ denials }) => denials);
+    expect(countAll(records)).toBe(requests);
+    expect(handed()).toMatchObject({ denialsHanded: requests });
+    // Two thousand subjects in one minute, and the others together, at each of five times.
+    expect(rows.length).toBeLessThanOrEqual(5 * (MOST_NAMED + 1));
+    expect(records.length).toBeLessThanOrEqual(5 * 5);
+    for (const batch of records) expect(JSON.stringify(batch).length).toBeLessThan(128_000);
+    const other = rows.filter(({ subject }) => subject === 'other');
+    expect(other.reduce((sum, { count }) => sum + count, 0)).toBe(
+      requests - (requests / subjects) * MOST_NAMED,
+    );
+  });
+
+  it('go on being counted in bounded memory while nobody takes them, and none is lost', async () => {
+    const { state, decide, handOver, records } = openTelemetry();
+    state.isQueueDown = true;
+    for (let minute = 0; minute < 10; minute += 1) {
+      for (let i = 0; i < 3_000; i += 1) decide({ decision: denied, caller: callerAt(`10.${minute}.${i}`) });
+      await handOver();
+      state.nowMs += MINUTE_MS;
+    }
+    expect(records).toEqual([]);
+    state.isQueueDown = false;
+    await handOver();
+    await handOver();
+    expect(countAll(records)).toBe(30_000);
+    const rows = records.flatMap(({ denials }) => denials);
+    // Those of the first minute, and at most six thousand of all the others.
+    expect(rows.length).toBeLessThanOrEqual(MOST_NAMED + 1 + 6_001);
+    expect(rows.some(({ ruleId }) => ruleId === 'other')).toBe(true);
+  });
+
+  it('keep their batch and its id until they are taken', async () => {
+    const { state, decide, handOver, records, errors } = openTelemetry();
+    state.isQueueDown = true;
+    decide({ decision: denied });
+    await handOver();
+    await handOver();
+    expect(errors).toHaveLength(2);
+    state.isQueueDown = false;
+    await handOver();
+    await handOver();
+    expect(records).toHaveLength(1);
+  });
+
+  it('are told to the log as samples, by rule and route, the subject as a hash', async () => {
+    const { decide, handOver, samples } = openTelemetry();
+    for (let i = 0; i < 10; i += 1) decide({ decision: denied, caller: callerAt(`10.0.0.${i}`) });
+    await handOver();
+    expect(samples).toHaveLength(3);
+    for (const { rule, route, subject } of samples) {
+      expect([rule, route]).toEqual(['search', 'default']);
+      expect(subject).toMatch(/^h:[\w-]{22}$/);
+    }
+  });
+});
+
+describe('usage', () => {
+  const caller = { ...callerAt('10.0.0.1'), userId: 'ann', apiKeyId: 'key', tenantId: 'acme' };
+  const usedBy = (records: readonly RecordBatch[]) =>
+    records.flatMap(({ usage }) => usage).map(({ ruleId, requests, cost }) => [ruleId, requests, cost]);
+
+  it('is each admitted request and its cost, by hour, caller and rule', async () => {
+    const { decide, handOver, records } = openTelemetry();
+    const decision = decisionOf({ rule: { cost: 5 } });
+    for (let i = 0; i < 3; i += 1) decide({ decision, caller });
+    decide({ decision: denied, caller });
+    await handOver();
+    expect(usedBy(records)).toEqual([
+      ['r', 3, 15],
+      ['', 3, 15],
+    ]);
+    expect(records[0]?.usage[0]).toMatchObject({ tenantId: 'acme', userId: 'ann', apiKeyId: 'key' });
+    expect((records[0]?.usage[0]?.atMs ?? 1) % 3_600_000).toBe(0);
+  });
+
+  it('is brought to the real cost once the origin has told it', async () => {
+    const { telemetry, state, decide, handOver, records } = openTelemetry();
+    const decision = decisionOf({ rule: { cost: 5, costFromOrigin: true } });
+    decide({ decision, caller });
+    const sent = { decision, caller, route: 'default', startedAtMs: state.nowMs, status: 200 };
+    telemetry.answered({ ...sent, cost: 42 });
+    await handOver();
+    expect(usedBy(records)).toEqual([
+      ['r', 1, 42],
+      ['', 1, 42],
+    ]);
+  });
+
+  it('is no cost if the charge was given back', async () => {
+    const { telemetry, state, decide, handOver, records } = openTelemetry();
+    const decision = decisionOf({ rule: { cost: 5, refundOnError: true } });
+    decide({ decision, caller });
+    const sent = { decision, caller, route: 'default', startedAtMs: state.nowMs, status: 521 };
+    telemetry.answered({ ...sent, isRefunded: true });
+    await handOver();
+    expect(usedBy(records)).toEqual([
+      ['r', 1, 0],
+      ['', 1, 0],
+    ]);
+  });
+
+  it('of callers beyond two thousand in an hour is summed up under other', async () => {
+    const { decide, handOver, records } = openTelemetry();
+    for (let i = 0; i < MOST_NAMED + 500; i += 1)
+      decide({ caller: { ...callerAt('10.0.0.1'), userId: `user ${i}` } });
+    await handOver();
+    const rows = records.flatMap(({ usage }) => usage);
+    const all = rows.filter(({ ruleId }) => ruleId === '');
+    expect(all.reduce((sum, { requests }) => sum + requests, 0)).toBe(MOST_NAMED + 500);
+    expect(all.find(({ userId }) => userId === 'other')?.requests).toBe(500);
+  });
+});
+
+describe('SUBJECTS=hash', () => {
+  const open = async (isHashed: boolean) => {
+    const opened = openTelemetry({ isHashed });
+    for (const scope of ['ip', 'user', 'apiKey'] as const)
+      opened.decide({
+        decision: decisionOf({ allowed: false, rule: { scope } }),
+        caller: { ...callerAt('203.0.113.7'), userId: 'ann', apiKeyId: 'key-id' },
+      });
+    opened.decide({ caller: { ...callerAt('203.0.113.7'), userId: 'ann', tenantId: 'acme' } });
+    await opened.handOver();
+    return JSON.stringify(opened.records);
+  };
+
+  it('keeps addresses and users out of what is handed over, and the ids of keys and tenants in it', async () => {
+    const text = await open(true);
+    expect(text).not.toMatch(/203\.0\.113\.7|"ann"/);
+    expect(text).toMatch(/"subject":"h:[\w-]{22}"/);
+    expect(text).toContain('key-id');
+    expect(text).toContain('acme');
+  });
+
+  it('is not the default', async () => {
+    expect(await open(false)).toMatch(/203\.0\.113\.7.*"ann"/);
+  });
+});

@@ -1,0 +1,179 @@
+// What an isolate counts, and when it hands that over.
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { Decision } from '../../src/core/counting/decision.ts';
+import { decisionOf, EVERY_MS, openTelemetry } from './harness.ts';
+
+const rules = { rulesVersion: 'v1', isStale: false };
+
+describe('a decision is counted', () => {
+  it.each<[string, Decision]>([
+    ['admitted', decisionOf()],
+    ['denied', decisionOf({ allowed: false })],
+    ['listed', { kind: 'listed', allowed: false, list: 'deny', ...rules }],
+    ['unlimited', { kind: 'unlimited', allowed: true, ...rules }],
+    ['unverified', { kind: 'unverified', allowed: false, credential: 'token', ...rules }],
+    ['degraded', { kind: 'degraded', allowed: true, reason: 'timeout', fallback: 'open' }],
+  ])('as %s, by nearest region and route', async (result, decision) => {
+    const { decide, handOver, handed } = openTelemetry();
+    decide({ decision });
+    await handOver();
+    expect(handed()).toMatchObject({ [`requests\tus\tdefault\t${result}`]: 1 });
+  });
+
+  it.each([
+    ['admitted', decisionOf({ remaining: 3 })],
+    ['near-limit', decisionOf({ remaining: 2 })],
+    ['denied', decisionOf({ allowed: false, remaining: 0 })],
+    ['would-deny', decisionOf({ allowed: false, isShadow: true })],
+  ])('by the result of each rule: %s', async (result, decision) => {
+    const { decide, handOver, handed } = openTelemetry();
+    decide({ decision });
+    await handOver();
+    expect(handed()).toMatchObject({ [`checks\tsearch\t${result}`]: 1 });
+  });
+
+  it('with the time that it took, in the bucket that it just fits into', async () => {
+    const { state, decide, handOver, handed } = openTelemetry();
+    for (const tookMs of [0, 0.25, 0.26, 10, 1_001]) decide({ startedAtMs: state.nowMs - tookMs });
+    await handOver();
+    expect(handed()).toMatchObject({
+      'decision\tb0': 2,
+      'decision\tb1': 1,
+      'decision\tb5': 1,
+      'decision\tb12': 1,
+      'decision\tsum': 1_011_510,
+    });
+  });
+
+  it('with the step and the reason, if it was not decided as it should be', async () => {
+    const { decide, handOver, handed } = openTelemetry();
+    decide({ incident: { reason: 'timeout', fallback: 'open' } });
+    decide({ incident: { reason: 'breaker-open', fallback: 'next-region' } });
+    decide({ incident: { reason: 'stale-rules' } });
+    await handOver();
+    expect(handed()).toMatchObject({
+      'fallback\topen\ttimeout': 1,
+      'fallback\tnext-region\tbreaker-open': 1,
+      'fallback\tnone\tstale-rules': 1,
+    });
+  });
+
+  it('under other, once there are two hundred names of rules', async () => {
+    const { decide, sums } = openTelemetry();
+    for (let i = 0; i < 250; i += 1) decide({ decision: decisionOf({ rule: { name: `rule ${i}` } }) });
+    const all = Object.fromEntries(sums.take(1_000));
+    expect(all['checks\tother\tadmitted']).toBe(50);
+    expect(all['checks\trule 199\tadmitted']).toBe(1);
+    expect(all).not.toHaveProperty('checks\trule 200\tadmitted');
+  });
+});
+
+describe('an isolate tells of itself', () => {
+  it('its breakers, and for how long it could not confirm its rules', async () => {
+    const { state, decide, handOver, batches } = openTelemetry();
+    state.breakers = { us: 'closed', eu: 'open' };
+    decide({ decision: decisionOf({ decision: { isStale: true } }) });
+    state.nowMs += 5_000;
+    decide({ decision: decisionOf({ decision: { isStale: true } }) });
+    await handOver();
+    decide();
+    await handOver();
+    expect(batches.map(({ report }) => [report.breakers, report.rulesAgeMs])).toEqual([
+      [{ us: 'closed', eu: 'open' }, 5_000],
+      [{ us: 'closed', eu: 'open' }, 0],
+    ]);
+  });
+});
+
+describe('metrics are handed over', () => {
+  beforeEach(() => void vi.useFakeTimers());
+  afterEach(() => void vi.useRealTimers());
+
+  it('once in 25 seconds by an isolate that has few requests, also if no other request comes', async () => {
+    const { state, decide, respond, later, batches } = openTelemetry();
+    for (let i = 0; i < 10; i += 1) {
+      decide();
+      respond();
+    }
+    expect(later).toHaveLength(1);
+    state.nowMs += EVERY_MS;
+    await vi.advanceTimersByTimeAsync(EVERY_MS);
+    expect(batches).toHaveLength(1);
+    decide();
+    respond();
+    expect(later).toHaveLength(2);
+  });
+
+  it('every ten seconds by an isolate that has a thousand requests in that time', async () => {
+    const { state, decide, respond, batches } = openTelemetry();
+    for (let second = 0; second < 60; second += 1) {
+      for (let i = 0; i < 1_000; i += 1) {
+        decide();
+        respond();
+      }
+      state.nowMs += 1_000;
+      await vi.advanceTimersByTimeAsync(1_000);
+    }
+    expect(batches.length).toBeGreaterThanOrEqual(5);
+    expect(batches.length).toBeLessThanOrEqual(6);
+  });
+
+  it('by another request, if the one that should have was dropped', () => {
+    const { state, decide, respond, later } = openTelemetry();
+    decide();
+    respond();
+    state.nowMs += EVERY_MS + 4_999;
+    respond();
+    expect(later).toHaveLength(1);
+    state.nowMs += 1;
+    respond();
+    expect(later).toHaveLength(2);
+  });
+});
+
+describe('a region that does not answer', () => {
+  it('gets the same batch again, under the same number, when it is back', async () => {
+    const { isDown, decide, handOver, batches, errors, handed } = openTelemetry();
+    isDown.add('us');
+    decide();
+    await handOver();
+    decide();
+    await handOver();
+    expect(batches).toEqual([]);
+    isDown.clear();
+    await handOver();
+    await handOver();
+    expect(batches.map(({ number }) => number)).toEqual([1, 2]);
+    expect(handed()).toMatchObject({ 'requests\tus\tdefault\tadmitted': 2 });
+    expect(errors).toHaveLength(2);
+  });
+
+  it('is passed over while its breaker is open: the next one keeps what is new', async () => {
+    const { state, isDown, decide, handOver, batches } = openTelemetry({ regions: ['us', 'eu'] });
+    isDown.add('us');
+    decide();
+    await handOver();
+    state.breakers = { us: 'open' };
+    decide();
+    await handOver();
+    expect(batches.map(({ region, number }) => [region, number])).toEqual([['eu', 2]]);
+    isDown.clear();
+    state.breakers = {};
+    await handOver();
+    expect(batches.map(({ region, number }) => [region, number])).toEqual([
+      ['eu', 2],
+      ['us', 1],
+    ]);
+  });
+
+  it('loses what it could not confirm for fifty minutes, and that is counted', async () => {
+    const { state, isDown, decide, handOver, handed } = openTelemetry();
+    isDown.add('us');
+    decide();
+    await handOver();
+    state.nowMs += 50 * 60_000;
+    isDown.clear();
+    await handOver();
+    expect(handed()).toEqual({ batchesLost: 1 });
+  });
+});

@@ -1,0 +1,174 @@
+// Denials and usage in a real Postgres: written once whatever is delivered how often, and deleted when they are old.
+import pg from 'pg';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { createMetricSums } from '../../src/core/telemetry/metric-sums.ts';
+import { createConsumer, type QueuedMessage } from '../../src/telemetry/consumer.ts';
+import type { RecordBatch } from '../../src/telemetry/record-batch.ts';
+import { deleteOld } from '../../src/telemetry/retention.ts';
+import { writeRecords } from '../../src/telemetry/write-records.ts';
+import { startDatabase, type TestDatabase } from '../rules/database.ts';
+
+const MINUTE_MS = Date.UTC(2030, 0, 1, 12, 30);
+const HOUR_MS = Date.UTC(2030, 0, 1, 12);
+
+let db: TestDatabase;
+let sql: pg.Client;
+beforeAll(async () => {
+  db = await startDatabase();
+  sql = new pg.Client({ connectionString: db.url });
+  await sql.connect();
+});
+afterAll(async () => {
+  await sql.end();
+  await db[Symbol.asyncDispose]();
+});
+beforeEach(() => sql.query('delete from events; delete from usage; delete from record_batches'));
+
+const denialOf = (subject: string, count: number) =>
+  ({ atMs: MINUTE_MS, ruleId: 'r', ruleName: 'search', scope: 'ip', subject, route: 'x', count }) as const;
+const usageOf = (userId: string, requests: number) => {
+  const caller = { tenantId: 'acme', userId, apiKeyId: '', ruleId: '' };
+  return { ...caller, atMs: HOUR_MS, requests, cost: 2 * requests };
+};
+const batchOf = (id: string, changes: Partial<RecordBatch> = {}): RecordBatch => ({
+  id,
+  cutAtMs: MINUTE_MS,
+  denials: [denialOf('10.0.0.1', 2), denialOf('10.0.0.2', 3)],
+  usage: [usageOf('ann', 5)],
+  ...changes,
+});
+const totals = async () => {
+  const { rows } = await sql.query(`
+    select (select coalesce(sum(count), 0)::int from events) as denied, (select count(*)::int from events) as rows,
+      (select coalesce(sum(requests), 0)::int from usage) as used, (select coalesce(sum(cost), 0)::int from usage) as cost`);
+  return rows[0];
+};
+
+describe('a batch', () => {
+  it('is added to what is there of the same minute, rule and subject', async () => {
+    expect(await writeRecords(db.database, batchOf('one'))).toBe(true);
+    expect(await writeRecords(db.database, batchOf('two'))).toBe(true);
+    expect(await totals()).toEqual({ denied: 10, rows: 2, used: 10, cost: 20 });
+    const { rows } = await sql.query('select at, rule_name, scope from events limit 1');
+    expect(rows[0]).toEqual({ at: new Date(MINUTE_MS), rule_name: 'search', scope: 'ip' });
+  });
+
+  it('that is delivered again is not added again, also if both come at the same time', async () => {
+    const fresh = await Promise.all([1, 2, 3].map(() => writeRecords(db.database, batchOf('one'))));
+    expect(fresh.filter(Boolean)).toHaveLength(1);
+    expect(await writeRecords(db.database, batchOf('one'))).toBe(false);
+    expect(await totals()).toMatchObject({ denied: 5, used: 5 });
+  });
+
+  it('may name one row twice, and may correct a cost downwards', async () => {
+    const twice = [denialOf('10.0.0.1', 2), denialOf('10.0.0.1', 3)];
+    await writeRecords(db.database, batchOf('one', { denials: twice, usage: [usageOf('ann', 5)] }));
+    const refund = { ...usageOf('ann', 0), cost: -4 };
+    await writeRecords(db.database, batchOf('two', { denials: [], usage: [refund] }));
+    expect(await totals()).toEqual({ denied: 5, rows: 1, used: 5, cost: 6 });
+  });
+
+  it('of many rows in any order does not lock out another one', async () => {
+    const many = Array.from({ length: 500 }, (_, i) => denialOf(`10.0.${i}`, 1));
+    const orders = [many, many.toReversed(), many.toSorted(() => 0.5 - Math.random()), many.toReversed()];
+    await Promise.all(orders.map((denials, i) => writeRecords(db.database, batchOf(`${i}`, { denials }))));
+    expect(await totals()).toMatchObject({ denied: 2_000, rows: 500 });
+  });
+
+  it('is written whole or not at all', async () => {
+    const bad = [denialOf('10.0.0.1', 2), denialOf('10.0.0.2', 0)];
+    await expect(writeRecords(db.database, batchOf('one', { denials: bad }))).rejects.toThrow();
+    expect(await totals()).toMatchObject({ denied: 0, used: 0 });
+    await writeRecords(db.database, batchOf('one'));
+    expect(await totals()).toMatchObject({ denied: 5 });
+  });
+});
+
+describe('the consumer of the queue', () => {
+  function open(write = (batch: RecordBatch) => writeRecords(db.database, batch)) {
+    const done: string[] = [];
+    const errors: unknown[] = [];
+    const sums = createMetricSums();
+    const consume = createConsumer({
+      write,
+      now: () => MINUTE_MS + 20_000,
+      sums,
+      handOver: async () => void done.push('handed over'),
+      onError: (error) => void errors.push(error),
+    });
+    const messageOf = (body: unknown, attempts = 1): QueuedMessage => ({
+      body,
+      attempts,
+      ack: () => void done.push('ack'),
+      retry: (options) => void done.push(`retry in ${options?.delaySeconds}`),
+    });
+    return { consume, messageOf, done, errors, sums };
+  }
+
+  it('acknowledges what is written, and hands over how much and how late that was', async () => {
+    const { consume, messageOf, done, sums } = open();
+    await consume({ queue: 'weir-records', messages: ['a', 'b'].map((id) => messageOf(batchOf(id))) });
+    expect(done).toEqual(['ack', 'ack', 'handed over']);
+    expect(Object.fromEntries(sums.take(10))).toEqual({
+      'recordsLag\tb2': 2,
+      'recordsLag\tsum': 40_000_000,
+      denialsWritten: 10,
+    });
+  });
+
+  it('that is killed in the middle of a batch counts nothing twice when all of it is delivered again', async () => {
+    const { consume, messageOf } = open();
+    const messages = ['a', 'b', 'c'].map((id) => messageOf(batchOf(id)));
+    const killed = open(async (batch) => {
+      if (batch.id === 'b') throw new Error('killed');
+      return writeRecords(db.database, batch);
+    });
+    await killed.consume({ queue: 'weir-records', messages: messages.slice(0, 2) });
+    await consume({ queue: 'weir-records', messages });
+    expect(await totals()).toMatchObject({ denied: 15 });
+  });
+
+  it('leaves to the queue what fails, later each time and an hour at most', async () => {
+    const { consume, messageOf, done, errors } = open(() => Promise.reject(new Error('Postgres is gone')));
+    const messages = [1, 2, 5, 50].map((attempts) => messageOf(batchOf('a'), attempts));
+    await consume({ queue: 'weir-records', messages });
+    expect(done.slice(0, 4)).toEqual(['retry in 10', 'retry in 20', 'retry in 160', 'retry in 3600']);
+    expect(errors).toHaveLength(4);
+  });
+
+  it('counts what comes to the dead-letter queue, once, and writes it as soon as that works', async () => {
+    const { consume, messageOf, done, sums } = open();
+    await consume({
+      queue: 'weir-records-dead',
+      messages: [messageOf(batchOf('a')), messageOf(batchOf('b'), 2)],
+    });
+    expect(done).toEqual(['ack', 'ack', 'handed over']);
+    expect(Object.fromEntries(sums.take(10))).toMatchObject({ deadLetters: 1, denialsWritten: 10 });
+  });
+
+  it('throws away what is no batch, and says so', async () => {
+    const { consume, messageOf, done, errors } = open();
+    await consume({ queue: 'weir-records', messages: ['x', null, { id: 1 }].map((body) => messageOf(body)) });
+    expect(done).toEqual(['ack', 'ack', 'ack', 'handed over']);
+    expect(errors).toHaveLength(3);
+  });
+});
+
+describe('what is old', () => {
+  it('is deleted after its days, in pieces, and nothing else', async () => {
+    await sql.query(`
+      insert into events (at, scope, rule_id, rule_name, subject, count)
+      select timestamptz '2030-01-31T12:00Z' - interval '30 days' + make_interval(secs => n), 'ip', 'r', 'r', n::text, 1
+      from generate_series(-6000, 5) n`);
+    await sql.query(
+      `insert into usage values ('2029-01-01Z', 't', 'u', 'k', 'r', 1, 1), ('2030-01-30Z', 't', 'u', 'k', 'r', 1, 1)`,
+    );
+    await sql.query(
+      `insert into record_batches values ('old', '2030-01-16T11:59Z'), ('new', '2030-01-16T12:01Z')`,
+    );
+    const nowMs = Date.UTC(2030, 0, 31, 12);
+    const deleted = await deleteOld(db.database, { eventsDays: 30, usageDays: 365, nowMs });
+    expect(deleted).toEqual({ events: 6_000, usage: 1, batches: 1 });
+    expect((await totals()).rows).toBe(6);
+  });
+});
