@@ -1,6 +1,6 @@
 // What telemetry may cost: Redis commands as Upstash bills them, counted by Redis itself.
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
-import type { MetricsBatch } from '../../src/core/ports/metrics-board.ts';
+import type { MetricsBatch, MetricsBoard } from '../../src/core/ports/metrics-board.ts';
 import { createCollected } from '../../src/core/telemetry/collected.ts';
 import { createClient } from '../../src/redis/client.ts';
 import { createMetricsBoard } from '../../src/redis/metrics-board.ts';
@@ -19,8 +19,6 @@ beforeAll(async () => {
 afterAll(() => upstash.stop());
 afterEach(() => void vi.useRealTimers());
 
-const UNREADABLE = { read: () => Promise.reject(new Error('nobody reads here')) };
-
 /** What one isolate hands over in some minutes, on a clock of the test. */
 async function handedOver(requestsASecond: number): Promise<{ batches: MetricsBatch[]; requests: number }> {
   vi.useFakeTimers({ now: START_MS });
@@ -28,10 +26,17 @@ async function handedOver(requestsASecond: number): Promise<{ batches: MetricsBa
   const collected = createCollected();
   const later: Promise<unknown>[] = [];
   const batches: MetricsBatch[] = [];
+  const board: MetricsBoard = {
+    async handOver(batch) {
+      batches.push(batch);
+      return [];
+    },
+    read: () => Promise.reject(new Error('nobody reads here')),
+  };
   const handOver: HandOver = createMetricsHandOver({
     ...collected,
     isolateId: () => `isolate-${requestsASecond}`,
-    boards: new Map([['us', { ...UNREADABLE, handOver: async (batch) => void batches.push(batch) ?? [] }]]),
+    boards: new Map([['us', board]]),
     now,
     onError: () => {},
   });
