@@ -6,7 +6,9 @@ import type { AfterResponse, Caller } from '../matching/caller.ts';
 export interface DecidedRequest {
   readonly decision: Decision;
   /** What went wrong on the way, if anything. */
-  readonly incident?: { readonly reason: DegradedReason; readonly fallback?: Fallback | undefined } | undefined;
+  readonly incident?:
+    | { readonly reason: DegradedReason; readonly fallback?: Fallback | undefined }
+    | undefined;
   /** The nearest one. */
   readonly region: string;
   /** The name of the route that the request goes to. */
