@@ -53,13 +53,19 @@ export function createRecordsHandOver(options: RecordsHandOverOptions) {
     if (count > 0) sums.add('denialsHanded', '', count);
   };
 
+  const sendAll = async () => {
+    for (const batch of unsent) {
+      await records.send(batch);
+      handed(batch);
+    }
+  };
+
   return async (): Promise<void> => {
-    if (unsent.length === 0 && denials.size + usage.size > 0) await cut();
     try {
-      for (const batch of unsent) {
-        await records.send(batch);
-        handed(batch);
-      }
+      // First what could not be sent before; then what has been counted since.
+      await sendAll();
+      if (denials.size + usage.size > 0) await cut();
+      await sendAll();
     } catch (error) {
       onError(error);
     }

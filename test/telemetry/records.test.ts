@@ -86,7 +86,6 @@ describe('denials', () => {
     expect(records).toEqual([]);
     state.isQueueDown = false;
     await handOver();
-    await handOver();
     expect(countAll(records)).toBe(30_000);
     const rows = records.flatMap(({ denials }) => denials);
     // Those of the first minute, and at most six thousand of all the others.
