@@ -5,7 +5,7 @@ import type { MetricsBatch, MetricsBoard } from '../../src/core/ports/metrics-bo
 import { createCensusBoard } from '../../src/redis/census.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
 import { createMetricsBoard } from '../../src/redis/metrics-board.ts';
-import { startUpstash, type Upstash } from '../redis/lua-engine.ts';
+import { startUpstash, type Upstash } from './lua-engine.ts';
 
 const DAY_MS = 86_400_000;
 const signal = () => AbortSignal.timeout(5_000);
