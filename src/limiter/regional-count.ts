@@ -193,6 +193,8 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   };
 
   const followUses = (pending: readonly Pending[], regions: Regions, afterResponse: AfterResponse) => {
+    // With one region there is nobody to ask.
+    if (regions.length === 1) return;
     const uses = pending.flatMap((one) => useOf(one, regions));
     if (uses.some((use) => cessions.isWorthFollowing(use, regions)))
       cessions.follow(uses, regions, afterResponse);

@@ -63,11 +63,11 @@ export function createClient({ url, token }: UpstashOptions): Client {
       throw withoutDetails(error, signal);
     }
   };
-  const init = { method: 'POST', headers: { Authorization: `Bearer ${token}` } };
+  const headers = new Headers({ Authorization: `Bearer ${token}` });
   const command: Client['command'] = async (signal, words) => {
     try {
-      const response = await fetch(url, { ...init, body: JSON.stringify(words), signal });
-      return resultOf(response.ok, await response.json());
+      const response = await fetch(url, { method: 'POST', headers, body: JSON.stringify(words), signal });
+      return resultOf(response.ok, JSON.parse(await response.text()));
     } catch (error) {
       throw withoutDetails(error, signal);
     }
