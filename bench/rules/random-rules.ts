@@ -4,7 +4,8 @@
 
 import { createRandom, type Random } from '../../local/random.ts';
 import type { Caller } from '../../src/core/matching/caller.ts';
-import { RULE_DEFAULTS, type Rule, SCOPES, type Tier } from '../../src/core/matching/rule.ts';
+import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
+import { RULE_DEFAULTS, SCOPES, type Tier } from '../../src/core/matching/rule.ts';
 import type { CompiledRule, MatchRequest, SnapshotContent } from '../../src/core/matching/snapshot.ts';
 
 const SEED = 7;
@@ -15,7 +16,7 @@ const TIERS: readonly Tier[] = [
   { name: 'enterprise', limits: { requests: 100_000, exports: 1000 }, isDefault: false },
 ];
 
-type Fields = Partial<Rule> & Pick<Rule, 'resource' | 'scope'>;
+type Fields = Partial<LimitedRule> & Pick<LimitedRule, 'resource' | 'scope'>;
 
 const MET: readonly Fields[] = [
   { resource: '/*', scope: 'global', limit: 1_000_000 },

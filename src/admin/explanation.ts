@@ -71,10 +71,13 @@ export async function peek(
   return new Map(
     checks.map((check, i) => {
       const outcomes = answers.flatMap((answer) => answer[i] ?? []);
-      return [check.rule.id, together(check, outcomes, request.nowMs)];
+      return [outcomeName(check.rule.id, check.rule.windowSeconds), together(check, outcomes, request.nowMs)];
     }),
   );
 }
+
+/** No two limits of a rule have the same window. */
+export const outcomeName = (ruleId: string, windowSeconds: number): string => `${ruleId} ${windowSeconds}`;
 
 /** Each region was asked as if it had the whole limit: so what it lacks is what was used there. */
 function together(check: RuleCheck, outcomes: readonly Outcome[], nowMs: number): Outcome {
@@ -93,9 +96,11 @@ function together(check: RuleCheck, outcomes: readonly Outcome[], nowMs: number)
 }
 
 export type Applying = Extract<RuleExplanation, { readonly reason: 'applies' }>;
-type Against = Exclude<RuleExplanation, Applying>;
+type Allowing = Extract<RuleExplanation, { readonly reason: 'allows' }>;
+type Against = Exclude<RuleExplanation, Applying | Allowing>;
 
 export const isApplying = (rule: RuleExplanation): rule is Applying => rule.reason === 'applies';
+export const isAllowing = (rule: RuleExplanation): rule is Allowing => rule.reason === 'allows';
 
 export interface ReasonAgainst {
   readonly id: string;
@@ -112,7 +117,7 @@ export function reasonsAgainst(
 ): ReasonAgainst[] {
   const byId = new Map(content.rules.map((rule) => [rule.id, rule]));
   const isNear = ({ ruleId }: Against) => compileResource(byId.get(ruleId)?.resource ?? '')(matchPath);
-  const against = rules.filter((rule): rule is Against => !isApplying(rule));
+  const against = rules.filter((rule): rule is Against => !isApplying(rule) && !isAllowing(rule));
   const [near, far] = [against.filter(isNear), against.filter((rule) => !isNear(rule))];
   return [
     ...rejected.map(({ id, name, problems }) => ({
@@ -145,6 +150,8 @@ function detailOf(against: Against, byId: ReadonlyMap<string, StoredRule>, tier:
       return `It names others (${rule?.subjects.length}) of scope ${rule?.scope}.`;
     case 'outranked':
       return outranked(rule, byId.get(against.winnerId));
+    case 'replaced':
+      return replaced(byId.get(against.winnerId));
     case 'unlimited':
       return `It has no limit for callers of ${tier ?? 'no tier'}.`;
   }
@@ -157,3 +164,8 @@ function outranked(rule: StoredRule | undefined, winner: StoredRule | undefined)
       : `has priority ${winner?.priority}, this one ${rule?.priority}`;
   return `Of the same scope and resource, ${winner?.name} comes before it: it ${why}.`;
 }
+
+const replaced = (winner: StoredRule | undefined): string =>
+  winner?.action === 'allow'
+    ? `${winner.name} allows ${winner.resource}, which is narrower.`
+    : `${winner?.name} replaces it for ${winner?.resource}, which is narrower.`;

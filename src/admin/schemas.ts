@@ -6,7 +6,8 @@ import { formatIpRange, ipRangeProblem, parseIpRange } from '../core/matching/ip
 import { LISTED_KINDS, LISTS, RULE_DEFAULTS } from '../core/matching/rule.ts';
 import { type BodySchemas, bodySchemas, identifier } from '../rules/tables/body-schemas.ts';
 import { plainText } from '../rules/tables/plain-text.ts';
-import { checkRule, ruleFields } from '../rules/tables/rule-schema.ts';
+import { checkRule } from '../rules/tables/rule-problems.ts';
+import { ruleFields } from '../rules/tables/rule-schema.ts';
 import { apiKeys, listEntries, tenants, users } from '../rules/tables/schema.ts';
 import { tierFields, tierName } from '../rules/tables/tier-schema.ts';
 

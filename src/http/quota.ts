@@ -4,6 +4,7 @@ import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { CheckResult, Decision, DegradedReason } from '../core/counting/decision.ts';
 import type { AfterResponse, Caller } from '../core/matching/caller.ts';
 import { type Plan, planRequest, type RuleCheck } from '../core/matching/plan.ts';
+import { policyOf } from '../core/matching/policy.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
 import { createDeadline } from '../limiter/deadline.ts';
 import { createLedger } from '../limiter/ledger.ts';
@@ -120,7 +121,7 @@ const describeCaller = ({ userId, apiKeyId, tenantId, tier }: Caller) => ({
 const limitsIn = (decision: Decision) => (decision.kind === 'counted' ? decision.results.map(toLimit) : []);
 
 const toLimit = ({ check: { rule, full }, outcome }: CheckResult<RuleCheck>) => ({
-  rule: rule.name,
+  rule: policyOf(rule),
   resource: rule.resource,
   methods: rule.methods,
   scope: rule.scope,

@@ -22,7 +22,9 @@ const ruleFields = fc.record({
   limit: fc.option(fc.integer({ min: 1, max: 9 })),
   limitName: fc.constantFrom(null, null, null, 'calls'),
   priority: fc.constantFrom(1, 2),
-  action: fc.constantFrom('reject', 'reject', 'log'),
+  action: fc.constantFrom('reject', 'reject', 'reject', 'reject', 'log', 'allow'),
+  replaces: fc.constantFrom(false, false, false, false, true),
+  costs: fc.constantFrom([], [], [{ resource: '/a', cost: 2 }]),
 } as const);
 const rules = fc.array(ruleFields, { maxLength: 8 }).map((list) =>
   list.map((fields, i): CompiledRule => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { counterId } from '../../src/core/counting/keys.ts';
 import type { Caller } from '../../src/core/matching/caller.ts';
-import { RULE_DEFAULTS, type Rule, type Tier } from '../../src/core/matching/rule.ts';
+import { RULE_DEFAULTS, type Tier } from '../../src/core/matching/rule.ts';
 import {
   type CompiledRule,
   compileSnapshot,
@@ -191,7 +191,7 @@ describe('a snapshot', () => {
   });
 
   it('takes the limit of the tier, else that of the rule', () => {
-    const limitOf = (fields: Partial<Rule>, tier?: string) =>
+    const limitOf = (fields: Partial<CompiledRule>, tier?: string) =>
       match({ rules: [rule(fields)] }, { caller: { tier } }).map(({ limit }) => limit);
     expect(limitOf({ limitName: 'requests' })).toEqual([100]);
     expect(limitOf({ limitName: 'requests' }, 'premium')).toEqual([5000]);

@@ -54,6 +54,7 @@ const YEAR = 366 * 86_400;
 const TRILLION = 1_000_000_000_000;
 const LEASE = { algorithm: 'concurrency', window_seconds: 30 };
 const THROTTLE = { action: 'throttle', algorithm: 'leaky-bucket' };
+const SEVERAL = { limit: null, window_seconds: null, limits: '[{"limit": 1, "windowSeconds": 1}]' };
 const long = (length: number) => 'é'.repeat(length);
 const each = (
   column: string,
@@ -116,6 +117,69 @@ export const CASES: Readonly<Record<string, Case>> = {
     ['a b', 'ünï\u00a0©', '👩\u200d🚀'],
   ),
   rules_name_is_short: each('name', ['', long(129)], ['x', long(128)]),
+  rules_policy_is_a_slug: each(
+    'policy',
+    ['', 'Search', '-x', 'a b', 'x\n', 'x'.repeat(64)],
+    ['search', '7.a_b-', 'x'.repeat(63), null],
+  ),
+  rules_has_an_algorithm: {
+    refused: [{ algorithm: null }, { algorithm: null, ...SEVERAL }],
+    taken: [{ algorithm: null, action: 'allow' }],
+  },
+  rules_has_a_window: {
+    refused: [{ window_seconds: null }],
+    taken: [{ window_seconds: null, action: 'allow' }, SEVERAL],
+  },
+  rules_limits_stand_alone: {
+    refused: [{ limit: 1 }, { limit_name: 'x' }, { window_seconds: 1 }].map((row) => ({
+      ...SEVERAL,
+      ...row,
+    })),
+    taken: [SEVERAL],
+  },
+  rules_limits_are_limits: each(
+    'limits',
+    [
+      ...['{}', '5', 'null', '"x"', '[5]', '[[]]', '[{}]', '[{"windowSeconds": 1}]', '[{"limit": 1}]'],
+      ...['0', '1.5', '"1"', 'null', '31622401'].map((of) => `[{"limit": 1, "windowSeconds": ${of}}]`),
+      ...['0', '1.5', '"1"', 'null', '{}'].map((of) => `[{"windowSeconds": 1, "limit": ${of}}]`),
+      '[{"windowSeconds": 1, "limit": 1, "algorithm": "leaky"}]',
+      '[{"windowSeconds": 1, "limit": 1, "burst": 0}]',
+      '[{"windowSeconds": 1, "limit": 1, "buckets": 101}]',
+      '[{"windowSeconds": 1, "limitName": 5}]',
+      `[${Array.from({ length: 6 }, (_, i) => `{"limit": 1, "windowSeconds": ${i + 1}}`)}]`,
+    ],
+    [
+      '[{"limit": 1, "windowSeconds": 1, "algorithm": "gcra", "burst": 5}, {"limitName": "x", "windowSeconds": 60}]',
+      '[{"limit": 1, "windowSeconds": 1, "algorithm": "sliding-window-buckets", "buckets": 100}]',
+    ],
+    { limit: null, window_seconds: null },
+  ),
+  rules_several_limits_have_no_leases: {
+    refused: [
+      { ...SEVERAL, algorithm: 'concurrency' },
+      { ...SEVERAL, limits: '[{"limit": 1, "windowSeconds": 60, "algorithm": "concurrency"}]' },
+    ],
+    taken: [SEVERAL],
+  },
+  rules_costs_are_costs: each(
+    'costs',
+    [
+      ...['{}', 'null', '[5]', '[{}]', '[{"cost": 1}]', '[{"resource": "/x"}]'],
+      ...['0', '1.5', '"1"', '1000000001'].map((of) => `[{"resource": "/x", "cost": ${of}}]`),
+      ...['5', '"x"', 'null'].map((of) => `[{"resource": ${of}, "cost": 1}]`),
+      '[{"resource": "/x", "cost": 1, "methods": "GET"}]',
+      `[${Array.from({ length: 101 }, () => '{"resource": "/x", "cost": 1}')}]`,
+    ],
+    ['[]', '[{"resource": "/x", "cost": 1000000000, "methods": ["GET"]}, {"resource": "/*", "cost": 1}]'],
+  ),
+  rules_throttle_has_one_limit_and_cost: {
+    refused: [
+      { ...THROTTLE, ...SEVERAL, algorithm: 'leaky-bucket' },
+      { ...THROTTLE, costs: '[{"resource": "/x", "cost": 1}]' },
+    ],
+    taken: [THROTTLE, { ...SEVERAL, costs: '[{"resource": "/x", "cost": 1}]' }],
+  },
   rules_resource_is_a_path: each(
     'resource',
     ['', 'x', ' /x', `/${'x'.repeat(1024)}`],

@@ -5,7 +5,8 @@ import * as z from 'zod';
 import { RULE_DEFAULTS } from '../../core/matching/rule.ts';
 import { asOfOneMoment } from '../../rules/publishing/content.ts';
 import type { Database } from '../../rules/tables/database.ts';
-import { checkRule, ruleFields } from '../../rules/tables/rule-schema.ts';
+import { checkRule } from '../../rules/tables/rule-problems.ts';
+import { ruleFields } from '../../rules/tables/rule-schema.ts';
 import { rules as rulesTable, tiers as tiersTable } from '../../rules/tables/schema.ts';
 import { tierFields, tierName } from '../../rules/tables/tier-schema.ts';
 
@@ -14,7 +15,7 @@ const MOST_TIERS = 1_000;
 
 export const documentRule = ruleFields
   .partial()
-  .required({ name: true, resource: true, scope: true, algorithm: true, windowSeconds: true })
+  .required({ name: true, resource: true, scope: true })
   .extend({ id: z.guid().toLowerCase().optional().describe('Without it, a rule is known by its name.') })
   .strict()
   .superRefine((rule, context) => checkRule(rule as Parameters<typeof checkRule>[0], context))

@@ -1,10 +1,15 @@
 // Why a request is limited as it is: of every rule, whether it applies, and if not, why. It asks the rules one by
 // one, unlike the snapshot, and comes to the same answer.
-import { type Caller, idInScope, subjectOf } from './caller.ts';
+import { idInScope, subjectOf } from './caller.ts';
+import { limitsOf, type RuleLimit } from './compiled-rule.ts';
+import { compileCosts } from './costs.ts';
 import { compileLists } from './lists.ts';
-import { compileResource, slotOf } from './resource.ts';
+import { limitPolicyOf } from './policy.ts';
+import { byRank, isShadowRule, methodsOf, names } from './rank.ts';
+import { reaches } from './replacing.ts';
+import { compileResource, parseResource, slotOf } from './resource.ts';
 import type { ListEntry, Rule, Scope, Tier } from './rule.ts';
-import { byRank, isShadowRule, type MatchRequest, methodsOf } from './snapshot.ts';
+import type { MatchRequest } from './slots.ts';
 import { type CallerTier, compileTiers, limitOfTier } from './tiers.ts';
 
 export interface ExplainContent {
@@ -28,20 +33,32 @@ export const REASONS_AGAINST = [
   'subject',
   /** Another rule of its slot comes before it. */
   'outranked',
+  /** A rule for a narrower resource allows the request, or replaces this one. */
+  'replaced',
   /** It wins its slot, and has no limit for this caller. */
   'unlimited',
 ] as const;
 
+/** A limit that the request is held to. */
+export interface AppliedLimit extends RuleLimit {
+  readonly limit: number;
+  /** The name of it that clients read. */
+  readonly policy: string;
+  readonly limitFrom: 'rule' | 'tier';
+}
+
 export type Verdict =
   | {
       readonly reason: 'applies';
-      readonly limit: number;
-      readonly limitFrom: 'rule' | 'tier';
+      readonly limits: readonly AppliedLimit[];
+      readonly cost: number;
       /** Who is counted: the IP, if the caller has no id of the rule's scope. */
       readonly subject: { readonly scope: Scope; readonly id: string };
     }
-  | { readonly reason: 'outranked'; readonly winnerId: string }
-  | { readonly reason: Exclude<(typeof REASONS_AGAINST)[number], 'outranked'> };
+  /** It wins its slot, counts nothing, and puts broader rules aside. */
+  | { readonly reason: 'allows' }
+  | { readonly reason: 'outranked' | 'replaced'; readonly winnerId: string }
+  | { readonly reason: Exclude<(typeof REASONS_AGAINST)[number], 'outranked' | 'replaced'> };
 
 export type RuleExplanation = { readonly ruleId: string; readonly name: string } & Verdict;
 
@@ -64,9 +81,7 @@ export function explain(content: ExplainContent, request: ExplainRequest): Expla
     tier: tier.name,
     rules: content.rules.map((rule, i) => {
       const reason = reasons[i];
-      const verdict: Verdict = reason
-        ? { reason }
-        : verdictInSlot(rule, winners.get(slotKey(rule)), tier, caller);
+      const verdict: Verdict = reason ? { reason } : verdictOn(rule, winners, request, tier);
       return { ruleId: rule.id, name: rule.name, ...verdict };
     }),
   };
@@ -80,13 +95,10 @@ function reasonAgainst(
 ) {
   if (rule.enabled === false) return 'disabled';
   if (!compileResource(rule.resource)(matchPath)) return 'resource';
-  if (!allows(methodsOf(rule), method)) return 'method';
-  if (!allows(rule.tiers, tier)) return 'tier';
-  return allows(rule.subjects, idInScope(rule.scope, caller)) ? undefined : 'subject';
+  if (!names(methodsOf(rule), method)) return 'method';
+  if (!names(rule.tiers, tier)) return 'tier';
+  return names(rule.subjects, idInScope(rule.scope, caller)) ? undefined : 'subject';
 }
-
-const allows = (list: readonly string[], name: string | undefined) =>
-  list.length === 0 || (name !== undefined && list.includes(name));
 
 const slotKey = (rule: Rule) => `${rule.scope} ${isShadowRule(rule)} ${slotOf(rule.resource)}`;
 
@@ -100,11 +112,41 @@ function bestOfEachSlot(applying: readonly Rule[]): Map<string, Rule> {
   );
 }
 
-function verdictInSlot(rule: Rule, winner: Rule | undefined, tier: CallerTier, caller: Caller): Verdict {
+function verdictOn(
+  rule: Rule,
+  winners: ReadonlyMap<string, Rule>,
+  request: MatchRequest,
+  tier: CallerTier,
+): Verdict {
+  const winner = winners.get(slotKey(rule));
   if (winner && winner !== rule) return { reason: 'outranked', winnerId: winner.id };
-  const ofTier = limitOfTier(rule, tier.limits);
-  const limit = ofTier === undefined ? rule.limit : ofTier;
-  if (limit === null) return { reason: 'unlimited' };
-  const limitFrom = ofTier === undefined ? 'rule' : 'tier';
-  return { reason: 'applies', limit, limitFrom, subject: subjectOf(rule.scope, caller) };
+  const replacing = [...winners.values()].find((other) => isReplacedBy(rule, other));
+  if (replacing) return { reason: 'replaced', winnerId: replacing.id };
+  if (rule.action === 'allow') return { reason: 'allows' };
+  const limits = limitsOf(rule).flatMap((limit) => appliedLimit(rule, limit, tier) ?? []);
+  if (limits.length === 0) return { reason: 'unlimited' };
+  const cost = compileCosts(rule)?.(request) ?? rule.cost;
+  return { reason: 'applies', limits, cost, subject: subjectOf(rule.scope, request.caller) };
+}
+
+function isReplacedBy(rule: Rule, other: Rule): boolean {
+  const [from, to] = [placed(other), placed(rule)];
+  return (other.replaces || other.action === 'allow') && !!from && !!to && reaches(from, to);
+}
+
+function placed(rule: Rule) {
+  const route = parseResource(rule.resource);
+  return route.ok ? { scope: rule.scope, route, isShadow: isShadowRule(rule) } : undefined;
+}
+
+function appliedLimit(rule: Rule, said: RuleLimit, tier: CallerTier): AppliedLimit | undefined {
+  const ofTier = limitOfTier(said, tier.limits);
+  const limit = ofTier === undefined ? said.limit : ofTier;
+  if (limit === null) return undefined;
+  const { algorithm, limitName, windowSeconds, burst, buckets } = said;
+  return {
+    ...{ algorithm, limitName, windowSeconds, burst, buckets, limit },
+    policy: limitPolicyOf(rule, windowSeconds),
+    limitFrom: ofTier === undefined ? 'rule' : 'tier',
+  };
 }

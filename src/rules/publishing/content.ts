@@ -3,17 +3,20 @@
 import { asc, gt, isNull, or, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { traitsOf } from '../../core/counting/algorithms/registry.ts';
+import { limitsOf } from '../../core/matching/compiled-rule.ts';
 import { ipRangeProblem } from '../../core/matching/ip.ts';
+import { names } from '../../core/matching/rank.ts';
 import type { ListEntry, Rule, Tier } from '../../core/matching/rule.ts';
-import { type CompiledRule, type SnapshotContent, withCounterIds } from '../../core/matching/snapshot.ts';
+import { type PublishedRule, type SnapshotContent, withCounterIds } from '../../core/matching/snapshot.ts';
 import { limitOfTier } from '../../core/matching/tiers.ts';
 import type { Database } from '../tables/database.ts';
-import { limitProblem, parseRules, type RejectedRow } from '../tables/rule-schema.ts';
+import { limitProblem } from '../tables/rule-problems.ts';
+import { parseRules, type RejectedRow } from '../tables/rule-schema.ts';
 import { listEntries, rules as rulesTable, tiers as tiersTable } from '../tables/schema.ts';
 import { type PlacementRow, selectPlacements, toSplit } from './placements.ts';
 
 /** A rule as it stands in Postgres; `enabled` is told only of those that are not. */
-export interface StoredRule extends CompiledRule {
+export interface StoredRule extends PublishedRule {
   readonly enabled?: boolean;
 }
 
@@ -101,19 +104,21 @@ function parseTiers(rows: readonly { readonly name: string }[]): Sorted<Tier> {
 function withUsableLimits<R extends Rule>(rules: readonly R[], tiers: readonly Tier[]): Sorted<R> {
   const sorted: Sorted<R> = { good: [], rejected: [] };
   for (const rule of rules) {
-    const problems = tiers.flatMap((tier) => tierProblem(rule, tier) ?? []);
+    const problems = tiers.flatMap((tier) => tierProblems(rule, tier));
     if (problems.length === 0) sorted.good.push(rule);
     else sorted.rejected.push({ id: rule.id, name: rule.name, problems });
   }
   return sorted;
 }
 
-function tierProblem(rule: Rule, { name, limits }: Tier): string | undefined {
-  const limit = limitOfTier(rule, limits);
-  if (limit == null || traitsOf(rule.algorithm).holdsLeases) return undefined;
-  if (rule.tiers.length > 0 && !rule.tiers.includes(name)) return undefined;
-  const problem = limitProblem(rule, limit);
-  return problem && `limitName: with the limit of tier ${name}, ${problem}`;
+function tierProblems(rule: Rule, { name, limits }: Tier): string[] {
+  if (!names(rule.tiers, name)) return [];
+  return limitsOf(rule).flatMap((one) => {
+    const limit = limitOfTier(one, limits);
+    if (limit == null || traitsOf(one.algorithm).holdsLeases) return [];
+    const problem = limitProblem(one, limit);
+    return problem ? [`limitName: with the limit of tier ${name}, ${problem}`] : [];
+  });
 }
 
 /** A key's id is in lower case, as Postgres writes it. */

@@ -27,3 +27,10 @@ export const kept = {
   createdAt: moment().notNull().defaultNow(),
   updatedAt: moment().notNull().defaultNow(),
 };
+
+/** A list of at most so many objects, of which each meets the condition, said in SQL/JSON path. */
+export const areObjects = (column: AnyPgColumn, most: number, condition: string) =>
+  sql`case jsonb_typeof(${column}) when 'array' then jsonb_array_length(${column}) <= ${sql.raw(String(most))} and not ${matchesPath(column, 'strict $[*] ? (@.type() == "array")')} and not ${matchesPath(column, `$[*] ? (!(@.type() == "object" && ${condition}))`)} else false end`;
+/** A member that is a whole number, in SQL/JSON path. */
+export const isWholeMember = (member: string, from: number, to: number) =>
+  `@.${member}.type() == "number" && @.${member} >= ${from} && @.${member} <= ${to} && @.${member} == @.${member}.floor()`;

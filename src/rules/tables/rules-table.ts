@@ -12,38 +12,64 @@ import {
   uuid,
 } from 'drizzle-orm/pg-core';
 import { ALGORITHM_IDS, idsWith } from '../../core/counting/algorithms/registry.ts';
+import { POLICY } from '../../core/matching/policy.ts';
 import {
   ACTIONS,
+  LARGEST_COST,
   LARGEST_LIMIT,
   LONGEST_WINDOW_SECONDS,
+  MOST_COSTS_OF_A_RULE,
+  MOST_LIMITS_OF_A_RULE,
   ON_UNAVAILABLE,
+  type RouteCost,
   RULE_DEFAULTS,
   SCOPES,
   SHORTEST_LEASE_SECONDS,
   type SharesByRegion,
+  type WrittenLimit,
 } from '../../core/matching/rule.ts';
-import { areParts, emptyList, kept, matches, oneOf, within } from './columns.ts';
+import { areObjects, areParts, emptyList, isWholeMember, kept, matches, oneOf, within } from './columns.ts';
+
+const IS_LIMIT = [
+  isWholeMember('windowSeconds', 1, LONGEST_WINDOW_SECONDS),
+  '(exists(@.limit) || exists(@.limitName))',
+  `(!exists(@.limit) || ${isWholeMember('limit', 1, LARGEST_LIMIT)})`,
+  `(!exists(@.burst) || ${isWholeMember('burst', 1, LARGEST_LIMIT)})`,
+  `(!exists(@.buckets) || ${isWholeMember('buckets', 1, 100)})`,
+  '(!exists(@.limitName) || @.limitName.type() == "string")',
+  `(!exists(@.algorithm) || ${ALGORITHM_IDS.map((id) => `@.algorithm == "${id}"`).join(' || ')})`,
+].join(' && ');
+
+const IS_COST = [
+  isWholeMember('cost', 1, LARGEST_COST),
+  '@.resource.type() == "string" && @.resource starts with "/"',
+  '(!exists(@.methods) || @.methods.type() == "array")',
+].join(' && ');
 
 export const rules = pgTable(
   'rules',
   {
     id: uuid().primaryKey().defaultRandom(),
     name: text().notNull().unique().default(sql`'rule-' || left(gen_random_uuid()::text, 8)`),
+    policy: text(),
     resource: text().notNull(),
     methods: text().array().notNull().default(emptyList),
     scope: text({ enum: SCOPES }).notNull(),
     tiers: text().array().notNull().default(emptyList),
     subjects: text().array().notNull().default(emptyList),
-    algorithm: text({ enum: ALGORITHM_IDS }).notNull(),
+    algorithm: text({ enum: ALGORITHM_IDS }),
     limit: bigint({ mode: 'number' }),
     limitName: text(),
-    windowSeconds: integer().notNull(),
+    windowSeconds: integer(),
     burst: bigint({ mode: 'number' }),
     buckets: integer(),
+    limits: jsonb().$type<WrittenLimit[]>().notNull().default(RULE_DEFAULTS.limits),
     cost: integer().notNull().default(RULE_DEFAULTS.cost),
+    costs: jsonb().$type<RouteCost[]>().notNull().default(RULE_DEFAULTS.costs),
     costFromOrigin: boolean().notNull().default(RULE_DEFAULTS.costFromOrigin),
     refundOnError: boolean().notNull().default(RULE_DEFAULTS.refundOnError),
     action: text({ enum: ACTIONS }).notNull().default(RULE_DEFAULTS.action),
+    replaces: boolean().notNull().default(RULE_DEFAULTS.replaces),
     maxDelayMs: integer(),
     priority: integer().notNull().default(RULE_DEFAULTS.priority),
     enabled: boolean().notNull().default(true),
@@ -65,6 +91,7 @@ export const rules = pgTable(
       'rules_name_has_no_control_characters',
       sql`not ${matches(table.name, '[\\u0001-\\u001f\\u007f-\\u009f\\u2028\\u2029]')}`,
     ),
+    check('rules_policy_is_a_slug', matches(table.policy, POLICY.source)),
     check('rules_resource_is_a_path', sql`${table.resource} like '/%' and length(${table.resource}) <= 1024`),
     check(
       'rules_methods_are_upper_case',
@@ -75,7 +102,29 @@ export const rules = pgTable(
     check('rules_subjects_has_no_null', sql`array_position(${table.subjects}, null) is null`),
     check('rules_global_has_no_subjects', sql`${table.scope} <> 'global' or ${table.subjects} = '{}'`),
     check('rules_algorithm_is_known', oneOf(table.algorithm, ALGORITHM_IDS)),
-    check('rules_has_a_limit', sql`${table.limit} is not null or ${table.limitName} is not null`),
+    check('rules_has_an_algorithm', sql`${table.action} = 'allow' or ${table.algorithm} is not null`),
+    check(
+      'rules_has_a_limit',
+      sql`${table.action} = 'allow' or ${table.limits} <> '[]' or ${table.limit} is not null or ${table.limitName} is not null`,
+    ),
+    check(
+      'rules_has_a_window',
+      sql`${table.action} = 'allow' or ${table.limits} <> '[]' or ${table.windowSeconds} is not null`,
+    ),
+    check(
+      'rules_limits_stand_alone',
+      sql`${table.limits} = '[]' or num_nonnulls(${table.limit}, ${table.limitName}, ${table.windowSeconds}, ${table.burst}, ${table.buckets}) = 0`,
+    ),
+    check('rules_limits_are_limits', areObjects(table.limits, MOST_LIMITS_OF_A_RULE, IS_LIMIT)),
+    check(
+      'rules_several_limits_have_no_leases',
+      sql`${table.limits} = '[]' or ${table.algorithm} <> 'concurrency' and not jsonb_path_exists(${table.limits}, '$[*] ? (@.algorithm == "concurrency")')`,
+    ),
+    check('rules_costs_are_costs', areObjects(table.costs, MOST_COSTS_OF_A_RULE, IS_COST)),
+    check(
+      'rules_throttle_has_one_limit_and_cost',
+      sql`${table.action} <> 'throttle' or ${table.limits} = '[]' and ${table.costs} = '[]'`,
+    ),
     check('rules_limit_is_positive', within(table.limit, 1, LARGEST_LIMIT)),
     check('rules_limit_name_is_short', sql`length(${table.limitName}) between 1 and 64`),
     check('rules_window_is_positive', within(table.windowSeconds, 1, LONGEST_WINDOW_SECONDS)),
@@ -90,7 +139,7 @@ export const rules = pgTable(
       'rules_buckets_have_their_algorithm',
       sql`${table.buckets} is null or ${table.buckets} between 1 and 100 and ${table.algorithm} = 'sliding-window-buckets'`,
     ),
-    check('rules_cost_is_positive', within(table.cost, 1, 1_000_000_000)),
+    check('rules_cost_is_positive', within(table.cost, 1, LARGEST_COST)),
     check('rules_action_is_known', oneOf(table.action, ACTIONS)),
     check(
       'rules_max_delay_is_of_throttle',

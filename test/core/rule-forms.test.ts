@@ -1,0 +1,195 @@
+// Several limits, costs by resource, exceptions and replacements, as the snapshot finds them.
+import { describe, expect, it } from 'vitest';
+import { counterId } from '../../src/core/counting/keys.ts';
+import { RULE_DEFAULTS, type Rule, type Tier } from '../../src/core/matching/rule.ts';
+import { compileSnapshot, withCounterIds } from '../../src/core/matching/snapshot.ts';
+import { decodeSnapshot, encodeSnapshot, versionOf } from '../../src/core/matching/stored-snapshot.ts';
+
+const rule = (fields: Partial<Rule> & Pick<Rule, 'id'>): Rule => ({
+  ...RULE_DEFAULTS,
+  name: fields.id,
+  resource: '/*',
+  scope: 'ip',
+  algorithm: 'fixed-window',
+  limit: 10,
+  windowSeconds: 60,
+  ordinal: 1,
+  ...fields,
+});
+
+const SEVERAL: Partial<Rule> = {
+  limit: null,
+  windowSeconds: null,
+  limits: [
+    { limit: 20, windowSeconds: 1 },
+    { limit: 1000, windowSeconds: 3600, algorithm: 'gcra', burst: 50 },
+  ],
+};
+
+const TIERS: Tier[] = [
+  { name: 'free', limits: { burst: 5 }, isDefault: true },
+  { name: 'scale', limits: { burst: null }, isDefault: false },
+];
+
+const CALLER = { ip: '192.0.2.1', address: '192.0.2.1', userId: 'ada' };
+
+async function match(rules: readonly Rule[], matchPath = '/x', { method = 'GET', tier = 'free' } = {}) {
+  const content = { rules: await withCounterIds(rules), tiers: TIERS, lists: [] };
+  // As an isolate has it: read from the text that is stored.
+  const text = encodeSnapshot(content);
+  const snapshot = await decodeSnapshot(await versionOf(text), text);
+  return snapshot?.match({ matchPath, method, caller: { ...CALLER, tier } }) ?? [];
+}
+
+const namesAt = async (rules: readonly Rule[], matchPath: string) =>
+  (await match(rules, matchPath)).map((one) => one.rule.name);
+
+describe('a rule with several limits', () => {
+  it('is a counter for each of them', async () => {
+    const matches = await match([rule({ id: 'a', ...SEVERAL })]);
+    expect(
+      matches.map(({ rule: { algorithm, windowSeconds, burst }, limit }) => [
+        algorithm,
+        windowSeconds,
+        burst,
+        limit,
+      ]),
+    ).toEqual([
+      ['fixed-window', 1, null, 20],
+      ['gcra', 3600, 50, 1000],
+    ]);
+    expect(matches.map((one) => one.rule.counterId)).toEqual([
+      await counterId('a', 'fixed-window', 1_000),
+      await counterId('a', 'gcra', 3_600_000),
+    ]);
+  });
+
+  it('keeps what was counted when one limit becomes several', async () => {
+    const [before] = await match([rule({ id: 'a', windowSeconds: 1 })]);
+    const [after] = await match([rule({ id: 'a', ...SEVERAL })]);
+    expect(after?.rule.counterId).toBe(before?.rule.counterId);
+  });
+
+  it('takes each of them from the tier that has its name, and leaves out those that are unlimited', async () => {
+    const limits = [
+      { limit: 20, limitName: 'burst', windowSeconds: 1 },
+      { limit: 1000, windowSeconds: 3600 },
+    ];
+    const rules = [rule({ id: 'a', ...SEVERAL, limits })];
+    expect((await match(rules)).map(({ limit }) => limit)).toEqual([5, 1000]);
+    expect((await match(rules, '/x', { tier: 'scale' })).map(({ limit }) => limit)).toEqual([1000]);
+  });
+
+  it('tells callers of every limit', async () => {
+    const content = { rules: await withCounterIds([rule({ id: 'a', ...SEVERAL })]), tiers: TIERS, lists: [] };
+    const limits = compileSnapshot('v', content).limitsOf(CALLER);
+    expect(limits.map(({ limit, cost }) => [limit, cost])).toEqual([
+      [20, 1],
+      [1000, 1],
+    ]);
+  });
+});
+
+describe('costs', () => {
+  const rules = [
+    rule({
+      id: 'budget',
+      resource: '/v1/*',
+      cost: 2,
+      costs: [
+        { resource: '/v1/*', methods: ['GET'], cost: 1 },
+        { resource: '/v1/:kind/search', cost: 4 },
+        { resource: '/v1/things/search', cost: 5 },
+        { resource: '/v1/things/*', cost: 3 },
+        { resource: '/v1/things/search', methods: ['POST'], cost: 6 },
+        { resource: '/v1/ai/*', cost: 50 },
+      ],
+    }),
+  ];
+
+  it.each([
+    ['GET', '/v1/x', 1],
+    ['HEAD', '/v1/x', 1],
+    ['PUT', '/v1/x', 2],
+    ['GET', '/v1/other/search', 4],
+    ['GET', '/v1/things/7', 3],
+    ['GET', '/v1/things/search', 5],
+    ['POST', '/v1/things/search', 6],
+    ['POST', '/v1/ai/chat/7', 50],
+  ])('%s %s is %d units, by the most specific one', async (method, path, cost) =>
+    expect((await match(rules, path, { method })).map((one) => one.cost)).toEqual([cost]),
+  );
+});
+
+describe('an exception', () => {
+  const all = rule({ id: 'all' });
+
+  it('puts aside rules of its scope whose resource contains its own', async () => {
+    const rules = [
+      all,
+      rule({ id: 'all users', scope: 'user' }),
+      rule({ id: 'static', resource: '/static/*', action: 'allow' }),
+      rule({ id: 'uploads', resource: '/static/uploads' }),
+      rule({ id: 'watched', action: 'log' }),
+    ];
+    expect(await namesAt(rules, '/x')).toEqual(['all users', 'all', 'watched']);
+    expect(await namesAt(rules, '/static/logo')).toEqual(['all users']);
+    expect(await namesAt(rules, '/static/uploads')).toEqual(['all users', 'uploads']);
+  });
+
+  it('in the same slot is an exception for those it names', async () => {
+    const partner = rule({ id: 'partner', action: 'allow', subjects: ['192.0.2.1'] });
+    expect(await namesAt([all, partner], '/x')).toEqual([]);
+    expect(await namesAt([all, rule({ ...partner, subjects: ['192.0.2.9'] })], '/x')).toEqual(['all']);
+  });
+
+  it('needs no limit, and a limit that it has is not counted', async () => {
+    const bare = { algorithm: null, limit: null, windowSeconds: null, action: 'allow' } as const;
+    expect(await namesAt([all, rule({ id: 'health', resource: '/health', ...bare })], '/health')).toEqual([]);
+  });
+
+  it('of methods puts nothing aside for others', async () => {
+    const reads = rule({ id: 'reads', resource: '/x', action: 'allow', methods: ['GET'] });
+    expect(await match([all, reads], '/x')).toEqual([]);
+    expect((await match([all, reads], '/x', { method: 'POST' })).map((one) => one.rule.name)).toEqual([
+      'all',
+    ]);
+  });
+});
+
+describe('a rule that replaces', () => {
+  it('applies instead of broader ones, not of those beside it', async () => {
+    const rules = [
+      rule({ id: 'all' }),
+      rule({ id: 'v1', resource: '/v1/*' }),
+      rule({ id: 'search', resource: '/v1/search', replaces: true }),
+      rule({ id: 'any', resource: '/:any/search/*' }),
+    ];
+    expect(await namesAt(rules, '/v1/search')).toEqual(['search']);
+    expect(await namesAt(rules, '/v1/search/x')).toEqual(['all', 'v1', 'any']);
+    expect(await namesAt([...rules, rule({ id: 'me', resource: '/v1/:x' })], '/v1/search')).toEqual([
+      'search',
+    ]);
+  });
+
+  it('does so even where it has no limit for the caller', async () => {
+    const search = rule({
+      id: 'search',
+      resource: '/search',
+      replaces: true,
+      limit: null,
+      limitName: 'burst',
+    });
+    const rules = [rule({ id: 'all' }), search];
+    expect(await match(rules, '/search', { tier: 'scale' })).toEqual([]);
+  });
+
+  it('and only logs puts only such rules aside', async () => {
+    const rules = [
+      rule({ id: 'all' }),
+      rule({ id: 'watched', action: 'log' }),
+      rule({ id: 'search', resource: '/search', replaces: true, action: 'log' }),
+    ];
+    expect(await namesAt(rules, '/search')).toEqual(['all', 'search']);
+  });
+});
