@@ -9,6 +9,7 @@ import { RULE_DEFAULTS, SCOPES, type Tier } from '../../src/core/matching/rule.t
 import type { CompiledRule, MatchRequest, SnapshotContent } from '../../src/core/matching/snapshot.ts';
 
 const SEED = 7;
+const NOW_MS = 1_800_000_000_000;
 
 const TIERS: readonly Tier[] = [
   { name: 'free', limits: { requests: 100, exports: 5 }, isDefault: true },
@@ -88,7 +89,7 @@ export function createRequests(count: number): MatchRequest[] {
   const random = createRandom(SEED + 1);
   return Array.from({ length: count }, () => {
     const [method, matchPath] = pick(random, PATHS);
-    return { method, matchPath, caller: createCaller(random) };
+    return { method, matchPath, caller: createCaller(random), nowMs: NOW_MS };
   });
 }
 

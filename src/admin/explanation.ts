@@ -140,6 +140,10 @@ function detailOf(against: Against, byId: ReadonlyMap<string, StoredRule>, tier:
   switch (against.reason) {
     case 'disabled':
       return 'It is switched off.';
+    case 'time':
+      return `It applies ${spanOf(rule)}.`;
+    case 'percent':
+      return `It applies to ${rule?.percent} % of its subjects, and this one is not among them.`;
     case 'resource':
       return `It is for ${rule?.resource}.`;
     case 'method':
@@ -156,6 +160,12 @@ function detailOf(against: Against, byId: ReadonlyMap<string, StoredRule>, tier:
       return `It has no limit for callers of ${tier ?? 'no tier'}.`;
   }
 }
+
+const spanOf = (rule: StoredRule | undefined): string =>
+  [
+    ...(rule?.validFromMs == null ? [] : [`from ${new Date(rule.validFromMs).toISOString()}`]),
+    ...(rule?.validUntilMs == null ? [] : [`until ${new Date(rule.validUntilMs).toISOString()}`]),
+  ].join(' ');
 
 function outranked(rule: StoredRule | undefined, winner: StoredRule | undefined): string {
   const why =

@@ -107,7 +107,7 @@ function createPeekBudget(now: () => number): () => boolean {
 
 /** As if there were a request that all limits of the caller apply to. */
 function planAll(snapshot: Snapshot, caller: Caller, nowMs: number): Plan | Promise<Plan> {
-  const everywhere: Snapshot = { ...snapshot, match: () => snapshot.limitsOf(caller) };
+  const everywhere: Snapshot = { ...snapshot, match: () => snapshot.limitsOf(caller, nowMs) };
   return planRequest(everywhere, { caller, nowMs, leaseId: noLease, matchPath: '/', method: 'GET' });
 }
 

@@ -24,6 +24,8 @@ const ruleFields = fc.record({
   priority: fc.constantFrom(1, 2),
   action: fc.constantFrom('reject', 'reject', 'reject', 'reject', 'log', 'allow'),
   replaces: fc.constantFrom(false, false, false, false, true),
+  percent: fc.constantFrom(100, 100, 100, 100, 50),
+  validUntilMs: fc.constantFrom(null, null, null, 0, 1),
   costs: fc.constantFrom([], [], [{ resource: '/a', cost: 2 }]),
 } as const);
 const rules = fc.array(ruleFields, { maxLength: 8 }).map((list) =>
@@ -54,8 +56,8 @@ it('a rule that applies to anybody applies to each caller of that address, with 
       (list, who, ip, matchPath, method) => {
         const snapshot = compileSnapshot('v', { rules: list, tiers: TIERS, lists: [] });
         const from = { ip, address: ip };
-        const anybody = snapshot.matchAnybody({ matchPath, method, caller: from });
-        const his = snapshot.match({ matchPath, method, caller: { ...from, ...who } });
+        const anybody = snapshot.matchAnybody({ matchPath, method, caller: from, nowMs: 0 });
+        const his = snapshot.match({ matchPath, method, caller: { ...from, ...who }, nowMs: 0 });
         found += anybody.length;
         for (const match of anybody) expect(his).toContainEqual(match);
         for (const { rule } of anybody) expect(rule.action).not.toBe('log');
@@ -77,7 +79,12 @@ it('there is none where somebody is allowed to pass by name, or under Weir’s o
       rules: [rule],
       tiers: [],
       lists: [{ list: 'allow', kind, value, expiresAtMs: null }],
-    }).matchAnybody({ matchPath, method: 'GET', caller: { ip: '192.0.2.1', address: '192.0.2.1' } }).length;
+    }).matchAnybody({
+      matchPath,
+      method: 'GET',
+      caller: { ip: '192.0.2.1', address: '192.0.2.1' },
+      nowMs: 0,
+    }).length;
   expect([matched('192.0.2.9', 'ip'), matched('u', 'user')]).toEqual([1, 0]);
   expect(matched('192.0.2.9', 'ip', '/_weir/health')).toBe(0);
 });

@@ -33,12 +33,18 @@ const TIERS: Tier[] = [
 
 const CALLER = { ip: '192.0.2.1', address: '192.0.2.1', userId: 'ada' };
 
-async function match(rules: readonly Rule[], matchPath = '/x', { method = 'GET', tier = 'free' } = {}) {
+const NOW_MS = Date.parse('2030-06-01T00:00:00Z');
+
+async function match(
+  rules: readonly Rule[],
+  matchPath = '/x',
+  { method = 'GET', tier = 'free', userId = 'ada', nowMs = NOW_MS } = {},
+) {
   const content = { rules: await withCounterIds(rules), tiers: TIERS, lists: [] };
   // As an isolate has it: read from the text that is stored.
   const text = encodeSnapshot(content);
   const snapshot = await decodeSnapshot(await versionOf(text), text);
-  return snapshot?.match({ matchPath, method, caller: { ...CALLER, tier } }) ?? [];
+  return snapshot?.match({ matchPath, method, caller: { ...CALLER, userId, tier }, nowMs }) ?? [];
 }
 
 const namesAt = async (rules: readonly Rule[], matchPath: string) =>
@@ -82,7 +88,7 @@ describe('a rule with several limits', () => {
 
   it('tells callers of every limit', async () => {
     const content = { rules: await withCounterIds([rule({ id: 'a', ...SEVERAL })]), tiers: TIERS, lists: [] };
-    const limits = compileSnapshot('v', content).limitsOf(CALLER);
+    const limits = compileSnapshot('v', content).limitsOf(CALLER, NOW_MS);
     expect(limits.map(({ limit, cost }) => [limit, cost])).toEqual([
       [20, 1],
       [1000, 1],
@@ -191,5 +197,70 @@ describe('a rule that replaces', () => {
       rule({ id: 'search', resource: '/search', replaces: true, action: 'log' }),
     ];
     expect(await namesAt(rules, '/search')).toEqual(['all', 'search']);
+  });
+});
+
+describe('an override', () => {
+  const all = rule({ id: 'all', scope: 'user' });
+  const namesFor = async (rules: readonly Rule[], asked: { userId?: string; nowMs?: number }) =>
+    (await match(rules, '/x', asked)).map((one) => one.rule.name);
+
+  it('applies from its first moment up to its last one', async () => {
+    const span = { validFromMs: NOW_MS, validUntilMs: NOW_MS + 60_000 };
+    const rules = [all, rule({ id: 'for ada', scope: 'user', subjects: ['ada'], ...span })];
+    const at = (nowMs: number) => namesFor(rules, { nowMs });
+    expect(await at(span.validFromMs - 1)).toEqual(['all']);
+    expect(await at(span.validFromMs)).toEqual(['for ada']);
+    expect(await at(span.validUntilMs - 1)).toEqual(['for ada']);
+    expect(await at(span.validUntilMs)).toEqual(['all']);
+  });
+
+  it('by pattern is for all whose names begin so, and one by name comes before it', async () => {
+    const rules = [
+      all,
+      rule({ id: 'acme', scope: 'user', subjects: ['acme-*', 'friend'] }),
+      rule({ id: 'acme, longer', scope: 'user', subjects: ['acme-eu-*'], priority: 50 }),
+      rule({ id: 'one', scope: 'user', subjects: ['acme-1'] }),
+    ];
+    const names = (userId: string) => namesFor(rules, { userId });
+    expect(await names('acme-7')).toEqual(['acme']);
+    expect(await names('acme-')).toEqual(['acme']);
+    expect(await names('acme')).toEqual(['all']);
+    expect(await names('friend')).toEqual(['acme']);
+    expect(await names('acme-1')).toEqual(['one']);
+    expect(await names('acme-eu-1')).toEqual(['acme, longer']);
+  });
+});
+
+describe('percent', () => {
+  const users = Array.from({ length: 2_000 }, (_, i) => `user-${i}`);
+  const chosen = async (percent: number, id = 'new') => {
+    const content = {
+      rules: await withCounterIds([
+        rule({ id: 'old', scope: 'user' }),
+        rule({ id, scope: 'user', priority: 1, percent }),
+      ]),
+      tiers: [],
+      lists: [],
+    };
+    const snapshot = compileSnapshot('v', content);
+    const isChosen = (userId: string) =>
+      snapshot.match({ matchPath: '/x', method: 'GET', caller: { ...CALLER, userId }, nowMs: 0 })[0]?.rule
+        .id === id;
+    return users.filter(isChosen);
+  };
+
+  it('chooses about so many subjects; for the others the next rule of the slot applies', async () => {
+    expect(await chosen(0)).toEqual([]);
+    expect(await chosen(100)).toEqual(users);
+    // Ids and users are fixed, and so is what the hash makes of them.
+    expect((await chosen(25)).length).toBeGreaterThan(400);
+    expect((await chosen(25)).length).toBeLessThan(600);
+  });
+
+  it('keeps the subjects it has when it rises, and each rule has its own', async () => {
+    const few = await chosen(10);
+    expect(await chosen(30)).toEqual(expect.arrayContaining(few));
+    expect(await chosen(10, 'other')).not.toEqual(few);
   });
 });

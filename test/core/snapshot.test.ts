@@ -42,12 +42,13 @@ const match = (
     matchPath = '/x',
     method = 'GET',
     caller = {},
-  }: Partial<Omit<MatchRequest, 'caller'>> & { caller?: Partial<Caller> },
+  }: Partial<Omit<MatchRequest, 'caller' | 'nowMs'>> & { caller?: Partial<Caller> },
 ) =>
   compileSnapshot('v1', { rules, tiers, lists }).match({
     matchPath,
     method,
     caller: { ...CALLER, ...caller },
+    nowMs: 0,
   });
 
 const namesOf = (matches: ReturnType<typeof match>) => matches.map(({ rule: { name } }) => name);
@@ -158,7 +159,7 @@ describe('a snapshot', () => {
     const rules = [...overrides, rule({ name: 'all', scope: 'user' })];
     const snapshot = compileSnapshot('v1', { rules, tiers: [], lists: [] });
     const of = (userId: string) =>
-      namesOf(snapshot.match({ matchPath: '/', method: 'GET', caller: { ...CALLER, userId } }));
+      namesOf(snapshot.match({ matchPath: '/', method: 'GET', caller: { ...CALLER, userId }, nowMs: 0 }));
     for (let i = 0; i < 1000; i++) expect(of(`user-${i}`)).toEqual([`for ${i}`]);
     expect(of('user-1000')).toEqual(['all']);
   });

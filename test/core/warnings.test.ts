@@ -113,6 +113,14 @@ describe('a rule that never wins', () => {
     expect(tiesOf(rule('a', { ...better, subjects: ['ada'] }), rule('b'))).toEqual([]);
     expect(tiesOf(rule('a', { ...better, tiers: ['free'] }), rule('b', { subjects: ['ada'] }))).toEqual([]);
     expect(tiesOf(rule('a', { ...better, action: 'log' }), rule('b'))).toEqual([]);
+    expect(tiesOf(rule('a', { ...better, percent: 50 }), rule('b'))).toEqual([]);
+    expect(tiesOf(rule('a', { ...better, validUntilMs: 5 }), rule('b'))).toEqual([]);
+  });
+
+  it('may have lost to a pattern', () => {
+    const better = rule('a', { priority: 1, subjects: ['acme-*'] });
+    expect(tiesOf(better, rule('b', { subjects: ['acme-1', 'acme-eu-*'] }))).toEqual([['a', 'b']]);
+    expect(tiesOf(better, rule('b', { subjects: ['acme-1', 'ac*'] }))).toEqual([]);
   });
 });
 

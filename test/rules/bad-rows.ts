@@ -84,8 +84,15 @@ export const CASES: Readonly<Record<string, Case>> = {
   tiers_limits_is_an_object: each('limits', ['[]', '"calls"', 'null', '5'], ['{}']),
   tiers_limits_are_whole_numbers_or_null: each(
     'limits',
-    ['0', '-1', '1.5', '"5"', 'true', '{}', '[0]', String(TRILLION + 1)].map((of) => `{"a": 1, "b": ${of}}`),
+    ['0', '-1', '1.5', '"5"', 'true', '[0]', String(TRILLION + 1)].map((of) => `{"a": 1, "b": ${of}}`),
     ['1', 'null', String(TRILLION)].map((of) => `{"a": 1, "b": ${of}}`),
+  ),
+  tiers_multiples_name_a_tier: each(
+    'limits',
+    ['{}', '{"times": 2}', '{"of": "free"}', '{"times": 0, "of": "free"}', '{"times": 1.5, "of": "free"}']
+      .concat('{"times": "2", "of": "free"}', '{"times": 2, "of": 5}', '{"times": 1000001, "of": "free"}')
+      .map((of) => `{"a": 1, "b": ${of}}`),
+    ['{"a": {"times": 10, "of": "no such tier"}}'],
   ),
   tenants_pkey: pkey('tenants'),
   tenants_id_is_short: each('id', ['', long(257)], ['x', long(256)]),
@@ -198,6 +205,22 @@ export const CASES: Readonly<Record<string, Case>> = {
   rules_tiers_has_no_null: each('tiers', [[null], ['pro', null]], [[], ['no such tier']]),
   rules_subjects_has_no_null: each('subjects', [[null], ['ann', null]], [[], ['ann']]),
   rules_global_has_no_subjects: each('subjects', [['ann']], [[]], { scope: 'global' }),
+  rules_ip_has_no_patterns: {
+    refused: [['*'], ['10.*', '192.0.2.1'], ['192.0.2.1', '10.*']].map((subjects) => ({ subjects })),
+    taken: [{ subjects: ['192.0.2.1'] }, { subjects: ['acme-*', '*'], scope: 'user' }],
+  },
+  rules_percent_is_a_part: each('percent', [-1, 101], [0, 100]),
+  rules_global_has_no_percent: each('percent', [99], [100], { scope: 'global' }),
+  rules_valid_on_dates: {
+    refused: [{ valid_from: 'infinity' }, { valid_until: '-infinity' }],
+    taken: [{ valid_from: '2030-01-01Z' }, { valid_until: '1970-01-01Z' }],
+  },
+  rules_ends_after_it_begins: each(
+    'valid_until',
+    ['2030-01-01Z', '2029-12-31Z'],
+    ['2030-01-01T00:00:01Z', null],
+    { valid_from: '2030-01-01Z' },
+  ),
   rules_algorithm_is_known: each(
     'algorithm',
     ['', 'leaky', 'GCRA'],

@@ -28,6 +28,10 @@ const RULE_SETS = rounds(40);
 /** The database orders uuids as their text is ordered. */
 const IDS = Array.from({ length: 25 }, () => randomUUID());
 
+const MOMENTS_MS = ['2030-01-01', '2030-02-01', '2030-03-01'].map(Date.parse);
+const isBackwards = ({ validFromMs, validUntilMs }: Pick<PublishedRule, 'validFromMs' | 'validUntilMs'>) =>
+  validFromMs !== null && validUntilMs !== null && validFromMs >= validUntilMs;
+
 type RuleRow = PublishedRule & { readonly enabled: boolean };
 
 /** None of them often, so that rules say little and meet. */
@@ -81,7 +85,10 @@ const ruleFields = fc
     costs,
     methods: someOf('GET', 'HEAD', 'POST'),
     tiers: someOf('free', 'premium', 'gone'),
-    subjects: someOf('u1', 'u2', '192.0.2.1'),
+    subjects: someOf('u1', 'u2', '192.0.2.1', 'u*', '*'),
+    percent: fc.constantFrom(100, 100, 100, 40),
+    validFromMs: fc.constantFrom(null, null, ...MOMENTS_MS),
+    validUntilMs: fc.constantFrom(null, null, ...MOMENTS_MS),
     priority: fc.integer({ min: 1, max: 3 }),
     enabled: fc.constantFrom(true, true, true, false),
     limits,
@@ -89,7 +96,11 @@ const ruleFields = fc
   .map(({ limits, several, subjects, ...fields }) => ({
     ...fields,
     ...(several.length > 0 ? { limits: several } : { ...limits, windowSeconds: 60 }),
-    subjects: fields.scope === 'global' ? [] : subjects,
+    ...(fields.scope === 'global' && { percent: 100 }),
+    ...(isBackwards(fields) && { validUntilMs: null }),
+    subjects: subjects.filter(
+      (one) => fields.scope !== 'global' && !(fields.scope === 'ip' && one.endsWith('*')),
+    ),
   }));
 
 const ruleSet = fc.array(ruleFields, { minLength: 1, maxLength: IDS.length, size: 'max' }).map((set) =>
@@ -140,6 +151,7 @@ const request: fc.Arbitrary<MatchRequest> = fc.record({
   matchPath: path,
   method: fc.constantFrom('GET', 'HEAD', 'POST', 'PUT'),
   caller,
+  nowMs: fc.constantFrom(0, ...MOMENTS_MS, Date.parse('2031-01-01')),
 });
 
 function matchPathOf(rawPath: string): string {
@@ -177,14 +189,18 @@ describe('the compiled matcher', () => {
 
 async function write(rules: readonly RuleRow[], tiers: readonly Tier[]): Promise<void> {
   const { database } = postgres;
-  const rows = rules.map(({ counterId: _, methods, tiers, subjects, limits, costs, ...row }) => ({
-    ...row,
-    methods: [...methods],
-    tiers: [...tiers],
-    subjects: [...subjects],
-    limits: [...limits],
-    costs: [...costs],
-  }));
+  const rows = rules.map(
+    ({ counterId: _, validFromMs, validUntilMs, methods, tiers, subjects, limits, costs, ...row }) => ({
+      ...row,
+      methods: [...methods],
+      tiers: [...tiers],
+      subjects: [...subjects],
+      limits: [...limits],
+      costs: [...costs],
+      validFrom: toDate(validFromMs),
+      validUntil: toDate(validUntilMs),
+    }),
+  );
   await database.batch([
     database.delete(rulesTable),
     database.delete(tiersTable),
@@ -193,11 +209,14 @@ async function write(rules: readonly RuleRow[], tiers: readonly Tier[]): Promise
   ]);
 }
 
+const toDate = (ms: number | null) => (ms === null ? null : new Date(ms));
+
 async function askPostgres(requests: readonly MatchRequest[]): Promise<string[][]> {
-  const asked = requests.map(({ matchPath, method, caller }, number) => ({
+  const asked = requests.map(({ matchPath, method, caller, nowMs }, number) => ({
     number,
     matchPath,
     method,
+    now: new Date(nowMs).toISOString(),
     ...caller,
   }));
   const answers = requests.map((): string[] => []);
@@ -226,14 +245,27 @@ const FUNCTIONS = [
   sql`create function outline_of(slot text) returns text language sql immutable as $$
     select replace(replace(regexp_replace(replace(
       regexp_replace(slot, '/\\*$', '#2'), '/{}', '#1'), '/[^/#]+', '0', 'g'), '#', ''), '/', '') collate "C" $$`,
+  // FNV-1a over the characters, then the finalizer of MurmurHash3; numeric, because products take 64 bits.
+  sql`create function hash_of(data text) returns numeric language plpgsql immutable as $$
+    declare
+      state bigint := 2166136261;
+      letter text;
+    begin
+      foreach letter in array regexp_split_to_array(data, '') loop
+        state := mod((state # ascii(letter))::numeric * 16777619, 4294967296);
+      end loop;
+      state := mod((state # (state >> 16))::numeric * 2246822507, 4294967296);
+      state := mod((state # (state >> 13))::numeric * 3266489909, 4294967296);
+      return state # (state >> 16);
+    end $$`,
 ];
 
 const QUESTION = (asked: string) => sql`
   with requests as (
-    select number, "matchPath" as path, method, ip, "userId" as "user", "apiKeyId" as "apiKey", "tenantId" as tenant,
+    select number, "matchPath" as path, method, now, ip, "userId" as "user", "apiKeyId" as "apiKey", "tenantId" as tenant,
       coalesce((select name from tiers where name = tier), (select name from tiers where is_default)) as tier
     from jsonb_to_recordset(${asked}::jsonb) as request (
-      number int, "matchPath" text, method text, ip text, "userId" text, "apiKeyId" text, "tenantId" text, tier text)
+      number int, "matchPath" text, method text, now timestamptz, ip text, "userId" text, "apiKeyId" text, "tenantId" text, tier text)
   ),
   slots as (select rules.*, slot_of(resource) as slot from rules where enabled),
   winners as (
@@ -242,11 +274,15 @@ const QUESTION = (asked: string) => sql`
     from requests join slots on path ~ pattern_of(slot) and path !~ '^/_weir(/|$)'
     where (methods = '{}' or method = any(methods) or (method = 'HEAD' and 'GET' = any(methods)))
       and (tiers = '{}' or requests.tier = any(tiers))
-      and (subjects = '{}' or (case scope
+      and (subjects = '{}' or exists (select from unnest(subjects) as one where case scope
         when 'user' then "user" when 'apiKey' then "apiKey" when 'tenant' then tenant when 'ip' then ip
-      end) = any(subjects))
-    order by number, scope, slot, action = 'log',
-      priority, (subjects <> '{}') desc, (tiers <> '{}') desc, (methods <> '{}') desc, id
+      end like replace(one, '*', '%')))
+      and coalesce(valid_from <= now, true) and coalesce(now < valid_until, true)
+      and (percent = 100 or hash_of(id || ' ' || coalesce(case scope
+        when 'user' then 'user:' || "user" when 'apiKey' then 'apiKey:' || "apiKey" when 'tenant' then 'tenant:' || tenant
+      end, 'ip:' || ip)) * 100 < percent * 4294967296)
+    order by number, scope, slot, action = 'log', priority, (subjects <> '{}') desc,
+      (exists (select from unnest(subjects) as one where one like '%*')), (tiers <> '{}') desc, (methods <> '{}') desc, id
   ),
   applying as (
     select * from winners where action <> 'allow' and not exists (

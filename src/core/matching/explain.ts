@@ -2,6 +2,7 @@
 // one, unlike the snapshot, and comes to the same answer.
 import { idInScope, subjectOf } from './caller.ts';
 import { limitsOf, type RuleLimit } from './compiled-rule.ts';
+import { isAmong, isValidAt } from './conditions.ts';
 import { compileCosts } from './costs.ts';
 import { compileLists } from './lists.ts';
 import { limitPolicyOf } from './policy.ts';
@@ -10,6 +11,7 @@ import { reaches } from './replacing.ts';
 import { compileResource, parseResource, slotOf } from './resource.ts';
 import type { ListEntry, Rule, Scope, Tier } from './rule.ts';
 import type { MatchRequest } from './slots.ts';
+import { namesSubject } from './subjects.ts';
 import { type CallerTier, compileTiers, limitOfTier } from './tiers.ts';
 
 export interface ExplainContent {
@@ -18,19 +20,20 @@ export interface ExplainContent {
   readonly lists: readonly ListEntry[];
 }
 
-export interface ExplainRequest extends MatchRequest {
-  /** For the entries of the lists that expire. */
-  readonly nowMs: number;
-}
+export type ExplainRequest = MatchRequest;
 
 /** Why a rule does not apply; the first of these that is true. */
 export const REASONS_AGAINST = [
   'disabled',
+  /** Before its `validFrom`, or from its `validUntil` on. */
+  'time',
   /** Another path. */
   'resource',
   'method',
   'tier',
   'subject',
+  /** The caller is not among the percent that it applies to. */
+  'percent',
   /** Another rule of its slot comes before it. */
   'outranked',
   /** A rule for a narrower resource allows the request, or replaces this one. */
@@ -90,14 +93,16 @@ export function explain(content: ExplainContent, request: ExplainRequest): Expla
 /** What keeps a rule from applying, whatever other rules there are. */
 function reasonAgainst(
   rule: ExplainContent['rules'][number],
-  { matchPath, method, caller }: MatchRequest,
+  { matchPath, method, caller, nowMs }: MatchRequest,
   tier: string | undefined,
 ) {
   if (rule.enabled === false) return 'disabled';
+  if (!isValidAt(rule, nowMs)) return 'time';
   if (!compileResource(rule.resource)(matchPath)) return 'resource';
   if (!names(methodsOf(rule), method)) return 'method';
   if (!names(rule.tiers, tier)) return 'tier';
-  return names(rule.subjects, idInScope(rule.scope, caller)) ? undefined : 'subject';
+  if (!namesSubject(rule.subjects, idInScope(rule.scope, caller))) return 'subject';
+  return isAmong(rule, caller) ? undefined : 'percent';
 }
 
 const slotKey = (rule: Rule) => `${rule.scope} ${isShadowRule(rule)} ${slotOf(rule.resource)}`;

@@ -1,9 +1,11 @@
 // Rules of one slot that take requests from one another: those that never win, and those that are tied.
 import type { Caller } from './caller.ts';
+import { conditionOf } from './conditions.ts';
 import { byRank, isShadowRule, methodsOf, specificity } from './rank.ts';
 import { parseResource, slotOf } from './resource.ts';
 import type { Rule, Tier } from './rule.ts';
 import { addToSlot, bestOf, createSlot, EVERY_METHOD } from './slots.ts';
+import { isPattern, prefixOf } from './subjects.ts';
 
 export interface RuleWarning {
   readonly ruleIds: readonly string[];
@@ -42,13 +44,14 @@ function findWinners(ranked: readonly Rule[], tiers: readonly Tier[]): Map<Rule,
     // The slot holds better rules only: a kind of request that one of them takes is lost to this rule.
     const isNeverBest = kindsOf(rule, tiers).every(({ method, subject, tier }) => {
       const caller = callerOf(rule, subject);
-      const winner = bestOf(slot, { method, caller }, tier);
+      const winner = bestOf(slot, { method, caller, nowMs: 0 }, tier);
       const known = winner && ruleOf.get(winner.rule.id);
       if (known) winners.add(known);
       return known !== undefined;
     });
     if (isNeverBest) winnersOf.set(rule, [...winners]);
-    else addToSlot(slot, { ...rule, counterId: '' }, rank);
+    // A rule that does not always apply leaves the others something.
+    else if (!conditionOf(rule)) addToSlot(slot, { ...rule, counterId: '' }, rank);
   }
   return winnersOf;
 }
@@ -65,7 +68,7 @@ function kindsOf(rule: Rule, tiers: readonly Tier[]): Kind[] {
   const hasDefault = tiers.some(({ isDefault }) => isDefault);
   const everyTier = [...tiers.map(({ name }) => name), ...(hasDefault ? [] : [undefined])];
   const ofMethods = methods.length > 0 ? methods : [EVERY_METHOD];
-  const ofSubjects = rule.subjects.length > 0 ? rule.subjects : [undefined];
+  const ofSubjects = rule.subjects.length > 0 ? rule.subjects.map(someoneLike) : [undefined];
   const ofTiers = rule.tiers.length > 0 ? rule.tiers : everyTier;
   if (ofMethods.length * ofSubjects.length * ofTiers.length > MOST_KINDS)
     return [{ method: EVERY_METHOD, subject: undefined, tier: undefined }];
@@ -73,6 +76,9 @@ function kindsOf(rule: Rule, tiers: readonly Tier[]): Kind[] {
     ofSubjects.flatMap((subject) => ofTiers.map((tier) => ({ method, subject, tier }))),
   );
 }
+
+/** Of a pattern: a name that no override spells out. */
+const someoneLike = (subject: string): string => (isPattern(subject) ? `${prefixOf(subject)}\0` : subject);
 
 /** Somebody whom a slot knows by that id. */
 function callerOf({ scope }: Rule, subject: string | undefined): Caller {

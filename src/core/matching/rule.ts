@@ -26,8 +26,10 @@ export interface Rule {
   readonly scope: Scope;
   /** None: callers of every tier. */
   readonly tiers: readonly string[];
-  /** None: every subject of the scope. An override names the users, tenants, keys or IPs it is made for. */
+  /** None: every subject of the scope. An override names the users, tenants, keys or IPs it is made for; `acme-*`: all that begin so. */
   readonly subjects: readonly string[];
+  /** Of the subjects that it is for, the part that it applies to: by a hash, so that it stays the same for each. */
+  readonly percent: number;
   /** Null only if the rule allows: it has no limit then. */
   readonly algorithm: AlgorithmId | null;
   /** Null: only tiers that have `limitName` are limited. */
@@ -66,6 +68,10 @@ export interface Rule {
   readonly spill: boolean;
   /** Each subject is counted in one region only, which has the whole limit. */
   readonly central: boolean;
+  /** It does not apply before; null: from the start. */
+  readonly validFromMs: number | null;
+  /** It no longer applies from then on; null: it never ends. */
+  readonly validUntilMs: number | null;
   /** In the order of creation. Decides which counters share a key, for good. */
   readonly ordinal: number;
 }
@@ -119,6 +125,8 @@ export interface Split {
 
 /** Of a rule or of a tier. */
 export const LARGEST_LIMIT = 1_000_000_000_000;
+/** Of a tier's limit that is a multiple of another one. */
+export const MOST_TIMES = 1_000_000;
 export const LARGEST_COST = 1_000_000_000;
 export const LONGEST_WINDOW_SECONDS = 366 * 86_400;
 /** Of one rule: each is a counter that a request reads and writes. */
@@ -130,12 +138,13 @@ export const MOST_COSTS_OF_A_RULE = 100;
  */
 export const SHORTEST_LEASE_SECONDS = 30;
 
-/** What a rule need not say. */
+/** What a rule need not say, as it is published. */
 export const RULE_DEFAULTS = {
   policy: null,
   methods: [] as string[],
   tiers: [] as string[],
   subjects: [] as string[],
+  percent: 100,
   algorithm: null,
   limit: null,
   limitName: null,
@@ -159,6 +168,8 @@ export const RULE_DEFAULTS = {
   shares: null,
   spill: true,
   central: false,
+  validFromMs: null,
+  validUntilMs: null,
 } as const satisfies Partial<Rule>;
 
 /** What decides whether a rule is central. */
@@ -184,6 +195,15 @@ export const isCentral = ({ central, spill, ...rule }: PlacingFields): boolean =
 
 /** Named limits of a tier; null is unlimited. */
 export type TierLimits = Readonly<Record<string, number | null>>;
+
+/** So many times the limit of the same name of another tier. */
+export interface TimesTier {
+  readonly times: number;
+  readonly of: string;
+}
+
+/** Named limits as people write them. */
+export type WrittenTierLimits = Readonly<Record<string, number | null | TimesTier>>;
 
 export interface Tier {
   readonly name: string;

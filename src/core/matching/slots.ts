@@ -1,17 +1,21 @@
 // The rules of one scope and resource, and which of them wins for a request.
 import { type Caller, idInScope } from './caller.ts';
 import { type CompiledRule, countersOf, type PublishedRule } from './compiled-rule.ts';
+import { type Asker, type Condition, conditionOf } from './conditions.ts';
 import { type CostOf, compileCosts } from './costs.ts';
 import { NameTable } from './name-table.ts';
 import { isShadowRule, methodsOf, names } from './rank.ts';
 import type { Route } from './resource.ts';
 import { type Rule, SCOPES, type Scope } from './rule.ts';
+import { isPattern, PrefixTable, prefixOf } from './subjects.ts';
 
 export interface MatchRequest {
   /** Canonical, for matching. */
   readonly matchPath: string;
   readonly method: string;
   readonly caller: Caller;
+  /** For rules that begin or end. */
+  readonly nowMs: number;
 }
 
 /** A limit that applies: what it is for this caller, and what the request costs. */
@@ -35,6 +39,8 @@ export interface Candidate {
   /** Undefined: every request costs the same. */
   readonly costOf: CostOf | undefined;
   readonly isReplacing: boolean;
+  /** Undefined: there is none. */
+  readonly isFor: Condition | undefined;
 }
 
 /**
@@ -52,6 +58,7 @@ export interface Slot {
   readonly everybody: Candidate[];
   byTier?: NameTable<Candidate[]>;
   bySubject?: NameTable<Candidate[]>;
+  byPattern?: PrefixTable<Candidate[]>;
 }
 
 export const createSlot = (rule: Rule, route: Route): Slot => ({
@@ -63,8 +70,8 @@ export const createSlot = (rule: Rule, route: Route): Slot => ({
   everybody: [],
 });
 
-export const isEmpty = ({ everybody, byTier, bySubject }: Slot): boolean =>
-  everybody.length === 0 && !byTier && !bySubject;
+export const isEmpty = ({ everybody, byTier, bySubject, byPattern }: Slot): boolean =>
+  everybody.length === 0 && !byTier && !bySubject && !byPattern;
 
 /** By scope; of one scope, the shadow rules come last. */
 export const placeOf = ({ scope, isShadow }: Pick<Slot, 'scope' | 'isShadow'>): number =>
@@ -75,7 +82,7 @@ export function addToSlot(slot: Slot, rule: PublishedRule, rank: number): void {
   const candidate = toCandidate(slot, rule, rank);
   slot.isTiered ||= rule.tiers.length > 0 || candidate.counters.some(({ limitName }) => limitName !== null);
   slot.isReplacing ||= candidate.isReplacing;
-  if (rule.subjects.length > 0) slot.bySubject = addByName(slot.bySubject, rule.subjects, candidate);
+  if (rule.subjects.length > 0) addBySubject(slot, candidate);
   else if (rule.tiers.length > 0) slot.byTier = addByName(slot.byTier, rule.tiers, candidate);
   else addUnlessCovered(slot.everybody, candidate);
 }
@@ -93,7 +100,18 @@ function toCandidate(slot: Slot, rule: PublishedRule, rank: number): Candidate {
     ),
     costOf: compileCosts(rule),
     isReplacing: rule.replaces || rule.action === 'allow',
+    isFor: conditionOf(rule),
   };
+}
+
+function addBySubject(slot: Slot, candidate: Candidate): void {
+  const { subjects } = candidate.rule;
+  const named = subjects.filter((subject) => !isPattern(subject));
+  if (named.length > 0) slot.bySubject = addByName(slot.bySubject, named, candidate);
+  for (const pattern of subjects.filter(isPattern)) {
+    slot.byPattern ??= new PrefixTable();
+    addUnlessCovered(slot.byPattern.getOrSet(prefixOf(pattern), createList), candidate);
+  }
 }
 
 function addByName(
@@ -110,7 +128,10 @@ const createList = (): Candidate[] => [];
 /** A rule that a better one always takes the place of is not even looked at: lists stay short. */
 function addUnlessCovered(list: Candidate[], candidate: Candidate): void {
   const isCovered = list.some(
-    (better) => covers(better.methods, candidate.methods) && covers(better.rule.tiers, candidate.rule.tiers),
+    (better) =>
+      !better.isFor &&
+      covers(better.methods, candidate.methods) &&
+      covers(better.rule.tiers, candidate.rule.tiers),
   );
   if (!isCovered) list.push(candidate);
 }
@@ -119,38 +140,45 @@ const covers = (wide: readonly string[], narrow: readonly string[]) =>
   wide.length === 0 || (narrow.length > 0 && narrow.every((name) => wide.includes(name)));
 
 /** What a slot asks of a request. */
-export type Asked = Pick<MatchRequest, 'method' | 'caller'>;
+export type Asked = Pick<MatchRequest, 'method' | 'caller' | 'nowMs'>;
 
 export function bestOf(slot: Slot, asked: Asked, tier: string | undefined): Candidate | undefined {
   let best = firstOf(slot.everybody, asked, tier);
   if (slot.byTier && tier !== undefined) best = better(best, firstOf(slot.byTier.get(tier), asked, tier));
-  if (slot.bySubject) {
+  if (slot.bySubject || slot.byPattern) {
     // Its own id: an override does not name a caller that is counted by IP because it has no id.
     const id = idInScope(slot.scope, asked.caller);
-    if (id !== undefined) best = better(best, firstOf(slot.bySubject.get(id), asked, tier));
+    if (id === undefined) return best;
+    best = better(best, firstOf(slot.bySubject?.get(id), asked, tier));
+    for (const list of slot.byPattern?.find(id) ?? []) best = better(best, firstOf(list, asked, tier));
   }
   return best;
 }
 
 function firstOf(
   list: readonly Candidate[] | undefined,
-  { method }: Asked,
+  asked: Asked,
   tier: string | undefined,
 ): Candidate | undefined {
-  return list?.find(({ methods, rule }) => names(methods, method) && names(rule.tiers, tier));
+  return list?.find(
+    ({ methods, rule, isFor }) =>
+      names(methods, asked.method) && names(rule.tiers, tier) && (isFor === undefined || isFor(asked)),
+  );
 }
 
 const better = (a: Candidate | undefined, b: Candidate | undefined) =>
   a === undefined || (b !== undefined && b.rank < a.rank) ? b : a;
 
 /** Of the rules of a slot that are for this caller, those that are the best one for some method. */
-export function winnersOf(slot: Slot, caller: Caller, tier: string | undefined): Candidate[] {
-  const id = slot.bySubject && idInScope(slot.scope, caller);
+export function winnersOf(slot: Slot, asker: Asker, tier: string | undefined): Candidate[] {
+  const id = slot.bySubject || slot.byPattern ? idInScope(slot.scope, asker.caller) : undefined;
   const ofTier = tier === undefined ? undefined : slot.byTier?.get(tier);
   const ofSubject = id === undefined ? undefined : slot.bySubject?.get(id);
   const candidates: Candidate[] = [];
-  for (const list of [slot.everybody, ofTier, ofSubject])
-    for (const candidate of list ?? []) if (names(candidate.rule.tiers, tier)) candidates.push(candidate);
+  const ofPatterns = id === undefined ? [] : (slot.byPattern?.find(id) ?? []);
+  for (const list of [slot.everybody, ofTier, ofSubject, ...ofPatterns])
+    for (const candidate of list ?? [])
+      if (names(candidate.rule.tiers, tier) && (candidate.isFor?.(asker) ?? true)) candidates.push(candidate);
   // Mostly so, and there may be thousands of slots.
   if (candidates.length <= 1) return candidates;
   const taken = new Set<string>();

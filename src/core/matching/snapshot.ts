@@ -49,7 +49,7 @@ export interface Snapshot {
    * What limits the caller anywhere: of each slot the rules that win it for some method, whatever the path, in the
    * order of their slots' best rules. Without those that only log; bounded, as there may be thousands.
    */
-  limitsOf(caller: Caller): readonly Match[];
+  limitsOf(caller: Caller, nowMs: number): readonly Match[];
   /** Whether the caller is on a list; the deny list comes first. */
   listed(caller: Caller, nowMs: number): ListEntry['list'] | undefined;
 }
@@ -79,11 +79,11 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
     matchAnybody(request) {
       return isAllowedByName ? [] : matchesOf(winnersForAnybody(routes, request), request, undefined);
     },
-    limitsOf(caller) {
+    limitsOf(caller, nowMs) {
       const tier = tierOf(caller);
       const limits: Match[] = [];
       for (const slot of enforced)
-        for (const winner of winnersOf(slot, caller, tier.name)) {
+        for (const winner of winnersOf(slot, { caller, nowMs }, tier.name)) {
           addMatches(limits, winner, { limits: tier.limits });
           if (limits.length >= MOST_LIMITS) return limits.slice(0, MOST_LIMITS);
         }

@@ -8,6 +8,7 @@ import { ipRangeProblem } from '../../core/matching/ip.ts';
 import { names } from '../../core/matching/rank.ts';
 import type { ListEntry, Rule, Tier } from '../../core/matching/rule.ts';
 import { type PublishedRule, type SnapshotContent, withCounterIds } from '../../core/matching/snapshot.ts';
+import { resolveTiers, type WrittenTier } from '../../core/matching/tier-multiples.ts';
 import { limitOfTier } from '../../core/matching/tiers.ts';
 import type { Database } from '../tables/database.ts';
 import { limitProblem } from '../tables/rule-problems.ts';
@@ -83,19 +84,27 @@ interface Sorted<T> {
 
 const tierRow = z.object({
   name: z.string(),
-  limits: z.record(z.string(), z.int().min(1).nullable()),
+  limits: z.record(
+    z.string(),
+    z.union([z.int().min(1), z.object({ times: z.int().min(1), of: z.string() }), z.null()]),
+  ),
   isDefault: z.boolean(),
-}) satisfies z.ZodType<Tier>;
+}) satisfies z.ZodType<WrittenTier>;
 
 function parseTiers(rows: readonly { readonly name: string }[]): Sorted<Tier> {
+  const written: WrittenTier[] = [];
   const sorted: Sorted<Tier> = { good: [], rejected: [] };
   for (const row of rows) {
     const parsed = tierRow.safeParse(row);
-    if (parsed.success) sorted.good.push(parsed.data);
+    if (parsed.success) written.push(parsed.data);
     else {
       const problems = parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`);
       sorted.rejected.push({ id: row.name, name: row.name, problems });
     }
+  }
+  for (const { tier, problems } of resolveTiers(written)) {
+    sorted.good.push(tier);
+    if (problems.length > 0) sorted.rejected.push({ id: tier.name, name: tier.name, problems });
   }
   return sorted;
 }

@@ -48,7 +48,7 @@ const RULE_FIELDS = Object.keys(ruleFields.shape).filter((field) => field !== 'e
 /** Nothing, if the rule is switched off. */
 export function bytesOfRule(rule: Values): number {
   if (rule.enabled === false) return 0;
-  const said = RULE_FIELDS.filter((field) => rule[field] !== undefined).map((field) => [field, rule[field]]);
+  const said = RULE_FIELDS.filter((field) => rule[field] != null).map((field) => [field, rule[field]]);
   const counters = Array.isArray(rule.limits) ? rule.limits.length * BYTES_OF_COUNTER_ID : 0;
   return byteLength(encodeRule(Object.fromEntries(said) as PublishedRule)) + ADDED_TO_RULE + counters;
 }

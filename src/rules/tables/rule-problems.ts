@@ -4,6 +4,7 @@ import type * as z from 'zod';
 import { type AlgorithmId, idsWith, traitsOf } from '../../core/counting/algorithms/registry.ts';
 import { problemOf } from '../../core/counting/check.ts';
 import { SHORTEST_LEASE_SECONDS } from '../../core/matching/rule.ts';
+import { isPattern } from '../../core/matching/subjects.ts';
 import type { RuleFields } from './rule-schema.ts';
 import { shareProblems } from './share-problems.ts';
 
@@ -21,6 +22,12 @@ function* problemsOf(rule: RuleFields): Iterable<Problem> {
   for (const [field, message] of shareProblems(rule)) yield [[field], message];
   if (rule.scope === 'global' && rule.subjects?.length)
     yield [['subjects'], 'cannot be named when everybody is counted together'];
+  if (rule.scope === 'ip' && rule.subjects?.some(isPattern))
+    yield [['subjects'], 'can be patterns of names only: IPs are single addresses, or IPv6 prefixes'];
+  if (rule.scope === 'global' && (rule.percent ?? 100) !== 100)
+    yield [['percent'], 'makes no sense when everybody is counted together'];
+  if (rule.validFrom && rule.validUntil && rule.validFrom >= rule.validUntil)
+    yield [['validUntil'], 'must be after validFrom'];
   if (rule.maxDelayMs != null && rule.action !== 'throttle')
     yield [['maxDelayMs'], 'belongs to the action throttle'];
   if (rule.action === 'throttle') yield* throttleProblems(rule);

@@ -10,8 +10,10 @@ import {
   LONGEST_WINDOW_SECONDS,
   MOST_COSTS_OF_A_RULE,
   MOST_LIMITS_OF_A_RULE,
+  RULE_DEFAULTS,
   type Rule,
 } from '../../core/matching/rule.ts';
+import { moment } from './moment.ts';
 import { plainText } from './plain-text.ts';
 import { checkRule } from './rule-problems.ts';
 import { rules } from './schema.ts';
@@ -71,7 +73,9 @@ export const ruleFields = createInsertSchema(rules, {
   resource,
   methods,
   tiers: names('None: callers of every tier.'),
-  subjects: names('None: every subject of the scope. An override names whom it is made for.'),
+  subjects: names(
+    'None: every subject of the scope. An override names whom it is made for; acme-*: all that begin so.',
+  ),
   algorithm: z.enum(ALGORITHM_IDS).nullable().describe('Needed unless the action is allow.'),
   limit: whole(LARGEST_LIMIT).nullable().describe('Needed unless there is a limitName, or limits.'),
   limitName: limitName.nullable().describe('A named limit of the caller’s tier; it comes before limit.'),
@@ -103,11 +107,26 @@ export const ruleFields = createInsertSchema(rules, {
       'Parts of the limit by region, in proportion; one that is not named has none. Null: as configured.',
     ),
   spill: z.boolean().describe('What other regions have of the limit can be used where the caller is.'),
+  percent: z
+    .int()
+    .min(0)
+    .max(100)
+    .describe('Of the subjects that it is for, the part that it applies to; the same ones always.'),
+  validFrom: moment.nullable().describe('It does not apply before; null: from the start.'),
+  validUntil: moment.nullable().describe('It no longer applies from then on; null: it never ends.'),
   central: z.boolean().describe('Each subject is counted in one region only, which has the whole limit.'),
 }).omit({ id: true, ordinal: true, revision: true, createdAt: true, updatedAt: true });
 
 type Fields = z.infer<typeof ruleFields>;
 export type RuleFields = { readonly [Field in keyof Fields]?: Fields[Field] | undefined };
+
+/** What people need not say. */
+export const WRITTEN_DEFAULTS = { ...writtenDefaults(), enabled: true };
+
+function writtenDefaults() {
+  const { validFromMs: validFrom, validUntilMs: validUntil, ...others } = RULE_DEFAULTS;
+  return { ...others, validFrom, validUntil };
+}
 
 /** A row on its way to the edge, where nobody asks whether it is enabled. */
 const ruleRow = z
@@ -115,10 +134,17 @@ const ruleRow = z
     ...ruleFields.omit({ enabled: true }).required().shape,
     // A name from before control characters were refused takes no limit out of force.
     name: z.string().min(1).max(128),
+    validFrom: z.date().nullable(),
+    validUntil: z.date().nullable(),
     id: z.string(),
     ordinal: z.int(),
   })
-  .superRefine(checkRule) satisfies z.ZodType<Rule>;
+  .superRefine(checkRule)
+  .transform(({ validFrom, validUntil, ...rule }) => ({
+    ...rule,
+    validFromMs: validFrom?.getTime() ?? null,
+    validUntilMs: validUntil?.getTime() ?? null,
+  })) satisfies z.ZodType<Rule>;
 
 export interface RejectedRow {
   readonly id: string;

@@ -28,7 +28,17 @@ import {
   type SharesByRegion,
   type WrittenLimit,
 } from '../../core/matching/rule.ts';
-import { areObjects, areParts, emptyList, isWholeMember, kept, matches, oneOf, within } from './columns.ts';
+import {
+  areObjects,
+  areParts,
+  emptyList,
+  isWholeMember,
+  kept,
+  matches,
+  moment,
+  oneOf,
+  within,
+} from './columns.ts';
 
 const IS_LIMIT = [
   isWholeMember('windowSeconds', 1, LONGEST_WINDOW_SECONDS),
@@ -57,6 +67,7 @@ export const rules = pgTable(
     scope: text({ enum: SCOPES }).notNull(),
     tiers: text().array().notNull().default(emptyList),
     subjects: text().array().notNull().default(emptyList),
+    percent: integer().notNull().default(RULE_DEFAULTS.percent),
     algorithm: text({ enum: ALGORITHM_IDS }),
     limit: bigint({ mode: 'number' }),
     limitName: text(),
@@ -81,6 +92,8 @@ export const rules = pgTable(
     shares: jsonb().$type<SharesByRegion>(),
     spill: boolean().notNull().default(RULE_DEFAULTS.spill),
     central: boolean().notNull().default(RULE_DEFAULTS.central),
+    validFrom: moment(),
+    validUntil: moment(),
     /** Counters of rules with neighbouring numbers share a key: it never changes. */
     ordinal: integer().notNull().generatedByDefaultAsIdentity(),
     ...kept,
@@ -101,6 +114,17 @@ export const rules = pgTable(
     check('rules_tiers_has_no_null', sql`array_position(${table.tiers}, null) is null`),
     check('rules_subjects_has_no_null', sql`array_position(${table.subjects}, null) is null`),
     check('rules_global_has_no_subjects', sql`${table.scope} <> 'global' or ${table.subjects} = '{}'`),
+    check(
+      'rules_ip_has_no_patterns',
+      sql`${table.scope} <> 'ip' or array_to_string(${table.subjects}, ',') !~ '[*](,|$)'`,
+    ),
+    check('rules_percent_is_a_part', within(table.percent, 0, 100)),
+    check('rules_global_has_no_percent', sql`${table.scope} <> 'global' or ${table.percent} = 100`),
+    check(
+      'rules_valid_on_dates',
+      sql`(${table.validFrom} is null or isfinite(${table.validFrom})) and (${table.validUntil} is null or isfinite(${table.validUntil}))`,
+    ),
+    check('rules_ends_after_it_begins', sql`${table.validFrom} < ${table.validUntil}`),
     check('rules_algorithm_is_known', oneOf(table.algorithm, ALGORITHM_IDS)),
     check('rules_has_an_algorithm', sql`${table.action} = 'allow' or ${table.algorithm} is not null`),
     check(

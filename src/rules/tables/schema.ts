@@ -16,7 +16,7 @@ import {
   uniqueIndex,
   uuid,
 } from 'drizzle-orm/pg-core';
-import { LISTED_KINDS, LISTS, SCOPES, type TierLimits } from '../../core/matching/rule.ts';
+import { LISTED_KINDS, LISTS, SCOPES, type WrittenTierLimits } from '../../core/matching/rule.ts';
 import { kept, matches, moment, oneOf } from './columns.ts';
 
 export { lastPublication, type Placed, type PlacedThen, placements } from './publication-tables.ts';
@@ -35,7 +35,7 @@ export const tiers = pgTable(
     displayName: text().notNull().default(''),
     /** A month, in cents. */
     priceCents: integer().notNull().default(0),
-    limits: jsonb().$type<TierLimits>().notNull().default({}),
+    limits: jsonb().$type<WrittenTierLimits>().notNull().default({}),
     isDefault: boolean().notNull().default(false),
     ...kept,
   },
@@ -46,7 +46,11 @@ export const tiers = pgTable(
     check('tiers_limits_is_an_object', sql`jsonb_typeof(${table.limits}) = 'object'`),
     check(
       'tiers_limits_are_whole_numbers_or_null',
-      sql`not jsonb_path_exists(${table.limits}, '$.* ? (@ != null && (@.type() != "number" || @ < 1 || @ > 1000000000000 || @ != @.floor()))')`,
+      sql`not jsonb_path_exists(${table.limits}, '$.* ? (@ != null && @.type() != "object" && (@.type() != "number" || @ < 1 || @ > 1000000000000 || @ != @.floor()))')`,
+    ),
+    check(
+      'tiers_multiples_name_a_tier',
+      sql`not jsonb_path_exists(${table.limits}, '$.* ? (@.type() == "object" && !(@.of.type() == "string" && @.times.type() == "number" && @.times >= 1 && @.times <= 1000000 && @.times == @.times.floor()))')`,
     ),
     uniqueIndex('tiers_one_default').on(table.isDefault).where(sql`${table.isDefault}`),
   ],
