@@ -5,6 +5,7 @@ import type { Caller } from '../core/matching/caller.ts';
 import type { Explanation, REASONS_AGAINST, RuleExplanation } from '../core/matching/explain.ts';
 import { type PlannedRequest, planRequest, type RuleCheck } from '../core/matching/plan.ts';
 import { compileResource } from '../core/matching/resource.ts';
+import { resourcesOf } from '../core/matching/rule.ts';
 import { compileSnapshot } from '../core/matching/snapshot.ts';
 import type { CounterStore } from '../core/ports/counter-store.ts';
 import { capacityOf } from '../core/regions/shares.ts';
@@ -116,7 +117,8 @@ export function reasonsAgainst(
   matchPath: string,
 ): ReasonAgainst[] {
   const byId = new Map(content.rules.map((rule) => [rule.id, rule]));
-  const isNear = ({ ruleId }: Against) => compileResource(byId.get(ruleId)?.resource ?? '')(matchPath);
+  const isNear = ({ ruleId }: Against) =>
+    resourcesIn(byId.get(ruleId)).some((resource) => compileResource(resource)(matchPath));
   const against = rules.filter((rule): rule is Against => !isApplying(rule) && !isAllowing(rule));
   const [near, far] = [against.filter(isNear), against.filter((rule) => !isNear(rule))];
   return [
@@ -145,7 +147,7 @@ function detailOf(against: Against, byId: ReadonlyMap<string, StoredRule>, tier:
     case 'percent':
       return `It applies to ${rule?.percent} % of its subjects, and this one is not among them.`;
     case 'resource':
-      return `It is for ${rule?.resource}.`;
+      return `It is for ${resourcesIn(rule).join(', ')}.`;
     case 'method':
       return `It is for ${rule?.methods.join(', ')}.`;
     case 'tier':
@@ -167,6 +169,8 @@ const spanOf = (rule: StoredRule | undefined): string =>
     ...(rule?.validUntilMs == null ? [] : [`until ${new Date(rule.validUntilMs).toISOString()}`]),
   ].join(' ');
 
+const resourcesIn = (rule: StoredRule | undefined): readonly string[] => (rule ? resourcesOf(rule) : []);
+
 function outranked(rule: StoredRule | undefined, winner: StoredRule | undefined): string {
   const why =
     rule?.priority === winner?.priority
@@ -177,5 +181,5 @@ function outranked(rule: StoredRule | undefined, winner: StoredRule | undefined)
 
 const replaced = (winner: StoredRule | undefined): string =>
   winner?.action === 'allow'
-    ? `${winner.name} allows ${winner.resource}, which is narrower.`
-    : `${winner?.name} replaces it for ${winner?.resource}, which is narrower.`;
+    ? `${winner.name} allows ${resourcesIn(winner).join(', ')}, which is narrower.`
+    : `${winner?.name} replaces it for ${resourcesIn(winner).join(', ')}, which is narrower.`;

@@ -5,6 +5,7 @@ import type { CheckResult, Decision, DegradedReason } from '../core/counting/dec
 import type { AfterResponse, Caller } from '../core/matching/caller.ts';
 import { type Plan, planRequest, type RuleCheck } from '../core/matching/plan.ts';
 import { policyOf } from '../core/matching/policy.ts';
+import { resourcesOf } from '../core/matching/rule.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
 import { createDeadline } from '../limiter/deadline.ts';
 import { createLedger } from '../limiter/ledger.ts';
@@ -122,7 +123,7 @@ const limitsIn = (decision: Decision) => (decision.kind === 'counted' ? decision
 
 const toLimit = ({ check: { rule, full }, outcome }: CheckResult<RuleCheck>) => ({
   rule: policyOf(rule),
-  resource: rule.resource,
+  resource: resourcesOf(rule).join(', '),
   methods: rule.methods,
   scope: rule.scope,
   limit: full.limit,

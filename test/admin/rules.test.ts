@@ -33,16 +33,24 @@ describe('filters', () => {
       algorithm: 'gcra',
       tiers: ['free', 'pro'],
     });
+    const { resource: _, ...others } = LOGINS;
+    await create(admin, 'rules', {
+      ...others,
+      name: 'several',
+      resources: ['/first', '/second/*'],
+      scope: 'tenant',
+    });
   });
 
   it.each([
-    ['', ['Logins 100%', 'uploads_all', 'bulk']],
+    ['', ['Logins 100%', 'uploads_all', 'bulk', 'several']],
     ['scope=ip', ['Logins 100%', 'bulk']],
     ['algorithm=gcra', ['bulk']],
     ['enabled=false', ['uploads_all']],
-    ['enabled=true', ['Logins 100%', 'bulk']],
+    ['enabled=true', ['Logins 100%', 'bulk', 'several']],
     ['resource=/uploads', ['uploads_all']],
     ['resource=/upload', []],
+    ['resource=/second/*', ['several']],
     ['tier=pro', ['bulk']],
     ['tier=pr', []],
     ['q=LOG', ['Logins 100%']],
@@ -78,6 +86,7 @@ describe('a rule', () => {
       id: expect.any(String),
       name: expect.stringMatching(/^rule-[0-9a-f]{8}$/),
       policy: null,
+      resources: [],
       methods: [],
       tiers: [],
       subjects: [],

@@ -158,6 +158,7 @@ const anyRule = fc.record({
       '/{p}/{q}',
     ],
   ),
+  resources: fc.constantFrom<string[][]>([], [], ['/*', '/a/*'], ['/a', '/:x/b', '/a/b']),
   scope: fc.constantFrom(...SCOPES),
   methods: someOf('GET', 'HEAD', 'POST'),
   tiers: someOf('free', 'premium', 'gone'),

@@ -24,8 +24,8 @@ const ruleFields = fc.record({
   priority: fc.constantFrom(1, 2),
   action: fc.constantFrom('reject', 'reject', 'reject', 'reject', 'log', 'allow'),
   replaces: fc.constantFrom(false, false, false, false, true),
-  percent: fc.constantFrom(100, 100, 100, 100, 50),
-  validUntilMs: fc.constantFrom(null, null, null, 0, 1),
+  percent: fc.oneof({ weight: 9, arbitrary: fc.constant(100) }, fc.constant(50)),
+  validUntilMs: fc.oneof({ weight: 9, arbitrary: fc.constant(null) }, fc.constantFrom(0, 1)),
   costs: fc.constantFrom([], [], [{ resource: '/a', cost: 2 }]),
 } as const);
 const rules = fc.array(ruleFields, { maxLength: 8 }).map((list) =>

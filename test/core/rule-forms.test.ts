@@ -264,3 +264,30 @@ describe('percent', () => {
     expect(await chosen(10, 'other')).not.toEqual(few);
   });
 });
+
+describe('a rule with several resources', () => {
+  const shared = rule({ id: 'shared', resource: '/a/*', resources: ['/a/*', '/b/:id', '/:any/x'] });
+
+  it('has one counter for all of them, and is counted once where two of them match', async () => {
+    const counters = await Promise.all(
+      ['/a', '/a/y', '/b/7', '/c/x', '/a/x'].map(async (path) =>
+        (await match([shared], path)).map((one) => one.rule.counterId),
+      ),
+    );
+    expect(new Set(counters.flat()).size).toBe(1);
+    expect(counters.map((list) => list.length)).toEqual([1, 1, 1, 1, 1]);
+    expect(await match([shared], '/b/7/8')).toEqual([]);
+  });
+
+  it('wins or loses the slot of each resource by itself', async () => {
+    const better = rule({ id: 'better', resource: '/b/{name}', priority: 1 });
+    expect(await namesAt([shared, better], '/b/7')).toEqual(['better']);
+    expect(await namesAt([shared, better], '/a/7')).toEqual(['shared']);
+    expect(await namesAt([shared, better], '/b/x')).toEqual(['better', 'shared']);
+  });
+
+  it('is told once to those who ask for their limits', async () => {
+    const content = { rules: await withCounterIds([shared]), tiers: [], lists: [] };
+    expect(compileSnapshot('v', content).limitsOf(CALLER, NOW_MS)).toHaveLength(1);
+  });
+});

@@ -192,6 +192,16 @@ export const CASES: Readonly<Record<string, Case>> = {
     ['', 'x', ' /x', `/${'x'.repeat(1024)}`],
     ['/', `/${'x'.repeat(1023)}`],
   ),
+  rules_has_a_resource: {
+    refused: [{ resource: null }, { resources: ['/x'] }],
+    taken: [{ resource: null, resources: ['/x', '/y/*'] }],
+  },
+  rules_resources_are_paths: each(
+    'resources',
+    [[null], [''], ['x'], ['/x', 'y'], Array.from({ length: 21 }, (_, i) => `/${i}`)],
+    [['/'], ['/a b', '/c']],
+    { resource: null },
+  ),
   rules_methods_are_upper_case: each(
     'methods',
     [['get'], ['GET', ''], [null], ['GET,POST', 'A B'], ['X'.repeat(21)], ['GÉT']],

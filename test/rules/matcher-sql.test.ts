@@ -78,6 +78,7 @@ const costs = fc.oneof(
 const ruleFields = fc
   .record({
     resource,
+    others: fc.array(resource, { maxLength: 2 }),
     scope: fc.constantFrom(...SCOPES),
     action: fc.constantFrom('reject', 'reject', 'reject', 'log', 'allow'),
     replaces: fc.constantFrom(false, false, false, true),
@@ -93,8 +94,9 @@ const ruleFields = fc
     enabled: fc.constantFrom(true, true, true, false),
     limits,
   })
-  .map(({ limits, several, subjects, ...fields }) => ({
+  .map(({ limits, several, subjects, others, ...fields }) => ({
     ...fields,
+    resources: others.length > 0 ? [fields.resource, ...others] : [],
     ...(several.length > 0 ? { limits: several } : { ...limits, windowSeconds: 60 }),
     ...(fields.scope === 'global' && { percent: 100 }),
     ...(isBackwards(fields) && { validUntilMs: null }),
@@ -190,8 +192,22 @@ describe('the compiled matcher', () => {
 async function write(rules: readonly RuleRow[], tiers: readonly Tier[]): Promise<void> {
   const { database } = postgres;
   const rows = rules.map(
-    ({ counterId: _, validFromMs, validUntilMs, methods, tiers, subjects, limits, costs, ...row }) => ({
+    ({
+      counterId: _,
+      resource,
+      resources,
+      validFromMs,
+      validUntilMs,
+      methods,
+      tiers,
+      subjects,
+      limits,
+      costs,
+      ...row
+    }) => ({
       ...row,
+      resource: resources.length > 0 ? null : resource,
+      resources: [...resources],
       methods: [...methods],
       tiers: [...tiers],
       subjects: [...subjects],
@@ -267,7 +283,10 @@ const QUESTION = (asked: string) => sql`
     from jsonb_to_recordset(${asked}::jsonb) as request (
       number int, "matchPath" text, method text, now timestamptz, ip text, "userId" text, "apiKeyId" text, "tenantId" text, tier text)
   ),
-  slots as (select rules.*, slot_of(resource) as slot from rules where enabled),
+  slots as (
+    select rules.*, slot_of(one) as slot
+    from rules, unnest(case resources when '{}' then array[resource] else resources end) as one where enabled
+  ),
   winners as (
     select distinct on (number, scope, slot, action = 'log') requests.number, requests.path, requests.method,
       requests.tier, slots.*
@@ -285,7 +304,7 @@ const QUESTION = (asked: string) => sql`
       (exists (select from unnest(subjects) as one where one like '%*')), (tiers <> '{}') desc, (methods <> '{}') desc, id
   ),
   applying as (
-    select * from winners where action <> 'allow' and not exists (
+    select distinct on (number, id) * from winners where action <> 'allow' and not exists (
       select from winners as other where other.number = winners.number and other.scope = winners.scope
         and (other.replaces or other.action = 'allow') and (winners.action = 'log' or other.action <> 'log')
         and other.slot <> winners.slot and contains(winners.slot, other.slot))

@@ -14,7 +14,7 @@ const MOST_TIERS = 1_000;
 
 export const documentRule = ruleFields
   .partial()
-  .required({ name: true, resource: true, scope: true })
+  .required({ name: true, scope: true })
   .extend({ id: z.guid().toLowerCase().optional().describe('Without it, a rule is known by its name.') })
   .strict()
   .superRefine((rule, context) => checkRule(rule as Parameters<typeof checkRule>[0], context))

@@ -9,7 +9,7 @@ import { limitPolicyOf } from './policy.ts';
 import { byRank, isShadowRule, methodsOf, names } from './rank.ts';
 import { reaches } from './replacing.ts';
 import { compileResource, parseResource, slotOf } from './resource.ts';
-import type { ListEntry, Rule, Scope, Tier } from './rule.ts';
+import { type ListEntry, type Rule, resourcesOf, type Scope, type Tier } from './rule.ts';
 import type { MatchRequest } from './slots.ts';
 import { namesSubject } from './subjects.ts';
 import { type CallerTier, compileTiers, limitOfTier } from './tiers.ts';
@@ -78,7 +78,10 @@ export function explain(content: ExplainContent, request: ExplainRequest): Expla
   const { caller, nowMs } = request;
   const tier = compileTiers(content.tiers)(caller);
   const reasons = content.rules.map((rule) => reasonAgainst(rule, request, tier.name));
-  const winners = bestOfEachSlot(content.rules.filter((_, i) => reasons[i] === undefined));
+  const winners = bestOfEachSlot(
+    content.rules.filter((_, i) => reasons[i] === undefined),
+    request.matchPath,
+  );
   return {
     listed: compileLists(content.lists)(caller, nowMs),
     tier: tier.name,
@@ -98,35 +101,48 @@ function reasonAgainst(
 ) {
   if (rule.enabled === false) return 'disabled';
   if (!isValidAt(rule, nowMs)) return 'time';
-  if (!compileResource(rule.resource)(matchPath)) return 'resource';
+  if (matchingResources(rule, matchPath).length === 0) return 'resource';
   if (!names(methodsOf(rule), method)) return 'method';
   if (!names(rule.tiers, tier)) return 'tier';
   if (!namesSubject(rule.subjects, idInScope(rule.scope, caller))) return 'subject';
   return isAmong(rule, caller) ? undefined : 'percent';
 }
 
-const slotKey = (rule: Rule) => `${rule.scope} ${isShadowRule(rule)} ${slotOf(rule.resource)}`;
+const matchingResources = (rule: Rule, matchPath: string): readonly string[] =>
+  resourcesOf(rule).filter((resource) => compileResource(resource)(matchPath));
 
-function bestOfEachSlot(applying: readonly Rule[]): Map<string, Rule> {
+/** A rule in one of the slots that the path leads to. */
+interface Placed {
+  readonly rule: Rule;
+  readonly resource: string;
+}
+
+const slotKey = ({ rule, resource }: Placed) => `${rule.scope} ${isShadowRule(rule)} ${slotOf(resource)}`;
+
+const placesOf = (rule: Rule, matchPath: string): Placed[] =>
+  matchingResources(rule, matchPath).map((resource) => ({ rule, resource }));
+
+function bestOfEachSlot(applying: readonly Rule[], matchPath: string): Map<string, Placed> {
   // The best come last, and replace the others.
   return new Map(
     [...applying]
       .sort(byRank)
       .reverse()
-      .map((rule) => [slotKey(rule), rule]),
+      .flatMap((rule) => placesOf(rule, matchPath))
+      .map((placed) => [slotKey(placed), placed]),
   );
 }
 
 function verdictOn(
   rule: Rule,
-  winners: ReadonlyMap<string, Rule>,
+  winners: ReadonlyMap<string, Placed>,
   request: MatchRequest,
   tier: CallerTier,
 ): Verdict {
-  const winner = winners.get(slotKey(rule));
-  if (winner && winner !== rule) return { reason: 'outranked', winnerId: winner.id };
-  const replacing = [...winners.values()].find((other) => isReplacedBy(rule, other));
-  if (replacing) return { reason: 'replaced', winnerId: replacing.id };
+  const verdicts = placesOf(rule, request.matchPath).map((placed) => verdictAt(placed, winners));
+  const lost = verdicts.find((verdict) => verdict !== undefined);
+  // One slot that it wins is enough.
+  if (lost && !verdicts.includes(undefined)) return lost;
   if (rule.action === 'allow') return { reason: 'allows' };
   const limits = limitsOf(rule).flatMap((limit) => appliedLimit(rule, limit, tier) ?? []);
   if (limits.length === 0) return { reason: 'unlimited' };
@@ -134,13 +150,21 @@ function verdictOn(
   return { reason: 'applies', limits, cost, subject: subjectOf(rule.scope, request.caller) };
 }
 
-function isReplacedBy(rule: Rule, other: Rule): boolean {
-  const [from, to] = [placed(other), placed(rule)];
-  return (other.replaces || other.action === 'allow') && !!from && !!to && reaches(from, to);
+/** Which rule keeps it from applying by this resource; undefined if none does. */
+function verdictAt(placed: Placed, winners: ReadonlyMap<string, Placed>): Verdict | undefined {
+  const winner = winners.get(slotKey(placed));
+  if (winner && winner.rule !== placed.rule) return { reason: 'outranked', winnerId: winner.rule.id };
+  const replacing = [...winners.values()].find((other) => isReplacedBy(placed, other));
+  return replacing && { reason: 'replaced', winnerId: replacing.rule.id };
 }
 
-function placed(rule: Rule) {
-  const route = parseResource(rule.resource);
+function isReplacedBy(placed: Placed, other: Placed): boolean {
+  const [from, to] = [asSlot(other), asSlot(placed)];
+  return (other.rule.replaces || other.rule.action === 'allow') && !!from && !!to && reaches(from, to);
+}
+
+function asSlot({ rule, resource }: Placed) {
+  const route = parseResource(resource);
   return route.ok ? { scope: rule.scope, route, isShadow: isShadowRule(rule) } : undefined;
 }
 

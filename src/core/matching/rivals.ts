@@ -3,7 +3,7 @@ import type { Caller } from './caller.ts';
 import { conditionOf } from './conditions.ts';
 import { byRank, isShadowRule, methodsOf, specificity } from './rank.ts';
 import { parseResource, slotOf } from './resource.ts';
-import type { Rule, Tier } from './rule.ts';
+import { type Rule, resourcesOf, type Tier } from './rule.ts';
 import { addToSlot, bestOf, createSlot, EVERY_METHOD } from './slots.ts';
 import { isPattern, prefixOf } from './subjects.ts';
 
@@ -18,25 +18,38 @@ const MOST_KINDS = 10_000;
 const MOST_NAMED = 3;
 
 export function findRivals(rules: readonly Rule[], tiers: readonly Tier[]): RuleWarning[] {
-  const slots = Map.groupBy(rules, (rule) =>
-    [rule.scope, isShadowRule(rule), slotOf(rule.resource)].join(' '),
+  const placed = rules.flatMap((rule) => resourcesOf(rule).map((resource) => ({ rule, resource })));
+  const slots = Map.groupBy(placed, ({ rule, resource }) =>
+    [rule.scope, isShadowRule(rule), slotOf(resource)].join(' '),
   );
-  return [...slots.values()].filter((group) => group.length > 1).flatMap((group) => rivalsIn(group, tiers));
+  return [...slots.values()]
+    .filter((group) => group.length > 1)
+    .flatMap((group) =>
+      rivalsIn(
+        group.map(({ rule }) => rule),
+        group[0]?.resource ?? '',
+        tiers,
+      ),
+    );
 }
 
-function rivalsIn(group: readonly Rule[], tiers: readonly Tier[]): RuleWarning[] {
+function rivalsIn(group: readonly Rule[], resource: string, tiers: readonly Tier[]): RuleWarning[] {
   const ranked = [...group].sort(byRank);
-  const winnersOf = findWinners(ranked, tiers);
+  const winnersOf = findWinners(ranked, resource, tiers);
   const ties = tiedGroups(ranked.filter((rule) => !winnersOf.has(rule))).flatMap(tiesIn);
-  return [...[...winnersOf].map(([rule, winners]) => neverWins(rule, winners)), ...ties];
+  return [...[...winnersOf].map(([rule, winners]) => neverWins(rule, winners, resource)), ...ties];
 }
 
 /** Of each rule that never wins, the rules that win in its place. */
-function findWinners(ranked: readonly Rule[], tiers: readonly Tier[]): Map<Rule, readonly Rule[]> {
+function findWinners(
+  ranked: readonly Rule[],
+  resource: string,
+  tiers: readonly Tier[],
+): Map<Rule, readonly Rule[]> {
   const winnersOf = new Map<Rule, readonly Rule[]>();
   const [first] = ranked;
-  const route = first && parseResource(first.resource);
-  if (!first || !route?.ok) return winnersOf;
+  const route = parseResource(resource);
+  if (!first || !route.ok) return winnersOf;
   const ruleOf = new Map(ranked.map((rule) => [rule.id, rule]));
   const slot = createSlot(first, route);
   for (const [rank, rule] of ranked.entries()) {
@@ -89,10 +102,10 @@ function callerOf({ scope }: Rule, subject: string | undefined): Caller {
 /** No override is made for this one. */
 const NOBODY = '';
 
-const neverWins = (rule: Rule, winners: readonly Rule[]): RuleWarning => ({
+const neverWins = (rule: Rule, winners: readonly Rule[], resource: string): RuleWarning => ({
   ruleIds: [...winners.map(({ id }) => id), rule.id],
   message:
-    `"${rule.name}" never applies: ${inWords(winners)} of the same scope and resource ` +
+    `"${rule.name}" never applies${rule.resources.length > 1 ? ` to ${resource}` : ''}: ${inWords(winners)} of the same scope and resource ` +
     `${winners.length > 1 ? 'come' : 'comes'} before it for everybody. For both to apply, say both in \`limits\` of one ` +
     'rule; for another limit for some callers, name them in `subjects` or `tiers`.',
 });

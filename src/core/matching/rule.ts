@@ -21,6 +21,8 @@ export interface Rule {
   readonly policy: string | null;
   /** A path (`/login`), a template (`/users/:id`), a prefix (`/api/*`) or everything (`/*`). */
   readonly resource: string;
+  /** Several of them, which share the counters of the rule; none: `resource` is the only one. Else it is the first. */
+  readonly resources: readonly string[];
   /** None: every method. `GET` includes `HEAD`. */
   readonly methods: readonly string[];
   readonly scope: Scope;
@@ -132,6 +134,7 @@ export const LONGEST_WINDOW_SECONDS = 366 * 86_400;
 /** Of one rule: each is a counter that a request reads and writes. */
 export const MOST_LIMITS_OF_A_RULE = 5;
 export const MOST_COSTS_OF_A_RULE = 100;
+export const MOST_RESOURCES_OF_A_RULE = 20;
 /**
  * Of `concurrency`. A lease is renewed each third of it, and each renewal is one of the calls that a request may make:
  * 50 on the free plan of Workers, which last for 8 minutes, and 10,000 on a paid one, which last for a day.
@@ -141,6 +144,7 @@ export const SHORTEST_LEASE_SECONDS = 30;
 /** What a rule need not say, as it is published. */
 export const RULE_DEFAULTS = {
   policy: null,
+  resources: [] as string[],
   methods: [] as string[],
   tiers: [] as string[],
   subjects: [] as string[],
@@ -171,6 +175,12 @@ export const RULE_DEFAULTS = {
   validFromMs: null,
   validUntilMs: null,
 } as const satisfies Partial<Rule>;
+
+export const resourcesOf = ({
+  resource,
+  resources,
+}: Pick<Rule, 'resource' | 'resources'>): readonly string[] =>
+  resources.length > 0 ? resources : [resource];
 
 /** What decides whether a rule is central. */
 export type PlacingFields = Pick<

@@ -7,7 +7,7 @@ import { byRank, isShadowRule } from './rank.ts';
 import { reaches, withoutReplaced } from './replacing.ts';
 import { isOwnPath, type ParsedResource, parseResource } from './resource.ts';
 import { createRouteTrie, type RouteTrie } from './route-trie.ts';
-import type { ListEntry, Split, Tier, TierLimits } from './rule.ts';
+import { type ListEntry, resourcesOf, type Split, type Tier, type TierLimits } from './rule.ts';
 import {
   addToSlot,
   bestOf,
@@ -82,8 +82,11 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
     limitsOf(caller, nowMs) {
       const tier = tierOf(caller);
       const limits: Match[] = [];
+      const told = new Set<PublishedRule>();
       for (const slot of enforced)
         for (const winner of winnersOf(slot, { caller, nowMs }, tier.name)) {
+          if (told.has(winner.rule)) continue;
+          if (winner.rule.resources.length > 1) told.add(winner.rule);
           addMatches(limits, winner, { limits: tier.limits });
           if (limits.length >= MOST_LIMITS) return limits.slice(0, MOST_LIMITS);
         }
@@ -116,8 +119,17 @@ function matchesOf(
   limits: TierLimits | undefined,
 ): Match[] {
   const matches: Match[] = [];
-  for (const winner of winners) addMatches(matches, winner, { limits, request });
+  for (const [i, winner] of winners.entries())
+    if (!isRepeated(winners, i)) addMatches(matches, winner, { limits, request });
   return matches;
+}
+
+/** A rule with several resources can win several slots, and is counted once. */
+function isRepeated(winners: readonly Candidate[], place: number): boolean {
+  const rule = winners[place]?.rule;
+  return (
+    rule !== undefined && rule.resources.length > 1 && winners.findIndex((one) => one.rule === rule) < place
+  );
 }
 
 interface Said {
@@ -153,12 +165,14 @@ function compileRoutes(rules: readonly PublishedRule[]): CompiledRoutes {
   const enforced: Slot[] = [];
   const parsed = new Map<string, ParsedResource>();
   for (const [rank, rule] of [...rules].sort(byRank).entries()) {
-    const route = parsed.get(rule.resource) ?? parseResource(rule.resource);
-    parsed.set(rule.resource, route);
-    if (!route.ok) continue;
-    const slot = slotFor(rule, route, routes.at(route, createSlots));
-    if (isEmpty(slot) && !slot.isShadow) enforced.push(slot);
-    addToSlot(slot, rule, rank);
+    for (const resource of resourcesOf(rule)) {
+      const route = parsed.get(resource) ?? parseResource(resource);
+      parsed.set(resource, route);
+      if (!route.ok) continue;
+      const slot = slotFor(rule, route, routes.at(route, createSlots));
+      if (isEmpty(slot) && !slot.isShadow) enforced.push(slot);
+      addToSlot(slot, rule, rank);
+    }
   }
   return { routes, enforced };
 }

@@ -7,7 +7,7 @@ import { formatIpRange, parseIpRange } from './ip.ts';
 import { ruleNameOf } from './policy.ts';
 import { slotOf } from './resource.ts';
 import { findRivals, type RuleWarning } from './rivals.ts';
-import type { Rule, Split, Tier } from './rule.ts';
+import { type Rule, resourcesOf, type Split, type Tier } from './rule.ts';
 
 export type { RuleWarning } from './rivals.ts';
 
@@ -51,7 +51,9 @@ function* moves(rule: Rule, split: Split | undefined, nowMs: number): Iterable<s
 function sharedPolicies(rules: readonly Rule[]): RuleWarning[] {
   const groups = Map.groupBy(rules.filter(isTold), ruleNameOf);
   return [...groups].flatMap(([policy, group]) => {
-    const places = new Map(group.map((rule) => [`${rule.scope} ${slotOf(rule.resource)}`, rule]));
+    const places = new Map(
+      group.map((rule) => [`${rule.scope} ${resourcesOf(rule).map(slotOf).sort().join(' ')}`, rule]),
+    );
     const [first, second] = places.values();
     if (!first || !second) return [];
     const message =

@@ -3,6 +3,7 @@
 import type * as z from 'zod';
 import { type AlgorithmId, idsWith, traitsOf } from '../../core/counting/algorithms/registry.ts';
 import { problemOf } from '../../core/counting/check.ts';
+import { slotOf } from '../../core/matching/resource.ts';
 import { SHORTEST_LEASE_SECONDS } from '../../core/matching/rule.ts';
 import { isPattern } from '../../core/matching/subjects.ts';
 import type { RuleFields } from './rule-schema.ts';
@@ -20,6 +21,7 @@ type Problem = readonly [path: readonly (string | number)[], message: string];
 
 function* problemsOf(rule: RuleFields): Iterable<Problem> {
   for (const [field, message] of shareProblems(rule)) yield [[field], message];
+  yield* resourceProblems(rule);
   if (rule.scope === 'global' && rule.subjects?.length)
     yield [['subjects'], 'cannot be named when everybody is counted together'];
   if (rule.scope === 'ip' && rule.subjects?.some(isPattern))
@@ -36,6 +38,15 @@ function* problemsOf(rule: RuleFields): Iterable<Problem> {
   if (rule.algorithm == null) yield [['algorithm'], 'is needed'];
   if (rule.limits?.length) yield* severalProblems(rule, rule.limits);
   else yield* limitProblems(rule, rule, []);
+}
+
+function* resourceProblems({ resource, resources = [] }: RuleFields): Iterable<Problem> {
+  if (resource == null && resources.length === 0) yield [['resource'], 'is needed, or else resources'];
+  if (resource != null && resources.length > 0)
+    yield [['resource'], 'is said in resources: a rule has either one or several'];
+  const slots = resources.map(slotOf);
+  for (const [i, slot] of slots.entries())
+    if (slots.indexOf(slot) < i) yield [['resources', i], `is the same as ${resources[slots.indexOf(slot)]}`];
 }
 
 function* throttleProblems({ algorithm, costFromOrigin, limits, costs }: RuleFields): Iterable<Problem> {

@@ -10,6 +10,7 @@ import {
   LONGEST_WINDOW_SECONDS,
   MOST_COSTS_OF_A_RULE,
   MOST_LIMITS_OF_A_RULE,
+  MOST_RESOURCES_OF_A_RULE,
   RULE_DEFAULTS,
   type Rule,
 } from '../../core/matching/rule.ts';
@@ -70,7 +71,11 @@ export const ruleFields = createInsertSchema(rules, {
     .regex(POLICY, 'must be lower-case letters, digits and any of . _ -, at most 63')
     .nullable()
     .describe('The name that clients read. Null: made from the resource and the scope.'),
-  resource,
+  resource: resource.nullable().describe('Needed unless there are resources.'),
+  resources: z
+    .array(resource)
+    .max(MOST_RESOURCES_OF_A_RULE)
+    .describe('Several resources that share the limits of the rule, instead of resource.'),
   methods,
   tiers: names('None: callers of every tier.'),
   subjects: names(
@@ -125,7 +130,7 @@ export const WRITTEN_DEFAULTS = { ...writtenDefaults(), enabled: true };
 
 function writtenDefaults() {
   const { validFromMs: validFrom, validUntilMs: validUntil, ...others } = RULE_DEFAULTS;
-  return { ...others, validFrom, validUntil };
+  return { ...others, resource: null, validFrom, validUntil };
 }
 
 /** A row on its way to the edge, where nobody asks whether it is enabled. */
@@ -142,6 +147,7 @@ const ruleRow = z
   .superRefine(checkRule)
   .transform(({ validFrom, validUntil, ...rule }) => ({
     ...rule,
+    resource: rule.resource ?? rule.resources[0] ?? '',
     validFromMs: validFrom?.getTime() ?? null,
     validUntilMs: validUntil?.getTime() ?? null,
   })) satisfies z.ZodType<Rule>;
