@@ -25,7 +25,7 @@ export interface RateLimitFields {
 export function rateLimitFields(results: readonly CheckResult<RuleCheck>[], nowMs: number): RateLimitFields {
   const [only] = results;
   if (only && results.length === 1) return { policy: memberOf(only.check), limit: limitOf(only, nowMs) };
-  const members: { readonly policy: string; readonly limit: string; readonly ordinal: number }[] = [];
+  const members: { readonly policy: string; readonly limit: string; readonly rule: CompiledRule }[] = [];
   const told = new Set<CompiledRule>();
   let bytes = 0;
   for (const result of results) {
@@ -37,12 +37,12 @@ export function rateLimitFields(results: readonly CheckResult<RuleCheck>[], nowM
     // All of it is ASCII by now.
     bytes += policy.length + limit.length + 2 * SEPARATOR.length;
     if (bytes > MOST_BYTES && members.length > 0) break;
-    members.push({ policy, limit, ordinal: result.check.rule.ordinal });
+    members.push({ policy, limit, rule: result.check.rule });
   }
   return {
     limit: members.map(({ limit }) => limit).join(SEPARATOR),
     policy: members
-      .sort((a, b) => a.ordinal - b.ordinal)
+      .sort((a, b) => a.rule.ordinal - b.rule.ordinal || a.rule.windowSeconds - b.rule.windowSeconds)
       .map(({ policy }) => policy)
       .join(SEPARATOR),
   };

@@ -169,9 +169,7 @@ describe('several limits of one rule', () => {
       createResult({ ...rule, limit: 20, windowSeconds: 1 }, { remaining: 19 }),
       createResult({ ...rule, limit: 1000, windowSeconds: 3600 }, { remaining: 3 }),
     ]);
-    expect(headers.get('RateLimit-Policy')).toBe(
-      '"search-1s";q=20;w=1, "search-1h";q=1000;w=3600'.split(', ').toReversed().join(', '),
-    );
+    expect(headers.get('RateLimit-Policy')).toBe('"search-1s";q=20;w=1, "search-1h";q=1000;w=3600');
     expect(policiesIn(headers, 'RateLimit').map(({ name }) => name)).toEqual(['search-1h', 'search-1s']);
   });
 });

@@ -40,7 +40,7 @@ export interface Candidate {
   readonly costOf: CostOf | undefined;
   readonly isReplacing: boolean;
   /** Undefined: there is none. */
-  readonly isFor: Condition | undefined;
+  readonly condition: Condition | undefined;
 }
 
 /**
@@ -100,7 +100,7 @@ function toCandidate(slot: Slot, rule: PublishedRule, rank: number): Candidate {
     ),
     costOf: compileCosts(rule),
     isReplacing: rule.replaces || rule.action === 'allow',
-    isFor: conditionOf(rule),
+    condition: conditionOf(rule),
   };
 }
 
@@ -129,7 +129,7 @@ const createList = (): Candidate[] => [];
 function addUnlessCovered(list: Candidate[], candidate: Candidate): void {
   const isCovered = list.some(
     (better) =>
-      !better.isFor &&
+      !better.condition &&
       covers(better.methods, candidate.methods) &&
       covers(better.rule.tiers, candidate.rule.tiers),
   );
@@ -160,11 +160,16 @@ function firstOf(
   asked: Asked,
   tier: string | undefined,
 ): Candidate | undefined {
-  return list?.find(
-    ({ methods, rule, isFor }) =>
-      names(methods, asked.method) && names(rule.tiers, tier) && (isFor === undefined || isFor(asked)),
-  );
+  if (list === undefined) return undefined;
+  for (const candidate of list) if (isFor(candidate, asked, tier)) return candidate;
+  return undefined;
 }
+
+/** Whether a rule is for this request, if it is for the caller. */
+const isFor = (candidate: Candidate, asked: Asked, tier: string | undefined): boolean =>
+  names(candidate.methods, asked.method) &&
+  names(candidate.rule.tiers, tier) &&
+  (candidate.condition === undefined || candidate.condition(asked));
 
 const better = (a: Candidate | undefined, b: Candidate | undefined) =>
   a === undefined || (b !== undefined && b.rank < a.rank) ? b : a;
@@ -178,7 +183,8 @@ export function winnersOf(slot: Slot, asker: Asker, tier: string | undefined): C
   const ofPatterns = id === undefined ? [] : (slot.byPattern?.find(id) ?? []);
   for (const list of [slot.everybody, ofTier, ofSubject, ...ofPatterns])
     for (const candidate of list ?? [])
-      if (names(candidate.rule.tiers, tier) && (candidate.isFor?.(asker) ?? true)) candidates.push(candidate);
+      if (names(candidate.rule.tiers, tier) && (candidate.condition?.(asker) ?? true))
+        candidates.push(candidate);
   // Mostly so, and there may be thousands of slots.
   if (candidates.length <= 1) return candidates;
   const taken = new Set<string>();

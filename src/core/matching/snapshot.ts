@@ -69,11 +69,7 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
     listed: compileLists(content.lists),
     match(request) {
       const tier = tierOf(request.caller);
-      const winners: Candidate[] = [];
-      for (const slot of slotsOf(routes, request)) {
-        const best = bestOf(slot, request, tier.name);
-        if (best) winners.push(best);
-      }
+      const winners = winnersIn(routes, request, tier.name);
       return matchesOf(withoutReplaced(winners), request, tier.limits);
     },
     matchAnybody(request) {
@@ -95,16 +91,22 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
   };
 }
 
-/** Those of the path, from the broadest resource to the narrowest. */
-function slotsOf(routes: RouteTrie<Slot[]>, { matchPath }: MatchRequest): Slot[] {
-  if (isOwnPath(matchPath)) return [];
-  const found = routes.find(matchPath);
-  return found.length === 1 ? (found[0] ?? []) : found.flat();
+/** Of each slot of the path, from the broadest resource to the narrowest. */
+function winnersIn(routes: RouteTrie<Slot[]>, request: MatchRequest, tier: string | undefined): Candidate[] {
+  const winners: Candidate[] = [];
+  if (isOwnPath(request.matchPath)) return winners;
+  for (const slots of routes.find(request.matchPath))
+    for (const slot of slots) {
+      const best = bestOf(slot, request, tier);
+      if (best !== undefined) winners.push(best);
+    }
+  return winners;
 }
 
 /** A slot that looks at who calls may put others aside for some callers: those are not certain to apply. */
 function winnersForAnybody(routes: RouteTrie<Slot[]>, request: MatchRequest): readonly Candidate[] {
-  const slots = slotsOf(routes, request).filter(({ isShadow }) => !isShadow);
+  if (isOwnPath(request.matchPath)) return [];
+  const slots = routes.find(request.matchPath).flatMap((found) => found.filter(({ isShadow }) => !isShadow));
   const unsure = slots.filter((slot) => slot.isReplacing && !isForAnybody(slot));
   const winners = slots.filter(isForAnybody).flatMap((slot) => bestOf(slot, request, undefined) ?? []);
   return withoutReplaced(winners).filter(({ slot }) => !unsure.some((other) => reaches(other, slot)));
@@ -119,18 +121,14 @@ function matchesOf(
   limits: TierLimits | undefined,
 ): Match[] {
   const matches: Match[] = [];
-  for (const [i, winner] of winners.entries())
-    if (!isRepeated(winners, i)) addMatches(matches, winner, { limits, request });
+  const said = { limits, request };
+  for (const winner of winners) if (!isRepeated(winners, winner)) addMatches(matches, winner, said);
   return matches;
 }
 
 /** A rule with several resources can win several slots, and is counted once. */
-function isRepeated(winners: readonly Candidate[], place: number): boolean {
-  const rule = winners[place]?.rule;
-  return (
-    rule !== undefined && rule.resources.length > 1 && winners.findIndex((one) => one.rule === rule) < place
-  );
-}
+const isRepeated = (winners: readonly Candidate[], winner: Candidate): boolean =>
+  winner.rule.resources.length > 1 && winners.find(({ rule }) => rule === winner.rule) !== winner;
 
 interface Said {
   /** Of the caller's tier. */
