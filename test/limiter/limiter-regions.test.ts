@@ -146,8 +146,8 @@ describe('clients are told', () => {
     expect(await headersOf(await decide([near({ limit: 30 })]))).toMatchObject({
       'x-ratelimit-limit': '30',
       'x-ratelimit-remaining': '29',
-      'ratelimit-policy': '"near";q=30;w=60',
-      ratelimit: '"near";r=29;t=60',
+      'ratelimit-policy': '"all-ip";q=30;w=60',
+      ratelimit: '"all-ip";r=29;t=60',
     });
   });
 
