@@ -16,7 +16,7 @@ import {
   uniqueIndex,
   uuid,
 } from 'drizzle-orm/pg-core';
-import { LISTED_KINDS, LISTS, SCOPES, type WrittenTierLimits } from '../../core/matching/rule.ts';
+import { LISTED_KINDS, LISTS, type WrittenTierLimits } from '../../core/matching/rule.ts';
 import { kept, matches, moment, oneOf } from './columns.ts';
 
 export { lastPublication, type Placed, type PlacedThen, placements } from './publication-tables.ts';
