@@ -3,8 +3,9 @@
 // For tests and benches.
 
 import type { Decision } from '../src/core/counting/decision.ts';
+import type { LimitedRule } from '../src/core/matching/compiled-rule.ts';
 import { planRequest } from '../src/core/matching/plan.ts';
-import { RULE_DEFAULTS, type Rule, type Split } from '../src/core/matching/rule.ts';
+import { RULE_DEFAULTS, type Split } from '../src/core/matching/rule.ts';
 import { compileSnapshot, type Snapshot, withCounterIds } from '../src/core/matching/snapshot.ts';
 import { createCensus } from '../src/core/ports/census.ts';
 import type { CounterStore } from '../src/core/ports/counter-store.ts';
@@ -32,7 +33,7 @@ export interface EdgesOptions {
   readonly deadlineMs?: number;
 }
 
-export type EdgeRule = Partial<Rule> & Pick<Rule, 'algorithm' | 'limit' | 'windowSeconds'>;
+export type EdgeRule = Partial<LimitedRule> & Pick<LimitedRule, 'algorithm' | 'limit' | 'windowSeconds'>;
 
 export interface Edge {
   readonly name: EdgeName;
@@ -149,7 +150,7 @@ function createSystem(regions: readonly RegionOfEdges[], deadlineMs: number): Ed
 }
 
 /** Rules of different systems never share a counter. */
-const completed = (rule: EdgeRule, ordinal: number, system: string): Rule => ({
+const completed = (rule: EdgeRule, ordinal: number, system: string): LimitedRule => ({
   ...RULE_DEFAULTS,
   id: `${system}-${ordinal}`,
   name: `rule-${ordinal}`,

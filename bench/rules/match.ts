@@ -52,11 +52,12 @@ function measureSlice(snapshot: Snapshot, requests: readonly MatchRequest[]): nu
 }
 
 /** New texts, as a request brings them: V8 has not hashed any of them before. */
-function asArrived({ matchPath, method, caller }: MatchRequest): MatchRequest {
+function asArrived({ matchPath, method, caller, nowMs }: MatchRequest): MatchRequest {
   const { ip, address, userId, apiKeyId, tenantId, tier } = caller;
   return {
     matchPath: renew(matchPath),
     method,
+    nowMs,
     caller: {
       ip: renew(ip),
       address,

@@ -75,7 +75,7 @@ const WATCHED = {
 const rulesBeside = (count: number) =>
   createBodies(count + 10)
     .slice(10)
-    .map((body) => ({ ...body, tiers: [], limit: 100, limitName: null }));
+    .map((body) => ({ ...body, tiers: [], limit: body.limits ? null : 100, limitName: null }));
 
 interface Change {
   /** From sending it to the moment when the last place enforced it. */

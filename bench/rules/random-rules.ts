@@ -5,9 +5,10 @@
 import { createRandom, type Random } from '../../local/random.ts';
 import type { Caller } from '../../src/core/matching/caller.ts';
 import { RULE_DEFAULTS, type Rule, SCOPES, type Tier } from '../../src/core/matching/rule.ts';
-import type { CompiledRule, MatchRequest, SnapshotContent } from '../../src/core/matching/snapshot.ts';
+import type { MatchRequest, PublishedRule, SnapshotContent } from '../../src/core/matching/snapshot.ts';
 
 const SEED = 7;
+const NOW_MS = 1_800_000_000_000;
 
 const TIERS: readonly Tier[] = [
   { name: 'free', limits: { requests: 100, exports: 5 }, isDefault: true },
@@ -17,17 +18,44 @@ const TIERS: readonly Tier[] = [
 
 type Fields = Partial<Rule> & Pick<Rule, 'resource' | 'scope'>;
 
+const SEVERAL: Partial<Rule> = {
+  limit: null,
+  windowSeconds: null,
+  limits: [
+    { limit: 20, windowSeconds: 1 },
+    { limit: 1000, windowSeconds: 3600 },
+  ],
+};
+
 const MET: readonly Fields[] = [
   { resource: '/*', scope: 'global', limit: 1_000_000 },
-  { resource: '/*', scope: 'ip' },
+  { resource: '/*', scope: 'ip', ...SEVERAL },
   { resource: '/*', scope: 'ip', subjects: ['203.0.113.1', '203.0.113.2'] },
   { resource: '/api/*', scope: 'apiKey', limit: null, limitName: 'requests' },
-  { resource: '/api/v1/*', scope: 'tenant', tiers: ['free', 'premium', 'enterprise'] },
-  { resource: '/api/v1/users/:id', scope: 'user' },
+  {
+    resource: '/api/v1/*',
+    scope: 'tenant',
+    tiers: ['free', 'premium', 'enterprise'],
+    costs: [
+      { resource: '/api/v1/search', cost: 5 },
+      { resource: '/api/v1/orders', methods: ['POST'], cost: 3 },
+    ],
+  },
+  { resource: '/api/v1/users/:id', scope: 'user', percent: 50, validUntilMs: 2 * NOW_MS },
   { resource: '/api/v1/users/:id/orders/*', scope: 'user', methods: ['GET', 'POST'] },
-  { resource: '/api/:version/search', scope: 'user', methods: ['GET'] },
+  { resource: '/api/:version/search', scope: 'user', methods: ['GET'], replaces: true },
   { resource: '/api/v1/orders', scope: 'user', subjects: ['user-1', 'user-2'], methods: ['POST'] },
   { resource: '/login', scope: 'ip', methods: ['POST'] },
+];
+
+/** What rules beside them say in turn. */
+const FORMS: readonly Partial<Rule>[] = [
+  {},
+  {},
+  SEVERAL,
+  { costs: [{ resource: '/api/v1/search', cost: 5 }] },
+  { replaces: true },
+  { action: 'allow' },
 ];
 
 export function createContent(count: number): SnapshotContent {
@@ -37,7 +65,9 @@ export function createContent(count: number): SnapshotContent {
 /** Rules as people write them: nothing that only the publisher adds. */
 export function createBodies(count: number) {
   const random = createRandom(SEED);
-  return Array.from({ length: count }, (_, i) => toBody(MET[i] ?? beside(random, i), i));
+  return Array.from({ length: count }, (_, i) =>
+    toBody(MET[i] ?? { ...beside(random, i), ...FORMS[i % FORMS.length] }, i),
+  );
 }
 
 const toBody = (fields: Fields, i: number) => ({
@@ -48,11 +78,14 @@ const toBody = (fields: Fields, i: number) => ({
   ...fields,
 });
 
-const toRule = (body: ReturnType<typeof toBody>, ordinal: number): CompiledRule => ({
+const toRule = (body: ReturnType<typeof toBody>, ordinal: number): PublishedRule => ({
   ...RULE_DEFAULTS,
   id: `00000000-0000-4000-8000-${String(ordinal).padStart(12, '0')}`,
   ordinal,
   counterId: ordinal.toString(36).padStart(8, '0'),
+  ...(body.limits && {
+    counterIds: body.limits.map((_, i) => `${i}${ordinal.toString(36).padStart(7, '0')}`),
+  }),
   ...body,
 });
 
@@ -68,6 +101,7 @@ function beside(random: Random, i: number): Fields {
     () => ({ resource: `/service-${i}/:region/items/:item`, scope, limit: null, limitName: 'requests' }),
     () => ({ resource: '/api/v1/orders', scope: 'user', subjects: [`other-${i}`], priority: 50 }),
     () => ({ resource: '/api/v1/orders', scope: 'user', subjects: [`other-${i}`], methods: ['POST'] }),
+    () => ({ resource: '/api/v1/orders', scope: 'user', subjects: [`team-${i}-*`] }),
     () => ({ resource: '/*', scope: 'ip', subjects: [`198.51.${(i >> 8) & 255}.${i & 255}`] }),
     () => ({ resource: '/api/*', scope: 'apiKey', tiers: [`partner-${i}`], limitName: 'exports' }),
   ];
@@ -87,7 +121,7 @@ export function createRequests(count: number): MatchRequest[] {
   const random = createRandom(SEED + 1);
   return Array.from({ length: count }, () => {
     const [method, matchPath] = pick(random, PATHS);
-    return { method, matchPath, caller: createCaller(random) };
+    return { method, matchPath, caller: createCaller(random), nowMs: NOW_MS };
   });
 }
 

@@ -1,10 +1,10 @@
 // The rules of an episode: sets of one to three that apply to one path, and what is changed about them while it runs.
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
+import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import {
   isCentral,
   type PlacedBefore,
   RULE_DEFAULTS,
-  type Rule,
   type SharesByRegion,
   type Split,
 } from '../../src/core/matching/rule.ts';
@@ -24,7 +24,7 @@ export const SIZES = [
 
 export interface RuleSet {
   readonly path: string;
-  readonly rules: readonly Rule[];
+  readonly rules: readonly LimitedRule[];
 }
 
 /** A way to count that was replaced, by which content of the episode. */
@@ -45,7 +45,7 @@ export function toSplit(
   endOf: (by: number) => number | null,
 ): Split {
   const rules = new Map(sets.flatMap((set) => set.rules.map((rule) => [rule.id, rule])));
-  const isSame = (way: Omit<PlacedBefore, 'replacedAtMs'>, rule: Rule | undefined) =>
+  const isSame = (way: Omit<PlacedBefore, 'replacedAtMs'>, rule: LimitedRule | undefined) =>
     rule && way.central === isCentral(rule) && JSON.stringify(way.shares) === JSON.stringify(rule.shares);
   return {
     shares,
@@ -75,7 +75,7 @@ export function drawSets(random: Random, count: number): RuleSet[] {
   }));
 }
 
-function drawRule(random: Random, id: string, resource: string, place: number): Rule {
+function drawRule(random: Random, id: string, resource: string, place: number): LimitedRule {
   const algorithm = oneOf(random, SIMULATED);
   const size = oneOf(random, SIZES);
   return {
@@ -97,7 +97,7 @@ function drawRule(random: Random, id: string, resource: string, place: number): 
   };
 }
 
-function drawOptions(random: Random, algorithm: AlgorithmId, limit: number): Partial<Rule> {
+function drawOptions(random: Random, algorithm: AlgorithmId, limit: number): Partial<LimitedRule> {
   if (!happens(random, 0.3)) return {};
   if (algorithm === 'sliding-window-buckets') return { buckets: wholeBetween(random, 2, 12) };
   if (hasBurst({ algorithm })) return { burst: oneOf(random, [Math.ceil(limit / 2), 2 * limit]) };
@@ -128,8 +128,8 @@ export function drawChange(random: Random, content: Content, names: readonly str
   };
 }
 
-function drawRuleChange(random: Random, rule: Rule, names: readonly string[]): Rule {
-  const changes: readonly (() => Partial<Rule>)[] = [
+function drawRuleChange(random: Random, rule: LimitedRule, names: readonly string[]): LimitedRule {
+  const changes: readonly (() => Partial<LimitedRule>)[] = [
     () => ({ limit: oneOf(random, SIZES).limit, burst: null }),
     () => ({ burst: hasBurst(rule) ? wholeBetween(random, 3, 60) : null }),
     () => ({ shares: drawShares(random, names) }),

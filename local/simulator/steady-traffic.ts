@@ -3,8 +3,9 @@
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import { runChecks } from '../../src/core/counting/counters.ts';
 import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import { planRequest, type RuleCheck } from '../../src/core/matching/plan.ts';
-import { RULE_DEFAULTS, type Rule } from '../../src/core/matching/rule.ts';
+import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
 import { type CompiledRule, compileSnapshot } from '../../src/core/matching/snapshot.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
 import { createRandom } from '../random.ts';
@@ -57,7 +58,7 @@ export async function playSteadyTraffic(traffic: SteadyTraffic): Promise<SteadyU
 
 function scenarioOf({ algorithm, limit, windowSeconds, roundTripMs }: SteadyTraffic): Scenario {
   const names = { id: 'rule', name: 'rule', resource: '/', scope: 'ip', ordinal: 0 } as const;
-  const rule: Rule = { ...RULE_DEFAULTS, ...names, algorithm, limit, windowSeconds };
+  const rule: LimitedRule = { ...RULE_DEFAULTS, ...names, algorithm, limit, windowSeconds };
   const shares = Object.fromEntries(REGIONS.map((name) => [name, 1]));
   const content = { sets: [{ path: '/', rules: [rule] }], shares, sharesBefore: [], moved: {} };
   const oneWayMs = REGIONS.map((_, i) => REGIONS.map((_, j) => (i === j ? 1 : roundTripMs / 2)));

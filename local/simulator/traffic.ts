@@ -1,5 +1,5 @@
 // How the requests of one subject come: how many, when, and to which places.
-import type { Rule } from '../../src/core/matching/rule.ts';
+import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import type { Random } from '../random.ts';
 import { between, happens, oneOf, placeBy, wholeBetween } from './draw.ts';
 
@@ -25,7 +25,7 @@ export interface SubjectPlan {
 }
 
 export interface TrafficShape {
-  readonly rules: readonly Rule[];
+  readonly rules: readonly LimitedRule[];
   readonly traffic: Traffic;
   readonly startMs: number;
   readonly longestMs: number;
@@ -39,7 +39,7 @@ export function drawArrivals(
   random: Random,
   { rules, traffic, startMs, longestMs }: TrafficShape,
 ): Arrival[] {
-  const tightest = rules.toSorted((a, b) => ratePerMs(a) - ratePerMs(b))[0] as Rule;
+  const tightest = rules.toSorted((a, b) => ratePerMs(a) - ratePerMs(b))[0] as LimitedRule;
   const windowMs = tightest.windowSeconds * 1_000;
   const load = oneOf(random, [0.7, 1.2, 2, 4, 20]);
   const burst = oneOf(random, [1, 1, 1, 4, 20]);
@@ -61,7 +61,8 @@ export function drawArrivals(
   return arrivals;
 }
 
-const ratePerMs = ({ limit, cost, windowSeconds }: Rule) => (limit ?? 1) / cost / (windowSeconds * 1_000);
+const ratePerMs = ({ limit, cost, windowSeconds }: LimitedRule) =>
+  (limit ?? 1) / cost / (windowSeconds * 1_000);
 
 function drawPlaces(random: Random, traffic: Traffic, windowMs: number): (atMs: number) => number {
   const first = wholeBetween(random, 0, PLACES - 1);

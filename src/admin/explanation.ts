@@ -5,6 +5,7 @@ import type { Caller } from '../core/matching/caller.ts';
 import type { Explanation, REASONS_AGAINST, RuleExplanation } from '../core/matching/explain.ts';
 import { type PlannedRequest, planRequest, type RuleCheck } from '../core/matching/plan.ts';
 import { compileResource } from '../core/matching/resource.ts';
+import { resourcesOf } from '../core/matching/rule.ts';
 import { compileSnapshot } from '../core/matching/snapshot.ts';
 import type { CounterStore } from '../core/ports/counter-store.ts';
 import { capacityOf } from '../core/regions/shares.ts';
@@ -71,10 +72,13 @@ export async function peek(
   return new Map(
     checks.map((check, i) => {
       const outcomes = answers.flatMap((answer) => answer[i] ?? []);
-      return [check.rule.id, together(check, outcomes, request.nowMs)];
+      return [outcomeName(check.rule.id, check.rule.windowSeconds), together(check, outcomes, request.nowMs)];
     }),
   );
 }
+
+/** No two limits of a rule have the same window. */
+export const outcomeName = (ruleId: string, windowSeconds: number): string => `${ruleId} ${windowSeconds}`;
 
 /** Each region was asked as if it had the whole limit: so what it lacks is what was used there. */
 function together(check: RuleCheck, outcomes: readonly Outcome[], nowMs: number): Outcome {
@@ -93,9 +97,11 @@ function together(check: RuleCheck, outcomes: readonly Outcome[], nowMs: number)
 }
 
 export type Applying = Extract<RuleExplanation, { readonly reason: 'applies' }>;
-type Against = Exclude<RuleExplanation, Applying>;
+type Allowing = Extract<RuleExplanation, { readonly reason: 'allows' }>;
+type Against = Exclude<RuleExplanation, Applying | Allowing>;
 
 export const isApplying = (rule: RuleExplanation): rule is Applying => rule.reason === 'applies';
+export const isAllowing = (rule: RuleExplanation): rule is Allowing => rule.reason === 'allows';
 
 export interface ReasonAgainst {
   readonly id: string;
@@ -111,8 +117,9 @@ export function reasonsAgainst(
   matchPath: string,
 ): ReasonAgainst[] {
   const byId = new Map(content.rules.map((rule) => [rule.id, rule]));
-  const isNear = ({ ruleId }: Against) => compileResource(byId.get(ruleId)?.resource ?? '')(matchPath);
-  const against = rules.filter((rule): rule is Against => !isApplying(rule));
+  const isNear = ({ ruleId }: Against) =>
+    resourcesIn(byId.get(ruleId)).some((resource) => compileResource(resource)(matchPath));
+  const against = rules.filter((rule): rule is Against => !isApplying(rule) && !isAllowing(rule));
   const [near, far] = [against.filter(isNear), against.filter((rule) => !isNear(rule))];
   return [
     ...rejected.map(({ id, name, problems }) => ({
@@ -135,8 +142,12 @@ function detailOf(against: Against, byId: ReadonlyMap<string, StoredRule>, tier:
   switch (against.reason) {
     case 'disabled':
       return 'It is switched off.';
+    case 'time':
+      return `It applies ${spanOf(rule)}.`;
+    case 'percent':
+      return `It applies to ${rule?.percent} % of its subjects, and this one is not among them.`;
     case 'resource':
-      return `It is for ${rule?.resource}.`;
+      return `It is for ${resourcesIn(rule).join(', ')}.`;
     case 'method':
       return `It is for ${rule?.methods.join(', ')}.`;
     case 'tier':
@@ -145,10 +156,20 @@ function detailOf(against: Against, byId: ReadonlyMap<string, StoredRule>, tier:
       return `It names others (${rule?.subjects.length}) of scope ${rule?.scope}.`;
     case 'outranked':
       return outranked(rule, byId.get(against.winnerId));
+    case 'replaced':
+      return replaced(byId.get(against.winnerId));
     case 'unlimited':
       return `It has no limit for callers of ${tier ?? 'no tier'}.`;
   }
 }
+
+const spanOf = (rule: StoredRule | undefined): string =>
+  [
+    ...(rule?.validFromMs == null ? [] : [`from ${new Date(rule.validFromMs).toISOString()}`]),
+    ...(rule?.validUntilMs == null ? [] : [`until ${new Date(rule.validUntilMs).toISOString()}`]),
+  ].join(' ');
+
+const resourcesIn = (rule: StoredRule | undefined): readonly string[] => (rule ? resourcesOf(rule) : []);
 
 function outranked(rule: StoredRule | undefined, winner: StoredRule | undefined): string {
   const why =
@@ -157,3 +178,8 @@ function outranked(rule: StoredRule | undefined, winner: StoredRule | undefined)
       : `has priority ${winner?.priority}, this one ${rule?.priority}`;
   return `Of the same scope and resource, ${winner?.name} comes before it: it ${why}.`;
 }
+
+const replaced = (winner: StoredRule | undefined): string =>
+  winner?.action === 'allow'
+    ? `${winner.name} allows ${resourcesIn(winner).join(', ')}, which is narrower.`
+    : `${winner?.name} replaces it for ${resourcesIn(winner).join(', ')}, which is narrower.`;

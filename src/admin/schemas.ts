@@ -3,16 +3,15 @@
 import { createInsertSchema } from 'drizzle-zod';
 import * as z from 'zod';
 import { formatIpRange, ipRangeProblem, parseIpRange } from '../core/matching/ip.ts';
-import { LISTED_KINDS, LISTS, RULE_DEFAULTS } from '../core/matching/rule.ts';
+import { LISTED_KINDS, LISTS } from '../core/matching/rule.ts';
 import { type BodySchemas, bodySchemas, identifier } from '../rules/tables/body-schemas.ts';
+import { moment } from '../rules/tables/moment.ts';
 import { plainText } from '../rules/tables/plain-text.ts';
-import { checkRule, ruleFields } from '../rules/tables/rule-schema.ts';
+import { checkRule } from '../rules/tables/rule-problems.ts';
+import { ruleFields, WRITTEN_DEFAULTS } from '../rules/tables/rule-schema.ts';
 import { apiKeys, listEntries, tenants, users } from '../rules/tables/schema.ts';
 import { tierFields, tierName } from '../rules/tables/tier-schema.ts';
 
-const moment = z.iso
-  .datetime({ offset: true, error: 'must be a moment such as 2030-01-31T12:00:00Z, with its zone' })
-  .transform((text) => new Date(text));
 const tierOf = z.string().max(63).nullable().describe('The name of a tier; null: the default one.');
 const tenantOf = identifier.nullable().describe('The id of a tenant.');
 const expiresAt = moment.nullable().describe('From then on it is as if it were not there; null: never.');
@@ -21,7 +20,7 @@ export const ruleBodies: BodySchemas = bodySchemas({
   name: 'Rule',
   shownId: z.uuid(),
   fields: ruleFields.required().shape,
-  defaults: { ...RULE_DEFAULTS, enabled: true },
+  defaults: WRITTEN_DEFAULTS,
   madeUp: ['name'],
   check: checkRule,
 });

@@ -4,6 +4,8 @@ import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { CheckResult, Decision, DegradedReason } from '../core/counting/decision.ts';
 import type { AfterResponse, Caller } from '../core/matching/caller.ts';
 import { type Plan, planRequest, type RuleCheck } from '../core/matching/plan.ts';
+import { policyOf } from '../core/matching/policy.ts';
+import { resourcesOf } from '../core/matching/rule.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
 import { createDeadline } from '../limiter/deadline.ts';
 import { createLedger } from '../limiter/ledger.ts';
@@ -106,7 +108,7 @@ function createPeekBudget(now: () => number): () => boolean {
 
 /** As if there were a request that all limits of the caller apply to. */
 function planAll(snapshot: Snapshot, caller: Caller, nowMs: number): Plan | Promise<Plan> {
-  const everywhere: Snapshot = { ...snapshot, match: () => snapshot.limitsOf(caller) };
+  const everywhere: Snapshot = { ...snapshot, match: () => snapshot.limitsOf(caller, nowMs) };
   return planRequest(everywhere, { caller, nowMs, leaseId: noLease, matchPath: '/', method: 'GET' });
 }
 
@@ -120,8 +122,8 @@ const describeCaller = ({ userId, apiKeyId, tenantId, tier }: Caller) => ({
 const limitsIn = (decision: Decision) => (decision.kind === 'counted' ? decision.results.map(toLimit) : []);
 
 const toLimit = ({ check: { rule, full }, outcome }: CheckResult<RuleCheck>) => ({
-  rule: rule.name,
-  resource: rule.resource,
+  rule: policyOf(rule),
+  resource: resourcesOf(rule).join(', '),
   methods: rule.methods,
   scope: rule.scope,
   limit: full.limit,

@@ -2,8 +2,9 @@
 // held to by name, what it allows, and what is left of it.
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
 import { type CheckResult, untilFreeMs } from '../core/counting/decision.ts';
+import type { CompiledRule } from '../core/matching/compiled-rule.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
-import type { CompiledRule } from '../core/matching/snapshot.ts';
+import { policyOf } from '../core/matching/policy.ts';
 
 /** Whole seconds, rounded up: a client that waits that long has waited long enough. */
 export const toSeconds = (ms: number) => Math.ceil(ms / 1000);
@@ -23,47 +24,34 @@ export interface RateLimitFields {
  */
 export function rateLimitFields(results: readonly CheckResult<RuleCheck>[], nowMs: number): RateLimitFields {
   const [only] = results;
-  if (only && results.length === 1) return { policy: policyOf(only.check), limit: limitOf(only, nowMs) };
-  const members: { readonly policy: string; readonly limit: string; readonly ordinal: number }[] = [];
+  if (only && results.length === 1) return { policy: memberOf(only.check), limit: limitOf(only, nowMs) };
+  const members: { readonly policy: string; readonly limit: string; readonly rule: CompiledRule }[] = [];
   const told = new Set<CompiledRule>();
   let bytes = 0;
   for (const result of results) {
     // A rule that is being moved between regions is counted twice.
     if (told.has(result.check.rule)) continue;
     told.add(result.check.rule);
-    const policy = policyOf(result.check);
+    const policy = memberOf(result.check);
     const limit = limitOf(result, nowMs);
     // All of it is ASCII by now.
     bytes += policy.length + limit.length + 2 * SEPARATOR.length;
     if (bytes > MOST_BYTES && members.length > 0) break;
-    members.push({ policy, limit, ordinal: result.check.rule.ordinal });
+    members.push({ policy, limit, rule: result.check.rule });
   }
   return {
     limit: members.map(({ limit }) => limit).join(SEPARATOR),
     policy: members
-      .sort((a, b) => a.ordinal - b.ordinal)
+      .sort((a, b) => a.rule.ordinal - b.rule.ordinal || a.rule.windowSeconds - b.rule.windowSeconds)
       .map(({ policy }) => policy)
       .join(SEPARATOR),
   };
 }
 
-/**
- * The name of a rule as the policies spell it, in printable ASCII: all else is percent-encoded, and so is the
- * percent sign. `decodeURIComponent` gives the rule's name back, so that two rules never share one.
- */
-export const policyName = (ruleName: string): string =>
-  ruleName.toWellFormed().replace(/[^ -~]|%/gu, (character) => encodeURIComponent(character));
-
-/** Almost every name: nothing in it is spelled in another way. */
-const PLAIN = /^[ !#$&-[\]-~]*$/;
-
-const quotedName = (ruleName: string) =>
-  PLAIN.test(ruleName) ? `"${ruleName}"` : `"${policyName(ruleName).replace(/["\\]/g, '\\$&')}"`;
-
 /** The same for every request that a rule gives the same limit: made once. */
 const policies = new WeakMap<CompiledRule, { readonly limit: number; readonly text: string }>();
 
-function policyOf(check: RuleCheck): string {
+function memberOf(check: RuleCheck): string {
   const known = policies.get(check.rule);
   if (known?.limit === check.full.limit) return known.text;
   const text = nameOf(check.rule) + policyParameters(check);
@@ -71,15 +59,7 @@ function policyOf(check: RuleCheck): string {
   return text;
 }
 
-const names = new WeakMap<CompiledRule, string>();
-
-function nameOf(rule: CompiledRule): string {
-  const known = names.get(rule);
-  if (known !== undefined) return known;
-  const name = quotedName(rule.name);
-  names.set(rule, name);
-  return name;
-}
+const nameOf = (rule: CompiledRule): string => `"${policyOf(rule)}"`;
 
 const limitOf = (result: CheckResult<RuleCheck>, nowMs: number): string =>
   `${nameOf(result.check.rule)};r=${result.outcome.remaining};t=${toSeconds(untilFreeMs(result, nowMs))}`;

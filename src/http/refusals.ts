@@ -7,8 +7,9 @@ import {
   resultsOf,
 } from '../core/counting/decision.ts';
 import type { Credential, RuleCheck } from '../core/matching/plan.ts';
+import { policyOf } from '../core/matching/policy.ts';
 import { problem } from './problem.ts';
-import { policyName, toSeconds } from './rate-limit-fields.ts';
+import { toSeconds } from './rate-limit-fields.ts';
 
 const TYPES = 'https://iana.org/assignments/http-problem-types';
 /** Until counters that cannot be reached may be back. */
@@ -35,8 +36,8 @@ function denied(decisive: CheckResult<RuleCheck>, violated: readonly CheckResult
     type: `${TYPES}#quota-exceeded`,
     status: rule.status,
     ...whyDenied(decisive),
-    rule: rule.name,
-    'violated-policies': violated.map(({ check }) => policyName(check.rule.name)),
+    rule: policyOf(rule),
+    'violated-policies': violated.map(({ check }) => policyOf(check.rule)),
   });
 }
 

@@ -29,12 +29,13 @@ describe('a bad body', () => {
   });
 
   it('names every field that is missing', async () => {
-    expect(await refusal(post('/rules', {}))).toEqual(
+    expect(await refusal(post('/rules', {}))).toEqual(invalid('#/scope is missing'));
+    expect(await refusal(post('/rules', { scope: 'ip' }))).toEqual(
       invalid(
-        '#/resource is missing',
-        '#/scope is missing',
-        '#/algorithm is missing',
-        '#/windowSeconds is missing',
+        '#/resource is needed, or else resources',
+        '#/algorithm is needed',
+        '#/limit is needed, or else a limitName',
+        '#/windowSeconds is needed',
       ),
     );
     expect(await refusal(['/rules', { method: 'POST' }])).toMatchObject({

@@ -37,7 +37,7 @@ describe('nothing is written', () => {
       '#/rules/17/limit',
       '#/rules/50/burst',
       '#/rules/60/limits',
-      ...['resource', 'scope', 'algorithm', 'windowSeconds'].map((field) => `#/rules/70/${field}`),
+      ...['scope'].map((field) => `#/rules/70/${field}`),
     ]);
   });
 

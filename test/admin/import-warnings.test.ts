@@ -37,13 +37,13 @@ test('there is nothing to say of rules that are well meant', async () => {
   expect(await warningsOf({ rules: [rule('a'), rule('b')] })).toEqual([]);
 });
 
-test('rules of the document that are tied are told', async () => {
-  expect(await warningsOf({ rules: tied })).toEqual([expect.stringContaining('"a" and "b" are tied')]);
+test('a rule of the document that never wins is told', async () => {
+  expect(await warningsOf({ rules: tied })).toEqual([expect.stringContaining('"b" never applies: "a"')]);
 });
 
-test('a rule that is tied with one which stays is told, and with one which goes is not', async () => {
+test('a rule that never wins beside one which stays is told, and beside one which goes is not', async () => {
   await take({ rules: [tied[0]] }, '');
-  expect(await warningsOf({ rules: [tied[1]] })).toEqual([expect.stringContaining('"a" and "b" are tied')]);
+  expect(await warningsOf({ rules: [tied[1]] })).toEqual([expect.stringContaining('"b" never applies: "a"')]);
   expect(await warningsOf({ rules: [tied[1]] }, 'replace')).toEqual([]);
 });
 

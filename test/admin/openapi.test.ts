@@ -68,7 +68,7 @@ describe('the OpenAPI document', () => {
 
   it('tells the defaults of a rule', () => {
     expect(admin.document.components.schemas['RuleCreation']).toMatchObject({
-      required: ['resource', 'scope', 'algorithm', 'windowSeconds'],
+      required: ['scope'],
       properties: {
         cost: { default: 1 },
         status: { default: 429 },

@@ -7,7 +7,14 @@ import {
   explain,
   type Verdict,
 } from '../../src/core/matching/explain.ts';
-import { RULE_DEFAULTS, type Rule, SCOPES, type Tier } from '../../src/core/matching/rule.ts';
+import {
+  type RouteCost,
+  RULE_DEFAULTS,
+  type Rule,
+  SCOPES,
+  type Tier,
+  type WrittenLimit,
+} from '../../src/core/matching/rule.ts';
 import { compileSnapshot } from '../../src/core/matching/snapshot.ts';
 import { rounds } from '../rounds.ts';
 
@@ -45,6 +52,9 @@ describe('explain', () => {
     [{ methods: ['POST'], tiers: ['enterprise'] }, { reason: 'method' }],
     [{ tiers: ['enterprise'], subjects: ['x'] }, { reason: 'tier' }],
     [{ subjects: ['192.0.2.9'] }, { reason: 'subject' }],
+    [{ percent: 0 }, { reason: 'percent' }],
+    [{ validFromMs: 1 }, { reason: 'time' }],
+    [{ validUntilMs: 0 }, { reason: 'time' }],
     [{ limit: null, limitName: 'exports' }, { reason: 'unlimited' }],
   ])('says why a rule does not apply: %j', (fields, verdict) =>
     expect(verdictOn(fields)).toEqual({ ruleId: 'a', name: 'rule a', ...verdict }),
@@ -53,16 +63,38 @@ describe('explain', () => {
   it('says what limit a rule has, where it comes from and who is counted', () => {
     expect(verdictOn({ scope: 'user', limitName: 'requests' })).toMatchObject({
       reason: 'applies',
-      limit: 100,
-      limitFrom: 'tier',
+      limits: [{ limit: 100, limitFrom: 'tier', policy: 'all-user', windowSeconds: 60 }],
+      cost: 1,
       subject: { scope: 'user', id: 'ada' },
     });
     expect(verdictOn({ scope: 'apiKey' })).toMatchObject({
       reason: 'applies',
-      limit: 10,
-      limitFrom: 'rule',
+      limits: [{ limit: 10, limitFrom: 'rule', policy: 'all-key' }],
       subject: { scope: 'ip', id: '2001:db8::/64' },
     });
+  });
+
+  it('says which rule replaces a broader one, and which one allows the request', () => {
+    const { rules } = explained([
+      rule({ id: 'all' }),
+      rule({ id: 'users', resource: '/users/*', replaces: true }),
+      rule({ id: 'user', resource: '/users/:id', action: 'allow' }),
+      rule({ id: 'others', scope: 'global' }),
+    ]);
+    expect(rules.map(({ ruleId, name, ...verdict }) => verdict)).toMatchObject([
+      { reason: 'replaced', winnerId: 'users' },
+      { reason: 'replaced', winnerId: 'user' },
+      { reason: 'allows' },
+      { reason: 'applies' },
+    ]);
+  });
+
+  it('says what the request costs by the most specific cost', () => {
+    const costs = [
+      { resource: '/*', cost: 2 },
+      { resource: '/users/:id', cost: 5 },
+    ];
+    expect(verdictOn({ costs })).toMatchObject({ reason: 'applies', cost: 5 });
   });
 
   it('names the rule that comes before another one in its slot', () => {
@@ -126,14 +158,35 @@ const anyRule = fc.record({
       '/{p}/{q}',
     ],
   ),
+  resources: fc.constantFrom<string[][]>([], [], ['/*', '/a/*'], ['/a', '/:x/b', '/a/b']),
   scope: fc.constantFrom(...SCOPES),
   methods: someOf('GET', 'HEAD', 'POST'),
   tiers: someOf('free', 'premium', 'gone'),
-  subjects: someOf('u1', 'u2', '192.0.2.1'),
+  subjects: someOf('u1', 'u2', '192.0.2.1', 'u*'),
+  percent: fc.constantFrom(100, 100, 50),
+  validUntilMs: fc.constantFrom(null, null, 0, 1),
   priority: fc.integer({ min: 1, max: 2 }),
   limit: fc.constantFrom(null, 1, 2),
   limitName: fc.constantFrom(null, 'requests', 'exports'),
   enabled: fc.boolean(),
+  action: fc.constantFrom('reject', 'reject', 'log', 'allow'),
+  replaces: fc.constantFrom(false, false, true),
+  limits: fc.constantFrom<WrittenLimit[][]>(
+    [],
+    [],
+    [
+      { limit: 5, windowSeconds: 1 },
+      { limit: 6, limitName: 'exports', windowSeconds: 60, algorithm: 'gcra' },
+    ],
+  ),
+  costs: fc.constantFrom<RouteCost[][]>(
+    [],
+    [],
+    [
+      { resource: '/a/*', cost: 2 },
+      { resource: '/a/b', methods: ['POST'], cost: 3 },
+    ],
+  ),
 });
 
 const anyTiers = fc.subarray<Tier>([
@@ -182,9 +235,18 @@ describe('explain and a compiled snapshot', () => {
             .map((each) => ({ ...each, counterId: each.id }));
           const snapshot = compileSnapshot('v', { rules: inForce, tiers, lists: [] });
           for (const request of requests) {
-            const matches = snapshot.match(request).map((match) => [match.rule.id, match.limit]);
+            const matches = snapshot
+              .match(request)
+              .map(({ rule, limit, cost }) => [rule.id, rule.windowSeconds, limit, cost]);
             const applying = explain({ rules, tiers, lists: [] }, request).rules.flatMap((each) =>
-              each.reason === 'applies' ? [[each.ruleId, each.limit]] : [],
+              each.reason === 'applies'
+                ? each.limits.map(({ windowSeconds, limit }) => [
+                    each.ruleId,
+                    windowSeconds,
+                    limit,
+                    each.cost,
+                  ])
+                : [],
             );
             expect(matches.toSorted()).toEqual(applying.toSorted());
             applied += applying.length;

@@ -22,7 +22,11 @@ const ruleFields = fc.record({
   limit: fc.option(fc.integer({ min: 1, max: 9 })),
   limitName: fc.constantFrom(null, null, null, 'calls'),
   priority: fc.constantFrom(1, 2),
-  action: fc.constantFrom('reject', 'reject', 'log'),
+  action: fc.constantFrom('reject', 'reject', 'reject', 'reject', 'log', 'allow'),
+  replaces: fc.constantFrom(false, false, false, false, true),
+  percent: fc.oneof({ weight: 9, arbitrary: fc.constant(100) }, fc.constant(50)),
+  validUntilMs: fc.oneof({ weight: 9, arbitrary: fc.constant(null) }, fc.constantFrom(0, 1)),
+  costs: fc.constantFrom([], [], [{ resource: '/a', cost: 2 }]),
 } as const);
 const rules = fc.array(ruleFields, { maxLength: 8 }).map((list) =>
   list.map((fields, i): CompiledRule => {
@@ -52,8 +56,8 @@ it('a rule that applies to anybody applies to each caller of that address, with 
       (list, who, ip, matchPath, method) => {
         const snapshot = compileSnapshot('v', { rules: list, tiers: TIERS, lists: [] });
         const from = { ip, address: ip };
-        const anybody = snapshot.matchAnybody({ matchPath, method, caller: from });
-        const his = snapshot.match({ matchPath, method, caller: { ...from, ...who } });
+        const anybody = snapshot.matchAnybody({ matchPath, method, caller: from, nowMs: 0 });
+        const his = snapshot.match({ matchPath, method, caller: { ...from, ...who }, nowMs: 0 });
         found += anybody.length;
         for (const match of anybody) expect(his).toContainEqual(match);
         for (const { rule } of anybody) expect(rule.action).not.toBe('log');
@@ -75,7 +79,12 @@ it('there is none where somebody is allowed to pass by name, or under Weir’s o
       rules: [rule],
       tiers: [],
       lists: [{ list: 'allow', kind, value, expiresAtMs: null }],
-    }).matchAnybody({ matchPath, method: 'GET', caller: { ip: '192.0.2.1', address: '192.0.2.1' } }).length;
+    }).matchAnybody({
+      matchPath,
+      method: 'GET',
+      caller: { ip: '192.0.2.1', address: '192.0.2.1' },
+      nowMs: 0,
+    }).length;
   expect([matched('192.0.2.9', 'ip'), matched('u', 'user')]).toEqual([1, 0]);
   expect(matched('192.0.2.9', 'ip', '/_weir/health')).toBe(0);
 });

@@ -3,10 +3,10 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import { hashTagOf } from '../../src/core/counting/keys.ts';
+import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import {
   isCentral,
   type PlacedBefore,
-  type Rule,
   type SharesByRegion,
   type Split,
 } from '../../src/core/matching/rule.ts';
@@ -29,7 +29,7 @@ function placementsOf(split: Split, { rule: placed = {}, ...shape }: Shape = {},
 }
 /** With what was before, as publications tell it. */
 type Shape = Omit<RuleCheckShape, 'rule'> & {
-  readonly rule?: Partial<Rule> & { readonly placedBefore?: readonly PlacedBefore[] };
+  readonly rule?: Partial<LimitedRule> & { readonly placedBefore?: readonly PlacedBefore[] };
 };
 /** What each region has then, by name. */
 const allPartsOf = (...given: Parameters<typeof placementsOf>) =>

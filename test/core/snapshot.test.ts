@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { counterId } from '../../src/core/counting/keys.ts';
 import type { Caller } from '../../src/core/matching/caller.ts';
-import { RULE_DEFAULTS, type Rule, type Tier } from '../../src/core/matching/rule.ts';
+import { RULE_DEFAULTS, type Tier } from '../../src/core/matching/rule.ts';
 import {
   type CompiledRule,
   compileSnapshot,
@@ -42,12 +42,13 @@ const match = (
     matchPath = '/x',
     method = 'GET',
     caller = {},
-  }: Partial<Omit<MatchRequest, 'caller'>> & { caller?: Partial<Caller> },
+  }: Partial<Omit<MatchRequest, 'caller' | 'nowMs'>> & { caller?: Partial<Caller> },
 ) =>
   compileSnapshot('v1', { rules, tiers, lists }).match({
     matchPath,
     method,
     caller: { ...CALLER, ...caller },
+    nowMs: 0,
   });
 
 const namesOf = (matches: ReturnType<typeof match>) => matches.map(({ rule: { name } }) => name);
@@ -158,7 +159,7 @@ describe('a snapshot', () => {
     const rules = [...overrides, rule({ name: 'all', scope: 'user' })];
     const snapshot = compileSnapshot('v1', { rules, tiers: [], lists: [] });
     const of = (userId: string) =>
-      namesOf(snapshot.match({ matchPath: '/', method: 'GET', caller: { ...CALLER, userId } }));
+      namesOf(snapshot.match({ matchPath: '/', method: 'GET', caller: { ...CALLER, userId }, nowMs: 0 }));
     for (let i = 0; i < 1000; i++) expect(of(`user-${i}`)).toEqual([`for ${i}`]);
     expect(of('user-1000')).toEqual(['all']);
   });
@@ -191,7 +192,7 @@ describe('a snapshot', () => {
   });
 
   it('takes the limit of the tier, else that of the rule', () => {
-    const limitOf = (fields: Partial<Rule>, tier?: string) =>
+    const limitOf = (fields: Partial<CompiledRule>, tier?: string) =>
       match({ rules: [rule(fields)] }, { caller: { tier } }).map(({ limit }) => limit);
     expect(limitOf({ limitName: 'requests' })).toEqual([100]);
     expect(limitOf({ limitName: 'requests' }, 'premium')).toEqual([5000]);

@@ -27,12 +27,16 @@ const messagesOf = (...rules: Rule[]) => warningsOf(...rules).map(({ message }) 
 
 describe('a tie', () => {
   it('is told, with the winner first', () => {
-    expect(warningsOf(rule('b', { resource: '/Users/{name}' }), rule('a'))).toEqual([
+    const methods = { methods: ['GET', 'PUT'] };
+    expect(
+      warningsOf(rule('b', { resource: '/Users/{name}', methods: ['GET', 'POST'] }), rule('a', methods)),
+    ).toEqual([
       {
         ruleIds: ['a', 'b'],
         message:
           '"A" and "B" are tied: same scope, resource and priority, and both can apply to one request. ' +
-          'Only "A" does, its id being the smaller one. Give them different priorities.',
+          'Only "A" does, its id being the smaller one. Give them different priorities to choose which one does; ' +
+          'for both to apply, say both in `limits` of one rule.',
       },
     ]);
   });
@@ -40,7 +44,7 @@ describe('a tie', () => {
   it.each<[string, Partial<Rule>]>([
     ['another scope', { scope: 'ip' }],
     ['another resource', { resource: '/users/:id/*' }],
-    ['another priority', { priority: 1 }],
+    ['another priority', { priority: 1, methods: ['GET'] }],
     ['another specificity', { methods: ['GET'] }],
   ])('needs more than that: %s', (_, fields) => expect(tiesOf(rule('a'), rule('b', fields))).toEqual([]));
 
@@ -67,14 +71,69 @@ describe('a tie', () => {
 
   it('is told once for each rule that wins, whatever the two share', () => {
     const ab = rule('c', { subjects: ['x', 'y', 'z'] });
-    expect(tiesOf(ab, rule('a', { subjects: ['x', 'y'] }), rule('b', { subjects: ['z'] }))).toEqual([
+    expect(tiesOf(ab, rule('a', { subjects: ['x', 'y'] }), rule('b', { subjects: ['w', 'z'] }))).toEqual([
+      ['a', 'b', 'c'],
+    ]);
+    const wider = rule('c', { subjects: ['x', 'y', 'z', 'v'] });
+    expect(tiesOf(wider, rule('a', { subjects: ['x', 'y'] }), rule('b', { subjects: ['z'] }))).toEqual([
       ['a', 'c'],
       ['b', 'c'],
     ]);
-    expect(tiesOf(rule('a'), rule('b'), rule('c'))).toEqual([
-      ['a', 'b'],
-      ['a', 'c'],
+  });
+});
+
+describe('a rule that never wins', () => {
+  it('is told with the rule that wins, and with what would make both apply', () => {
+    expect(warningsOf(rule('a', { priority: 1 }), rule('b', { windowSeconds: 3600 }))).toEqual([
+      {
+        ruleIds: ['a', 'b'],
+        message:
+          '"B" never applies: "A" of the same scope and resource comes before it for everybody. For both to apply, ' +
+          'say both in `limits` of one rule; for another limit for some callers, name them in `subjects` or `tiers`.',
+      },
     ]);
+  });
+
+  it('may have lost to several rules together', () => {
+    const lost = rule('c', { methods: ['GET', 'POST'] });
+    const [get, post] = [
+      rule('a', { methods: ['GET'], priority: 1 }),
+      rule('b', { methods: ['POST'], priority: 1 }),
+    ];
+    expect(tiesOf(lost, get, post)).toEqual([['a', 'b', 'c']]);
+    expect(tiesOf(lost, get)).toEqual([]);
+    const everyTier = ['free', 'premium'].map((tier) => rule(tier, { tiers: [tier] }));
+    expect(tiesOf(rule('z'), ...everyTier)).toEqual([['free', 'premium', 'z']]);
+    expect(tiesOf(rule('z'), rule('free', { tiers: ['free'] }))).toEqual([]);
+  });
+
+  it('is none that wins for some method, tier or subject', () => {
+    const better = { priority: 1 };
+    expect(tiesOf(rule('a', { ...better, methods: ['GET'] }), rule('b'))).toEqual([]);
+    expect(tiesOf(rule('a', { ...better, subjects: ['ada'] }), rule('b'))).toEqual([]);
+    expect(tiesOf(rule('a', { ...better, tiers: ['free'] }), rule('b', { subjects: ['ada'] }))).toEqual([]);
+    expect(tiesOf(rule('a', { ...better, action: 'log' }), rule('b'))).toEqual([]);
+    expect(tiesOf(rule('a', { ...better, percent: 50 }), rule('b'))).toEqual([]);
+    expect(tiesOf(rule('a', { ...better, validUntilMs: 5 }), rule('b'))).toEqual([]);
+  });
+
+  it('may have lost to a pattern', () => {
+    const better = rule('a', { priority: 1, subjects: ['acme-*'] });
+    expect(tiesOf(better, rule('b', { subjects: ['acme-1', 'acme-eu-*'] }))).toEqual([['a', 'b']]);
+    expect(tiesOf(better, rule('b', { subjects: ['acme-1', 'ac*'] }))).toEqual([]);
+  });
+});
+
+describe('the name that clients read', () => {
+  it('is told if rules of different slots share it', () => {
+    expect(messagesOf(rule('a', { policy: 'x' }), rule('b', { policy: 'x', resource: '/y' }))).toEqual([
+      'Clients read "x" as the policy of "A" and of "B", which limit different things. ' +
+        'Give one of them another policy.',
+    ]);
+    expect(messagesOf(rule('a', { policy: 'x' }), rule('b', { policy: 'x', subjects: ['u'] }))).toEqual([]);
+    expect(
+      messagesOf(rule('a', { policy: 'x' }), rule('b', { policy: 'x', resource: '/y', action: 'log' })),
+    ).toEqual([]);
   });
 });
 

@@ -66,7 +66,7 @@ describe('a subject that was denied', () => {
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([429]));
     for (const { degraded, header } of answers) {
       expect(degraded).toBeUndefined();
-      expect(header('RateLimit')).toMatch(/^"day";r=0;t=\d+$/);
+      expect(header('RateLimit')).toMatch(/^"day-ip";r=0;t=\d+$/);
       expect(Number(header('Retry-After'))).toBeGreaterThan(0);
     }
   });

@@ -127,8 +127,8 @@ async function expectRecovery(regions: readonly string[]): Promise<void> {
     const { status, header } = await client.ask({ path: '/open', isolate, ip });
     const left = PART - used - 1;
     expect([status, header('X-RateLimit-Remaining')]).toEqual([200, String(left)]);
-    expect(header('RateLimit')).toMatch(new RegExp(`^"open";r=${left};t=\\d+$`));
-    expect(header('RateLimit-Policy')).toBe(`"open";q=${LIMIT};w=86400`);
+    expect(header('RateLimit')).toMatch(new RegExp(`^"open-ip";r=${left};t=\\d+$`));
+    expect(header('RateLimit-Policy')).toBe(`"open-ip";q=${LIMIT};w=86400`);
   }
 }
 

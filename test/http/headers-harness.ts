@@ -25,6 +25,7 @@ export function createRule(fields: Partial<CompiledRule> = {}): CompiledRule {
     windowSeconds: 60,
     ordinal: lastOrdinal,
     counterId: id,
+    policy: fields.name ?? `rule ${id}`,
     ...fields,
   };
 }

@@ -46,12 +46,15 @@ describe('headers', () => {
     const tookSeconds = Math.ceil((performance.now() - startedAtMs) / 1_000);
     expect(status).toBe(200);
     expect(parametersIn(headers, 'RateLimit-Policy')).toEqual([
-      ['per "ip" %E2%80%93 %25', { q: 20, w: HOUR }],
-      ['bucket', { q: 2, w: HOUR }],
+      ['api-all-ip', { q: 20, w: HOUR }],
+      ['api-search-ip', { q: 2, w: HOUR }],
     ]);
     expect(parametersIn(headers, 'RateLimit')).toEqual([
-      ['bucket', { r: 1, t: expect.toSatisfy((t: number) => t <= HOUR / 2 && t >= HOUR / 2 - tookSeconds) }],
-      ['per "ip" %E2%80%93 %25', { r: 19, t: expect.any(Number) }],
+      [
+        'api-search-ip',
+        { r: 1, t: expect.toSatisfy((t: number) => t <= HOUR / 2 && t >= HOUR / 2 - tookSeconds) },
+      ],
+      ['api-all-ip', { r: 19, t: expect.any(Number) }],
     ]);
     expect(headers.get('X-RateLimit-Limit')).toBe('2');
     expect(headers.get('X-RateLimit-Remaining')).toBe('1');
@@ -65,12 +68,12 @@ describe('headers', () => {
     const retryAfter = Number(answer.headers.get('Retry-After'));
     const [decisive] = policiesIn(answer.headers, 'RateLimit');
     expect(answer.status).toBe(429);
-    expect(decisive).toEqual({ name: 'bucket', parameters: { r: 0, t: retryAfter } });
+    expect(decisive).toEqual({ name: 'api-search-ip', parameters: { r: 0, t: retryAfter } });
     expect(retryAfter).toSatisfy((seconds: number) => seconds > HOUR / 2 - 60 && seconds <= HOUR / 2);
     expect(await answer.json()).toMatchObject({
-      rule: 'bucket',
+      rule: 'api-search-ip',
       'retry-after': retryAfter,
-      'violated-policies': ['bucket'],
+      'violated-policies': ['api-search-ip'],
     });
   });
 
@@ -95,10 +98,10 @@ describe('the quota', () => {
     const ip = freshIp();
     for (let i = 0; i < 3; i += 1) await weir.call('/api/x', { ip });
     expect(left(await quota(ip))).toEqual([
-      'bucket: 2 of 2',
-      'calls: 2 of 2',
-      'export: 5 of 5',
-      'per "ip" – %: 17 of 20',
+      'api-all-ip: 17 of 20',
+      'api-search-ip: 2 of 2',
+      'calls-key: 2 of 2',
+      'export-ip: 5 of 5',
     ]);
   });
 
@@ -112,7 +115,7 @@ describe('the quota', () => {
     await weir.call('/calls', { headers });
     const answer = await quota(freshIp(), headers);
     expect(answer.caller).toEqual({ userId: null, apiKeyId: id, tenantId: null, tier: 'gold' });
-    expect(left(answer)).toContain('calls: 49 of 50');
+    expect(left(answer)).toContain('calls-key: 49 of 50');
     expect(JSON.stringify(answer)).not.toContain(key);
   });
 
@@ -122,7 +125,7 @@ describe('the quota', () => {
       const answer = await weir.call('/_weir/quota', { isolate: 'three', ip });
       return ((await answer.json()) as { limits: { rule: string }[] }).limits.map(({ rule }) => rule);
     };
-    expect(await names()).not.toContain('late');
+    expect(await names()).not.toContain('late-ip');
     const late = {
       name: 'late',
       resource: '/late',
@@ -133,7 +136,7 @@ describe('the quota', () => {
     };
     await weir.admin('/rules', { method: 'POST', body: late });
     // No answer is good for longer than a second.
-    await expect.poll(names).toContain('late');
+    await expect.poll(names).toContain('late-ip');
   });
 
   it('has no body for HEAD, and is not changed by anything', async () => {

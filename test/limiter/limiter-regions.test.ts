@@ -2,8 +2,8 @@
 // it is to be seen.
 import { describe, expect, it, vi } from 'vitest';
 import type { Decision } from '../../src/core/counting/decision.ts';
+import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import type { Rule } from '../../src/core/matching/rule.ts';
 import { setDecisionHeaders } from '../../src/http/headers.ts';
 import { denies, fails, START_MS, useFakeTime } from './limiter-harness.ts';
 import { seenFrom } from './model-regions.ts';
@@ -146,8 +146,8 @@ describe('clients are told', () => {
     expect(await headersOf(await decide([near({ limit: 30 })]))).toMatchObject({
       'x-ratelimit-limit': '30',
       'x-ratelimit-remaining': '29',
-      'ratelimit-policy': '"near";q=30;w=60',
-      ratelimit: '"near";r=29;t=60',
+      'ratelimit-policy': '"all-ip";q=30;w=60',
+      ratelimit: '"all-ip";r=29;t=60',
     });
   });
 
@@ -191,7 +191,7 @@ describe('a subject whose home is gone', () => {
 });
 
 describe('with one region', () => {
-  it.each<[string, Partial<Rule>]>([
+  it.each<[string, Partial<LimitedRule>]>([
     ['is split', {}],
     ['is central', { central: true }],
     ['has shares for others', { shares: { eu: 1 } }],

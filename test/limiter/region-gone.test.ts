@@ -1,7 +1,8 @@
 // What is decided, and what becomes of charges, if a region is gone that alone can count one of the rules.
 import { describe, expect, it, vi } from 'vitest';
 import type { Decision } from '../../src/core/counting/decision.ts';
-import type { OnUnavailable, Rule } from '../../src/core/matching/rule.ts';
+import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
+import type { OnUnavailable } from '../../src/core/matching/rule.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
 import { denies, fails, timed, useFakeTime } from './limiter-harness.ts';
 import { aloneIn, checkOf, near, openRegions } from './regional-isolate.ts';
@@ -9,7 +10,7 @@ import { aloneIn, checkOf, near, openRegions } from './regional-isolate.ts';
 useFakeTime();
 
 describe('if the region that alone counts a rule is gone', () => {
-  const farIs = (onUnavailable: OnUnavailable, rule: Partial<Rule> = {}) =>
+  const farIs = (onUnavailable: OnUnavailable, rule: Partial<LimitedRule> = {}) =>
     aloneIn('eu', 'far', { onUnavailable, ...rule });
 
   it.each([

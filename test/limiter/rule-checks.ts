@@ -1,12 +1,13 @@
 // Checks that know their rule, and answers to them, with as little said about them as a test needs.
 import type { Check, Outcome } from '../../src/core/counting/check.ts';
+import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import { RULE_DEFAULTS, type Rule } from '../../src/core/matching/rule.ts';
+import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
 
 export const START_MS = 1_800_000_000_000;
 
 export type RuleCheckShape = Partial<Check> & {
-  readonly rule?: Partial<Rule>;
+  readonly rule?: Partial<LimitedRule>;
   readonly full?: RuleCheck['full'];
 };
 

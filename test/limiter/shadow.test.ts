@@ -1,8 +1,8 @@
 // Shadow rules where there are several regions: they are counted after the response, the way they would be enforced.
 import { describe, expect, it } from 'vitest';
 import type { CheckResult } from '../../src/core/counting/decision.ts';
+import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import type { Rule } from '../../src/core/matching/rule.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
 import { denies, fails, hangingRun, START_MS, timed, useFakeTime } from './limiter-harness.ts';
 import { checkOf, near, openRegions } from './regional-isolate.ts';
@@ -92,7 +92,7 @@ describe('shadow rules', () => {
     expect([asked(), told]).toEqual([['us peek'], []]);
   });
 
-  it.each<[string, Partial<Rule>]>([
+  it.each<[string, Partial<LimitedRule>]>([
     ['takes its cost from the origin', { costFromOrigin: true }],
     ['gives back for errors', { refundOnError: true }],
     ['delays', { action: 'throttle', spill: false }],

@@ -54,6 +54,7 @@ const YEAR = 366 * 86_400;
 const TRILLION = 1_000_000_000_000;
 const LEASE = { algorithm: 'concurrency', window_seconds: 30 };
 const THROTTLE = { action: 'throttle', algorithm: 'leaky-bucket' };
+const SEVERAL = { limit: null, window_seconds: null, limits: '[{"limit": 1, "windowSeconds": 1}]' };
 const long = (length: number) => 'é'.repeat(length);
 const each = (
   column: string,
@@ -83,8 +84,15 @@ export const CASES: Readonly<Record<string, Case>> = {
   tiers_limits_is_an_object: each('limits', ['[]', '"calls"', 'null', '5'], ['{}']),
   tiers_limits_are_whole_numbers_or_null: each(
     'limits',
-    ['0', '-1', '1.5', '"5"', 'true', '{}', '[0]', String(TRILLION + 1)].map((of) => `{"a": 1, "b": ${of}}`),
+    ['0', '-1', '1.5', '"5"', 'true', '[0]', String(TRILLION + 1)].map((of) => `{"a": 1, "b": ${of}}`),
     ['1', 'null', String(TRILLION)].map((of) => `{"a": 1, "b": ${of}}`),
+  ),
+  tiers_multiples_name_a_tier: each(
+    'limits',
+    ['{}', '{"times": 2}', '{"of": "free"}', '{"times": 0, "of": "free"}', '{"times": 1.5, "of": "free"}']
+      .concat('{"times": "2", "of": "free"}', '{"times": 2, "of": 5}', '{"times": 1000001, "of": "free"}')
+      .map((of) => `{"a": 1, "b": ${of}}`),
+    ['{"a": {"times": 10, "of": "no such tier"}}'],
   ),
   tenants_pkey: pkey('tenants'),
   tenants_id_is_short: each('id', ['', long(257)], ['x', long(256)]),
@@ -116,10 +124,83 @@ export const CASES: Readonly<Record<string, Case>> = {
     ['a b', 'ünï\u00a0©', '👩\u200d🚀'],
   ),
   rules_name_is_short: each('name', ['', long(129)], ['x', long(128)]),
+  rules_policy_is_a_slug: each(
+    'policy',
+    ['', 'Search', '-x', 'a b', 'x\n', 'x'.repeat(64)],
+    ['search', '7.a_b-', 'x'.repeat(63), null],
+  ),
+  rules_has_an_algorithm: {
+    refused: [{ algorithm: null }, { algorithm: null, ...SEVERAL }],
+    taken: [{ algorithm: null, action: 'allow' }],
+  },
+  rules_has_a_window: {
+    refused: [{ window_seconds: null }],
+    taken: [{ window_seconds: null, action: 'allow' }, SEVERAL],
+  },
+  rules_limits_stand_alone: {
+    refused: [{ limit: 1 }, { limit_name: 'x' }, { window_seconds: 1 }].map((row) => ({
+      ...SEVERAL,
+      ...row,
+    })),
+    taken: [SEVERAL],
+  },
+  rules_limits_are_limits: each(
+    'limits',
+    [
+      ...['{}', '5', 'null', '"x"', '[5]', '[[]]', '[{}]', '[{"windowSeconds": 1}]', '[{"limit": 1}]'],
+      ...['0', '1.5', '"1"', 'null', '31622401'].map((of) => `[{"limit": 1, "windowSeconds": ${of}}]`),
+      ...['0', '1.5', '"1"', 'null', '{}'].map((of) => `[{"windowSeconds": 1, "limit": ${of}}]`),
+      '[{"windowSeconds": 1, "limit": 1, "algorithm": "leaky"}]',
+      '[{"windowSeconds": 1, "limit": 1, "burst": 0}]',
+      '[{"windowSeconds": 1, "limit": 1, "buckets": 101}]',
+      '[{"windowSeconds": 1, "limitName": 5}]',
+      `[${Array.from({ length: 6 }, (_, i) => `{"limit": 1, "windowSeconds": ${i + 1}}`)}]`,
+    ],
+    [
+      '[{"limit": 1, "windowSeconds": 1, "algorithm": "gcra", "burst": 5}, {"limitName": "x", "windowSeconds": 60}]',
+      '[{"limit": 1, "windowSeconds": 1, "algorithm": "sliding-window-buckets", "buckets": 100}]',
+    ],
+    { limit: null, window_seconds: null },
+  ),
+  rules_several_limits_have_no_leases: {
+    refused: [
+      { ...SEVERAL, algorithm: 'concurrency' },
+      { ...SEVERAL, limits: '[{"limit": 1, "windowSeconds": 60, "algorithm": "concurrency"}]' },
+    ],
+    taken: [SEVERAL],
+  },
+  rules_costs_are_costs: each(
+    'costs',
+    [
+      ...['{}', 'null', '[5]', '[{}]', '[{"cost": 1}]', '[{"resource": "/x"}]'],
+      ...['0', '1.5', '"1"', '1000000001'].map((of) => `[{"resource": "/x", "cost": ${of}}]`),
+      ...['5', '"x"', 'null'].map((of) => `[{"resource": ${of}, "cost": 1}]`),
+      '[{"resource": "/x", "cost": 1, "methods": "GET"}]',
+      `[${Array.from({ length: 101 }, () => '{"resource": "/x", "cost": 1}')}]`,
+    ],
+    ['[]', '[{"resource": "/x", "cost": 1000000000, "methods": ["GET"]}, {"resource": "/*", "cost": 1}]'],
+  ),
+  rules_throttle_has_one_limit_and_cost: {
+    refused: [
+      { ...THROTTLE, ...SEVERAL, algorithm: 'leaky-bucket' },
+      { ...THROTTLE, costs: '[{"resource": "/x", "cost": 1}]' },
+    ],
+    taken: [THROTTLE, { ...SEVERAL, costs: '[{"resource": "/x", "cost": 1}]' }],
+  },
   rules_resource_is_a_path: each(
     'resource',
     ['', 'x', ' /x', `/${'x'.repeat(1024)}`],
     ['/', `/${'x'.repeat(1023)}`],
+  ),
+  rules_has_a_resource: {
+    refused: [{ resource: null }, { resources: ['/x'] }],
+    taken: [{ resource: null, resources: ['/x', '/y/*'] }],
+  },
+  rules_resources_are_paths: each(
+    'resources',
+    [[null], [''], ['x'], ['/x', 'y'], Array.from({ length: 21 }, (_, i) => `/${i}`)],
+    [['/'], ['/a b', '/c']],
+    { resource: null },
   ),
   rules_methods_are_upper_case: each(
     'methods',
@@ -134,6 +215,22 @@ export const CASES: Readonly<Record<string, Case>> = {
   rules_tiers_has_no_null: each('tiers', [[null], ['pro', null]], [[], ['no such tier']]),
   rules_subjects_has_no_null: each('subjects', [[null], ['ann', null]], [[], ['ann']]),
   rules_global_has_no_subjects: each('subjects', [['ann']], [[]], { scope: 'global' }),
+  rules_ip_has_no_patterns: {
+    refused: [['*'], ['10.*', '192.0.2.1'], ['192.0.2.1', '10.*']].map((subjects) => ({ subjects })),
+    taken: [{ subjects: ['192.0.2.1'] }, { subjects: ['acme-*', '*'], scope: 'user' }],
+  },
+  rules_percent_is_a_part: each('percent', [-1, 101], [0, 100]),
+  rules_global_has_no_percent: each('percent', [99], [100], { scope: 'global' }),
+  rules_valid_on_dates: {
+    refused: [{ valid_from: 'infinity' }, { valid_until: '-infinity' }],
+    taken: [{ valid_from: '2030-01-01Z' }, { valid_until: '1970-01-01Z' }],
+  },
+  rules_ends_after_it_begins: each(
+    'valid_until',
+    ['2030-01-01Z', '2029-12-31Z'],
+    ['2030-01-01T00:00:01Z', null],
+    { valid_from: '2030-01-01Z' },
+  ),
   rules_algorithm_is_known: each(
     'algorithm',
     ['', 'leaky', 'GCRA'],

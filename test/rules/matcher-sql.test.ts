@@ -5,8 +5,14 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Caller } from '../../src/core/matching/caller.ts';
 import { canonicalPath } from '../../src/core/matching/canonical-path.ts';
-import { RULE_DEFAULTS, SCOPES, type Tier } from '../../src/core/matching/rule.ts';
-import { type CompiledRule, compileSnapshot, type MatchRequest } from '../../src/core/matching/snapshot.ts';
+import {
+  type RouteCost,
+  RULE_DEFAULTS,
+  SCOPES,
+  type Tier,
+  type WrittenLimit,
+} from '../../src/core/matching/rule.ts';
+import { compileSnapshot, type MatchRequest, type PublishedRule } from '../../src/core/matching/snapshot.ts';
 import { rules as rulesTable, tiers as tiersTable } from '../../src/rules/tables/schema.ts';
 import { rounds } from '../rounds.ts';
 import { startDatabase, type TestDatabase } from './database.ts';
@@ -14,6 +20,7 @@ import { startDatabase, type TestDatabase } from './database.ts';
 let postgres: TestDatabase;
 beforeAll(async () => {
   postgres = await startDatabase();
+  for (const definition of FUNCTIONS) await postgres.database.execute(definition);
 });
 afterAll(() => postgres[Symbol.asyncDispose]());
 
@@ -21,7 +28,11 @@ const RULE_SETS = rounds(40);
 /** The database orders uuids as their text is ordered. */
 const IDS = Array.from({ length: 25 }, () => randomUUID());
 
-type RuleRow = CompiledRule & { readonly enabled: boolean };
+const MOMENTS_MS = ['2030-01-01', '2030-02-01', '2030-03-01'].map(Date.parse);
+const isBackwards = ({ validFromMs, validUntilMs }: Pick<PublishedRule, 'validFromMs' | 'validUntilMs'>) =>
+  validFromMs !== null && validUntilMs !== null && validFromMs >= validUntilMs;
+
+type RuleRow = PublishedRule & { readonly enabled: boolean };
 
 /** None of them often, so that rules say little and meet. */
 const someOf = (...values: string[]) =>
@@ -42,22 +53,56 @@ const limits = fc
   .record({ limit: fc.constantFrom(null, 1, 2, 3), limitName: fc.constantFrom(null, 'requests', 'exports') })
   .filter(({ limit, limitName }) => limit !== null || limitName !== null);
 
+const several = fc.constantFrom<WrittenLimit[][]>(
+  [],
+  [],
+  [
+    { limit: 4, windowSeconds: 1 },
+    { limitName: 'exports', windowSeconds: 60 },
+    { limit: 5, limitName: 'requests', windowSeconds: 3600 },
+  ],
+);
+const costs = fc.oneof(
+  { weight: 2, arbitrary: fc.constant<RouteCost[]>([]) },
+  {
+    weight: 1,
+    arbitrary: fc.array(
+      fc
+        .record({ resource, methods: someOf('GET', 'POST'), cost: fc.integer({ min: 2, max: 9 }) })
+        .map(({ methods, ...one }) => (methods.length > 0 ? { ...one, methods } : one)),
+      { maxLength: 5 },
+    ),
+  },
+);
+
 const ruleFields = fc
   .record({
     resource,
+    others: fc.array(resource, { maxLength: 2 }),
     scope: fc.constantFrom(...SCOPES),
-    action: fc.constantFrom('reject', 'reject', 'log'),
+    action: fc.constantFrom('reject', 'reject', 'reject', 'log', 'allow'),
+    replaces: fc.constantFrom(false, false, false, true),
+    several,
+    costs,
     methods: someOf('GET', 'HEAD', 'POST'),
     tiers: someOf('free', 'premium', 'gone'),
-    subjects: someOf('u1', 'u2', '192.0.2.1'),
+    subjects: someOf('u1', 'u2', '192.0.2.1', 'u*', '*'),
+    percent: fc.constantFrom(100, 100, 100, 40),
+    validFromMs: fc.constantFrom(null, null, ...MOMENTS_MS),
+    validUntilMs: fc.constantFrom(null, null, ...MOMENTS_MS),
     priority: fc.integer({ min: 1, max: 3 }),
     enabled: fc.constantFrom(true, true, true, false),
     limits,
   })
-  .map(({ limits, subjects, ...fields }) => ({
+  .map(({ limits, several, subjects, others, ...fields }) => ({
     ...fields,
-    ...limits,
-    subjects: fields.scope === 'global' ? [] : subjects,
+    resources: others.length > 0 ? [fields.resource, ...others] : [],
+    ...(several.length > 0 ? { limits: several } : { ...limits, windowSeconds: 60 }),
+    ...(fields.scope === 'global' && { percent: 100 }),
+    ...(isBackwards(fields) && { validUntilMs: null }),
+    subjects: subjects.filter(
+      (one) => fields.scope !== 'global' && !(fields.scope === 'ip' && one.endsWith('*')),
+    ),
   }));
 
 const ruleSet = fc.array(ruleFields, { minLength: 1, maxLength: IDS.length, size: 'max' }).map((set) =>
@@ -69,7 +114,6 @@ const ruleSet = fc.array(ruleFields, { minLength: 1, maxLength: IDS.length, size
       id,
       name: `rule ${i}`,
       algorithm: 'fixed-window',
-      windowSeconds: 60,
       ordinal: i,
       counterId: id,
     };
@@ -109,6 +153,7 @@ const request: fc.Arbitrary<MatchRequest> = fc.record({
   matchPath: path,
   method: fc.constantFrom('GET', 'HEAD', 'POST', 'PUT'),
   caller,
+  nowMs: fc.constantFrom(0, ...MOMENTS_MS, Date.parse('2031-01-01')),
 });
 
 function matchPathOf(rawPath: string): string {
@@ -129,7 +174,7 @@ describe('the compiled matcher', () => {
           const inForce = rules.filter(({ enabled }) => enabled);
           const snapshot = compileSnapshot('v', { rules: inForce, tiers, lists: [] });
           const compiled = requests.map((each) =>
-            snapshot.match(each).map(({ rule, limit }) => `${rule.name}: ${limit}`),
+            snapshot.match(each).map(({ rule, limit, cost }) => `${rule.name}: ${limit} for ${cost}`),
           );
           await write(rules, tiers);
           const asked = await askPostgres(requests);
@@ -146,12 +191,32 @@ describe('the compiled matcher', () => {
 
 async function write(rules: readonly RuleRow[], tiers: readonly Tier[]): Promise<void> {
   const { database } = postgres;
-  const rows = rules.map(({ counterId: _, methods, tiers, subjects, ...row }) => ({
-    ...row,
-    methods: [...methods],
-    tiers: [...tiers],
-    subjects: [...subjects],
-  }));
+  const rows = rules.map(
+    ({
+      counterId: _,
+      resource,
+      resources,
+      validFromMs,
+      validUntilMs,
+      methods,
+      tiers,
+      subjects,
+      limits,
+      costs,
+      ...row
+    }) => ({
+      ...row,
+      resource: resources.length > 0 ? null : resource,
+      resources: [...resources],
+      methods: [...methods],
+      tiers: [...tiers],
+      subjects: [...subjects],
+      limits: [...limits],
+      costs: [...costs],
+      validFrom: toDate(validFromMs),
+      validUntil: toDate(validUntilMs),
+    }),
+  );
   await database.batch([
     database.delete(rulesTable),
     database.delete(tiersTable),
@@ -160,56 +225,101 @@ async function write(rules: readonly RuleRow[], tiers: readonly Tier[]): Promise
   ]);
 }
 
+const toDate = (ms: number | null) => (ms === null ? null : new Date(ms));
+
 async function askPostgres(requests: readonly MatchRequest[]): Promise<string[][]> {
-  const asked = requests.map(({ matchPath, method, caller }, number) => ({
+  const asked = requests.map(({ matchPath, method, caller, nowMs }, number) => ({
     number,
     matchPath,
     method,
+    now: new Date(nowMs).toISOString(),
     ...caller,
   }));
   const answers = requests.map((): string[] => []);
-  const { rows } = await postgres.database.execute<{ number: number; name: string; limit: string }>(
+  const { rows } = await postgres.database.execute<{ number: number; line: string }>(
     QUESTION(JSON.stringify(asked)),
   );
-  for (const { number, name, limit } of rows) answers[number]?.push(`${name}: ${limit}`);
+  for (const { number, line } of rows) answers[number]?.push(line);
   return answers;
 }
 
+const FUNCTIONS = [
+  // One text for all spellings: lower case, no slash at the end, parameters without their names.
+  sql`create function slot_of(resource text) returns text language sql immutable as $$
+    select regexp_replace(
+      regexp_replace(lower(resource), '/(:[^/]+|\\{[^/]+\\})(?=/|$)', '/{}', 'g'), '(.)/$', '\\1') $$`,
+  // A prefix is what stands before its star, alone or with more segments; all other characters mean themselves.
+  sql`create function pattern_of(slot text) returns text language sql immutable as $$
+    select '^' || replace(
+        regexp_replace(regexp_replace(slot, '/\\*$', ''), '([.+*?()|^$\\[\\]\\\\])', '\\\\\\1', 'g'), '{}', '[^/]+')
+      || case when slot like '%/*' then '(/.*)?$' else '$' end $$`,
+  // Whether the first matches all that the second one matches.
+  sql`create function contains(wide text, narrow text) returns boolean language sql immutable as $$
+    select case when wide like '%/*' then regexp_replace(narrow, '/\\*$', '') ~ pattern_of(wide)
+      else narrow not like '%/*' and narrow ~ pattern_of(wide) end $$`,
+  // Of two that match one path, the more specific one is the smaller text: names, then parameters, then the star.
+  sql`create function outline_of(slot text) returns text language sql immutable as $$
+    select replace(replace(regexp_replace(replace(
+      regexp_replace(slot, '/\\*$', '#2'), '/{}', '#1'), '/[^/#]+', '0', 'g'), '#', ''), '/', '') collate "C" $$`,
+  // FNV-1a over the characters, then the finalizer of MurmurHash3; numeric, because products take 64 bits.
+  sql`create function hash_of(data text) returns numeric language plpgsql immutable as $$
+    declare
+      state bigint := 2166136261;
+      letter text;
+    begin
+      foreach letter in array regexp_split_to_array(data, '') loop
+        state := mod((state # ascii(letter))::numeric * 16777619, 4294967296);
+      end loop;
+      state := mod((state # (state >> 16))::numeric * 2246822507, 4294967296);
+      state := mod((state # (state >> 13))::numeric * 3266489909, 4294967296);
+      return state # (state >> 16);
+    end $$`,
+];
+
 const QUESTION = (asked: string) => sql`
   with requests as (
-    select number, "matchPath" as path, method, ip, "userId" as "user", "apiKeyId" as "apiKey", "tenantId" as tenant,
+    select number, "matchPath" as path, method, now, ip, "userId" as "user", "apiKeyId" as "apiKey", "tenantId" as tenant,
       coalesce((select name from tiers where name = tier), (select name from tiers where is_default)) as tier
     from jsonb_to_recordset(${asked}::jsonb) as request (
-      number int, "matchPath" text, method text, ip text, "userId" text, "apiKeyId" text, "tenantId" text, tier text)
+      number int, "matchPath" text, method text, now timestamptz, ip text, "userId" text, "apiKeyId" text, "tenantId" text, tier text)
   ),
-  -- One text for all spellings: lower case, no slash at the end, parameters without their names.
   slots as (
-    select rules.*, regexp_replace(
-      regexp_replace(lower(resource), '/(:[^/]+|\\{[^/]+\\})(?=/|$)', '/{}', 'g'), '(.)/$', '\\1') as slot
-    from rules where enabled
-  ),
-  -- A prefix is what stands before its star, alone or with more segments; all other characters mean themselves.
-  patterns as (
-    select *, '^' || replace(
-        regexp_replace(regexp_replace(slot, '/\\*$', ''), '([.+*?()|^$\\[\\]\\\\])', '\\\\\\1', 'g'), '{}', '[^/]+')
-      || case when slot like '%/*' then '(/.*)?$' else '$' end as pattern
-    from slots
+    select rules.*, slot_of(one) as slot
+    from rules, unnest(case resources when '{}' then array[resource] else resources end) as one where enabled
   ),
   winners as (
-    select distinct on (number, scope, slot, action = 'log')
-      number, requests.tier, patterns.name, patterns."limit", patterns.limit_name
-    from requests join patterns on path ~ pattern and path !~ '^/_weir(/|$)'
+    select distinct on (number, scope, slot, action = 'log') requests.number, requests.path, requests.method,
+      requests.tier, slots.*
+    from requests join slots on path ~ pattern_of(slot) and path !~ '^/_weir(/|$)'
     where (methods = '{}' or method = any(methods) or (method = 'HEAD' and 'GET' = any(methods)))
       and (tiers = '{}' or requests.tier = any(tiers))
-      and (subjects = '{}' or (case scope
+      and (subjects = '{}' or exists (select from unnest(subjects) as one where case scope
         when 'user' then "user" when 'apiKey' then "apiKey" when 'tenant' then tenant when 'ip' then ip
-      end) = any(subjects))
-    order by number, scope, slot, action = 'log',
-      priority, (subjects <> '{}') desc, (tiers <> '{}') desc, (methods <> '{}') desc, id
+      end like replace(one, '*', '%')))
+      and coalesce(valid_from <= now, true) and coalesce(now < valid_until, true)
+      and (percent = 100 or hash_of(id || ' ' || coalesce(case scope
+        when 'user' then 'user:' || "user" when 'apiKey' then 'apiKey:' || "apiKey" when 'tenant' then 'tenant:' || tenant
+      end, 'ip:' || ip)) * 100 < percent * 4294967296)
+    order by number, scope, slot, action = 'log', priority, (subjects <> '{}') desc,
+      (exists (select from unnest(subjects) as one where one like '%*')), (tiers <> '{}') desc, (methods <> '{}') desc, id
+  ),
+  applying as (
+    select distinct on (number, id) * from winners where action <> 'allow' and not exists (
+      select from winners as other where other.number = winners.number and other.scope = winners.scope
+        and (other.replaces or other.action = 'allow') and (winners.action = 'log' or other.action <> 'log')
+        and other.slot <> winners.slot and contains(winners.slot, other.slot))
   ),
   limited as (
-    select number, winners.name,
-      case when tiers.limits ? limit_name then (tiers.limits ->> limit_name)::bigint else "limit" end as "limit"
-    from winners left join tiers on tiers.name = winners.tier
+    select number, applying.name, coalesce((
+        select (one ->> 'cost')::int from jsonb_array_elements(costs) with ordinality as list (one, place)
+        where path ~ pattern_of(slot_of(one ->> 'resource')) and (not one ? 'methods'
+          or one -> 'methods' ? method or (method = 'HEAD' and one -> 'methods' ? 'GET'))
+        order by outline_of(slot_of(one ->> 'resource')), one ? 'methods' desc, place limit 1), cost) as cost,
+      case when tiers.limits ? (line ->> 'limitName') then (tiers.limits ->> (line ->> 'limitName'))::bigint
+        else (line ->> 'limit')::bigint end as "limit"
+    from applying left join tiers on tiers.name = applying.tier
+      cross join jsonb_array_elements(case applying.limits when '[]'
+        then jsonb_build_array(jsonb_build_object('limit', applying."limit", 'limitName', limit_name))
+        else applying.limits end) as line
   )
-  select number, name, "limit"::text from limited where "limit" is not null`;
+  select number, name || ': ' || "limit" || ' for ' || cost as line from limited where "limit" is not null`;

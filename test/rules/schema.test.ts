@@ -4,7 +4,7 @@ import { is } from 'drizzle-orm';
 import { getTableConfig, PgTable } from 'drizzle-orm/pg-core';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
+import { WRITTEN_DEFAULTS } from '../../src/rules/tables/rule-schema.ts';
 import * as schema from '../../src/rules/tables/schema.ts';
 import { CASES, type Case, LEAST, type Row, STANDING } from './bad-rows.ts';
 import { startDatabase, type TestDatabase } from './database.ts';
@@ -149,7 +149,7 @@ describe('a rule of which only the least is said', () => {
     await insert('rules', LEAST.rules ?? {});
     const [row] = (await db.database.select().from(schema.rules)).slice(-1);
     const { id, name, ordinal, revision, createdAt, updatedAt, ...said } = row ?? expect.fail('no rule');
-    const { limit: _, ...defaults } = RULE_DEFAULTS;
+    const { limit: _, ...defaults } = WRITTEN_DEFAULTS;
     expect(said).toEqual({
       ...defaults,
       resource: '/x',

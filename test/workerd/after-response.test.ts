@@ -2,7 +2,7 @@
 // late: work that nobody waits for would not be done when all is over.
 import { describe, expect, it } from 'vitest';
 import type { Operation } from '../../src/core/counting/check.ts';
-import type { Rule } from '../../src/core/matching/rule.ts';
+import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import { clientGone, type ProxyResult } from '../../src/http/proxy.ts';
 import type { Ledger } from '../../src/limiter/ledger.ts';
@@ -17,7 +17,7 @@ interface Done extends Omit<Situation, 'decision' | 'charge'> {
 }
 
 /** What was done in the end for a request under this rule. */
-async function doneFor(rule: Partial<Rule>, { isInDoubt = false, ...situation }: Done = {}) {
+async function doneFor(rule: Partial<LimitedRule>, { isInDoubt = false, ...situation }: Done = {}) {
   const done: [operation: Operation, cost: number | undefined][] = [];
   const store: CounterStore = {
     ...NO_STORE,
@@ -51,7 +51,7 @@ const HELD = { algorithm: 'concurrency' } as const;
 const QUEUED = { action: 'throttle', algorithm: 'leaky-bucket' } as const;
 
 describe('is done', () => {
-  it.each<[string, Partial<Rule>, Done, [Operation, number][]]>([
+  it.each<[string, Partial<LimitedRule>, Done, [Operation, number][]]>([
     ['a charge of what it cost more', SETTLED, { forward: answering(200, 5) }, [['settle', 2]]],
     ['a refund of what it cost less', SETTLED, { forward: answering(200, 1) }, [['refund', 2]]],
     ['a refund of what did not reach the origin', REFUNDED, { forward: answering(521) }, [['refund', 3]]],
@@ -73,7 +73,7 @@ describe('is done', () => {
 });
 
 describe('is left alone', () => {
-  it.each<[string, Partial<Rule>, Done]>([
+  it.each<[string, Partial<LimitedRule>, Done]>([
     ['what cost as much as it was charged', SETTLED, { forward: answering(200, 3) }],
     ['what the origin tells no cost of', SETTLED, { forward: answering(200) }],
     ['what the origin answered with an error', REFUNDED, { forward: answering(503) }],
@@ -85,7 +85,7 @@ describe('is left alone', () => {
   });
 });
 
-it.each<[string, Partial<Rule>]>([
+it.each<[string, Partial<LimitedRule>]>([
   ['nothing is left to do', {}],
   ['its cost is told by the origin', SETTLED],
   ['it holds a lease', HELD],

@@ -76,8 +76,8 @@ describe('the gateway', () => {
     expect(await answer.json()).toMatchObject({
       type: 'https://iana.org/assignments/http-problem-types#quota-exceeded',
       code: 'rate-limited',
-      rule: 'login',
-      'violated-policies': ['login'],
+      rule: 'login-ip',
+      'violated-policies': ['login-ip'],
     });
   });
 

@@ -2,10 +2,10 @@
 // left out and everything has its place, so that two exports can be compared line by line.
 import { asc, getTableColumns, sql } from 'drizzle-orm';
 import * as z from 'zod';
-import { RULE_DEFAULTS } from '../../core/matching/rule.ts';
 import { asOfOneMoment } from '../../rules/publishing/content.ts';
 import type { Database } from '../../rules/tables/database.ts';
-import { checkRule, ruleFields } from '../../rules/tables/rule-schema.ts';
+import { checkRule } from '../../rules/tables/rule-problems.ts';
+import { ruleFields, WRITTEN_DEFAULTS } from '../../rules/tables/rule-schema.ts';
 import { rules as rulesTable, tiers as tiersTable } from '../../rules/tables/schema.ts';
 import { tierFields, tierName } from '../../rules/tables/tier-schema.ts';
 
@@ -14,7 +14,7 @@ const MOST_TIERS = 1_000;
 
 export const documentRule = ruleFields
   .partial()
-  .required({ name: true, resource: true, scope: true, algorithm: true, windowSeconds: true })
+  .required({ name: true, scope: true })
   .extend({ id: z.guid().toLowerCase().optional().describe('Without it, a rule is known by its name.') })
   .strict()
   .superRefine((rule, context) => checkRule(rule as Parameters<typeof checkRule>[0], context))
@@ -44,7 +44,7 @@ export type DocumentTier = z.infer<typeof documentTier>;
 export type ImportDocument = z.infer<typeof importDocument>;
 
 /** What a document need not say. */
-export const DOCUMENT_RULE_DEFAULTS = { ...RULE_DEFAULTS, enabled: true };
+export const DOCUMENT_RULE_DEFAULTS = WRITTEN_DEFAULTS;
 export const DOCUMENT_TIER_DEFAULTS = { displayName: '', priceCents: 0, limits: {}, isDefault: false };
 
 export type RuleRow = typeof rulesTable.$inferSelect;

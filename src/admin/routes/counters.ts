@@ -2,6 +2,7 @@
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
 import { groupOf, subjectKey } from '../../core/counting/keys.ts';
+import { countersOf } from '../../core/matching/compiled-rule.ts';
 import { countedIp, parseIpRange } from '../../core/matching/ip.ts';
 import { SCOPES, type Scope } from '../../core/matching/rule.ts';
 import type { SnapshotContent } from '../../core/matching/snapshot.ts';
@@ -94,7 +95,8 @@ function countedSubject(scope: Scope, ipv6Prefix: number, subject = ''): string 
 /** Rules of other scopes count the IP of callers that have no id of their kind. */
 async function keysOf(scope: Scope, subject: string, { rules }: SnapshotContent): Promise<string[]> {
   const counting = rules.filter((rule) => (scope === 'ip' ? rule.scope !== 'global' : rule.scope === scope));
-  const groups = new Set(counting.map((rule) => groupOf(rule.algorithm, rule.counterId, rule.ordinal)));
+  const counters = counting.flatMap(countersOf);
+  const groups = new Set(counters.map((rule) => groupOf(rule.algorithm, rule.counterId, rule.ordinal)));
   return Promise.all(['', ...groups].map((group) => subjectKey(scope, subject, group)));
 }
 

@@ -10,7 +10,15 @@ import { isOwnPath, OWN_PREFIX } from '../../core/matching/resource.ts';
 import { LISTS, SCOPES } from '../../core/matching/rule.ts';
 import { movingUntilMs } from '../../core/regions/placement.ts';
 import { readContent, type StoredContent } from '../../rules/publishing/content.ts';
-import { type Applying, completeCaller, isApplying, peek, reasonsAgainst } from '../explanation.ts';
+import {
+  type Applying,
+  completeCaller,
+  isAllowing,
+  isApplying,
+  outcomeName,
+  peek,
+  reasonsAgainst,
+} from '../explanation.ts';
 import { AdminError, problemResponses } from '../problems.ts';
 import type { AdminApp, AdminServices } from '../services.ts';
 
@@ -58,25 +66,33 @@ const explanationBody = z
     }),
     region: z.string().nullable().describe('Null: all of them together.'),
     listed: z.enum(LISTS).nullable().describe('The list that the caller is on: rules do not matter then.'),
-    applies: z.array(
-      z.strictObject({
-        id: z.string(),
-        name: z.string(),
-        limit: z.int(),
-        limitFrom: z.enum(['rule', 'tier']),
-        subject: z
-          .strictObject({ scope: z.enum(SCOPES), id: z.string() })
-          .describe('Who is counted: the IP, if the caller has no id of the rule’s scope.'),
-        left: left.nullable().describe('Null: the counters did not answer, or the caller is on a list.'),
-        moving: z
-          .strictObject({ until: z.iso.datetime().nullable() })
-          .nullable()
-          .describe(
-            'It is counted in other regions than before: until then (null: until every region has been told) a caller ' +
-              'in several regions at once may get less than the limit.',
-          ),
-      }),
-    ),
+    allowedBy: z
+      .array(z.strictObject({ id: z.string(), name: z.string() }))
+      .describe('Rules with the action allow: they count nothing and put broader ones aside.'),
+    applies: z
+      .array(
+        z.strictObject({
+          id: z.string(),
+          name: z.string(),
+          policy: z.string().describe('The name of this limit that clients read.'),
+          limit: z.int(),
+          limitFrom: z.enum(['rule', 'tier']),
+          windowSeconds: z.int(),
+          cost: z.int().describe('What the request takes of it.'),
+          subject: z
+            .strictObject({ scope: z.enum(SCOPES), id: z.string() })
+            .describe('Who is counted: the IP, if the caller has no id of the rule’s scope.'),
+          left: left.nullable().describe('Null: the counters did not answer, or the caller is on a list.'),
+          moving: z
+            .strictObject({ until: z.iso.datetime().nullable() })
+            .nullable()
+            .describe(
+              'It is counted in other regions than before: until then (null: until every region has been told) a caller ' +
+                'in several regions at once may get less than the limit.',
+            ),
+        }),
+      )
+      .describe('One for each limit: a rule can have several.'),
     doesNotApply: z.array(
       z.strictObject({
         id: z.string(),
@@ -132,9 +148,10 @@ export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
         },
         region: body.region ?? null,
         listed: explanation.listed ?? null,
+        allowedBy: explanation.rules.filter(isAllowing).map(({ ruleId, name }) => ({ id: ruleId, name })),
         applies: explanation.rules
           .filter(isApplying)
-          .map((rule) => toShown(rule, outcomes?.get(rule.ruleId), movingOf(rule, read.content, now()))),
+          .flatMap((rule) => toShown(rule, outcomes, movingOf(rule, read.content, now()))),
         doesNotApply: against.slice(0, MOST_AGAINST),
         doesNotApplyCount: against.length,
       },
@@ -153,18 +170,25 @@ function movingOf({ ruleId }: Applying, { rules, split }: StoredContent, nowMs: 
 type Moving = ReturnType<typeof movingOf>;
 
 function toShown(
-  { ruleId, name, limit, limitFrom, subject }: Applying,
-  outcome: Outcome | undefined,
+  { ruleId, name, limits, cost, subject }: Applying,
+  outcomes: ReadonlyMap<string, Outcome> | undefined,
   moving: Moving,
 ) {
-  const left = outcome && {
-    allowed: outcome.allowed,
-    remaining: outcome.remaining,
-    resetAt: new Date(outcome.resetAtMs).toISOString(),
-    retryAfterMs: outcome.retryAfterMs ?? null,
-  };
-  return { id: ruleId, name, limit, limitFrom, subject, left: left ?? null, moving };
+  return limits.map(({ limit, limitFrom, windowSeconds, policy }) => {
+    const left = toLeft(outcomes?.get(outcomeName(ruleId, windowSeconds)));
+    return { id: ruleId, name, policy, limit, limitFrom, windowSeconds, cost, subject, left, moving };
+  });
 }
+
+const toLeft = (outcome: Outcome | undefined) =>
+  outcome
+    ? {
+        allowed: outcome.allowed,
+        remaining: outcome.remaining,
+        resetAt: new Date(outcome.resetAtMs).toISOString(),
+        retryAfterMs: outcome.retryAfterMs ?? null,
+      }
+    : null;
 
 function parsePath(text: string): { path: string; matchPath: string } {
   // As the front door reads it, so that a query or what a URL parser changes counts here as it does there.

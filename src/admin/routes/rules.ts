@@ -39,7 +39,9 @@ export const addRuleRoutes: AddRoutes = (app, services) =>
       equals(rules.scope, scope),
       equals(rules.algorithm, algorithm),
       enabled === undefined ? undefined : eq(rules.enabled, enabled === 'true'),
-      equals(rules.resource, resource),
+      resource === undefined
+        ? undefined
+        : sql`(${rules.resource} = ${resource} or ${resource} = any(${rules.resources}))`,
       tier === undefined ? undefined : sql`${tier} = any(${rules.tiers})`,
       contains(rules.name, q),
     ],

@@ -71,7 +71,7 @@ function keyOf({ scope, algorithm, counterId, ordinal }: CompiledRule, caller: C
   return subjectKey(subject.scope, subject.id, groupOf(algorithm, counterId, ordinal));
 }
 
-function toCheck({ rule, limit }: Match, key: string, { leaseId }: PlannedRequest): RuleCheck {
+function toCheck({ rule, limit, cost }: Match, key: string, { leaseId }: PlannedRequest): RuleCheck {
   const isLease = traitsOf(rule.algorithm).holdsLeases === true;
   const extra = isLease ? undefined : extraOf(rule, limit);
   return {
@@ -82,7 +82,7 @@ function toCheck({ rule, limit }: Match, key: string, { leaseId }: PlannedReques
     limit,
     full: { limit, extra },
     windowMs: rule.windowSeconds * 1000,
-    cost: rule.cost,
+    cost,
     extra,
     leaseId: isLease ? leaseId() : undefined,
     countDenied: rule.countDenied,

@@ -12,8 +12,14 @@ export const isOwnPath = (matchPath: string) =>
 export const PARAMETER = '{}';
 const MOST_SEGMENTS = 32;
 
+/** A resource, read. */
+export interface Route {
+  readonly segments: readonly string[];
+  readonly isPrefix: boolean;
+}
+
 export type ParsedResource =
-  | { readonly ok: true; readonly segments: readonly string[]; readonly isPrefix: boolean }
+  | ({ readonly ok: true } & Route)
   | { readonly ok: false; readonly problem: string };
 
 export function parseResource(resource: string): ParsedResource {
@@ -58,6 +64,14 @@ export function slotOf(resource: string): string {
   if (!parsed.ok) return resource;
   const path = parsed.segments.map((segment) => `/${segment}`).join('');
   return parsed.isPrefix ? `${path}/*` : path || '/';
+}
+
+/** Whether the first resource matches every path that the second one matches. */
+export function contains(wide: Route, narrow: Route): boolean {
+  if (!wide.isPrefix && (narrow.isPrefix || narrow.segments.length !== wide.segments.length)) return false;
+  return wide.segments.every((segment, i) =>
+    segment === PARAMETER ? i < narrow.segments.length : segment === narrow.segments[i],
+  );
 }
 
 /** The resource as a test of canonical match paths. */

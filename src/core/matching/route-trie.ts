@@ -1,7 +1,7 @@
 // Finds what is kept under all resources that a path matches, segment by segment: the cost depends on the path
 // and on what matches it, not on how many resources there are.
 import { NameTable } from './name-table.ts';
-import { PARAMETER } from './resource.ts';
+import { PARAMETER, type Route } from './resource.ts';
 
 interface Node<T> {
   /** Most nodes are leaves. */
@@ -11,11 +11,6 @@ interface Node<T> {
   exact: T | undefined;
   /** Of the resource that ends here with `/*`. */
   prefix: T | undefined;
-}
-
-export interface Route {
-  readonly segments: readonly string[];
-  readonly isPrefix: boolean;
 }
 
 export interface RouteTrie<T> {

@@ -5,8 +5,8 @@ import { type AlgorithmId, traitsOf } from '../counting/algorithms/registry.ts';
 export const SCOPES = ['global', 'tenant', 'user', 'apiKey', 'ip'] as const;
 export type Scope = (typeof SCOPES)[number];
 
-/** `log` only records what it would have done. */
-export const ACTIONS = ['reject', 'throttle', 'log'] as const;
+/** `log` only records what it would have done. `allow` counts nothing: it is an exception from broader rules. */
+export const ACTIONS = ['reject', 'throttle', 'log', 'allow'] as const;
 export type Action = (typeof ACTIONS)[number];
 
 /** What happens to a request while its counters cannot be reached. */
@@ -15,30 +15,45 @@ export type OnUnavailable = (typeof ON_UNAVAILABLE)[number];
 
 export interface Rule {
   readonly id: string;
+  /** For operators. */
   readonly name: string;
+  /** The name that clients read. Null: one is made from the resource and the scope. */
+  readonly policy: string | null;
   /** A path (`/login`), a template (`/users/:id`), a prefix (`/api/*`) or everything (`/*`). */
   readonly resource: string;
+  /** Several of them, which share the counters of the rule; none: `resource` is the only one. Else it is the first. */
+  readonly resources: readonly string[];
   /** None: every method. `GET` includes `HEAD`. */
   readonly methods: readonly string[];
   readonly scope: Scope;
   /** None: callers of every tier. */
   readonly tiers: readonly string[];
-  /** None: every subject of the scope. An override names the users, tenants, keys or IPs it is made for. */
+  /** None: every subject of the scope. An override names the users, tenants, keys or IPs it is made for; `acme-*`: all that begin so. */
   readonly subjects: readonly string[];
-  readonly algorithm: AlgorithmId;
+  /** Of the subjects that it is for, the part that it applies to: by a hash, so that it stays the same for each. */
+  readonly percent: number;
+  /** Null only if the rule allows: it has no limit then. */
+  readonly algorithm: AlgorithmId | null;
   /** Null: only tiers that have `limitName` are limited. */
   readonly limit: number | null;
   /** The limit of this name of the caller's tier comes before `limit`. */
   readonly limitName: string | null;
-  readonly windowSeconds: number;
+  /** Null if the rule allows, or has several `limits`. */
+  readonly windowSeconds: number | null;
   readonly burst: number | null;
   readonly buckets: number | null;
+  /** Several limits that hold together; none: the one that the fields above say. */
+  readonly limits: readonly WrittenLimit[];
   readonly cost: number;
+  /** What requests to some resources cost; the most specific one wins, and all others cost `cost`. */
+  readonly costs: readonly RouteCost[];
   /** The origin tells in a header what a request has really cost, and the difference is settled. */
   readonly costFromOrigin: boolean;
   /** What was charged is given back if the origin cannot be reached or does not answer in time. */
   readonly refundOnError: boolean;
   readonly action: Action;
+  /** Rules of the same scope whose resource contains this one's do not apply where this rule does. */
+  readonly replaces: boolean;
   /** The longest that `throttle` makes a request wait. */
   readonly maxDelayMs: number | null;
   /** Lower comes first. */
@@ -55,8 +70,30 @@ export interface Rule {
   readonly spill: boolean;
   /** Each subject is counted in one region only, which has the whole limit. */
   readonly central: boolean;
+  /** It does not apply before; null: from the start. */
+  readonly validFromMs: number | null;
+  /** It no longer applies from then on; null: it never ends. */
+  readonly validUntilMs: number | null;
   /** In the order of creation. Decides which counters share a key, for good. */
   readonly ordinal: number;
+}
+
+/** One of several limits of a rule, as people write it. */
+export interface WrittenLimit {
+  readonly limit?: number | undefined;
+  readonly limitName?: string | undefined;
+  readonly windowSeconds: number;
+  /** Left out: the rule's. */
+  readonly algorithm?: AlgorithmId | undefined;
+  readonly burst?: number | undefined;
+  readonly buckets?: number | undefined;
+}
+
+export interface RouteCost {
+  readonly resource: string;
+  /** Left out: every method. */
+  readonly methods?: readonly string[] | undefined;
+  readonly cost: number;
 }
 
 /** Weights by the name of a region. One that is not named has none. */
@@ -90,26 +127,41 @@ export interface Split {
 
 /** Of a rule or of a tier. */
 export const LARGEST_LIMIT = 1_000_000_000_000;
+/** Of a tier's limit that is a multiple of another one. */
+export const MOST_TIMES = 1_000_000;
+export const LARGEST_COST = 1_000_000_000;
 export const LONGEST_WINDOW_SECONDS = 366 * 86_400;
+/** Of one rule: each is a counter that a request reads and writes. */
+export const MOST_LIMITS_OF_A_RULE = 5;
+export const MOST_COSTS_OF_A_RULE = 100;
+export const MOST_RESOURCES_OF_A_RULE = 20;
 /**
  * Of `concurrency`. A lease is renewed each third of it, and each renewal is one of the calls that a request may make:
  * 50 on the free plan of Workers, which last for 8 minutes, and 10,000 on a paid one, which last for a day.
  */
 export const SHORTEST_LEASE_SECONDS = 30;
 
-/** What a rule need not say. */
+/** What a rule need not say, as it is published. */
 export const RULE_DEFAULTS = {
+  policy: null,
+  resources: [] as string[],
   methods: [] as string[],
   tiers: [] as string[],
   subjects: [] as string[],
+  percent: 100,
+  algorithm: null,
   limit: null,
   limitName: null,
+  windowSeconds: null,
   burst: null,
   buckets: null,
+  limits: [] as WrittenLimit[],
   cost: 1,
+  costs: [] as RouteCost[],
   costFromOrigin: false,
   refundOnError: false,
   action: 'reject',
+  replaces: false,
   maxDelayMs: null,
   priority: 100,
   countDenied: false,
@@ -120,7 +172,15 @@ export const RULE_DEFAULTS = {
   shares: null,
   spill: true,
   central: false,
+  validFromMs: null,
+  validUntilMs: null,
 } as const satisfies Partial<Rule>;
+
+export const resourcesOf = ({
+  resource,
+  resources,
+}: Pick<Rule, 'resource' | 'resources'>): readonly string[] =>
+  resources.length > 0 ? resources : [resource];
 
 /** What decides whether a rule is central. */
 export type PlacingFields = Pick<
@@ -137,7 +197,7 @@ export type PlacingFields = Pick<
 export const isCentral = ({ central, spill, ...rule }: PlacingFields): boolean =>
   central ||
   (spill &&
-    (traitsOf(rule.algorithm).holdsLeases ||
+    ((rule.algorithm !== null && traitsOf(rule.algorithm).holdsLeases) ||
       rule.action === 'throttle' ||
       rule.countDenied ||
       rule.blockSeconds !== null ||
@@ -145,6 +205,15 @@ export const isCentral = ({ central, spill, ...rule }: PlacingFields): boolean =
 
 /** Named limits of a tier; null is unlimited. */
 export type TierLimits = Readonly<Record<string, number | null>>;
+
+/** So many times the limit of the same name of another tier. */
+export interface TimesTier {
+  readonly times: number;
+  readonly of: string;
+}
+
+/** Named limits as people write them. */
+export type WrittenTierLimits = Readonly<Record<string, number | null | TimesTier>>;
 
 export interface Tier {
   readonly name: string;

@@ -2,10 +2,12 @@
 // damaged on its way is not taken for rules.
 import { digest, toHex } from '../digest.ts';
 import { RULE_DEFAULTS } from './rule.ts';
-import { type CompiledRule, compileSnapshot, type Snapshot, type SnapshotContent } from './snapshot.ts';
+import { compileSnapshot, type PublishedRule, type Snapshot, type SnapshotContent } from './snapshot.ts';
 
-/** Raised when older Workers could not read what newer ones write. */
-const FORMAT = 1;
+/** Raised when older Workers could not read what newer ones write: since 2, rules may have several limits. */
+const FORMAT = 2;
+/** What this Worker can read. The first one has nothing that the second one has not. */
+const READABLE: readonly number[] = [1, FORMAT];
 
 export const versionOf = async (text: string): Promise<string> =>
   toHex((await digest('SHA-256', text)).slice(0, 8));
@@ -13,7 +15,7 @@ export const versionOf = async (text: string): Promise<string> =>
 export const encodeSnapshot = ({ rules, ...others }: SnapshotContent): string =>
   joinSnapshot({ ...others, rules: rules.map(encodeRule) });
 
-export const encodeRule = (rule: CompiledRule): string => JSON.stringify(withoutDefaults(rule));
+export const encodeRule = (rule: PublishedRule): string => JSON.stringify(withoutDefaults(rule));
 
 /** From rules that are encoded already: a publisher keeps the texts of those that stay the same. */
 export function joinSnapshot({ rules, tiers, lists, split }: EncodedContent): string {
@@ -29,12 +31,12 @@ export interface EncodedContent extends Omit<SnapshotContent, 'rules'> {
 export async function decodeSnapshot(version: string, text: string): Promise<Snapshot | undefined> {
   if ((await versionOf(text)) !== version) return undefined;
   const { format, ...content } = JSON.parse(text) as SnapshotContent & { format: number };
-  if (format !== FORMAT) return undefined;
+  if (!READABLE.includes(format)) return undefined;
   const rules = content.rules.map((rule) => ({ ...RULE_DEFAULTS, ...rule }));
   return compileSnapshot(version, { ...content, rules });
 }
 
-function withoutDefaults(rule: CompiledRule): Partial<CompiledRule> {
+function withoutDefaults(rule: PublishedRule): Partial<PublishedRule> {
   const defaults: Readonly<Record<string, unknown>> = RULE_DEFAULTS;
   return Object.fromEntries(Object.entries(rule).filter(([field, value]) => !isSame(value, defaults[field])));
 }

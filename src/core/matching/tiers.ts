@@ -1,6 +1,6 @@
 // The tier of a caller, and what it says about the limit of a rule.
 import type { Caller } from './caller.ts';
-import type { Rule, Tier, TierLimits } from './rule.ts';
+import type { Tier, TierLimits } from './rule.ts';
 
 export interface CallerTier {
   readonly name: string | undefined;
@@ -14,7 +14,10 @@ export function compileTiers(tiers: readonly Tier[]): (caller: Caller) => Caller
   return ({ tier }) => byName.get(tier) ?? byDefault;
 }
 
-/** What the tier says about a rule's limit: null is unlimited, undefined is nothing. */
-export function limitOfTier({ limitName }: Rule, limits: TierLimits | undefined): number | null | undefined {
+/** What the tier says about a limit: null is unlimited, undefined is nothing. */
+export function limitOfTier(
+  { limitName }: { readonly limitName: string | null },
+  limits: TierLimits | undefined,
+): number | null | undefined {
   return limitName !== null && limits && Object.hasOwn(limits, limitName) ? limits[limitName] : undefined;
 }

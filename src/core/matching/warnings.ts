@@ -2,15 +2,14 @@
 
 import { movingUntilMs } from '../regions/placement.ts';
 import type { WeightedRegion } from '../regions/shares.ts';
+import { limitsOf, type RuleLimit } from './compiled-rule.ts';
 import { formatIpRange, parseIpRange } from './ip.ts';
+import { ruleNameOf } from './policy.ts';
 import { slotOf } from './resource.ts';
-import type { Rule, Split, Tier } from './rule.ts';
-import { byRank, isShadowRule, methodsOf, specificity } from './snapshot.ts';
+import { findRivals, type RuleWarning } from './rivals.ts';
+import { type Rule, resourcesOf, type Split, type Tier } from './rule.ts';
 
-export interface RuleWarning {
-  readonly ruleIds: readonly string[];
-  readonly message: string;
-}
+export type { RuleWarning } from './rivals.ts';
 
 export interface WarningsContent {
   readonly rules: readonly Rule[];
@@ -24,7 +23,8 @@ export interface WarningsContent {
 
 export function findWarnings({ rules, tiers, regions, split, nowMs }: WarningsContent): RuleWarning[] {
   return [
-    ...tiedGroups(rules).flatMap(tiesIn),
+    ...findRivals(rules, tiers),
+    ...sharedPolicies(rules),
     ...rules.flatMap((rule) =>
       [
         ...tierProblems(rule, tiers),
@@ -47,62 +47,43 @@ function* moves(rule: Rule, split: Split | undefined, nowMs: number): Iterable<s
     'get less than the limit.';
 }
 
-/** Rules of one slot with the same priority and specificity, the one that would win first. */
-function tiedGroups(rules: readonly Rule[]): Rule[][] {
-  const groups = Map.groupBy(rules, (rule) =>
-    [rule.scope, isShadowRule(rule), rule.priority, specificity(rule), slotOf(rule.resource)].join(' '),
-  );
-  return [...groups.values()].filter((group) => group.length > 1).map((group) => group.sort(byRank));
+/** Clients tell limits apart by their policies. Rules of one slot may share one: only one of them applies. */
+function sharedPolicies(rules: readonly Rule[]): RuleWarning[] {
+  const groups = Map.groupBy(rules.filter(isTold), ruleNameOf);
+  return [...groups].flatMap(([policy, group]) => {
+    const places = new Map(
+      group.map((rule) => [`${rule.scope} ${resourcesOf(rule).map(slotOf).sort().join(' ')}`, rule]),
+    );
+    const [first, second] = places.values();
+    if (!first || !second) return [];
+    const message =
+      `Clients read "${policy}" as the policy of "${first.name}" and of "${second.name}", which limit different ` +
+      'things. Give one of them another policy.';
+    return [{ ruleIds: [...places.values()].map(({ id }) => id), message }];
+  });
 }
 
-/** Each rule with the best one that would take a request from it, by the narrowest thing that they name. */
-function tiesIn(group: readonly Rule[]): RuleWarning[] {
-  const warnings: RuleWarning[] = [];
-  const before = new Map<string, Rule[]>();
-  for (const rule of group) {
-    const winners = new Set<Rule>();
-    for (const name of narrowestOf(rule)) {
-      const rivals = before.get(name) ?? [];
-      const winner = rivals.find((rival) => couldMeet(rival, rule));
-      if (winner) winners.add(winner);
-      before.set(name, rivals);
-      rivals.push(rule);
-    }
-    for (const winner of winners) warnings.push(tie(winner, rule));
-  }
-  return warnings;
-}
-
-/** Rules of a group name the same kinds of things, so that two of them meet only if they share one of these. */
-function narrowestOf(rule: Rule): readonly string[] {
-  const named = [rule.subjects, rule.tiers, methodsOf(rule)].find((list) => list.length > 0);
-  return named ? [...new Set(named)] : ['everything'];
-}
-
-/** Of two rules that share a subject, if they name any. */
-const couldMeet = (a: Rule, b: Rule) => share(methodsOf(a), methodsOf(b)) && share(a.tiers, b.tiers);
-
-const share = (a: readonly string[], b: readonly string[]) =>
-  a.length === 0 || b.length === 0 || a.some((name) => b.includes(name));
-
-const tie = (winner: Rule, loser: Rule): RuleWarning => ({
-  ruleIds: [winner.id, loser.id],
-  message:
-    `"${winner.name}" and "${loser.name}" are tied: same scope, resource and priority, and both can apply to ` +
-    `one request. Only "${winner.name}" does, its id being the smaller one. Give them different priorities.`,
-});
+/** Clients never read of rules that only log, or count nothing. */
+const isTold = ({ action }: Rule) => action !== 'log' && action !== 'allow';
 
 function* tierProblems(rule: Rule, tiers: readonly Tier[]): Iterable<string> {
   const unknown = rule.tiers.filter((name) => !tiers.some((tier) => tier.name === name));
   if (unknown.length > 0) yield `"${rule.name}" names tiers that do not exist: ${unknown.join(', ')}.`;
-  const { limitName } = rule;
+  for (const limit of limitsOf(rule)) yield* limitNameProblems(rule, limit, tiers);
+}
+
+function* limitNameProblems(
+  rule: Rule,
+  { limit, limitName }: RuleLimit,
+  tiers: readonly Tier[],
+): Iterable<string> {
   if (limitName === null) return;
   if (!tiers.some(({ limits }) => Object.hasOwn(limits, limitName)))
     yield `"${rule.name}" takes the limit "${limitName}", which no tier has: ${
-      rule.limit === null ? 'it limits nobody' : `its own limit of ${rule.limit} counts`
+      limit === null ? 'it limits nobody' : `its own limit of ${limit} counts`
     }.`;
-  else if (rule.limit === null) yield* unlimitedTiers(rule, limitName, tiers);
-  if (rule.limit === null && !tiers.some(({ isDefault }) => isDefault))
+  else if (limit === null) yield* unlimitedTiers(rule, limitName, tiers);
+  if (limit === null && !tiers.some(({ isDefault }) => isDefault))
     yield `"${rule.name}" has no limit of its own, and no tier is the default: it does not limit callers without a tier.`;
 }
 

@@ -7,9 +7,9 @@
 //   none, a request must pass by both ways;
 // - from one region to another: both must admit.
 import { hashTagOf } from '../counting/keys.ts';
+import { type CompiledRule, largestCostOf, limitsOf, type RuleLimit } from '../matching/compiled-rule.ts';
 import { extraOf, type RuleCheck } from '../matching/plan.ts';
 import { isCentral, type Rule, type SharesByRegion, type Split } from '../matching/rule.ts';
-import type { CompiledRule } from '../matching/snapshot.ts';
 import {
   capacityOf,
   homeOf,
@@ -61,7 +61,8 @@ export function createPlacements(split: Split): Placements {
   };
 
   return {
-    of(check, nowMs) {
+    of(asked, nowMs) {
+      const check = withLargestCost(asked);
       const all = ways.get(check.rule) ?? noteWays(check.rule);
       // Mostly there is only one, and it is split.
       const [only] = all;
@@ -74,22 +75,22 @@ export function createPlacements(split: Split): Placements {
   };
 }
 
+/** Parts that depended on what a request costs would not add up to the limit. */
+function withLargestCost(check: RuleCheck): RuleCheck {
+  return check.rule.costs.length === 0 ? check : { ...check, cost: largestCostOf(check.rule) };
+}
+
 /** When a rule is no longer being moved: infinite until every region has been told; undefined if it is not moved. */
 export function movingUntilMs(rule: Rule, split: Split | undefined, nowMs: number): number | undefined {
   const before = [...(split?.moved?.[rule.id] ?? []), ...(rule.shares ? [] : (split?.before ?? []))];
   if (before.length === 0) return undefined;
-  const { algorithm, limit, burst } = rule;
-  const counting = {
-    algorithm,
-    limit: limit ?? 1,
-    extra: burst ?? undefined,
-    windowMs: rule.windowSeconds * 1_000,
-  };
-  const untilMs = Math.max(
-    ...before.map(({ replacedAtMs }) => (replacedAtMs ?? FOREVER) + movingMs(counting)),
-  );
+  const longestMs = Math.max(0, ...limitsOf(rule).map(holdOfLimit));
+  const untilMs = Math.max(...before.map(({ replacedAtMs }) => (replacedAtMs ?? FOREVER) + longestMs));
   return untilMs > nowMs ? untilMs : undefined;
 }
+
+const holdOfLimit = ({ algorithm, limit, burst, windowSeconds }: RuleLimit): number =>
+  movingMs({ algorithm, limit: limit ?? 1, extra: burst ?? undefined, windowMs: windowSeconds * 1_000 });
 
 /** By parts and in one region: mostly by one of them. */
 function together(split: readonly Shares[], homes: readonly string[], check: RuleCheck): Placement[] {

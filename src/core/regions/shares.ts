@@ -144,7 +144,7 @@ export function homeOf(subjectKey: string, regions: readonly WeightedRegion[]): 
 const waitFor = (drawn: number, rate: number) => -Math.log((drawn + 0.5) / 2 ** 32) / rate;
 
 /** 32 bits: FNV-1a over the UTF-16 units, then the finalizer of MurmurHash3, without which similar texts stay similar. */
-function hash(text: string, seed = 0x811c9dc5): number {
+export function hash(text: string, seed = 0x811c9dc5): number {
   let state = seed;
   for (let i = 0; i < text.length; i++) state = Math.imul(state ^ text.charCodeAt(i), 0x01000193);
   state = Math.imul(state ^ (state >>> 16), 0x85ebca6b);

@@ -3,17 +3,21 @@
 import { asc, gt, isNull, or, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { traitsOf } from '../../core/counting/algorithms/registry.ts';
+import { limitsOf } from '../../core/matching/compiled-rule.ts';
 import { ipRangeProblem } from '../../core/matching/ip.ts';
+import { names } from '../../core/matching/rank.ts';
 import type { ListEntry, Rule, Tier } from '../../core/matching/rule.ts';
-import { type CompiledRule, type SnapshotContent, withCounterIds } from '../../core/matching/snapshot.ts';
+import { type PublishedRule, type SnapshotContent, withCounterIds } from '../../core/matching/snapshot.ts';
+import { resolveTiers, type WrittenTier } from '../../core/matching/tier-multiples.ts';
 import { limitOfTier } from '../../core/matching/tiers.ts';
 import type { Database } from '../tables/database.ts';
-import { limitProblem, parseRules, type RejectedRow } from '../tables/rule-schema.ts';
+import { limitProblem } from '../tables/rule-problems.ts';
+import { parseRules, type RejectedRow } from '../tables/rule-schema.ts';
 import { listEntries, rules as rulesTable, tiers as tiersTable } from '../tables/schema.ts';
 import { type PlacementRow, selectPlacements, toSplit } from './placements.ts';
 
 /** A rule as it stands in Postgres; `enabled` is told only of those that are not. */
-export interface StoredRule extends CompiledRule {
+export interface StoredRule extends PublishedRule {
   readonly enabled?: boolean;
 }
 
@@ -80,19 +84,27 @@ interface Sorted<T> {
 
 const tierRow = z.object({
   name: z.string(),
-  limits: z.record(z.string(), z.int().min(1).nullable()),
+  limits: z.record(
+    z.string(),
+    z.union([z.int().min(1), z.object({ times: z.int().min(1), of: z.string() }), z.null()]),
+  ),
   isDefault: z.boolean(),
-}) satisfies z.ZodType<Tier>;
+}) satisfies z.ZodType<WrittenTier>;
 
 function parseTiers(rows: readonly { readonly name: string }[]): Sorted<Tier> {
+  const written: WrittenTier[] = [];
   const sorted: Sorted<Tier> = { good: [], rejected: [] };
   for (const row of rows) {
     const parsed = tierRow.safeParse(row);
-    if (parsed.success) sorted.good.push(parsed.data);
+    if (parsed.success) written.push(parsed.data);
     else {
       const problems = parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`);
       sorted.rejected.push({ id: row.name, name: row.name, problems });
     }
+  }
+  for (const { tier, problems } of resolveTiers(written)) {
+    sorted.good.push(tier);
+    if (problems.length > 0) sorted.rejected.push({ id: tier.name, name: tier.name, problems });
   }
   return sorted;
 }
@@ -101,19 +113,21 @@ function parseTiers(rows: readonly { readonly name: string }[]): Sorted<Tier> {
 function withUsableLimits<R extends Rule>(rules: readonly R[], tiers: readonly Tier[]): Sorted<R> {
   const sorted: Sorted<R> = { good: [], rejected: [] };
   for (const rule of rules) {
-    const problems = tiers.flatMap((tier) => tierProblem(rule, tier) ?? []);
+    const problems = tiers.flatMap((tier) => tierProblems(rule, tier));
     if (problems.length === 0) sorted.good.push(rule);
     else sorted.rejected.push({ id: rule.id, name: rule.name, problems });
   }
   return sorted;
 }
 
-function tierProblem(rule: Rule, { name, limits }: Tier): string | undefined {
-  const limit = limitOfTier(rule, limits);
-  if (limit == null || traitsOf(rule.algorithm).holdsLeases) return undefined;
-  if (rule.tiers.length > 0 && !rule.tiers.includes(name)) return undefined;
-  const problem = limitProblem(rule, limit);
-  return problem && `limitName: with the limit of tier ${name}, ${problem}`;
+function tierProblems(rule: Rule, { name, limits }: Tier): string[] {
+  if (!names(rule.tiers, name)) return [];
+  return limitsOf(rule).flatMap((one) => {
+    const limit = limitOfTier(one, limits);
+    if (limit == null || traitsOf(one.algorithm).holdsLeases) return [];
+    const problem = limitProblem(one, limit);
+    return problem ? [`limitName: with the limit of tier ${name}, ${problem}`] : [];
+  });
 }
 
 /** A key's id is in lower case, as Postgres writes it. */

@@ -3,7 +3,7 @@
 import { and, asc, eq, inArray, sql } from 'drizzle-orm';
 import type { SharesByRegion } from '../../core/matching/rule.ts';
 import type { SnapshotContent } from '../../core/matching/snapshot.ts';
-import { type CompiledRule, withCounterIds } from '../../core/matching/snapshot.ts';
+import { type PublishedRule, withCounterIds } from '../../core/matching/snapshot.ts';
 import { encodeRule } from '../../core/matching/stored-snapshot.ts';
 import type { CallerRevisions } from '../book/caller-revisions.ts';
 import type { Database } from '../tables/database.ts';
@@ -36,7 +36,7 @@ export interface RuleReader {
 
 /** A rule as it was read; its stamp tells whether it still is like that. */
 type KnownRule = { readonly stamp: string } & (
-  | { readonly rule: CompiledRule; readonly text: string }
+  | { readonly rule: PublishedRule; readonly text: string }
   | { readonly rejected: RejectedRow }
 );
 
@@ -135,7 +135,7 @@ function toContent(
   const bad = read.flatMap((known) => ('rejected' in known ? [known.rejected] : []));
   const rules = parsed.map(({ rule }) => rule);
   const { content, rejected } = assemble(rules, otherRows);
-  const isGood = new Set<CompiledRule>(content.rules);
+  const isGood = new Set<PublishedRule>(content.rules);
   const texts = parsed.filter(({ rule }) => isGood.has(rule)).map(({ text }) => text);
   return { content, texts, rejected: [...bad, ...rejected], unconfirmed: unconfirmedOf(otherRows[2]) };
 }

@@ -1,6 +1,6 @@
 // How large all rules, tiers and lists may be together, and how much of that each of them takes: what does not fit is
 // refused when it is saved, because nobody is there to be told when it is published.
-import type { CompiledRule } from '../../core/matching/snapshot.ts';
+import type { PublishedRule } from '../../core/matching/snapshot.ts';
 import { encodeRule } from '../../core/matching/stored-snapshot.ts';
 import type { Values } from '../tables/body-schemas.ts';
 import type { Database } from '../tables/database.ts';
@@ -41,13 +41,16 @@ export async function readPublishedBytes(database: Database): Promise<number> {
 const ADDED_TO_RULE = byteLength(
   `,"id":"${'x'.repeat(36)}","ordinal":2147483647,"counterId":"${'x'.repeat(8)}",`,
 );
+/** Of each of several limits: in quotes, with its comma and its part of the field's name. */
+const BYTES_OF_COUNTER_ID = 'xxxxxxxx'.length + 3 + '"counterIds":[]'.length;
 const RULE_FIELDS = Object.keys(ruleFields.shape).filter((field) => field !== 'enabled');
 
 /** Nothing, if the rule is switched off. */
 export function bytesOfRule(rule: Values): number {
   if (rule.enabled === false) return 0;
-  const said = RULE_FIELDS.filter((field) => rule[field] !== undefined).map((field) => [field, rule[field]]);
-  return byteLength(encodeRule(Object.fromEntries(said) as CompiledRule)) + ADDED_TO_RULE;
+  const said = RULE_FIELDS.filter((field) => rule[field] != null).map((field) => [field, rule[field]]);
+  const counters = Array.isArray(rule.limits) ? rule.limits.length * BYTES_OF_COUNTER_ID : 0;
+  return byteLength(encodeRule(Object.fromEntries(said) as PublishedRule)) + ADDED_TO_RULE + counters;
 }
 
 export const bytesOfTier = ({ name, limits, isDefault }: Values): number =>

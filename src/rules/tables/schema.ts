@@ -4,7 +4,6 @@
 // they hold for every way of changing a row.
 import { sql } from 'drizzle-orm';
 import {
-  type AnyPgColumn,
   bigint,
   boolean,
   check,
@@ -14,56 +13,20 @@ import {
   pgSequence,
   pgTable,
   text,
-  timestamp,
   uniqueIndex,
   uuid,
 } from 'drizzle-orm/pg-core';
-import { ALGORITHM_IDS, idsWith } from '../../core/counting/algorithms/registry.ts';
-import {
-  ACTIONS,
-  LARGEST_LIMIT,
-  LISTED_KINDS,
-  LISTS,
-  LONGEST_WINDOW_SECONDS,
-  ON_UNAVAILABLE,
-  RULE_DEFAULTS,
-  SCOPES,
-  SHORTEST_LEASE_SECONDS,
-  type SharesByRegion,
-  type TierLimits,
-} from '../../core/matching/rule.ts';
+import { LISTED_KINDS, LISTS, type WrittenTierLimits } from '../../core/matching/rule.ts';
+import { kept, matches, moment, oneOf } from './columns.ts';
 
-const oneOf = (column: AnyPgColumn, values: readonly string[]) =>
-  sql`${column} in (${sql.raw(values.map((value) => `'${value}'`).join(', '))})`;
-const within = (column: AnyPgColumn, from: number, to: number) =>
-  sql`${column} between ${sql.raw(String(from))} and ${sql.raw(String(to))}`;
-const matches = (column: AnyPgColumn, pattern: string) => sql`${column} ~ ${sql.raw(`'${pattern}'`)}`;
-
-const matchesPath = (column: AnyPgColumn, path: string) =>
-  sql`jsonb_path_exists(${column}, ${sql.raw(`'${path}'`)})`;
-/** Weights by region: none below 0, and not all of them 0. */
-const areParts = (column: AnyPgColumn) =>
-  sql`jsonb_typeof(${column}) <> 'object' or not ${matchesPath(column, '$.* ? (@.type() != "number" || @ < 0)')} and ${matchesPath(column, '$.* ? (@ > 0)')}`;
-/** Entries of what was before; each says more than when it was replaced. */
-const areReplaced = (column: AnyPgColumn) =>
-  sql`jsonb_typeof(${column}) = 'array' and not ${matchesPath(column, '$[*] ? (!((@.replacedAtMs.type() == "number" || @.replacedAtMs.type() == "null") && @.placed.type() == "object"))')}`;
-
-const moment = () => timestamp({ withTimezone: true });
-const emptyList = sql`'{}'`;
+export { lastPublication, type Placed, type PlacedThen, placements } from './publication-tables.ts';
+export { rules } from './rules-table.ts';
 
 export const revisions = pgSequence('revisions');
 /** Each publication takes the next number, so that an older one never replaces a newer one. */
 export const publications = pgSequence('publications');
 /** Each transaction that changes something takes the next number. A transaction id starts over after a restore. */
 export const changes = pgSequence('changes');
-
-/** What every table that people edit has. */
-const kept = {
-  /** Another one after every change, never used twice: the ETag. */
-  revision: bigint({ mode: 'number' }).notNull().default(sql`nextval('revisions')`),
-  createdAt: moment().notNull().defaultNow(),
-  updatedAt: moment().notNull().defaultNow(),
-};
 
 export const tiers = pgTable(
   'tiers',
@@ -72,7 +35,7 @@ export const tiers = pgTable(
     displayName: text().notNull().default(''),
     /** A month, in cents. */
     priceCents: integer().notNull().default(0),
-    limits: jsonb().$type<TierLimits>().notNull().default({}),
+    limits: jsonb().$type<WrittenTierLimits>().notNull().default({}),
     isDefault: boolean().notNull().default(false),
     ...kept,
   },
@@ -83,7 +46,11 @@ export const tiers = pgTable(
     check('tiers_limits_is_an_object', sql`jsonb_typeof(${table.limits}) = 'object'`),
     check(
       'tiers_limits_are_whole_numbers_or_null',
-      sql`not jsonb_path_exists(${table.limits}, '$.* ? (@ != null && (@.type() != "number" || @ < 1 || @ > 1000000000000 || @ != @.floor()))')`,
+      sql`not jsonb_path_exists(${table.limits}, '$.* ? (@ != null && @.type() != "object" && (@.type() != "number" || @ < 1 || @ > 1000000000000 || @ != @.floor()))')`,
+    ),
+    check(
+      'tiers_multiples_name_a_tier',
+      sql`not jsonb_path_exists(${table.limits}, '$.* ? (@.type() == "object" && !(@.of.type() == "string" && @.times.type() == "number" && @.times >= 1 && @.times <= 1000000 && @.times == @.times.floor()))')`,
     ),
     uniqueIndex('tiers_one_default').on(table.isDefault).where(sql`${table.isDefault}`),
   ],
@@ -146,145 +113,6 @@ export const apiKeys = pgTable(
     index('api_keys_tenant_id').on(table.tenantId),
     index('api_keys_tier').on(table.tier),
   ],
-);
-
-export const rules = pgTable(
-  'rules',
-  {
-    id: uuid().primaryKey().defaultRandom(),
-    name: text().notNull().unique().default(sql`'rule-' || left(gen_random_uuid()::text, 8)`),
-    resource: text().notNull(),
-    methods: text().array().notNull().default(emptyList),
-    scope: text({ enum: SCOPES }).notNull(),
-    tiers: text().array().notNull().default(emptyList),
-    subjects: text().array().notNull().default(emptyList),
-    algorithm: text({ enum: ALGORITHM_IDS }).notNull(),
-    limit: bigint({ mode: 'number' }),
-    limitName: text(),
-    windowSeconds: integer().notNull(),
-    burst: bigint({ mode: 'number' }),
-    buckets: integer(),
-    cost: integer().notNull().default(RULE_DEFAULTS.cost),
-    costFromOrigin: boolean().notNull().default(RULE_DEFAULTS.costFromOrigin),
-    refundOnError: boolean().notNull().default(RULE_DEFAULTS.refundOnError),
-    action: text({ enum: ACTIONS }).notNull().default(RULE_DEFAULTS.action),
-    maxDelayMs: integer(),
-    priority: integer().notNull().default(RULE_DEFAULTS.priority),
-    enabled: boolean().notNull().default(true),
-    countDenied: boolean().notNull().default(RULE_DEFAULTS.countDenied),
-    blockSeconds: integer(),
-    status: integer().notNull().default(RULE_DEFAULTS.status),
-    message: text(),
-    onUnavailable: text({ enum: ON_UNAVAILABLE }).notNull().default(RULE_DEFAULTS.onUnavailable),
-    shares: jsonb().$type<SharesByRegion>(),
-    spill: boolean().notNull().default(RULE_DEFAULTS.spill),
-    central: boolean().notNull().default(RULE_DEFAULTS.central),
-    /** Counters of rules with neighbouring numbers share a key: it never changes. */
-    ordinal: integer().notNull().generatedByDefaultAsIdentity(),
-    ...kept,
-  },
-  (table) => [
-    check('rules_name_is_short', sql`length(${table.name}) between 1 and 128`),
-    check(
-      'rules_name_has_no_control_characters',
-      sql`not ${matches(table.name, '[\\u0001-\\u001f\\u007f-\\u009f\\u2028\\u2029]')}`,
-    ),
-    check('rules_resource_is_a_path', sql`${table.resource} like '/%' and length(${table.resource}) <= 1024`),
-    check(
-      'rules_methods_are_upper_case',
-      sql`array_to_string(${table.methods}, ',', '?') ~ '^([A-Z]{1,20}(,[A-Z]{1,20})*)?$'`,
-    ),
-    check('rules_scope_is_known', oneOf(table.scope, SCOPES)),
-    check('rules_tiers_has_no_null', sql`array_position(${table.tiers}, null) is null`),
-    check('rules_subjects_has_no_null', sql`array_position(${table.subjects}, null) is null`),
-    check('rules_global_has_no_subjects', sql`${table.scope} <> 'global' or ${table.subjects} = '{}'`),
-    check('rules_algorithm_is_known', oneOf(table.algorithm, ALGORITHM_IDS)),
-    check('rules_has_a_limit', sql`${table.limit} is not null or ${table.limitName} is not null`),
-    check('rules_limit_is_positive', within(table.limit, 1, LARGEST_LIMIT)),
-    check('rules_limit_name_is_short', sql`length(${table.limitName}) between 1 and 64`),
-    check('rules_window_is_positive', within(table.windowSeconds, 1, LONGEST_WINDOW_SECONDS)),
-    check(
-      'rules_burst_has_its_algorithm',
-      sql`${table.burst} is null or ${table.burst} between 1 and 1000000000000 and ${oneOf(
-        table.algorithm,
-        idsWith(({ extra }) => extra === 'burst'),
-      )}`,
-    ),
-    check(
-      'rules_buckets_have_their_algorithm',
-      sql`${table.buckets} is null or ${table.buckets} between 1 and 100 and ${table.algorithm} = 'sliding-window-buckets'`,
-    ),
-    check('rules_cost_is_positive', within(table.cost, 1, 1_000_000_000)),
-    check('rules_action_is_known', oneOf(table.action, ACTIONS)),
-    check(
-      'rules_max_delay_is_of_throttle',
-      sql`${table.maxDelayMs} is null or ${table.maxDelayMs} between 1 and 30000 and ${table.action} = 'throttle'`,
-    ),
-    check(
-      'rules_throttle_has_its_algorithm',
-      sql`${table.action} <> 'throttle' or ${table.algorithm} = 'leaky-bucket'`,
-    ),
-    check(
-      'rules_leases_have_no_cost_from_origin',
-      sql`${table.algorithm} <> 'concurrency' or not (${table.costFromOrigin} or ${table.countDenied})`,
-    ),
-    check(
-      'rules_leases_last',
-      sql`${table.algorithm} <> 'concurrency' or ${within(table.windowSeconds, SHORTEST_LEASE_SECONDS, LONGEST_WINDOW_SECONDS)}`,
-    ),
-    check('rules_block_is_positive', within(table.blockSeconds, 1, LONGEST_WINDOW_SECONDS)),
-    check('rules_status_is_an_error', within(table.status, 400, 599)),
-    check('rules_message_is_short', sql`length(${table.message}) <= 1024`),
-    check('rules_on_unavailable_is_known', oneOf(table.onUnavailable, ON_UNAVAILABLE)),
-    check('rules_shares_is_an_object', sql`jsonb_typeof(${table.shares}) = 'object'`),
-    check('rules_shares_are_parts', areParts(table.shares)),
-    check('rules_central_has_no_shares', sql`not ${table.central} or ${table.shares} is null`),
-    // The order of the admin route's list. Filters read on in it: there are thousands of rules, not millions.
-    uniqueIndex('rules_ordinal').on(table.ordinal),
-  ],
-);
-
-/** How each rule was placed by the last publication, and how before; under `*`, how REGIONS splits all the others. */
-export const placements = pgTable(
-  'placements',
-  {
-    /** Of the rule. */
-    id: text().primaryKey(),
-    placed: jsonb().$type<Placed>().notNull(),
-    /** Oldest first. */
-    before: jsonb().$type<readonly PlacedThen[]>().notNull().default([]),
-    updatedAt: moment().notNull().defaultNow(),
-  },
-  (table) => [
-    check('placements_placed_is_an_object', sql`jsonb_typeof(${table.placed}) = 'object'`),
-    check('placements_before_is_a_list_of_placements', areReplaced(table.before)),
-  ],
-);
-
-/** The fields of a rule that decide where it is counted; under `*`, the shares by region. */
-export type Placed = Readonly<Record<string, unknown>>;
-
-export interface PlacedThen {
-  readonly placed: Placed;
-  readonly replacedAtMs: number | null;
-}
-
-/** What was published last, and how the tables looked then: one row, which the cron run compares with them. */
-export const lastPublication = pgTable(
-  'last_publication',
-  {
-    id: integer().primaryKey().default(1),
-    sequence: bigint({ mode: 'number' }).notNull(),
-    /** As it stands in every region and in KV. */
-    announcement: text().notNull(),
-    /** Of all rows that are published (src/rules/publishing/last-publication.ts). */
-    fingerprint: text().notNull(),
-    /** Changes of callers from then on are part of the fingerprint. */
-    callersSince: moment().notNull(),
-    /** Size of the rules, tiers and lists as they were published. */
-    bytes: integer().notNull(),
-  },
-  (table) => [check('last_publication_is_one', sql`${table.id} = 1`)],
 );
 
 export const listEntries = pgTable(

@@ -1,7 +1,7 @@
 // What a tier may say, derived from its table.
 import { createInsertSchema } from 'drizzle-zod';
 import * as z from 'zod';
-import { LARGEST_LIMIT } from '../../core/matching/rule.ts';
+import { LARGEST_LIMIT, MOST_TIMES } from '../../core/matching/rule.ts';
 import { plainText } from './plain-text.ts';
 import { tiers } from './schema.ts';
 
@@ -14,8 +14,17 @@ export const tierFields = createInsertSchema(tiers, {
   displayName: plainText(128),
   priceCents: z.int32().min(0).describe('A month, in cents.'),
   limits: z
-    .record(z.string().min(1).max(64), z.int().min(1).max(LARGEST_LIMIT).nullable())
-    .describe('Limits by name, for the limitName of rules; null: unlimited.'),
+    .record(
+      z.string().min(1).max(64),
+      z.union([
+        z.int().min(1).max(LARGEST_LIMIT),
+        z.strictObject({ times: z.int().min(1).max(MOST_TIMES), of: z.string().min(1).max(63) }),
+        z.null(),
+      ]),
+    )
+    .describe(
+      'Limits by name, for the limitName of rules; null: unlimited; { times, of }: so many times that of another tier.',
+    ),
   isDefault: z
     .boolean()
     .describe('The tier of callers of whom nothing better is known. It takes the place of the one that was.'),

@@ -1,0 +1,33 @@
+ALTER TABLE "rules" DROP CONSTRAINT "rules_has_a_limit";--> statement-breakpoint
+ALTER TABLE "rules" DROP CONSTRAINT "rules_action_is_known";--> statement-breakpoint
+ALTER TABLE "tiers" DROP CONSTRAINT "tiers_limits_are_whole_numbers_or_null";--> statement-breakpoint
+ALTER TABLE "rules" ALTER COLUMN "resource" DROP NOT NULL;--> statement-breakpoint
+ALTER TABLE "rules" ALTER COLUMN "algorithm" DROP NOT NULL;--> statement-breakpoint
+ALTER TABLE "rules" ALTER COLUMN "window_seconds" DROP NOT NULL;--> statement-breakpoint
+ALTER TABLE "rules" ADD COLUMN "policy" text;--> statement-breakpoint
+ALTER TABLE "rules" ADD COLUMN "resources" text[] DEFAULT '{}' NOT NULL;--> statement-breakpoint
+ALTER TABLE "rules" ADD COLUMN "percent" integer DEFAULT 100 NOT NULL;--> statement-breakpoint
+ALTER TABLE "rules" ADD COLUMN "limits" jsonb DEFAULT '[]'::jsonb NOT NULL;--> statement-breakpoint
+ALTER TABLE "rules" ADD COLUMN "costs" jsonb DEFAULT '[]'::jsonb NOT NULL;--> statement-breakpoint
+ALTER TABLE "rules" ADD COLUMN "replaces" boolean DEFAULT false NOT NULL;--> statement-breakpoint
+ALTER TABLE "rules" ADD COLUMN "valid_from" timestamp with time zone;--> statement-breakpoint
+ALTER TABLE "rules" ADD COLUMN "valid_until" timestamp with time zone;--> statement-breakpoint
+ALTER TABLE "rules" ADD CONSTRAINT "rules_policy_is_a_slug" CHECK ("rules"."policy" ~ '^[a-z0-9][a-z0-9._-]{0,62}$');--> statement-breakpoint
+ALTER TABLE "rules" ADD CONSTRAINT "rules_has_a_resource" CHECK (("rules"."resource" is null) = ("rules"."resources" <> '{}'));--> statement-breakpoint
+ALTER TABLE "rules" ADD CONSTRAINT "rules_resources_are_paths" CHECK ("rules"."resources" = '{}' or cardinality("rules"."resources") <= 20 and array_to_string("rules"."resources", chr(10), '?') !~ '(^|\n)([^/]|$)');--> statement-breakpoint
+ALTER TABLE "rules" ADD CONSTRAINT "rules_ip_has_no_patterns" CHECK ("rules"."scope" <> 'ip' or array_to_string("rules"."subjects", ',') !~ '[*](,|$)');--> statement-breakpoint
+ALTER TABLE "rules" ADD CONSTRAINT "rules_percent_is_a_part" CHECK ("rules"."percent" between 0 and 100);--> statement-breakpoint
+ALTER TABLE "rules" ADD CONSTRAINT "rules_global_has_no_percent" CHECK ("rules"."scope" <> 'global' or "rules"."percent" = 100);--> statement-breakpoint
+ALTER TABLE "rules" ADD CONSTRAINT "rules_valid_on_dates" CHECK (("rules"."valid_from" is null or isfinite("rules"."valid_from")) and ("rules"."valid_until" is null or isfinite("rules"."valid_until")));--> statement-breakpoint
+ALTER TABLE "rules" ADD CONSTRAINT "rules_ends_after_it_begins" CHECK ("rules"."valid_from" < "rules"."valid_until");--> statement-breakpoint
+ALTER TABLE "rules" ADD CONSTRAINT "rules_has_an_algorithm" CHECK ("rules"."action" = 'allow' or "rules"."algorithm" is not null);--> statement-breakpoint
+ALTER TABLE "rules" ADD CONSTRAINT "rules_has_a_window" CHECK ("rules"."action" = 'allow' or "rules"."limits" <> '[]' or "rules"."window_seconds" is not null);--> statement-breakpoint
+ALTER TABLE "rules" ADD CONSTRAINT "rules_limits_stand_alone" CHECK ("rules"."limits" = '[]' or num_nonnulls("rules"."limit", "rules"."limit_name", "rules"."window_seconds", "rules"."burst", "rules"."buckets") = 0);--> statement-breakpoint
+ALTER TABLE "rules" ADD CONSTRAINT "rules_limits_are_limits" CHECK (case jsonb_typeof("rules"."limits") when 'array' then jsonb_array_length("rules"."limits") <= 5 and not jsonb_path_exists("rules"."limits", 'strict $[*] ? (@.type() == "array")') and not jsonb_path_exists("rules"."limits", '$[*] ? (!(@.type() == "object" && @.windowSeconds.type() == "number" && @.windowSeconds >= 1 && @.windowSeconds <= 31622400 && @.windowSeconds == @.windowSeconds.floor() && (exists(@.limit) || exists(@.limitName)) && (!exists(@.limit) || @.limit.type() == "number" && @.limit >= 1 && @.limit <= 1000000000000 && @.limit == @.limit.floor()) && (!exists(@.burst) || @.burst.type() == "number" && @.burst >= 1 && @.burst <= 1000000000000 && @.burst == @.burst.floor()) && (!exists(@.buckets) || @.buckets.type() == "number" && @.buckets >= 1 && @.buckets <= 100 && @.buckets == @.buckets.floor()) && (!exists(@.limitName) || @.limitName.type() == "string") && (!exists(@.algorithm) || @.algorithm == "fixed-window" || @.algorithm == "sliding-window-log" || @.algorithm == "sliding-window-counter" || @.algorithm == "sliding-window-buckets" || @.algorithm == "token-bucket" || @.algorithm == "leaky-bucket" || @.algorithm == "gcra" || @.algorithm == "concurrency")))') else false end);--> statement-breakpoint
+ALTER TABLE "rules" ADD CONSTRAINT "rules_several_limits_have_no_leases" CHECK ("rules"."limits" = '[]' or "rules"."algorithm" <> 'concurrency' and not jsonb_path_exists("rules"."limits", '$[*] ? (@.algorithm == "concurrency")'));--> statement-breakpoint
+ALTER TABLE "rules" ADD CONSTRAINT "rules_costs_are_costs" CHECK (case jsonb_typeof("rules"."costs") when 'array' then jsonb_array_length("rules"."costs") <= 100 and not jsonb_path_exists("rules"."costs", 'strict $[*] ? (@.type() == "array")') and not jsonb_path_exists("rules"."costs", '$[*] ? (!(@.type() == "object" && @.cost.type() == "number" && @.cost >= 1 && @.cost <= 1000000000 && @.cost == @.cost.floor() && @.resource.type() == "string" && @.resource starts with "/" && (!exists(@.methods) || @.methods.type() == "array")))') else false end);--> statement-breakpoint
+ALTER TABLE "rules" ADD CONSTRAINT "rules_throttle_has_one_limit_and_cost" CHECK ("rules"."action" <> 'throttle' or "rules"."limits" = '[]' and "rules"."costs" = '[]');--> statement-breakpoint
+ALTER TABLE "rules" ADD CONSTRAINT "rules_has_a_limit" CHECK ("rules"."action" = 'allow' or "rules"."limits" <> '[]' or "rules"."limit" is not null or "rules"."limit_name" is not null);--> statement-breakpoint
+ALTER TABLE "rules" ADD CONSTRAINT "rules_action_is_known" CHECK ("rules"."action" in ('reject', 'throttle', 'log', 'allow'));--> statement-breakpoint
+ALTER TABLE "tiers" ADD CONSTRAINT "tiers_multiples_name_a_tier" CHECK (not jsonb_path_exists("tiers"."limits", '$.* ? (@.type() == "object" && !(@.of.type() == "string" && @.times.type() == "number" && @.times >= 1 && @.times <= 1000000 && @.times == @.times.floor()))'));--> statement-breakpoint
+ALTER TABLE "tiers" ADD CONSTRAINT "tiers_limits_are_whole_numbers_or_null" CHECK (not jsonb_path_exists("tiers"."limits", '$.* ? (@ != null && @.type() != "object" && (@.type() != "number" || @ < 1 || @ > 1000000000000 || @ != @.floor()))'));

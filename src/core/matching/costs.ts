@@ -1,0 +1,52 @@
+// What a request costs by one rule: as the most specific of its costs says, or else its flat cost.
+import { methodsOf, names } from './rank.ts';
+import { PARAMETER, parseResource, type Route } from './resource.ts';
+import { createRouteTrie } from './route-trie.ts';
+import type { Rule } from './rule.ts';
+
+export type CostOf = (request: { readonly matchPath: string; readonly method: string }) => number;
+
+interface Entry {
+  /** Its place among all costs of the rule, the most specific first. */
+  readonly place: number;
+  readonly methods: readonly string[];
+  readonly cost: number;
+}
+
+/** Undefined: every request costs the same. */
+export function compileCosts({ cost, costs }: Rule): CostOf | undefined {
+  if (costs.length === 0) return undefined;
+  const routes = createRouteTrie<Entry[]>();
+  for (const [place, { route, ...one }] of mostSpecificFirst(costs).entries())
+    routes.at(route, () => []).push({ ...one, place });
+  return ({ matchPath, method }) => {
+    let best: Entry | undefined;
+    for (const entries of routes.find(matchPath))
+      for (const entry of entries)
+        if ((best === undefined || entry.place < best.place) && names(entry.methods, method)) best = entry;
+    return best?.cost ?? cost;
+  };
+}
+
+const mostSpecificFirst = (costs: Rule['costs']) =>
+  costs
+    .flatMap(({ resource, methods, cost }) => {
+      const route = parseResource(resource);
+      return route.ok ? [{ route, methods: methodsOf({ methods }), cost }] : [];
+    })
+    .sort(
+      (a, b) =>
+        bySpecificity(a.route, b.route) || Number(b.methods.length > 0) - Number(a.methods.length > 0),
+    );
+
+/**
+ * Of two resources that match one path: segment by segment, a name comes before a parameter, and that before the star
+ * of a prefix.
+ */
+function bySpecificity(a: Route, b: Route): number {
+  const [one, other] = [outlineOf(a), outlineOf(b)];
+  return one < other ? -1 : Number(one > other);
+}
+
+const outlineOf = ({ segments, isPrefix }: Route): string =>
+  segments.map((segment) => (segment === PARAMETER ? '1' : '0')).join('') + (isPrefix ? '2' : '');

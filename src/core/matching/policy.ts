@@ -1,0 +1,45 @@
+// The name of a limit that clients read. A rule's own name is for operators, and may hold what is nobody's business.
+import type { CompiledRule } from './compiled-rule.ts';
+import type { Rule } from './rule.ts';
+
+/** What can stand in a header as it is. */
+export const POLICY = /^[a-z0-9][a-z0-9._-]{0,62}$/;
+const MOST_CHARACTERS = 48;
+const known = new WeakMap<CompiledRule, string>();
+
+/** One name for each limit: of several limits, each has its window at the end. */
+export function policyOf(rule: CompiledRule): string {
+  const found = known.get(rule);
+  if (found !== undefined) return found;
+  const policy = limitPolicyOf(rule, rule.windowSeconds);
+  known.set(rule, policy);
+  return policy;
+}
+
+/** Of the limit of a rule that has this window. */
+export function limitPolicyOf(rule: Rule, windowSeconds: number): string {
+  const name = ruleNameOf(rule);
+  return rule.limits.length === 0 ? name : `${name}-${inUnits(windowSeconds)}`;
+}
+
+/** As the rule says it; else `/users/:id` of scope `ip` is `users-id-ip`. */
+export const ruleNameOf = ({ policy, resource, scope }: Rule): string =>
+  policy ?? `${slugOf(resource)}-${scope === 'apiKey' ? 'key' : scope}`;
+
+function slugOf(resource: string): string {
+  const words = resource.toLowerCase().replace(/\/\*$/, '/all');
+  const slug = words.replace(/[^a-z0-9._]+/g, '-').replace(/^[^a-z0-9]+|-+$/g, '');
+  return slug.slice(0, MOST_CHARACTERS) || 'root';
+}
+
+const UNITS = [
+  ['d', 86_400],
+  ['h', 3_600],
+  ['m', 60],
+] as const;
+
+/** 3,600 seconds are `1h`, and 90 are `90s`. */
+function inUnits(seconds: number): string {
+  const unit = UNITS.find(([, size]) => seconds % size === 0);
+  return unit ? `${seconds / unit[1]}${unit[0]}` : `${seconds}s`;
+}

@@ -1,0 +1,29 @@
+// Which of two rules of a slot comes first.
+import type { Rule } from './rule.ts';
+import { isPattern } from './subjects.ts';
+
+/** Which of two rules of a slot wins: priority, then the one that says more about the caller, then the id. */
+export function byRank(a: Rule, b: Rule): number {
+  return a.priority - b.priority || specificity(b) - specificity(a) || (a.id < b.id ? -1 : 1);
+}
+
+/** Naming subjects says more than a pattern of them, that more than naming tiers, and that more than naming methods. */
+export const specificity = ({ subjects, tiers, methods }: Rule): number =>
+  bySubjects(subjects) + (tiers.length > 0 ? 2 : 0) + (methods.length > 0 ? 1 : 0);
+
+const bySubjects = (subjects: readonly string[]): number =>
+  subjects.length === 0 ? 0 : subjects.some(isPattern) ? 4 : 8;
+
+/** The methods that are meant, `HEAD` spelled out; none: all. */
+export const methodsOf = ({
+  methods = [],
+}: {
+  readonly methods?: readonly string[] | undefined;
+}): readonly string[] =>
+  methods.includes('GET') && !methods.includes('HEAD') ? [...methods, 'HEAD'] : methods;
+
+export const isShadowRule = ({ action }: Rule) => action === 'log';
+
+/** An empty list names everything. */
+export const names = (list: readonly string[], name: string | undefined): boolean =>
+  list.length === 0 || (name !== undefined && list.includes(name));

@@ -1,0 +1,161 @@
+// Rules of one slot that take requests from one another: those that never win, and those that are tied.
+import type { Caller } from './caller.ts';
+import { conditionOf } from './conditions.ts';
+import { byRank, isShadowRule, methodsOf, specificity } from './rank.ts';
+import { parseResource, slotOf } from './resource.ts';
+import { type Rule, resourcesOf, type Tier } from './rule.ts';
+import { addToSlot, bestOf, createSlot, EVERY_METHOD } from './slots.ts';
+import { isPattern, prefixOf } from './subjects.ts';
+
+export interface RuleWarning {
+  readonly ruleIds: readonly string[];
+  readonly message: string;
+}
+
+/** Of a rule that names more than that, only single rules that take all of it are looked for. */
+const MOST_KINDS = 10_000;
+/** Of rules that take the place of one: enough to know what to change. */
+const MOST_NAMED = 3;
+
+export function findRivals(rules: readonly Rule[], tiers: readonly Tier[]): RuleWarning[] {
+  const placed = rules.flatMap((rule) => resourcesOf(rule).map((resource) => ({ rule, resource })));
+  const slots = Map.groupBy(placed, ({ rule, resource }) =>
+    [rule.scope, isShadowRule(rule), slotOf(resource)].join(' '),
+  );
+  return [...slots.values()]
+    .filter((group) => group.length > 1)
+    .flatMap((group) =>
+      rivalsIn(
+        group.map(({ rule }) => rule),
+        group[0]?.resource ?? '',
+        tiers,
+      ),
+    );
+}
+
+function rivalsIn(group: readonly Rule[], resource: string, tiers: readonly Tier[]): RuleWarning[] {
+  const ranked = [...group].sort(byRank);
+  const winnersOf = findWinners(ranked, resource, tiers);
+  const ties = tiedGroups(ranked.filter((rule) => !winnersOf.has(rule))).flatMap(tiesIn);
+  return [...[...winnersOf].map(([rule, winners]) => neverWins(rule, winners, resource)), ...ties];
+}
+
+/** Of each rule that never wins, the rules that win in its place. */
+function findWinners(
+  ranked: readonly Rule[],
+  resource: string,
+  tiers: readonly Tier[],
+): Map<Rule, readonly Rule[]> {
+  const winnersOf = new Map<Rule, readonly Rule[]>();
+  const [first] = ranked;
+  const route = parseResource(resource);
+  if (!first || !route.ok) return winnersOf;
+  const ruleOf = new Map(ranked.map((rule) => [rule.id, rule]));
+  const slot = createSlot(first, route);
+  for (const [rank, rule] of ranked.entries()) {
+    const winners = new Set<Rule>();
+    // The slot holds better rules only: a kind of request that one of them takes is lost to this rule.
+    const isNeverBest = kindsOf(rule, tiers).every(({ method, subject, tier }) => {
+      const caller = callerOf(rule, subject);
+      const winner = bestOf(slot, { method, caller, nowMs: 0 }, tier);
+      const known = winner && ruleOf.get(winner.rule.id);
+      if (known) winners.add(known);
+      return known !== undefined;
+    });
+    if (isNeverBest) winnersOf.set(rule, [...winners]);
+    // A rule that does not always apply leaves the others something.
+    else if (!conditionOf(rule)) addToSlot(slot, { ...rule, counterId: '' }, rank);
+  }
+  return winnersOf;
+}
+
+interface Kind {
+  readonly method: string;
+  readonly subject: string | undefined;
+  readonly tier: string | undefined;
+}
+
+/** The kinds of requests that a rule is for: by each thing that it names, and by something that no rule names. */
+function kindsOf(rule: Rule, tiers: readonly Tier[]): Kind[] {
+  const methods = methodsOf(rule);
+  const hasDefault = tiers.some(({ isDefault }) => isDefault);
+  const everyTier = [...tiers.map(({ name }) => name), ...(hasDefault ? [] : [undefined])];
+  const ofMethods = methods.length > 0 ? methods : [EVERY_METHOD];
+  const ofSubjects = rule.subjects.length > 0 ? rule.subjects.map(someoneLike) : [undefined];
+  const ofTiers = rule.tiers.length > 0 ? rule.tiers : everyTier;
+  if (ofMethods.length * ofSubjects.length * ofTiers.length > MOST_KINDS)
+    return [{ method: EVERY_METHOD, subject: undefined, tier: undefined }];
+  return ofMethods.flatMap((method) =>
+    ofSubjects.flatMap((subject) => ofTiers.map((tier) => ({ method, subject, tier }))),
+  );
+}
+
+/** Of a pattern: a name that no override spells out. */
+const someoneLike = (subject: string): string => (isPattern(subject) ? `${prefixOf(subject)}\0` : subject);
+
+/** Somebody whom a slot knows by that id. */
+function callerOf({ scope }: Rule, subject: string | undefined): Caller {
+  const ids = { tenantId: subject, userId: subject, apiKeyId: subject };
+  return { ...ids, ip: scope === 'ip' ? (subject ?? NOBODY) : NOBODY, address: NOBODY };
+}
+
+/** No override is made for this one. */
+const NOBODY = '';
+
+const neverWins = (rule: Rule, winners: readonly Rule[], resource: string): RuleWarning => ({
+  ruleIds: [...winners.map(({ id }) => id), rule.id],
+  message:
+    `"${rule.name}" never applies${rule.resources.length > 1 ? ` to ${resource}` : ''}: ${inWords(winners)} of the same scope and resource ` +
+    `${winners.length > 1 ? 'come' : 'comes'} before it for everybody. For both to apply, say both in \`limits\` of one ` +
+    'rule; for another limit for some callers, name them in `subjects` or `tiers`.',
+});
+
+function inWords(winners: readonly Rule[]): string {
+  const named = winners.slice(0, MOST_NAMED).map(({ name }) => `"${name}"`);
+  const others = winners.length - named.length;
+  return [named.join(', '), ...(others > 0 ? [`${others} more`] : [])].join(' and ');
+}
+
+/** Rules of a slot with the same priority and specificity, the one that would win first. */
+function tiedGroups(ranked: readonly Rule[]): Rule[][] {
+  const groups = Map.groupBy(ranked, (rule) => `${rule.priority} ${specificity(rule)}`);
+  return [...groups.values()].filter((group) => group.length > 1);
+}
+
+/** Each rule with the best one that would take a request from it, by the narrowest thing that they name. */
+function tiesIn(group: readonly Rule[]): RuleWarning[] {
+  const warnings: RuleWarning[] = [];
+  const before = new Map<string, Rule[]>();
+  for (const rule of group) {
+    const winners = new Set<Rule>();
+    for (const name of narrowestOf(rule)) {
+      const rivals = before.get(name) ?? [];
+      const winner = rivals.find((rival) => couldMeet(rival, rule));
+      if (winner) winners.add(winner);
+      before.set(name, rivals);
+      rivals.push(rule);
+    }
+    for (const winner of winners) warnings.push(tie(winner, rule));
+  }
+  return warnings;
+}
+
+/** Rules of a group name the same kinds of things, so that two of them meet only if they share one of these. */
+function narrowestOf(rule: Rule): readonly string[] {
+  const named = [rule.subjects, rule.tiers, methodsOf(rule)].find((list) => list.length > 0);
+  return named ? [...new Set(named)] : ['everything'];
+}
+
+/** Of two rules that share a subject, if they name any. */
+const couldMeet = (a: Rule, b: Rule) => share(methodsOf(a), methodsOf(b)) && share(a.tiers, b.tiers);
+
+const share = (a: readonly string[], b: readonly string[]) =>
+  a.length === 0 || b.length === 0 || a.some((name) => b.includes(name));
+
+const tie = (winner: Rule, loser: Rule): RuleWarning => ({
+  ruleIds: [winner.id, loser.id],
+  message:
+    `"${winner.name}" and "${loser.name}" are tied: same scope, resource and priority, and both can apply to ` +
+    `one request. Only "${winner.name}" does, its id being the smaller one. Give them different priorities to ` +
+    'choose which one does; for both to apply, say both in `limits` of one rule.',
+});

@@ -1,0 +1,202 @@
+// The rules of one scope and resource, and which of them wins for a request.
+import { type Caller, idInScope } from './caller.ts';
+import { type CompiledRule, countersOf, type PublishedRule } from './compiled-rule.ts';
+import { type Asker, type Condition, conditionOf } from './conditions.ts';
+import { type CostOf, compileCosts } from './costs.ts';
+import { NameTable } from './name-table.ts';
+import { isShadowRule, methodsOf, names } from './rank.ts';
+import type { Route } from './resource.ts';
+import { type Rule, SCOPES, type Scope } from './rule.ts';
+import { isPattern, PrefixTable, prefixOf } from './subjects.ts';
+
+export interface MatchRequest {
+  /** Canonical, for matching. */
+  readonly matchPath: string;
+  readonly method: string;
+  readonly caller: Caller;
+  /** For rules that begin or end. */
+  readonly nowMs: number;
+}
+
+/** A limit that applies: what it is for this caller, and what the request costs. */
+export interface Match {
+  readonly rule: CompiledRule;
+  readonly limit: number;
+  readonly cost: number;
+}
+
+/** A rule of a slot, with what is asked of it for every request worked out. */
+export interface Candidate {
+  readonly rule: PublishedRule;
+  readonly slot: Slot;
+  /** Its place among all rules. */
+  readonly rank: number;
+  readonly methods: readonly string[];
+  /** One for each limit; none if the rule allows. */
+  readonly counters: readonly CompiledRule[];
+  /** With the rule's own limits and its flat cost. */
+  readonly matches: readonly Match[];
+  /** Undefined: every request costs the same. */
+  readonly costOf: CostOf | undefined;
+  readonly isReplacing: boolean;
+  /** Undefined: there is none. */
+  readonly condition: Condition | undefined;
+}
+
+/**
+ * The rules of one scope and resource, best first, by the narrowest thing that they ask of a caller. Shadow rules are
+ * among themselves: one that only watches never takes the place of one that denies.
+ */
+export interface Slot {
+  readonly scope: Scope;
+  readonly route: Route;
+  readonly isShadow: boolean;
+  /** Whether the tier of a caller makes a difference. */
+  isTiered: boolean;
+  /** Whether some rule of it puts broader ones aside. */
+  isReplacing: boolean;
+  readonly everybody: Candidate[];
+  byTier?: NameTable<Candidate[]>;
+  bySubject?: NameTable<Candidate[]>;
+  byPattern?: PrefixTable<Candidate[]>;
+}
+
+export const createSlot = (rule: Rule, route: Route): Slot => ({
+  scope: rule.scope,
+  route,
+  isShadow: isShadowRule(rule),
+  isTiered: false,
+  isReplacing: false,
+  everybody: [],
+});
+
+export const isEmpty = ({ everybody, byTier, bySubject, byPattern }: Slot): boolean =>
+  everybody.length === 0 && !byTier && !bySubject && !byPattern;
+
+/** By scope; of one scope, the shadow rules come last. */
+export const placeOf = ({ scope, isShadow }: Pick<Slot, 'scope' | 'isShadow'>): number =>
+  SCOPES.indexOf(scope) * 2 + Number(isShadow);
+
+/** Rules must be added by rank, the best one first. */
+export function addToSlot(slot: Slot, rule: PublishedRule, rank: number): void {
+  const candidate = toCandidate(slot, rule, rank);
+  slot.isTiered ||= rule.tiers.length > 0 || candidate.counters.some(({ limitName }) => limitName !== null);
+  slot.isReplacing ||= candidate.isReplacing;
+  if (rule.subjects.length > 0) addBySubject(slot, candidate);
+  else if (rule.tiers.length > 0) slot.byTier = addByName(slot.byTier, rule.tiers, candidate);
+  else addUnlessCovered(slot.everybody, candidate);
+}
+
+function toCandidate(slot: Slot, rule: PublishedRule, rank: number): Candidate {
+  const counters = countersOf(rule);
+  return {
+    rule,
+    slot,
+    rank,
+    methods: methodsOf(rule),
+    counters,
+    matches: counters.flatMap((counter) =>
+      counter.limit === null ? [] : [{ rule: counter, limit: counter.limit, cost: rule.cost }],
+    ),
+    costOf: compileCosts(rule),
+    isReplacing: rule.replaces || rule.action === 'allow',
+    condition: conditionOf(rule),
+  };
+}
+
+function addBySubject(slot: Slot, candidate: Candidate): void {
+  const { subjects } = candidate.rule;
+  const named = subjects.filter((subject) => !isPattern(subject));
+  if (named.length > 0) slot.bySubject = addByName(slot.bySubject, named, candidate);
+  for (const pattern of subjects.filter(isPattern)) {
+    slot.byPattern ??= new PrefixTable();
+    addUnlessCovered(slot.byPattern.getOrSet(prefixOf(pattern), createList), candidate);
+  }
+}
+
+function addByName(
+  lists = new NameTable<Candidate[]>(),
+  named: readonly string[],
+  candidate: Candidate,
+): NameTable<Candidate[]> {
+  for (const name of named) addUnlessCovered(lists.getOrSet(name, createList), candidate);
+  return lists;
+}
+
+const createList = (): Candidate[] => [];
+
+/** A rule that a better one always takes the place of is not even looked at: lists stay short. */
+function addUnlessCovered(list: Candidate[], candidate: Candidate): void {
+  const isCovered = list.some(
+    (better) =>
+      !better.condition &&
+      covers(better.methods, candidate.methods) &&
+      covers(better.rule.tiers, candidate.rule.tiers),
+  );
+  if (!isCovered) list.push(candidate);
+}
+
+const covers = (wide: readonly string[], narrow: readonly string[]) =>
+  wide.length === 0 || (narrow.length > 0 && narrow.every((name) => wide.includes(name)));
+
+/** What a slot asks of a request. */
+export type Asked = Pick<MatchRequest, 'method' | 'caller' | 'nowMs'>;
+
+export function bestOf(slot: Slot, asked: Asked, tier: string | undefined): Candidate | undefined {
+  let best = firstOf(slot.everybody, asked, tier);
+  if (slot.byTier && tier !== undefined) best = better(best, firstOf(slot.byTier.get(tier), asked, tier));
+  if (slot.bySubject || slot.byPattern) {
+    // Its own id: an override does not name a caller that is counted by IP because it has no id.
+    const id = idInScope(slot.scope, asked.caller);
+    if (id === undefined) return best;
+    best = better(best, firstOf(slot.bySubject?.get(id), asked, tier));
+    for (const list of slot.byPattern?.find(id) ?? []) best = better(best, firstOf(list, asked, tier));
+  }
+  return best;
+}
+
+function firstOf(
+  list: readonly Candidate[] | undefined,
+  asked: Asked,
+  tier: string | undefined,
+): Candidate | undefined {
+  if (list === undefined) return undefined;
+  for (const candidate of list) if (isFor(candidate, asked, tier)) return candidate;
+  return undefined;
+}
+
+/** Whether a rule is for this request, if it is for the caller. */
+const isFor = (candidate: Candidate, asked: Asked, tier: string | undefined): boolean =>
+  names(candidate.methods, asked.method) &&
+  names(candidate.rule.tiers, tier) &&
+  (candidate.condition === undefined || candidate.condition(asked));
+
+const better = (a: Candidate | undefined, b: Candidate | undefined) =>
+  a === undefined || (b !== undefined && b.rank < a.rank) ? b : a;
+
+/** Of the rules of a slot that are for this caller, those that are the best one for some method. */
+export function winnersOf(slot: Slot, asker: Asker, tier: string | undefined): Candidate[] {
+  const id = slot.bySubject || slot.byPattern ? idInScope(slot.scope, asker.caller) : undefined;
+  const ofTier = tier === undefined ? undefined : slot.byTier?.get(tier);
+  const ofSubject = id === undefined ? undefined : slot.bySubject?.get(id);
+  const candidates: Candidate[] = [];
+  const ofPatterns = id === undefined ? [] : (slot.byPattern?.find(id) ?? []);
+  for (const list of [slot.everybody, ofTier, ofSubject, ...ofPatterns])
+    for (const candidate of list ?? [])
+      if (names(candidate.rule.tiers, tier) && (candidate.condition?.(asker) ?? true))
+        candidates.push(candidate);
+  // Mostly so, and there may be thousands of slots.
+  if (candidates.length <= 1) return candidates;
+  const taken = new Set<string>();
+  return candidates
+    .sort((a, b) => a.rank - b.rank)
+    .filter(({ methods }) => {
+      if (taken.has(EVERY_METHOD)) return false;
+      if (methods.length > 0 && methods.every((method) => taken.has(method))) return false;
+      for (const method of methods.length > 0 ? methods : [EVERY_METHOD]) taken.add(method);
+      return true;
+    });
+}
+
+/** No method is spelled like this. */
+export const EVERY_METHOD = '*';

@@ -1,0 +1,36 @@
+// Whom an override is made for: names, and patterns such as `acme-*`, which all names match that begin so.
+import { NameTable } from './name-table.ts';
+
+const STAR = '*';
+
+export const isPattern = (subject: string): boolean => subject.endsWith(STAR);
+export const prefixOf = (pattern: string): string => pattern.slice(0, -STAR.length);
+
+/** None: everybody is meant. */
+export function namesSubject(subjects: readonly string[], id: string | undefined): boolean {
+  if (subjects.length === 0) return true;
+  return (
+    id !== undefined && subjects.some((one) => (isPattern(one) ? id.startsWith(prefixOf(one)) : id === one))
+  );
+}
+
+/** Values by the beginning of a name. What a look-up costs grows with the different lengths only. */
+export class PrefixTable<T> {
+  readonly #table = new NameTable<T>();
+  #lengths: readonly number[] = [];
+
+  getOrSet(prefix: string, create: () => T): T {
+    if (!this.#lengths.includes(prefix.length)) this.#lengths = [...this.#lengths, prefix.length];
+    return this.#table.getOrSet(prefix, create);
+  }
+
+  /** Of every prefix that the name begins with. */
+  find(name: string): T[] {
+    const found: T[] = [];
+    for (const length of this.#lengths) {
+      const value = length <= name.length ? this.#table.get(name, 0, length) : undefined;
+      if (value !== undefined) found.push(value);
+    }
+    return found;
+  }
+}

@@ -1,0 +1,47 @@
+// What publications write down: where rules were counted, and what was published last.
+import { sql } from 'drizzle-orm';
+import { bigint, check, integer, jsonb, pgTable, text } from 'drizzle-orm/pg-core';
+import { areReplaced, moment } from './columns.ts';
+
+/** How each rule was placed by the last publication, and how before; under `*`, how REGIONS splits all the others. */
+export const placements = pgTable(
+  'placements',
+  {
+    /** Of the rule. */
+    id: text().primaryKey(),
+    placed: jsonb().$type<Placed>().notNull(),
+    /** Oldest first. */
+    before: jsonb().$type<readonly PlacedThen[]>().notNull().default([]),
+    updatedAt: moment().notNull().defaultNow(),
+  },
+  (table) => [
+    check('placements_placed_is_an_object', sql`jsonb_typeof(${table.placed}) = 'object'`),
+    check('placements_before_is_a_list_of_placements', areReplaced(table.before)),
+  ],
+);
+
+/** The fields of a rule that decide where it is counted; under `*`, the shares by region. */
+export type Placed = Readonly<Record<string, unknown>>;
+
+export interface PlacedThen {
+  readonly placed: Placed;
+  readonly replacedAtMs: number | null;
+}
+
+/** What was published last, and how the tables looked then: one row, which the cron run compares with them. */
+export const lastPublication = pgTable(
+  'last_publication',
+  {
+    id: integer().primaryKey().default(1),
+    sequence: bigint({ mode: 'number' }).notNull(),
+    /** As it stands in every region and in KV. */
+    announcement: text().notNull(),
+    /** Of all rows that are published (src/rules/publishing/last-publication.ts). */
+    fingerprint: text().notNull(),
+    /** Changes of callers from then on are part of the fingerprint. */
+    callersSince: moment().notNull(),
+    /** Size of the rules, tiers and lists as they were published. */
+    bytes: integer().notNull(),
+  },
+  (table) => [check('last_publication_is_one', sql`${table.id} = 1`)],
+);

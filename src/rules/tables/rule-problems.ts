@@ -1,0 +1,130 @@
+// What speaks against a rule whose fields are good each by itself: fields that do not go together, and limits that could
+// never be counted.
+import type * as z from 'zod';
+import { type AlgorithmId, idsWith, traitsOf } from '../../core/counting/algorithms/registry.ts';
+import { problemOf } from '../../core/counting/check.ts';
+import { slotOf } from '../../core/matching/resource.ts';
+import { SHORTEST_LEASE_SECONDS } from '../../core/matching/rule.ts';
+import { isPattern } from '../../core/matching/subjects.ts';
+import type { RuleFields } from './rule-schema.ts';
+import { shareProblems } from './share-problems.ts';
+
+const SOME_LEASE = 'x'.repeat(16);
+
+/** What could never match, or what the counters would refuse, is refused here, long before a request comes. */
+export function checkRule(rule: RuleFields, context: z.core.$RefinementCtx<unknown>): void {
+  for (const [path, message] of problemsOf(rule))
+    context.addIssue({ code: 'custom', path: [...path], message, input: rule });
+}
+
+type Problem = readonly [path: readonly (string | number)[], message: string];
+
+function* problemsOf(rule: RuleFields): Iterable<Problem> {
+  for (const [field, message] of shareProblems(rule)) yield [[field], message];
+  yield* resourceProblems(rule);
+  if (rule.scope === 'global' && rule.subjects?.length)
+    yield [['subjects'], 'cannot be named when everybody is counted together'];
+  if (rule.scope === 'ip' && rule.subjects?.some(isPattern))
+    yield [['subjects'], 'can be patterns of names only: IPs are single addresses, or IPv6 prefixes'];
+  if (rule.scope === 'global' && (rule.percent ?? 100) !== 100)
+    yield [['percent'], 'makes no sense when everybody is counted together'];
+  if (rule.validFrom && rule.validUntil && rule.validFrom >= rule.validUntil)
+    yield [['validUntil'], 'must be after validFrom'];
+  if (rule.maxDelayMs != null && rule.action !== 'throttle')
+    yield [['maxDelayMs'], 'belongs to the action throttle'];
+  if (rule.action === 'throttle') yield* throttleProblems(rule);
+  // What allows counts nothing: a limit that it has is kept for later.
+  if (rule.action === 'allow') return;
+  if (rule.algorithm == null) yield [['algorithm'], 'is needed'];
+  if (rule.limits?.length) yield* severalProblems(rule, rule.limits);
+  else yield* limitProblems(rule, rule, []);
+}
+
+function* resourceProblems({ resource, resources = [] }: RuleFields): Iterable<Problem> {
+  if (resource == null && resources.length === 0) yield [['resource'], 'is needed, or else resources'];
+  if (resource != null && resources.length > 0)
+    yield [['resource'], 'is said in resources: a rule has either one or several'];
+  const slots = resources.map(slotOf);
+  for (const [i, slot] of slots.entries())
+    if (slots.indexOf(slot) < i) yield [['resources', i], `is the same as ${resources[slots.indexOf(slot)]}`];
+}
+
+function* throttleProblems({ algorithm, costFromOrigin, limits, costs }: RuleFields): Iterable<Problem> {
+  if (algorithm != null && !traitsOf(algorithm).hasQueue) {
+    const [id] = idsWith(({ hasQueue }) => hasQueue === true);
+    yield [['action'], `throttle belongs to ${id}, the algorithm that has a queue`];
+  }
+  if (costFromOrigin)
+    yield [['costFromOrigin'], 'cannot go with throttle: a queue is paid for when it is entered'];
+  if (limits?.length) yield [['limits'], 'cannot go with throttle: a queue has one limit'];
+  if (costs?.length) yield [['costs'], 'cannot go with throttle: in a queue, every request takes one place'];
+}
+
+type Limits = NonNullable<RuleFields['limits']>;
+
+const OF_ONE_LIMIT = ['limit', 'limitName', 'windowSeconds', 'burst', 'buckets'] as const;
+
+function* severalProblems(rule: RuleFields, limits: Limits): Iterable<Problem> {
+  for (const field of OF_ONE_LIMIT)
+    if (rule[field] != null) yield [[field], 'is said in limits: a rule has either one limit or limits'];
+  for (const [i, limit] of limits.entries()) {
+    const path = ['limits', i];
+    if (limits.findIndex(({ windowSeconds }) => windowSeconds === limit.windowSeconds) < i)
+      yield [[...path, 'windowSeconds'], 'is that of another limit of this rule'];
+    const algorithm = limit.algorithm ?? rule.algorithm;
+    if (algorithm != null && traitsOf(algorithm).holdsLeases)
+      yield [[...path, 'algorithm'], 'cannot be one of several: connections take a rule of their own'];
+    else yield* limitProblems(rule, { ...limit, algorithm }, path);
+  }
+}
+
+type Said = Pick<RuleFields, (typeof OF_ONE_LIMIT)[number] | 'algorithm'>;
+
+/** Of one limit, which is said at this path of the rule. */
+function* limitProblems(rule: RuleFields, said: Said, path: Problem[0]): Iterable<Problem> {
+  const { algorithm, limit, limitName, windowSeconds, burst, buckets } = said;
+  if (limit == null && limitName == null) yield [[...path, 'limit'], 'is needed, or else a limitName'];
+  if (windowSeconds == null) yield [[...path, 'windowSeconds'], 'is needed'];
+  if (algorithm == null || windowSeconds == null) return;
+  const traits = traitsOf(algorithm);
+  for (const field of ['burst', 'buckets'] as const)
+    if (said[field] != null && traits.extra !== field)
+      yield [[...path, field], `belongs to ${idsWith(({ extra }) => extra === field).join(', ')}`];
+  if (traits.holdsLeases) yield* leaseProblems(rule);
+  if (limit == null) return;
+  yield* costProblems(rule, burst ?? limit);
+  const problem = limitProblem({ algorithm, windowSeconds, burst, buckets }, limit);
+  if (problem) yield [[...path, 'limit'], problem];
+}
+
+const NEVER_PASSES = 'is more than the limit can ever hold: no request would pass';
+
+function* costProblems({ cost = 1, costs = [] }: RuleFields, capacity: number): Iterable<Problem> {
+  if (capacity < 1) return;
+  if (cost > capacity) yield [['cost'], NEVER_PASSES];
+  for (const [i, one] of costs.entries()) if (one.cost > capacity) yield [['costs', i, 'cost'], NEVER_PASSES];
+}
+
+/** A connection that is open is held, not spent. */
+function* leaseProblems({ costFromOrigin, countDenied, windowSeconds }: RuleFields): Iterable<Problem> {
+  if ((windowSeconds ?? 0) < SHORTEST_LEASE_SECONDS)
+    yield [['windowSeconds'], `must be at least ${SHORTEST_LEASE_SECONDS} for connections`];
+  if (costFromOrigin) yield [['costFromOrigin'], 'makes no sense for connections'];
+  if (countDenied) yield [['countDenied'], 'makes no sense for connections'];
+}
+
+export interface Counting {
+  readonly algorithm: AlgorithmId;
+  readonly windowSeconds: number;
+  readonly burst?: number | null | undefined;
+  readonly buckets?: number | null | undefined;
+}
+
+/** Why the counters would refuse this limit, or undefined. */
+export function limitProblem({ algorithm, windowSeconds, burst, buckets }: Counting, limit: number) {
+  const extra = burst ?? buckets ?? undefined;
+  const windowMs = windowSeconds * 1000;
+  const check = { key: '', id: '', algorithm, limit, windowMs, extra, cost: 1, leaseId: SOME_LEASE };
+  // People know windows in seconds.
+  return problemOf(check)?.replace(/limit times windowMs.*/, 'is too large for so long a window');
+}

@@ -1,0 +1,201 @@
+// The table of rules, and what Postgres refuses of one.
+import { sql } from 'drizzle-orm';
+import {
+  bigint,
+  boolean,
+  check,
+  integer,
+  jsonb,
+  pgTable,
+  text,
+  uniqueIndex,
+  uuid,
+} from 'drizzle-orm/pg-core';
+import { ALGORITHM_IDS, idsWith } from '../../core/counting/algorithms/registry.ts';
+import { POLICY } from '../../core/matching/policy.ts';
+import {
+  ACTIONS,
+  LARGEST_COST,
+  LARGEST_LIMIT,
+  LONGEST_WINDOW_SECONDS,
+  MOST_COSTS_OF_A_RULE,
+  MOST_LIMITS_OF_A_RULE,
+  MOST_RESOURCES_OF_A_RULE,
+  ON_UNAVAILABLE,
+  type RouteCost,
+  RULE_DEFAULTS,
+  SCOPES,
+  SHORTEST_LEASE_SECONDS,
+  type SharesByRegion,
+  type WrittenLimit,
+} from '../../core/matching/rule.ts';
+import {
+  areObjects,
+  areParts,
+  emptyList,
+  isWholeMember,
+  kept,
+  matches,
+  moment,
+  oneOf,
+  within,
+} from './columns.ts';
+
+const IS_LIMIT = [
+  isWholeMember('windowSeconds', 1, LONGEST_WINDOW_SECONDS),
+  '(exists(@.limit) || exists(@.limitName))',
+  `(!exists(@.limit) || ${isWholeMember('limit', 1, LARGEST_LIMIT)})`,
+  `(!exists(@.burst) || ${isWholeMember('burst', 1, LARGEST_LIMIT)})`,
+  `(!exists(@.buckets) || ${isWholeMember('buckets', 1, 100)})`,
+  '(!exists(@.limitName) || @.limitName.type() == "string")',
+  `(!exists(@.algorithm) || ${ALGORITHM_IDS.map((id) => `@.algorithm == "${id}"`).join(' || ')})`,
+].join(' && ');
+
+const IS_COST = [
+  isWholeMember('cost', 1, LARGEST_COST),
+  '@.resource.type() == "string" && @.resource starts with "/"',
+  '(!exists(@.methods) || @.methods.type() == "array")',
+].join(' && ');
+
+export const rules = pgTable(
+  'rules',
+  {
+    id: uuid().primaryKey().defaultRandom(),
+    name: text().notNull().unique().default(sql`'rule-' || left(gen_random_uuid()::text, 8)`),
+    policy: text(),
+    resource: text(),
+    resources: text().array().notNull().default(emptyList),
+    methods: text().array().notNull().default(emptyList),
+    scope: text({ enum: SCOPES }).notNull(),
+    tiers: text().array().notNull().default(emptyList),
+    subjects: text().array().notNull().default(emptyList),
+    percent: integer().notNull().default(RULE_DEFAULTS.percent),
+    algorithm: text({ enum: ALGORITHM_IDS }),
+    limit: bigint({ mode: 'number' }),
+    limitName: text(),
+    windowSeconds: integer(),
+    burst: bigint({ mode: 'number' }),
+    buckets: integer(),
+    limits: jsonb().$type<WrittenLimit[]>().notNull().default(RULE_DEFAULTS.limits),
+    cost: integer().notNull().default(RULE_DEFAULTS.cost),
+    costs: jsonb().$type<RouteCost[]>().notNull().default(RULE_DEFAULTS.costs),
+    costFromOrigin: boolean().notNull().default(RULE_DEFAULTS.costFromOrigin),
+    refundOnError: boolean().notNull().default(RULE_DEFAULTS.refundOnError),
+    action: text({ enum: ACTIONS }).notNull().default(RULE_DEFAULTS.action),
+    replaces: boolean().notNull().default(RULE_DEFAULTS.replaces),
+    maxDelayMs: integer(),
+    priority: integer().notNull().default(RULE_DEFAULTS.priority),
+    enabled: boolean().notNull().default(true),
+    countDenied: boolean().notNull().default(RULE_DEFAULTS.countDenied),
+    blockSeconds: integer(),
+    status: integer().notNull().default(RULE_DEFAULTS.status),
+    message: text(),
+    onUnavailable: text({ enum: ON_UNAVAILABLE }).notNull().default(RULE_DEFAULTS.onUnavailable),
+    shares: jsonb().$type<SharesByRegion>(),
+    spill: boolean().notNull().default(RULE_DEFAULTS.spill),
+    central: boolean().notNull().default(RULE_DEFAULTS.central),
+    validFrom: moment(),
+    validUntil: moment(),
+    /** Counters of rules with neighbouring numbers share a key: it never changes. */
+    ordinal: integer().notNull().generatedByDefaultAsIdentity(),
+    ...kept,
+  },
+  (table) => [
+    check('rules_name_is_short', sql`length(${table.name}) between 1 and 128`),
+    check(
+      'rules_name_has_no_control_characters',
+      sql`not ${matches(table.name, '[\\u0001-\\u001f\\u007f-\\u009f\\u2028\\u2029]')}`,
+    ),
+    check('rules_policy_is_a_slug', matches(table.policy, POLICY.source)),
+    check('rules_resource_is_a_path', sql`${table.resource} like '/%' and length(${table.resource}) <= 1024`),
+    check('rules_has_a_resource', sql`(${table.resource} is null) = (${table.resources} <> '{}')`),
+    check(
+      'rules_resources_are_paths',
+      sql`${table.resources} = '{}' or cardinality(${table.resources}) <= ${sql.raw(String(MOST_RESOURCES_OF_A_RULE))} and array_to_string(${table.resources}, chr(10), '?') !~ '(^|\\n)([^/]|$)'`,
+    ),
+    check(
+      'rules_methods_are_upper_case',
+      sql`array_to_string(${table.methods}, ',', '?') ~ '^([A-Z]{1,20}(,[A-Z]{1,20})*)?$'`,
+    ),
+    check('rules_scope_is_known', oneOf(table.scope, SCOPES)),
+    check('rules_tiers_has_no_null', sql`array_position(${table.tiers}, null) is null`),
+    check('rules_subjects_has_no_null', sql`array_position(${table.subjects}, null) is null`),
+    check('rules_global_has_no_subjects', sql`${table.scope} <> 'global' or ${table.subjects} = '{}'`),
+    check(
+      'rules_ip_has_no_patterns',
+      sql`${table.scope} <> 'ip' or array_to_string(${table.subjects}, ',') !~ '[*](,|$)'`,
+    ),
+    check('rules_percent_is_a_part', within(table.percent, 0, 100)),
+    check('rules_global_has_no_percent', sql`${table.scope} <> 'global' or ${table.percent} = 100`),
+    check(
+      'rules_valid_on_dates',
+      sql`(${table.validFrom} is null or isfinite(${table.validFrom})) and (${table.validUntil} is null or isfinite(${table.validUntil}))`,
+    ),
+    check('rules_ends_after_it_begins', sql`${table.validFrom} < ${table.validUntil}`),
+    check('rules_algorithm_is_known', oneOf(table.algorithm, ALGORITHM_IDS)),
+    check('rules_has_an_algorithm', sql`${table.action} = 'allow' or ${table.algorithm} is not null`),
+    check(
+      'rules_has_a_limit',
+      sql`${table.action} = 'allow' or ${table.limits} <> '[]' or ${table.limit} is not null or ${table.limitName} is not null`,
+    ),
+    check(
+      'rules_has_a_window',
+      sql`${table.action} = 'allow' or ${table.limits} <> '[]' or ${table.windowSeconds} is not null`,
+    ),
+    check(
+      'rules_limits_stand_alone',
+      sql`${table.limits} = '[]' or num_nonnulls(${table.limit}, ${table.limitName}, ${table.windowSeconds}, ${table.burst}, ${table.buckets}) = 0`,
+    ),
+    check('rules_limits_are_limits', areObjects(table.limits, MOST_LIMITS_OF_A_RULE, IS_LIMIT)),
+    check(
+      'rules_several_limits_have_no_leases',
+      sql`${table.limits} = '[]' or ${table.algorithm} <> 'concurrency' and not jsonb_path_exists(${table.limits}, '$[*] ? (@.algorithm == "concurrency")')`,
+    ),
+    check('rules_costs_are_costs', areObjects(table.costs, MOST_COSTS_OF_A_RULE, IS_COST)),
+    check(
+      'rules_throttle_has_one_limit_and_cost',
+      sql`${table.action} <> 'throttle' or ${table.limits} = '[]' and ${table.costs} = '[]'`,
+    ),
+    check('rules_limit_is_positive', within(table.limit, 1, LARGEST_LIMIT)),
+    check('rules_limit_name_is_short', sql`length(${table.limitName}) between 1 and 64`),
+    check('rules_window_is_positive', within(table.windowSeconds, 1, LONGEST_WINDOW_SECONDS)),
+    check(
+      'rules_burst_has_its_algorithm',
+      sql`${table.burst} is null or ${table.burst} between 1 and 1000000000000 and ${oneOf(
+        table.algorithm,
+        idsWith(({ extra }) => extra === 'burst'),
+      )}`,
+    ),
+    check(
+      'rules_buckets_have_their_algorithm',
+      sql`${table.buckets} is null or ${table.buckets} between 1 and 100 and ${table.algorithm} = 'sliding-window-buckets'`,
+    ),
+    check('rules_cost_is_positive', within(table.cost, 1, LARGEST_COST)),
+    check('rules_action_is_known', oneOf(table.action, ACTIONS)),
+    check(
+      'rules_max_delay_is_of_throttle',
+      sql`${table.maxDelayMs} is null or ${table.maxDelayMs} between 1 and 30000 and ${table.action} = 'throttle'`,
+    ),
+    check(
+      'rules_throttle_has_its_algorithm',
+      sql`${table.action} <> 'throttle' or ${table.algorithm} = 'leaky-bucket'`,
+    ),
+    check(
+      'rules_leases_have_no_cost_from_origin',
+      sql`${table.algorithm} <> 'concurrency' or not (${table.costFromOrigin} or ${table.countDenied})`,
+    ),
+    check(
+      'rules_leases_last',
+      sql`${table.algorithm} <> 'concurrency' or ${within(table.windowSeconds, SHORTEST_LEASE_SECONDS, LONGEST_WINDOW_SECONDS)}`,
+    ),
+    check('rules_block_is_positive', within(table.blockSeconds, 1, LONGEST_WINDOW_SECONDS)),
+    check('rules_status_is_an_error', within(table.status, 400, 599)),
+    check('rules_message_is_short', sql`length(${table.message}) <= 1024`),
+    check('rules_on_unavailable_is_known', oneOf(table.onUnavailable, ON_UNAVAILABLE)),
+    check('rules_shares_is_an_object', sql`jsonb_typeof(${table.shares}) = 'object'`),
+    check('rules_shares_are_parts', areParts(table.shares)),
+    check('rules_central_has_no_shares', sql`not ${table.central} or ${table.shares} is null`),
+    // The order of the admin route's list. Filters read on in it: there are thousands of rules, not millions.
+    uniqueIndex('rules_ordinal').on(table.ordinal),
+  ],
+);
