@@ -1,4 +1,4 @@
-// Builds the Worker into `dist`: the gateway in index.js, and what most isolates never need (src/when-needed.ts) in
+// Builds the Worker into `dist`: the gateway in index.js, and what most isolates never need (src/core/when-needed.ts) in
 // files beside it, which an isolate evaluates when it first imports them. wrangler runs this before it serves or
 // deploys; by itself it would put everything into one file, and all of that would be read at each cold start.
 import { randomUUID } from 'node:crypto';

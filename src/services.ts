@@ -7,6 +7,7 @@ import { createBreaker } from './core/regions/breaker.ts';
 import { nearestRegion, type RequestOrigin, routesFrom } from './core/regions/nearest.ts';
 import { createCollected } from './core/telemetry/collected.ts';
 import type { MetricSums } from './core/telemetry/metric-sums.ts';
+import { whenNeeded } from './core/when-needed.ts';
 import { reportShadow } from './http/gateway.ts';
 import { createLog, type Log, type LogEvent } from './http/log.ts';
 import type { Services } from './http/services.ts';
@@ -28,7 +29,6 @@ import { withDeadline } from './rules/book/with-deadline.ts';
 import type { QueuedBatch } from './telemetry/consumer.ts';
 import { createRegionObserver } from './telemetry/region-observer.ts';
 import { createTelemetry } from './telemetry/telemetry.ts';
-import { whenNeeded } from './when-needed.ts';
 
 /** What an isolate has: the services of its requests, and the cron run. */
 export interface Parts {

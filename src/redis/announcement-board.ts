@@ -12,7 +12,7 @@ const PART_TTL_MS = TTL_MS;
 export function createAnnouncementBoard(client: Client): AnnouncementBoard {
   return {
     async read(signal) {
-      const text: unknown = await client.send(signal, (redis) => redis.get(ANNOUNCEMENT_KEY));
+      const text: unknown = await client.command(signal, ['GET', ANNOUNCEMENT_KEY]);
       if (text !== null && typeof text !== 'string')
         throw new CounterStoreError('bad-reply', 'the announcement is not text');
       return text ?? undefined;
@@ -24,7 +24,7 @@ export function createAnnouncementBoard(client: Client): AnnouncementBoard {
     },
 
     async readParts(parts, signal) {
-      const texts: unknown = await client.send(signal, (redis) => redis.mget(parts.map(partKey)));
+      const texts: unknown = await client.command(signal, ['MGET', ...parts.map(partKey)]);
       if (!Array.isArray(texts) || texts.length !== parts.length || !texts.every(isTextOrNone))
         throw new CounterStoreError('bad-reply', 'the copies are not text');
       return texts.map((text) => text ?? undefined);

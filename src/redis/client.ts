@@ -1,6 +1,7 @@
 // Upstash Redis over HTTP, made fit for Workers: one signal for each command, and errors that hold no secrets.
-import { Redis } from '@upstash/redis/cloudflare';
+import type { Redis } from '@upstash/redis/cloudflare';
 import { CounterStoreError, OutOfCalls } from '../core/ports/counter-store.ts';
+import { whenNeeded } from '../core/when-needed.ts';
 import { withoutCommand, wordsOf } from './server-words.ts';
 
 export interface UpstashOptions {
@@ -11,11 +12,14 @@ export interface UpstashOptions {
 export interface Client {
   /**
    * One command, as a list of words. The way of every request: it does what `send` does, without what the library adds
-   * for others (headers merged anew, retries, a class for each command), which takes a third of the time of a call.
+   * for others (headers merged anew, retries, a class for each command).
    */
   command(signal: AbortSignal, words: readonly string[]): Promise<unknown>;
-  send<T>(signal: AbortSignal, command: (redis: Redis) => Promise<T>): Promise<T>;
   /** Several commands in one request. They run in their order, but not as one: each may fail by itself. */
+  pipeline(signal: AbortSignal, commands: readonly (readonly string[])[]): Promise<Replied[]>;
+  /** Through the library, which is loaded when it is first needed. For what no request waits for. */
+  send<T>(signal: AbortSignal, command: (redis: Redis) => Promise<T>): Promise<T>;
+  /** As `pipeline`, through the library. */
   sendAll(signal: AbortSignal, commands: (redis: Redis) => Promise<readonly Entry[]>): Promise<Replied[]>;
 }
 
@@ -37,43 +41,49 @@ const OUT_OF_SUBREQUESTS = 'Too many subrequests';
 export class ScriptMissing extends CounterStoreError {}
 
 export function createClient({ url, token }: UpstashOptions): Client {
-  let nextSignal: AbortSignal | undefined;
-  const redis = new Redis({
-    url,
-    token,
-    // Auto-pipelining would join commands of different requests in one promise: forbidden on Workers.
-    enableAutoPipelining: false,
-    // A retried take could charge twice, and its backoff knows nothing of our deadline.
-    retry: { retries: 0 },
-    automaticDeserialization: false,
-    responseEncoding: false,
-    readYourWrites: false,
-    enableTelemetry: false,
-    // Only a function makes an abort throw; a plain signal turns it into a reply that looks like success.
-    signal: () => nextSignal ?? AbortSignal.abort(),
-  });
-
-  const send: Client['send'] = async (signal, command) => {
-    try {
-      // The client reads its signal synchronously while the command is being issued: no other request can
-      // come between these two lines.
-      nextSignal = signal;
-      return await command(redis);
-    } catch (error) {
-      throw withoutDetails(error, signal);
-    }
-  };
+  const library = whenNeeded(
+    () => import('./library.ts'),
+    ({ createLibrary }) => createLibrary(url, token),
+  );
   const headers = new Headers({ Authorization: `Bearer ${token}` });
-  const command: Client['command'] = async (signal, words) => {
+
+  const post = async (signal: AbortSignal, path: string, words: readonly unknown[]) => {
+    const response = await fetch(url + path, {
+      method: 'POST',
+      headers,
+      body: JSON.stringify(words),
+      signal,
+    });
+    return { isOk: response.ok, reply: JSON.parse(await response.text()) as unknown };
+  };
+
+  const attempt = async <T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> => {
     try {
-      const response = await fetch(url, { method: 'POST', headers, body: JSON.stringify(words), signal });
-      return resultOf(response.ok, JSON.parse(await response.text()));
+      return await work();
     } catch (error) {
       throw withoutDetails(error, signal);
     }
   };
+
+  const send: Client['send'] = (signal, command) =>
+    attempt(signal, async () => (await library()).issue(signal, command));
   return {
-    command,
+    async command(signal, words) {
+      try {
+        const { isOk, reply } = await post(signal, '', words);
+        return resultOf(isOk, reply);
+      } catch (error) {
+        throw withoutDetails(error, signal);
+      }
+    },
+    pipeline: (signal, commands) =>
+      attempt(signal, async () => {
+        const { isOk, reply } = await post(signal, '/pipeline', commands);
+        if (!isOk) return resultOf(isOk, reply) as never;
+        if (!Array.isArray(reply) || reply.length !== commands.length)
+          throw new CounterStoreError('bad-reply', NOT_UPSTASH);
+        return reply.map((entry: Entry) => toReplied(entry, signal));
+      }),
     send,
     sendAll: async (signal, commands) =>
       (await send(signal, commands)).map((entry) => toReplied(entry, signal)),

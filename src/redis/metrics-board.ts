@@ -23,7 +23,13 @@ export function createMetricsBoard(client: Client): MetricsBoard {
       const args = [number, JSON.stringify(report), REPORT_TTL_MS, report.atMs, SUMS_TTL_MS, MOST_SERIES];
       const all = [...args, always.length, ...ordered.flat()].map(String);
       const keys = [METRICS_KEY, reportKey(isolateId)];
-      const refused: unknown = await client.send(signal, (redis) => redis.eval(metrics, keys, all));
+      const refused: unknown = await client.command(signal, [
+        'EVAL',
+        metrics,
+        String(keys.length),
+        ...keys,
+        ...all,
+      ]);
       if (!Array.isArray(refused)) throw new CounterStoreError('bad-reply', 'the reply is not a list');
       return refused.flatMap((place) => {
         const sum = ordered[Number(place) - 1];

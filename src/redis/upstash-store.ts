@@ -45,8 +45,7 @@ interface Counted extends Pick<Answer, 'announced'> {
 async function count(run: Run): Promise<Counted> {
   const { client, script, call, signal } = run;
   try {
-    const words = ['EVALSHA', script.sha, String(call.keys.length), ...call.keys, ...call.args];
-    return { reply: await client.command(signal, words) };
+    return { reply: await client.command(signal, scriptWords('EVALSHA', script.sha, call)) };
   } catch (error) {
     return { reply: await sendText(error, run) };
   }
@@ -58,13 +57,10 @@ async function count(run: Run): Promise<Counted> {
  */
 async function readAndCount(run: Run): Promise<Counted> {
   const { client, script, call, signal } = run;
-  const [announcement, counted] = await client.sendAll(signal, (redis) =>
-    redis
-      .pipeline()
-      .get(ANNOUNCEMENT_KEY)
-      .evalsha(script.sha, call.keys, call.args)
-      .exec({ keepErrors: true }),
-  );
+  const [announcement, counted] = await client.pipeline(signal, [
+    ['GET', ANNOUNCEMENT_KEY],
+    scriptWords('EVALSHA', script.sha, call),
+  ]);
   if (!announcement || !counted) throw new CounterStoreError('bad-reply', 'expected two replies');
   return {
     announced: toAnnounced(announcement),
@@ -75,8 +71,16 @@ async function readAndCount(run: Run): Promise<Counted> {
 /** If Redis has lost the script (restart, flush), EVAL once with its text, under the same signal. */
 async function sendText(error: unknown, { client, script, call, signal }: Run): Promise<unknown> {
   if (!(error instanceof ScriptMissing)) throw error;
-  return client.send(signal, (redis) => redis.eval(script.text, call.keys, call.args));
+  return client.command(signal, scriptWords('EVAL', script.text, call));
 }
+
+const scriptWords = (command: 'EVAL' | 'EVALSHA', script: string, { keys, args }: ScriptCall): string[] => [
+  command,
+  script,
+  String(keys.length),
+  ...keys,
+  ...args,
+];
 
 /** What cannot be read keeps nobody from being counted. */
 const toAnnounced = ({ result }: Replied): Answer['announced'] =>

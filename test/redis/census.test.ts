@@ -99,7 +99,7 @@ describe('without an answer to trust', () => {
   it.each([[0], [-1], [1.5], [Number.NaN], ['2'], [null], [[1]], [true]])(
     'a number of isolates is not %s',
     async (reply) => {
-      const replying = createCensusBoard({ send: async () => reply as never });
+      const replying = createCensusBoard({ command: async () => reply });
       await expect(replying.present('a', signal())).rejects.toMatchObject({
         name: 'CounterStoreError',
         failure: 'bad-reply',
