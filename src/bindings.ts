@@ -6,7 +6,7 @@ import type { RecordBatch } from './telemetry/record-batch.ts';
 export interface Bindings {
   /** Workers KV: compiled rules. */
   readonly RULES: KVNamespace;
-  /** The API that Weir stands in front of. */
+  /** The API that Weir stands in front of: a URL, `service:NAME` (a service binding) or `pass` (the zone's own). */
   readonly ORIGIN_URL: string;
   /** Secret. JSON list of regions: name, url, token, share, latitude, longitude. */
   readonly REGIONS: string;
@@ -51,6 +51,8 @@ export interface Bindings {
   readonly ORIGIN_RATE_LIMIT_HEADERS?: string;
   /** `drop` (default) or `keep`: headers that make one request pass for another, such as X-HTTP-Method-Override. */
   readonly OVERRIDE_HEADERS?: string;
+  /** `refuse` (default) or `allow` (default in development): origins with a loopback or private address. */
+  readonly PRIVATE_ORIGINS?: string;
   /** A queue for denials and usage. Without it, isolates write them to Postgres themselves. */
   readonly RECORDS?: Queue<RecordBatch>;
   /** Isolates hand over what they have counted within so many seconds (25). */

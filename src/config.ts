@@ -2,6 +2,7 @@
 // never its value: it may be a secret.
 import type { KVNamespace, Queue } from '@cloudflare/workers-types';
 import type { Bindings } from './bindings.ts';
+import { type OriginPolicy, parseOrigin } from './core/matching/origin.ts';
 import { isServesCode } from './core/regions/nearest.ts';
 import {
   changed,
@@ -24,6 +25,7 @@ import {
   url,
   withDefault,
 } from './core/shape.ts';
+import { originPolicyOf, originUrlProblem } from './origin-config.ts';
 import type { RecordBatch } from './telemetry/record-batch.ts';
 
 const DEFAULT_DEADLINE_MS = 250;
@@ -126,7 +128,11 @@ const queue: Shape<Queue<RecordBatch>> = (value, at, problems) => {
 
 const variables = {
   RULES: kvNamespace,
-  ORIGIN_URL: changed(httpUrl, (origin) => origin.replace(/\/+$/, '')),
+  ORIGIN_URL: such(
+    text,
+    (origin) => parseOrigin(origin) !== undefined,
+    'must be an http or https URL, service:NAME or pass',
+  ),
   REGIONS: regionList,
   DATABASE_URL: url(/^postgres(ql)?:/i, 'must be a postgres:// URL'),
   ADMIN_TOKEN: optional(token),
@@ -150,6 +156,7 @@ const variables = {
   COST_HEADER: withDefault(matching(/^[A-Za-z0-9-]{1,64}$/, 'must be the name of a header'), 'X-Weir-Cost'),
   ORIGIN_RATE_LIMIT_HEADERS: withDefault(oneOf(['rename', 'drop', 'keep']), 'rename'),
   OVERRIDE_HEADERS: withDefault(oneOf(['drop', 'keep']), 'drop'),
+  PRIVATE_ORIGINS: optional(oneOf(['allow', 'refuse'])),
   ORIGIN_TIMEOUT_MS: withDefault(wholeNumber(1, 900_000), DEFAULT_ORIGIN_TIMEOUT_MS),
   RECORDS: optional(queue),
   TELEMETRY_SECONDS: withDefault(wholeNumber(1, 25), 25),
@@ -190,6 +197,8 @@ export interface Config {
   readonly originRateLimitHeaders: 'rename' | 'drop' | 'keep';
   readonly overrideHeaders: 'drop' | 'keep';
   readonly originTimeoutMs: number;
+  /** Which origins there may be. */
+  readonly origins: OriginPolicy;
   readonly telemetry: TelemetryConfig;
 }
 
@@ -243,6 +252,7 @@ export function parseConfig(env: Bindings): Config {
     originRateLimitHeaders: data.ORIGIN_RATE_LIMIT_HEADERS,
     overrideHeaders: data.OVERRIDE_HEADERS,
     originTimeoutMs: data.ORIGIN_TIMEOUT_MS,
+    origins: originPolicyOf(data, env, variables),
     telemetry: {
       queue: data.RECORDS,
       everyMs: data.TELEMETRY_SECONDS * 1_000,
@@ -255,12 +265,13 @@ export function parseConfig(env: Bindings): Config {
   };
 }
 
+type Variables = Partial<ObjectOf<typeof variables>>;
+
 /** What is wrong though each variable is good for itself. */
-function* contradictionsIn(
-  { JWT, ADMIN_TOKEN, ADMIN_TOKENS = [] }: Partial<ObjectOf<typeof variables>>,
-  env: Bindings,
-  problems: readonly string[],
-) {
+function* contradictionsIn(read: Variables, env: Bindings, problems: readonly string[]) {
+  const { JWT, ADMIN_TOKEN, ADMIN_TOKENS = [] } = read;
+  const originProblem = originUrlProblem(read.ORIGIN_URL, originPolicyOf(read, env, variables));
+  if (originProblem) yield originProblem;
   // One that is wrong is not missing.
   const isAdminWrong = problems.some((problem) => problem.startsWith('ADMIN_'));
   const tokens = adminTokensOf(ADMIN_TOKEN, ADMIN_TOKENS);

@@ -49,7 +49,11 @@ export function createManagement({
   ...options
 }: ManagementOptions): Management {
   const database = createDatabase(options.postgres);
-  const publishing = { ...options.publishing, database, reader: createRuleReader(database) };
+  const publishing = {
+    ...options.publishing,
+    database,
+    reader: createRuleReader(database, options.admin.origins),
+  };
   const services = {
     ...options.admin,
     storedSubject: createSubjects(telemetry.subjects).stored,

@@ -10,6 +10,7 @@ import type { MetricSums } from './core/telemetry/metric-sums.ts';
 import { whenNeeded } from './core/when-needed.ts';
 import { reportShadow } from './http/gateway.ts';
 import { createLog, type Log, type LogEvent } from './http/log.ts';
+import { createOrigins } from './http/origins.ts';
 import type { Services } from './http/services.ts';
 import { createTally } from './http/tally.ts';
 import { createTokenVerifier } from './identity/jwt.ts';
@@ -18,6 +19,7 @@ import { createLimiter } from './limiter/limiter.ts';
 import type { Regions } from './limiter/region-ladder.ts';
 import { createRegionWatch } from './limiter/region-watch.ts';
 import { splitBySlot } from './limiter/slot-split.ts';
+import { serviceOf } from './origin-config.ts';
 import { createAnnouncementBoard } from './redis/announcement-board.ts';
 import { createCensusBoard } from './redis/census.ts';
 import { createClient } from './redis/client.ts';
@@ -92,6 +94,7 @@ export function createParts(env: Bindings): Parts {
           now,
           log,
           auth: { tokens: config.adminTokens, access: config.adminAccess },
+          origins: config.origins,
         },
         publishing: { kv, regions, deployment: config.deployment, onError: reportAs('publish-incomplete') },
         databaseCheckMinutes: config.databaseCheckMinutes,
@@ -120,10 +123,18 @@ export function createParts(env: Bindings): Parts {
     runCron: async (scheduledTime) => (await management()).runCron(scheduledTime),
     consume: async (batch) => (await management()).consume(batch),
     services: {
-      origin: {
-        url: config.originUrl,
+      origins: createOrigins({
+        defaultOrigin: config.originUrl,
         timeoutMs: config.originTimeoutMs,
+        service: (name) => serviceOf(env, name),
+        snapshots,
+        canOverrideHost: !isDevelopment,
         headers: { overrides: config.overrideHeaders, hidesAccess: config.adminAccess !== undefined },
+        // The same counters are the same Weir.
+        identity: config.regions.map(({ url }) => url).join(' '),
+        now,
+      }),
+      origin: {
         rateLimitHeaders: config.originRateLimitHeaders,
         costHeader: config.costHeader,
       },

@@ -33,7 +33,7 @@ const problemsOf = (changes: Record<string, unknown>) => {
 describe('parseConfig', () => {
   it('fills in what has a default', () => {
     expect(parse({})).toMatchObject({
-      originUrl: 'https://api.example.com/v1',
+      originUrl: 'https://api.example.com/v1/',
       isDevelopment: false,
       deadlineMs: 250,
       isolateCap: 1_000,
@@ -89,8 +89,16 @@ describe('parseConfig', () => {
 
   it.each([
     [{ ORIGIN_URL: undefined }, 'ORIGIN_URL: is missing'],
-    [{ ORIGIN_URL: 'api.example.com' }, 'ORIGIN_URL: must be an http or https URL'],
-    [{ ORIGIN_URL: 'ftp://api.example.com' }, 'ORIGIN_URL: must be an http or https URL'],
+    [{ ORIGIN_URL: 'api.example.com' }, 'ORIGIN_URL: must be an http or https URL, service:NAME or pass'],
+    [
+      { ORIGIN_URL: 'ftp://api.example.com' },
+      'ORIGIN_URL: must be an http or https URL, service:NAME or pass',
+    ],
+    [{ ORIGIN_URL: 'service:API' }, 'ORIGIN_URL: names a service binding that this Worker does not have'],
+    [
+      { ORIGIN_URL: 'http://10.0.0.1' },
+      'ORIGIN_URL: is a loopback or private address; PRIVATE_ORIGINS=allow takes it outside development too',
+    ],
     [{ RULES: undefined }, 'RULES: KV binding is missing'],
     [{ DATABASE_URL: 'mysql://x' }, 'DATABASE_URL: must be a postgres:// URL'],
     [{ ADMIN_TOKEN: 'short' }, 'ADMIN_TOKEN: must have at least 16 characters'],

@@ -120,7 +120,13 @@ function weirOn(
   { name, kv, regions = stack.variables['REGIONS'] ?? '' }: WeirOptions,
 ): ServedWorker {
   // Requests come from near the first region: it has the Redis of the others.
-  const deployed = { ENVIRONMENT: 'production', DEGRADED_HEADER: 'on', REGIONS: regions };
+  // The origin is on this machine.
+  const deployed = {
+    ENVIRONMENT: 'production',
+    PRIVATE_ORIGINS: 'allow',
+    DEGRADED_HEADER: 'on',
+    REGIONS: regions,
+  };
   const variables = { ...stack.variables, ...deployed, ADMIN_TOKEN, DEADLINE_MS };
   return { name, modules, variables, kv: { RULES: kv } };
 }

@@ -20,6 +20,10 @@ export function createAdminApp(services: AdminServices, gate: Gate = createGate(
   const app = createRouter().basePath(`${OWN_PREFIX}/admin`);
   app.use(createAuth(gate));
   app.use((c, next) => (c.req.path === IMPORT_PATH ? limitImport : limitBody)(c, next));
+  app.use(async (c, next) => {
+    c.req.raw = withBody(c.req.raw);
+    await next();
+  });
   for (const addRoutes of ROUTE_GROUPS) addRoutes(app, services);
   app.notFound((c) => nothingHere(app, c.req.path));
   app.onError((error) => {
@@ -31,6 +35,14 @@ export function createAdminApp(services: AdminServices, gate: Gate = createGate(
     return render(body);
   });
   return app;
+}
+
+/** Clients that declare JSON and send nothing mean an empty object: what is missing in it is told by name. */
+function withBody(request: Request): Request {
+  const { method, body, headers } = request;
+  const isEmpty = body === null || headers.get('Content-Length') === '0';
+  if (!isEmpty || method === 'GET' || method === 'HEAD' || !headers.has('Content-Type')) return request;
+  return new Request(request, { body: '{}' });
 }
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'];

@@ -1,6 +1,7 @@
 // The parts of an explanation: who the caller is, what is left for it, and each reason in words.
 import { eq } from 'drizzle-orm';
 import type { Outcome } from '../core/counting/check.ts';
+import { hashApiKey } from '../core/matching/api-key.ts';
 import type { Caller } from '../core/matching/caller.ts';
 import type { Explanation, REASONS_AGAINST, RuleExplanation } from '../core/matching/explain.ts';
 import { type PlannedRequest, planRequest, type RuleCheck } from '../core/matching/plan.ts';
@@ -16,14 +17,20 @@ import { apiKeys, tenants } from '../rules/tables/schema.ts';
 
 export type DescribedCaller = Pick<Caller, 'userId' | 'apiKeyId' | 'tenantId' | 'tier'>;
 
+export interface CallerDescription extends DescribedCaller {
+  /** The key itself: nothing keeps, logs or shows it. */
+  readonly apiKey?: string | undefined;
+}
+
 /** What the description leaves open is looked up, as for a real request: a key that is not good is nobody's. */
 export async function completeCaller(
   database: Database,
-  described: DescribedCaller,
+  described: CallerDescription,
   nowMs: number,
 ): Promise<DescribedCaller> {
-  const { apiKeyId, userId } = described;
-  const key = apiKeyId === undefined ? undefined : await findKey(database, apiKeyId, nowMs);
+  const { userId } = described;
+  const hash = await hashOf(database, described);
+  const key = hash === undefined ? undefined : await findKey(database, hash, nowMs);
   const known = key ?? (userId === undefined ? undefined : await findUser(database, userId));
   const tenantId = described.tenantId ?? known?.tenantId;
   return {
@@ -40,9 +47,15 @@ async function tierOfTenant(database: Database, id: string | undefined): Promise
   return row?.tier ?? undefined;
 }
 
-async function findKey(database: Database, id: string, nowMs: number) {
-  const [row] = await database.select({ hash: apiKeys.hash }).from(apiKeys).where(eq(apiKeys.id, id));
-  const record = row && (await findApiKey(database, row.hash));
+async function hashOf(database: Database, { apiKey, apiKeyId }: CallerDescription) {
+  if (apiKey !== undefined) return hashApiKey(apiKey);
+  if (apiKeyId === undefined) return undefined;
+  const [row] = await database.select({ hash: apiKeys.hash }).from(apiKeys).where(eq(apiKeys.id, apiKeyId));
+  return row?.hash;
+}
+
+async function findKey(database: Database, hash: string, nowMs: number) {
+  const record = await findApiKey(database, hash);
   return record?.expiresAtMs !== undefined && record.expiresAtMs <= nowMs ? undefined : record;
 }
 

@@ -1,5 +1,5 @@
 // What was changed, by whom and when, as the triggers record it, and how a change is undone.
-import { and, desc, eq, lt, sql } from 'drizzle-orm';
+import { and, desc, eq, gte, lt, sql } from 'drizzle-orm';
 import type { Database } from '../rules/tables/database.ts';
 import { asActor } from '../rules/tables/repository.ts';
 import { history } from '../rules/tables/schema.ts';
@@ -12,6 +12,7 @@ const TABLES = {
   users: 'users',
   keys: 'api_keys',
   lists: 'list_entries',
+  routes: 'routes',
 } as const;
 export type EntityName = keyof typeof TABLES;
 export const ENTITY_NAMES = Object.keys(TABLES) as [EntityName, ...EntityName[]];
@@ -21,6 +22,9 @@ export interface HistoryFilter {
   readonly entityId?: string | undefined;
   readonly actor?: string | undefined;
   readonly changeId?: number | undefined;
+  readonly since?: Date | undefined;
+  /** Not included. */
+  readonly until?: Date | undefined;
   /** Only entries with a smaller id, which are older ones. */
   readonly before?: number | undefined;
   readonly limit: number;
@@ -39,7 +43,7 @@ export interface HistoryEntry {
 
 /** Newest first. */
 export async function readHistory(database: Database, filter: HistoryFilter): Promise<HistoryEntry[]> {
-  const { entity, entityId, actor, changeId, before, limit } = filter;
+  const { entity, entityId, actor, changeId, since, until, before, limit } = filter;
   const rows = await database
     .select()
     .from(history)
@@ -49,6 +53,8 @@ export async function readHistory(database: Database, filter: HistoryFilter): Pr
         entityId === undefined ? undefined : eq(history.entityId, entityId),
         actor === undefined ? undefined : eq(history.actor, actor),
         changeId === undefined ? undefined : eq(history.changeId, changeId),
+        since && gte(history.at, since),
+        until && lt(history.at, until),
         before === undefined ? undefined : lt(history.id, before),
       ),
     )

@@ -3,10 +3,12 @@
 import { createInsertSchema } from 'drizzle-zod';
 import * as z from 'zod';
 import { formatIpRange, ipRangeProblem, parseIpRange } from '../core/matching/ip.ts';
+import { ROUTE_DEFAULTS } from '../core/matching/origin-route.ts';
 import { LISTED_KINDS, LISTS } from '../core/matching/rule.ts';
 import { type BodySchemas, bodySchemas, identifier } from '../rules/tables/body-schemas.ts';
 import { moment } from '../rules/tables/moment.ts';
 import { plainText } from '../rules/tables/plain-text.ts';
+import { checkRoute, normalizeRoute, routeFields } from '../rules/tables/route-schema.ts';
 import { checkRule } from '../rules/tables/rule-problems.ts';
 import { ruleFields, WRITTEN_DEFAULTS } from '../rules/tables/rule-schema.ts';
 import { apiKeys, listEntries, tenants, users } from '../rules/tables/schema.ts';
@@ -23,6 +25,16 @@ export const ruleBodies: BodySchemas = bodySchemas({
   defaults: WRITTEN_DEFAULTS,
   madeUp: ['name'],
   check: checkRule,
+});
+
+export const routeBodies: BodySchemas = bodySchemas({
+  name: 'Route',
+  shownId: z.uuid(),
+  fields: routeFields.required().shape,
+  defaults: { ...ROUTE_DEFAULTS, enabled: true },
+  madeUp: ['name'],
+  check: checkRoute,
+  normalize: normalizeRoute,
 });
 
 export const tierBodies: BodySchemas = bodySchemas({

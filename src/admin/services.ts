@@ -1,5 +1,6 @@
 // What the admin route needs from the rest; the entry puts the real parts in.
 import type { OpenAPIHono } from '@hono/zod-openapi';
+import type { OriginPolicy } from '../core/matching/origin.ts';
 import type { Scope } from '../core/matching/rule.ts';
 import type { CounterStore } from '../core/ports/counter-store.ts';
 import type { WeightedRegion } from '../core/regions/shares.ts';
@@ -12,6 +13,8 @@ export interface AdminServices {
   readonly publish: (how?: HowToPublish) => Promise<Publication>;
   readonly regions: readonly (WeightedRegion & { readonly store: CounterStore })[];
   readonly auth: AdminAuthOptions;
+  /** Which origins routes may have. */
+  readonly origins: OriginPolicy;
   /** How a subject of denials and usage is stored; left out: as it is. */
   readonly storedSubject?: ((scope: Scope, subject: string) => Promise<string>) | undefined;
   /** As rules count IPv6 addresses. */

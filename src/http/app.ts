@@ -3,10 +3,9 @@ import { type Context, type ExecutionContext, Hono } from 'hono';
 import { canonicalPath } from '../core/matching/canonical-path.ts';
 import { isOwnPath, OWN_PREFIX } from '../core/matching/resource.ts';
 import { type GatewayRequest, handleGateway } from './gateway.ts';
-import { identityHeaders } from './identity-headers.ts';
 import { createOwnRoutes, nothingHere } from './own-routes.ts';
 import { problem } from './problem.ts';
-import { proxy } from './proxy.ts';
+import { HOP_HEADER } from './proxy/headers.ts';
 import { unknownRegion } from './refusals.ts';
 import type { Services } from './services.ts';
 
@@ -22,11 +21,18 @@ export function createApp(services: Services): App {
   // As the path is spelled, because ids in it may be in upper case. Other spellings of Weir's own paths are nobody's.
   const app = new Hono<Env>({ getPath: ({ url }) => pathnameOf(url) });
   app.route(OWN_PREFIX, createOwnRoutes(services));
-  app.all('*', (c) => throughGateway(services, c));
+  app.all('*', (c) =>
+    c.req.raw.headers.has(HOP_HEADER) ? unlessLoop(services, c) : throughGateway(services, c),
+  );
   app.onError((error) => {
     throw error;
   });
   return { fetch: async (request, context, forward) => app.fetch(request, { forward }, context) };
+}
+
+/** A request that some Weir has sent. */
+async function unlessLoop(services: Services, c: Context<Env>): Promise<Response> {
+  return (await services.origins.refuseLoop(c.req.raw)) ?? throughGateway(services, c);
 }
 
 function throughGateway(services: Services, c: Context<Env>): Response | Promise<Response> {
@@ -38,19 +44,8 @@ function throughGateway(services: Services, c: Context<Env>): Response | Promise
   if (isOwnPath(matchPath)) return nothingHere();
   const regions = services.regionsOf(request);
   if (!regions) return unknownRegion(services.regions);
-  const toOrigin: Forward = (caller, options) => {
-    const { url: originUrl, timeoutMs, headers } = services.origin;
-    const query = queryOf(request.url);
-    return proxy(request, {
-      ...options,
-      path,
-      query,
-      originUrl,
-      identity: identityHeaders(caller),
-      headers,
-      timeoutMs,
-    });
-  };
+  const toOrigin: Forward = (caller, options) =>
+    services.origins.forward(request, { ...options, path, matchPath, query: queryOf(request.url), caller });
   return handleGateway(services, {
     request,
     regions,

@@ -50,6 +50,7 @@ export function createHealth(services: Services) {
           breakers: breakersOf(services),
           isolates: Object.fromEntries(services.regions.map(({ name, census }) => [name, census.count()])),
           degraded: services.tally.list(),
+          origins: services.origins.report(),
         },
       },
       NOT_STORED,

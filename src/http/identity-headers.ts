@@ -1,12 +1,16 @@
 // What the origin is told about the caller. Nothing that a client sends under these names passes.
 import type { Caller } from '../core/matching/caller.ts';
 
-export function identityHeaders(caller: Caller | undefined): Record<string, string> {
+/** `tier`: the caller's own, or the default one. */
+export function identityHeaders(
+  caller: Caller | undefined,
+  tier: string | undefined,
+): Record<string, string> {
   const known = {
     'X-Weir-User': caller?.userId,
     'X-Weir-Key-Id': caller?.apiKeyId,
     'X-Weir-Tenant': caller?.tenantId,
-    'X-Weir-Tier': caller?.tier,
+    'X-Weir-Tier': tier,
   };
   return Object.fromEntries(
     Object.entries(known).flatMap(([name, value]) => (value === undefined ? [] : [[name, toValue(value)]])),

@@ -2,28 +2,35 @@
 import { Hono } from 'hono';
 import { hasAdminCredentials } from '../core/authorization.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
-import { createHealth } from './health.ts';
+import { whenNeeded } from '../core/when-needed.ts';
 import { createOwnLimit } from './own-limit.ts';
 import { problem } from './problem.ts';
-import { createQuota } from './quota.ts';
 import type { Services } from './services.ts';
 
 export function createOwnRoutes(services: Services): Hono {
   const app = new Hono();
-  const health = createHealth(services);
-  const quota = createQuota({ ...services, ...services.identity });
+  const answers = whenNeeded(
+    () => import('./own-answers.ts'),
+    ({ createHealth, createQuota }) => ({
+      health: createHealth(services),
+      quota: createQuota({ ...services, ...services.identity }),
+    }),
+  );
   const tooMany = createOwnLimit({ now: services.now, ipv6Prefix: services.identity.ipv6Prefix });
 
   app.use(async ({ req: { raw } }, next) => (isForTheGate(raw) ? undefined : tooMany(raw)) ?? next());
   app.get('/health', async ({ req: { raw } }) => {
-    if (!hasAdminCredentials(raw)) return health(raw, { hasDetails: false });
-    return (await services.adminRefusal(raw)) ?? health(raw, { hasDetails: true });
+    const hasDetails = hasAdminCredentials(raw);
+    const refusal = hasDetails ? await services.adminRefusal(raw) : undefined;
+    return refusal ?? (await answers()).health(raw, { hasDetails });
   });
   app.get(
     '/metrics',
     async ({ req: { raw } }) => (await services.adminRefusal(raw)) ?? services.metrics(raw),
   );
-  app.all('/quota', (c) => quota(c.req.raw, (work) => c.executionCtx.waitUntil(work)));
+  app.all('/quota', async (c) =>
+    (await answers()).quota(c.req.raw, (work) => c.executionCtx.waitUntil(work)),
+  );
   app.all('/admin', (c) => services.admin(c.req.raw, c.executionCtx));
   app.all('/admin/*', (c) => services.admin(c.req.raw, c.executionCtx));
   app.all('*', nothingHere);

@@ -1,25 +1,31 @@
 // Passes a request on to the origin and its answer back, both streamed, compressed bodies as they are.
+import type { ServiceBinding } from './origin-choice.ts';
 import { problem } from './problem.ts';
 import { passBody } from './proxy/body.ts';
 import { createDeadline, type EndReason, type OriginDeadline } from './proxy/deadline.ts';
 import { type HeaderPolicy, toOriginHeaders } from './proxy/headers.ts';
 
 export interface ProxyTarget {
-  readonly originUrl: string;
-  /** Canonical: what was matched is what the origin sees. */
-  readonly path: string;
-  /** With its question mark, as it was sent. */
-  readonly query: string;
+  /** With path and query. */
+  readonly url: string;
+  /** Where it is sent: the network, another Worker, or nowhere because that Worker is not bound. */
+  readonly via: 'network' | ServiceBinding | undefined;
   /** Headers that tell the origin who calls. Nothing that the client sends under their names passes. */
   readonly identity?: Readonly<Record<string, string>> | undefined;
-  readonly headers: HeaderPolicy;
+  /** Names the Weirs that the request has passed. */
+  readonly hop: string;
+  /** Cloudflare sends the request to this host, whatever the URL says. */
+  readonly resolveOverride?: string | undefined;
+  /** Of the route: in place of what the client sent under these names. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  readonly policy: HeaderPolicy;
   /** For the origin's headers, once it has the whole request; its body may take as long as it likes. */
   readonly timeoutMs: number;
   /** For so long the origin may still answer a client that has left. */
   readonly outlivesClientMs?: number | undefined;
 }
 
-export type ProxyFailure = EndReason | 'unreachable';
+export type ProxyFailure = EndReason | 'unreachable' | 'not-bound';
 
 export type ProxyResult =
   /** Raw: its body is as the origin sent it, encoded or not. */
@@ -27,40 +33,53 @@ export type ProxyResult =
   | { readonly kind: 'failed'; readonly reason: ProxyFailure; readonly response: Response };
 
 export async function proxy(request: Request, target: ProxyTarget): Promise<ProxyResult> {
+  const { via } = target;
+  if (via === undefined) return failed('not-bound');
   const deadline = createDeadline(request.signal, target);
   try {
-    const answer = await askOrigin(request, target, deadline);
+    const answer = await askOrigin(request, { ...target, via }, deadline);
     return { kind: 'answered', response: toClient(answer), isRaw: true };
   } catch {
-    const reason = deadline.reason ?? 'unreachable';
-    return { kind: 'failed', reason, response: FAILURES[reason]() };
+    return failed(deadline.reason ?? 'unreachable');
   } finally {
     deadline.stop();
   }
 }
 
-function askOrigin(request: Request, target: ProxyTarget, deadline: OriginDeadline): Promise<Response> {
-  const { originUrl, path, query, identity } = target;
+const failed = (reason: ProxyFailure): ProxyResult => ({
+  kind: 'failed',
+  reason,
+  response: FAILURES[reason](),
+});
+
+interface ReachableTarget extends ProxyTarget {
+  readonly via: 'network' | ServiceBinding;
+}
+
+function askOrigin(request: Request, target: ReachableTarget, deadline: OriginDeadline): Promise<Response> {
+  const { url, via, policy } = target;
+  const ask = (to: string | Request, how: RequestInit) =>
+    via === 'network' ? fetch(to, how) : via.fetch(to, how);
   const init = {
-    headers: toOriginHeaders(request, { ...target.headers, isWebSocket: isWebSocket(request), identity }),
+    headers: toOriginHeaders(request, { ...target, ...policy, isWebSocket: isWebSocket(request) }),
     redirect: 'manual',
     signal: deadline.signal,
+    ...(target.resolveOverride !== undefined && { cf: { resolveOverride: target.resolveOverride } }),
     // Neither decoded here nor encoded again for the client.
     encodeResponseBody: 'manual',
   } as const;
-  const url = `${originUrl}${path}${query}`;
   if (request.body === null) {
     deadline.start();
-    return fetch(url, { ...init, method: request.method });
+    return ask(url, { ...init, method: request.method });
   }
   // Another fetch would refuse a GET with a body; what came with one is passed on with it.
   if (request.method === 'GET' || request.method === 'HEAD') {
     deadline.start();
-    return fetch(new Request(url, request), init);
+    return ask(new Request(url, request), init);
   }
   const length = request.headers.get('Content-Length');
   const body = passBody(request.body, length, () => deadline.start());
-  return fetch(url, { ...init, method: request.method, body });
+  return ask(url, { ...init, method: request.method, body });
 }
 
 /** Nothing but a GET is one: of any other method with this header, fetch would make a GET that no rule has judged. */
@@ -85,6 +104,13 @@ const FAILURES: Readonly<Record<ProxyFailure, () => Response>> = {
       code: 'origin-unreachable',
       title: 'The origin did not answer',
       detail: 'Weir could not get an answer from the API behind it.',
+    }),
+  'not-bound': () =>
+    problem({
+      status: 502,
+      code: 'origin-not-bound',
+      title: 'The origin is not bound',
+      detail: 'The route names a service binding that this Worker does not have.',
     }),
   timeout: () =>
     problem({

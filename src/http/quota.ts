@@ -45,12 +45,14 @@ export function createQuota(services: QuotaServices) {
   /** By the rules at hand, and once more if they are outdated. Callers may have changed together with the rules. */
   const decide = async (request: DecisionRequest, whoCalls: () => Promise<Identity>) => {
     let identity = await whoCalls();
+    let tier: string | undefined;
     let step = await services.limiter.begin(request);
     while (step.kind === 'round') {
       identity = await whoCalls();
+      tier = step.snapshot.tierOf(identity.caller);
       step = await services.limiter.decide(step, await planFor(identity, step.snapshot));
     }
-    return { decision: step.decision, identity };
+    return { decision: step.decision, identity, tier };
   };
 
   const planFor = (
@@ -64,13 +66,16 @@ export function createQuota(services: QuotaServices) {
   const peek = async ({ regions, whoCalls, afterResponse }: QuotaRequest): Promise<Response> => {
     const ledger = createLedger(() => {});
     const request = { regions, operation: 'peek', ledger, afterResponse } as const;
-    const { decision, identity } = await decide(request, whoCalls);
+    const { decision, identity, tier } = await decide(request, whoCalls);
     if (decision.kind === 'degraded') {
       services.log.degraded({ reason: decision.reason, region: regions[0].name });
       return unavailable(decision.reason, services);
     }
     if (decision.kind !== 'counted' && !decision.allowed) return refusal(decision);
-    const body = JSON.stringify({ caller: describeCaller(identity.caller), limits: limitsIn(decision) });
+    const body = JSON.stringify({
+      caller: describeCaller(identity.caller, tier),
+      limits: limitsIn(decision),
+    });
     if (!decision.isStale) kept.set(keyOf(identity, regions), body, now() + KEEP_MS);
     return answer(body, decision.isStale && services.showsDegraded);
   };
@@ -112,7 +117,7 @@ function planAll(snapshot: Snapshot, caller: Caller, nowMs: number): Plan | Prom
   return planRequest(everywhere, { caller, nowMs, leaseId: noLease, matchPath: '/', method: 'GET' });
 }
 
-const describeCaller = ({ userId, apiKeyId, tenantId, tier }: Caller) => ({
+const describeCaller = ({ userId, apiKeyId, tenantId }: Caller, tier: string | undefined) => ({
   userId: userId ?? null,
   apiKeyId: apiKeyId ?? null,
   tenantId: tenantId ?? null,

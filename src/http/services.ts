@@ -7,18 +7,17 @@ import type { Regions } from '../limiter/region-ladder.ts';
 import type { IdentityOptions } from './identity.ts';
 import type { Log } from './log.ts';
 import type { OriginRateLimitHeaders } from './origin-headers.ts';
-import type { HeaderPolicy } from './proxy/headers.ts';
+import type { Origins } from './origins.ts';
 import type { Tally } from './tally.ts';
 
 export interface OriginOptions {
-  readonly url: string;
-  readonly timeoutMs: number;
-  readonly headers: HeaderPolicy;
   readonly rateLimitHeaders: OriginRateLimitHeaders;
   readonly costHeader: string;
 }
 
 export interface Services {
+  /** What lies behind. */
+  readonly origins: Origins;
   readonly origin: OriginOptions;
   readonly identity: Omit<IdentityOptions, 'afterResponse' | 'deadline'> & {
     readonly unverified: 'count' | 'reject';

@@ -17,6 +17,7 @@ const createGate = (admins: string[] = []) => {
         database: createDatabase({ url: 'postgres://nobody:none@localhost/none' }),
         publish: () => Promise.reject(new Error('not here')),
         regions: [],
+        origins: { allowsPrivate: false, services: [] },
         auth: {
           tokens: Object.values(TOKENS),
           access: { teamDomain: `${access.certs.url}/`, audience: AUDIENCE, admins },

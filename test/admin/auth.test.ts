@@ -27,6 +27,7 @@ function createGate(overrides: Partial<AdminServices> = {}) {
     database: createDatabase({ url: 'postgres://nobody:none@localhost/none' }),
     publish: () => Promise.reject(new Error('not here')),
     regions: [],
+    origins: { allowsPrivate: false, services: [] },
     auth: { tokens: Object.values(TOKENS) },
     deadlineMs: 1_000,
     ipv6Prefix: 64,

@@ -115,7 +115,7 @@ describe.each(SAMPLES)(
         'revision',
         'createdAt',
         'updatedAt',
-        ...(item['prefix'] ? ['prefix'] : []),
+        ...(collection === 'keys' ? ['prefix'] : []),
       ];
       for (const method of ['PUT', 'PATCH'])
         for (const field of shownOnly) {

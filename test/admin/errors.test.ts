@@ -136,7 +136,7 @@ describe('a bad body', () => {
     );
   });
 
-  it.each(['{', '', '{"a":}', "{'a': 1}"])('that is not JSON: %s', async (text) => {
+  it.each(['{', '{"a":}', "{'a': 1}"])('that is not JSON: %s', async (text) => {
     expect(await refusal(['/rules', { method: 'POST', text }])).toMatchObject({
       status: 400,
       code: 'invalid-json',
@@ -158,6 +158,22 @@ describe('a bad body', () => {
         });
     },
   );
+
+  it('that is empty, though declared as JSON, is an object without fields', async () => {
+    const declared = { 'Content-Type': 'application/json' };
+    for (const headers of [declared, { ...declared, 'Content-Length': '0' }]) {
+      const missing = await refusal(['/rules', { method: 'POST', headers }]);
+      expect(missing).toMatchObject({ status: 400, code: 'invalid-body' });
+      expect(JSON.stringify(missing)).toContain('#/resource is missing');
+      for (const [path, method] of [
+        [`/rules/${rule.id}`, 'PATCH'],
+        ['/publish', 'POST'],
+      ])
+        expect((await admin.call(`${path}`, { method: `${method}`, headers })).status).toBe(200);
+      const nobody = await refusal(['/history/999999/rollback', { method: 'POST', headers }]);
+      expect(nobody).toMatchObject({ status: 404 });
+    }
+  });
 
   it('is fine with a charset, or as a merge patch', async () => {
     for (const type of ['application/json; charset=utf-8', 'application/merge-patch+json']) {

@@ -175,6 +175,24 @@ describe('an explanation', () => {
     expect((await explain({ path: '/x', tier: 'unheard-of' })).applies).toMatchObject([{ limit: 1 }]);
   });
 
+  test('takes the key itself, which no answer repeats', async () => {
+    const { id: apiKeyId, key } = (await post('/keys', { userId: 'u1' })) as { id: string; key: string };
+    const response = await ask({ path: '/x', apiKey: key });
+    const text = await response.text();
+    expect(JSON.parse(text)).toMatchObject({ caller: { apiKeyId, userId: 'u1' } });
+    expect(text).not.toContain(key);
+    // One that is nobody's is counted by IP, as in a real request.
+    expect((await explain({ path: '/x', apiKey: `${key}x` })).caller).toMatchObject({
+      apiKeyId: null,
+      userId: null,
+    });
+    const refused = await ask({ path: '/x', apiKey: key, apiKeyId });
+    expect(refused.status).toBe(400);
+    expect(await refused.text()).not.toContain(key);
+    await sql.query('update api_keys set disabled = true');
+    expect((await explain({ path: '/x', apiKey: key })).caller).toMatchObject({ apiKeyId: null });
+  });
+
   test('takes the limit of the rule where the tier has none of that name', async () => {
     await post('/tiers', { name: 'free', isDefault: true, limits: { calls: 1 } });
     await create('exports', { limit: 7, limitName: 'exports' });

@@ -50,7 +50,7 @@ export async function startAdmin(overrides: Partial<AdminServices> = {}): Promis
   const { kv } = cleanup.use(await startKv());
   const { database } = db;
   const now = () => Date.now();
-  const reader = createRuleReader(database);
+  const reader = createRuleReader(database, { allowsPrivate: false, services: ['DEMO'] });
   const app = createAdminApp({
     database,
     publish: () => publish({ database, reader, kv, regions: REGIONS, onError: () => {} }),
@@ -58,6 +58,7 @@ export async function startAdmin(overrides: Partial<AdminServices> = {}): Promis
     auth: { tokens: Object.values(TOKENS) },
     deadlineMs: 1_000,
     ipv6Prefix: 64,
+    origins: { allowsPrivate: false, services: ['DEMO'] },
     now,
     log: { error: () => {} },
     ...overrides,

@@ -123,6 +123,18 @@ describe('the history', () => {
     expect(await historyOf('?actor=nobody')).toEqual([]);
   });
 
+  test('can be asked for a time', async () => {
+    const { id } = await create();
+    await patch(id, { limit: 20 });
+    await sql.query(`update history set at = '2030-01-01T12:00:00.5Z' where after ->> 'limit' = '20'`);
+    const [change, creation] = await historyOf();
+    expect(await historyOf('?since=2030-01-01T12:00:00.500Z')).toEqual([change]);
+    expect(await historyOf('?since=2030-01-01T12:00:00.501Z')).toEqual([]);
+    expect(await historyOf('?until=2030-01-01T13:00:00.500%2B01:00')).toEqual([creation]);
+    expect(await historyOf('?since=2029-01-01T00:00:00Z&until=2031-01-01T00:00:00Z')).toEqual([change]);
+    expect((await admin.call('/history?since=yesterday')).status).toBe(400);
+  });
+
   test('comes by pages that neither repeat nor skip an entry', async () => {
     const { id } = await create();
     for (const limit of [1, 2, 3, 4]) await patch(id, { limit });

@@ -8,6 +8,7 @@ export interface Document {
   readonly basedOn?: number;
   readonly tiers?: Record<string, unknown>[];
   readonly rules?: Record<string, unknown>[];
+  readonly routes?: Record<string, unknown>[];
 }
 export interface Part {
   readonly created: string[];
@@ -20,6 +21,7 @@ interface Summary {
   readonly basedOn: number;
   readonly tiers: Part;
   readonly rules: Part;
+  readonly routes: Part;
   readonly warnings: string[];
 }
 
@@ -55,7 +57,7 @@ export function useImports() {
     await admin[Symbol.asyncDispose]();
   });
   beforeEach(async () => {
-    await sql.query('delete from rules; delete from users; delete from tiers');
+    await sql.query('delete from rules; delete from users; delete from tiers; delete from routes');
   });
 
   const send = (document: unknown, query = '', token?: string) =>

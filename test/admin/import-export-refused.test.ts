@@ -129,6 +129,7 @@ describe('somebody else who changes a rule between reading and writing', () => {
       document: { weir: 1, rules: [{ ...RULE_A, limit: 50, priority: 1 }] },
       mode: 'merge',
       regions: [],
+      origins: { allowsPrivate: false, services: [] },
       actor: 'alice',
       dryRun: false,
       force: false,

@@ -41,6 +41,7 @@ describe('an export', () => {
           enabled: false,
         },
       ],
+      routes: [],
     });
     const { rows } = await query(
       `select max(id)::int as last from history where entity in ('rules', 'tiers')`,

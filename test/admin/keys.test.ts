@@ -73,6 +73,43 @@ describe('a key', () => {
     },
   );
 
+  it('of a user that is not there brings the user along, and says so', async () => {
+    const created = await create(admin, 'keys', { userId: 'newcomer' });
+    const warning = (id: string) => `there was no user ${id}: it was created, without a tier and a tenant`;
+    expect(created.warnings).toEqual([warning('newcomer')]);
+    expect(await read(await admin.call('/users/newcomer'))).toMatchObject({ tier: null, tenantId: null });
+    expect(await create(admin, 'keys', { userId: 'newcomer' })).not.toHaveProperty('warnings');
+    for (const [method, userId] of [
+      ['PATCH', 'second'],
+      ['PUT', 'third'],
+    ] as const) {
+      const answer = await admin.call(`/keys/${created.id}`, { method, body: { userId } });
+      expect((await read(answer)).warnings).toEqual([warning(userId)]);
+      expect((await admin.call(`/users/${userId}`)).status).toBe(200);
+    }
+    // Both came with one change, and go with it.
+    const { items } = (await (await admin.call('/history?entity=users&entityId=newcomer')).json()) as {
+      items: { changeId: number }[];
+    };
+    const undone = await admin.call(`/history/${items[0]?.changeId}/rollback?force=true`, { method: 'POST' });
+    expect(await undone.json()).toMatchObject({ rowCount: 2 });
+  });
+
+  it('is found by how it begins, by less than is kept of it and by more', async () => {
+    const { id, key, prefix } = await create(admin, 'keys', { name: 'to be found' });
+    const found = async (begins: string) => {
+      const { items } = (await (await admin.call(`/keys?limit=200&prefix=${begins}`)).json()) as {
+        items: Shown[];
+      };
+      return items.some((item) => item.id === id);
+    };
+    expect(await found(String(prefix))).toBe(true);
+    expect(await found(String(prefix).slice(0, 7))).toBe(true);
+    expect(await found(String(key).slice(0, 20))).toBe(true);
+    expect(await found(`${String(prefix).slice(0, -1)}_`)).toBe(false);
+    expect(await found('%')).toBe(false);
+  });
+
   it('is found by its owner, tenant and tier', async () => {
     await create(admin, 'tiers', { name: 'pro' });
     await create(admin, 'tenants', { id: 'acme' });

@@ -5,6 +5,7 @@ import { createHealth } from '../../src/http/health.ts';
 import type { Services } from '../../src/http/services.ts';
 import { createTally } from '../../src/http/tally.ts';
 import { createRegion, createSource } from '../limiter/limiter-harness.ts';
+import { openOrigins } from './origins-harness.ts';
 
 type Probe = () => Promise<void>;
 const SAID = 'ERR Error running script: @user_script:12: attempt to call a nil value';
@@ -34,6 +35,7 @@ function open(probes: Readonly<Record<string, Probe>>, pingDatabase: Probe = fin
     deadlineMs: 100,
     now: () => clock.ms,
     tally: createTally(),
+    origins: openOrigins(),
     pingDatabase,
   };
   const health = createHealth(services as Services);

@@ -25,6 +25,7 @@ admin.use(
       database: createDatabase({ url: 'postgres://nobody:none@localhost/none' }),
       publish: () => Promise.reject(new Error('not here')),
       regions: [],
+      origins: { allowsPrivate: false, services: [] },
       auth: { tokens: [{ name: 'admin', token: 'a-token-that-may-do-all', role: 'admin' }] },
       deadlineMs: 1_000,
       ipv6Prefix: 64,
@@ -82,6 +83,7 @@ const READERS: Readonly<Record<string, (text: string) => unknown>> = {
   'what Connection names, and cookies': (text) =>
     toOriginHeaders(requestWith({ Connection: `a${text}b`, Cookie: `a${text}b` }), {
       isWebSocket: false,
+      hop: '0123456789abcdef',
       overrides: 'drop',
       hidesAccess: true,
     }),

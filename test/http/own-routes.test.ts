@@ -8,6 +8,7 @@ import { createOwnRoutes } from '../../src/http/own-routes.ts';
 import type { Services } from '../../src/http/services.ts';
 import { createTally } from '../../src/http/tally.ts';
 import { createDistance } from '../../src/limiter/distance.ts';
+import { openOrigins } from './origins-harness.ts';
 
 const READER = 'Bearer a-token-that-may-only-read';
 
@@ -84,6 +85,7 @@ function openIsolate() {
     deadlineMs: 1_000,
     now,
     tally: createTally(),
+    origins: openOrigins(),
     showsDegraded: false,
   };
   const routes = new Hono().route(OWN_PREFIX, createOwnRoutes(services as Services));

@@ -9,6 +9,7 @@ const sent = (pairs: Pairs, { url = 'https://api.example.com/x', ...options }: O
   Object.fromEntries(
     toOriginHeaders(new Request(url, { headers: pairs }), {
       isWebSocket: false,
+      hop: HOP,
       overrides: 'drop',
       hidesAccess: false,
       ...options,
@@ -17,7 +18,8 @@ const sent = (pairs: Pairs, { url = 'https://api.example.com/x', ...options }: O
 
 type Options = Partial<ForwardedHeaders> & { readonly url?: string };
 
-const FORWARDED = { 'x-forwarded-proto': 'https', 'x-forwarded-host': 'api.example.com' };
+const HOP = '0123456789abcdef';
+const FORWARDED = { 'x-forwarded-proto': 'https', 'x-forwarded-host': 'api.example.com', 'x-weir-hop': HOP };
 
 describe('to the origin', () => {
   test('goes what the client sent, and by which name and protocol it was asked', () => {

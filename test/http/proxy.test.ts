@@ -9,10 +9,10 @@ const { current, latestState } = useOrigin();
 
 const ask = (query: string, { timeoutMs = 10_000, originUrl = current().url, signal }: Asked = {}) =>
   proxy(new Request('https://api.example.com/x', signal ? { signal } : {}), {
-    originUrl,
-    path: '/x',
-    query,
-    headers: { overrides: 'drop', hidesAccess: false },
+    url: `${originUrl}/x${query}`,
+    via: 'network',
+    hop: '0123456789abcdef',
+    policy: { overrides: 'drop', hidesAccess: false },
     timeoutMs,
   });
 

@@ -68,7 +68,8 @@ describe('the quota of a caller', () => {
     expect(JSON.parse(text)).toMatchObject({ caller: gold, limits: [{ rule: 'calls', limit: 1_000 }] });
     expect(text).not.toContain('secret');
     expect(await bodyOf(await ask())).toMatchObject({
-      caller: { tier: null },
+      // The default one, by its name.
+      caller: { tier: 'free' },
       limits: [
         { rule: 'calls', limit: 10 },
         { rule: 'exports', limit: 1 },

@@ -18,6 +18,7 @@ export const LEAST: Readonly<Record<string, Row>> = {
     bytes: 1,
   },
   list_entries: { list: 'deny', kind: 'user', value: 'eve' },
+  routes: { origin: 'https://api.example.com' },
   history: { change_id: 1, actor: 'ann', entity: 'rules', entity_id: 'x', after: '{}' },
   events: { at: '2030-01-01Z', rule_id: 'r', rule_name: 'r', scope: 'ip', subject: 's', count: 1 },
   usage: {
@@ -35,6 +36,7 @@ export const STANDING: Readonly<Record<string, Row>> = {
   api_keys: { id: '00000000-0000-4000-8000-000000000001', hash: 'b'.repeat(64) },
   rules: { id: '00000000-0000-4000-8000-000000000001', name: 'standing', ordinal: 1_000_000 },
   list_entries: { id: '00000000-0000-4000-8000-000000000001', value: 'mallory' },
+  routes: { id: '00000000-0000-4000-8000-000000000001', name: 'standing', host: 'standing.example.com' },
   history: { id: 1_000_000 },
 };
 
@@ -326,6 +328,67 @@ export const CASES: Readonly<Record<string, Case>> = {
   },
   list_entries_expires_on_a_date: each('expires_at', ['infinity', '-infinity'], ['1970-01-01Z', null]),
   list_entries_reason_is_short: each('reason', [long(1025)], ['', long(1024)]),
+  routes_pkey: pkey('routes'),
+  routes_name_unique: pkey('routes', 'name'),
+  routes_name_is_short: each('name', ['', long(129)], ['x', long(128)]),
+  routes_name_has_no_control_characters: each('name', ['a\nb', '\u0001', 'a\u2028b'], ['a b']),
+  routes_once: {
+    refused: [{ host: 'standing.example.com' }],
+    taken: [
+      { host: 'standing.example.com', enabled: false },
+      { host: 'standing.example.com', prefix: '/x' },
+    ],
+  },
+  routes_host_is_a_host: each(
+    'host',
+    [
+      '',
+      'API.example.com',
+      'a..b',
+      'a.example.com.',
+      '*.*.com',
+      'x*',
+      'a.com:80',
+      'a/b',
+      `${'x'.repeat(63)}.`.repeat(4),
+    ],
+    ['*', 'localhost', 'a.example.com', '*.example.com', 'xn--bcher-kva.example'],
+  ),
+  routes_prefix_is_a_path: each(
+    'prefix',
+    ['', 'x', '/x/', '//', '/X', '/a//b', '/a?b', '/a*', '/{x}', '/a b', `/${'x'.repeat(1024)}`],
+    ['/', '/x', '/a/b.c', `/${'x'.repeat(1023)}`],
+  ),
+  routes_origin_is_known: each(
+    'origin',
+    [
+      '',
+      'ftp://x',
+      'example.com',
+      'service:',
+      'service:a-b',
+      'pass ',
+      'https://',
+      'https://u:p@x',
+      'https://x?y',
+    ],
+    ['pass', 'service:DEMO', 'https://x.example.com/base', 'http://127.0.0.1:8788'],
+  ),
+  routes_strip_prefix_is_of_prefix: each(
+    'strip_prefix',
+    ['', '/', '/b', '/a/b/c', '/a/', 'a'],
+    ['/a', '/a/b', null],
+    {
+      prefix: '/a/b',
+    },
+  ),
+  routes_timeout_is_positive: each('timeout_ms', [0, -1, 900_001], [1, 900_000, null]),
+  routes_host_header_is_a_host: each(
+    'host_header',
+    ['', 'a b', 'a/b', 'a:80', 'a\n'],
+    ['a.example.com', null],
+  ),
+  routes_headers_are_texts: each('headers', ['[]', '"x"', '{"a": 1}', '{"a": null}'], ['{}', '{"a": "b"}']),
   history_pkey: pkey('history'),
   history_says_something: { refused: [{ after: null }], taken: [{ after: null, before: '{}' }] },
   events_at_scope_rule_id_subject_pk: { refused: [{}], standing: {} },

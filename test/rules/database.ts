@@ -14,6 +14,7 @@ export const DELETE_ALL = [
   'tiers',
   'rules',
   'list_entries',
+  'routes',
   'placements',
   'last_publication',
   'history',

@@ -3,13 +3,13 @@ import type { Values } from '../../rules/tables/body-schemas.ts';
 import { createRepository, type Row, type Target } from '../../rules/tables/repository.ts';
 import { sqlStateOf } from '../postgres-problems.ts';
 import { notFound } from '../problems.ts';
-import { publishChange, versionHeader } from '../publish-change.ts';
+import { type PublishedChange, publishChange, versionHeader } from '../publish-change.ts';
 import { expectRoom } from '../room.ts';
 import type { AdminApp, AdminServices } from '../services.ts';
 import { changedSince, json, toShown, warningsOf } from './answers.ts';
 import { takeChanges } from './changes.ts';
 import { badCursor, parseCursor, toCursor } from './cursors.ts';
-import type { Collection } from './declaration.ts';
+import type { Brought, Collection } from './declaration.ts';
 import { allowedRevisions, isKnown, toETag } from './etags.ts';
 import { operationsOf } from './operations.ts';
 import { applyPatch, type Save } from './patch.ts';
@@ -31,13 +31,15 @@ export function addCollection(app: AdminApp, services: AdminServices, collection
   };
 
   const bytesOf = (row: Values) => collection.bytesOf?.(row) ?? 0;
-  const save: Save = async (target, before, values) => {
-    await expectRoom(services.database, bytesOf({ ...before, ...values }) - bytesOf(before));
-    return repository.update(target, values);
-  };
+  const saveWith =
+    (brought: Brought | undefined): Save =>
+    async (target, before, values) => {
+      await expectRoom(services.database, bytesOf({ ...before, ...values }) - bytesOf(before));
+      return repository.update(target, values, brought?.statement);
+    };
 
-  const answerChange = async (row: Row): Promise<Response> => {
-    const change = await publish(idOf(row));
+  const answerChange = async (row: Row, brought: Brought | undefined): Promise<Response> => {
+    const change = withWarning(await publish(idOf(row)), brought);
     return json({ ...show(row), ...warningsOf(change) }, 200, {
       ETag: toETag(row.revision),
       ...versionHeader(change),
@@ -61,8 +63,9 @@ export function addCollection(app: AdminApp, services: AdminServices, collection
       ? await collection.prepare(body)
       : { values: body, shownOnce: {} };
     await expectRoom(services.database, bytesOf(values));
-    const row = await repository.insert(c.get('actor').name, values);
-    const change = await publish(idOf(row));
+    const brought = await collection.bring?.(values);
+    const row = await repository.insert(c.get('actor').name, values, brought?.statement);
+    const change = withWarning(await publish(idOf(row)), brought);
     return json({ ...show(row), ...shownOnce, ...warningsOf(change) }, 201, {
       ETag: toETag(row.revision),
       Location: `${new URL(c.req.url).pathname}/${encodeURIComponent(idOf(row))}`,
@@ -81,15 +84,18 @@ export function addCollection(app: AdminApp, services: AdminServices, collection
     const target = targetOf(c.req.valid('param').id, c.get('actor').name, c.req.raw);
     const before = await find(target.id);
     const { values, revisions } = takeChanges({ collection, target, before, given: c.req.valid('json') });
-    const row = await save({ ...target, revisions }, before, values);
+    const brought = await collection.bring?.(values);
+    const row = await saveWith(brought)({ ...target, revisions }, before, values);
     if (row === undefined) throw changedSince(await find(target.id));
-    return answerChange(row);
+    return answerChange(row, brought);
   });
 
   app.openapi(operations.patch, async (c) => {
     const target = targetOf(c.req.valid('param').id, c.get('actor').name, c.req.raw);
     const given = c.req.valid('json');
-    return answerChange(await applyPatch({ collection, target, given, find, save }));
+    const brought = await collection.bring?.(given);
+    const save = saveWith(brought);
+    return answerChange(await applyPatch({ collection, target, given, find, save }), brought);
   });
 
   app.openapi(operations.remove, async (c) => {
@@ -107,6 +113,9 @@ const targetOf = (id: string, actor: string, request: Request): Target => ({
   actor,
   revisions: allowedRevisions(request),
 });
+
+const withWarning = (change: PublishedChange, brought: Brought | undefined): PublishedChange =>
+  brought ? { ...change, warnings: [brought.warning, ...change.warnings] } : change;
 
 /** Class 22: Postgres could not read a value. */
 const isBadValue = (error: unknown) => sqlStateOf(error)?.startsWith('22') === true;

@@ -25,6 +25,8 @@ export interface Collection extends RepositoryOptions {
   bytesOf?(row: Values): number;
   /** What a creation adds to the body it was given. */
   prepare?(values: Values): Promise<Creation>;
+  /** What the values need that is not there yet: it is made in the transaction of the change. */
+  bring?(values: Values): Promise<Brought | undefined>;
   /** Whose warnings a change may cause: those of the rule that it is, or of any rule. */
   readonly concerns?: 'itself' | 'all';
 }
@@ -33,6 +35,12 @@ export interface Creation {
   readonly values: Values;
   /** Goes into the answer to the creation, and nowhere else. */
   readonly shownOnce?: Values;
+}
+
+export interface Brought {
+  readonly statement: SQL;
+  /** For the answer: nobody asked for it. */
+  readonly warning: string;
 }
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;

@@ -1,5 +1,5 @@
 // Filters that collections have in common; one that is not given does not filter.
-import { eq, ilike, type SQL } from 'drizzle-orm';
+import { eq, ilike, type SQL, sql } from 'drizzle-orm';
 import type { PgColumn } from 'drizzle-orm/pg-core';
 import * as z from 'zod';
 
@@ -7,6 +7,12 @@ export const flag = z.enum(['true', 'false']);
 
 export const equals = (column: PgColumn, value: unknown): SQL | undefined =>
   value === undefined ? undefined : eq(column, value);
+
+/** One of the two begins with the other. */
+export const beginsAlike = (column: PgColumn, text: unknown): SQL | undefined =>
+  typeof text === 'string'
+    ? sql`(starts_with(${column}, ${text}) or starts_with(${text}, ${column}))`
+    : undefined;
 
 export const contains = (column: PgColumn, part: unknown): SQL | undefined =>
   typeof part === 'string' ? ilike(column, `%${part.replace(/[\\%_]/g, '\\$&')}%`) : undefined;

@@ -1,9 +1,12 @@
-// All rules and tiers as one JSON document: what an export writes and an import takes. What has its default is
+// All rules, tiers and routes as one JSON document: what an export writes and an import takes. What has its default is
 // left out and everything has its place, so that two exports can be compared line by line.
 import { asc, getTableColumns, sql } from 'drizzle-orm';
 import * as z from 'zod';
+import { ROUTE_DEFAULTS } from '../../core/matching/origin-route.ts';
 import { asOfOneMoment } from '../../rules/publishing/content.ts';
 import type { Database } from '../../rules/tables/database.ts';
+import { checkRoute, routeFields } from '../../rules/tables/route-schema.ts';
+import { type RouteRow, routes as routesTable } from '../../rules/tables/route-table.ts';
 import { checkRule } from '../../rules/tables/rule-problems.ts';
 import { ruleFields, WRITTEN_DEFAULTS } from '../../rules/tables/rule-schema.ts';
 import { rules as rulesTable, tiers as tiersTable } from '../../rules/tables/schema.ts';
@@ -11,6 +14,7 @@ import { tierFields, tierName } from '../../rules/tables/tier-schema.ts';
 
 const MOST_RULES = 20_000;
 const MOST_TIERS = 1_000;
+const MOST_ROUTES = 1_000;
 
 export const documentRule = ruleFields
   .partial()
@@ -19,6 +23,14 @@ export const documentRule = ruleFields
   .strict()
   .superRefine((rule, context) => checkRule(rule as Parameters<typeof checkRule>[0], context))
   .meta({ id: 'DocumentRule' });
+
+export const documentRoute = routeFields
+  .partial()
+  .required({ name: true, origin: true })
+  .extend({ id: z.guid().toLowerCase().optional().describe('Without it, a route is known by its name.') })
+  .strict()
+  .superRefine((route, context) => checkRoute(route as Parameters<typeof checkRoute>[0], context))
+  .meta({ id: 'DocumentRoute' });
 
 export const documentTier = tierFields
   .partial()
@@ -33,25 +45,28 @@ export const importDocument = z
       .int()
       .min(0)
       .optional()
-      .describe('The import is refused if rules or tiers have changed since.'),
+      .describe('The import is refused if rules, tiers or routes have changed since.'),
     tiers: z.array(documentTier).max(MOST_TIERS).optional().describe('Left out: tiers stay as they are.'),
     rules: z.array(documentRule).max(MOST_RULES).optional().describe('Left out: rules stay as they are.'),
+    routes: z.array(documentRoute).max(MOST_ROUTES).optional().describe('Left out: routes stay as they are.'),
   })
   .meta({ id: 'RulesDocument' });
 
 export type DocumentRule = z.infer<typeof documentRule>;
+export type DocumentRoute = z.infer<typeof documentRoute>;
 export type DocumentTier = z.infer<typeof documentTier>;
 export type ImportDocument = z.infer<typeof importDocument>;
 
 /** What a document need not say. */
 export const DOCUMENT_RULE_DEFAULTS = WRITTEN_DEFAULTS;
+export const DOCUMENT_ROUTE_DEFAULTS = { ...ROUTE_DEFAULTS, enabled: true };
 export const DOCUMENT_TIER_DEFAULTS = { displayName: '', priceCents: 0, limits: {}, isDefault: false };
 
 export type RuleRow = typeof rulesTable.$inferSelect;
 export type TierRow = typeof tiersTable.$inferSelect & { readonly isInUse: boolean };
 
 export interface StoredRows {
-  /** The last id in the history of rules and tiers. */
+  /** The last id in the history of rules, tiers and routes. */
   readonly basedOn: number;
   /** Of all rows and their revisions. */
   readonly fingerprint: string;
@@ -59,40 +74,45 @@ export interface StoredRows {
   readonly publishedBytes: number;
   readonly rules: readonly RuleRow[];
   readonly tiers: readonly TierRow[];
+  readonly routes: readonly RouteRow[];
 }
 
 /** As of one moment. */
 export async function readStoredRows(database: Database): Promise<StoredRows> {
-  const [, state, rules, tiers] = await database.batch([
+  const [, state, rules, tiers, routes] = await database.batch([
     asOfOneMoment(database),
     database.execute<{ based_on: string; fingerprint: string; bytes: string | null }>(sql`
       select coalesce(max(id), 0)::text as based_on, ${FINGERPRINT} as fingerprint,
         (select bytes::text from last_publication) as bytes
-      from history where entity in ('rules', 'tiers')`),
+      from history where entity in ('rules', 'tiers', 'routes')`),
     database.select().from(rulesTable).orderBy(asc(rulesTable.id)),
     database
       .select({ ...getTableColumns(tiersTable), isInUse: IS_IN_USE })
       .from(tiersTable)
       .orderBy(asc(tiersTable.name)),
+    database.select().from(routesTable).orderBy(asc(routesTable.id)),
   ]);
   const { based_on = '0', fingerprint = '', bytes } = state.rows[0] ?? {};
-  return { basedOn: Number(based_on), fingerprint, publishedBytes: Number(bytes ?? 0), rules, tiers };
+  const publishedBytes = Number(bytes ?? 0);
+  return { basedOn: Number(based_on), fingerprint, publishedBytes, rules, tiers, routes };
 }
 
 /** The history alone does not tell: of two changes at once, the one with the lower number can come to light last. */
 export const FINGERPRINT = sql`(select md5(string_agg(part, ',' order by part)) from (
-  select revision::text as part from rules union all select revision::text from tiers) parts)`;
+  select revision::text as part from rules union all select revision::text from tiers
+  union all select revision::text from routes) parts)`;
 
 const IS_IN_USE = sql<boolean>`(exists (select 1 from tenants where tier = tiers.name)
   or exists (select 1 from users where tier = tiers.name)
   or exists (select 1 from api_keys where tier = tiers.name))`;
 
-export function toDocument({ basedOn, rules, tiers }: StoredRows) {
+export function toDocument({ basedOn, rules, tiers, routes }: StoredRows) {
   return {
     weir: 1 as const,
     basedOn,
     tiers: tiers.map(toDocumentTier).sort(byName),
     rules: rules.map(toDocumentRule).sort(byName),
+    routes: routes.map(toDocumentRoute).sort(byName),
   };
 }
 
@@ -101,6 +121,11 @@ const byName = (a: { readonly name: string }, b: { readonly name: string }) => (
 const toDocumentRule = (row: RuleRow): DocumentRule => {
   const { id, ...said } = withoutDefaults(row, Object.keys(documentRule.shape), DOCUMENT_RULE_DEFAULTS);
   return { id, ...said } as DocumentRule;
+};
+
+const toDocumentRoute = (row: RouteRow): DocumentRoute => {
+  const { id, ...said } = withoutDefaults(row, Object.keys(documentRoute.shape), DOCUMENT_ROUTE_DEFAULTS);
+  return { id, ...said } as DocumentRoute;
 };
 
 const toDocumentTier = (row: TierRow): DocumentTier =>

@@ -1,11 +1,18 @@
 // What an import would change, worked out before anything is written; and what speaks against it, all at once.
 
+import type { OriginPolicy } from '../../core/matching/origin.ts';
+import { originProblemHere } from '../../core/matching/origin-problems.ts';
+import { normalizeRoute } from '../../rules/tables/route-schema.ts';
+import type { RouteRow } from '../../rules/tables/route-table.ts';
 import { unknownRegions } from '../../rules/tables/share-problems.ts';
 import {
+  DOCUMENT_ROUTE_DEFAULTS,
   DOCUMENT_RULE_DEFAULTS,
   DOCUMENT_TIER_DEFAULTS,
+  type DocumentRoute,
   type DocumentRule,
   type DocumentTier,
+  documentRoute,
   documentRule,
   documentTier,
   type ImportDocument,
@@ -27,6 +34,7 @@ export interface ImportProblem {
 
 type Complete<T> = { [K in keyof T]-?: Exclude<T[K], undefined> };
 export type PlannedRule = Complete<DocumentRule>;
+export type PlannedRoute = Complete<DocumentRoute>;
 export type PlannedTier = Complete<DocumentTier>;
 
 export interface Update<Planned, Row> {
@@ -45,6 +53,7 @@ export interface Plan<Planned, Row> {
 export interface ImportPlan {
   readonly rules: Plan<PlannedRule, RuleRow>;
   readonly tiers: Plan<PlannedTier, TierRow>;
+  readonly routes: Plan<PlannedRoute, RouteRow>;
   readonly problems: readonly ImportProblem[];
 }
 
@@ -52,29 +61,39 @@ export interface HowToImport {
   readonly mode: ImportMode;
   /** Names of those that rules may have shares for. */
   readonly regions: readonly string[];
+  /** Which origins routes may have. */
+  readonly origins: OriginPolicy;
 }
 
 export function planImport(
   document: ImportDocument,
   stored: StoredRows,
-  { mode, regions }: HowToImport,
+  { mode, regions, origins }: HowToImport,
 ): ImportPlan {
-  const { rules: documentRules, tiers: documentTiers } = document;
+  const { rules: documentRules, tiers: documentTiers, routes: documentRoutes } = document;
   const rules = documentRules
     ? planRules(documentRules, stored.rules, mode)
     : nothingOf<PlannedRule, RuleRow>(stored.rules);
   const tiers = documentTiers
     ? planTiers(documentTiers, stored.tiers, mode)
     : nothingOf<PlannedTier, TierRow>(stored.tiers);
+  const routes = documentRoutes
+    ? planRoutes(documentRoutes, stored.routes, mode)
+    : nothingOf<PlannedRoute, RouteRow>(stored.routes);
   const problems = [
     ...twice('rules', 'name', documentRules ?? []),
     ...twice('rules', 'id', documentRules ?? []),
     ...twice('tiers', 'name', documentTiers ?? []),
-    ...takenNames(documentRules ?? [], stored.rules, rules),
+    ...twice('routes', 'name', documentRoutes ?? []),
+    ...twice('routes', 'id', documentRoutes ?? []),
+    ...takenNames('rules', documentRules ?? [], stored.rules, rules),
+    ...takenNames('routes', documentRoutes ?? [], stored.routes, routes),
+    ...takenPlaces(documentRoutes ?? [], stored.routes, routes),
+    ...originsOfElsewhere(documentRoutes ?? [], routes, origins),
     ...sharesOfNoRegion(documentRules ?? [], rules, regions),
     ...secondDefaults(documentTiers ?? [], stored.tiers, tiers),
   ];
-  return { rules, tiers, problems };
+  return { rules, tiers, routes, problems };
 }
 
 function planRules(wanted: readonly DocumentRule[], rows: readonly RuleRow[], mode: ImportMode) {
@@ -87,13 +106,30 @@ function planRules(wanted: readonly DocumentRule[], rows: readonly RuleRow[], mo
   return toPlan(pairs, rows, { mode, fields: Object.keys(documentRule.shape) });
 }
 
-/** By id; else by name, unless the rule of that name is meant by another one's id: then this is a new one. */
-function createRowFinder(wanted: readonly DocumentRule[], rows: readonly RuleRow[]) {
+function planRoutes(wanted: readonly DocumentRoute[], rows: readonly RouteRow[], mode: ImportMode) {
+  const findRow = createRowFinder(wanted, rows);
+  const pairs = wanted.map((route) => {
+    const row = findRow(route);
+    const id = row?.id ?? route.id ?? crypto.randomUUID();
+    const planned = { ...DOCUMENT_ROUTE_DEFAULTS, ...normalizeRoute(route), id } as PlannedRoute;
+    return { row, planned };
+  });
+  return toPlan(pairs, rows, { mode, fields: Object.keys(documentRoute.shape) });
+}
+
+/** Rules and routes are. */
+interface Named {
+  readonly id: string | undefined;
+  readonly name: string;
+}
+
+/** By id; else by name, unless the one of that name is meant by another one's id: then this is a new one. */
+function createRowFinder<Row extends Named>(wanted: readonly Partial<Named>[], rows: readonly Row[]) {
   const byId = new Map(rows.map((row) => [row.id, row]));
   const byName = new Map(rows.map((row) => [row.name, row]));
   const meantById = new Set(wanted.map(({ id }) => id));
 
-  return ({ id, name }: DocumentRule): RuleRow | undefined => {
+  return ({ id, name = '' }: Partial<Named>): Row | undefined => {
     const row = id === undefined ? undefined : byId.get(id);
     const namesake = byName.get(name);
     return row ?? (namesake && !meantById.has(namesake.id) ? namesake : undefined);
@@ -154,20 +190,69 @@ function twice<T extends object>(list: string, field: keyof T & string, entries:
   });
 }
 
-/** Rules that the document does not name keep their names. */
-function takenNames(
-  wanted: readonly DocumentRule[],
-  rows: readonly RuleRow[],
-  { deleted }: Plan<PlannedRule, RuleRow>,
+/** What the document does not name keeps its name. */
+function takenNames<Row extends Named>(
+  list: 'rules' | 'routes',
+  wanted: readonly (Partial<Named> & { readonly name: string })[],
+  rows: readonly Row[],
+  { deleted }: Pick<Plan<unknown, Row>, 'deleted'>,
 ): ImportProblem[] {
   const findRow = createRowFinder(wanted, rows);
   const going = new Set([...deleted, ...wanted.map(findRow)]);
   const taken = new Set(rows.filter((row) => !going.has(row)).map(({ name }) => name));
   return wanted.flatMap(({ name }, i) =>
     taken.has(name)
-      ? [{ pointer: `#/rules/${i}/name`, detail: 'is that of a rule which is not in the document' }]
+      ? [
+          {
+            pointer: `#/${list}/${i}/name`,
+            detail: `is that of a ${NOUNS[list]} which is not in the document`,
+          },
+        ]
       : [],
   );
+}
+
+const NOUNS = { rules: 'rule', routes: 'route' } as const;
+
+/** Of the routes that are switched on, one has a host and prefix: those of the document, and those that stay. */
+function takenPlaces(
+  wanted: readonly DocumentRoute[],
+  rows: readonly RouteRow[],
+  { deleted }: Plan<PlannedRoute, RouteRow>,
+): ImportProblem[] {
+  const findRow = createRowFinder(wanted, rows);
+  const going = new Set([...deleted, ...wanted.map(findRow)]);
+  const taken = new Set(rows.filter((row) => row.enabled && !going.has(row)).map(placeOf));
+  return wanted.flatMap((route, i): ImportProblem[] => {
+    if (route.enabled === false) return [];
+    const place = placeOf(normalizeRoute(route));
+    const isTaken = taken.has(place);
+    taken.add(place);
+    return isTaken
+      ? [
+          {
+            pointer: `#/routes/${i}/prefix`,
+            detail: 'is that of another route of this host, which is switched on',
+          },
+        ]
+      : [];
+  });
+}
+
+export const placeOf = ({ host, prefix }: Pick<RouteRow, 'host' | 'prefix'>) => `${host}${prefix}`;
+
+/** Origins that stay as they are may name a binding that is gone. */
+function originsOfElsewhere(
+  wanted: readonly DocumentRoute[],
+  { created, updated }: Plan<PlannedRoute, RouteRow>,
+  origins: OriginPolicy,
+): ImportProblem[] {
+  const changed = updated.filter(({ changes }) => 'origin' in changes).map(({ to }) => to);
+  const names = new Set([...created, ...changed].map(({ name }) => name));
+  return wanted.flatMap(({ name, origin }, i) => {
+    const detail = names.has(name) ? originProblemHere(origin, origins) : undefined;
+    return detail === undefined ? [] : [{ pointer: `#/routes/${i}/origin`, detail }];
+  });
 }
 
 /** Shares that stay as they are may name a region that is gone: what was exported can always be taken in again. */

@@ -1,5 +1,6 @@
-// The rules and tiers as they would be after an import: what would be published of them, and what is hardly meant.
+// The rules, tiers and routes as they would be after an import: what would be published of them, and what is hardly meant.
 
+import type { OriginPolicy } from '../../core/matching/origin.ts';
 import { findWarnings, type RuleWarning } from '../../core/matching/warnings.ts';
 import type { WeightedRegion } from '../../core/regions/shares.ts';
 import { assemble } from '../../rules/publishing/content.ts';
@@ -12,15 +13,21 @@ export interface ImportPreview {
   readonly warnings: readonly RuleWarning[];
 }
 
+export interface PreviewedWith {
+  readonly regions: readonly WeightedRegion[];
+  readonly origins: OriginPolicy;
+}
+
 export function previewImport(
   stored: StoredRows,
   plan: ImportPlan,
-  regions: readonly WeightedRegion[],
+  { regions, origins }: PreviewedWith,
 ): ImportPreview {
   const tiers = rowsAfter(stored.tiers, plan.tiers, {});
   const rules = rowsAfter(stored.rules, plan.rules, NEW_RULE).filter(({ enabled }) => enabled);
   const parsed = parseRules(rules);
-  const { content, rejected } = assemble(parsed.rules, [tiers, [], []]);
+  const routes = rowsAfter(stored.routes, plan.routes, {}).filter(({ enabled }) => enabled);
+  const { content, rejected } = assemble(parsed.rules, [tiers, [], [], routes], origins);
   return {
     rejected: [...parsed.rejected, ...rejected],
     warnings: findWarnings({ ...content, regions }),

@@ -1,25 +1,31 @@
 // Writes what an import changes: everything in one transaction, or nothing.
 import { type SQL, sql } from 'drizzle-orm';
-import { bytesOfRule, bytesOfTier, MOST_SAVED_BYTES } from '../../rules/publishing/snapshot-room.ts';
+import {
+  bytesOfRoute,
+  bytesOfRule,
+  bytesOfTier,
+  MOST_SAVED_BYTES,
+} from '../../rules/publishing/snapshot-room.ts';
 import type { Values } from '../../rules/tables/body-schemas.ts';
 import type { Database } from '../../rules/tables/database.ts';
 import { asActor } from '../../rules/tables/repository.ts';
 import { postgresErrorOf } from '../history.ts';
 import {
   DOCUMENT_TIER_DEFAULTS,
+  documentRoute,
   documentRule,
   FINGERPRINT,
   type ImportDocument,
   readStoredRows,
   type StoredRows,
 } from './import-document.ts';
-import { type HowToImport, type ImportPlan, planImport } from './import-plan.ts';
+import { type HowToImport, type ImportPlan, placeOf, planImport } from './import-plan.ts';
 
 export interface ImportRequest extends HowToImport {
   readonly document: ImportDocument;
   readonly actor: string;
   readonly dryRun: boolean;
-  /** Even if rules or tiers have changed since the document was exported. */
+  /** Even if rules, tiers or routes have changed since the document was exported. */
   readonly force: boolean;
 }
 
@@ -56,16 +62,18 @@ function judge({ document, force, ...how }: ImportRequest, stored: StoredRows): 
   if (plan.problems.length > 0) return { kind: 'invalid', plan };
   const inUse = plan.tiers.deleted.filter(({ isInUse }) => isInUse);
   if (inUse.length > 0) return { kind: 'tiers-in-use', names: inUse.map(({ name }) => name) };
-  const grownBy = growthOf(plan.rules, bytesOfRule) + growthOf(plan.tiers, bytesOfTier);
+  const grownBy =
+    growthOf(plan.rules, bytesOfRule) +
+    growthOf(plan.tiers, bytesOfTier) +
+    growthOf(plan.routes, bytesOfRoute);
   const bytes = stored.publishedBytes + grownBy;
   if (grownBy > 0 && bytes > MOST_SAVED_BYTES) return { kind: 'too-large', bytes };
   return { kind: 'done', stored, plan };
 }
 
-function growthOf(
-  { created, updated, deleted }: ImportPlan['rules'] | ImportPlan['tiers'],
-  bytesOf: (row: Values) => number,
-): number {
+type AnyPlan = ImportPlan['rules'] | ImportPlan['tiers'] | ImportPlan['routes'];
+
+function growthOf({ created, updated, deleted }: AnyPlan, bytesOf: (row: Values) => number): number {
   const sum = (rows: readonly object[]) => rows.reduce((so, row) => so + bytesOf(row as Values), 0);
   const [before, after] = [updated.map(({ from }) => from), updated.map(({ to }) => to)];
   return sum(created) + sum(after) - sum(before) - sum(deleted);
@@ -78,13 +86,17 @@ interface Writing {
 }
 
 async function write(database: Database, { plan, stored, actor }: Writing): Promise<void> {
-  const changes = [...tierStatements(plan.tiers), ...ruleStatements(plan.rules, stored)];
+  const changes = [
+    ...tierStatements(plan.tiers),
+    ...ruleStatements(plan.rules, stored),
+    ...routeStatements(plan.routes, stored),
+  ];
   if (changes.length === 0) return;
   await database.batch([
     asActor(database, actor),
-    database.execute(sql`lock table tiers, rules in share row exclusive mode`),
+    database.execute(sql`lock table tiers, rules, routes in share row exclusive mode`),
     database.execute(sql`
-      select weir_expect_unchanged(array['rules', 'tiers'],
+      select weir_expect_unchanged(array['rules', 'tiers', 'routes'],
         case when ${FINGERPRINT} is not distinct from ${stored.fingerprint} then ${stored.basedOn}::bigint else -1 end)`),
     ...changes.map((statement) => database.execute(statement)),
   ]);
@@ -131,6 +143,27 @@ function ruleStatements({ created, updated, deleted }: ImportPlan['rules'], stor
     ...updateRows('rules', 'id', RULE_FIELDS, changed),
     ...insertRows('rules', [...RULE_FIELDS, 'ordinal', 'createdAt'], again),
     ...insertRows('rules', RULE_FIELDS, created),
+  ];
+}
+
+const ROUTE_FIELDS = Object.keys(documentRoute.shape);
+
+/** As for rules; and of the routes that are switched on, one has a host and prefix after every single row. */
+function routeStatements({ created, updated, deleted }: ImportPlan['routes'], stored: StoredRows): SQL[] {
+  const gone = new Set(deleted.map(({ id }) => id));
+  const staying = stored.routes.filter(({ id }) => !gone.has(id));
+  const names = new Map(staying.map(({ name, id }) => [name, id]));
+  const places = new Map(staying.filter(({ enabled }) => enabled).map((row) => [placeOf(row), row.id]));
+  const isHeld = ({ to }: (typeof updated)[number]) =>
+    (names.get(to.name) ?? to.id) !== to.id || (places.get(placeOf(to)) ?? to.id) !== to.id;
+  const replaced = updated.filter(isHeld);
+  const changed = updated.filter((one) => !isHeld(one)).map(({ to }) => to);
+  const again = replaced.map(({ from: { createdAt }, to }) => ({ ...to, createdAt }));
+  return [
+    ...deleteRows('routes', 'id', [...deleted, ...replaced.map(({ from }) => from)]),
+    ...updateRows('routes', 'id', ROUTE_FIELDS, changed),
+    ...insertRows('routes', [...ROUTE_FIELDS, 'createdAt'], again),
+    ...insertRows('routes', ROUTE_FIELDS, created),
   ];
 }
 

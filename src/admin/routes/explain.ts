@@ -40,9 +40,25 @@ const explainBody = z
     ip: z.string().max(64).optional(),
     userId: id.optional(),
     apiKeyId: z.guid().optional(),
+    apiKey: z
+      .string()
+      .min(1)
+      .max(256)
+      .optional()
+      .describe(
+        'The key itself, in place of its id. It is looked up by its hash, and never logged or shown.',
+      ),
     tenantId: id.optional().describe('Left out: that of the key or user.'),
     tier: z.string().max(63).optional().describe('Left out: that of the key, user or tenant.'),
     region: z.string().max(32).optional().describe('Left out: all of them together.'),
+  })
+  .superRefine(({ apiKey, apiKeyId }, context) => {
+    if (apiKey !== undefined && apiKeyId !== undefined)
+      context.addIssue({
+        code: 'custom',
+        path: ['apiKey'],
+        message: 'cannot go with apiKeyId: one of them is enough',
+      });
   })
   .meta({ id: 'ExplainRequest' });
 

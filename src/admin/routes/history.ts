@@ -1,4 +1,4 @@
-// Every change of rules, tiers, tenants, users, keys and lists: who made it, when, and how to undo it.
+// Every change of rules, tiers, tenants, users, keys, lists and routes: who made it, when, and how to undo it.
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
 import { badCursor, parseCursor, toCursor } from '../collection/cursors.ts';
@@ -11,6 +11,9 @@ const changeId = z
   .string()
   .regex(/^[1-9]\d{0,14}$/, 'must be the changeId of an entry')
   .transform(Number);
+const moment = z.iso
+  .datetime({ offset: true, error: 'must be a moment such as 2030-01-31T12:00:00Z, with its zone' })
+  .transform((text) => new Date(text));
 const row = z.record(z.string(), z.unknown()).nullable();
 
 const historyEntry = z
@@ -41,6 +44,8 @@ const listHistory = createRoute({
       entityId: z.string().max(256).optional(),
       actor: z.string().max(256).optional(),
       changeId: changeId.optional(),
+      since: moment.optional().describe('Entries of this moment and later ones.'),
+      until: moment.optional().describe('Entries before this moment.'),
       limit: z.coerce.number().int().min(1).max(200).default(50).describe('The size of a page.'),
       cursor: z.string().max(2048).optional().describe('The `nextCursor` of the page before.'),
     }),

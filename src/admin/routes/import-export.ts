@@ -1,4 +1,4 @@
-// All rules and tiers as one JSON document, out and in again.
+// All rules, tiers and routes as one JSON document, out and in again.
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
 import { type ImportResult, importRules } from '../import/import.ts';
@@ -15,7 +15,7 @@ const exportRules = createRoute({
   path: '/export',
   tags: ['import and export'],
   security: [{ bearer: [] }],
-  summary: 'All rules and tiers as one document',
+  summary: 'All rules, tiers and routes as one document',
   responses: {
     200: {
       description: 'In a stable order, without what has its default',
@@ -45,6 +45,7 @@ const summary = z
       .describe('What the document was compared with. In a document, it makes sure of the same.'),
     tiers: partSummary,
     rules: partSummary,
+    routes: partSummary,
     warnings: z.array(z.string()),
   })
   .meta({ id: 'ImportSummary' });
@@ -54,7 +55,7 @@ const importAll = createRoute({
   path: '/import',
   tags: ['import and export'],
   security: [{ bearer: [] }],
-  summary: 'Take over a document of rules and tiers, as a whole or not at all',
+  summary: 'Take over a document of rules, tiers and routes, as a whole or not at all',
   request: {
     query: z.strictObject({
       mode: z
@@ -89,13 +90,15 @@ export function addImportExportRoutes(app: AdminApp, services: AdminServices): v
     const { mode, dryRun, force } = c.req.valid('query');
     const actor = c.get('actor').name;
     const regions = services.regions.map(({ name }) => name);
-    const result = await importRules(services.database, { document, mode, regions, dryRun, force, actor });
+    const { origins } = services;
+    const how = { mode, regions, origins, dryRun, force, actor };
+    const result = await importRules(services.database, { document, ...how });
     const { stored, plan } = doneOrThrow(result);
     const published = dryRun
-      ? warningsBeforehand(previewImport(stored, plan, services.regions))
+      ? warningsBeforehand(previewImport(stored, plan, services))
       : await publishChange(services, 'all');
-    const { tiers, rules } = plan;
-    const parts = { tiers: summarize(tiers), rules: summarize(rules) };
+    const { tiers, rules, routes } = plan;
+    const parts = { tiers: summarize(tiers), rules: summarize(rules), routes: summarize(routes) };
     return c.json(
       { dryRun, basedOn: stored.basedOn, ...parts, warnings: [...published.warnings] },
       200,
@@ -104,7 +107,7 @@ export function addImportExportRoutes(app: AdminApp, services: AdminServices): v
   });
 }
 
-function summarize({ created, updated, deleted, unchanged }: ImportPlan['rules'] | ImportPlan['tiers']) {
+function summarize({ created, updated, deleted, unchanged }: ImportPlan['rules' | 'tiers' | 'routes']) {
   return {
     created: created.map(({ name }) => name),
     updated: updated.map(({ from, changes }) => ({ name: from.name, changes: { ...changes } })),
@@ -126,7 +129,7 @@ function doneOrThrow(result: ImportResult): Extract<ImportResult, { kind: 'done'
     throw new AdminError({
       status: 409,
       code: 'changed-since',
-      title: 'Rules or tiers have changed since',
+      title: 'Rules, tiers or routes have changed since',
       detail: `They are at ${result.basedOn} now. With force=true the document is taken over nevertheless.`,
     });
   if (result.kind === 'tiers-in-use')

@@ -9,6 +9,7 @@ import { addListRoutes } from './lists.ts';
 import { addOpenApiRoutes } from './openapi.ts';
 import { addPublishRoutes } from './publish.ts';
 import { addRecordRoutes } from './records.ts';
+import { addRouteRoutes } from './routes.ts';
 import { addRuleRoutes } from './rules.ts';
 import { addTenantRoutes } from './tenants.ts';
 import { addTierRoutes } from './tiers.ts';
@@ -23,6 +24,7 @@ export const ROUTE_GROUPS: readonly AddRoutes[] = [
   addUserRoutes,
   addKeyRoutes,
   addListRoutes,
+  addRouteRoutes,
   addHistoryRoutes,
   addExplainRoutes,
   addCounterRoutes,

@@ -1,12 +1,14 @@
 // API keys. A key is shown once, in the answer to its creation; from then on only how it begins.
+import { eq, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../../core/matching/api-key.ts';
 import type { Values } from '../../rules/tables/body-schemas.ts';
-import { apiKeys } from '../../rules/tables/schema.ts';
+import type { Database } from '../../rules/tables/database.ts';
+import { apiKeys, users } from '../../rules/tables/schema.ts';
 import { addCollection } from '../collection/collection.ts';
-import { type Creation, isUuid } from '../collection/declaration.ts';
+import { type Brought, type Creation, isUuid } from '../collection/declaration.ts';
 import { expectFuture } from '../collection/expiry.ts';
-import { equals } from '../collection/filters.ts';
+import { beginsAlike, equals } from '../collection/filters.ts';
 import { keyBodies } from '../schemas.ts';
 import type { AddRoutes } from './index.ts';
 
@@ -24,19 +26,34 @@ export const addKeyRoutes: AddRoutes = (app, services) =>
       userId: z.string().optional(),
       tenantId: z.string().optional(),
       tier: z.string().optional(),
-      prefix: z.string().optional().describe('Exactly so: how the key begins.'),
+      prefix: z
+        .string()
+        .optional()
+        .describe('How the key begins: some of its first characters, or more than are kept.'),
     },
     where: ({ userId, tenantId, tier, prefix }) => [
       equals(apiKeys.userId, userId),
       equals(apiKeys.tenantId, tenantId),
       equals(apiKeys.tier, tier),
-      equals(apiKeys.prefix, prefix),
+      beginsAlike(apiKeys.prefix, prefix),
     ],
     prepare(values) {
       expectFuture(values, services.now());
       return addKey(values);
     },
+    bring: ({ userId }) => missingUser(services.database, userId),
   });
+
+/** A key of a user that nobody has entered: the user is, so that a tier or tenant can be given to it. */
+async function missingUser(database: Database, userId: unknown): Promise<Brought | undefined> {
+  if (typeof userId !== 'string') return undefined;
+  const [known] = await database.select({ id: users.id }).from(users).where(eq(users.id, userId));
+  if (known) return undefined;
+  return {
+    statement: sql`insert into ${users} (id) values (${userId}) on conflict do nothing`,
+    warning: `there was no user ${userId}: it was created, without a tier and a tenant`,
+  };
+}
 
 async function addKey(values: Values): Promise<Creation> {
   const key = await createApiKey(crypto.getRandomValues(new Uint8Array(API_KEY_RANDOM_BYTES)));

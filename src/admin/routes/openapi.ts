@@ -33,7 +33,7 @@ export const documentOf = (app: AdminApp): OpenApiDocument =>
   });
 
 const DESCRIPTION = [
-  'Rules, tiers, tenants, users, API keys and lists of Weir, a rate limiter at the edge.',
+  'Rules, tiers, tenants, users, API keys, lists and routes of Weir, a rate limiter at the edge.',
   'A change is in force everywhere within a second.',
   'Errors are application/problem+json with a stable `code`; `errors` points at each bad field.',
 ].join(' ');

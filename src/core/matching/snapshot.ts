@@ -3,6 +3,8 @@
 import type { Caller } from './caller.ts';
 import type { PublishedRule } from './compiled-rule.ts';
 import { compileLists } from './lists.ts';
+import type { OriginRoute } from './origin-route.ts';
+import { compileOriginRoutes, type OriginRoutes } from './origin-routes.ts';
 import { byRank, isShadowRule } from './rank.ts';
 import { reaches, withoutReplaced } from './replacing.ts';
 import { isOwnPath, type ParsedResource, parseResource } from './resource.ts';
@@ -32,12 +34,16 @@ export interface SnapshotContent {
   readonly lists: readonly ListEntry[];
   /** Undefined until the first publication that knows of regions. */
   readonly split?: Split | undefined;
+  /** Undefined if there are none. */
+  readonly routes?: readonly OriginRoute[] | undefined;
 }
 
 export interface Snapshot {
   readonly version: string;
   readonly ruleCount: number;
   readonly split?: Split | undefined;
+  /** Where requests go; undefined if all go to the one origin. */
+  readonly routes?: OriginRoutes | undefined;
   /**
    * The limits that apply: those of the best rule of each (scope, resource) slot, without the rules that others put
    * aside; broad resources first, then by scope.
@@ -52,6 +58,8 @@ export interface Snapshot {
   limitsOf(caller: Caller, nowMs: number): readonly Match[];
   /** Whether the caller is on a list; the deny list comes first. */
   listed(caller: Caller, nowMs: number): ListEntry['list'] | undefined;
+  /** The name of the caller's tier, the default one included. */
+  tierOf(caller: Caller): string | undefined;
 }
 
 /** Of what one caller is told. */
@@ -66,6 +74,8 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
     version,
     ruleCount: content.rules.length,
     split: content.split,
+    routes: compileOriginRoutes(content.routes),
+    tierOf: (caller) => tierOf(caller).name,
     listed: compileLists(content.lists),
     match(request) {
       const tier = tierOf(request.caller);

@@ -8,10 +8,17 @@ export interface HeaderPolicy {
   readonly hidesAccess: boolean;
 }
 
+/** Ids of the Weirs that a request has passed, oldest first. A client that makes one up gets itself refused. */
+export const HOP_HEADER = 'X-Weir-Hop';
+
 export interface ForwardedHeaders extends HeaderPolicy {
   readonly isWebSocket: boolean;
   /** Who the caller is, as Weir has verified it. */
   readonly identity?: Readonly<Record<string, string>> | undefined;
+  /** Names the Weirs that the request has passed. */
+  readonly hop: string;
+  /** Of the route: in place of what the client sent under these names. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
 }
 
 /** These belong to one connection (RFC 9110, 7.6.1), whether or not `Connection` names them. */
@@ -47,7 +54,7 @@ const ACCESS_CREDENTIALS: ReadonlySet<string> = new Set([
 const ACCESS_COOKIE = 'cf_authorization';
 
 export function toOriginHeaders(request: Request, options: ForwardedHeaders): Headers {
-  const { isWebSocket, identity, overrides, hidesAccess } = options;
+  const { isWebSocket, identity, hop, overrides, hidesAccess } = options;
   const headers = new Headers(request.headers);
   const isNamed = namesIn(headers.get('Connection'));
   const isUnwanted = (name: string) =>
@@ -56,8 +63,14 @@ export function toOriginHeaders(request: Request, options: ForwardedHeaders): He
   if (hidesAccess) removeAccessCookie(headers);
   if (isWebSocket) headers.set('Upgrade', 'websocket');
   setForwarded(headers, request);
-  for (const name in identity) headers.set(name, identity[name] ?? '');
+  setAll(headers, identity);
+  headers.set(HOP_HEADER, hop);
+  setAll(headers, options.headers);
   return headers;
+}
+
+function setAll(headers: Headers, added: Readonly<Record<string, string>> = {}): void {
+  for (const name in added) headers.set(name, added[name] ?? '');
 }
 
 /** One look at each, and only what is there is touched: every call into the runtime costs. */

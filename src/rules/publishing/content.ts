@@ -1,16 +1,19 @@
 // All rules, tiers and lists, from Postgres. What is wrong is put aside, with the reason.
 
-import { asc, gt, isNull, or, sql } from 'drizzle-orm';
+import { asc, eq, gt, isNull, or, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { traitsOf } from '../../core/counting/algorithms/registry.ts';
 import { limitsOf } from '../../core/matching/compiled-rule.ts';
 import { ipRangeProblem } from '../../core/matching/ip.ts';
+import type { OriginPolicy } from '../../core/matching/origin.ts';
 import { names } from '../../core/matching/rank.ts';
 import type { ListEntry, Rule, Tier } from '../../core/matching/rule.ts';
 import { type PublishedRule, type SnapshotContent, withCounterIds } from '../../core/matching/snapshot.ts';
 import { resolveTiers, type WrittenTier } from '../../core/matching/tier-multiples.ts';
 import { limitOfTier } from '../../core/matching/tiers.ts';
 import type { Database } from '../tables/database.ts';
+import { parseRoutes } from '../tables/route-schema.ts';
+import { type RouteRow, routes as routesTable } from '../tables/route-table.ts';
 import { limitProblem } from '../tables/rule-problems.ts';
 import { parseRules, type RejectedRow } from '../tables/rule-schema.ts';
 import { listEntries, rules as rulesTable, tiers as tiersTable } from '../tables/schema.ts';
@@ -44,7 +47,7 @@ export async function readContent(database: Database): Promise<ReadContent> {
   return { content: { ...content, rules }, rejected: [...parsed.rejected, ...rejected] };
 }
 
-/** Of tiers, lists and placements, for a transaction; `assemble` takes what they return. */
+/** Of tiers, lists, placements and routes, for a transaction; `assemble` takes what they return. */
 export const otherQueries = (database: Database) =>
   [
     database.select().from(tiersTable).orderBy(asc(tiersTable.name)),
@@ -54,22 +57,38 @@ export const otherQueries = (database: Database) =>
       .where(or(isNull(listEntries.expiresAt), gt(listEntries.expiresAt, sql`now()`)))
       .orderBy(asc(listEntries.list), asc(listEntries.kind), asc(listEntries.value)),
     selectPlacements(database),
+    database.select().from(routesTable).where(eq(routesTable.enabled, true)).orderBy(asc(routesTable.name)),
   ] as const;
 
 export type OtherRows = readonly [
   tiers: readonly (typeof tiersTable.$inferSelect)[],
   lists: readonly (typeof listEntries.$inferSelect)[],
   placements: readonly PlacementRow[],
+  routes: readonly RouteRow[],
 ];
 
-/** Rules that were found good by themselves, with what they are to be judged and published with. */
-export function assemble<R extends Rule>(rules: readonly R[], [tierRows, listRows, placed]: OtherRows) {
+/**
+ * Rules that were found good by themselves, with what they are to be judged and published with. Without `origins`, no
+ * route is put aside because of where it is read.
+ */
+export function assemble<R extends Rule>(
+  rules: readonly R[],
+  [tierRows, listRows, placed, routeRows]: OtherRows,
+  origins?: OriginPolicy,
+) {
   const tiers = parseTiers(tierRows);
   const lists = parseLists(listRows);
+  const routes = parseRoutes(routeRows, origins);
   const usable = withUsableLimits(rules, tiers.good);
   return {
-    content: { rules: usable.good, tiers: tiers.good, lists: lists.good, split: toSplit(placed, rules) },
-    rejected: [...usable.rejected, ...tiers.rejected, ...lists.rejected],
+    content: {
+      rules: usable.good,
+      tiers: tiers.good,
+      lists: lists.good,
+      split: toSplit(placed, rules),
+      routes: routes.good.length > 0 ? routes.good : undefined,
+    },
+    rejected: [...usable.rejected, ...tiers.rejected, ...lists.rejected, ...routes.rejected],
   };
 }
 

@@ -62,7 +62,7 @@ const fingerprintOf = (
   callersSince: SQL,
   configured: string,
 ): SQL => sql`md5(concat_ws('|', ${configured}::text,
-  ${revisionsIn(sql`rules`)}, ${revisionsIn(sql`tiers`)},
+  ${revisionsIn(sql`rules`)}, ${revisionsIn(sql`tiers`)}, ${revisionsIn(sql`routes`)},
   ${revisionsIn(sql`list_entries where expires_at is null or expires_at > now()`)},
   coalesce((select string_agg(concat(id, placed, before), ',' order by id) from placements
     where id = '*' or before <> '[]'), '-'),

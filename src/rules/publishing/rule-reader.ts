@@ -1,6 +1,7 @@
 // Reads what is to be published. A rule that has been read before is not read, checked and encoded again: its
 // revision tells. So a change among thousands of rules costs little more than one among ten.
 import { and, asc, eq, inArray, sql } from 'drizzle-orm';
+import type { OriginPolicy } from '../../core/matching/origin.ts';
 import type { SharesByRegion } from '../../core/matching/rule.ts';
 import type { SnapshotContent } from '../../core/matching/snapshot.ts';
 import { type PublishedRule, withCounterIds } from '../../core/matching/snapshot.ts';
@@ -34,6 +35,8 @@ export interface RuleReader {
   read(shares: SharesByRegion, configured?: string): Promise<PublishedContent>;
 }
 
+const NOTHING_SPECIAL: OriginPolicy = { allowsPrivate: false, services: [] };
+
 /** A rule as it was read; its stamp tells whether it still is like that. */
 type KnownRule = { readonly stamp: string } & (
   | { readonly rule: PublishedRule; readonly text: string }
@@ -49,7 +52,8 @@ interface Place {
 /** With the time, because a database that was put back gives the same revisions again. */
 const stampOf = ({ revision, updatedAt }: Place) => `${revision} ${updatedAt.getTime()}`;
 
-export function createRuleReader(database: Database): RuleReader {
+/** Of the routes, those are published that `origins` allows. */
+export function createRuleReader(database: Database, origins: OriginPolicy = NOTHING_SPECIAL): RuleReader {
   let known: ReadonlyMap<string, KnownRule> = new Map();
 
   return {
@@ -67,7 +71,7 @@ export function createRuleReader(database: Database): RuleReader {
         return rule ? [[place.id, rule] as const] : [];
       });
       known = new Map(rules);
-      return { sequence, mark, callers, ...toContent([...known.values()], otherRows) };
+      return { sequence, mark, callers, ...toContent([...known.values()], otherRows, origins) };
     },
   };
 }
@@ -130,11 +134,12 @@ const selectRules = (database: Database, missing: readonly { readonly id: string
 function toContent(
   read: readonly KnownRule[],
   otherRows: OtherRows,
+  origins: OriginPolicy,
 ): Omit<PublishedContent, 'sequence' | 'mark' | 'callers'> {
   const parsed = read.filter((known) => 'rule' in known);
   const bad = read.flatMap((known) => ('rejected' in known ? [known.rejected] : []));
   const rules = parsed.map(({ rule }) => rule);
-  const { content, rejected } = assemble(rules, otherRows);
+  const { content, rejected } = assemble(rules, otherRows, origins);
   const isGood = new Set<PublishedRule>(content.rules);
   const texts = parsed.filter(({ rule }) => isGood.has(rule)).map(({ text }) => text);
   return { content, texts, rejected: [...bad, ...rejected], unconfirmed: unconfirmedOf(otherRows[2]) };

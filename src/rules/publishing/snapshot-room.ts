@@ -56,5 +56,23 @@ export function bytesOfRule(rule: Values): number {
 export const bytesOfTier = ({ name, limits, isDefault }: Values): number =>
   byteLength(JSON.stringify({ name, limits, isDefault })) + 1;
 
+/** Nothing, if the route is switched off. */
+export const bytesOfRoute = ({ enabled, name, host, prefix, origin, headers, ...route }: Values): number => {
+  if (enabled === false) return 0;
+  const { stripPrefix = null, timeoutMs = null, hostHeader = null } = route;
+  const said = {
+    id: 'x'.repeat(36),
+    name,
+    host,
+    prefix,
+    origin,
+    stripPrefix,
+    timeoutMs,
+    hostHeader,
+    headers,
+  };
+  return byteLength(JSON.stringify(said)) + 1;
+};
+
 export const bytesOfListEntry = ({ list, kind, value, expiresAt }: Values): number =>
   byteLength(JSON.stringify({ list, kind, value, expiresAtMs: expiresAt ? 1e12 : null })) + 1;

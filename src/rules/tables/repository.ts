@@ -57,17 +57,24 @@ export function createRepository(database: Database, { table, id, order }: Repos
       return row as Row | undefined;
     },
 
-    async insert(actor: string, values: Record<string, unknown>): Promise<Row> {
+    /** `before`: what else the transaction does, first. */
+    async insert(actor: string, values: Record<string, unknown>, before?: SQL): Promise<Row> {
       const change = database.insert(table).values(values).returning();
-      const [, [row]] = await database.batch([asActor(database, actor), change]);
-      return row as Row;
+      const first = asActor(database, actor);
+      const done = before
+        ? await database.batch([first, database.execute(before), change])
+        : await database.batch([first, change]);
+      return (done.at(-1) as Row[])[0] as Row;
     },
 
     /** Undefined: there is no such row, or it has another revision. */
-    async update(target: Target, values: Record<string, unknown>): Promise<Row | undefined> {
+    async update(target: Target, values: Record<string, unknown>, before?: SQL): Promise<Row | undefined> {
       const change = database.update(table).set(values).where(where(target)).returning();
-      const [, [row]] = await database.batch([asActor(database, target.actor), change]);
-      return row as Row | undefined;
+      const first = asActor(database, target.actor);
+      const done = before
+        ? await database.batch([first, database.execute(before), change])
+        : await database.batch([first, change]);
+      return (done.at(-1) as Row[])[0];
     },
 
     /** False: there is no such row, or it has another revision. */

@@ -20,6 +20,7 @@ import { LISTED_KINDS, LISTS, type WrittenTierLimits } from '../../core/matching
 import { kept, matches, moment, oneOf } from './columns.ts';
 
 export { lastPublication, type Placed, type PlacedThen, placements } from './publication-tables.ts';
+export { routes } from './route-table.ts';
 export { rules } from './rules-table.ts';
 
 export const revisions = pgSequence('revisions');

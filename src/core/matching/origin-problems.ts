@@ -1,0 +1,27 @@
+// Why an origin is refused: by itself, or by this deployment. Asked when a route is saved and published, not at the edge.
+import { isPrivateHost, type OriginPolicy, parseOrigin } from './origin.ts';
+
+const FORMS = 'must be an https URL, service:NAME or pass';
+
+/** Why a route cannot have this origin, whatever the environment; or undefined. */
+export function originProblem(text: string): string | undefined {
+  const origin = parseOrigin(text);
+  if (origin?.kind !== 'url') return origin ? undefined : FORMS;
+  const { username, password, search, hash } = new URL(text);
+  if (username || password) return 'must have no user name and no password: fetch refuses them';
+  return search || hash ? 'must have no ? and no #: path and query come from the request' : undefined;
+}
+
+/** Why it cannot be used here, or undefined. Names are not resolved: only what is written counts. */
+export function originProblemHere(
+  text: string,
+  { allowsPrivate, services }: OriginPolicy,
+): string | undefined {
+  const origin = parseOrigin(text);
+  if (origin?.kind === 'service' && !services.includes(origin.name))
+    return `names a service binding that this Worker does not have; it has ${services.join(', ') || 'none'}`;
+  if (origin?.kind !== 'url' || allowsPrivate) return undefined;
+  if (isPrivateHost(new URL(origin.url).hostname))
+    return 'is a loopback or private address, which is an origin in development only (PRIVATE_ORIGINS)';
+  return origin.url.startsWith('https:') ? undefined : `${FORMS}: plain http is for development only`;
+}

@@ -1,0 +1,71 @@
+// All routes, compiled: finding one costs a look at each label of the host and each segment of the path, however many
+// routes there are.
+import { EVERY_HOST, type OriginRoute } from './origin-route.ts';
+
+export interface OriginRoutes {
+  readonly all: readonly OriginRoute[];
+  /**
+   * The route of a request: of its own host, else of the longest `*.` above it, else of every host; and of these the
+   * longest prefix. A host without a prefix that fits is passed over.
+   */
+  find(host: string, matchPath: string): OriginRoute | undefined;
+}
+
+/** Longer than any name that DNS knows. */
+const MOST_HOST = 253;
+
+type ByPrefix = ReadonlyMap<string, OriginRoute>;
+
+/** Undefined if there are none: then nobody has to ask. */
+export function compileOriginRoutes(routes: readonly OriginRoute[] = []): OriginRoutes | undefined {
+  if (routes.length === 0) return undefined;
+  const byHost = new Map<string, Map<string, OriginRoute>>();
+  let deepest = 0;
+  for (const route of routes) {
+    const byPrefix = byHost.get(route.host) ?? new Map<string, OriginRoute>();
+    byHost.set(route.host, byPrefix.set(route.prefix, route));
+    deepest = Math.max(deepest, route.prefix.split('/').length - 1);
+  }
+  const ofEveryHost = byHost.get(EVERY_HOST);
+  const hasHosts = byHost.size > (ofEveryHost ? 1 : 0);
+  return {
+    all: routes,
+    find(host, matchPath) {
+      const longest = (byPrefix: ByPrefix | undefined) => byPrefix && longestOf(byPrefix, matchPath, deepest);
+      return (hasHosts ? ofHost(byHost, host, longest) : undefined) ?? longest(ofEveryHost);
+    },
+  };
+}
+
+function ofHost(
+  byHost: ReadonlyMap<string, ByPrefix>,
+  host: string,
+  longest: (byPrefix: ByPrefix | undefined) => OriginRoute | undefined,
+): OriginRoute | undefined {
+  if (host.length > MOST_HOST) return undefined;
+  const exact = longest(byHost.get(host));
+  if (exact) return exact;
+  for (let dot = host.indexOf('.'); dot !== -1; dot = host.indexOf('.', dot + 1)) {
+    const found = longest(byHost.get(`*${host.slice(dot)}`));
+    if (found) return found;
+  }
+  return undefined;
+}
+
+/** No deeper than any prefix is: a client may send as many slashes as it likes. */
+function longestOf(byPrefix: ByPrefix, matchPath: string, deepest: number): OriginRoute | undefined {
+  let longest = byPrefix.get('/');
+  let end = 0;
+  for (let depth = 0; depth < deepest && end < matchPath.length; depth += 1) {
+    const next = matchPath.indexOf('/', end + 1);
+    end = next === -1 ? matchPath.length : next;
+    longest = byPrefix.get(matchPath.slice(0, end)) ?? longest;
+  }
+  return longest;
+}
+
+/** The host of a URL as the runtime writes it: without its port, in lower case, without a dot at its end. */
+export function hostOf(url: string): string {
+  const [, host = ''] = /^[^:]*:\/\/(\[[^\]]*\]|[^/?#:]*)/.exec(url) ?? [];
+  return host.toLowerCase().replace(/\.$/, '');
+}

@@ -1,0 +1,47 @@
+// A route that leads back to Weir would send a request round and round. So each request to an origin names the Weirs
+// that it has passed, and one that comes back to a Weir it has passed is refused with 508.
+import { digest, toHex } from '../core/digest.ts';
+import { problem } from './problem.ts';
+import { HOP_HEADER } from './proxy/headers.ts';
+
+const HOPS = /^[0-9a-f]{16}(?:, [0-9a-f]{16}){0,7}$/;
+const MOST_HOPS = 8;
+
+export interface LoopGuard {
+  /** The answer to a request that has been here before; undefined if it has not. */
+  refuse(request: Request): Promise<Response | undefined>;
+  /** The value of the header for a request on its way to the origin. */
+  mark(request: Request): Promise<string>;
+}
+
+/** `identity`: what all isolates of this Weir have in common, and no other Weir has. It is never sent itself. */
+export function createLoopGuard(identity: string): LoopGuard {
+  let id: string | undefined;
+  const ownId = async () => {
+    id ??= toHex((await digest('SHA-256', `weir-hop ${identity}`)).slice(0, 8));
+    return id;
+  };
+  return {
+    async refuse({ headers }) {
+      const hops = hopsIn(headers);
+      if (hops.length === 0) return undefined;
+      return hops.length === MOST_HOPS || hops.includes(await ownId()) ? loopDetected() : undefined;
+    },
+    async mark({ headers }) {
+      return [...hopsIn(headers), await ownId()].join(', ');
+    },
+  };
+}
+
+function hopsIn(headers: Headers): readonly string[] {
+  const text = headers.get(HOP_HEADER);
+  return text !== null && HOPS.test(text) ? text.split(', ') : [];
+}
+
+const loopDetected = () =>
+  problem({
+    status: 508,
+    code: 'loop-detected',
+    title: 'The request came back to Weir',
+    detail: 'The origin of its route, or ORIGIN_URL, leads to Weir itself.',
+  });

@@ -1,0 +1,92 @@
+// How each origin has answered lately, as this isolate has seen it. Nothing is probed: these are the results of requests.
+import { createBoundedCache } from '../core/bounded-cache.ts';
+import type { OriginChoice } from './origin-choice.ts';
+import type { ProxyFailure, ProxyResult } from './proxy.ts';
+
+/** `error`: the origin answered with a 5xx. */
+export type OriginResult = 'ok' | 'error' | Exclude<ProxyFailure, 'client-gone'>;
+
+/** Enough to tell a bad minute from a bad request. */
+const LATELY = 20;
+/** More origins than an isolate meets; those used longest ago are forgotten. */
+const MOST_ORIGINS = 1_000;
+
+type OriginName = Pick<OriginChoice, 'routeName' | 'origin'>;
+
+interface Seen {
+  /** A ring of the last results. */
+  readonly results: OriginResult[];
+  next: number;
+  lastOkMs: number | undefined;
+  lastFailureMs: number | undefined;
+  lastFailure: OriginResult | undefined;
+}
+
+export interface OriginReport {
+  /** Null: the default origin. */
+  readonly route: string | null;
+  readonly origin: string;
+  /** `failing`: at least half of the last 20 requests. `unknown`: this isolate has sent none. */
+  readonly state: 'ok' | 'failing' | 'unknown';
+  readonly lately: Readonly<Partial<Record<OriginResult, number>>>;
+  readonly lastOkAt: string | null;
+  readonly lastFailureAt: string | null;
+  readonly lastFailure: OriginResult | null;
+}
+
+export interface OriginHealth {
+  record(origin: OriginName, result: ProxyResult): void;
+  report(origin: OriginName): OriginReport;
+}
+
+export function createOriginHealth(now: () => number): OriginHealth {
+  const origins = createBoundedCache<Seen>(MOST_ORIGINS);
+  return {
+    record(origin, result) {
+      const what = resultOf(result);
+      if (what === undefined) return;
+      const key = keyOf(origin);
+      const seen = origins.get(key, 0) ?? createSeen();
+      seen.results[seen.next] = what;
+      seen.next = (seen.next + 1) % LATELY;
+      if (what === 'ok') seen.lastOkMs = now();
+      else [seen.lastFailureMs, seen.lastFailure] = [now(), what];
+      if (seen.results.length === 1) origins.set(key, seen, Number.POSITIVE_INFINITY);
+    },
+    report: (origin) => toReport(origin, origins.get(keyOf(origin), 0) ?? createSeen()),
+  };
+}
+
+const keyOf = ({ routeName = '', origin }: OriginName) => `${routeName}\n${origin}`;
+
+const createSeen = (): Seen => ({
+  results: [],
+  next: 0,
+  lastOkMs: undefined,
+  lastFailureMs: undefined,
+  lastFailure: undefined,
+});
+
+/** A client that left says nothing about the origin. */
+function resultOf(result: ProxyResult): OriginResult | undefined {
+  if (result.kind === 'failed') return result.reason === 'client-gone' ? undefined : result.reason;
+  return result.response.status >= 500 ? 'error' : 'ok';
+}
+
+function toReport({ routeName, origin }: OriginName, seen: Seen): OriginReport {
+  const { results, lastFailure } = seen;
+  const lately: Partial<Record<OriginResult, number>> = {};
+  for (const result of results) lately[result] = (lately[result] ?? 0) + 1;
+  const failures = results.length - (lately.ok ?? 0);
+  return {
+    route: routeName ?? null,
+    origin,
+    state: results.length === 0 ? 'unknown' : failures * 2 >= results.length ? 'failing' : 'ok',
+    lately,
+    lastOkAt: toIso(seen.lastOkMs),
+    lastFailureAt: toIso(seen.lastFailureMs),
+    lastFailure: lastFailure ?? null,
+  };
+}
+
+const toIso = (ms: number | undefined) => (ms === undefined ? null : new Date(ms).toISOString());

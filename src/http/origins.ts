@@ -1,0 +1,60 @@
+// What lies behind Weir: the choice of an origin, the way there, and how it has answered lately.
+import type { Caller } from '../core/matching/caller.ts';
+import type { SnapshotSource } from '../core/ports/snapshot-source.ts';
+import { identityHeaders } from './identity-headers.ts';
+import { createLoopGuard } from './loop-guard.ts';
+import { type AskedPath, createOriginChooser, type OriginChooserOptions } from './origin-choice.ts';
+import { createOriginHealth, type OriginReport } from './origin-health.ts';
+import type { HeaderPolicy } from './proxy/headers.ts';
+import { type ProxyResult, proxy } from './proxy.ts';
+
+export interface ToOrigin extends AskedPath {
+  readonly caller: Caller | undefined;
+  /** For so long the origin may still answer a client that has left. */
+  readonly outlivesClientMs?: number | undefined;
+}
+
+export interface Origins {
+  /** The answer to a request that Weir itself has sent; undefined for all others. */
+  refuseLoop(request: Request): Promise<Response | undefined>;
+  /** To the origin of the request's route, or to the default one. */
+  forward(request: Request, asked: ToOrigin): Promise<ProxyResult>;
+  /** The default origin first, then those of all routes in force. */
+  report(): readonly OriginReport[];
+}
+
+export interface OriginsOptions extends Omit<OriginChooserOptions, 'routes'> {
+  readonly snapshots: Pick<SnapshotSource, 'current'>;
+  readonly headers: HeaderPolicy;
+  /** What all isolates of this Weir have in common, and no other Weir has. */
+  readonly identity: string;
+  readonly now: () => number;
+}
+
+export function createOrigins({ snapshots, headers, identity, now, ...options }: OriginsOptions): Origins {
+  const routes = () => snapshots.current()?.routes;
+  const choose = createOriginChooser({ ...options, routes });
+  const health = createOriginHealth(now);
+  const loops = createLoopGuard(identity);
+
+  return {
+    refuseLoop: loops.refuse,
+    async forward(request, { caller, outlivesClientMs, ...asked }) {
+      const choice = choose(request.url, asked);
+      const tier = caller && (caller.tier ?? snapshots.current()?.tierOf(caller));
+      const result = await proxy(request, {
+        ...choice,
+        outlivesClientMs,
+        policy: headers,
+        identity: identityHeaders(caller, tier),
+        hop: await loops.mark(request),
+      });
+      health.record(choice, result);
+      return result;
+    },
+    report: () => [
+      health.report({ routeName: undefined, origin: options.defaultOrigin }),
+      ...(routes()?.all ?? []).map(({ name, origin }) => health.report({ routeName: name, origin })),
+    ],
+  };
+}

@@ -1,0 +1,3 @@
+// What Weir answers under its own paths. One module, loaded when the first of them is asked for.
+export { createHealth } from './health.ts';
+export { createQuota } from './quota.ts';

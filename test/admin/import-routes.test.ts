@@ -1,0 +1,96 @@
+// Routes in the document of an export and an import.
+import { describe, expect, test } from 'vitest';
+import { EMPTY, useImports } from './import-export-harness.ts';
+
+const { take, send, exported, query } = useImports();
+
+const ORIGIN = 'https://origin.example.com';
+const route = (name: string, more: object = {}) => ({ name, prefix: `/${name}`, origin: ORIGIN, ...more });
+const places = async () =>
+  (await query('select name, prefix from routes order by name')).rows.map(
+    ({ name, prefix }) => name + prefix,
+  );
+
+describe('routes', () => {
+  test('go out without their defaults, and in again without a change', async () => {
+    const { routes } = await take({
+      weir: 1,
+      routes: [route('b', { enabled: false, headers: { 'X-A': '1' } }), { name: 'a', origin: 'pass' }],
+    });
+    expect(routes).toEqual({ ...EMPTY, created: ['b', 'a'] });
+    const document = await exported();
+    expect(document.routes).toEqual([
+      { id: expect.any(String), name: 'a', origin: 'pass' },
+      {
+        id: expect.any(String),
+        name: 'b',
+        prefix: '/b',
+        origin: ORIGIN,
+        enabled: false,
+        headers: { 'X-A': '1' },
+      },
+    ]);
+    for (const mode of ['merge', 'replace'])
+      expect((await take(document, `?mode=${mode}`)).routes).toEqual({ ...EMPTY, unchanged: 2 });
+  });
+
+  test('are told what would change before anything does', async () => {
+    await take({ weir: 1, routes: [route('a'), route('b')] });
+    const wanted = { weir: 1 as const, routes: [route('a', { prefix: '/A/2/' }), route('c')] };
+    const expected = {
+      created: ['c'],
+      updated: [{ name: 'a', changes: { prefix: { from: '/a', to: '/a/2' } } }],
+      deleted: ['b'],
+      unchanged: 0,
+    };
+    expect((await take(wanted, '?mode=replace&dryRun=true')).routes).toEqual(expected);
+    expect(await places()).toEqual(['a/a', 'b/b']);
+    expect((await take(wanted, '?mode=replace')).routes).toEqual(expected);
+    expect(await places()).toEqual(['a/a/2', 'c/c']);
+  });
+
+  test('may change places with one another, and names', async () => {
+    await take({ weir: 1, routes: [route('a'), route('b')] });
+    await take({ weir: 1, routes: [route('a', { prefix: '/b' }), route('b', { prefix: '/a' })] });
+    expect(await places()).toEqual(['a/b', 'b/a']);
+    const [a, b] = (await exported()).routes;
+    await take({
+      weir: 1,
+      routes: [
+        { ...a, name: 'b' },
+        { ...b, name: 'a' },
+      ],
+    });
+    expect(await places()).toEqual(['a/a', 'b/b']);
+  });
+
+  test('stay if the document has none, and rules stay if it has only routes', async () => {
+    await take({ weir: 1, routes: [route('a')] });
+    expect((await take({ weir: 1, rules: [] }, '?mode=replace')).routes).toEqual({ ...EMPTY, unchanged: 1 });
+  });
+
+  test.each([
+    [[route('a'), route('a', { prefix: '/x' })], '#/routes/1/name', 'is that of #/routes/0 too'],
+    [[route('a'), route('b', { prefix: '/A' })], '#/routes/1/prefix', 'another route of this host'],
+    [[route('new', { prefix: '/standing' })], '#/routes/0/prefix', 'another route of this host'],
+    [[route('a', { origin: 'https://10.0.0.1' })], '#/routes/0/origin', 'loopback or private'],
+    [[route('a', { origin: 'service:OTHER' })], '#/routes/0/origin', 'it has DEMO'],
+    [[route('a', { origin: 'x' })], '#/routes/0/origin', 'must be an https URL'],
+    [[route('a', { stripPrefix: '/z' })], '#/routes/0/stripPrefix', 'must be /a'],
+  ])('%j are refused as a whole', async (routes, pointer, detail) => {
+    await take({ weir: 1, routes: [route('standing')] });
+    const response = await send({ weir: 1, routes });
+    expect([response.status, await response.json()]).toMatchObject([
+      400,
+      { errors: [{ pointer, detail: expect.stringContaining(detail) }] },
+    ]);
+    expect(await places()).toEqual(['standing/standing']);
+  });
+
+  test('that have changed since the export are not overwritten', async () => {
+    await take({ weir: 1, routes: [route('a')] });
+    const document = await exported();
+    await query(`update routes set timeout_ms = 5`);
+    expect((await send(document)).status).toBe(409);
+  });
+});

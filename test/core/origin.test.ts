@@ -1,0 +1,87 @@
+// The three kinds of origin, and which of them are refused outside development.
+import { describe, expect, it } from 'vitest';
+import { parseOrigin } from '../../src/core/matching/origin.ts';
+import { originProblem, originProblemHere } from '../../src/core/matching/origin-problems.ts';
+
+const PRODUCTION = { allowsPrivate: false, services: ['API'] };
+const DEVELOPMENT = { allowsPrivate: true, services: [] };
+
+describe('an origin', () => {
+  it.each([
+    ['pass', { kind: 'pass' }],
+    ['service:API_2', { kind: 'service', name: 'API_2' }],
+    ['https://api.example.com', { kind: 'url', url: 'https://api.example.com' }],
+    ['https://api.example.com/base//', { kind: 'url', url: 'https://api.example.com/base' }],
+    ['HTTP://Example.com:80/', { kind: 'url', url: 'http://example.com' }],
+  ])('%s is read', (text, origin) => {
+    expect(parseOrigin(text)).toEqual(origin);
+    expect(originProblem(text)).toBeUndefined();
+  });
+
+  it.each(['', 'example.com', 'ftp://x', 'service:', 'service:a-b', 'Pass', 'https://', 'javascript:x'])(
+    '"%s" is none of the three',
+    (text) => expect(originProblem(text)).toBe('must be an https URL, service:NAME or pass'),
+  );
+
+  it.each(['https://u:p@x.com', 'https://u@x.com', 'https://x.com/?a', 'https://x.com/#a'])(
+    '%s has what it must not have',
+    (text) => expect(originProblem(text)).toContain('must have no'),
+  );
+});
+
+describe('outside development', () => {
+  it.each([
+    'http://127.0.0.1',
+    'https://127.0.0.1:8443',
+    'https://localhost',
+    'https://api.localhost.',
+    'https://nas.local',
+    'https://db.internal',
+    'https://intranet',
+    'https://nas',
+    'https://router.lan',
+    'https://x.home.arpa',
+    'https://10.1.2.3',
+    'https://172.16.0.1',
+    'https://192.168.1.1',
+    'https://169.254.169.254',
+    'https://100.64.0.1',
+    'https://0.0.0.0',
+    'https://255.255.255.255',
+    'https://224.0.0.1',
+    // The same address in other spellings.
+    'https://127.1',
+    'https://2130706433',
+    'https://0x7f.1',
+    'https://0177.0.0.1',
+    'https://[::1]',
+    'https://[::]',
+    'https://[fd00::1]',
+    'https://[fe80::1]',
+    'https://[::ffff:127.0.0.1]',
+    'https://[::ffff:a9fe:a9fe]',
+    'https://[64:ff9b::7f00:1]',
+  ])('%s is refused, and in development it is not', (origin) => {
+    expect(originProblemHere(origin, PRODUCTION)).toContain('loopback or private');
+    expect(originProblemHere(origin, DEVELOPMENT)).toBeUndefined();
+  });
+
+  it.each([
+    'https://api.example.com',
+    'https://93.184.216.34',
+    'https://[2606:2800:220:1::1]',
+    'service:API',
+    'pass',
+  ])('%s is fine', (origin) => expect(originProblemHere(origin, PRODUCTION)).toBeUndefined());
+
+  it('plain http is refused', () => {
+    expect(originProblemHere('http://api.example.com', PRODUCTION)).toContain('plain http');
+  });
+});
+
+it('a service that is not bound is refused, and those that are bound are named', () => {
+  expect(originProblemHere('service:OTHER', PRODUCTION)).toBe(
+    'names a service binding that this Worker does not have; it has API',
+  );
+  expect(originProblemHere('service:OTHER', DEVELOPMENT)).toContain('it has none');
+});

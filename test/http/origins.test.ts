@@ -1,0 +1,230 @@
+// The choice of an origin, loops, and what is known of each origin's health.
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import type { OriginRoute } from '../../src/core/matching/origin-route.ts';
+import { compileOriginRoutes } from '../../src/core/matching/origin-routes.ts';
+import { createLoopGuard } from '../../src/http/loop-guard.ts';
+import type { ServiceBinding } from '../../src/http/origin-choice.ts';
+import { createOriginChooser, type OriginChooserOptions } from '../../src/http/origin-choice.ts';
+import { createOriginHealth } from '../../src/http/origin-health.ts';
+import type { ProxyResult } from '../../src/http/proxy.ts';
+import { useOrigin } from '../local/origin-harness.ts';
+import { openOrigins, route } from './origins-harness.ts';
+
+const { current } = useOrigin();
+
+function choose(routes: readonly OriginRoute[], url: string, options: Partial<OriginChooserOptions> = {}) {
+  const { pathname, search } = new URL(url);
+  const chooser = createOriginChooser({
+    defaultOrigin: 'https://default.example.com/base/',
+    timeoutMs: 1_000,
+    service: () => undefined,
+    canOverrideHost: true,
+    routes: () => compileOriginRoutes(routes),
+    ...options,
+  });
+  return chooser(url, { path: pathname, matchPath: pathname.toLowerCase(), query: search });
+}
+
+describe('a request', () => {
+  it('goes to the default origin if no route takes it', () => {
+    for (const routes of [[], [route({ host: 'other.example.com', origin: 'pass' })]])
+      expect(choose(routes, 'https://api.example.com/x?y=1')).toMatchObject({
+        routeName: undefined,
+        url: 'https://default.example.com/base/x?y=1',
+        via: 'network',
+        timeoutMs: 1_000,
+      });
+  });
+
+  it('goes to the origin of its route, without what the route strips, by the settings of the route', () => {
+    const api = route({
+      name: 'api',
+      prefix: '/api',
+      stripPrefix: '/api',
+      origin: 'https://origin.example.com/v2/',
+      timeoutMs: 50,
+      hostHeader: 'inner.example.com',
+      headers: { 'X-Key': 'k' },
+    });
+    expect(choose([api], 'https://api.example.com/API/users?y=1')).toEqual({
+      routeName: 'api',
+      origin: api.origin,
+      // The origin reads the host of the URL, Cloudflare connects to the other one.
+      url: 'https://inner.example.com/v2/users?y=1',
+      resolveOverride: 'origin.example.com',
+      via: 'network',
+      timeoutMs: 50,
+      headers: { 'X-Key': 'k' },
+    });
+  });
+
+  it('keeps the host of its origin where nobody could send it elsewhere: in development', () => {
+    const api = route({ origin: 'https://origin.example.com:8443', hostHeader: 'inner.example.com' });
+    expect(choose([api], 'https://a.example.com/x', { canOverrideHost: false })).toMatchObject({
+      url: 'https://origin.example.com:8443/x',
+      resolveOverride: undefined,
+    });
+    expect(choose([api], 'https://a.example.com/x')).toMatchObject({
+      url: 'https://inner.example.com:8443/x',
+      resolveOverride: 'origin.example.com',
+    });
+  });
+
+  it('passes to the zone with the URL that the client asked for', () => {
+    const zone = route({ origin: 'pass', prefix: '/shop' });
+    expect(choose([zone], 'https://www.example.com/shop/1?a')).toMatchObject({
+      url: 'https://www.example.com/shop/1?a',
+      via: 'network',
+    });
+  });
+
+  it('goes to another Worker, which reads its host from the URL', () => {
+    const binding: ServiceBinding = { fetch: async () => new Response() };
+    const service = (name: string) => (name === 'SHOP' ? binding : undefined);
+    const shop = (hostHeader: string | null) => [route({ origin: 'service:SHOP', hostHeader })];
+    expect(choose(shop(null), 'https://www.example.com/x', { service })).toMatchObject({
+      url: 'https://www.example.com/x',
+      via: binding,
+    });
+    expect(choose(shop('shop.example.com'), 'https://www.example.com/x', { service })).toMatchObject({
+      url: 'https://shop.example.com/x',
+      resolveOverride: undefined,
+    });
+  });
+});
+
+const forward = (
+  origins: ReturnType<typeof openOrigins>,
+  path: string,
+  headers: Record<string, string> = {},
+) =>
+  origins.forward(new Request(`https://www.example.com${path}`, { headers }), {
+    path: path.split('?')[0] ?? '/',
+    matchPath: path.split('?')[0] ?? '/',
+    query: /\?.*/.exec(path)?.[0] ?? '',
+    caller: undefined,
+  });
+
+describe('on its way', () => {
+  it('a request has the headers of its route, in place of what the client sent under these names', async () => {
+    const origins = openOrigins({
+      routes: [route({ origin: current().url, headers: { 'X-Key': 'ours', Accept: 'text/x' } })],
+    });
+    const { response } = await forward(origins, '/x', { 'X-Key': 'theirs' });
+    const { headers } = (await response.json()) as { headers: [string, string][] };
+    const sent = new Map(headers.map(([name, value]) => [name.toLowerCase(), value]));
+    expect([sent.get('x-key'), sent.get('accept')]).toEqual(['ours', 'text/x']);
+  });
+
+  it('a request whose host is renamed tells Cloudflare where to connect', async () => {
+    const asked = vi.spyOn(globalThis, 'fetch').mockResolvedValue(new Response());
+    onTestFinished(() => asked.mockRestore());
+    const named = route({ origin: 'https://origin.example.com', hostHeader: 'inner.example.com' });
+    await forward(openOrigins({ routes: [named] }), '/x');
+    expect(asked).toHaveBeenCalledWith(
+      'https://inner.example.com/x',
+      expect.objectContaining({ cf: { resolveOverride: 'origin.example.com' } }),
+    );
+  });
+
+  it('a service that is not bound is a 502 that says so', async () => {
+    const { response } = await forward(openOrigins({ routes: [route({ origin: 'service:GONE' })] }), '/x');
+    expect([response.status, await response.json()]).toMatchObject([502, { code: 'origin-not-bound' }]);
+  });
+});
+
+describe('a loop', () => {
+  const marked = (hop: string) => new Request('https://weir.test/', { headers: { 'X-Weir-Hop': hop } });
+  const own = () => createLoopGuard('one').mark(new Request('https://weir.test/'));
+
+  it('is a request that this Weir has sent itself, in this isolate or another one', async () => {
+    const answer = await createLoopGuard('one').refuse(marked(await own()));
+    expect([answer?.status, await answer?.json()]).toMatchObject([508, { code: 'loop-detected' }]);
+  });
+
+  it('is noticed through another Weir, which adds its own id', async () => {
+    const both = await createLoopGuard('two').mark(marked(await own()));
+    expect(both).toMatch(/^[0-9a-f]{16}, [0-9a-f]{16}$/);
+    expect((await createLoopGuard('one').refuse(marked(both)))?.status).toBe(508);
+    expect(await createLoopGuard('three').refuse(marked(both))).toBeUndefined();
+  });
+
+  it('is not what another Weir has sent, nor anything that a client makes up', async () => {
+    const guard = createLoopGuard('two');
+    for (const hop of [await own(), 'x', '', 'a'.repeat(10_000)])
+      expect(await guard.refuse(marked(hop))).toBeUndefined();
+    expect(await guard.mark(marked('made up'))).toMatch(/^[0-9a-f]{16}$/);
+  });
+
+  it('ends after eight Weirs', async () => {
+    const eight = Array.from({ length: 8 }, (_, i) => `${i}`.repeat(16)).join(', ');
+    expect((await createLoopGuard('one').refuse(marked(eight)))?.status).toBe(508);
+  });
+});
+
+describe('the health of an origin', () => {
+  const ORIGIN = { routeName: 'api', origin: 'https://api.example.com' };
+  const answered = (status: number): ProxyResult => ({
+    kind: 'answered',
+    response: new Response(null, { status }),
+  });
+  const failed = (reason: 'timeout' | 'unreachable' | 'client-gone'): ProxyResult => ({
+    kind: 'failed',
+    reason,
+    response: new Response(),
+  });
+
+  it('is unknown before the first request', () => {
+    expect(createOriginHealth(() => 0).report(ORIGIN)).toEqual({
+      route: 'api',
+      origin: ORIGIN.origin,
+      state: 'unknown',
+      lately: {},
+      lastOkAt: null,
+      lastFailureAt: null,
+      lastFailure: null,
+    });
+  });
+
+  it('is that of its last twenty requests', () => {
+    let ms = 0;
+    const health = createOriginHealth(() => ms);
+    const record = (result: ProxyResult, times: number) => {
+      for (let i = 0; i < times; i += 1) health.record(ORIGIN, result);
+    };
+    record(answered(500), 3);
+    record(answered(404), 17);
+    expect(health.report(ORIGIN)).toMatchObject({
+      state: 'ok',
+      lately: { ok: 17, error: 3 },
+      lastFailure: 'error',
+    });
+    ms = 1_000;
+    record(failed('timeout'), 6);
+    record(failed('unreachable'), 4);
+    // A client that left says nothing about the origin.
+    record(failed('client-gone'), 20);
+    expect(health.report(ORIGIN)).toEqual({
+      route: 'api',
+      origin: ORIGIN.origin,
+      state: 'failing',
+      lately: { ok: 10, timeout: 6, unreachable: 4 },
+      lastOkAt: '1970-01-01T00:00:00.000Z',
+      lastFailureAt: '1970-01-01T00:00:01.000Z',
+      lastFailure: 'unreachable',
+    });
+    record(answered(200), 20);
+    expect(health.report(ORIGIN)).toMatchObject({ state: 'ok', lately: { ok: 20 } });
+  });
+
+  it('is told for the default origin and for each route in force', async () => {
+    const api = route({ name: 'api', prefix: '/api', origin: current().url });
+    const origins = openOrigins({ defaultOrigin: 'http://127.0.0.1:1', routes: [api] });
+    await forward(origins, '/api');
+    await forward(origins, '/other');
+    expect(origins.report()).toMatchObject([
+      { route: null, origin: 'http://127.0.0.1:1', state: 'failing', lately: { unreachable: 1 } },
+      { route: 'api', origin: current().url, state: 'ok', lately: { ok: 1 } },
+    ]);
+  });
+});
