@@ -1,8 +1,9 @@
-// Tiers, rules and keys to try Weir with. Only an empty database gets them: what a person has made stays as it is.
+// Tiers, rules, routes and keys to try Weir with. Only an empty database gets them: what a person has made stays as it is.
 import { like, notLike } from 'drizzle-orm';
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres';
 import pg from 'pg';
 import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../src/core/matching/api-key.ts';
+import { routes } from '../src/rules/tables/route-table.ts';
 import { apiKeys, rules, tenants, tiers, users } from '../src/rules/tables/schema.ts';
 
 const TIERS = [
@@ -52,6 +53,11 @@ const RULES = [
   },
 ] as const;
 
+const ROUTES = [
+  { name: 'demo: a Worker', prefix: '/worker', stripPrefix: '/worker', origin: 'service:DEMO' },
+  { name: 'demo: the zone', prefix: '/zone', origin: 'pass' },
+];
+
 /** For local development only, and so no secret: everybody who clones this has the same ones. */
 const KEYS = [
   { name: 'demo: ada, premium', letter: 15, userId: 'ada' },
@@ -84,6 +90,7 @@ export async function seedDemoSet(databaseUrl: string): Promise<boolean> {
       await transaction.insert(tenants).values(TENANTS);
       await transaction.insert(users).values(USERS);
       await transaction.insert(rules).values([...RULES]);
+      await transaction.insert(routes).values(ROUTES);
       await transaction.insert(apiKeys).values(keys);
     });
     return true;

@@ -1,34 +1,41 @@
 // `npm run dev`: Weir and everything around it on this machine, then a short guide. Ctrl-C ends it all.
-import { mkdir, rm } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { guide } from './guide.ts';
 import { StackError } from './ports.ts';
+import type { LocalRegion } from './regions.ts';
 import type { LuaEngine } from './script-server.ts';
 import { assertPortsFree, parseSettings, type Settings } from './settings.ts';
 import type { Stack } from './stack.ts';
 import type { LocalWorker } from './worker.ts';
 
-const HELP = `npm run dev [-- --fresh] [--upstash-lua]
+const HELP = `npm run dev [-- --fresh] [--demo] [--upstash-lua]
 
-  --fresh        start over, with nothing but the demo set
+  --fresh        start over: all data go, the admin token included
+  --demo         with ORIGIN_URL: put the demo rules in front of your own API, too
   --upstash-lua  run the scripts on gopher-lua, as Upstash does, and not on the Lua of Redis. Needs Go and
                  gopher-lua: both are installed with apt-get, or set GOPHER_LUA_SRC to a source of gopher-lua
   --help         this text
 
-Variables: PORT (8787), ORIGIN_URL, DATABASE_URL, ADMIN_TOKEN, DEADLINE_MS (1000), WEIR_DATA_DIR (.weir),
-what the Worker is given as it is (ISOLATE_CAP, ISOLATES, DEGRADED_HEADER, ADMIN_TOKENS, ADMIN_ACCESS, JWT,
-JWT_SECRET, UNVERIFIED, IPV6_PREFIX, COST_HEADER, ORIGIN_RATE_LIMIT_HEADERS, OVERRIDE_HEADERS, ORIGIN_TIMEOUT_MS,
-TELEMETRY_SECONDS, EVENTS_DAYS, USAGE_DAYS, SUBJECTS, SUBJECTS_KEY, OTLP_URL:
-see src/bindings.ts),
+Variables: PORT (8787), ORIGIN_URL (then there are no demo rules), DATABASE_URL, DEADLINE_MS (1000),
+ADMIN_TOKEN (else one is made, and kept with the data), WEIR_DATA_DIR (.weir), what the Worker is given as it is
+(ISOLATE_CAP, ISOLATES, DEGRADED_HEADER, ADMIN_TOKENS, ADMIN_ACCESS, JWT, JWT_SECRET, UNVERIFIED, IPV6_PREFIX,
+COST_HEADER, ORIGIN_RATE_LIMIT_HEADERS, OVERRIDE_HEADERS, ORIGIN_TIMEOUT_MS, PRIVATE_ORIGINS,
+TELEMETRY_SECONDS, EVENTS_DAYS, USAGE_DAYS, SUBJECTS, SUBJECTS_KEY, OTLP_URL),
 ORIGIN_PORT (8788), UPSTASH_PORT (8790 and the two after it), NEON_PORT (8795), POSTGRES_PORT (5488),
 REDIS_PORT (6390 and the two after it). A port of 0 means any free one.`;
 
 const CRON_INTERVAL_MS = 60_000;
+const REDIS_CHECK_MS = 500;
+/** As the Worker demands. */
+const SHORTEST_TOKEN = 16;
 
 async function main(): Promise<void> {
   const flag = { type: 'boolean' } as const;
-  const { values } = parseArgs({ options: { fresh: flag, 'upstash-lua': flag, help: flag } });
+  const options = { fresh: flag, demo: flag, 'upstash-lua': flag, help: flag };
+  const { values } = parseArgs({ options });
   if (values.help) return console.log(HELP);
   const settings = parseSettings(process.env);
   await assertPortsFree(settings);
@@ -37,7 +44,8 @@ async function main(): Promise<void> {
   await using cleanup = new AsyncDisposableStack();
   try {
     const lua = values['upstash-lua'] ? 'gopher' : 'redis';
-    const worker = await start(settings, { fresh: values.fresh === true, lua, signal, cleanup });
+    const { fresh = false, demo = false } = values;
+    const worker = await start(settings, { fresh, demo, lua, signal, cleanup });
     await Promise.race([aborted(signal), worker.ended]);
     if (!signal.aborted) throw new StackError('wrangler dev ended by itself');
   } catch (error) {
@@ -47,13 +55,15 @@ async function main(): Promise<void> {
 
 interface StartOptions {
   readonly fresh: boolean;
+  /** Demo rules even in front of somebody's own API. */
+  readonly demo: boolean;
   readonly lua: LuaEngine;
   readonly signal: AbortSignal;
   readonly cleanup: AsyncDisposableStack;
 }
 
 async function start(settings: Settings, options: StartOptions): Promise<LocalWorker> {
-  const { fresh, lua, signal, cleanup } = options;
+  const { fresh, demo, lua, signal, cleanup } = options;
   await mkdir(settings.dataDir, { recursive: true }).catch((error: Error) => {
     throw new StackError(`WEIR_DATA_DIR cannot be used: ${error.message}`);
   });
@@ -64,11 +74,14 @@ async function start(settings: Settings, options: StartOptions): Promise<LocalWo
     import('./demo-set.ts'),
   ]);
   const stack = cleanup.use(await startStack({ ...settings, fresh, lua, say, signal }));
-  // Whoever brings a database brings the rules: demo rules in a real one would be enforced.
-  const hasDemo = !settings.databaseUrl && (await seedOrExplain(stack.databaseUrl));
+  cleanup.defer(keepAlive(stack.regions));
+  // Somebody's own database has its own rules, and somebody's own API is not limited by ours.
+  const wantsDemo = !settings.databaseUrl && (demo || !settings.originUrl);
+  const hasDemo = wantsDemo && (await seedOrExplain(stack.databaseUrl));
   if (fresh) await rm(join(settings.dataDir, 'worker'), { recursive: true, force: true });
   // Before the Worker takes requests: without rules it would let all of them pass.
   await announceRules(stack);
+  const adminToken = settings.adminToken ?? (await keptToken(settings.dataDir, { fresh }));
 
   say('starting the Worker (wrangler dev)');
   let isUp = false;
@@ -78,7 +91,7 @@ async function start(settings: Settings, options: StartOptions): Promise<LocalWo
     variables: {
       ...stack.variables,
       ...settings.worker,
-      ADMIN_TOKEN: settings.adminToken,
+      ADMIN_TOKEN: adminToken,
       DEADLINE_MS: settings.deadlineMs,
     },
     // Until it is up, what wrangler says matters only if it fails, and then it is part of the error.
@@ -89,10 +102,34 @@ async function start(settings: Settings, options: StartOptions): Promise<LocalWo
   cleanup.defer(() => worker.stop());
   const cron = setInterval(() => runCron(worker.url), CRON_INTERVAL_MS);
   cleanup.defer(() => clearInterval(cron));
-  await publish(worker.url, settings.adminToken);
+  await publish(worker.url, adminToken);
   const keys = hasDemo ? await demoKeys() : [];
-  console.log(guide({ workerUrl: worker.url, adminToken: settings.adminToken, stack, keys }));
+  console.log(guide({ workerUrl: worker.url, adminToken, stack, keys }));
   return worker;
+}
+
+/** The token of the last start, so that what was set up with it goes on working; else a new one. */
+async function keptToken(dataDir: string, { fresh }: { readonly fresh: boolean }): Promise<string> {
+  const file = join(dataDir, 'admin-token');
+  const kept = fresh ? '' : (await readFile(file, 'utf8').catch(() => '')).trim();
+  if (kept.length >= SHORTEST_TOKEN) return kept;
+  const token = randomBytes(24).toString('base64url');
+  await writeFile(file, `${token}\n`, { mode: 0o600 });
+  return token;
+}
+
+/** A Redis that ends by itself is said and started again, empty. What is returned ends the watch. */
+function keepAlive(regions: readonly LocalRegion[]): () => void {
+  const starting = new Set<string>();
+  const revive = async ({ name, redis }: LocalRegion) => {
+    if (redis.isRunning() || starting.has(name)) return;
+    starting.add(name);
+    say(`Redis ${name} has ended: starting it again, empty`);
+    await redis.start().catch((error: Error) => say(`Redis ${name} does not start: ${error.message}`));
+    starting.delete(name);
+  };
+  const watch = setInterval(() => regions.forEach((region) => void revive(region)), REDIS_CHECK_MS);
+  return () => clearInterval(watch);
 }
 
 /** Whether the demo set is there. */

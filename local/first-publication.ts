@@ -6,6 +6,7 @@ import { createUpstashStore } from '../src/redis/upstash-store.ts';
 import { publish } from '../src/rules/publishing/publish.ts';
 import { createRuleReader } from '../src/rules/publishing/rule-reader.ts';
 import { createDatabase } from '../src/rules/tables/database.ts';
+import { DEMO_BINDING } from './demo-worker/miniflare.ts';
 import { StackError } from './ports.ts';
 import type { LocalRegion } from './regions.ts';
 import type { Stack } from './stack.ts';
@@ -20,7 +21,8 @@ export async function publishToRegions(
   try {
     await publish({
       database,
-      reader: createRuleReader(database),
+      // As the Worker of `npm run dev` has it.
+      reader: createRuleReader(database, { allowsPrivate: true, services: [DEMO_BINDING] }),
       kv: NO_KV,
       regions: stack.regions.map(toPublished),
       // A region that was not told is told by the Worker's own publication, which reports what fails.

@@ -15,7 +15,7 @@ export function guide({ workerUrl, adminToken, stack, keys }: GuideOptions): str
   return `
 Weir is up at ${workerUrl}, in front of ${stack.originUrl}
 
-${keys.length > 0 ? tryTheDemo(workerUrl) : ''}  Health            curl -H 'Authorization: Bearer ${adminToken}' ${workerUrl}/_weir/health
+${keys.length > 0 ? tryTheDemo(workerUrl, stack.originUrl) : ''}  Health            curl -H 'Authorization: Bearer ${adminToken}' ${workerUrl}/_weir/health
   Play a region     curl -i -H 'X-Weir-Region: ap' ${workerUrl}/hello
 ${keys.map(({ name, key }) => `  ${name.padEnd(24)}  curl -i -H 'X-API-Key: ${key}' ${workerUrl}/api/hello`).join('\n')}
   See the rules     curl -H 'Authorization: Bearer ${adminToken}' ${workerUrl}/_weir/admin/rules
@@ -31,9 +31,12 @@ ${keys.map(({ name, key }) => `  ${name.padEnd(24)}  curl -i -H 'X-API-Key: ${ke
 
 const tryTheDemo = (
   workerUrl: string,
+  originUrl: string,
 ) => `  Get limited       for i in $(seq 1 8); do curl -s -o /dev/null -w '%{http_code} ' ${workerUrl}/login; done
                     five pass, three are answered 429
   See why           curl -i ${workerUrl}/login
+  Another origin    curl ${workerUrl}/worker/hello (a Worker, bound as a service)
+  The zone's own    curl -H 'Host: ${new URL(originUrl).host}' ${workerUrl}/zone/hello
 `;
 
 /** The local one has none worth hiding; somebody's own has. */

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { convertV4MiniflareOptions, Miniflare } from 'miniflare';
 import { buildWorker, modulesIn } from './bundle.ts';
+import { DEMO_BINDING, DEMO_WORKER, demoWorker } from './demo-worker/miniflare.ts';
 import { createKvFaultSwitch, type KvFaultSwitch } from './kv-faults/faults.ts';
 import { KV_WORKER, kvBinding, kvControlUrl, kvWorker } from './kv-faults/miniflare.ts';
 import { LOOPBACK } from './ports.ts';
@@ -42,11 +43,12 @@ export async function startIsolates({ names, bundle, variables, queue }: Isolate
     ...compatibility,
     bindings: { ...variables },
     unsafeBindings: [kvBinding('RULES')],
+    serviceBindings: { [DEMO_BINDING]: DEMO_WORKER },
     ...(queue && { queueProducers: { RECORDS: queue } }),
     ...(queue && place === 0 && { queueConsumers: consumersOf(queue) }),
     unsafeDirectSockets: [{ host: LOOPBACK, port: 0 }],
   }));
-  const workers = [...isolates, await kvWorker(compatibility)];
+  const workers = [...isolates, await kvWorker(compatibility), await demoWorker(compatibility)];
   const miniflare = new Miniflare(convertV4MiniflareOptions({ workers }));
   cleanup.defer(() => miniflare.dispose());
   await miniflare.ready;

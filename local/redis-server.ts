@@ -19,6 +19,8 @@ export interface RedisServer {
   url: string;
   /** Of the process that was started last. */
   readonly pid: number;
+  /** False once the process has ended, by itself or by `kill`. */
+  isRunning(): boolean;
   /** Stops the process from answering, as a host does that swaps or a network that drops packets. */
   freeze(): void;
   thaw(): void;
@@ -89,6 +91,7 @@ function serverOf(first: RedisProcess, { name, port, launch }: Restartable): Red
     get pid() {
       return running.pid;
     },
+    isRunning: () => running.isAlive(),
     freeze: () => running.signal('SIGSTOP'),
     thaw: () => running.signal('SIGCONT'),
     kill: () => change(() => running.end()),

@@ -1,5 +1,4 @@
 // What the local stack can be told by environment variables, checked at once: a bad one is one clear line.
-import { randomBytes } from 'node:crypto';
 import { resolve } from 'node:path';
 import * as z from 'zod';
 import { assertPortFree, StackError } from './ports.ts';
@@ -43,7 +42,8 @@ export interface Settings {
   readonly databaseUrl: string | undefined;
   /** Of a Weir that runs: where `npm run db:migrate` publishes. */
   readonly weirUrl: string | undefined;
-  readonly adminToken: string;
+  /** Undefined: the one that is kept with the data, or a new one. */
+  readonly adminToken: string | undefined;
   readonly deadlineMs: string;
   readonly dataDir: string;
   /** Variables that the Worker is given as they are: it says itself what is wrong with them. */
@@ -64,6 +64,7 @@ const FOR_THE_WORKER = [
   'ORIGIN_RATE_LIMIT_HEADERS',
   'OVERRIDE_HEADERS',
   'ORIGIN_TIMEOUT_MS',
+  'PRIVATE_ORIGINS',
   'TELEMETRY_SECONDS',
   'EVENTS_DAYS',
   'USAGE_DAYS',
@@ -91,7 +92,7 @@ export function parseSettings(env: NodeJS.ProcessEnv): Settings {
     originUrl: data.ORIGIN_URL,
     databaseUrl: data.DATABASE_URL,
     weirUrl: data.WEIR_URL,
-    adminToken: data.ADMIN_TOKEN ?? randomBytes(24).toString('base64url'),
+    adminToken: data.ADMIN_TOKEN,
     deadlineMs: data.DEADLINE_MS,
     dataDir: resolve(data.WEIR_DATA_DIR),
     worker: Object.fromEntries(FOR_THE_WORKER.flatMap((name) => (env[name] ? [[name, env[name]]] : []))),

@@ -4,13 +4,13 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { stripVTControlCharacters } from 'node:util';
+import { writeDevConfigs } from './dev-config.ts';
 import { assertPortFree, freePort, LOOPBACK, StackError } from './ports.ts';
 import { startWatchdog } from './watchdog.ts';
 
 /** Seconds on a quiet machine. */
 const START_TIMEOUT_MS = 180_000;
 const WRANGLER = fileURLToPath(new URL('../node_modules/wrangler/bin/wrangler.js', import.meta.url));
-const CONFIG = fileURLToPath(new URL('../wrangler.toml', import.meta.url));
 
 export interface WorkerOptions {
   readonly port: number;
@@ -36,7 +36,8 @@ export async function startWorker(options: WorkerOptions): Promise<LocalWorker> 
   const envFile = join(dataDir, 'worker.env');
   await writeFile(envFile, toEnvFile(variables), { mode: 0o600 });
 
-  const child = spawnWrangler(chosenPort, await freePort(), dataDir, envFile);
+  const ports = { port: chosenPort, inspectorPort: await freePort() };
+  const child = spawnWrangler({ ...ports, dataDir, envFile, configs: await writeDevConfigs(dataDir) });
   const lastLines = followOutput(child, onOutput);
   const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
   killOnExit(child);
@@ -54,9 +55,16 @@ export async function startWorker(options: WorkerOptions): Promise<LocalWorker> 
   return { url, ended, stop };
 }
 
-function spawnWrangler(port: number, inspectorPort: number, dataDir: string, envFile: string): ChildProcess {
+interface WranglerOptions {
+  readonly port: number;
+  readonly inspectorPort: number;
+  readonly dataDir: string;
+  readonly envFile: string;
+  readonly configs: readonly string[];
+}
+
+function spawnWrangler({ port, inspectorPort, dataDir, envFile, configs }: WranglerOptions): ChildProcess {
   const flags = {
-    config: CONFIG,
     ip: LOOPBACK,
     port,
     'inspector-port': inspectorPort,
@@ -65,7 +73,10 @@ function spawnWrangler(port: number, inspectorPort: number, dataDir: string, env
     'log-level': 'warn',
     'show-interactive-dev-session': 'false',
   };
-  const args = Object.entries(flags).map(([name, value]) => `--${name}=${value}`);
+  const args = [
+    ...configs.map((config) => `--config=${config}`),
+    ...Object.entries(flags).map(([name, value]) => `--${name}=${value}`),
+  ];
   return spawn(process.execPath, [WRANGLER, 'dev', ...args], {
     // A group of its own, so that stopping it ends workerd and esbuild with it.
     detached: true,

@@ -50,6 +50,7 @@ export function readGuide(guide: string) {
   const found = (pattern: RegExp) => pattern.exec(guide)?.[1] ?? `nothing like ${pattern} in the guide`;
   return {
     workerUrl: found(/Weir is up at (\S+),/),
+    originUrl: found(/in front of (\S+)/),
     adminToken: found(/Bearer (\S+)'/),
     databaseUrl: found(/(postgres:\/\/\S+)/),
     redisPorts: [...guide.matchAll(/(?:us|eu|ap) 127\.0\.0\.1:(\d+)/g)].map((match) => Number(match[1])),

@@ -6,6 +6,7 @@ import { Redis } from 'ioredis';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { close, freePort, listen } from '../../local/ports.ts';
+import { getAs } from '../shared/get-as.ts';
 import { type DevProcess, readGuide, runDev } from './dev-process.ts';
 
 /** On a busy machine, Postgres alone takes a while. */
@@ -19,6 +20,8 @@ afterAll(() => rm(dataDir, { recursive: true, force: true }));
 
 async function redisInfo(port: number): Promise<{ pid: number }> {
   const redis = new Redis(port);
+  // It may be gone for a moment: ioredis connects again.
+  redis.on('error', () => {});
   const info = await redis.info('server');
   redis.disconnect();
   return { pid: Number(/process_id:(\d+)/.exec(info)?.[1]) };
@@ -105,6 +108,38 @@ describe('npm run dev', () => {
     await expect.poll(() => seen('192.0.2.4')).toEqual([200, null, null]);
   });
 
+  it('proxies to three kinds of origin: a URL, another Worker, and the origin of the zone', async () => {
+    const json = async (url: string, headers: Record<string, string> = {}) =>
+      JSON.parse((await getAs(url, { 'CF-Connecting-IP': '192.0.2.5', ...headers })).body) as Record<
+        string,
+        string
+      >;
+    const originHost = new URL(guide.originUrl).host;
+    expect(await json(`${guide.workerUrl}/a?b`)).toMatchObject({ path: '/a?b' });
+    expect(await json(`${guide.workerUrl}/worker/a?b`)).toMatchObject({
+      origin: 'the demo Worker',
+      url: `${guide.workerUrl}/a?b`,
+    });
+    expect(await json(`${guide.workerUrl}/zone/a?b`, { Host: originHost })).toMatchObject({
+      path: '/zone/a?b',
+    });
+    // The zone of this host is the Worker itself.
+    expect(await json(`${guide.workerUrl}/zone/a`)).toMatchObject({ code: 'loop-detected' });
+  });
+
+  it('says that a Redis has ended, and starts it again', async () => {
+    const port = guide.redisPorts[2] ?? 0;
+    const { pid } = await redisInfo(port);
+    process.kill(pid, 'SIGKILL');
+    await expect.poll(dev.output).toContain('weir: Redis ap has ended: starting it again, empty');
+    const revived = () =>
+      redisInfo(port).then(
+        (info) => info.pid,
+        () => pid,
+      );
+    await expect.poll(revived).not.toBe(pid);
+  });
+
   it('leaves nothing running after Ctrl-C', async () => {
     const pids = await Promise.all(guide.redisPorts.map(async (port) => (await redisInfo(port)).pid));
     expect(pids).toHaveLength(3);
@@ -117,7 +152,8 @@ describe('npm run dev', () => {
 
   it('keeps the data for the next start, and leaves nothing running even when it is killed hard', async () => {
     const killed = runDev({ WEIR_DATA_DIR: dataDir });
-    const { databaseUrl, workerUrl, redisPorts } = readGuide(await killed.guide);
+    const { databaseUrl, workerUrl, redisPorts, adminToken } = readGuide(await killed.guide);
+    expect(adminToken).toBe(guide.adminToken);
     expect(await limitOfLogin(databaseUrl)).toEqual([{ limit: 7 }]);
     await expectInUse(databaseUrl);
     const { pid } = await redisInfo(redisPorts[0] ?? 0);
@@ -141,7 +177,9 @@ describe('npm run dev', () => {
 
   it('starts empty with --fresh, and stops in order when ended while the Worker is starting', async () => {
     const POSTGRES_PORT = String(await freePort());
-    const fresh = runDev({ WEIR_DATA_DIR: dataDir, POSTGRES_PORT }, '--fresh');
+    // An API of somebody's own has the demo rules in front of it only if they are asked for.
+    const own = { WEIR_DATA_DIR: dataDir, POSTGRES_PORT, ORIGIN_URL: 'https://api.example.com' };
+    const fresh = runDev(own, '--fresh', '--demo');
     await expect.poll(fresh.output, SLOW_START).toContain('starting the Worker');
     const databaseUrl = `postgres://postgres@127.0.0.1:${POSTGRES_PORT}/postgres`;
     expect(await limitOfLogin(databaseUrl)).toEqual([{ limit: 5 }]);
@@ -151,6 +189,17 @@ describe('npm run dev', () => {
     fresh.child.kill('SIGTERM');
     const { code, output } = await fresh.ended;
     expect([code, output]).toEqual([0, expect.not.stringContaining('Error')]);
+  });
+
+  it('has no demo rules in front of an API of your own', async () => {
+    const POSTGRES_PORT = String(await freePort());
+    const databaseUrl = `postgres://postgres@127.0.0.1:${POSTGRES_PORT}/postgres`;
+    const own = { WEIR_DATA_DIR: dataDir, POSTGRES_PORT, ORIGIN_URL: 'https://api.example.com' };
+    const started = runDev(own, '--fresh');
+    await expect.poll(started.output, SLOW_START).toContain('starting the Worker');
+    expect(await rulesOf(databaseUrl)).toEqual([{ count: 1 }]);
+    started.child.kill('SIGTERM');
+    await started.ended;
   });
 });
 

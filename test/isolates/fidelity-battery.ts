@@ -133,6 +133,7 @@ export const ADDED_FOR_THE_ORIGIN = [
   'x-forwarded-for',
   'x-forwarded-host',
   'x-forwarded-proto',
+  'x-weir-hop',
 ];
 /** Removed on the way back. */
 export const NOT_FOR_THE_CLIENT = [

@@ -81,6 +81,7 @@ describe('what the origin is told beside', () => {
       'x-forwarded-for': '6.6.6.6, 192.0.2.1',
       'x-forwarded-host': 'api.example.com',
       'x-forwarded-proto': 'http',
+      'x-weir-hop': expect.stringMatching(/^[0-9a-f]{16}$/),
     });
   });
 });

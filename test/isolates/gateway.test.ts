@@ -202,7 +202,7 @@ describe('the origin', () => {
     expect(known.get('x-weir-key-id')).toBe(id);
     expect(known.get('x-weir-tier')).toBe('gold');
     const unknown = await headersSeen(spoofed);
-    expect([...unknown.keys()].filter((name) => name.startsWith('x-weir'))).toEqual([]);
+    expect([...unknown.keys()].filter((name) => name.startsWith('x-weir'))).toEqual(['x-weir-hop']);
   });
 
   it('may have limits of its own: they are told apart from ours', async () => {

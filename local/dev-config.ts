@@ -1,0 +1,27 @@
+// The wrangler configuration of `npm run dev`: wrangler.toml, with the demo Worker bound to it. A deployment has no such
+// binding, so it stands in no file that is deployed.
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { DEMO_BINDING, DEMO_WORKER } from './demo-worker/miniflare.ts';
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+
+/** All configurations that wrangler is to run, Weir's own first. */
+export async function writeDevConfigs(folder: string): Promise<readonly string[]> {
+  const config = join(folder, 'wrangler.toml');
+  await writeFile(config, bindDemoWorker(await readFile(join(ROOT, 'wrangler.toml'), 'utf8')));
+  return [config, join(ROOT, 'local/demo-worker/wrangler.toml')];
+}
+
+/** Paths in it are relative to its folder, which is another one now. */
+function bindDemoWorker(text: string): string {
+  const absolute = (path: string) => JSON.stringify(join(ROOT, path));
+  const moved = text
+    .replace(/^main = "(.*)"$/m, (_, main: string) => `main = ${absolute(main)}`)
+    .replace(
+      /^watch_dir = \["src", "lua"\]$/m,
+      `cwd = ${absolute('.')}\nwatch_dir = [${absolute('src')}, ${absolute('lua')}]`,
+    );
+  return `${moved}\n[[services]]\nbinding = "${DEMO_BINDING}"\nservice = "${DEMO_WORKER}"\n`;
+}
