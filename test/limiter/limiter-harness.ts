@@ -55,6 +55,7 @@ export const snapshotOf = (version: string): Snapshot => ({
   match: () => [],
   matchAnybody: () => [],
   listed: () => undefined,
+  tierOf: () => undefined,
   limitsOf: () => [],
 });
 

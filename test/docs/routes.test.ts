@@ -1,0 +1,32 @@
+// Runs every JSON of docs/routes.md that names a request, in order, as a reader would.
+import { readFileSync } from 'node:fs';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { type Admin, startAdmin } from '../admin/harness.ts';
+
+const text = readFileSync(new URL('../../docs/routes.md', import.meta.url), 'utf8');
+const blocks = [...text.matchAll(/^```json (POST \S+|answer \d+)\n([\s\S]*?)^```$/gm)].map((match) => ({
+  says: match[1] ?? '',
+  body: JSON.parse(match[2] ?? '') as object,
+}));
+
+let admin: Admin;
+let last: Response;
+beforeAll(async () => {
+  admin = await startAdmin();
+});
+afterAll(() => admin?.[Symbol.asyncDispose]());
+
+it('the page has the examples that this test is made for', () => {
+  expect(blocks.length).toBeGreaterThanOrEqual(5);
+});
+
+it.each(blocks)('$says $body', async ({ says, body }) => {
+  const [method = '', what = ''] = says.split(' ');
+  if (method === 'POST') {
+    last = await admin.call(what, { method, body });
+    expect([last.status, await last.clone().text()]).toEqual([201, expect.any(String)]);
+  } else {
+    expect(last.status).toBe(Number(what));
+    expect(await last.json()).toMatchObject(body);
+  }
+});
