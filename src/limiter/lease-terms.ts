@@ -21,8 +21,8 @@ const RELIABLE = 0.9;
 const CLOCK_MARGIN_MS = 10;
 
 /** Of rules whose charges nobody changes later, and whose denials change nothing. */
-export function leaseOf({ algorithm, rule, countDenied, blockMs }: RuleCheck): LeaseTraits | undefined {
-  const isPlain = rule.action === 'reject' && !rule.refundOnError && !rule.costFromOrigin;
+export function leaseOf({ algorithm, rule, countDenied, blockMs, log }: RuleCheck): LeaseTraits | undefined {
+  const isPlain = rule.action === 'reject' && !log && !rule.refundOnError && !rule.costFromOrigin;
   return rule.lease !== false && isPlain && !countDenied && !blockMs ? traitsOf(algorithm).lease : undefined;
 }
 

@@ -92,6 +92,7 @@ describe('what is asked for', () => {
 
   it.each([
     [{ countDenied: true }],
+    [{ log: true }],
     [{ blockMs: 1_000 }],
     [{ algorithm: 'sliding-window-log' }],
     [{ algorithm: 'concurrency' }],
