@@ -24,14 +24,7 @@ const SHORTEST: readonly Shape[] = [{ subjects: 1, isolates: PEERS_AT, perSecond
 
 type Measured = Shape & { readonly by: Readonly<Partial<Record<System, Figures>> & Record<'weir', Figures>> };
 
-export const keys = [
-  'requests',
-  'uncounted',
-  'overAdmitted',
-  'hot.commandsPerRequest',
-  'hot.utilization',
-  'shapes',
-];
+export const keys = ['requests', 'uncounted', 'overAdmitted', 'hot.commandsPerRequest', 'hot.utilization'];
 
 export const run: Bench = async ({ say, scaled }) => {
   await using edges = await startEdges({ roundTripMs: 20 });

@@ -18,12 +18,12 @@ import { createCessions } from './cessions.ts';
 import { createDeadline, type Deadline, waitHalf } from './deadline.ts';
 import { createKnownDenials } from './known-denials.ts';
 import { createLeaseBook, type Leased } from './lease-book.ts';
-import { createLeaseUpkeep } from './lease-upkeep.ts';
+import { createLeasing } from './leasing.ts';
 import { createLedger, type Ledger, needsFollowUp } from './ledger.ts';
 import { createLocalLimiter } from './local-limiter.ts';
 import { createPlacing, type PlacedCheck } from './placed-checks.ts';
 import { type LimiterRegion, type Regions, reasonOf } from './region-ladder.ts';
-import { type Counted, createRegionalCount } from './regional-count.ts';
+import { type Counted, createRegionalCount, FROM_MEMORY } from './regional-count.ts';
 import { createRulesInForce } from './rules-in-force.ts';
 
 export interface DecisionRequest {
@@ -86,15 +86,6 @@ export interface LimiterOptions {
   readonly now: () => number;
 }
 
-/** No region was asked. */
-const FROM_MEMORY: Counted = {
-  results: [],
-  regions: [],
-  missing: [],
-  failure: undefined,
-  heard: [],
-  isStopped: false,
-};
 /** Nobody waits for shadow rules. */
 const SHADOW_MS = 5_000;
 
@@ -105,7 +96,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
   const cessions = createCessions(now);
   const leases = createLeaseBook(now);
   const regional = createRegionalCount({ now, denials: createKnownDenials(), cessions, leases });
-  const upkeep = createLeaseUpkeep({ now, book: leases, cessions });
+  const leasing = createLeasing({ now, book: leases, cessions, era: () => snapshots.announced() });
   const local = createLocalLimiter({ now, capPerSecond });
   let ownId: string | undefined;
 
@@ -144,7 +135,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
   ): Promise<Step> => {
     const { request } = round;
     const { enforced, shadow } = placeAll(round, checks);
-    const leased = leasedOf(request, enforced);
+    const leased = leasing.find(enforced, request);
     const open = leased.length === 0 ? enforced : enforced.filter((one) => !leased.includes(one));
     const denial = knownDenial(request, open);
     if (open.length === 0 || denial) {
@@ -152,7 +143,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
       if (news && (await rules.follow(news, round))) return again(round);
       if (leased.length === 0 || denial) return finish(round, uncounted(plan, denial), shadow);
     }
-    const used = useLeases(request, leased);
+    const used = leasing.use(leased, request);
     if (used && open.length === 0) return finish(round, judge(round, FROM_MEMORY, used), shadow);
     const counted = await count(round, used ? open : enforced);
     const news =
@@ -160,20 +151,6 @@ export function createLimiter(options: LimiterOptions): Limiter {
     const isReplaced = news !== undefined && (await rules.follow(news, round));
     if (isReplaced || counted.isStopped) return again(round);
     return finish(round, judge(round, counted, used), shadow);
-  };
-
-  /** Those that this isolate has paid for in advance. */
-  const leasedOf = ({ operation }: DecisionRequest, placed: readonly PlacedCheck[]) => {
-    leases.enter(snapshots.announced());
-    return operation === 'take' ? placed.filter(leases.has) : [];
-  };
-
-  /** Undefined if they have ended meanwhile. */
-  const useLeases = (request: DecisionRequest, leased: readonly PlacedCheck[]): Results | undefined => {
-    leases.enter(snapshots.announced());
-    const used = leases.use(leased, request.ledger);
-    upkeep.follow(leased, request);
-    return used;
   };
 
   /**

@@ -49,6 +49,16 @@ export interface Counted {
   readonly isStopped: boolean;
 }
 
+/** No region was asked. */
+export const FROM_MEMORY: Counted = {
+  results: [],
+  regions: [],
+  missing: [],
+  failure: undefined,
+  heard: [],
+  isStopped: false,
+};
+
 export interface RegionalCount {
   count(request: CountRequest): Promise<Counted>;
   /** What memory alone tells: the results of a denial; undefined if a region must be asked. */
