@@ -29,6 +29,8 @@ export interface Episode {
   readonly admitted: number;
   readonly denied: number;
   readonly degraded: number;
+  /** Units that were used from memory, by the checks of requests. */
+  readonly leased: number;
   /** Their clients, or their isolates, were gone before they were decided. */
   readonly undecided: number;
   /** Of the degraded ones: nothing was in their way. */
@@ -97,7 +99,7 @@ interface RunParts {
 
 function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunParts) {
   const failures: Failure[] = [];
-  const counts = { requests: 0, admitted: 0, denied: 0, degraded: 0 };
+  const counts = { requests: 0, admitted: 0, denied: 0, degraded: 0, leased: 0 };
   const ledgers: Ledgers = createLedgers(scenario);
   const usage = createUsage(scenario);
   /** Set while the refund of a request is being sent. */
@@ -154,10 +156,13 @@ function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunPa
   const admit = ({ charges }: Ledger, isolate: Isolate, request: number) => {
     const isLocal = ({ store }: Charge) => isolate.regionOf(store) === undefined;
     const unenforced = new Set(charges.filter(isLocal).map(({ check: { key, id } }) => `${key} ${id}`));
-    for (const { store, check, chargedAtMs = 0 } of charges) {
+    for (const { store, check, chargedAtMs = 0, usedAtMs } of charges) {
       const region = isolate.regionOf(store);
-      if (region !== undefined && !check.log && !unenforced.has(`${check.key} ${check.id}`))
-        ledgers.admit(check, { region, request, nowMs: chargedAtMs });
+      if (region === undefined || check.log || unenforced.has(`${check.key} ${check.id}`)) continue;
+      // Units that were leased count when they are used, by the clock of the region that has charged them.
+      const usedThereMs = usedAtMs && isolate.trueMs(usedAtMs) + (scenario.skewMs[region] ?? 0);
+      if (usedAtMs !== undefined) counts.leased += 1;
+      ledgers.admit(check, { region, request, nowMs: usedThereMs ?? chargedAtMs });
     }
   };
 

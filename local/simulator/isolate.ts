@@ -55,6 +55,8 @@ export interface Isolate {
   ): Promise<Decision>;
   /** By number; undefined if it is this isolate's own. */
   regionOf(store: CounterStore): number | undefined;
+  /** Of a moment by the clock of this isolate. */
+  trueMs(ownMs: number): number;
 }
 
 const ISOLATES = 4;
@@ -82,6 +84,7 @@ export function createIsolate(options: IsolateOptions): Isolate {
     caller,
     decide: (request) => decideInRounds(limiter, { regions, operation: 'take', ...request }),
     regionOf: (store) => numbers.get(store),
+    trueMs: (ownMs) => ownMs - options.skewMs,
   };
 }
 

@@ -13,7 +13,10 @@ export function renderSummary(summary: Summary): string {
     title: `${requests} requests in ${episodes} episodes`,
     head: ['', 'requests'],
     rows: [
-      ...(['admitted', 'denied', 'degraded', 'undecided'] as const).map((name) => [name, summary[name]]),
+      ...(['admitted', 'denied', 'degraded', 'leased', 'undecided'] as const).map((name) => [
+        name,
+        summary[name],
+      ]),
       ['degraded where nothing is in the way', summary.degradedInPeace],
       ['far calls a request, faults included', fixed(summary.farCalls / requests, 3)],
       ['limits exceeded', summary.over],

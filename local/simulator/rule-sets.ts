@@ -20,6 +20,8 @@ export const SIZES = [
   { limit: 10, windowSeconds: 60 },
   { limit: 30, windowSeconds: 60 },
   { limit: 300, windowSeconds: 15 },
+  // Fast enough for leases.
+  { limit: 2_000, windowSeconds: 10 },
 ] as const;
 
 export interface RuleSet {

@@ -16,6 +16,7 @@ export interface Summary {
   admitted: number;
   denied: number;
   degraded: number;
+  leased: number;
   undecided: number;
   degradedInPeace: number;
   farCalls: number;
@@ -34,6 +35,7 @@ export const createSummary = (): Summary => ({
   admitted: 0,
   denied: 0,
   degraded: 0,
+  leased: 0,
   undecided: 0,
   degradedInPeace: 0,
   farCalls: 0,
@@ -44,7 +46,15 @@ export const createSummary = (): Summary => ({
 
 export function addEpisode(summary: Summary, number: number, episode: Episode): void {
   summary.episodes += 1;
-  for (const field of ['requests', 'admitted', 'denied', 'degraded', 'undecided', 'degradedInPeace'] as const)
+  for (const field of [
+    'requests',
+    'admitted',
+    'denied',
+    'degraded',
+    'leased',
+    'undecided',
+    'degradedInPeace',
+  ] as const)
     summary[field] += episode[field];
   summary.farCalls += episode.usage.farCalls;
   for (const failure of episode.failures) {

@@ -49,6 +49,7 @@ export function createHealth(services: Services) {
         isolate: {
           breakers: breakersOf(services),
           isolates: Object.fromEntries(services.regions.map(({ name, census }) => [name, census.count()])),
+          leases: services.limiter.leased(),
           degraded: services.tally.list(),
           origins: services.origins.report(),
         },

@@ -9,6 +9,8 @@ import { type CounterStore, OutOfCalls } from '../core/ports/counter-store.ts';
 export interface Ledger {
   /** A store has charged this check, at that moment by its own clock. */
   noteCharge(store: CounterStore, check: RuleCheck, chargedAtMs: number): void;
+  /** A charge that was made in advance pays for it: see lease-book.ts. */
+  noteLeased(charge: Charge, putBack: () => void): void;
   /** A store was asked to charge these checks and has not answered: it may have charged them. */
   noteDoubt(store: CounterStore, checks: readonly RuleCheck[]): void;
   /** All that is known to be charged. */
@@ -47,6 +49,8 @@ export interface Charge {
   readonly chargedAtMs?: number | undefined;
   /** Of a refund: units of the charge that stay. */
   readonly keptUnits?: number;
+  /** Units that were charged in advance: when they were used, by the clock of this isolate. */
+  readonly usedAtMs?: number;
 }
 
 export const createLedger = (onError: (error: unknown) => void): Ledger => new RequestLedger(onError);
@@ -55,6 +59,8 @@ export const createLedger = (onError: (error: unknown) => void): Ledger => new R
 class RequestLedger implements Ledger {
   #spent: Charge[] = [];
   #leases: Charge[] = [];
+  /** Paid for by units of this isolate, which are put back if the request is not admitted. */
+  #leased: { readonly charge: Charge; readonly putBack: () => void }[] = [];
   /** Leases that a silent store may hold. */
   #doubts: Charge[] = [];
   readonly #onError: (error: unknown) => void;
@@ -67,16 +73,21 @@ class RequestLedger implements Ledger {
     (holdsLease(check) ? this.#leases : this.#spent).push({ store, check, chargedAtMs });
   }
 
+  noteLeased(charge: Charge, putBack: () => void): void {
+    this.#leased.push({ charge, putBack });
+  }
+
   noteDoubt(store: CounterStore, checks: readonly RuleCheck[]): void {
     for (const check of checks) if (holdsLease(check)) this.#doubts.push({ store, check });
   }
 
   get charges(): readonly Charge[] {
-    return [...this.#spent, ...this.#leases];
+    return [...this.#spent, ...this.#leases, ...this.#leased.map(({ charge }) => charge)];
   }
 
   get isEmpty(): boolean {
-    return this.#spent.length + this.#leases.length + this.#doubts.length === 0;
+    const { length } = this.#leased;
+    return length + this.#spent.length + this.#leases.length + this.#doubts.length === 0;
   }
 
   get needsFollowUp(): boolean {
@@ -96,6 +107,8 @@ class RequestLedger implements Ledger {
   async undo(): Promise<void> {
     const refunded = this.#spent;
     this.#spent = [];
+    for (const { putBack } of this.#leased) putBack();
+    this.#leased = [];
     await Promise.all([this.#run('refund', refunded), this.release()]);
   }
 

@@ -17,11 +17,13 @@ import type { Question, SnapshotSource } from '../core/ports/snapshot-source.ts'
 import { createCessions } from './cessions.ts';
 import { createDeadline, type Deadline, waitHalf } from './deadline.ts';
 import { createKnownDenials } from './known-denials.ts';
+import { createLeaseBook, type Leased } from './lease-book.ts';
+import { createLeasing } from './leasing.ts';
 import { createLedger, type Ledger, needsFollowUp } from './ledger.ts';
 import { createLocalLimiter } from './local-limiter.ts';
 import { createPlacing, type PlacedCheck } from './placed-checks.ts';
 import { type LimiterRegion, type Regions, reasonOf } from './region-ladder.ts';
-import { type Counted, createRegionalCount } from './regional-count.ts';
+import { type Counted, createRegionalCount, FROM_MEMORY } from './regional-count.ts';
 import { createRulesInForce } from './rules-in-force.ts';
 
 export interface DecisionRequest {
@@ -61,6 +63,8 @@ export interface Limiter {
   decide(round: Round, plan: RequestPlan): Promise<Step>;
   /** Whether memory tells that one of these checks denies the request. */
   isKnownDenied(round: Round, checks: readonly RuleCheck[]): boolean;
+  /** What this isolate has charged in advance and not used yet. */
+  leased(): Leased;
   /** Something broke before there was a plan: that is a mistake in Weir, and the request goes on. */
   recover(request: DecisionRequest, error: unknown): Decision;
 }
@@ -90,7 +94,9 @@ export function createLimiter(options: LimiterOptions): Limiter {
   const rules = createRulesInForce({ snapshots, deadlineMs, now });
   const placing = createPlacing(options.shares, now);
   const cessions = createCessions(now);
-  const regional = createRegionalCount({ now, denials: createKnownDenials(), cessions });
+  const leases = createLeaseBook(now);
+  const regional = createRegionalCount({ now, denials: createKnownDenials(), cessions, leases });
+  const leasing = createLeasing({ now, book: leases, cessions, era: () => snapshots.announced() });
   const local = createLocalLimiter({ now, capPerSecond });
   let ownId: string | undefined;
 
@@ -129,18 +135,22 @@ export function createLimiter(options: LimiterOptions): Limiter {
   ): Promise<Step> => {
     const { request } = round;
     const { enforced, shadow } = placeAll(round, checks);
-    const denial = knownDenial(request, enforced);
-    if (enforced.length === 0 || denial) {
+    const leased = leasing.find(enforced, request);
+    const open = leased.length === 0 ? enforced : enforced.filter((one) => !leased.includes(one));
+    const denial = knownDenial(request, open);
+    if (open.length === 0 || denial) {
       const news = await rules.hear(round);
       if (news && (await rules.follow(news, round))) return again(round);
-      return finish(round, uncounted(plan, denial), shadow);
+      if (leased.length === 0 || denial) return finish(round, uncounted(plan, denial), shadow);
     }
-    const counted = await count(round, enforced);
+    const used = leasing.use(leased, request);
+    if (used && open.length === 0) return finish(round, judge(round, FROM_MEMORY, used), shadow);
+    const counted = await count(round, used ? open : enforced);
     const news =
       round.question && counted.regions.length > 0 ? rules.learn(round.question, counted.heard) : undefined;
     const isReplaced = news !== undefined && (await rules.follow(news, round));
     if (isReplaced || counted.isStopped) return again(round);
-    return finish(round, judge(round, counted), shadow);
+    return finish(round, judge(round, counted, used), shadow);
   };
 
   /**
@@ -190,8 +200,9 @@ export function createLimiter(options: LimiterOptions): Limiter {
     return counted;
   };
 
-  const judge = ({ request, startedAtMs }: Round, counted: Counted): Unstamped => {
-    const { results, missing, failure } = counted;
+  const judge = ({ request, startedAtMs }: Round, counted: Counted, used: Results = []): Unstamped => {
+    const { missing, failure } = counted;
+    const results = used.length === 0 ? counted.results : [...used, ...counted.results];
     const allowed = denyingResults(results).length === 0;
     // A region that denies is not overruled by one that cannot be asked.
     if (allowed && missing.length > 0)
@@ -280,6 +291,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
     begin,
     decide,
     recover: (request, error) => decided(request, recover(request, error)).decision,
+    leased: leases.total,
     isKnownDenied: (round, checks) =>
       knownDenial(round.request, placeAll(round, checks).enforced) !== undefined,
   };

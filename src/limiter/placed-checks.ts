@@ -48,6 +48,10 @@ const wholeAt = (name: string, { limit, extra }: RuleCheck): Placement => ({
   at: name,
 });
 
+/** Whether it may be counted in two ways for a time. */
+export const isBeingMoved = ({ check, split }: PlacedCheck): boolean =>
+  (split.moved?.[check.rule.id]?.length ?? 0) > 0;
+
 /** Whether what other regions have of it can be used here. */
 export const isShared = ({ check, parts, at }: PlacedCheck): boolean =>
   parts.size > 1 && (at !== undefined || check.rule.spill);

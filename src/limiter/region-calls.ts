@@ -1,9 +1,11 @@
 // Calls to one region for a request, each with the time that it may take.
 import type { Answer } from '../core/counting/check.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
 import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { Cessions } from './cessions.ts';
+import type { LeaseBook } from './lease-book.ts';
 import { isUnanswered, type Turn, type Wish } from './pending-check.ts';
-import { type Asked, askRegion, type LimiterRegion } from './region-ladder.ts';
+import { type Asked, askRegion, type LimiterRegion, type Regions } from './region-ladder.ts';
 import type { CountRequest } from './regional-count.ts';
 import type { Turns } from './turns.ts';
 
@@ -27,6 +29,7 @@ export type Answered = Answer & { readonly askedAtMs: number };
 export interface RegionCallsOptions {
   readonly now: () => number;
   readonly cessions: Cessions;
+  readonly leases: LeaseBook;
   readonly turns: Turns;
 }
 
@@ -44,7 +47,7 @@ interface Time {
   readonly signal: AbortSignal;
 }
 
-export function createRegionCalls({ now, cessions, turns: next }: RegionCallsOptions): RegionCalls {
+export function createRegionCalls({ now, cessions, leases, turns: next }: RegionCallsOptions): RegionCalls {
   /** A near region leaves time for the next one. */
   const nearTime = (
     region: LimiterRegion,
@@ -76,6 +79,12 @@ export function createRegionCalls({ now, cessions, turns: next }: RegionCallsOpt
     };
   };
 
+  /** With a lease, if it is time for one. */
+  const wanting = ({ check, one }: Turn, regions: Regions): RuleCheck => {
+    const want = leases.claim(regions, one.placed, check);
+    return want > 0 ? { ...check, want } : check;
+  };
+
   return {
     async count(region, turns, { request, round, withAnnouncement }) {
       const { regions, operation } = request;
@@ -83,7 +92,8 @@ export function createRegionCalls({ now, cessions, turns: next }: RegionCallsOpt
       const { givenMs, isFair, signal } = (isFirst ? nearTime : farTime)(region, turns, request);
       if (givenMs <= 0) return TOO_LATE;
       const askedAtMs = now();
-      const checks = turns.map(({ check }) => check);
+      const isLeasing = operation === 'take' && region === regions[0];
+      const checks = turns.map((turn) => (isLeasing ? wanting(turn, regions) : turn.check));
       const ask = async () => {
         const answer = await region.store.run({ operation, checks, withAnnouncement }, signal);
         if (answer.outcomes.length === checks.length) return { ...answer, askedAtMs };

@@ -4,6 +4,7 @@ import type { DegradedReason } from '../core/counting/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { Cessions } from './cessions.ts';
 import type { KnownDenials } from './known-denials.ts';
+import type { Granted, LeaseBook } from './lease-book.ts';
 import { asWhole, followTwin, isMoved, isRefused, type Pending, type Turn } from './pending-check.ts';
 import type { Answered } from './region-calls.ts';
 import type { Asked, LimiterRegion } from './region-ladder.ts';
@@ -31,6 +32,7 @@ export interface Reply {
 export interface RepliesOptions {
   readonly cessions: Cessions;
   readonly denials: KnownDenials;
+  readonly leases: LeaseBook;
   /** Whether a denial of it may end sooner than it says. */
   readonly isUnsettled: (check: RuleCheck) => boolean;
 }
@@ -38,11 +40,11 @@ export interface RepliesOptions {
 /** Writes into the tally what a region has said. */
 export type HearReply = (reply: Reply, tally: Tally, request: CountRequest) => void;
 
-export function createHearReply({ cessions, denials, isUnsettled }: RepliesOptions): HearReply {
+export function createHearReply({ cessions, denials, leases, isUnsettled }: RepliesOptions): HearReply {
   /** What the answer of a region means for the checks that it was asked about. */
   const hear = (turns: readonly Turn[], region: LimiterRegion, answered: Answered, request: CountRequest) => {
     const { nowMs, outcomes } = answered;
-    const { operation, ledger } = request;
+    const { operation, ledger, era } = request;
     const passes = turns.every(
       ({ check }, i) => !isRefused(outcomes[i]) || (check.log && !isMoved(outcomes[i])),
     );
@@ -50,16 +52,35 @@ export function createHearReply({ cessions, denials, isUnsettled }: RepliesOptio
       const outcome = outcomes[i] && { nowMs, ...outcomes[i] };
       if (!outcome) continue;
       if (outcome.allowed) {
-        const result = { check, outcome: asWhole(one, check, outcome) };
+        const isCharged = passes && operation === 'take';
+        const whole = asWhole(one, check, outcome);
+        const leased =
+          isCharged && region === request.regions[0]
+            ? lease({ one, region, check }, { outcome, whole, sentAtMs: answered.askedAtMs, era })
+            : 0;
+        // What is leased is not used.
+        const result = {
+          check,
+          outcome: leased > 0 ? { ...whole, remaining: whole.remaining + leased } : whole,
+        };
         if (passes || operation === 'peek') one.admitted = { region, result, outcome };
         else one.seen = result;
-        if (passes && operation === 'take') ledger.noteCharge(region.store, check, outcome.nowMs ?? nowMs);
+        if (isCharged) ledger.noteCharge(region.store, check, outcome.nowMs ?? nowMs);
       } else if (isMoved(outcome)) cessions.learn(one.placed, { ...answered, region: region.name, outcome });
       else {
         one.verdicts.set(region.name, { check, outcome });
         remember({ one, region, check }, { outcome, ...answered }, request);
       }
     }
+  };
+
+  /** Notes the charge, and the lease that came with it: units of it. */
+  const lease = (
+    { region, check }: Turn,
+    told: Pick<Granted, 'outcome' | 'whole' | 'sentAtMs' | 'era'>,
+  ): number => {
+    const chargedAtMs = told.outcome.nowMs ?? 0;
+    return leases.note({ region, check, ...told, chargedAtMs, usedNow: check.cost });
   };
 
   const remember = (

@@ -9,6 +9,7 @@ import type { Cessions } from './cessions.ts';
 import type { Deadline } from './deadline.ts';
 import { nameOf } from './known-cessions.ts';
 import type { KnownDenials } from './known-denials.ts';
+import type { LeaseBook } from './lease-book.ts';
 import type { Ledger } from './ledger.ts';
 import { denialOf, isDenied, type Pending, pendingOf, type Turn, useOf, type Wish } from './pending-check.ts';
 import type { PlacedCheck } from './placed-checks.ts';
@@ -48,6 +49,16 @@ export interface Counted {
   readonly isStopped: boolean;
 }
 
+/** No region was asked. */
+export const FROM_MEMORY: Counted = {
+  results: [],
+  regions: [],
+  missing: [],
+  failure: undefined,
+  heard: [],
+  isStopped: false,
+};
+
 export interface RegionalCount {
   count(request: CountRequest): Promise<Counted>;
   /** What memory alone tells: the results of a denial; undefined if a region must be asked. */
@@ -60,6 +71,7 @@ export interface RegionalCountOptions {
   readonly now: () => number;
   readonly denials: KnownDenials;
   readonly cessions: Cessions;
+  readonly leases: LeaseBook;
 }
 
 const UNSETTLED_MS = 5_000;
@@ -74,13 +86,13 @@ interface Step {
 }
 
 export function createRegionalCount(options: RegionalCountOptions): RegionalCount {
-  const { now, denials, cessions } = options;
+  const { now, denials, cessions, leases } = options;
   const next = createTurns({ now, denials, cessions });
-  const calls = createRegionCalls({ now, cessions, turns: next });
+  const calls = createRegionCalls({ now, cessions, leases, turns: next });
   const unsettled = createBoundedCache<true>(MOST_UNSETTLED);
 
   const isUnsettled = (check: RuleCheck) => unsettled.get(nameOf(check), now()) === true;
-  const hear = createHearReply({ cessions, denials, isUnsettled });
+  const hear = createHearReply({ cessions, denials, leases, isUnsettled });
 
   const undo: RegionalCount['undo'] = (ledger) => {
     for (const { check } of ledger.charges) unsettled.set(nameOf(check), true, now() + UNSETTLED_MS);

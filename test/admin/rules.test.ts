@@ -112,6 +112,7 @@ describe('a rule', () => {
       shares: null,
       spill: true,
       central: false,
+      lease: true,
       validFrom: null,
       validUntil: null,
       revision: expect.any(Number),

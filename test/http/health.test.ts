@@ -14,6 +14,8 @@ const broken: Probe = () => Promise.reject(new CounterStoreError('script-failed'
 const gone: Probe = () => Promise.reject(new CounterStoreError('unavailable', 'secret'));
 const buggy: Probe = () => Promise.reject(new TypeError('secret'));
 
+const LEASED = { counters: 2, units: 50 };
+
 function open(probes: Readonly<Record<string, Probe>>, pingDatabase: Probe = fine) {
   const clock = { ms: 0 };
   let probed = 0;
@@ -36,6 +38,7 @@ function open(probes: Readonly<Record<string, Probe>>, pingDatabase: Probe = fin
     now: () => clock.ms,
     tally: createTally(),
     origins: openOrigins(),
+    limiter: { leased: () => LEASED } as Services['limiter'],
     pingDatabase,
   };
   const health = createHealth(services as Services);
@@ -43,6 +46,10 @@ function open(probes: Readonly<Record<string, Probe>>, pingDatabase: Probe = fin
     (await (await health(new Request('https://weir.test/'), { hasDetails: true })).json()) as object;
   return { ask, clock, probed: () => probed };
 }
+
+it('tells what the isolate has leased', async () => {
+  expect(await open({ us: fine }).ask()).toMatchObject({ isolate: { leases: LEASED } });
+});
 
 describe('a region', () => {
   it('that counts is ok', async () => {

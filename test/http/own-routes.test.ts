@@ -70,6 +70,7 @@ function openIsolate() {
       decide: unused,
       isKnownDenied: unused,
       recover: unused,
+      leased: () => ({ counters: 0, units: 0 }),
     },
     admin: async () => {
       calls.admin += 1;

@@ -8,6 +8,7 @@ import type { SharesByRegion } from '../../src/core/matching/rule.ts';
 import { createCessions } from '../../src/limiter/cessions.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
 import { createKnownDenials } from '../../src/limiter/known-denials.ts';
+import { createLeaseBook } from '../../src/limiter/lease-book.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
 import { createPlacing } from '../../src/limiter/placed-checks.ts';
 import { createRegionalCount } from '../../src/limiter/regional-count.ts';
@@ -71,7 +72,7 @@ async function play({ seed, check, shares, history, longestMs, lost }: World) {
     if (!isolate) return;
     const around = seenFrom(regions, isolate.nearest);
     const ledger = createLedger(() => {});
-    await createRegionalCount({ ...isolate, now }).count({
+    await createRegionalCount({ ...isolate, now, leases: createLeaseBook(now) }).count({
       ledger,
       placed: placing.place([check], around, undefined),
       regions: around,

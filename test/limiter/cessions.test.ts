@@ -5,6 +5,7 @@ import type { CounterCall } from '../../src/core/ports/counter-store.ts';
 import { createCessions } from '../../src/limiter/cessions.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
 import { createKnownDenials } from '../../src/limiter/known-denials.ts';
+import { createLeaseBook } from '../../src/limiter/lease-book.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
 import type { PlacedCheck } from '../../src/limiter/placed-checks.ts';
 import { createRegionalCount } from '../../src/limiter/regional-count.ts';
@@ -42,6 +43,7 @@ function open(parts: Parts = { us: 10, eu: 10, ap: 10 }, shape: RuleCheckShape &
       now,
       denials: createKnownDenials(),
       cessions: createCessions(now),
+      leases: createLeaseBook(now),
     });
     const request = async (checks: readonly PlacedCheck[] = [placed]) => {
       const ledger = createLedger(() => {});

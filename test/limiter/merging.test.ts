@@ -6,6 +6,7 @@ import type { CounterCall } from '../../src/core/ports/counter-store.ts';
 import { createCessions } from '../../src/limiter/cessions.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
 import { createKnownDenials } from '../../src/limiter/known-denials.ts';
+import { createLeaseBook } from '../../src/limiter/lease-book.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
 import { createRegionalCount } from '../../src/limiter/regional-count.ts';
 import { rounds } from '../rounds.ts';
@@ -30,6 +31,7 @@ function open(part: number, algorithm: AlgorithmId = 'sliding-window-counter') {
       now,
       denials: createKnownDenials(),
       cessions: createCessions(now),
+      leases: createLeaseBook(now),
     }),
   );
   /** Of a caller in that region; true if it passes. */

@@ -3,6 +3,7 @@ import type { CounterCall } from '../../src/core/ports/counter-store.ts';
 import { createCessions } from '../../src/limiter/cessions.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
 import { createKnownDenials } from '../../src/limiter/known-denials.ts';
+import { createLeaseBook } from '../../src/limiter/lease-book.ts';
 import { createLedger, type Ledger } from '../../src/limiter/ledger.ts';
 import type { PlacedCheck } from '../../src/limiter/placed-checks.ts';
 import { type Counted, type CountRequest, createRegionalCount } from '../../src/limiter/regional-count.ts';
@@ -38,6 +39,7 @@ export function open({ placed, regions: names = ['us', 'eu', 'ap'], farMs = () =
       now,
       denials: createKnownDenials(),
       cessions: createCessions(now),
+      leases: createLeaseBook(now),
     });
   const regional = openIsolate();
   const count = async (changes: Partial<CountRequest> & { readonly by?: typeof regional } = {}) => {

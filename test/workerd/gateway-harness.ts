@@ -50,6 +50,7 @@ export async function send(situation: Situation) {
         return { kind: 'decided', decision };
       },
       isKnownDenied: () => false,
+      leased: () => ({ counters: 0, units: 0 }),
       recover: () => decision,
     },
     identity: {

@@ -70,6 +70,8 @@ export interface Rule {
   readonly spill: boolean;
   /** Each subject is counted in one region only, which has the whole limit. */
   readonly central: boolean;
+  /** Isolates may charge several units at once and use them from memory. */
+  readonly lease: boolean;
   /** It does not apply before; null: from the start. */
   readonly validFromMs: number | null;
   /** It no longer applies from then on; null: it never ends. */
@@ -172,6 +174,7 @@ export const RULE_DEFAULTS = {
   shares: null,
   spill: true,
   central: false,
+  lease: true,
   validFromMs: null,
   validUntilMs: null,
 } as const satisfies Partial<Rule>;

@@ -120,6 +120,11 @@ export const ruleFields = createInsertSchema(rules, {
   validFrom: moment.nullable().describe('It does not apply before; null: from the start.'),
   validUntil: moment.nullable().describe('It no longer applies from then on; null: it never ends.'),
   central: z.boolean().describe('Each subject is counted in one region only, which has the whole limit.'),
+  lease: z
+    .boolean()
+    .describe(
+      'A busy isolate may charge several units at once and use them from memory: exact, and fewer calls.',
+    ),
 }).omit({ id: true, ordinal: true, revision: true, createdAt: true, updatedAt: true });
 
 type Fields = z.infer<typeof ruleFields>;

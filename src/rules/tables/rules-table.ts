@@ -94,6 +94,7 @@ export const rules = pgTable(
     shares: jsonb().$type<SharesByRegion>(),
     spill: boolean().notNull().default(RULE_DEFAULTS.spill),
     central: boolean().notNull().default(RULE_DEFAULTS.central),
+    lease: boolean().notNull().default(RULE_DEFAULTS.lease),
     validFrom: moment(),
     validUntil: moment(),
     /** Counters of rules with neighbouring numbers share a key: it never changes. */

@@ -1,6 +1,6 @@
 // sliding-window-buckets: the window is cut into buckets; the one at its far edge is counted whole, so that
 // no true window ever holds more than the limit.
-import type { Algorithm, Params } from './algorithm.ts';
+import { type Algorithm, leaseByCells, type Params } from './algorithm.ts';
 
 const DEFAULT_BUCKETS = 10;
 
@@ -20,7 +20,12 @@ const leavesAtMs = (state: State, place: number, params: Params) =>
   (state.number - place + keptBuckets(params)) * bucketMs(params);
 
 export const slidingWindowBuckets: Algorithm<State> = {
-  traits: { extra: 'buckets', chargeLastsMs: (counting) => counting.windowMs + bucketMs(counting) },
+  traits: {
+    extra: 'buckets',
+    chargeLastsMs: (counting) => counting.windowMs + bucketMs(counting),
+    // A bucket counts for a window after its end: for whatever was used in it.
+    lease: leaseByCells(bucketMs),
+  },
 
   advance(seen, nowMs, params) {
     const kept = keptBuckets(params);

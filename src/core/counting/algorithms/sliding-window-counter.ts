@@ -1,6 +1,6 @@
 // sliding-window-counter: the last window is estimated from two aligned ones; the previous counts in
 // proportion to how much of it is still inside. All terms are multiplied by the window, so they stay whole.
-import { type Algorithm, ceilDivide, floorDivide } from './algorithm.ts';
+import { type Algorithm, ceilDivide, floorDivide, leaseByCells } from './algorithm.ts';
 
 interface State {
   readonly startMs: number;
@@ -9,7 +9,12 @@ interface State {
 }
 
 export const slidingWindowCounter: Algorithm<State> = {
-  traits: { roundsEachPart: true, chargeLastsMs: ({ windowMs }) => 2 * windowMs },
+  traits: {
+    roundsEachPart: true,
+    chargeLastsMs: ({ windowMs }) => 2 * windowMs,
+    // Units count in the window that they were charged in, and weigh in the next one as if used at any moment of it.
+    lease: leaseByCells(({ windowMs }) => windowMs),
+  },
 
   advance(seen, nowMs, { limit, windowMs }) {
     const state = roll(seen, nowMs - (nowMs % windowMs), windowMs);

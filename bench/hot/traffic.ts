@@ -1,0 +1,109 @@
+// One or many hot subjects at some isolates of one region: what was admitted in each window, and what Redis was asked.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import type { Edges } from '../../local/edges.ts';
+import { steadyLoad } from '../../local/steady-load.ts';
+import { sumCalls } from '../../local/upstash-gateway/billing.ts';
+
+/** Asks one isolate, by number, about one request. */
+export type Ask = (isolate: number, subject: string) => Promise<Verdict>;
+
+export interface Verdict {
+  readonly allowed: boolean;
+  /** By the clock of the counters. */
+  readonly atMs: number;
+  /** Why it was not counted. */
+  readonly uncounted?: string | undefined;
+}
+
+export interface Shape {
+  readonly subjects: number;
+  readonly isolates: number;
+  readonly perSecond: number;
+  /** Times the limit. */
+  readonly load: number;
+}
+
+export interface Figures {
+  readonly requests: number;
+  readonly commandsPerRequest: number;
+  /** Requests beyond the limit of a window. */
+  readonly overAdmitted: number;
+  /** Of what each subject could have had in each window. */
+  readonly utilization: number;
+  readonly uncounted: readonly string[];
+}
+
+export const WINDOW_SECONDS = 4;
+const WINDOW_MS = WINDOW_SECONDS * 1_000;
+/** Requests keep this distance to the ends of windows. */
+const EDGE_MS = 60;
+
+export const limitOf = ({ perSecond, subjects, load }: Shape): number =>
+  Math.max(1, Math.round((perSecond * WINDOW_SECONDS) / subjects / load));
+
+export interface Sending {
+  readonly edges: Edges;
+  readonly shape: Shape;
+  readonly windows: number;
+  readonly ask: Ask;
+}
+
+/** Nothing is sent around the end of a window, so that each request belongs to one. */
+export async function sendHot({ edges, shape, windows, ask }: Sending): Promise<Figures> {
+  const { perSecond, isolates, subjects } = shape;
+  let before = 0;
+  const seen = new Map<string, { sent: number; admitted: number }>();
+  const uncounted: string[] = [];
+  let requests = 0;
+  // One window more, which is not measured: isolates must know their pace.
+  for (let i = 0; i <= windows; i += 1) {
+    if (i === 1) {
+      before = await commandsOf(edges);
+      requests = 0;
+    }
+    await sleep(WINDOW_MS - (Date.now() % WINDOW_MS) + EDGE_MS);
+    const window = Math.floor(Date.now() / WINDOW_MS);
+    const ms = WINDOW_MS - (Date.now() % WINDOW_MS) - EDGE_MS;
+    const send = async (number: number) => {
+      const subject = `subject-${number % subjects}`;
+      const verdict = await ask(Math.floor(Math.random() * isolates), subject);
+      if (verdict.uncounted !== undefined) return void uncounted.push(verdict.uncounted);
+      const name = `${Math.floor(verdict.atMs / WINDOW_MS)} ${subject}`;
+      const one = seen.get(name) ?? { sent: 0, admitted: 0 };
+      seen.set(name, one);
+      one.sent += 1;
+      one.admitted += Number(verdict.allowed);
+    };
+    const results = await steadyLoad({ perSecond: (perSecond * WINDOW_MS) / ms, ms, send });
+    requests += results.length;
+    if (Math.floor(Date.now() / WINDOW_MS) > window + 1) uncounted.push('a window was missed');
+  }
+  const limit = limitOf(shape);
+  const all = [...seen.values()];
+  const sum = (of: (one: { sent: number; admitted: number }) => number) =>
+    all.reduce((so, one) => so + of(one), 0);
+  return {
+    requests,
+    commandsPerRequest: ((await commandsOf(edges)) - before) / Math.max(1, requests),
+    overAdmitted: sum(({ admitted }) => Math.max(0, admitted - limit)),
+    utilization:
+      sum(({ admitted }) => admitted) /
+      Math.max(
+        1,
+        sum(({ sent }) => Math.min(sent, limit)),
+      ),
+    uncounted,
+  };
+}
+
+/** As Upstash bills them, in all regions. */
+async function commandsOf({ regions }: Edges): Promise<number> {
+  const counts = regions.map(async ({ redis }) => {
+    const client = new Redis(redis.url);
+    const stats = await client.info('commandstats');
+    client.disconnect();
+    return sumCalls(stats);
+  });
+  return (await Promise.all(counts)).reduce((sum, count) => sum + count, 0);
+}

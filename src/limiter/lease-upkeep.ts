@@ -1,0 +1,98 @@
+// After responses: a lease that runs dry is followed by the next one, so that nobody waits for it, and units that nobody
+// uses are given back.
+import type { AfterResponse } from '../core/matching/caller.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
+import type { Cessions } from './cessions.ts';
+import { nameOf } from './known-cessions.ts';
+import type { Lease, LeaseBook } from './lease-book.ts';
+import { asWhole, pendingOf } from './pending-check.ts';
+import type { PlacedCheck } from './placed-checks.ts';
+import { askRegion, type LimiterRegion, type Regions } from './region-ladder.ts';
+
+export interface LeaseUpkeep {
+  /** After a request that these checks were used for. */
+  follow(placed: readonly PlacedCheck[], request: Following): void;
+}
+
+export interface Following {
+  readonly regions: Regions;
+  readonly afterResponse: AfterResponse;
+}
+
+export interface LeaseUpkeepOptions {
+  readonly now: () => number;
+  readonly book: LeaseBook;
+  readonly cessions: Pick<Cessions, 'checkAt'>;
+}
+
+/** Nobody waits for it; but what is charged by a late answer is of no use to anybody. */
+const REFILL_MS = 1_000;
+const GIVE_BACK_MS = 5_000;
+
+interface Refill {
+  readonly placed: PlacedCheck;
+  /** As the region counts it, and with what is wanted of it. */
+  readonly check: RuleCheck;
+  readonly wanting: RuleCheck;
+}
+
+export function createLeaseUpkeep({ now, book, cessions }: LeaseUpkeepOptions): LeaseUpkeep {
+  const refillOf = (placed: PlacedCheck, regions: Regions): Refill[] => {
+    const check = book.isLow(placed.check) ? cessions.checkAt(placed, regions[0].name) : undefined;
+    const units = check ? book.claim(regions, placed, check) : 0;
+    return check && units > 0 ? [{ placed, check, wanting: { ...check, want: units - check.cost } }] : [];
+  };
+
+  const refill = async (refills: readonly Refill[], region: LimiterRegion) => {
+    const sentAtMs = now();
+    const era = book.era();
+    const signal = AbortSignal.timeout(REFILL_MS);
+    const checks = refills.map(({ wanting }) => wanting);
+    const ask = () => region.store.run({ operation: 'take', checks }, signal);
+    const asked = await askRegion({ region, signal, isFair: false, now, ask });
+    if (asked.kind === 'unanswered') return;
+    const { nowMs, outcomes } = asked.answer;
+    if (!refills.every((_, i) => outcomes[i]?.allowed)) return;
+    for (const [i, { placed, check }] of refills.entries()) {
+      const told = outcomes[i];
+      if (!told) continue;
+      const outcome = { ...told, granted: told.granted + check.cost };
+      const whole = asWhole(pendingOf(placed), check, outcome);
+      const chargedAtMs = told.nowMs ?? nowMs;
+      book.note({ region, check, outcome, whole, sentAtMs, chargedAtMs, usedNow: 0, era });
+    }
+  };
+
+  return {
+    follow(placed, { regions, afterResponse }) {
+      const [region] = regions;
+      const refills = placed.flatMap((one) => refillOf(one, regions));
+      if (refills.length > 0) afterResponse(refill(refills, region));
+      const idle = book.takeIdle();
+      for (const some of callsFor(idle)) afterResponse(giveBack(some));
+    },
+  };
+}
+
+type Leases = readonly [Lease, ...Lease[]];
+
+/** No call names a counter twice. */
+function callsFor(idle: readonly Lease[]): Leases[] {
+  const calls: [Lease, ...Lease[]][] = [];
+  for (const lease of idle) {
+    const isApart = (other: Lease) =>
+      other.region === lease.region && nameOf(other.check) !== nameOf(lease.check);
+    const call = calls.find((some) => some.every(isApart));
+    if (call) call.push(lease);
+    else calls.push([lease]);
+  }
+  return calls;
+}
+
+/** Once: units that were given back twice could be another's. */
+async function giveBack(leases: Leases): Promise<void> {
+  const [{ region }] = leases;
+  const checks = leases.map(({ check, units, chargedAtMs }) => ({ ...check, cost: units, chargedAtMs }));
+  const call = { operation: 'refund', checks } as const;
+  await region.store.run(call, AbortSignal.timeout(GIVE_BACK_MS)).catch(region.watch.note);
+}

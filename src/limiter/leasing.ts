@@ -1,0 +1,40 @@
+// What a request can use of the leases of this isolate: those that were made under the rules of now.
+import type { CheckResult } from '../core/counting/decision.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
+import { createLeaseUpkeep, type Following, type LeaseUpkeepOptions } from './lease-upkeep.ts';
+import type { Ledger } from './ledger.ts';
+import type { PlacedCheck } from './placed-checks.ts';
+
+interface LeasingRequest extends Following {
+  readonly operation: 'take' | 'peek';
+  readonly ledger: Ledger;
+}
+
+export interface Leasing {
+  /** Those that this isolate has paid for in advance. */
+  find(placed: readonly PlacedCheck[], request: LeasingRequest): readonly PlacedCheck[];
+  /** Uses units for all of them; undefined if they have ended meanwhile. */
+  use(leased: readonly PlacedCheck[], request: LeasingRequest): readonly CheckResult<RuleCheck>[] | undefined;
+}
+
+export interface LeasingOptions extends LeaseUpkeepOptions {
+  /** See known-denials.ts. */
+  readonly era: () => string;
+}
+
+export function createLeasing({ era, ...options }: LeasingOptions): Leasing {
+  const { book } = options;
+  const upkeep = createLeaseUpkeep(options);
+  return {
+    find(placed, { operation }) {
+      book.enter(era());
+      return operation === 'take' ? placed.filter(book.has) : [];
+    },
+    use(leased, request) {
+      book.enter(era());
+      const used = book.use(leased, request.ledger);
+      upkeep.follow(leased, request);
+      return used;
+    },
+  };
+}

@@ -1,0 +1,108 @@
+// The book of leases by itself: one counter, a clock that is set by hand, and answers as a region would give them.
+import { describe, expect, it } from 'vitest';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import { createLeaseBook } from '../../src/limiter/lease-book.ts';
+import { createPlacing } from '../../src/limiter/placed-checks.ts';
+import type { Regions } from '../../src/limiter/region-ladder.ts';
+import { createRegion } from './limiter-harness.ts';
+import { admitted, createRuleCheck, START_MS } from './rule-checks.ts';
+
+const check = createRuleCheck({ limit: 1_000, windowMs: 60_000 });
+const region = createRegion('us', {});
+const regions: Regions = [region];
+
+function open() {
+  const clock = { ms: START_MS };
+  const book = createLeaseBook(() => clock.ms);
+  const placing = createPlacing({ us: 1 }, () => clock.ms);
+  const placed = (one: RuleCheck = check) => placing.place([one], regions, undefined);
+  const note = (granted: number, one = check, era = '') => {
+    const outcome = { ...admitted, remaining: 900, granted };
+    const moment = { sentAtMs: clock.ms, chargedAtMs: clock.ms, usedNow: one.cost, era };
+    return book.note({ region, check: one, outcome, whole: outcome, ...moment });
+  };
+  const claim = (one = check) => book.claim(regions, placed(one)[0] as ReturnType<typeof placed>[0], one);
+  /** One request each 5 ms, for a second. */
+  const warmUp = (one = check) => {
+    for (let i = 0; i < 200; i += 1) {
+      clock.ms += 5;
+      note(0, one);
+    }
+  };
+  const putBack: (() => void)[] = [];
+  const use = () => book.use(placed(), { noteLeased: (_, undo) => void putBack.push(undo) });
+  return { book, clock, placed, note, claim, warmUp, use, putBack };
+}
+
+describe('a book of leases', () => {
+  it('asks for a lease once the pace is known, and only once until it is answered', () => {
+    const { claim, warmUp, note } = open();
+    expect(claim()).toBe(0);
+    warmUp();
+    expect([claim(), claim()]).toEqual([100, 0]);
+    note(100);
+    expect(claim()).toBe(100);
+  });
+
+  it('asks again if there was no answer for a second', () => {
+    const { claim, warmUp, clock } = open();
+    warmUp();
+    claim();
+    clock.ms += 1_000;
+    expect(claim()).toBeGreaterThan(0);
+  });
+
+  it('uses each unit once', () => {
+    const { note, use, book } = open();
+    note(3);
+    expect([use(), use(), use(), use()].map((used) => used !== undefined)).toEqual([true, true, true, false]);
+    expect(book.total()).toEqual({ counters: 0, units: 0 });
+  });
+
+  it('takes back a unit of a request that was not admitted', () => {
+    const { note, use, putBack, book } = open();
+    note(1);
+    use();
+    putBack[0]?.();
+    expect([book.total().units, use() !== undefined]).toEqual([1, true]);
+  });
+
+  it('takes back nothing once all leases have ended', () => {
+    const { note, use, putBack, book } = open();
+    note(1);
+    use();
+    book.enter('another');
+    putBack[0]?.();
+    expect(book.total().units).toBe(0);
+  });
+
+  it('has no use for a lease that was asked for before another announcement', () => {
+    const { note, book } = open();
+    book.enter('another');
+    expect([note(10, check, ''), note(10, check, 'another')]).toEqual([0, 10]);
+  });
+
+  it('has nothing for a caller with another limit of the same counter', () => {
+    const { note, book, placed } = open();
+    note(10);
+    const [other] = placed({ ...check, full: { limit: 5, extra: undefined } });
+    expect([placed().some(book.has), other && book.has(other)]).toEqual([true, false]);
+  });
+
+  it('hands out what was not used for two seconds, once', () => {
+    const { note, book, clock } = open();
+    note(10);
+    clock.ms += 1_999;
+    expect(book.takeIdle()).toEqual([]);
+    clock.ms += 1;
+    expect(book.takeIdle()).toMatchObject([{ units: 10, chargedAtMs: START_MS }]);
+    expect([book.takeIdle(), book.total().units]).toEqual([[], 0]);
+  });
+
+  it('forgets the counters that were used longest ago: its memory is bounded', () => {
+    const { warmUp, claim, note } = open();
+    warmUp();
+    for (let i = 0; i < 10_000; i += 1) note(0, { ...check, key: `{${i}}` });
+    expect(claim()).toBe(0);
+  });
+});

@@ -1,0 +1,138 @@
+// Isolates that lease from one counter, on a clock of their own each and with calls that take their time or are lost:
+// everything that was admitted, and when, by the clock of the counter.
+import { createRandom, type Random } from '../../local/random.ts';
+import type { Admission } from '../../local/simulator/ledger.ts';
+import { runChecks } from '../../src/core/counting/counters.ts';
+import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import { createLeaseBook, type LeaseBook } from '../../src/limiter/lease-book.ts';
+import { createPlacing } from '../../src/limiter/placed-checks.ts';
+import { createRegion } from './limiter-harness.ts';
+import { START_MS } from './rule-checks.ts';
+
+export interface LeaseWorld {
+  readonly seed: number;
+  readonly check: RuleCheck;
+  readonly isolates: number;
+  /** Two clocks differ by up to so much. */
+  readonly skewMs: number;
+  readonly longestWayMs: number;
+  /** Of all answers. */
+  readonly lossRate: number;
+  readonly lastsMs: number;
+}
+
+export interface Played {
+  readonly admissions: readonly Admission[];
+  /** Of these, by units that were leased. */
+  readonly leased: number;
+}
+
+interface Isolate {
+  readonly book: LeaseBook;
+  readonly nowMs: () => number;
+  /** Requests in a millisecond, until then. */
+  perMs: number;
+  untilMs: number;
+}
+
+/** Nothing, now and then, often, more than the limit lets pass. */
+const PACES = [0, 0, 0.2, 1, 3];
+
+export function playLeases(world: LeaseWorld): Played {
+  const { check, lossRate, longestWayMs } = world;
+  const random = createRandom(world.seed);
+  const counters = createMemoryCounters();
+  const region = createRegion('us', {});
+  region.census.tell(world.isolates);
+  const admissions: Admission[] = [];
+  let leased = 0;
+  let nowMs = START_MS + Math.floor(random() * 10_000);
+  const endsAtMs = nowMs + world.lastsMs;
+  const [placed] = createPlacing({ us: 1 }, () => nowMs).place([check], [region], undefined);
+  if (!placed) throw new Error('the check is placed');
+  const later = createAgenda();
+  const isolates = Array.from({ length: world.isolates }, () =>
+    openIsolate(random, world.skewMs, () => nowMs),
+  );
+
+  const admit = (atMs: number) =>
+    void admissions.push({
+      ...{ atMs, region: 0, units: check.cost, request: admissions.length },
+      ...{ limit: check.full.limit, burst: check.full.extra },
+    });
+  const wayMs = () => Math.floor(random() * (longestWayMs + 1));
+
+  const ask = ({ book, nowMs: own }: Isolate) => {
+    const sentAtMs = own();
+    const want = book.claim([region], placed, check);
+    later.add(nowMs + wayMs(), () => {
+      const { outcomes } = runChecks('take', [{ ...check, want }], nowMs, counters);
+      const chargedAtMs = nowMs;
+      const [outcome] = outcomes;
+      if (!outcome?.allowed || random() < lossRate) return;
+      admit(chargedAtMs);
+      const granted = {
+        region,
+        check,
+        outcome,
+        whole: outcome,
+        sentAtMs,
+        chargedAtMs,
+        usedNow: check.cost,
+        era: '',
+      };
+      later.add(nowMs + wayMs(), () => book.note(granted));
+    });
+  };
+
+  const giveBack = ({ book }: Isolate) => {
+    for (const { check: charged, units, chargedAtMs } of book.takeIdle()) {
+      const refund = { ...charged, cost: units, chargedAtMs };
+      later.add(nowMs + wayMs(), () => void runChecks('refund', [refund], nowMs, counters));
+    }
+  };
+
+  const request = (isolate: Isolate) => {
+    const used = isolate.book.has(placed) && isolate.book.use([placed], { noteLeased: () => {} });
+    if (used) {
+      leased += 1;
+      admit(nowMs);
+    } else ask(isolate);
+  };
+
+  for (; nowMs < endsAtMs; nowMs += 1) {
+    later.run(nowMs);
+    for (const isolate of isolates) {
+      if (nowMs >= isolate.untilMs) turn(isolate, random, nowMs);
+      for (let left = isolate.perMs; left > 0 && random() < left; left -= 1) request(isolate);
+      if (random() < 0.01) giveBack(isolate);
+    }
+  }
+  return { admissions, leased };
+}
+
+function openIsolate(random: Random, skewMs: number, now: () => number): Isolate {
+  const aheadMs = Math.round((random() - 0.5) * skewMs);
+  const own = () => now() + aheadMs;
+  return { book: createLeaseBook(own), nowMs: own, perMs: 0, untilMs: 0 };
+}
+
+function turn(isolate: Isolate, random: Random, nowMs: number): void {
+  isolate.perMs = PACES[Math.floor(random() * PACES.length)] ?? 0;
+  isolate.untilMs = nowMs + 20 + Math.floor(random() * 700);
+}
+
+/** What is to be done at which millisecond. */
+function createAgenda() {
+  const work = new Map<number, (() => void)[]>();
+  return {
+    add: (atMs: number, what: () => void) => void work.set(atMs, [...(work.get(atMs) ?? []), what]),
+    run(atMs: number) {
+      for (let some = work.get(atMs); some; some = work.get(atMs)) {
+        work.delete(atMs);
+        for (const what of some) what();
+      }
+    },
+  };
+}

@@ -1,0 +1,143 @@
+// A limiter that leases, on regions in memory and in fake time: what it asks for, and what it decides by itself.
+import { describe, expect, it, vi } from 'vitest';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import { createSource, fails, openIsolate, snapshotOf, useFakeTime } from './limiter-harness.ts';
+import { createMinute, createModelRegion } from './model-regions.ts';
+import { START_MS } from './rule-checks.ts';
+
+useFakeTime();
+
+const hot = createMinute({ id: 'hot', limit: 1_000 });
+const other = createMinute({ id: 'other', limit: 1_000 });
+const scarce = createMinute({ id: 'scarce', limit: 20, rule: { id: 'scarce', name: 'scarce' } });
+
+function open(checks: readonly RuleCheck[] = [hot]) {
+  const region = createModelRegion('us');
+  const source = createSource({ current: () => snapshotOf('old') });
+  const { limiter, decide, settle } = openIsolate([region], { source });
+  const send = async (sent = checks) => {
+    const { decision, ledger } = await decide({ plan: async () => ({ kind: 'checks', checks: sent }) });
+    return { decision, ledger };
+  };
+  /** One request each 5 ms. */
+  const sendMany = async (count: number, sent = checks) => {
+    const decisions = [];
+    for (let i = 0; i < count; i += 1) {
+      decisions.push((await send(sent)).decision);
+      await vi.advanceTimersByTimeAsync(5);
+    }
+    return decisions;
+  };
+  const takes = () => region.calls.filter(({ operation }) => operation === 'take').length;
+  const used = (check: RuleCheck) => check.limit - (region.peek(check)?.remaining ?? 0);
+  return { region, source, limiter, settle, send, sendMany, takes, used };
+}
+
+const WARM = 60;
+
+describe('an isolate that is busy at a counter', () => {
+  it('makes one call for many requests', async () => {
+    const { sendMany, takes } = open();
+    await sendMany(WARM);
+    const before = takes();
+    const decisions = await sendMany(400);
+    expect(decisions.every(({ allowed }) => allowed)).toBe(true);
+    expect(takes() - before).toBeLessThanOrEqual(10);
+  });
+
+  it('counts Remaining down by one for each request, as if nothing were leased', async () => {
+    const { sendMany } = open();
+    const decisions = await sendMany(300);
+    const remaining = decisions.map((one) =>
+      one.kind === 'counted' ? one.results[0]?.outcome.remaining : undefined,
+    );
+    expect(remaining).toEqual(Array.from({ length: 300 }, (_, i) => 999 - i));
+  });
+
+  it('admits exactly the limit in a window', async () => {
+    const { sendMany } = open();
+    const decisions = await sendMany(1_100);
+    expect(decisions.filter(({ allowed }) => allowed)).toHaveLength(1_000);
+  });
+
+  it('goes on from its lease while Redis is gone', async () => {
+    const { region, sendMany, send } = open();
+    await sendMany(WARM);
+    region.does.run = fails('unavailable');
+    expect((await send()).decision).toMatchObject({ kind: 'counted', allowed: true });
+  });
+
+  it('forgets its lease when another announcement is followed', async () => {
+    const { source, sendMany, takes, limiter } = open();
+    await sendMany(WARM);
+    expect(limiter.leased().units).toBeGreaterThan(0);
+    const before = takes();
+    source.announces = 'that';
+    await sendMany(1);
+    expect([takes() - before, limiter.leased().units]).toEqual([1, 0]);
+  });
+
+  it('gives back what it does not use, with the next request of anybody', async () => {
+    const { sendMany, send, settle, used, limiter } = open();
+    await sendMany(WARM);
+    await vi.advanceTimersByTimeAsync(2_500);
+    await send([other]);
+    await settle();
+    expect([limiter.leased().units, used(hot)]).toEqual([0, WARM]);
+  });
+
+  it('leases nothing of a rule that says so', async () => {
+    const { sendMany, takes } = open([createMinute({ limit: 1_000, rule: { lease: false } })]);
+    await sendMany(200);
+    expect(takes()).toBe(200);
+  });
+});
+
+describe('a request with several rules', () => {
+  it('is admitted from memory if all of them have units', async () => {
+    const { sendMany, takes } = open([hot, other]);
+    await sendMany(WARM);
+    const before = takes();
+    await sendMany(200);
+    expect(takes() - before).toBeLessThanOrEqual(6);
+  });
+
+  it('asks for the rest and uses what it has', async () => {
+    const { sendMany, send, region } = open();
+    await sendMany(WARM);
+    region.calls.length = 0;
+    const { decision, ledger } = await send([hot, scarce]);
+    expect(decision).toMatchObject({ kind: 'counted', allowed: true, results: [{}, {}] });
+    expect(region.calls.map(({ checks }) => checks.map(({ id }) => id))).toEqual([['scarce']]);
+    expect(ledger.charges.map(({ check }) => check.id).toSorted()).toEqual(['hot', 'scarce']);
+  });
+
+  it('puts units back if another rule denies it', async () => {
+    const { sendMany, send, limiter } = open();
+    await sendMany(WARM);
+    const { units } = limiter.leased();
+    const sent = { ...scarce, cost: 21 };
+    expect((await send([hot, sent])).decision.allowed).toBe(false);
+    expect(limiter.leased().units).toBe(units);
+  });
+});
+
+describe('a lease', () => {
+  it('ends with its window', async () => {
+    const { sendMany, limiter } = open();
+    vi.setSystemTime(START_MS + 59_000);
+    await sendMany(WARM);
+    const { units } = limiter.leased();
+    vi.setSystemTime(START_MS + 60_000);
+    expect([units > 0, limiter.leased().units]).toEqual([true, 0]);
+  });
+
+  it('ends if the clock is put back', async () => {
+    const { sendMany, takes } = open();
+    await sendMany(WARM);
+    const before = takes();
+    vi.setSystemTime(START_MS - 1_000);
+    await sendMany(1);
+    expect(takes()).toBe(before + 1);
+  });
+});
