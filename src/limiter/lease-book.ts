@@ -6,7 +6,7 @@ import type { Outcome } from '../core/counting/check.ts';
 import type { CheckResult } from '../core/counting/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { nameOf } from './known-cessions.ts';
-import { isRefundable, leaseOf, termOf, wantOf } from './lease-terms.ts';
+import { isLeasable, lastsMs, wantOf } from './lease-terms.ts';
 import type { Ledger } from './ledger.ts';
 import { isBeingMoved, type PlacedCheck } from './placed-checks.ts';
 import type { LimiterRegion, Regions } from './region-ladder.ts';
@@ -168,13 +168,12 @@ export function createLeaseBook(now: () => number): LeaseBook {
   };
 
   const add = (entry: Entry, granted: Granted, ms: number): number => {
-    const { check, outcome, region, sentAtMs, chargedAtMs, usedNow } = granted;
-    const charged = { atMs: chargedAtMs, usedNow, granted: outcome.granted };
-    const term = termOf(check, outcome, charged);
+    const { check, region, sentAtMs, chargedAtMs } = granted;
+    const units = granted.outcome.granted;
+    const goodMs = lastsMs(check, chargedAtMs);
     endLeases(entry, ms);
-    if (!term) return 0;
-    const { units, lastsMs } = term;
-    const end = { endsAtMs: sentAtMs + lastsMs, outcome: granted.whole };
+    if (goodMs <= 0) return 0;
+    const end = { endsAtMs: sentAtMs + goodMs, outcome: granted.whole };
     const lease = { region, check, chargedAtMs, sentAtMs, heardAtMs: ms, size: units, units, ...end };
     entry.leases.push(lease);
     open.add(lease);
@@ -208,8 +207,6 @@ export function createLeaseBook(now: () => number): LeaseBook {
       const ms = nowMs();
       const entry = entryOf(check);
       if (!entry || entry.askingUntilMs > ms || open.size >= MOST_COUNTERS || isBeingMoved(placed)) return 0;
-      // Elsewhere, requests that are denied in the end give back charges that a lease may rely on.
-      if (!isRefundable(check) && (regions.length > 1 || region.isCluster)) return 0;
       endLeases(entry, ms);
       const pace = { ...entry, isolates: region.census.count(), nowMs: ms + entry.aheadMs };
       const want = wantOf(check, pace);
@@ -220,7 +217,7 @@ export function createLeaseBook(now: () => number): LeaseBook {
     note(granted) {
       const { check, outcome, usedNow } = granted;
       // The answer of a call from before a change, or a reset, is of no use.
-      if (!leaseOf(check) || granted.era !== currentEra) return 0;
+      if (!isLeasable(check) || granted.era !== currentEra) return 0;
       const ms = nowMs();
       const known = entryOf(check);
       const entry = known ?? createEntry(ms);
@@ -284,5 +281,5 @@ function outcomeOf({ outcome, units, heardAtMs, chargedAtMs }: Lease, ms: number
 function isWorthGivingBack({ check, units, sentAtMs, endsAtMs }: Lease, ms: number): boolean {
   const lastsMs = traitsOf(check.algorithm).chargeLastsMs({ ...check, extra: check.extra });
   const counts = ms < endsAtMs || (lastsMs > check.windowMs && ms - sentAtMs < lastsMs);
-  return units > 0 && isRefundable(check) && counts;
+  return units > 0 && counts;
 }

@@ -7,7 +7,7 @@ import { rounds } from '../rounds.ts';
 import { type LeaseWorld, playLeases } from './lease-world.ts';
 import { createRuleCheck } from './rule-checks.ts';
 
-const LEASED = idsWith(({ lease }) => lease !== undefined);
+const LEASED = idsWith(({ leaseCellMs }) => leaseCellMs !== undefined);
 
 const world = {
   seed: fc.integer(),
@@ -18,26 +18,14 @@ const world = {
   limit: fc.integer({ min: 100, max: 3_000 }),
   windowMs: fc.constantFrom(1_000, 2_000, 5_000),
   cost: fc.constantFrom(1, 1, 3),
-  burst: fc.constantFrom(undefined, 0.5, 2),
 };
 
-it('every algorithm is leased but the log and concurrency', () => {
-  expect(LEASED).toEqual([
-    'fixed-window',
-    'sliding-window-counter',
-    'sliding-window-buckets',
-    'token-bucket',
-    'leaky-bucket',
-    'gcra',
-  ]);
+it('algorithms are leased that cut time into windows or buckets', () => {
+  expect(LEASED).toEqual(['fixed-window', 'sliding-window-counter', 'sliding-window-buckets']);
 });
 
 describe.each(LEASED)('isolates that lease units of %s', (algorithm) => {
-  const check = ({ limit, windowMs, cost, burst }: Drawn) => {
-    const hasBurst = ['token-bucket', 'leaky-bucket', 'gcra'].includes(algorithm);
-    const extra = hasBurst && burst ? Math.ceil(limit * burst) : undefined;
-    return createRuleCheck({ algorithm, limit, windowMs, cost, extra });
-  };
+  const check = ({ limit, windowMs, cost }: Drawn) => createRuleCheck({ algorithm, limit, windowMs, cost });
 
   const beyond = (drawn: Drawn) => {
     const { admissions, leased } = playLeases({ ...drawn, check: check(drawn), lastsMs: 4_000 });
@@ -60,12 +48,11 @@ describe.each(LEASED)('isolates that lease units of %s', (algorithm) => {
 
 const ROOMY = {
   ...{ seed: 1, isolates: 2, skewMs: 200, longestWayMs: 3, lossRate: 0 },
-  ...{ limit: 3_000, windowMs: 5_000, cost: 1, burst: undefined },
+  ...{ limit: 3_000, windowMs: 5_000, cost: 1 },
 };
 
 type Drawn = Omit<LeaseWorld, 'check' | 'lastsMs'> & {
   readonly limit: number;
   readonly windowMs: number;
   readonly cost: number;
-  readonly burst: number | undefined;
 };

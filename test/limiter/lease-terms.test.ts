@@ -1,63 +1,23 @@
-// How much is leased, and for how long: at the very end of a lease its units are used all at once, and others take all
-// that the counter then has left.
+// How much is leased, and for how long.
 import { describe, expect, it } from 'vitest';
-import { type Admission, findBeyond } from '../../local/simulator/ledger.ts';
-import { runChecks } from '../../src/core/counting/counters.ts';
-import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
-import { termOf, wantOf } from '../../src/limiter/lease-terms.ts';
+import { lastsMs, wantOf } from '../../src/limiter/lease-terms.ts';
 import { createRuleCheck, START_MS } from './rule-checks.ts';
 
-const bucket = createRuleCheck({ algorithm: 'token-bucket', limit: 1_000, windowMs: 10_000 });
 const minute = createRuleCheck({ limit: 1_000, windowMs: 60_000 });
 const busy = { unitsPerMs: 0.2, remaining: 1_000, isolates: 1, nowMs: START_MS };
 
-describe('a lease of a bucket that drains', () => {
-  it.each([0, 1, 40, 300])('is exact to its last moment if %i units were used before', (usedBefore) => {
-    const counters = createMemoryCounters();
-    const admissions: Admission[] = [];
-    const admit = (atMs: number, units: number) =>
-      void admissions.push({
-        atMs,
-        region: 0,
-        units,
-        limit: 1_000,
-        burst: undefined,
-        request: admissions.length,
-      });
-    const take = (units: number, want: number, atMs: number) => {
-      const { outcomes } = runChecks('take', [{ ...bucket, cost: units, want }], atMs, counters);
-      admit(atMs, units);
-      return outcomes[0] as NonNullable<(typeof outcomes)[0]>;
-    };
-    if (usedBefore > 0) take(usedBefore, 0, START_MS);
-    const outcome = take(1, 200, START_MS);
-    const charge = { atMs: START_MS, usedNow: 1, granted: outcome.granted };
-    const term = termOf(bucket, outcome, charge);
-    if (!term) throw new Error('nothing is leased');
-    const endMs = START_MS + term.lastsMs;
-    admit(endMs, term.units);
-    const left = runChecks('peek', [bucket], endMs, counters).outcomes[0]?.remaining ?? 0;
-    take(left, 0, endMs);
-    const how = { algorithm: bucket.algorithm, windowMs: bucket.windowMs, boundMs: 0, forgettings: [] };
-    expect(findBeyond(how, admissions)).toBeUndefined();
-  });
-
-  it('sets units aside until enough of it is in use', () => {
-    const of = (remaining: number) =>
-      termOf(bucket, { ...OUTCOME, remaining }, { atMs: START_MS, usedNow: 1, granted: 100 });
-    expect([of(899)?.units, of(799)?.units]).toEqual([49, 100]);
-  });
-});
-
-describe('a lease of a window', () => {
-  it('ends a moment before the window does', () => {
-    const atMs = START_MS + 59_000;
-    const term = termOf(minute, OUTCOME, { atMs, usedNow: 1, granted: 50 });
-    expect(term).toEqual({ units: 50, lastsMs: 990 });
+describe('a lease', () => {
+  it.each([
+    ['fixed-window', 990],
+    ['sliding-window-counter', 990],
+    ['sliding-window-buckets', 990],
+  ] as const)('of %s ends a moment before its window or bucket does', (algorithm, goodMs) => {
+    const extra = algorithm === 'sliding-window-buckets' ? 12 : undefined;
+    expect(lastsMs({ ...minute, algorithm, extra }, START_MS + 59_000)).toBe(goodMs);
   });
 
   it('is not given in the last moment', () => {
-    expect(termOf(minute, OUTCOME, { atMs: START_MS + 59_995, usedNow: 1, granted: 50 })).toBeUndefined();
+    expect(lastsMs(minute, START_MS + 59_995)).toBeLessThan(0);
   });
 });
 
@@ -96,9 +56,10 @@ describe('what is asked for', () => {
     [{ blockMs: 1_000 }],
     [{ algorithm: 'sliding-window-log' }],
     [{ algorithm: 'concurrency' }],
+    [{ algorithm: 'token-bucket' }],
+    [{ algorithm: 'leaky-bucket' }],
+    [{ algorithm: 'gcra' }],
   ] as const)('is nothing for a check with %o', (shape) => {
     expect(wantOf({ ...minute, ...shape }, busy)).toBe(0);
   });
 });
-
-const OUTCOME = { allowed: true, remaining: 900, resetAtMs: 0, retryAfterMs: 0, granted: 0, delayMs: 0 };

@@ -26,23 +26,14 @@ export interface Traits {
   readonly roundsEachPart?: true;
   /** The longest time for which a charge counts. */
   chargeLastsMs(counting: Counting): number;
-  /** How an isolate may charge units now and use them later; undefined if it may not. docs/leases.md has the proofs. */
-  readonly lease?: LeaseTraits;
+  /**
+   * Time is cut into cells of so many milliseconds, and all units of a cell count alike: an isolate may charge units now
+   * and use them until the cell ends (docs/leases.md). Undefined: its units cannot be leased.
+   */
+  leaseCellMs?(counting: Counting): number;
 }
 
 type Counting = Pick<Params, 'limit' | 'windowMs' | 'extra'>;
-
-export interface LeaseTraits {
-  /**
-   * Until when units may be used that were charged at `atMs`, when `usedBefore` whole units were in use: so long, their
-   * charge counts in full.
-   */
-  endsAtMs(atMs: number, counting: Counting, usedBefore: number): number;
-  /** Units that must be in use before the charge, or be charged and never used, for a lease of so many milliseconds. */
-  unitsBelow(ms: number, counting: Counting): number;
-  /** What is not used may be given back: no other lease relies on it. */
-  readonly isRefundable: boolean;
-}
 
 export interface Reading<S> {
   /** As of now: what has expired is gone. */
@@ -73,16 +64,6 @@ export interface Algorithm<S> {
    */
   charge(state: S, units: number, chargedAtMs: number | undefined, nowMs: number, params: Params): Charged<S>;
 }
-
-/** Time is cut into cells, and all units of a cell count alike: so they may be used until it ends. */
-export const leaseByCells = (cellMs: (counting: Counting) => number): LeaseTraits => ({
-  endsAtMs(atMs, counting) {
-    const ms = cellMs(counting);
-    return atMs - (atMs % ms) + ms;
-  },
-  unitsBelow: () => 0,
-  isRefundable: true,
-});
 
 /** Exact for whole numbers up to 2^53, where a division and Math.floor would round. */
 export const floorDivide = (a: number, b: number): number => (a - (a % b)) / b;

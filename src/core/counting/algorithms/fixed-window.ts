@@ -1,5 +1,5 @@
 // fixed-window: at most `limit` units in each window; windows are aligned to the epoch.
-import { type Algorithm, leaseByCells } from './algorithm.ts';
+import type { Algorithm } from './algorithm.ts';
 
 interface State {
   readonly startMs: number;
@@ -10,7 +10,7 @@ export const fixedWindow: Algorithm<State> = {
   traits: {
     chargeLastsMs: ({ windowMs }) => windowMs,
     // Units count in the window that they were charged in.
-    lease: leaseByCells(({ windowMs }) => windowMs),
+    leaseCellMs: ({ windowMs }) => windowMs,
   },
 
   advance(seen, nowMs, { limit, windowMs }) {

@@ -1,6 +1,6 @@
 // sliding-window-buckets: the window is cut into buckets; the one at its far edge is counted whole, so that
 // no true window ever holds more than the limit.
-import { type Algorithm, leaseByCells, type Params } from './algorithm.ts';
+import type { Algorithm, Params } from './algorithm.ts';
 
 const DEFAULT_BUCKETS = 10;
 
@@ -24,7 +24,7 @@ export const slidingWindowBuckets: Algorithm<State> = {
     extra: 'buckets',
     chargeLastsMs: (counting) => counting.windowMs + bucketMs(counting),
     // A bucket counts for a window after its end: for whatever was used in it.
-    lease: leaseByCells(bucketMs),
+    leaseCellMs: bucketMs,
   },
 
   advance(seen, nowMs, params) {

@@ -1,6 +1,6 @@
 // sliding-window-counter: the last window is estimated from two aligned ones; the previous counts in
 // proportion to how much of it is still inside. All terms are multiplied by the window, so they stay whole.
-import { type Algorithm, ceilDivide, floorDivide, leaseByCells } from './algorithm.ts';
+import { type Algorithm, ceilDivide, floorDivide } from './algorithm.ts';
 
 interface State {
   readonly startMs: number;
@@ -13,7 +13,7 @@ export const slidingWindowCounter: Algorithm<State> = {
     roundsEachPart: true,
     chargeLastsMs: ({ windowMs }) => 2 * windowMs,
     // Units count in the window that they were charged in, and weigh in the next one as if used at any moment of it.
-    lease: leaseByCells(({ windowMs }) => windowMs),
+    leaseCellMs: ({ windowMs }) => windowMs,
   },
 
   advance(seen, nowMs, { limit, windowMs }) {

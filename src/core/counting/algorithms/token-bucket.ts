@@ -1,7 +1,7 @@
 // token-bucket: holds up to `burst` tokens, refilled continuously. What is missing from a full bucket is kept, in tokens
 // times the window: then a millisecond refills exactly `limit`, and nothing is ever rounded. If limit or burst change,
 // what was taken is still missing.
-import { type Algorithm, ceilDivide, floorDivide, notBefore } from './algorithm.ts';
+import { type Algorithm, ceilDivide, notBefore } from './algorithm.ts';
 
 export interface TokenBucketState {
   readonly missing: number;
@@ -17,15 +17,6 @@ export const tokenBucket: Algorithm<TokenBucketState> = {
     extra: 'burst',
     // Until a bucket that was empty is full again.
     chargeLastsMs: ({ limit, windowMs, extra: burst = limit }) => Math.ceil((windowMs * burst) / limit),
-    lease: {
-      // As long as what was used before has not been refilled, it makes no difference when a unit is taken. One unit less
-      // than were used, and a bit, are certain to be missing: they are told rounded up.
-      endsAtMs: (atMs, { limit, windowMs }, usedBefore) =>
-        atMs + (usedBefore > 0 ? floorDivide((usedBefore - 1) * windowMs + 1, limit) : 0),
-      unitsBelow: (ms, { limit, windowMs }) => ceilDivide(Math.max(0, ms * limit - 1), windowMs) + 1,
-      // Another lease may rely on it that this much is missing.
-      isRefundable: false,
-    },
   },
 
   advance(seen, nowMs, { limit, windowMs, extra: burst = limit }) {
