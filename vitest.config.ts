@@ -1,21 +1,12 @@
 // Two tiers: `node` (core, local stack, end to end) and `workerd` (what must run inside the Workers runtime). A third
 // one, for `npm run test:upstash-lua` alone: all that runs scripts, on the Lua that Upstash runs.
-import { readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { cloudflareTest } from '@cloudflare/vitest-plugin';
-import type { Plugin } from 'vite';
 import { defineConfig, type TestProjectConfiguration } from 'vitest/config';
 import LongestFirst from './test/longest-first.ts';
 import { isLong } from './test/rounds.ts';
+import { luaAsText } from './test/shared/lua-as-text.ts';
 import { createSharedParts } from './test/shared/parts.ts';
-
-/** What `[[rules]] type = "Text"` in wrangler.toml does for the Worker. */
-const luaAsText: Plugin = {
-  name: 'lua-as-text',
-  load(id) {
-    return id.endsWith('.lua') ? `export default ${JSON.stringify(readFileSync(id, 'utf8'))}` : undefined;
-  },
-};
 
 const common = {
   // For what never comes: all else is waited for, however busy the machine is.

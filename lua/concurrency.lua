@@ -5,6 +5,7 @@
 -- State: the leases by expiry, one record of 23 bytes for each unit: its id, then its expiry in 7 bytes that carry
 -- 7 bits each and have the eighth bit set: so no record holds a character that ends the counter's own.
 
+--@letter h
 --@state leasesText
 
 local ID, RECORD = 16, 23

@@ -39,7 +39,8 @@
 -- `read` brings the state up to now and sets room, capacity, wait (if the cost does not fit) and delayMs (if it
 -- has any); `charge` moves the state by `units` and sets reset; if there is a chargedAt, it moves only the window
 -- of that moment, if it is still there. --@state names the numbers (or texts: those names end with Text) that are
--- stored, --@local others that its blocks share. --@keeps names the first ones of reset and the state, if most charges
+-- stored, --@letter the letter that its counters are stored under (never one that was another's; m and n are taken),
+-- --@local others that its blocks share. --@keeps names the first ones of reset and the state, if most charges
 -- leave them as they are: then only the rest of the record is written.
 -- An algorithm that needs functions of its own is a module instead, which returns the two as functions;
 -- `module` makes it when a check needs it.
@@ -68,13 +69,11 @@ local FORMAT, EMPTY, HEADER = ' weir3;', '000000000000000 weir3;', 22
 local LARGEST = 4503599627370496
 -- Windows of up to 34 years, until the year 6429.
 local LONGEST, LATEST = 1099511627776, 140737488355328
--- The longest log, and the code of its letter.
-local MAX_UNITS, LOG = 100000, 108
 -- A region cedes a counter this long after its last charge stopped counting. By then that charge is over by every other
 -- region's clock, too; and a caller who is between two requests does not look idle. Keys live this much longer.
 local IDLE_MS = 5000
--- The most buckets, and the code of their letter; from a small letter's code to that of its capital.
-local MAX_BUCKETS, BUCKETS, CAPITAL = 100, 98, 32
+-- The most buckets; from a small letter's code to that of its capital.
+local MAX_BUCKETS, CAPITAL = 100, 32
 local INFINITY = math.huge
 
 local ARGV, KEYS, call = ARGV, KEYS, redis.call
@@ -172,7 +171,8 @@ while i < count do
   local code = byte(counter, -1)
   local extra, blockMs, countsDenied, isLog, chargedAt, asking, termMs, holdMs
   local isValid = limit >= 1 and windowMs >= 1 and windowMs <= LONGEST and limit * windowMs <= LARGEST
-    and limit % 1 + windowMs % 1 == 0 and (limit <= MAX_UNITS or code ~= LOG)
+    and limit % 1 + windowMs % 1 == 0
+    --@limitFits
   if hasOptions or not isValid then
     if keyAt then
       local other = tonumber(ARGV[first + keyAt])
@@ -197,7 +197,7 @@ while i < count do
     if extraAt and ARGV[first + extraAt] ~= '' then
       extra = ARGV[first + extraAt] * 1
       isValid = isValid and extra >= 1 and extra * windowMs <= LARGEST and extra % 1 == 0
-        and (extra <= MAX_BUCKETS or code ~= BUCKETS)
+        --@bucketsFit
     end
     if wantAt and ARGV[first + wantAt] ~= '' then
       want = ARGV[first + wantAt] * 1

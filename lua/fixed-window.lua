@@ -6,6 +6,7 @@
 -- A window ahead of the current one comes from a clock that went back. If it is the next one, it stays in
 -- force; one further ahead counts as none, so that nobody is locked out for longer than a window.
 
+--@letter f
 --@state used
 --@keeps reset
 

@@ -5,4 +5,5 @@
 -- TAT is when a token bucket of the same size is full again: (TAT - now) * limit / W tokens are missing. So it
 -- has the state and the arithmetic of a token bucket, which also knows a clock that went back by its moment.
 
+--@letter g
 --@like token-bucket

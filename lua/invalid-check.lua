@@ -1,31 +1,34 @@
 -- invalid-check: what is wrong with one check, or nil. Loaded only for checks that are not plain; the words are
 -- those of problemOf in src/core/counting/check.ts. Columns are text as in ARGV of counters; those that the check does
 -- not have are nil.
-local LARGEST, LONGEST, MAX_UNITS, MAX_BUCKETS = 4503599627370496, 1099511627776, 100000, 100
+local LARGEST, LONGEST, MAX_BUCKETS = 4503599627370496, 1099511627776, 100
 
 local function whole(text)
   local number = tonumber(text)
   return number and number >= 1 and number <= LARGEST and number % 1 == 0 and number
 end
 
--- The name of the algorithm with this letter, or nil.
+-- The algorithm with this letter: its name, whether it holds leases, its largest limit or false, whether it has
+-- buckets. The composer writes them from the traits in TypeScript.
 local function algorithmOf(letter)
-  --@names
+  --@traits
+  return nil
 end
 
 return function(operation, hasKey, check)
-  local algorithm, limit, windowMs, most = algorithmOf(check.letter), whole(check.limit), whole(check.windowMs), 0
+  local algorithm, holdsLeases, maxUnits, hasBuckets = algorithmOf(check.letter)
+  local limit, windowMs, most = whole(check.limit), whole(check.windowMs), 0
   if not algorithm then return 'unknown algorithm' end
   if not hasKey then return 'key must be the number of a key' end
   if not limit then return 'limit must be a whole number above 0' end
   if not windowMs or windowMs > LONGEST then return 'windowMs must be a whole number from 1 to 2^40' end
   if check.cost and not whole(check.cost) then return 'cost must be a whole number above 0' end
-  if algorithm == 'concurrency' then
+  if holdsLeases then
     local lease = check.lease or ''
     if #lease ~= 16 or string.find(lease, '[^%w_-]') then
       return 'a lease id must have 16 letters, digits, - or _'
     end
-    if check.countsDenied then return 'concurrency cannot count denied requests' end
+    if check.countsDenied then return algorithm .. ' cannot count denied requests' end
   elseif check.extra then
     most = whole(check.extra)
     if not most then return 'burst and buckets must be whole numbers above 0' end
@@ -42,15 +45,13 @@ return function(operation, hasKey, check)
       return 'term and hold must be whole numbers from 1 to 2^40'
     end
   end
-  if operation == 'renew' and algorithm ~= 'concurrency' then return 'only leases can be renewed' end
+  if operation == 'renew' and not holdsLeases then return 'only leases can be renewed' end
   if operation == 'settle' then
-    if algorithm == 'concurrency' then return 'leases cannot be settled' end
+    if holdsLeases then return 'leases cannot be settled' end
     if not check.at then return 'to settle takes the time of the charge' end
   end
-  if (algorithm == 'concurrency' or algorithm == 'sliding-window-log') and limit > MAX_UNITS then
-    return algorithm .. ' takes a limit of up to ' .. MAX_UNITS
-  end
-  if algorithm == 'sliding-window-buckets' and most > MAX_BUCKETS then
+  if maxUnits and limit > maxUnits then return algorithm .. ' takes a limit of up to ' .. maxUnits end
+  if hasBuckets and most > MAX_BUCKETS then
     return 'there can be up to ' .. MAX_BUCKETS .. ' buckets'
   end
   if math.max(limit, most) * windowMs > LARGEST then return 'limit times windowMs must stay below 2^52' end

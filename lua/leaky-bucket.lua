@@ -4,6 +4,7 @@
 --
 -- The content of this bucket is what a token bucket lacks: same state, same arithmetic. It also tells the wait.
 
+--@letter k
 --@like token-bucket
 
 --@read

@@ -4,6 +4,7 @@
 --
 -- State: number of the current bucket; units in it, in the one before, and so on back to the edge.
 
+--@letter b
 --@state number countsText
 
 local function bucketMs(windowMs, extra)

@@ -7,6 +7,7 @@
 -- A clock that went back stands at the start of the window; by more than a window, it starts from nothing.
 -- Everything is multiplied by W, so that it stays a whole number.
 
+--@letter c
 --@state previous current
 --@keeps reset previous
 --@local windowStart

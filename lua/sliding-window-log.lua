@@ -6,6 +6,7 @@
 -- that a place in the log is found by halving, without reading all of it. A byte carries 7 bits and has its
 -- eighth bit set: so no entry holds a character that ends a record.
 
+--@letter l
 --@state before logText
 
 local ENTRY = 15

@@ -6,6 +6,7 @@
 -- was taken is still missing.
 -- `missing` is in tokens times W: then a millisecond refills exactly `limit`, and nothing is ever rounded.
 
+--@letter t
 --@state missing rate
 --@local fastest missingAt
 

@@ -39,7 +39,8 @@ export interface Story {
   readonly most: number;
 }
 
-const NOTES: Record<AlgorithmId, string> = {
+/** An algorithm without a note is drawn without one. */
+const NOTES: Readonly<Partial<Record<AlgorithmId, string>>> = {
   'fixed-window': 'windows of 10 s by the clock',
   'sliding-window-log': 'exact',
   'sliding-window-counter': 'estimated from two windows',
@@ -72,7 +73,7 @@ function tellStory(algorithm: AlgorithmId): Story {
   }
   return {
     algorithm,
-    note: NOTES[algorithm],
+    note: NOTES[algorithm] ?? '',
     admittedMs: admittedMs ?? [],
     deniedMs: deniedMs ?? [],
     turnsMs: turnsMs ?? [],

@@ -84,7 +84,7 @@ const valueAt = (input: unknown, path: Path): unknown =>
 
 const toPointer = (part: PropertyKey) => `/${String(part).replaceAll('~', '~0').replaceAll('/', '~1')}`;
 
-export const problemSchema = z
+const problemSchema = z
   .object({
     type: z.string(),
     status: z.int(),

@@ -25,7 +25,7 @@ export interface AdminServices {
   readonly log: { error(event: string, error: unknown): void };
 }
 
-export const ROLES = ['admin', 'read'] as const;
+const ROLES = ['admin', 'read'] as const;
 export type Role = (typeof ROLES)[number];
 
 export interface AdminToken {

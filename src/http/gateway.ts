@@ -18,7 +18,7 @@ import { clientGone, type ProxyResult } from './proxy.ts';
 import { refusal } from './refusals.ts';
 import type { Services } from './services.ts';
 import type { Incident } from './tally.ts';
-import { waitForTurn, waitOf } from './turn.ts';
+import { waitForTurn, waitOf } from './throttle.ts';
 
 export interface GatewayRequest {
   readonly request: Request;

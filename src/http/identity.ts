@@ -12,6 +12,7 @@ import type {
 } from '../core/matching/caller.ts';
 import { countedIp } from '../core/matching/ip.ts';
 import type { Credential } from '../core/matching/plan.ts';
+import { waitHalf } from '../limiter/deadline.ts';
 
 /** Without an address all callers share one bucket, rather than escape. */
 const UNKNOWN = { ip: 'unknown', address: 'unknown' };
@@ -48,7 +49,7 @@ export async function identify(request: Request, options: IdentityOptions): Prom
   const unknown = { caller: from, unknown: key === undefined ? 'token' : 'api-key' } as const;
   const { afterResponse, memoryOnly } = options;
   const verifying = verify({ from, key, token, lookUp: { ip: from.ip, afterResponse, memoryOnly } }, options);
-  return inTime<Identity>(options.deadline.remainingMs() / 2, verifying, unknown);
+  return waitHalf<Identity>(options.deadline, verifying, unknown);
 }
 
 /** Whether the client shows anything that could say who it is. */
@@ -60,13 +61,6 @@ export const addressOf = (
   { headers }: Request,
   { ipv6Prefix }: Pick<IdentityOptions, 'ipv6Prefix'>,
 ): Address => countedIp(headers.get('CF-Connecting-IP') ?? '', ipv6Prefix) ?? UNKNOWN;
-
-/** What takes longer goes on, for the requests after this one. */
-async function inTime<T>(ms: number, work: Promise<T>, late: T): Promise<T> {
-  const tooLate = Promise.withResolvers<T>();
-  const timer = setTimeout(() => tooLate.resolve(late), ms);
-  return Promise.race([work, tooLate.promise]).finally(() => clearTimeout(timer));
-}
 
 interface Shown {
   readonly from: Address;

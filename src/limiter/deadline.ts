@@ -26,10 +26,13 @@ export function createDeadline(totalMs: number, now: () => number): Deadline {
   };
 }
 
-/** Waits no longer than half of what is left: the rest is for what comes after. */
-export async function waitHalf({ remainingMs }: Deadline, work: Promise<unknown>): Promise<void> {
-  const { promise: isLate, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, remainingMs() / 2);
-  await Promise.race([work, isLate]);
-  clearTimeout(timer);
+/** Waits no longer than half of what is left, then answers `late`: the rest is for what comes after. The work goes on. */
+export async function waitHalf<T>(
+  { remainingMs }: Pick<Deadline, 'remainingMs'>,
+  work: Promise<T>,
+  late: T,
+): Promise<T> {
+  const isLate = Promise.withResolvers<T>();
+  const timer = setTimeout(() => isLate.resolve(late), remainingMs() / 2);
+  return Promise.race([work, isLate.promise]).finally(() => clearTimeout(timer));
 }

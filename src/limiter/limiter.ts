@@ -242,7 +242,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
     if (!request.ledger.isEmpty) {
       const undone = regional.undo(request.ledger);
       request.afterResponse(undone);
-      await waitHalf(deadline, undone);
+      await waitHalf(deadline, undone, undefined);
     }
     return { kind: 'round', request, deadline, startedAtMs, snapshot: snapshots.current() ?? snapshot };
   };

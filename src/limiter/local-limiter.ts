@@ -1,14 +1,15 @@
 // The limiter of one isolate, for when no region answers: the same algorithms, on counters in its own memory. It knows
 // nothing of what other isolates admit. A rule that is `local` therefore allows it only its part; one that is `open`
 // allows it everything, so that nobody is denied who would have passed. Over all of it there is a coarse cap.
+
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
 import { createBoundedCounters } from '../core/counting/bounded-counters.ts';
 import { runChecks } from '../core/counting/counters.ts';
 import { type DegradedDecision, type DegradedReason, denyingResults } from '../core/counting/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
+import { createPerSecondBudget } from '../core/per-second-budget.ts';
 import type { CounterStore } from '../core/ports/counter-store.ts';
 import { hasBurst } from '../core/regions/shares.ts';
-import { createIsolateCap } from './isolate-cap.ts';
 import type { Ledger } from './ledger.ts';
 
 const MOST_COUNTERS = 10_000;
@@ -37,7 +38,7 @@ export interface LocalLimiter {
 
 export function createLocalLimiter({ now, capPerSecond }: LocalLimiterOptions): LocalLimiter {
   const counters = createBoundedCounters(MOST_COUNTERS);
-  const cap = createIsolateCap(capPerSecond);
+  const cap = createPerSecondBudget(capPerSecond);
   const store: CounterStore = {
     run: async ({ operation, checks }) => runChecks(operation, checks, now(), counters),
     reset: async () => {},

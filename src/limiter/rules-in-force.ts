@@ -81,7 +81,7 @@ export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceO
       request.afterResponse(loading);
       // Rules that were confirmed a moment ago are good for one more request.
       if (!question?.isOverdue) return false;
-      await waitHalf(deadline, loading);
+      await waitHalf<unknown>(deadline, loading, undefined);
       const isThere = snapshots.announced() !== question.expects;
       // Rules that take longer are not waited for by everybody. About rules that came late, the next request asks again.
       if (!isThere && !snapshots.isConfirmed(now())) snapshots.fail();

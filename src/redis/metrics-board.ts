@@ -7,7 +7,7 @@ import { isNamed } from '../core/telemetry/metrics.ts';
 import type { Client } from './client.ts';
 
 /** An isolate tries to hand a batch over for less than that: later, nobody knows whether it arrived. */
-export const REPORT_TTL_MS = 3_600_000;
+const REPORT_TTL_MS = 3_600_000;
 const SUMS_TTL_MS = 35 * 24 * 3_600_000;
 /** Of all rules and routes of a region: what comes later is counted under `other`. */
 const MOST_SERIES = 5_000;

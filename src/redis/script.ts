@@ -13,22 +13,33 @@ import tokenBucket from '../../lua/token-bucket.lua';
 import { type AlgorithmId, traitsOf } from '../core/counting/algorithms/registry.ts';
 import { digest, toHex } from '../core/digest.ts';
 
-/** By the letter that a counter's state is stored under: a letter is never given to another algorithm; m and n are taken. */
-const ALGORITHMS: readonly (readonly [letter: string, id: AlgorithmId, source: string])[] = [
-  ['f', 'fixed-window', fixedWindow],
-  ['c', 'sliding-window-counter', slidingWindowCounter],
-  ['t', 'token-bucket', tokenBucket],
-  ['g', 'gcra', gcra],
-  ['k', 'leaky-bucket', leakyBucket],
-  ['b', 'sliding-window-buckets', slidingWindowBuckets],
-  ['l', 'sliding-window-log', slidingWindowLog],
-  ['h', 'concurrency', concurrency],
-];
+/** The script asks for algorithms in this order, so those that most rules use come first. */
+const SOURCES: Readonly<Record<AlgorithmId, string>> = {
+  'fixed-window': fixedWindow,
+  'sliding-window-counter': slidingWindowCounter,
+  'token-bucket': tokenBucket,
+  gcra,
+  'leaky-bucket': leakyBucket,
+  'sliding-window-buckets': slidingWindowBuckets,
+  'sliding-window-log': slidingWindowLog,
+  concurrency,
+};
 
-/** The letter that stands for an algorithm in calls and in stored counters; one that the script does not know for others. */
+interface Entry {
+  readonly id: AlgorithmId;
+  /** Stands for the algorithm in calls and in stored counters: it is never given to another one. */
+  readonly letter: string;
+  readonly source: string;
+}
+
+const ENTRIES = Object.entries(SOURCES).map(
+  ([id, source]): Entry => ({ id: id as AlgorithmId, letter: wordsAfter(source, 'letter')[0] ?? '', source }),
+);
+
+const LETTERS = new Map(ENTRIES.map(({ letter, id }) => [id, letter]));
+
+/** The letter of an algorithm; for an unknown one, a letter that the script does not know. */
 export const letterOf = (id: AlgorithmId): string => LETTERS.get(id) ?? '?';
-
-const LETTERS = new Map(ALGORITHMS.map(([letter, id]) => [id, letter]));
 
 /** Without this flag Upstash locks the whole database for the run instead of the keys named in KEYS. */
 const FLAG = '#!lua flags=allow-key-locking';
@@ -59,7 +70,7 @@ interface Parts {
 }
 
 function composeText(): string {
-  const parts = new Map(ALGORITHMS.map(([, id, source]) => [id, partsOf(source)]));
+  const parts = new Map(ENTRIES.map(({ id, source }) => [id, partsOf(source)]));
   const of = (id: AlgorithmId) => parts.get(id) as Parts;
   const names = [...parts.values()].flatMap(({ state, keeps, locals }) => [
     ...state,
@@ -70,16 +81,34 @@ function composeText(): string {
   const charge = (id: AlgorithmId) => of(id).blocks?.charge ?? callOf(id, 'charge', of(id).state);
   const lines: Record<string, string> = {
     locals: `local ${[...new Set(names)].join(', ')}`,
-    names: ALGORITHMS.map(([letter, id]) => `if letter == '${letter}' then return '${id}' end`).join('\n'),
-    judge: byCode(([, id]) => `${needsOf(id)}${loadOf(of(id))}\n${read(id)}`, UNKNOWN),
-    charge: byCode(([, id]) => `${charge(id)}\n${storeOf(of(id))}`),
-    again: byCode(([, id]) => read(id)),
+    traits: ENTRIES.map(traitsIn).join('\n'),
+    limitFits: ENTRIES.map(limitFits).join(''),
+    bucketsFit: ENTRIES.map(bucketsFit).join(''),
+    judge: byCode(({ id }) => `${needsOf(id)}${loadOf(of(id))}\n${read(id)}`, UNKNOWN),
+    charge: byCode(({ id }) => `${charge(id)}\n${storeOf(of(id))}`),
+    again: byCode(({ id }) => read(id)),
   };
   const text = [FLAG, composeModules(), counters].join('\n');
   return text.replace(/^ *--@(\w+)$/gm, (_, name: string) => lines[name] ?? '');
 }
 
-type Entry = (typeof ALGORITHMS)[number];
+const codeOf = ({ letter }: Entry) => letter.charCodeAt(0);
+
+/** The name of an algorithm and its traits, for invalid-check.lua. */
+function traitsIn({ id, letter }: Entry): string {
+  const { holdsLeases = false, mostUnits = false, extra } = traitsOf(id);
+  return `if letter == '${letter}' then return '${id}', ${holdsLeases}, ${mostUnits}, ${extra === 'buckets'} end`;
+}
+
+/** A check with a lease is always looked at closely: only the others are asked in passing. */
+function limitFits(entry: Entry): string {
+  const { mostUnits, holdsLeases } = traitsOf(entry.id);
+  if (mostUnits === undefined || holdsLeases) return '';
+  return ` and (limit <= ${mostUnits} or code ~= ${codeOf(entry)})`;
+}
+
+const bucketsFit = (entry: Entry): string =>
+  traitsOf(entry.id).extra === 'buckets' ? ` and (extra <= MAX_BUCKETS or code ~= ${codeOf(entry)})` : '';
 
 /** What is no letter of an algorithm is found out here, before anything is written. */
 const UNKNOWN = "else return { err = 'WEIR_BAD_ARGUMENT check ' .. i .. ': unknown algorithm' }";
@@ -92,8 +121,8 @@ const needsOf = (id: AlgorithmId): string =>
 
 /** One branch for each algorithm, by the code of its letter. */
 function byCode(branchOf: (algorithm: Entry) => string, otherwise = ''): string {
-  const branches = ALGORITHMS.map(
-    (entry) => `code == ${entry[0].charCodeAt(0)} then -- ${entry[1]}\n${branchOf(entry)}\n`,
+  const branches = ENTRIES.map(
+    (entry) => `code == ${codeOf(entry)} then -- ${entry.id}\n${branchOf(entry)}\n`,
   );
   return `if ${branches.join('elseif ')}${otherwise} end`;
 }
@@ -101,7 +130,7 @@ function byCode(branchOf: (algorithm: Entry) => string, otherwise = ''): string 
 function partsOf(source: string): Parts {
   const names = (kind: string) => wordsAfter(source, kind);
   const [like] = names('like');
-  const base = like === undefined ? undefined : partsOf(ALGORITHMS.find(([, id]) => id === like)?.[2] ?? '');
+  const base = like === undefined ? undefined : partsOf(ENTRIES.find(({ id }) => id === like)?.source ?? '');
   const blocks = isModule(source) ? undefined : blocksOf(source);
   if (base === undefined)
     return { blocks, state: names('state'), keeps: names('keeps'), locals: names('local') };
@@ -113,8 +142,9 @@ function partsOf(source: string): Parts {
   };
 }
 
-const wordsAfter = (source: string, kind: string): string[] =>
-  new RegExp(`^--@${kind} (.+)$`, 'm').exec(source)?.[1]?.split(' ') ?? [];
+function wordsAfter(source: string, kind: string): string[] {
+  return new RegExp(`^--@${kind} (.+)$`, 'm').exec(source)?.[1]?.split(' ') ?? [];
+}
 
 const isModule = (source: string) => /^return read, charge$/m.test(source);
 
@@ -199,9 +229,9 @@ ${targets.map((target, i) => `${target} = r${i + 1}`).join(' ')}`;
 
 /** `module` makes a part when it is needed: what is not used costs nothing. */
 function composeModules(): string {
-  const modules = ALGORITHMS.filter(([, , source]) => isModule(source));
+  const modules = ENTRIES.filter(({ source }) => isModule(source));
   const parts = [
-    ...modules.map(([, id, source]) => [id, source] as const),
+    ...modules.map(({ id, source }) => [id, source] as const),
     ['invalid-check', invalidCheck] as const,
     ['live-records', liveRecords] as const,
   ];

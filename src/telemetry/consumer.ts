@@ -30,7 +30,7 @@ export interface ConsumerOptions {
 const FIRST_DELAY_SECONDS = 10;
 const LONGEST_DELAY_SECONDS = 3_600;
 /** By this end of its name a queue is known to be the one for what has failed. */
-export const DEAD_LETTERS = '-dead';
+const DEAD_LETTERS = '-dead';
 
 export function createConsumer({ write, now, sums, handOver, onError }: ConsumerOptions) {
   const consume = async (message: QueuedMessage) => {

@@ -5,7 +5,6 @@ import { type CheckResult, type CountedDecision, denyingResults } from '../../sr
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
 import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
-import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import { setDecisionHeaders } from '../../src/http/headers.ts';
 
 export const NOW_MS = 1_800_000_000_000;
@@ -67,13 +66,6 @@ export function createResult(rule: Partial<CompiledRule>, outcome: Partial<Outco
     },
   };
 }
-
-/** Nobody asks it anything. */
-export const NO_STORE: CounterStore = {
-  run: () => Promise.reject(new Error('asked')),
-  reset: async () => {},
-  probe: async () => {},
-};
 
 export const createDecision = (results: readonly Result[], nowMs = NOW_MS): CountedDecision => ({
   kind: 'counted',

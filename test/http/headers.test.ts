@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Decision } from '../../src/core/counting/decision.ts';
 import { setDecisionHeaders, setIncidentHeaders } from '../../src/http/headers.ts';
-import { createResult, headersOf, NO_STORE, NOW_MS, policiesIn, type Result } from './headers-harness.ts';
+import { createResult, headersOf, NOW_MS, policiesIn, type Result } from './headers-harness.ts';
 
 const OURS = ['RateLimit-Policy', 'RateLimit', 'Retry-After'].concat(
   ['Limit', 'Remaining', 'Reset', 'Cost'].map((what) => `X-RateLimit-${what}`),
@@ -123,7 +123,7 @@ describe('a request that was not counted', () => {
 describe('a request that was counted by this isolate alone', () => {
   const headersOfLocal = (results: readonly Result[]) => {
     const headers = new Headers();
-    const local = { nowMs: NOW_MS, results, store: NO_STORE };
+    const local = { nowMs: NOW_MS, results };
     const decision = { kind: 'degraded', allowed: false, reason: 'timeout', fallback: 'local' } as const;
     setDecisionHeaders(headers, { ...decision, local }, { isDevelopment: true });
     return all(headers);

@@ -5,7 +5,6 @@ import {
   createDecision,
   createResult,
   headersOf,
-  NO_STORE,
   NOW_MS,
   policiesIn,
   type Result,
@@ -127,7 +126,7 @@ it('asks to come back in a second if this isolate lets no more through uncounted
 
 it('is denied by its rule, as ever, who has used up what this isolate allows', async () => {
   const results = [createResult({ name: 'login', onUnavailable: 'local' }, { retryAfterMs: 1_001 })];
-  const local = { nowMs: NOW_MS, results, store: NO_STORE };
+  const local = { nowMs: NOW_MS, results };
   const answer = refusal({ ...uncounted('local'), local });
   expect(answer.status).toBe(429);
   expect(await bodyOf(answer)).toMatchObject({ code: 'rate-limited', rule: 'login', 'retry-after': 2 });

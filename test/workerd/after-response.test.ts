@@ -6,7 +6,7 @@ import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import { clientGone, type ProxyResult } from '../../src/http/proxy.ts';
 import type { Ledger } from '../../src/limiter/ledger.ts';
-import { createCheck, createDecision, createResult, NO_STORE } from '../http/headers-harness.ts';
+import { createCheck, createDecision, createResult } from '../http/headers-harness.ts';
 import { type Situation, send } from './gateway-harness.ts';
 
 const LATE_MS = 30;
@@ -20,7 +20,8 @@ interface Done extends Omit<Situation, 'decision' | 'charge'> {
 async function doneFor(rule: Partial<LimitedRule>, { isInDoubt = false, ...situation }: Done = {}) {
   const done: [operation: Operation, cost: number | undefined][] = [];
   const store: CounterStore = {
-    ...NO_STORE,
+    reset: async () => {},
+    probe: async () => {},
     async run({ operation, checks }) {
       await scheduler.wait(LATE_MS);
       done.push([operation, checks[0]?.cost]);

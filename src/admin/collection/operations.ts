@@ -23,8 +23,6 @@ const ifNoneMatch = z.object({
   'If-None-Match': z.string().optional().describe('Answer 304 if the row still has this ETag.'),
 });
 
-export type Operations = ReturnType<typeof operationsOf>;
-
 export function operationsOf({ path, noun, bodies, filters, describeId }: Collection) {
   const group = { tags: [path] };
   const one = z.object({ id: z.string().describe(describeId ?? `The id of the ${noun}.`) });

@@ -100,7 +100,7 @@ export function problemOf(check: Check, operation: Operation = 'take'): string |
   if (!isWhole(cost)) return 'cost must be a whole number above 0';
   if (holdsLeases) {
     if (!LEASE_ID.test(leaseId)) return 'a lease id must have 16 letters, digits, - or _';
-    if (check.countDenied) return 'concurrency cannot count denied requests';
+    if (check.countDenied) return `${algorithm} cannot count denied requests`;
   } else if (extra !== undefined && !isWhole(extra)) return 'burst and buckets must be whole numbers above 0';
   for (const [option, value] of [
     ['want', check.want],

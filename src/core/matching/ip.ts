@@ -75,7 +75,7 @@ export function masked({ groups }: Ip, prefixLength: number): Ip {
 /** The same text for the same address, and for no other one; not for people. */
 export const keyOf = ({ groups }: Ip) => String.fromCharCode(...groups);
 
-export const isIpv4 = ({ groups }: Ip) => groups.length === 2;
+const isIpv4 = ({ groups }: Ip) => groups.length === 2;
 
 const widthOf = ({ groups }: Ip) => groups.length * 16;
 

@@ -1,6 +1,7 @@
 // How many look-ups of callers may go on to Postgres. Anybody can make up keys; what they use up must not be what real
 // callers need.
 import { createBoundedCache } from '../../core/bounded-cache.ts';
+import { createPerSecondBudget, type PerSecondBudget } from '../../core/per-second-budget.ts';
 
 /** A second and isolate, of each kind: of those whom this isolate does not know, and of those whom it has found. */
 const STRANGERS = 20;
@@ -30,35 +31,30 @@ export interface LookUpAllowance {
 
 export function createLookUpAllowance(now: () => number): LookUpAllowance {
   const lately = createBoundedCache<true>(MOST_FOUND);
-  const addresses = createBoundedCache<Quota>(MOST_ADDRESSES);
-  const strangers = { key: createQuota(STRANGERS), user: createQuota(STRANGERS) };
-  const acquaintances = { key: createQuota(ACQUAINTANCES), user: createQuota(ACQUAINTANCES) };
+  const addresses = createBoundedCache<PerSecondBudget>(MOST_ADDRESSES);
+  const strangers = { key: createPerSecondBudget(STRANGERS), user: createPerSecondBudget(STRANGERS) };
+  const acquaintances = {
+    key: createPerSecondBudget(ACQUAINTANCES),
+    user: createPerSecondBudget(ACQUAINTANCES),
+  };
 
-  const ofAddress = (ip: string): Quota => {
-    const quota = addresses.get(ip, now()) ?? createQuota(KEYS_OF_AN_ADDRESS);
-    addresses.set(ip, quota, Number.POSITIVE_INFINITY);
-    return quota;
+  const ofAddress = (ip: string): PerSecondBudget => {
+    const budget = addresses.get(ip, now()) ?? createPerSecondBudget(KEYS_OF_AN_ADDRESS);
+    addresses.set(ip, budget, Number.POSITIVE_INFINITY);
+    return budget;
   };
 
   return {
     mayAsk({ kind, who, ip }) {
-      if (lately.get(who, now())) return acquaintances[kind](now());
-      return (kind === 'user' || ofAddress(ip)(now())) && strangers[kind](now());
+      if (lately.get(who, now())) return take(acquaintances[kind], now());
+      return (kind === 'user' || take(ofAddress(ip), now())) && take(strangers[kind], now());
     },
     found: (who) => lately.set(who, true, now() + FOUND_MS),
   };
 }
 
-type Quota = (nowMs: number) => boolean;
-
-/** Counts by whole seconds. */
-function createQuota(perSecond: number): Quota {
-  let second = Number.NaN;
-  let used = 0;
-  return (nowMs) => {
-    const current = Math.floor(nowMs / 1_000);
-    if (current !== second) [second, used] = [current, 0];
-    used += 1;
-    return used <= perSecond;
-  };
+function take(budget: PerSecondBudget, nowMs: number): boolean {
+  const hasRoom = budget.hasRoom(nowMs);
+  if (hasRoom) budget.take();
+  return hasRoom;
 }

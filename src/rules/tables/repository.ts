@@ -33,8 +33,6 @@ export interface Target {
   readonly revisions?: readonly number[] | undefined;
 }
 
-export type Repository = ReturnType<typeof createRepository>;
-
 export function createRepository(database: Database, { table, id, order }: RepositoryOptions) {
   const where = (target: Target) =>
     and(eq(id, target.id), target.revisions && inArray(table.revision, [...target.revisions]));

@@ -1,4 +1,4 @@
-// All algorithms by id. A new one is a Lua file, a TypeScript file, and a line here and in redis/script.ts.
+// All algorithms by id. A new one is a Lua file, a TypeScript file, and a line here and in SOURCES of redis/script.ts.
 import type { Algorithm, Traits } from './algorithm.ts';
 import { concurrency } from './concurrency.ts';
 import { fixedWindow } from './fixed-window.ts';

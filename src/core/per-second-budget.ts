@@ -1,13 +1,13 @@
-// A coarse cap on what one isolate lets through uncounted: so many requests a second, of all callers together.
+// So many a second in one isolate: a coarse cap on requests that pass uncounted, and on look-ups of callers.
 
-export interface IsolateCap {
+export interface PerSecondBudget {
   hasRoom(nowMs: number): boolean;
   /** After `hasRoom` has said so. */
   take(): void;
 }
 
 /** By whole seconds, which is coarse enough. 0: any number. */
-export function createIsolateCap(perSecond: number): IsolateCap {
+export function createPerSecondBudget(perSecond: number): PerSecondBudget {
   let second = Number.NaN;
   let taken = 0;
   return {

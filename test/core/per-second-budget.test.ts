@@ -1,10 +1,10 @@
 // The coarse cap: so many in each second, and not one more.
 import { expect, it } from 'vitest';
-import { createIsolateCap, type IsolateCap } from '../../src/limiter/isolate-cap.ts';
-import { START_MS } from './rule-checks.ts';
+import { createPerSecondBudget, type PerSecondBudget } from '../../src/core/per-second-budget.ts';
+import { START_MS } from '../limiter/rule-checks.ts';
 
 /** As many as pass of so many that come in one moment. */
-function takeAt(cap: IsolateCap, nowMs: number, attempts: number): number {
+function takeAt(cap: PerSecondBudget, nowMs: number, attempts: number): number {
   let passed = 0;
   for (let i = 0; i < attempts; i++) {
     if (!cap.hasRoom(nowMs)) continue;
@@ -15,7 +15,7 @@ function takeAt(cap: IsolateCap, nowMs: number, attempts: number): number {
 }
 
 it('lets exactly so many through in each second of the clock', () => {
-  const cap = createIsolateCap(3);
+  const cap = createPerSecondBudget(3);
   expect(takeAt(cap, START_MS, 2)).toBe(2);
   expect(takeAt(cap, START_MS + 999, 5)).toBe(1);
   expect(takeAt(cap, START_MS + 1_000, 5)).toBe(3);
@@ -24,18 +24,18 @@ it('lets exactly so many through in each second of the clock', () => {
 });
 
 it('is not used up by those who only asked for room', () => {
-  const cap = createIsolateCap(1);
+  const cap = createPerSecondBudget(1);
   for (let i = 0; i < 100; i++) expect(cap.hasRoom(START_MS)).toBe(true);
   cap.take();
   expect(cap.hasRoom(START_MS)).toBe(false);
 });
 
 it('goes on after the clock was put back', () => {
-  const cap = createIsolateCap(1);
+  const cap = createPerSecondBudget(1);
   expect(takeAt(cap, START_MS, 1)).toBe(1);
   expect(takeAt(cap, START_MS - 3_600_000, 2)).toBe(1);
 });
 
 it('lets any number through if there is none', () => {
-  expect(takeAt(createIsolateCap(0), START_MS, 100_000)).toBe(100_000);
+  expect(takeAt(createPerSecondBudget(0), START_MS, 100_000)).toBe(100_000);
 });

@@ -1,0 +1,25 @@
+// Counters that are stored in Redis carry the letter of their algorithm.
+import { expect, it } from 'vitest';
+import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
+import { letterOf } from '../../src/redis/script.ts';
+
+const letters = ALGORITHM_IDS.map(letterOf);
+
+it('every algorithm has a small letter of its own, and none takes those of ceded counters', () => {
+  expect(letters.filter((letter) => !/^[a-lo-z]$/.test(letter))).toEqual([]);
+  expect(new Set(letters).size).toBe(ALGORITHM_IDS.length);
+});
+
+it('an algorithm keeps the letter that its counters are stored under', () => {
+  const known = [
+    ['fixed-window', 'f'],
+    ['sliding-window-counter', 'c'],
+    ['token-bucket', 't'],
+    ['gcra', 'g'],
+    ['leaky-bucket', 'k'],
+    ['sliding-window-buckets', 'b'],
+    ['sliding-window-log', 'l'],
+    ['concurrency', 'h'],
+  ] as const;
+  expect(known.map(([id]) => letterOf(id))).toEqual(known.map(([, letter]) => letter));
+});

@@ -1,0 +1,8 @@
+// Runs the tests of a copy of Weir that has one algorithm more. They need no shared parts.
+import { defineConfig } from 'vitest/config';
+import { luaAsText } from '../../shared/lua-as-text.ts';
+
+export default defineConfig({
+  plugins: [luaAsText],
+  test: { include: ['test/redis/*.test.ts'], testTimeout: 240_000, hookTimeout: 240_000 },
+});
