@@ -164,7 +164,7 @@ describe('a bad body', () => {
     for (const headers of [declared, { ...declared, 'Content-Length': '0' }]) {
       const missing = await refusal(['/rules', { method: 'POST', headers }]);
       expect(missing).toMatchObject({ status: 400, code: 'invalid-body' });
-      expect(JSON.stringify(missing)).toContain('#/resource is missing');
+      expect(JSON.stringify(missing)).toContain('#/scope is missing');
       for (const [path, method] of [
         [`/rules/${rule.id}`, 'PATCH'],
         ['/publish', 'POST'],
