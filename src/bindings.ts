@@ -67,6 +67,10 @@ export interface Bindings {
   readonly SUBJECTS_KEY?: string;
   /** Where the cron run pushes metrics, as OTLP/HTTP JSON: the whole URL, such as https://…/v1/metrics. */
   readonly OTLP_URL?: string;
+  /** Is told when a subject reaches a threshold of a rule with `alertAt`. */
+  readonly ALERT_WEBHOOK?: string;
+  /** Secret. Signs what ALERT_WEBHOOK is told: `whsec_` and 24 to 64 bytes in base64. */
+  readonly ALERT_WEBHOOK_SECRET?: string;
   /** Until the origin's headers must have come (100000). */
   readonly ORIGIN_TIMEOUT_MS?: string;
 }

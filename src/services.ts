@@ -52,7 +52,12 @@ export function createParts(env: Bindings): Parts {
   const snapshots = createSnapshotSource({ kv, now, onError: reportAs('snapshot-unreadable') });
   const postgres = whenNeeded(
     () => import('./postgres.ts'),
-    ({ createPostgres }) => createPostgres(database),
+    ({ createPostgres }) =>
+      createPostgres(database, {
+        webhook: config.telemetry.webhook,
+        now,
+        onError: reportAs('telemetry-failed'),
+      }),
   );
   let ownId: string | undefined;
   const isolateId = () => (ownId ??= toBase64Url(crypto.getRandomValues(new Uint8Array(12))));
@@ -69,7 +74,7 @@ export function createParts(env: Bindings): Parts {
         queue,
         isolateId,
         now,
-        write: async (batch) => (await postgres()).writeRecords(batch),
+        write: async (batch) => (await postgres()).keepRecords(batch),
         onDenied: ({ rule, route, subject }) => log.denied(rule, route, subject),
         onError: reportAs('telemetry-failed'),
       }),
