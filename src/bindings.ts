@@ -55,7 +55,7 @@ export interface Bindings {
   readonly PRIVATE_ORIGINS?: string;
   /** A queue for denials and usage. Without it, isolates write them to Postgres themselves. */
   readonly RECORDS?: Queue<RecordBatch>;
-  /** Isolates hand over what they have counted within so many seconds (25). */
+  /** Isolates hand over what they have counted within so many seconds (25), down to 0.1. */
   readonly TELEMETRY_SECONDS?: string;
   /** Denials are kept for so many days (30). */
   readonly EVENTS_DAYS?: string;

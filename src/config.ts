@@ -160,7 +160,10 @@ const variables = {
   PRIVATE_ORIGINS: optional(oneOf(['allow', 'refuse'])),
   ORIGIN_TIMEOUT_MS: withDefault(wholeNumber(1, 900_000), DEFAULT_ORIGIN_TIMEOUT_MS),
   RECORDS: optional(queue),
-  TELEMETRY_SECONDS: withDefault(wholeNumber(1, 25), 25),
+  TELEMETRY_SECONDS: withDefault(
+    changed(matching(/^(?:0\.[1-9]|1?[1-9]|10|2[0-5])$/, 'must be 1 to 25, or 0.1 to 0.9'), Number),
+    25,
+  ),
   EVENTS_DAYS: withDefault(wholeNumber(1, 3_650), 30),
   USAGE_DAYS: withDefault(wholeNumber(1, 3_650), 400),
   SUBJECTS: withDefault(oneOf(['plain', 'hash']), 'plain'),

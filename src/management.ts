@@ -29,7 +29,7 @@ export interface ManagementOptions {
 }
 
 export interface ManagedTelemetry
-  extends Pick<ConsumerOptions, 'sums' | 'handOver' | 'onError'>,
+  extends Pick<ConsumerOptions, 'sums' | 'retrySeconds' | 'handOver' | 'onError'>,
     Omit<RetentionOptions, 'nowMs'> {
   readonly clients: ReadonlyMap<string, Client>;
   readonly subjects: SubjectsOptions;

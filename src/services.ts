@@ -108,6 +108,8 @@ export function createParts(env: Bindings): Parts {
           clients,
           subjects,
           sums: collected.sums,
+          // A batch is retried no later than the isolate would hand over the next one, and after 10 s at most.
+          retrySeconds: Math.min(10, Math.ceil(everyMs / 1_000)),
           handOver: () => telemetry.handOverNow(regions),
           onError: reportAs('telemetry-failed'),
         },

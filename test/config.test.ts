@@ -145,7 +145,10 @@ describe('parseConfig', () => {
     [{ ISOLATE_CAP: '' }, 'ISOLATE_CAP: must be a whole number from 0 to 1000000'],
     [{ DATABASE_CHECK_MINUTES: '0' }, 'DATABASE_CHECK_MINUTES: must be a whole number from 1 to 1440'],
     [{ RECORDS: 'weir-records' }, 'RECORDS: must be a queue binding'],
-    [{ TELEMETRY_SECONDS: '26' }, 'TELEMETRY_SECONDS: must be a whole number from 1 to 25'],
+    ...['26', '0', '0.05', '1.5', '100'].map((TELEMETRY_SECONDS): [Record<string, string>, string] => [
+      { TELEMETRY_SECONDS },
+      'TELEMETRY_SECONDS: must be 1 to 25, or 0.1 to 0.9',
+    ]),
     [{ EVENTS_DAYS: '0' }, 'EVENTS_DAYS: must be a whole number from 1 to 3650'],
     [{ SUBJECTS: 'md5' }, /^SUBJECTS: Invalid option/],
     [{ SUBJECTS_KEY: 'short' }, 'SUBJECTS_KEY: must have at least 16 characters'],

@@ -16,7 +16,7 @@ describe.each([
   beforeAll(async () => {
     receiver = cleanup.use(await startReceiver());
     const { url, secret } = receiver.webhook;
-    const variables = { TELEMETRY_SECONDS: '1', ALERT_WEBHOOK: url, ALERT_WEBHOOK_SECRET: secret };
+    const variables = { TELEMETRY_SECONDS: '0.1', ALERT_WEBHOOK: url, ALERT_WEBHOOK_SECRET: secret };
     weir = cleanup.use(await startWeir(variables, queue === undefined ? {} : { queue }));
     sql = new pg.Client({ connectionString: weir.stack.databaseUrl });
     await sql.connect();

@@ -93,6 +93,7 @@ describe('the consumer of the queue', () => {
       write,
       now: () => MINUTE_MS + 20_000,
       sums,
+      retrySeconds: 10,
       handOver: async () => void done.push('handed over'),
       onError: (error) => void errors.push(error),
     });
