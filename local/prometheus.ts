@@ -38,19 +38,20 @@ export interface Prometheus extends AsyncDisposable {
 
 export interface PrometheusOptions {
   readonly binary: string;
-  /** `host:port` of what is asked for metrics every second. */
+  /** `host:port` of what is asked for metrics. */
   readonly target: string;
   readonly token: string;
+  readonly scrapeEveryMs: number;
 }
 
 const START_MS = 60_000;
 
-export async function startPrometheus({ binary, target, token }: PrometheusOptions): Promise<Prometheus> {
+export async function startPrometheus({ binary, ...scraped }: PrometheusOptions): Promise<Prometheus> {
   await using cleanup = new AsyncDisposableStack();
   const folder = await mkdtemp(join(tmpdir(), 'weir-prometheus-'));
   cleanup.defer(() => rm(folder, { recursive: true, force: true }));
   const config = join(folder, 'prometheus.yml');
-  await writeFile(config, configOf(target, token), { mode: 0o600 });
+  await writeFile(config, configOf(scraped), { mode: 0o600 });
   const port = await freePort();
   const child = spawn(
     binary,
@@ -72,8 +73,8 @@ export async function startPrometheus({ binary, target, token }: PrometheusOptio
   };
 }
 
-const configOf = (target: string, token: string) => `
-global: { scrape_interval: 1s, scrape_timeout: 1s }
+const configOf = ({ target, token, scrapeEveryMs }: Omit<PrometheusOptions, 'binary'>) => `
+global: { scrape_interval: ${scrapeEveryMs}ms, scrape_timeout: ${scrapeEveryMs}ms }
 scrape_configs:
   - job_name: weir
     metrics_path: /_weir/metrics

@@ -71,6 +71,8 @@ const FOR_THE_WORKER = [
   'SUBJECTS',
   'SUBJECTS_KEY',
   'OTLP_URL',
+  'ALERT_WEBHOOK',
+  'ALERT_WEBHOOK_SECRET',
 ];
 
 export function parseSettings(env: NodeJS.ProcessEnv): Settings {

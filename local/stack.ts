@@ -32,7 +32,7 @@ export interface Stack extends AsyncDisposable {
   readonly regions: readonly LocalRegion[];
   readonly databaseUrl: string;
   /** In front of Postgres; its faults leave Postgres itself as it is. */
-  readonly neon: Pick<NeonGateway, 'url' | 'fetchEndpoint' | 'faults'>;
+  readonly neon: Pick<NeonGateway, 'url' | 'fetchEndpoint' | 'faults' | 'failedCount'>;
   readonly originUrl: string;
   /** What the Worker needs to know of the stack. */
   readonly variables: Readonly<Record<string, string>>;

@@ -55,7 +55,7 @@ export interface Bindings {
   readonly PRIVATE_ORIGINS?: string;
   /** A queue for denials and usage. Without it, isolates write them to Postgres themselves. */
   readonly RECORDS?: Queue<RecordBatch>;
-  /** Isolates hand over what they have counted within so many seconds (25). */
+  /** Isolates hand over what they have counted within so many seconds (25), down to 0.1. */
   readonly TELEMETRY_SECONDS?: string;
   /** Denials are kept for so many days (30). */
   readonly EVENTS_DAYS?: string;
@@ -67,6 +67,10 @@ export interface Bindings {
   readonly SUBJECTS_KEY?: string;
   /** Where the cron run pushes metrics, as OTLP/HTTP JSON: the whole URL, such as https://…/v1/metrics. */
   readonly OTLP_URL?: string;
+  /** Is told when a subject reaches a threshold of a rule with `alertAt`. */
+  readonly ALERT_WEBHOOK?: string;
+  /** Secret. Signs what ALERT_WEBHOOK is told: `whsec_` and 24 to 64 bytes in base64. */
+  readonly ALERT_WEBHOOK_SECRET?: string;
   /** Until the origin's headers must have come (100000). */
   readonly ORIGIN_TIMEOUT_MS?: string;
 }

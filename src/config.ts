@@ -27,6 +27,7 @@ import {
 } from './core/shape.ts';
 import { originPolicyOf, originUrlProblem } from './origin-config.ts';
 import type { RecordBatch } from './telemetry/record-batch.ts';
+import type { Webhook } from './telemetry/webhook.ts';
 
 const DEFAULT_DEADLINE_MS = 250;
 /** Requests a second: about what one isolate can serve. */
@@ -159,12 +160,22 @@ const variables = {
   PRIVATE_ORIGINS: optional(oneOf(['allow', 'refuse'])),
   ORIGIN_TIMEOUT_MS: withDefault(wholeNumber(1, 900_000), DEFAULT_ORIGIN_TIMEOUT_MS),
   RECORDS: optional(queue),
-  TELEMETRY_SECONDS: withDefault(wholeNumber(1, 25), 25),
+  TELEMETRY_SECONDS: withDefault(
+    changed(matching(/^(?:0\.[1-9]|1?[1-9]|10|2[0-5])$/, 'must be 1 to 25, or 0.1 to 0.9'), Number),
+    25,
+  ),
   EVENTS_DAYS: withDefault(wholeNumber(1, 3_650), 30),
   USAGE_DAYS: withDefault(wholeNumber(1, 3_650), 400),
   SUBJECTS: withDefault(oneOf(['plain', 'hash']), 'plain'),
   SUBJECTS_KEY: optional(textFrom(16, 'must have at least 16 characters')),
   OTLP_URL: optional(httpUrl),
+  ALERT_WEBHOOK: optional(httpUrl),
+  ALERT_WEBHOOK_SECRET: optional(
+    matching(
+      /^whsec_(?:[A-Za-z0-9+/]{4}){8,21}(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/,
+      'must be whsec_ and 24 to 64 bytes in base64',
+    ),
+  ),
 };
 
 export type Region = Shaped<typeof region>;
@@ -210,6 +221,7 @@ export interface TelemetryConfig {
   readonly isHashed: boolean;
   readonly subjectsKey: string;
   readonly otlpUrl: string | undefined;
+  readonly webhook: Webhook | undefined;
 }
 
 export type JwtConfig = Shaped<typeof jwt> & { readonly secret: string | undefined };
@@ -261,6 +273,7 @@ export function parseConfig(env: Bindings): Config {
       isHashed: data.SUBJECTS === 'hash',
       subjectsKey: data.SUBJECTS_KEY ?? data.DATABASE_URL,
       otlpUrl: data.OTLP_URL,
+      webhook: webhookOf(data),
     },
   };
 }
@@ -269,7 +282,7 @@ type Variables = Partial<ObjectOf<typeof variables>>;
 
 /** What is wrong though each variable is good for itself. */
 function* contradictionsIn(read: Variables, env: Bindings, problems: readonly string[]) {
-  const { JWT, ADMIN_TOKEN, ADMIN_TOKENS = [] } = read;
+  const { JWT, ADMIN_TOKEN, ADMIN_TOKENS = [], ALERT_WEBHOOK } = read;
   const originProblem = originUrlProblem(read.ORIGIN_URL, originPolicyOf(read, env, variables));
   if (originProblem) yield originProblem;
   // One that is wrong is not missing.
@@ -279,6 +292,8 @@ function* contradictionsIn(read: Variables, env: Bindings, problems: readonly st
     yield 'ADMIN_TOKEN: is missing, and so are ADMIN_TOKENS and ADMIN_ACCESS';
   if (JWT?.algorithms.some(isSymmetric) && env.JWT_SECRET === undefined)
     yield 'JWT_SECRET: is missing: JWT.algorithms are those of a shared secret';
+  if (ALERT_WEBHOOK !== undefined && env.ALERT_WEBHOOK_SECRET === undefined)
+    yield 'ALERT_WEBHOOK_SECRET: is missing: it signs what ALERT_WEBHOOK is told';
   if (!haveNamesOfTheirOwn(tokens))
     yield 'ADMIN_TOKENS: has two tokens of one name (ADMIN_TOKEN is named admin)';
 }
@@ -286,6 +301,9 @@ function* contradictionsIn(read: Variables, env: Bindings, problems: readonly st
 function haveNamesOfTheirOwn(list: readonly { readonly name: string }[]): boolean {
   return new Set(list.map(({ name }) => name)).size === list.length;
 }
+
+const webhookOf = ({ ALERT_WEBHOOK: url, ALERT_WEBHOOK_SECRET: secret }: ObjectOf<typeof variables>) =>
+  url !== undefined && secret !== undefined ? { url, secret } : undefined;
 
 /** ADMIN_TOKEN is the short way to have one token. */
 function adminTokensOf(single: string | undefined, several: readonly AdminToken[] = []): AdminToken[] {

@@ -1,5 +1,6 @@
 // Once a minute: what is in Postgres is made the rules in force, however it came there. Mostly there is nothing to do.
-// Metrics are pushed to those who want that, and what was kept long enough is deleted.
+// Metrics are pushed to those who want that, alerts that a webhook did not take are sent again, and what was kept long
+// enough is deleted.
 import type { PublishOptions } from './rules/publishing/publish.ts';
 import { reconcile } from './rules/publishing/reconcile.ts';
 
@@ -22,24 +23,27 @@ export interface CronTelemetry {
   readonly deleteOld: () => Promise<unknown>;
   /** Undefined if nobody wants it. */
   readonly pushMetrics: (() => Promise<void>) | undefined;
+  /** Undefined if there is no webhook. */
+  readonly sendAlerts?: (() => Promise<unknown>) | undefined;
   readonly onError: (error: unknown) => void;
 }
 
 /** Rules come first, and none of the others can keep them from being published. */
-
 export async function runCron(parts: CronParts, scheduledTime: number): Promise<void> {
   const minute = Math.floor(scheduledTime / MINUTE_MS);
   try {
     await publishChanges(parts, minute);
   } finally {
-    await pushAndDelete(parts.telemetry, minute);
+    await pushAndDelete(parts, minute);
   }
 }
 
-async function pushAndDelete(telemetry: CronTelemetry | undefined, minute: number): Promise<void> {
+async function pushAndDelete({ telemetry, databaseCheckMinutes }: CronParts, minute: number): Promise<void> {
   if (!telemetry) return;
-  const { pushMetrics, deleteOld, onError } = telemetry;
+  const { pushMetrics, sendAlerts, deleteOld, onError } = telemetry;
   await pushMetrics?.().catch(onError);
+  // Only when Postgres is awake anyway.
+  if (minute % databaseCheckMinutes === 0) await sendAlerts?.().catch(onError);
   if (minute % DELETE_MINUTES === 0) await deleteOld().catch(onError);
 }
 

@@ -9,13 +9,15 @@ import { createMetricsBoard } from './redis/metrics-board.ts';
 import { type PublishOptions, publish } from './rules/publishing/publish.ts';
 import { createRuleReader } from './rules/publishing/rule-reader.ts';
 import { createDatabase, type DatabaseOptions } from './rules/tables/database.ts';
+import { sendAlerts } from './telemetry/alerts.ts';
 import { type ConsumerOptions, createConsumer, type QueuedBatch } from './telemetry/consumer.ts';
 import { readFleet } from './telemetry/fleet.ts';
+import { keepRecords } from './telemetry/keep-records.ts';
 import { pushOtlp } from './telemetry/otlp.ts';
 import { PROMETHEUS_TYPE, toPrometheus } from './telemetry/prometheus.ts';
 import { deleteOld, type RetentionOptions } from './telemetry/retention.ts';
 import { createSubjects, type SubjectsOptions } from './telemetry/subjects.ts';
-import { writeRecords } from './telemetry/write-records.ts';
+import type { Webhook } from './telemetry/webhook.ts';
 
 export interface ManagementOptions {
   readonly postgres: DatabaseOptions;
@@ -27,11 +29,12 @@ export interface ManagementOptions {
 }
 
 export interface ManagedTelemetry
-  extends Pick<ConsumerOptions, 'sums' | 'handOver' | 'onError'>,
+  extends Pick<ConsumerOptions, 'sums' | 'retrySeconds' | 'handOver' | 'onError'>,
     Omit<RetentionOptions, 'nowMs'> {
   readonly clients: ReadonlyMap<string, Client>;
   readonly subjects: SubjectsOptions;
   readonly otlpUrl: string | undefined;
+  readonly webhook: Webhook | undefined;
 }
 
 export interface Management extends Pick<Services, 'admin' | 'adminRefusal'> {
@@ -63,7 +66,7 @@ export function createManagement({
   const gate = createGate(services);
   const app = createAdminApp(services, gate);
   const { now } = options.admin;
-  const { otlpUrl } = telemetry;
+  const { otlpUrl, webhook } = telemetry;
   const boards = [...telemetry.clients].map(([name, client]) => ({
     name,
     metrics: createMetricsBoard(client),
@@ -89,6 +92,7 @@ export function createManagement({
             deleteOld: () => deleteOld(database, { ...telemetry, nowMs: now() }),
             pushMetrics:
               otlpUrl === undefined ? undefined : async () => pushOtlp(otlpUrl, await fleet(), now()),
+            sendAlerts: webhook && (() => sendAlerts({ database, webhook, now })),
             onError: telemetry.onError,
           },
         },
@@ -98,6 +102,10 @@ export function createManagement({
       new Response(toPrometheus(await fleet()), {
         headers: { 'Content-Type': PROMETHEUS_TYPE, 'Cache-Control': 'no-store' },
       }),
-    consume: createConsumer({ ...telemetry, now, write: (batch) => writeRecords(database, batch) }),
+    consume: createConsumer({
+      ...telemetry,
+      now,
+      write: (batch) => keepRecords({ ...telemetry, database, now }, batch),
+    }),
   };
 }

@@ -5,21 +5,21 @@ import { sql } from 'drizzle-orm';
 import { findApiKey, findUser } from './rules/book/caller-rows.ts';
 import type { CallerRows } from './rules/book/callers.ts';
 import { createDatabase, type DatabaseOptions } from './rules/tables/database.ts';
+import { type KeepOptions, keepRecords } from './telemetry/keep-records.ts';
 import type { RecordBatch } from './telemetry/record-batch.ts';
-import { writeRecords } from './telemetry/write-records.ts';
 
 export interface Postgres {
   readonly callers: CallerRows;
   /** Whether the batch was new. */
-  writeRecords(batch: RecordBatch): Promise<boolean>;
+  keepRecords(batch: RecordBatch): Promise<boolean>;
   ping(): Promise<unknown>;
 }
 
-export function createPostgres(options: DatabaseOptions): Postgres {
+export function createPostgres(options: DatabaseOptions, kept: Omit<KeepOptions, 'database'>): Postgres {
   const database = createDatabase(options);
   return {
     callers: { key: (hash) => findApiKey(database, hash), user: (id) => findUser(database, id) },
-    writeRecords: (batch) => writeRecords(database, batch),
+    keepRecords: (batch) => keepRecords({ ...kept, database }, batch),
     ping: () => database.execute(sql`select 1`),
   };
 }

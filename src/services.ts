@@ -52,7 +52,12 @@ export function createParts(env: Bindings): Parts {
   const snapshots = createSnapshotSource({ kv, now, onError: reportAs('snapshot-unreadable') });
   const postgres = whenNeeded(
     () => import('./postgres.ts'),
-    ({ createPostgres }) => createPostgres(database),
+    ({ createPostgres }) =>
+      createPostgres(database, {
+        webhook: config.telemetry.webhook,
+        now,
+        onError: reportAs('telemetry-failed'),
+      }),
   );
   let ownId: string | undefined;
   const isolateId = () => (ownId ??= toBase64Url(crypto.getRandomValues(new Uint8Array(12))));
@@ -69,7 +74,7 @@ export function createParts(env: Bindings): Parts {
         queue,
         isolateId,
         now,
-        write: async (batch) => (await postgres()).writeRecords(batch),
+        write: async (batch) => (await postgres()).keepRecords(batch),
         onDenied: ({ rule, route, subject }) => log.denied(rule, route, subject),
         onError: reportAs('telemetry-failed'),
       }),
@@ -103,6 +108,8 @@ export function createParts(env: Bindings): Parts {
           clients,
           subjects,
           sums: collected.sums,
+          // A batch is retried no later than the isolate would hand over the next one, and after 10 s at most.
+          retrySeconds: Math.min(10, Math.ceil(everyMs / 1_000)),
           handOver: () => telemetry.handOverNow(regions),
           onError: reportAs('telemetry-failed'),
         },

@@ -63,6 +63,23 @@ describe('parseConfig', () => {
     expect(parse(changes).telemetry).toMatchObject(expected);
   });
 
+  it('reads whom to tell of thresholds', () => {
+    expect(parse({}).telemetry.webhook).toBeUndefined();
+    const url = 'https://hooks.example.com/weir';
+    const secret = `whsec_${btoa('x'.repeat(24))}`;
+    expect(parse({ ALERT_WEBHOOK: url, ALERT_WEBHOOK_SECRET: secret }).telemetry.webhook).toEqual({
+      url,
+      secret,
+    });
+  });
+
+  it.each(['x'.repeat(23), 'x'.repeat(66)])('refuses a webhook secret of %s', (bytes) => {
+    const secret = `whsec_${btoa(bytes)}`;
+    expect(problemsOf({ ALERT_WEBHOOK_SECRET: secret })).toEqual([
+      'ALERT_WEBHOOK_SECRET: must be whsec_ and 24 to 64 bytes in base64',
+    ]);
+  });
+
   it('knows which deployment it is, where Cloudflare tells', () => {
     expect(parse({ CF_VERSION_METADATA: { id: 'v7', tag: '' } }).deployment).toBe('v7');
   });
@@ -101,6 +118,11 @@ describe('parseConfig', () => {
     ],
     [{ RULES: undefined }, 'RULES: KV binding is missing'],
     [{ DATABASE_URL: 'mysql://x' }, 'DATABASE_URL: must be a postgres:// URL'],
+    [{ ALERT_WEBHOOK: 'hooks.example.com' }, 'ALERT_WEBHOOK: must be an http or https URL'],
+    [
+      { ALERT_WEBHOOK: 'https://hooks.example.com' },
+      'ALERT_WEBHOOK_SECRET: is missing: it signs what ALERT_WEBHOOK is told',
+    ],
     [{ ADMIN_TOKEN: 'short' }, 'ADMIN_TOKEN: must have at least 16 characters'],
     [{ JWT: '{"algorithms":["none"],"jwksUrl":"https://x.test"}' }, /^JWT\.algorithms\[0\]: Invalid option/],
     [{ JWT: '{}' }, 'JWT.jwksUrl: is missing'],
@@ -123,7 +145,10 @@ describe('parseConfig', () => {
     [{ ISOLATE_CAP: '' }, 'ISOLATE_CAP: must be a whole number from 0 to 1000000'],
     [{ DATABASE_CHECK_MINUTES: '0' }, 'DATABASE_CHECK_MINUTES: must be a whole number from 1 to 1440'],
     [{ RECORDS: 'weir-records' }, 'RECORDS: must be a queue binding'],
-    [{ TELEMETRY_SECONDS: '26' }, 'TELEMETRY_SECONDS: must be a whole number from 1 to 25'],
+    ...['26', '0', '0.05', '1.5', '100'].map((TELEMETRY_SECONDS): [Record<string, string>, string] => [
+      { TELEMETRY_SECONDS },
+      'TELEMETRY_SECONDS: must be 1 to 25, or 0.1 to 0.9',
+    ]),
     [{ EVENTS_DAYS: '0' }, 'EVENTS_DAYS: must be a whole number from 1 to 3650'],
     [{ SUBJECTS: 'md5' }, /^SUBJECTS: Invalid option/],
     [{ SUBJECTS_KEY: 'short' }, 'SUBJECTS_KEY: must have at least 16 characters'],

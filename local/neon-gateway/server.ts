@@ -32,6 +32,8 @@ export interface NeonGateway {
   /** For `neonConfig.fetchEndpoint`. */
   fetchEndpoint: string;
   faults: Pick<GatewayFaults, 'get' | 'set' | 'clear'>;
+  /** Requests that were answered by a fault instead of Postgres. */
+  failedCount(): number;
   /** Does not wait for requests that hang. */
   stop(): Promise<void>;
 }
@@ -40,6 +42,7 @@ interface Endpoint {
   pool: pg.Pool;
   maxRequestBytes: number;
   maxResponseBytes: number;
+  failedCount: number;
 }
 
 export async function startNeonGateway(options: NeonGatewayOptions): Promise<NeonGateway> {
@@ -47,6 +50,7 @@ export async function startNeonGateway(options: NeonGatewayOptions): Promise<Neo
     pool: createSqlPool(options.databaseUrl, options.connections ?? 10),
     maxRequestBytes: options.maxRequestBytes ?? NEON_MAX_BYTES,
     maxResponseBytes: options.maxResponseBytes ?? NEON_MAX_BYTES,
+    failedCount: 0,
   };
   const httpPort = createHttpPort(options.port, LABEL, (request, response) => {
     void serve(endpoint, faults, request, response);
@@ -64,7 +68,7 @@ export async function startNeonGateway(options: NeonGatewayOptions): Promise<Neo
     await httpPort.close();
     await endpoint.pool.end();
   };
-  return { url, port, fetchEndpoint: `${url}/sql`, faults, stop };
+  return { url, port, fetchEndpoint: `${url}/sql`, faults, failedCount: () => endpoint.failedCount, stop };
 }
 
 async function serve(
@@ -78,7 +82,9 @@ async function serve(
   const hit = faults.draw();
   if (hit.hang) return;
   if (hit.latencyMs > 0) await sleep(hit.latencyMs, undefined, { ref: false });
-  const answer = fakeAnswer(hit) ?? (await answerRequest(endpoint, request, gone.signal).catch(renderError));
+  const fake = fakeAnswer(hit);
+  if (fake) endpoint.failedCount += 1;
+  const answer = fake ?? (await answerRequest(endpoint, request, gone.signal).catch(renderError));
   if (gone.signal.aborted) return;
   // A body nobody read would keep the connection from its next request.
   request.resume();

@@ -22,17 +22,19 @@ export interface ConsumerOptions {
   readonly write: (batch: RecordBatch) => Promise<boolean>;
   readonly now: () => number;
   readonly sums: MetricSums;
+  /** The first delay of what failed; each further one is twice as long. */
+  readonly retrySeconds: number;
   /** Hands the sums over now: an isolate that only consumes has no responses to do so after. */
   readonly handOver: () => Promise<void>;
   readonly onError: (error: unknown) => void;
 }
 
-const FIRST_DELAY_SECONDS = 10;
 const LONGEST_DELAY_SECONDS = 3_600;
 /** By this end of its name a queue is known to be the one for what has failed. */
 const DEAD_LETTERS = '-dead';
 
-export function createConsumer({ write, now, sums, handOver, onError }: ConsumerOptions) {
+export function createConsumer(options: ConsumerOptions) {
+  const { write, now, sums, retrySeconds, handOver, onError } = options;
   const consume = async (message: QueuedMessage) => {
     const { body } = message;
     // What is no batch never becomes one.
@@ -45,7 +47,7 @@ export function createConsumer({ write, now, sums, handOver, onError }: Consumer
       message.ack();
     } catch (error) {
       onError(error);
-      message.retry({ delaySeconds: delayOf(message.attempts) });
+      message.retry({ delaySeconds: delayOf(retrySeconds, message.attempts) });
     }
   };
 
@@ -64,8 +66,8 @@ export function createConsumer({ write, now, sums, handOver, onError }: Consumer
   };
 }
 
-const delayOf = (attempts: number) =>
-  Math.min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2 ** Math.min(20, Math.max(0, attempts - 1)));
+const delayOf = (firstSeconds: number, attempts: number) =>
+  Math.min(LONGEST_DELAY_SECONDS, firstSeconds * 2 ** Math.min(20, Math.max(0, attempts - 1)));
 
 const isRecordBatch = (body: unknown): body is RecordBatch =>
   typeof body === 'object' &&

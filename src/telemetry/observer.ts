@@ -3,13 +3,9 @@ import { type CheckResult, type Decision, resultsOf } from '../core/counting/dec
 import { type Caller, subjectOf } from '../core/matching/caller.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { AnsweredRequest, DecidedRequest } from '../core/ports/telemetry.ts';
-import type { MetricSums } from '../core/telemetry/metric-sums.ts';
-import type { Denial, DenialFields, Sums, Usage, UsageFields } from '../core/telemetry/records.ts';
+import type { Collected } from '../core/telemetry/collected.ts';
 
-export interface ObserverOptions {
-  readonly sums: MetricSums;
-  readonly denials: Sums<Denial, DenialFields>;
-  readonly usage: Sums<Usage, UsageFields>;
+export interface ObserverOptions extends Collected {
   readonly now: () => number;
   readonly clockMs: () => number;
 }
@@ -20,18 +16,24 @@ const NOBODY: Caller = { ip: 'unknown', address: 'unknown' };
 
 type Result = CheckResult<RuleCheck>;
 
-export function createObserver({ sums, denials, usage, now, clockMs }: ObserverOptions) {
+export function createObserver({ sums, denials, usage, crossings, now, clockMs }: ObserverOptions) {
   let staleSinceMs: number | undefined;
 
   const addChecked = (result: Result) =>
     sums.add('checks', `${sums.nameOf('rule', result.check.rule.name)}\t${resultOf(result)}`);
 
-  const addCheck = (result: Result, { caller = NOBODY, route }: DecidedRequest) => {
+  const addCheck = (result: Result, { caller = NOBODY, route, decision }: DecidedRequest) => {
     const { check, outcome } = result;
     const { rule } = check;
     addChecked(result);
-    if (outcome.allowed || check.log) return;
-    const { scope, id: subject } = subjectOf(rule.scope, caller);
+    const isDenied = !outcome.allowed;
+    // An isolate that counts alone does not know what a subject has used.
+    const alerts = rule.alertAt.length > 0 && decision.kind === 'counted';
+    if (check.log || !(isDenied || alerts)) return;
+    const who = subjectOf(rule.scope, caller);
+    if (alerts) crossings.add(result, who, outcome.nowMs ?? decision.nowMs);
+    if (!isDenied) return;
+    const { scope, id: subject } = who;
     denials.add({ nowMs: now(), ruleId: rule.id, ruleName: rule.name, scope, subject, route });
   };
 

@@ -1,4 +1,5 @@
 // What isolates hand over for Postgres: sums of denials and usage, cut into batches that a queue takes.
+import type { Crossing } from '../core/telemetry/crossings.ts';
 import type { Denial, Usage } from '../core/telemetry/records.ts';
 
 export interface RecordBatch {
@@ -8,6 +9,8 @@ export interface RecordBatch {
   readonly cutAtMs: number;
   readonly denials: readonly Denial[];
   readonly usage: readonly Usage[];
+  /** Left out if there are none. */
+  readonly crossings?: readonly Crossing[];
 }
 
 /** Takes batches over for good, or fails. */
@@ -18,23 +21,22 @@ export interface RecordSink {
 /** A message of a queue has at most 128 KB. */
 const MOST_BYTES = 100_000;
 
-export interface Cut {
+export interface Cut extends Pick<RecordBatch, 'denials' | 'usage'> {
   readonly nowMs: number;
   readonly createId: () => string;
-  readonly denials: readonly Denial[];
-  readonly usage: readonly Usage[];
+  readonly crossings: readonly Crossing[];
 }
 
-export function cutBatches({ nowMs, createId, denials, usage }: Cut): RecordBatch[] {
-  const base = () => ({ id: createId(), cutAtMs: nowMs });
-  const pieces = [
-    ...piecesOf(denials).map((some) => ({ ...base(), denials: some, usage: [] })),
-    ...piecesOf(usage).map((some) => ({ ...base(), denials: [], usage: some })),
+export function cutBatches({ nowMs, createId, denials, usage, crossings }: Cut): RecordBatch[] {
+  const pieces: Partial<RecordBatch>[] = [
+    ...piecesOf(denials).map((some) => ({ denials: some })),
+    ...piecesOf(usage).map((some) => ({ usage: some })),
+    ...piecesOf(crossings).map((some) => ({ crossings: some })),
   ];
-  // Mostly there is little of both: one message.
-  const [first, second] = pieces;
-  const isLittle = pieces.length === 2 && first && second && sizeOf(first) + sizeOf(second) < MOST_BYTES;
-  return isLittle ? [{ ...first, usage: second.usage }] : pieces;
+  const bytes = pieces.reduce((sum, piece) => sum + sizeOf(piece), 0);
+  // Mostly there is little of each kind: one message.
+  const messages = pieces.length > 1 && bytes < MOST_BYTES ? [Object.assign({}, ...pieces)] : pieces;
+  return messages.map((rows) => ({ id: createId(), cutAtMs: nowMs, denials: [], usage: [], ...rows }));
 }
 
 function piecesOf<Row>(rows: readonly Row[]): Row[][] {

@@ -1,7 +1,7 @@
 // Hands denials and usage over, to a queue or straight to Postgres. What could not be handed over keeps its batch and
 // its id, and is tried again: it is written once, however often it is sent.
-import type { MetricSums } from '../core/telemetry/metric-sums.ts';
-import type { Denial, DenialFields, Sums, Usage, UsageFields } from '../core/telemetry/records.ts';
+import type { Collected } from '../core/telemetry/collected.ts';
+import type { Denial } from '../core/telemetry/records.ts';
 import { cutBatches, type RecordBatch, type RecordSink } from './record-batch.ts';
 import type { Subjects } from './subjects.ts';
 
@@ -11,10 +11,7 @@ export interface DeniedSample {
   readonly subject: string;
 }
 
-export interface RecordsHandOverOptions {
-  readonly sums: MetricSums;
-  readonly denials: Sums<Denial, DenialFields>;
-  readonly usage: Sums<Usage, UsageFields>;
+export interface RecordsHandOverOptions extends Collected {
   readonly records: RecordSink;
   readonly subjects: Subjects;
   readonly now: () => number;
@@ -26,7 +23,7 @@ export interface RecordsHandOverOptions {
 const MOST_SAMPLES = 3;
 
 export function createRecordsHandOver(options: RecordsHandOverOptions) {
-  const { sums, denials, usage, records, subjects, now, onDenied, onError } = options;
+  const { sums, denials, usage, crossings, records, subjects, now, onDenied, onError } = options;
   /** Until these are handed over, no others are cut: sums go on in memory, which is bounded. */
   let unsent: readonly RecordBatch[] = [];
 
@@ -37,11 +34,15 @@ export function createRecordsHandOver(options: RecordsHandOverOptions) {
   };
 
   const cut = async () => {
-    // Both are taken before anything is waited for.
-    const [denied, used] = [denials.take(), usage.take()];
+    // All are taken before anything is waited for.
+    const [denied, used, crossed] = [denials.take(), usage.take(), crossings.take()];
     const createId = () => crypto.randomUUID();
     await sample(denied);
-    const rows = { denials: await subjects.denials(denied), usage: await subjects.usage(used) };
+    const rows = {
+      denials: await subjects.subjectsOf(denied),
+      usage: await subjects.usage(used),
+      crossings: await subjects.subjectsOf(crossed),
+    };
     unsent = [...unsent, ...cutBatches({ nowMs: now(), createId, ...rows })];
   };
 
@@ -64,7 +65,7 @@ export function createRecordsHandOver(options: RecordsHandOverOptions) {
     try {
       // First what could not be sent before; then what has been counted since.
       await sendAll();
-      if (denials.size + usage.size > 0) await cut();
+      if (denials.size + usage.size + crossings.size > 0) await cut();
       await sendAll();
     } catch (error) {
       onError(error);

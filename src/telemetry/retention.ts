@@ -19,11 +19,12 @@ export interface RetentionOptions {
 export async function deleteOld(
   database: Database,
   { eventsDays, usageDays, nowMs }: RetentionOptions,
-): Promise<Record<'events' | 'usage' | 'batches', number>> {
+): Promise<Record<'events' | 'usage' | 'alerts' | 'batches', number>> {
   const before = (days: number) => new Date(nowMs - days * DAY_MS).toISOString();
   return {
     events: await inPieces(database, sql`events`, sql`at < ${before(eventsDays)}`),
     usage: await inPieces(database, sql`usage`, sql`at < ${before(usageDays)}`),
+    alerts: await inPieces(database, sql`alerts`, sql`at < ${before(eventsDays)}`),
     batches: await inPieces(database, sql`record_batches`, sql`written_at < ${before(BATCH_DAYS)}`),
   };
 }

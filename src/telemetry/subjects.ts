@@ -12,7 +12,8 @@ export interface Subjects {
   hash(subject: string): Promise<string>;
   /** As it is stored. */
   stored(scope: Denial['scope'], subject: string): Promise<string>;
-  denials(rows: readonly Denial[]): Promise<Denial[]>;
+  /** Rows with their subjects as they are stored. */
+  subjectsOf<Row extends Pick<Denial, 'scope' | 'subject'>>(rows: readonly Row[]): Promise<Row[]>;
   usage(rows: readonly Usage[]): Promise<Usage[]>;
 }
 
@@ -46,7 +47,7 @@ export function createSubjects({ isHashed, key }: SubjectsOptions): Subjects {
   return {
     hash,
     stored,
-    denials: (rows) =>
+    subjectsOf: (rows) =>
       Promise.all(rows.map(async (row) => ({ ...row, subject: await stored(row.scope, row.subject) }))),
     usage: (rows) =>
       Promise.all(rows.map(async (row) => ({ ...row, userId: await stored('user', row.userId) }))),

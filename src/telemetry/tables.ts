@@ -1,7 +1,17 @@
 // The tables of denials and usage, as Drizzle sees them. Only the writer below the queue, retention and the admin route's
 // questions use them: no row here is edited by people, so none has a revision or a history.
 import { sql } from 'drizzle-orm';
-import { bigint, check, index, pgTable, primaryKey, text, timestamp } from 'drizzle-orm/pg-core';
+import {
+  bigint,
+  check,
+  index,
+  integer,
+  pgTable,
+  primaryKey,
+  text,
+  timestamp,
+  uuid,
+} from 'drizzle-orm/pg-core';
 
 const moment = () => timestamp({ withTimezone: true });
 const whole = () => bigint({ mode: 'number' });
@@ -47,6 +57,45 @@ export const usage = pgTable(
     primaryKey({ columns: [table.at, table.tenantId, table.userId, table.apiKeyId, table.ruleId] }),
     index('usage_tenant').on(table.tenantId, table.at),
     index('usage_user').on(table.userId, table.at),
+  ],
+);
+
+/** Subjects that have reached a threshold of a rule, each once in a window; and whether the webhook was told. */
+export const alerts = pgTable(
+  'alerts',
+  {
+    ruleId: text().notNull(),
+    windowSeconds: integer().notNull(),
+    windowStart: moment().notNull(),
+    scope: text().notNull(),
+    subject: text().notNull(),
+    percent: integer().notNull(),
+    ruleName: text().notNull(),
+    limit: whole().notNull(),
+    used: whole().notNull(),
+    /** When it was noticed. */
+    at: moment().notNull(),
+    /** Of the message: the same however often it is sent. */
+    id: uuid().notNull().defaultRandom(),
+    attempts: integer().notNull().default(0),
+    /** Nobody else sends it before. */
+    nextAt: moment().notNull().defaultNow(),
+    sentAt: moment(),
+  },
+  (table) => [
+    primaryKey({
+      name: 'alerts_once',
+      columns: [
+        table.ruleId,
+        table.windowSeconds,
+        table.windowStart,
+        table.scope,
+        table.subject,
+        table.percent,
+      ],
+    }),
+    index('alerts_due').on(table.nextAt).where(sql`${table.sentAt} is null`),
+    index('alerts_at').on(table.at),
   ],
 );
 

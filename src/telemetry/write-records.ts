@@ -30,6 +30,15 @@ export async function writeRecords(database: Database, batch: RecordBatch): Prom
       order by "atMs", "tenantId", "userId", "apiKeyId", "ruleId"
       on conflict (at, tenant_id, user_id, api_key_id, rule_id)
       do update set requests = usage.requests + excluded.requests, cost = usage.cost + excluded.cost
+    ), crossed as (
+      insert into alerts (rule_id, window_seconds, window_start, scope, subject, percent, rule_name, "limit", used, at)
+      select "ruleId", "windowSeconds", to_timestamp("windowStartMs" / 1000.0), scope, subject, percent, "ruleName",
+        "limit", used, to_timestamp("atMs" / 1000.0)
+      from fresh, jsonb_to_recordset(${JSON.stringify(batch.crossings ?? [])}::jsonb)
+        as crossing ("ruleId" text, "windowSeconds" int, "windowStartMs" bigint, scope text, subject text, percent int,
+                     "ruleName" text, "limit" bigint, used bigint, "atMs" bigint)
+      order by "ruleId", "windowSeconds", "windowStartMs", scope, subject, percent
+      on conflict do nothing
     )
     select count(*)::int as fresh from fresh`);
   return rows[0]?.fresh === 1;

@@ -109,6 +109,7 @@ describe('a rule', () => {
       status: 429,
       message: null,
       onUnavailable: 'open',
+      alertAt: [],
       shares: null,
       spill: true,
       central: false,

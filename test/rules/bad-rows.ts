@@ -26,6 +26,10 @@ export const LEAST: Readonly<Record<string, Row>> = {
     ...{ requests: 1, cost: 1 },
   },
   record_batches: { id: 'b' },
+  alerts: {
+    ...{ rule_id: 'r', window_seconds: 60, window_start: '2030-01-01Z', scope: 'ip', subject: 's' },
+    ...{ percent: 80, rule_name: 'r', limit: 10, used: 8, at: '2030-01-01Z' },
+  },
 };
 
 /** Rows that are there already. */
@@ -292,6 +296,11 @@ export const CASES: Readonly<Record<string, Case>> = {
   rules_status_is_an_error: each('status', [399, 600, 200], [400, 599]),
   rules_message_is_short: each('message', [long(1025)], ['', long(1024), null]),
   rules_on_unavailable_is_known: each('on_unavailable', ['', 'Open'], ['open', 'closed', 'local']),
+  rules_alert_at_are_percents: each(
+    'alert_at',
+    ['{0}', '{101}', '{80,-1}', '{null}', '{1,2,3,4,5,6}'],
+    ['{}', '{1,100}', '{80,100}'],
+  ),
   rules_shares_is_an_object: each('shares', ['[]', '5', 'null', '"eu"'], ['{"eu": 1}', null]),
   rules_shares_are_parts: each('shares', NO_PARTS, PARTS),
   rules_central_has_no_shares: {
@@ -394,5 +403,6 @@ export const CASES: Readonly<Record<string, Case>> = {
   events_at_scope_rule_id_subject_pk: { refused: [{}], standing: {} },
   usage_at_tenant_id_user_id_api_key_id_rule_id_pk: { refused: [{}], standing: {} },
   record_batches_pkey: { refused: [{}], standing: {} },
+  alerts_once: { refused: [{}], standing: {} },
   events_count_is_positive: each('count', [0, -1], [1]),
 };

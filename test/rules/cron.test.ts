@@ -1,9 +1,12 @@
 // Cron runs, minute by minute: what they cost while nothing happens, and what they notice.
+import { readFileSync } from 'node:fs';
 import { describe, expect, it, vi } from 'vitest';
 import { formatAnnouncement } from '../../src/core/ports/announcement.ts';
-import { runCron } from '../../src/cron.ts';
+import { type CronTelemetry, runCron } from '../../src/cron.ts';
 import { readCurrent, readRules } from '../../src/rules/book/snapshot-kv.ts';
 import { type PublishOptions, publish } from '../../src/rules/publishing/publish.ts';
+import { sendAlerts } from '../../src/telemetry/alerts.ts';
+import { deleteOld } from '../../src/telemetry/retention.ts';
 import { type Step, usePublishing } from './publish-harness.ts';
 
 const { before, createOptions, errors, kv, publishNow, reads, regions, run, standing, writes, addRule } =
@@ -17,10 +20,29 @@ interface Hour {
   readonly from?: number;
   readonly databaseCheckMinutes?: number;
   readonly options?: PublishOptions;
+  /** Whether somebody is to be told of thresholds. */
+  readonly hasWebhook?: boolean;
+}
+
+/** As an isolate has it: what is old is deleted, and alerts are looked for. There are none. */
+function telemetryOf({ database }: PublishOptions, hasWebhook: boolean): CronTelemetry {
+  const now = () => NOON;
+  const webhook = { url: 'http://localhost:1', secret: '' };
+  return {
+    deleteOld: () => deleteOld(database, { eventsDays: 30, usageDays: 400, nowMs: now() }),
+    pushMetrics: undefined,
+    sendAlerts: hasWebhook ? () => sendAlerts({ database, webhook, now }) : undefined,
+    onError: (error) => void errors.push(error),
+  };
 }
 
 /** Sixty runs of one isolate, each in its minute, and what they cost. */
-async function hourOfCron({ from = NOON, databaseCheckMinutes = 1, options = createOptions() }: Hour = {}) {
+async function hourOfCron({
+  from = NOON,
+  databaseCheckMinutes = 1,
+  options = createOptions(),
+  hasWebhook = false,
+}: Hour = {}) {
   let postgresQueries = 0;
   const others = before.step;
   before.step = async (step) => {
@@ -31,8 +53,8 @@ async function hourOfCron({ from = NOON, databaseCheckMinutes = 1, options = cre
   writes.length = 0;
   const billed = () => Promise.all(regions().map(async ({ gateway }) => (await gateway.stats()).billed));
   const billedBefore = await billed();
-  for (let minute = 0; minute < 60; minute += 1)
-    await runCron({ publishing: options, databaseCheckMinutes }, from + minute * MINUTE_MS);
+  const parts = { publishing: options, databaseCheckMinutes, telemetry: telemetryOf(options, hasWebhook) };
+  for (let minute = 0; minute < 60; minute += 1) await runCron(parts, from + minute * MINUTE_MS);
   const redisCommands = (await billed()).map((now, i) => now - (billedBefore[i] ?? 0));
   before.step = others;
   return { kvReads: reads.length, kvWrites: writes.length, redisCommands, postgresQueries };
@@ -43,7 +65,7 @@ const runOnce = (options = createOptions(), databaseCheckMinutes = 1) =>
   runCron({ publishing: options, databaseCheckMinutes }, NOON + MINUTE_MS);
 
 describe('an hour in which nothing changes', () => {
-  it('costs one Redis command for each region and one query a minute, and writes nothing', async () => {
+  it('costs one Redis command for each region and one query a minute, four more to delete, and writes nothing', async () => {
     await addRule('a');
     await run(`insert into users (id) values ('ann')`);
     await publishNow();
@@ -52,7 +74,7 @@ describe('an hour in which nothing changes', () => {
       kvReads: 0,
       kvWrites: 0,
       redisCommands: [60, 60],
-      postgresQueries: 60,
+      postgresQueries: 64,
     });
     expect(await standing()).toEqual(known);
     expect(errors).toEqual([]);
@@ -62,7 +84,31 @@ describe('an hour in which nothing changes', () => {
     await addRule('a');
     await publishNow();
     const cost = await hourOfCron({ databaseCheckMinutes: 30 });
-    expect(cost).toEqual({ kvReads: 0, kvWrites: 0, redisCommands: [60, 60], postgresQueries: 2 });
+    expect(cost).toEqual({ kvReads: 0, kvWrites: 0, redisCommands: [60, 60], postgresQueries: 6 });
+  });
+
+  it('costs one query more each time Postgres is asked, if somebody is to be told of thresholds', async () => {
+    await addRule('a');
+    await publishNow();
+    expect((await hourOfCron({ hasWebhook: true })).postgresQueries).toBe(64 + 60);
+    expect((await hourOfCron({ hasWebhook: true, databaseCheckMinutes: 30 })).postgresQueries).toBe(6 + 2);
+    expect(errors).toEqual([]);
+  });
+
+  it('makes a month as docs/operations.md tells', async () => {
+    await addRule('a');
+    const options = createOptions();
+    await publish(options);
+    const quiet = await hourOfCron({ options });
+    const renewing = await hourOfCron({ from: MIDNIGHT, options });
+    const monthOf = (pick: (hour: typeof quiet) => number) => 30 * (23 * pick(quiet) + pick(renewing));
+    const text = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');
+    const idleOf = (service: string) =>
+      new RegExp(`^\\| ${service}[^|]*\\| ([\\d,]+) `, 'm').exec(text)?.[1]?.replaceAll(',', '');
+    expect(Number(idleOf('KV'))).toBe(monthOf(({ kvWrites }) => kvWrites));
+    expect(monthOf(({ kvReads }) => kvReads)).toBe(0);
+    expect(Number(idleOf('Upstash'))).toBe(monthOf(({ redisCommands }) => redisCommands[0] ?? 0));
+    expect(Number(idleOf('Neon'))).toBe(monthOf(({ postgresQueries }) => postgresQueries));
   });
 
   it('renews everything once a day before it expires, under the number that it has', async () => {
@@ -76,7 +122,7 @@ describe('an hour in which nothing changes', () => {
       kvReads: 0,
       kvWrites: 3,
       redisCommands: [72, 72],
-      postgresQueries: 63,
+      postgresQueries: 67,
     });
     expect(await standing()).toEqual(known);
   });

@@ -14,7 +14,7 @@ describe.each([
 ])('%s', (_, queue) => {
   let weir: Weir;
   beforeAll(async () => {
-    weir = await startWeir({ TELEMETRY_SECONDS: '1' }, queue === undefined ? {} : { queue });
+    weir = await startWeir({ TELEMETRY_SECONDS: '0.1' }, queue === undefined ? {} : { queue });
     const rule = { name: 'two', resource: '/two', scope: 'ip', algorithm: 'fixed-window', cost: 3 };
     await weir.admin('/rules', { method: 'POST', body: { ...rule, limit: 6, windowSeconds: 3_600 } });
   });
@@ -50,10 +50,11 @@ describe.each([
   it('while Postgres is gone nothing is lost: it arrives when Postgres is back', async () => {
     const ip = freshIp();
     await sendAll(ip, 2);
+    const before = weir.stack.neon.failedCount();
     await weir.stack.neon.faults.set({ status: 503 });
     await sendAll(ip, 5);
-    // They have been handed over by now, in vain.
-    await new Promise((resolve) => setTimeout(resolve, 2_500));
+    // Both isolates have handed over, in vain.
+    await expect.poll(() => weir.stack.neon.failedCount()).toBeGreaterThanOrEqual(before + 2);
     await weir.stack.neon.faults.clear();
     // An isolate tries again with its next request.
     await sendAll(ip, 2);

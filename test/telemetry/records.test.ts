@@ -173,6 +173,34 @@ describe('usage', () => {
     expect(all.reduce((sum, { requests }) => sum + requests, 0)).toBe(MOST_NAMED + 500);
     expect(all.find(({ userId }) => userId === 'other')?.requests).toBe(500);
   });
+
+  it('goes on in bounded memory while nobody takes it: totals stay exact, with and without a rule', async () => {
+    const { state, decide, handOver, records } = openTelemetry();
+    state.isQueueDown = true;
+    const [hours, callers] = [5, MOST_NAMED + 500];
+    for (let hour = 0; hour < hours; hour += 1) {
+      for (let i = 0; i < callers; i += 1)
+        decide({
+          decision: decisionOf({ rule: { cost: 3 } }),
+          caller: { ...caller, userId: `${hour} ${i}` },
+        });
+      await handOver();
+      state.nowMs += 60 * MINUTE_MS;
+    }
+    state.isQueueDown = false;
+    await handOver();
+    const rows = records.flatMap(({ usage }) => usage);
+    const totalOf = (isTotal: boolean) =>
+      rows
+        .filter(({ ruleId }) => (ruleId === '') === isTotal)
+        .reduce((sum, { requests, cost }) => sum + requests + cost, 0);
+    // Each request and its cost of three.
+    expect(totalOf(true)).toBe(4 * hours * callers);
+    expect(totalOf(false)).toBe(4 * hours * callers);
+    // Those of the first hour, which were cut at once; then at most six thousand and the rest.
+    expect(rows.length).toBeLessThanOrEqual(2 * (MOST_NAMED + 1) + 6_002);
+    expect(rows.some(({ ruleId }) => ruleId === 'other')).toBe(true);
+  });
 });
 
 describe('SUBJECTS=hash', () => {

@@ -93,6 +93,7 @@ describe('the consumer of the queue', () => {
       write,
       now: () => MINUTE_MS + 20_000,
       sums,
+      retrySeconds: 10,
       handOver: async () => void done.push('handed over'),
       onError: (error) => void errors.push(error),
     });
@@ -166,9 +167,13 @@ describe('what is old', () => {
     await sql.query(
       `insert into record_batches values ('old', '2030-01-16T11:59Z'), ('new', '2030-01-16T12:01Z')`,
     );
+    await sql.query(`
+      insert into alerts (rule_id, window_seconds, window_start, scope, subject, percent, rule_name, "limit", used, at)
+      select 'r', 60, at, 'ip', 's', 80, 'r', 10, 8, at
+      from unnest(array['2030-01-01T11:59Z', '2030-01-01T12:01Z']::timestamptz[]) at`);
     const nowMs = Date.UTC(2030, 0, 31, 12);
     const deleted = await deleteOld(db.database, { eventsDays: 30, usageDays: 365, nowMs });
-    expect(deleted).toEqual({ events: 6_000, usage: 1, batches: 1 });
+    expect(deleted).toEqual({ events: 6_000, usage: 1, alerts: 1, batches: 1 });
     expect((await totals()).rows).toBe(6);
   });
 });

@@ -64,6 +64,8 @@ export interface Rule {
   readonly status: number;
   readonly message: string | null;
   readonly onUnavailable: OnUnavailable;
+  /** Percents of the limit: a webhook is told when a subject has used so much of it. */
+  readonly alertAt: readonly number[];
   /** Parts of the limit by region's name; null: as configured for all rules. */
   readonly shares: SharesByRegion | null;
   /** A region that has used up its part may use what others have left of theirs. */
@@ -171,6 +173,7 @@ export const RULE_DEFAULTS = {
   status: 429,
   message: null,
   onUnavailable: 'open',
+  alertAt: [] as number[],
   shares: null,
   spill: true,
   central: false,

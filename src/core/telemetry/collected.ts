@@ -1,4 +1,5 @@
 // All that an isolate has counted and not handed over yet.
+import { type Crossings, createCrossings } from './crossings.ts';
 import { createMetricSums, type MetricSums } from './metric-sums.ts';
 import {
   createDenialSums,
@@ -14,10 +15,12 @@ export interface Collected {
   readonly sums: MetricSums;
   readonly denials: Sums<Denial, DenialFields>;
   readonly usage: Sums<Usage, UsageFields>;
+  readonly crossings: Crossings;
 }
 
 export const createCollected = (): Collected => ({
   sums: createMetricSums(),
   denials: createDenialSums(),
   usage: createUsageSums(),
+  crossings: createCrossings(),
 });

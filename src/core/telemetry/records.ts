@@ -106,15 +106,16 @@ export function createUsageSums(): Sums<Usage, UsageFields> {
   const isKept = createNames();
   const nobody = { tenantId: OTHER, userId: OTHER, apiKeyId: OTHER };
 
-  const rowOf = (fields: Omit<Usage, 'requests' | 'cost'>): Usage => {
+  const rowOf = (fields: Omit<Usage, 'requests' | 'cost'>, isRest = false): Usage => {
     const { atMs, tenantId, userId, apiKeyId, ruleId } = fields;
     const key = `${atMs}\t${tenantId}\t${userId}\t${apiKeyId}\t${ruleId}`;
     const known = rows.get(key);
     if (known) return known;
-    if (rows.size >= MOST_ROWS && ruleId !== OTHER) {
+    if (rows.size >= MOST_ROWS && !isRest) {
       const [oldest] = rows.values();
-      // The total of requests stays a total: '' is a rule of its own.
-      return rowOf({ ...nobody, ruleId: OTHER, atMs: oldest?.atMs ?? atMs });
+      // Two rows at most: each request is counted under '' once, and under rules as often as it has rules.
+      const rest = { ...nobody, ruleId: ruleId === '' ? '' : OTHER, atMs: oldest?.atMs ?? atMs };
+      return rowOf(rest, true);
     }
     const row = { ...fields, requests: 0, cost: 0 };
     rows.set(key, row);

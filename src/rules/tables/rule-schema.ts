@@ -106,6 +106,10 @@ export const ruleFields = createInsertSchema(rules, {
   blockSeconds: whole(LONGEST_WINDOW_SECONDS).nullable().describe('Keeps a violator out for so long.'),
   status: z.int().min(400).max(599).describe('Of the answer to a denied request.'),
   message: z.string().max(1024).nullable().describe('For people, in the answer to a denied request.'),
+  alertAt: z
+    .array(whole(100))
+    .max(5)
+    .describe('Percents of the limit, such as 80 and 100: ALERT_WEBHOOK is told when a subject reaches one.'),
   shares: shares
     .nullable()
     .describe(

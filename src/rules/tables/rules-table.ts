@@ -91,6 +91,7 @@ export const rules = pgTable(
     status: integer().notNull().default(RULE_DEFAULTS.status),
     message: text(),
     onUnavailable: text({ enum: ON_UNAVAILABLE }).notNull().default(RULE_DEFAULTS.onUnavailable),
+    alertAt: integer().array().$type<readonly number[]>().notNull().default(emptyList),
     shares: jsonb().$type<SharesByRegion>(),
     spill: boolean().notNull().default(RULE_DEFAULTS.spill),
     central: boolean().notNull().default(RULE_DEFAULTS.central),
@@ -193,6 +194,10 @@ export const rules = pgTable(
     check('rules_status_is_an_error', within(table.status, 400, 599)),
     check('rules_message_is_short', sql`length(${table.message}) <= 1024`),
     check('rules_on_unavailable_is_known', oneOf(table.onUnavailable, ON_UNAVAILABLE)),
+    check(
+      'rules_alert_at_are_percents',
+      sql`cardinality(${table.alertAt}) <= 5 and array_position(${table.alertAt}, null) is null and 1 <= all (${table.alertAt}) and 100 >= all (${table.alertAt})`,
+    ),
     check('rules_shares_is_an_object', sql`jsonb_typeof(${table.shares}) = 'object'`),
     check('rules_shares_are_parts', areParts(table.shares)),
     check('rules_central_has_no_shares', sql`not ${table.central} or ${table.shares} is null`),

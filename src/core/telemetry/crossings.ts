@@ -1,0 +1,71 @@
+// Subjects that have reached a threshold of a rule with `alertAt`. An isolate notes each once in a window. Other isolates
+// may note it too: Postgres keeps the first one.
+import { createBoundedCache } from '../bounded-cache.ts';
+import { traitsOf } from '../counting/algorithms/registry.ts';
+import type { CheckResult } from '../counting/decision.ts';
+import type { RuleCheck } from '../matching/plan.ts';
+import type { Scope } from '../matching/rule.ts';
+
+export interface Crossing {
+  readonly ruleId: string;
+  readonly ruleName: string;
+  readonly scope: Scope;
+  readonly subject: string;
+  readonly percent: number;
+  /** Windows are counted from the epoch, by the clock of the counters, whatever the algorithm. */
+  readonly windowStartMs: number;
+  readonly windowSeconds: number;
+  readonly limit: number;
+  readonly used: number;
+  readonly atMs: number;
+}
+
+export interface Crossings {
+  readonly size: number;
+  add(result: CheckResult<RuleCheck>, who: { scope: Scope; id: string }, nowMs: number): void;
+  /** All crossings; from then on there are none. */
+  take(): Crossing[];
+}
+
+/** More than that wait for the next request of their subject. */
+const MOST_CROSSINGS = 1_000;
+/** A subject that is forgotten is noted again, and Postgres knows it. */
+const MOST_TOLD = 5_000;
+
+export function createCrossings(): Crossings {
+  let rows: Crossing[] = [];
+  /** By rule, window and subject: the highest threshold that was noted. */
+  const told = createBoundedCache<number>(MOST_TOLD);
+  return {
+    get size() {
+      return rows.length;
+    },
+    add({ check, outcome }, { scope, id: subject }, nowMs) {
+      const { rule, windowMs } = check;
+      const limit = capacityOf(check);
+      const used = Math.max(0, limit - outcome.remaining);
+      // A request that must wait has met the limit, though a smaller one might still pass.
+      const isUsedUp = !outcome.allowed && outcome.retryAfterMs !== undefined;
+      const reached = rule.alertAt.filter((percent) => isUsedUp || used * 100 >= percent * limit);
+      if (reached.length === 0) return;
+      const windowStartMs = Math.floor(nowMs / windowMs) * windowMs;
+      const key = `${rule.id}\t${windowMs}\t${windowStartMs}\t${scope}\t${subject}`;
+      const known = told.get(key, nowMs) ?? 0;
+      const fresh = reached.filter((percent) => percent > known);
+      if (fresh.length === 0 || rows.length + fresh.length > MOST_CROSSINGS) return;
+      told.set(key, Math.max(...fresh), windowStartMs + windowMs);
+      const common = { ruleId: rule.id, ruleName: rule.name, scope, subject, windowStartMs, limit, used };
+      for (const percent of fresh)
+        rows.push({ ...common, percent, windowSeconds: windowMs / 1_000, atMs: nowMs });
+    },
+    take() {
+      const taken = rows;
+      rows = [];
+      return taken;
+    },
+  };
+}
+
+/** What a subject can use at once. */
+const capacityOf = ({ algorithm, full: { limit, extra } }: RuleCheck) =>
+  traitsOf(algorithm).extra === 'burst' ? (extra ?? limit) : limit;

@@ -1,0 +1,83 @@
+// Tells a webhook of thresholds. The table `alerts` is the outbox. To send a row, an isolate first puts off its next attempt, so
+// that no other isolate sends it at the same time. What fails is sent again by the cron run.
+import { sql } from 'drizzle-orm';
+import type { Database } from '../rules/tables/database.ts';
+import { postSigned, type Webhook } from './webhook.ts';
+
+/** Workers wait for the headers of six answers at once. */
+const AT_ONCE = 6;
+/** In one run. What is left goes with the next one. */
+const MOST_ROUNDS = 20;
+/** Longer than a webhook may take to answer: nobody sends a message while it is on its way. */
+const FIRST_DELAY_MINUTES = 1;
+const LONGEST_DELAY_MINUTES = 60;
+/** What nobody took for so long is no news any more. */
+const GIVE_UP_HOURS = 24;
+
+export interface AlertOptions {
+  readonly database: Database;
+  readonly webhook: Webhook;
+  readonly now: () => number;
+}
+
+interface AlertRow extends Record<string, unknown> {
+  readonly id: string;
+  readonly rule_id: string;
+  readonly rule_name: string;
+  readonly scope: string;
+  readonly subject: string;
+  readonly percent: number;
+  readonly limit: string;
+  readonly used: string;
+  readonly window_seconds: number;
+  readonly window_start: string;
+  readonly at: string;
+}
+
+/** Sends what is due. How many were sent; throws if one was not taken. */
+export async function sendAlerts(options: AlertOptions): Promise<number> {
+  let sent = 0;
+  for (let round = 0; round < MOST_ROUNDS; round += 1) {
+    const rows = await claim(options.database);
+    const results = await Promise.allSettled(rows.map((row) => sendOne(options, row)));
+    const failed = results.find((result) => result.status === 'rejected');
+    // A webhook that is down is not tried with all the others.
+    if (failed) throw failed.reason;
+    sent += rows.length;
+    if (rows.length < AT_ONCE) break;
+  }
+  return sent;
+}
+
+async function sendOne({ database, webhook, now }: AlertOptions, row: AlertRow): Promise<void> {
+  await postSigned(webhook, { id: `msg_${row.id}`, nowMs: now(), body: JSON.stringify(toMessage(row)) });
+  await database.execute(sql`update alerts set sent_at = now() where id = ${row.id}`);
+}
+
+async function claim(database: Database): Promise<AlertRow[]> {
+  const { rows } = await database.execute<AlertRow>(sql`
+    update alerts set attempts = attempts + 1, next_at = now()
+      + make_interval(mins => least(${LONGEST_DELAY_MINUTES}, ${FIRST_DELAY_MINUTES} * 2 ^ least(attempts, 10))::int)
+    where ctid = any (array (
+      select ctid from alerts
+      where sent_at is null and next_at <= now() and at > now() - make_interval(hours => ${GIVE_UP_HOURS})
+      order by next_at limit ${AT_ONCE} for update skip locked))
+    returning id, rule_id, rule_name, scope, subject, percent, "limit"::text, used::text, window_seconds,
+      to_json(window_start) #>> '{}' as window_start, to_json(at) #>> '{}' as at`);
+  return rows;
+}
+
+const toMessage = (row: AlertRow) => ({
+  type: 'limit.threshold-reached',
+  timestamp: new Date(row.at).toISOString(),
+  data: {
+    rule: { id: row.rule_id, name: row.rule_name },
+    scope: row.scope,
+    subject: row.subject,
+    percent: row.percent,
+    limit: Number(row.limit),
+    used: Number(row.used),
+    windowSeconds: row.window_seconds,
+    windowStart: new Date(row.window_start).toISOString(),
+  },
+});

@@ -1,0 +1,152 @@
+// Thresholds on their way from Postgres to a webhook: once each, and again if the webhook does not take them.
+import pg from 'pg';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { Crossing } from '../../src/core/telemetry/crossings.ts';
+import { sendAlerts } from '../../src/telemetry/alerts.ts';
+import { keepRecords } from '../../src/telemetry/keep-records.ts';
+import { startDatabase, type TestDatabase } from '../rules/database.ts';
+import { type Receiver, startReceiver } from './webhook-receiver.ts';
+
+let db: TestDatabase;
+let sql: pg.Client;
+let receiver: Receiver;
+beforeAll(async () => {
+  [db, receiver] = await Promise.all([startDatabase(), startReceiver()]);
+  sql = new pg.Client({ connectionString: db.url });
+  await sql.connect();
+});
+afterAll(async () => {
+  await sql.end();
+  await Promise.all([db[Symbol.asyncDispose](), receiver[Symbol.asyncDispose]()]);
+});
+beforeEach(async () => {
+  await sql.query('delete from alerts; delete from record_batches');
+  receiver.received.length = 0;
+  receiver.answers.status = 204;
+});
+
+const WINDOW_START_MS = Date.UTC(2030, 0, 1, 12);
+const crossingOf = (subject: string, changes: Partial<Crossing> = {}): Crossing => ({
+  ruleId: 'r',
+  ruleName: 'search',
+  scope: 'ip',
+  subject,
+  percent: 80,
+  windowStartMs: WINDOW_START_MS,
+  windowSeconds: 3_600,
+  limit: 10,
+  used: 8,
+  atMs: Date.now(),
+  ...changes,
+});
+
+const errors: unknown[] = [];
+const now = () => Date.now();
+const send = () => sendAlerts({ database: db.database, webhook: receiver.webhook, now });
+let lastId = 0;
+const keep = (crossings: readonly Crossing[], { isTold = true } = {}) => {
+  lastId += 1;
+  const batch = { id: `batch ${lastId}`, cutAtMs: 0, denials: [], usage: [], crossings };
+  const webhook = isTold ? receiver.webhook : undefined;
+  const onError = (error: unknown) => void errors.push(error);
+  return keepRecords({ database: db.database, webhook, now, onError }, batch);
+};
+const attempts = async () => (await sql.query('select attempts from alerts')).rows.map((row) => row.attempts);
+const passSeconds = (seconds: number) =>
+  sql.query(`update alerts set next_at = next_at - make_interval(secs => ${seconds})`);
+
+describe('the webhook', () => {
+  it('is told, signed, whose limit of which rule is used how far', async () => {
+    const atMs = Date.now();
+    await keep([crossingOf('10.0.0.1', { atMs })]);
+    expect(receiver.received).toEqual([
+      {
+        id: expect.stringMatching(/^msg_[0-9a-f-]{36}$/),
+        isSigned: true,
+        body: {
+          type: 'limit.threshold-reached',
+          timestamp: new Date(atMs).toISOString(),
+          data: {
+            rule: { id: 'r', name: 'search' },
+            ...{ scope: 'ip', subject: '10.0.0.1', percent: 80, limit: 10, used: 8 },
+            ...{ windowSeconds: 3_600, windowStart: '2030-01-01T12:00:00.000Z' },
+          },
+        },
+      },
+    ]);
+  });
+
+  it('is told once, though two isolates notice the same at the same time', async () => {
+    await Promise.all([keep([crossingOf('a')]), keep([crossingOf('a')]), keep([crossingOf('a')])]);
+    await send();
+    expect(receiver.received).toHaveLength(1);
+  });
+
+  it('is told of other thresholds, windows and subjects by themselves', async () => {
+    await keep([crossingOf('a'), crossingOf('a', { percent: 100 }), crossingOf('b')]);
+    await keep([crossingOf('a', { windowStartMs: WINDOW_START_MS + 3_600_000 })]);
+    expect(receiver.received).toHaveLength(4);
+  });
+
+  it('gets each of many messages once, though several isolates send', async () => {
+    await keep(
+      Array.from({ length: 50 }, (_, i) => crossingOf(`${i}`)),
+      { isTold: false },
+    );
+    expect(receiver.received).toEqual([]);
+    const sent = await Promise.all([send(), send(), send()]);
+    expect(sent.reduce((sum, count) => sum + count)).toBe(50);
+    expect(new Set(receiver.received.map(({ id }) => id)).size).toBe(50);
+    expect(receiver.received).toHaveLength(50);
+  });
+});
+
+describe('a message that the webhook does not take', () => {
+  it.each([500, 302, 410])(
+    '(%i) leaves the batch written, and is sent again under its id',
+    async (status) => {
+      errors.length = 0;
+      receiver.answers.status = status;
+      expect(await keep([crossingOf('a')])).toBe(true);
+      expect(errors).toMatchObject([{ name: 'WebhookError', message: `ALERT_WEBHOOK answered ${status}` }]);
+      receiver.answers.status = 204;
+      expect(await send()).toBe(0);
+      await passSeconds(60);
+      expect(await send()).toBe(1);
+      const [first, second] = receiver.received;
+      expect(second?.id).toBe(first?.id);
+      await passSeconds(6_000);
+      expect(await send()).toBe(0);
+    },
+  );
+
+  it('is sent later each time, and an hour later at most', async () => {
+    receiver.answers.status = 503;
+    await keep([crossingOf('a')]);
+    for (const minutes of [1, 2, 4, 8, 16, 32, 60, 60]) {
+      const before = receiver.received.length;
+      await passSeconds(minutes * 60 - 30);
+      expect(await send()).toBe(0);
+      expect(receiver.received).toHaveLength(before);
+      await passSeconds(30);
+      await expect(send()).rejects.toThrow('ALERT_WEBHOOK answered 503');
+      expect(receiver.received).toHaveLength(before + 1);
+    }
+  });
+
+  it('keeps the others from being tried: six requests, not fifty', async () => {
+    receiver.answers.status = 503;
+    await keep(Array.from({ length: 50 }, (_, i) => crossingOf(`${i}`)));
+    expect(receiver.received).toHaveLength(6);
+    expect((await attempts()).filter((count) => count === 0)).toHaveLength(44);
+  });
+
+  it('is no longer sent after a day', async () => {
+    const dayAgoMs = Date.now() - 86_400_000;
+    await keep([
+      crossingOf('old', { atMs: dayAgoMs - 60_000 }),
+      crossingOf('new', { atMs: dayAgoMs + 60_000 }),
+    ]);
+    expect(receiver.received.map(({ body }) => body.data['subject'])).toEqual(['new']);
+  });
+});
