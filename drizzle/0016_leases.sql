@@ -1,1 +1,1 @@
-ALTER TABLE "rules" ADD COLUMN "lease" boolean DEFAULT true NOT NULL;
+ALTER TABLE "rules" ADD COLUMN "lease" boolean DEFAULT false NOT NULL;

@@ -95,6 +95,7 @@ function drawRule(random: Random, id: string, resource: string, place: number): 
     onUnavailable: oneOf(random, ['open', 'open', 'closed', 'local'] as const),
     spill: !happens(random, 0.06),
     central: happens(random, 0.08),
+    lease: happens(random, 0.5),
     ordinal: 0,
   };
 }

@@ -16,7 +16,7 @@ const CLOCK_MARGIN_MS = 10;
 /** Of rules whose charges nobody changes later, and whose denials change nothing. */
 export function isLeasable({ algorithm, rule, countDenied, blockMs, log }: RuleCheck): boolean {
   const isPlain = rule.action === 'reject' && !log && !rule.refundOnError && !rule.costFromOrigin;
-  const mayLease = rule.lease !== false && isPlain && !countDenied && !blockMs;
+  const mayLease = rule.lease && isPlain && !countDenied && !blockMs;
   return mayLease && traitsOf(algorithm).leaseCellMs !== undefined;
 }
 

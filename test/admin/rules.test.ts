@@ -113,7 +113,7 @@ describe('a rule', () => {
       shares: null,
       spill: true,
       central: false,
-      lease: true,
+      lease: false,
       validFrom: null,
       validUntil: null,
       revision: expect.any(Number),

@@ -25,7 +25,8 @@ it('algorithms are leased that cut time into windows or buckets', () => {
 });
 
 describe.each(LEASED)('isolates that lease units of %s', (algorithm) => {
-  const check = ({ limit, windowMs, cost }: Drawn) => createRuleCheck({ algorithm, limit, windowMs, cost });
+  const check = ({ limit, windowMs, cost }: Drawn) =>
+    createRuleCheck({ algorithm, limit, windowMs, cost, rule: { lease: true } });
 
   const beyond = (drawn: Drawn) => {
     const { admissions, leased } = playLeases({ ...drawn, check: check(drawn), lastsMs: 4_000 });

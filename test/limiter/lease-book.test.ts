@@ -7,7 +7,7 @@ import type { Regions } from '../../src/limiter/region-ladder.ts';
 import { createRegion } from './limiter-harness.ts';
 import { admitted, createRuleCheck, START_MS } from './rule-checks.ts';
 
-const check = createRuleCheck({ limit: 1_000, windowMs: 60_000 });
+const check = createRuleCheck({ limit: 1_000, windowMs: 60_000, rule: { lease: true } });
 const region = createRegion('us', {});
 const regions: Regions = [region];
 

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { lastsMs, wantOf } from '../../src/limiter/lease-terms.ts';
 import { createRuleCheck, START_MS } from './rule-checks.ts';
 
-const minute = createRuleCheck({ limit: 1_000, windowMs: 60_000 });
+const minute = createRuleCheck({ limit: 1_000, windowMs: 60_000, rule: { lease: true } });
 const busy = { unitsPerMs: 0.2, remaining: 1_000, isolates: 1, nowMs: START_MS };
 
 describe('a lease', () => {
@@ -47,7 +47,7 @@ describe('what is asked for', () => {
     [{ refundOnError: true }],
     [{ costFromOrigin: true }],
   ] as const)('is nothing for a rule with %o', (rule) => {
-    expect(wantOf(createRuleCheck({ ...minute, rule }), busy)).toBe(0);
+    expect(wantOf(createRuleCheck({ ...minute, rule: { lease: true, ...rule } }), busy)).toBe(0);
   });
 
   it.each([

@@ -7,9 +7,10 @@ import { START_MS } from './rule-checks.ts';
 
 useFakeTime();
 
-const hot = createMinute({ id: 'hot', limit: 1_000 });
-const other = createMinute({ id: 'other', limit: 1_000 });
-const scarce = createMinute({ id: 'scarce', limit: 20, rule: { id: 'scarce', name: 'scarce' } });
+const lease = true;
+const hot = createMinute({ id: 'hot', limit: 1_000, rule: { lease } });
+const other = createMinute({ id: 'other', limit: 1_000, rule: { lease } });
+const scarce = createMinute({ id: 'scarce', limit: 20, rule: { id: 'scarce', name: 'scarce', lease } });
 
 function open(checks: readonly RuleCheck[] = [hot]) {
   const region = createModelRegion('us');

@@ -113,7 +113,7 @@ describe('all regions together', () => {
         }),
         async ({ limit: _, central, ...given }) => {
           // What is leased is charged, too, before it is used.
-          const split = createMinute({ limit: 600, rule: { onUnavailable: 'closed', lease: false } });
+          const split = createMinute({ limit: 600, rule: { onUnavailable: 'closed' } });
           const alone = createMinute({ id: 'alone', limit: central, rule: { shares: { eu: 1 } } });
           const how = { isolates: 2, requests: 120, deadlineMs: 5_000, checks: [split, alone] };
           const { admitted, charged } = await send({ ...given, ...how });

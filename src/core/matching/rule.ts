@@ -177,7 +177,7 @@ export const RULE_DEFAULTS = {
   shares: null,
   spill: true,
   central: false,
-  lease: true,
+  lease: false,
   validFromMs: null,
   validUntilMs: null,
 } as const satisfies Partial<Rule>;
