@@ -40,6 +40,8 @@ const workerd: TestProjectConfiguration = {
           ADMIN_TOKEN: 'an-admin-token-for-tests',
           // All parts share this machine: what is tested here is not the deadline.
           DEADLINE_MS: '5000',
+          // Tests wait for all that follows a response, and so for the hand-over.
+          TELEMETRY_SECONDS: '0.1',
         },
       },
     })),
