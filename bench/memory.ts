@@ -19,7 +19,7 @@ const LABELS = { weir: 'Weir', proxy: 'An empty proxy' };
 /** The first one warms up: it compiles code and fills every cache. */
 const ROUNDS = 10;
 /** Of a Worker on Cloudflare. */
-const MOST_HEAP_MB = 128;
+const MAX_HEAP_MB = 128;
 const CONCURRENCY = 16;
 
 interface Course {
@@ -51,7 +51,7 @@ export const run: Bench = async (options) => {
 
 /** In a process of its own, so that what the process holds is this Worker's. */
 async function courseOf(name: Name, arena: Arena, { say, scaled }: BenchOptions): Promise<Course> {
-  await using workerd = await arena.serve({ inspect: true, mostHeapMb: MOST_HEAP_MB });
+  await using workerd = await arena.serve({ inspect: true, mostHeapMb: MAX_HEAP_MB });
   await using load = startSubjectsLoad();
   const perRound = scaled(SUBJECTS[name] / ROUNDS, CONCURRENCY);
   const url = workerd.urls[name] ?? '';
@@ -85,6 +85,6 @@ const tableOf = (name: Name, course: Course): Table => ({
     ...uncountedNotes(course.reasons),
     `The heap grew by ${fixed(grownKbOf(course), 0)} KB after the first ${course.perRound} subjects.`,
     'The heap is what JavaScript still reaches after three collections, buffers included.',
-    `V8 may use ${MOST_HEAP_MB} MB, as on Cloudflare. Under wrangler dev it has no limit and hardly ever collects.`,
+    `V8 may use ${MAX_HEAP_MB} MB, as on Cloudflare. Under wrangler dev it has no limit and hardly ever collects.`,
   ],
 });

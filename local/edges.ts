@@ -164,7 +164,7 @@ const completed = (rule: EdgeRule, ordinal: number, system: string): LimitedRule
 const always = (current: () => Snapshot): SnapshotSource => ({
   current,
   announced: () => current().version,
-  question: () => undefined,
+  probe: () => undefined,
   confirm: () => {},
   fail: () => {},
   isConfirmed: () => true,

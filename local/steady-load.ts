@@ -17,7 +17,7 @@ export type SteadyResult<T> = {
   readonly tookMs: number;
 } & ({ readonly value: T; readonly error?: never } | { readonly error: unknown; readonly value?: never });
 
-export const MOST_IN_FLIGHT = 2_000;
+export const MAX_IN_FLIGHT = 2_000;
 
 /** Resolves when the last answer has come, to the results in the order in which they were sent. */
 export async function steadyLoad<T>(options: SteadyLoadOptions<T>): Promise<SteadyResult<T>[]> {
@@ -30,7 +30,7 @@ export async function steadyLoad<T>(options: SteadyLoadOptions<T>): Promise<Stea
   for (let i = 0; i < total && !signal?.aborted; i += 1) {
     await waitUntil((i * 1_000) / perSecond, elapsedMs, signal);
     if (signal?.aborted) break;
-    if (inFlight === MOST_IN_FLIGHT) throw new Error(`${MOST_IN_FLIGHT} requests wait for their answers`);
+    if (inFlight === MAX_IN_FLIGHT) throw new Error(`${MAX_IN_FLIGHT} requests wait for their answers`);
     inFlight += 1;
     results.push(sendOne(send, i, elapsedMs).finally(() => (inFlight -= 1)));
   }

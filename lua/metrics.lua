@@ -8,8 +8,8 @@
 -- reply  the places of the series that were refused because the hash is full: 1 is the first one
 local DAY_MS, FIRST, RENEWED = 86400000, 8, 'renewed'
 -- gopher-lua has room for some thousand values at once.
-local MOST_SERIES = 200
-if #ARGV > FIRST - 1 + 2 * MOST_SERIES then return redis.error_reply('WEIR_BAD_ARGUMENT too many series') end
+local MAX_SERIES = 200
+if #ARGV > FIRST - 1 + 2 * MAX_SERIES then return redis.error_reply('WEIR_BAD_ARGUMENT too many series') end
 local batch = ARGV[1] .. ' '
 local told = redis.call('SET', KEYS[2], batch .. ARGV[2], 'PX', ARGV[3], 'GET')
 if told and string.sub(told, 1, #batch) == batch then return {} end

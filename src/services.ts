@@ -9,10 +9,10 @@ import { createCollected } from './core/telemetry/collected.ts';
 import type { MetricSums } from './core/telemetry/metric-sums.ts';
 import { whenNeeded } from './core/when-needed.ts';
 import { reportShadow } from './http/gateway.ts';
+import { createIncidentCounts } from './http/incident-counts.ts';
 import { createLog, type Log, type LogEvent } from './http/log.ts';
 import { createOrigins } from './http/origins.ts';
 import type { Services } from './http/services.ts';
-import { createTally } from './http/tally.ts';
 import { createTokenVerifier } from './identity/jwt.ts';
 import { createDistance } from './limiter/distance.ts';
 import { createLimiter } from './limiter/limiter.ts';
@@ -161,7 +161,7 @@ export function createParts(env: Bindings): Parts {
       snapshots,
       regionsOf: createRouting(regions, { isDevelopment, now }),
       showsDegraded: config.showsDegraded,
-      tally: createTally(),
+      incidentCounts: createIncidentCounts(),
       limiter: createLimiter({
         snapshots,
         deadlineMs,

@@ -23,7 +23,7 @@ export interface Reply {
 }
 
 const GIVE_UP_MS = 15_000;
-const MOST_TEXT = 300;
+const MAX_TEXT = 300;
 const OF_THE_ORIGIN = /origin-unreachable|origin-timeout/;
 
 export async function ask({ workerd, pool }: Arena, asked: Ask): Promise<Reply> {
@@ -41,7 +41,7 @@ export async function ask({ workerd, pool }: Arena, asked: Ask): Promise<Reply> 
   const { status, headers, body } = answered;
   return {
     status,
-    error: status === 0 || status >= 500 ? `${status} ${body.slice(0, MOST_TEXT)}` : undefined,
+    error: status === 0 || status >= 500 ? `${status} ${body.slice(0, MAX_TEXT)}` : undefined,
     degraded: headers['x-weir-degraded']?.toString(),
     sentAtMs,
     answeredAtMs: performance.now(),

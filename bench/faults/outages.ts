@@ -26,7 +26,7 @@ export interface Outages {
 const FORGETFUL: readonly RegionFaultName[] = ['redis-killed', 'redis-restarted-empty'];
 /** In deadlines: a healthy region that is asked second has a quarter. */
 const TOO_NOISY = 0.25;
-const MOST_REPEATS = 6;
+const MAX_REPEATS = 6;
 
 export async function measureOutages(arena: Arena, options: BenchOptions): Promise<Outages> {
   const { say, scaled } = options;
@@ -69,7 +69,7 @@ const oneFirst = (a: Outage, b: Outage) => b.scope.localeCompare(a.scope);
 
 /** Again if the machine itself was too slow, which requests tell that no fault can slow down. */
 function createQuietly(arena: Arena, options: BenchOptions) {
-  const mostRepeats = options.scaled(MOST_REPEATS, 0);
+  const mostRepeats = options.scaled(MAX_REPEATS, 0);
   let repeats = 0;
   return async (fault: RegionFault, scope: OutageScope): Promise<OutageSamples> => {
     for (;;) {

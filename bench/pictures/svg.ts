@@ -6,7 +6,7 @@ const TOP = 76;
 const LEFT = 214;
 const RIGHT = 156;
 const ADMITTED_X = WIDTH - 84;
-const MOST_X = WIDTH - 20;
+const MAX_X = WIDTH - 20;
 const PITCH = 74;
 /** Height of one unit: a request and a remaining unit are drawn to the same scale. */
 const UNIT = 3.6;
@@ -80,8 +80,8 @@ const legend = (title: string) =>
     `<path class="grid" stroke-dasharray="2 3" d="M${LEFT + 320} 44v14"/>`,
     text(LEFT + 328, 56, 'soft', 'a window begins'),
     text(ADMITTED_X, 56, 'soft small', 'admitted', 'end'),
-    text(MOST_X, 41, 'soft small', 'most in', 'end'),
-    text(MOST_X, 56, 'soft small', `any ${WINDOW_MS / 1_000} s`, 'end'),
+    text(MAX_X, 41, 'soft small', 'most in', 'end'),
+    text(MAX_X, 56, 'soft small', `any ${WINDOW_MS / 1_000} s`, 'end'),
   ].join('\n');
 
 function axis(bottom: number): string {
@@ -111,7 +111,7 @@ function row(story: Story, base: number): string {
     text(20, base - 14, 'name', algorithm),
     text(20, base + 3, 'soft small', note),
     text(ADMITTED_X, base - 6, 'name', `${admittedMs.length}`, 'end'),
-    text(MOST_X, base - 6, 'name', `${most}`, 'end'),
+    text(MAX_X, base - 6, 'name', `${most}`, 'end'),
     '</g>',
   ].join('\n');
 }

@@ -1,7 +1,7 @@
 // What is published in an episode, and how isolates hear of it: a region announces it, an isolate asks for that along with
 // a check, and reads what is new. As src/rules/book/snapshot-source.ts does it, without KV.
 import type { Snapshot } from '../../src/core/matching/snapshot.ts';
-import type { Question, SnapshotSource } from '../../src/core/ports/snapshot-source.ts';
+import type { Probe, SnapshotSource } from '../../src/core/ports/snapshot-source.ts';
 import type { Random } from '../random.ts';
 
 /** Announced by its number; a reset of counters is a publication of the same rules. */
@@ -33,16 +33,16 @@ export function createPublishedSource(
     current: () => publications[known]?.snapshot,
     announced: () => String(known),
     isConfirmed: (sinceMs) => confirmedAtMs > sinceMs - OVERDUE_MS,
-    question(): Question | undefined {
+    probe(): Probe | undefined {
       const nowMs = now();
       if (nowMs - failedAtMs < PAUSE_MS) return undefined;
       const isOverdue = nowMs - confirmedAtMs >= OVERDUE_MS;
       if (!isOverdue && (nowMs - confirmedAtMs < ASK_MS || nowMs - askedAtMs < ASK_MS)) return undefined;
       askedAtMs = nowMs;
-      return { expects: String(known), isOverdue, askedAtMs };
+      return { expected: String(known), isOverdue, askedAtMs };
     },
-    confirm(question) {
-      confirmedAtMs = Math.max(confirmedAtMs, question.askedAtMs);
+    confirm(probe) {
+      confirmedAtMs = Math.max(confirmedAtMs, probe.askedAtMs);
     },
     fail() {
       failedAtMs = now();

@@ -9,7 +9,7 @@ export interface Shrunk {
 }
 
 /** Runs, at most: each takes some milliseconds. */
-const MOST_RUNS = 400;
+const MAX_RUNS = 400;
 
 /** `fails` says whether an episode shows what is looked for. */
 export async function shrink(
@@ -19,7 +19,7 @@ export async function shrink(
   let runs = 0;
   const stillFails = async (smaller: Scenario) => {
     runs += 1;
-    return runs <= MOST_RUNS && fails(smaller);
+    return runs <= MAX_RUNS && fails(smaller);
   };
   let smallest = scenario;
   /** Leaves out ever smaller pieces of one list. */

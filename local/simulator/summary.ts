@@ -27,7 +27,7 @@ export interface Summary {
 }
 
 /** More than anybody reads. */
-const MOST_FAILED = 20;
+const MAX_FAILED = 20;
 
 export const createSummary = (): Summary => ({
   episodes: 0,
@@ -59,7 +59,7 @@ export function addEpisode(summary: Summary, number: number, episode: Episode): 
   summary.farCalls += episode.usage.farCalls;
   for (const failure of episode.failures) {
     if (failure.kind === 'over') summary.over += 1;
-    if (summary.failed.length < MOST_FAILED) summary.failed.push({ ...failure, episode: number });
+    if (summary.failed.length < MAX_FAILED) summary.failed.push({ ...failure, episode: number });
   }
   for (const [name, used] of episode.usage.byKind)
     summary.used.set(name, sum([summary.used.get(name), used]));

@@ -32,7 +32,7 @@ export interface TrafficShape {
 }
 
 const PLACES = 3;
-const MOST_REQUESTS = 3_000;
+const MAX_REQUESTS = 3_000;
 
 /** A load around the tightest limit, for some of its windows. */
 export function drawArrivals(
@@ -46,7 +46,7 @@ export function drawArrivals(
   const everyMs = burst / (load * ratePerMs(tightest));
   // Often for longer than a part is ceded.
   const windows = wholeBetween(random, 3, tightest.windowSeconds === 1 ? 120 : 15);
-  const lastsMs = Math.min(longestMs, windows * windowMs, (MOST_REQUESTS * everyMs) / burst);
+  const lastsMs = Math.min(longestMs, windows * windowMs, (MAX_REQUESTS * everyMs) / burst);
   const placeAt = drawPlaces(random, traffic, windowMs);
   const arrivals: Arrival[] = [];
   for (let atMs = startMs; atMs < startMs + lastsMs; atMs += everyMs * between(random, 0.2, 1.8))

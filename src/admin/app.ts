@@ -12,8 +12,8 @@ import type { AdminApp, AdminEnv, AdminServices } from './services.ts';
 
 const MEBIBYTE = 1024 * 1024;
 /** Large enough for 10,000 rules. */
-const MOST_BYTES_OF_AN_IMPORT = 10 * MEBIBYTE;
-const MOST_BYTES = MEBIBYTE;
+const MAX_BYTES_OF_AN_IMPORT = 10 * MEBIBYTE;
+const MAX_BYTES = MEBIBYTE;
 const IMPORT_PATH = `${OWN_PREFIX}/admin/import`;
 
 export function createAdminApp(services: AdminServices, gate: Gate = createGate(services)): AdminApp {
@@ -74,8 +74,8 @@ const bodyOfAtMost = (mostBytes: number) =>
       }),
   });
 
-const limitImport = bodyOfAtMost(MOST_BYTES_OF_AN_IMPORT);
-const limitBody = bodyOfAtMost(MOST_BYTES);
+const limitImport = bodyOfAtMost(MAX_BYTES_OF_AN_IMPORT);
+const limitBody = bodyOfAtMost(MAX_BYTES);
 
 const NOT_JSON: AdminProblem = {
   status: 415,

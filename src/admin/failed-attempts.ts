@@ -7,10 +7,10 @@ import { subjectKey } from '../core/counting/keys.ts';
 import { countedIp } from '../core/matching/ip.ts';
 import type { AdminServices } from './services.ts';
 
-const MOST_FAILURES = 10;
+const MAX_FAILURES = 10;
 const WINDOW_MS = 60_000;
 /** In memory; the one that has failed longest ago makes room. */
-const MOST_ADDRESSES = 10_000;
+const MAX_ADDRESSES = 10_000;
 
 export interface FailedAttempts {
   /** 0: another attempt may be made now, as far as this isolate knows. */
@@ -26,7 +26,7 @@ type Needed = Pick<AdminServices, 'regions' | 'deadlineMs' | 'now'>;
 
 export function createFailedAttempts({ regions, deadlineMs, now }: Needed): FailedAttempts {
   const store = regions[0]?.store;
-  const own = createBoundedCounters(MOST_ADDRESSES);
+  const own = createBoundedCounters(MAX_ADDRESSES);
 
   const runHere = async (operation: Operation, address: string) =>
     waitOf(runChecks(operation, [await toCheck(address)], now(), own));
@@ -55,7 +55,7 @@ async function toCheck(address: string): Promise<Check> {
     key: await subjectKey('ip', subject, 'admin'),
     id: 'failures',
     algorithm: 'fixed-window',
-    limit: MOST_FAILURES,
+    limit: MAX_FAILURES,
     windowMs: WINDOW_MS,
     cost: 1,
   };

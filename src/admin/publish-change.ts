@@ -4,7 +4,7 @@ import { SnapshotTooLarge } from '../rules/publishing/snapshot-room.ts';
 import { postgresProblem } from './postgres-problems.ts';
 import type { AdminServices } from './services.ts';
 
-const MOST_WARNINGS = 20;
+const MAX_WARNINGS = 20;
 
 /** The ids of the rules that were changed, or all if the change may concern any of them. */
 export type Concerns = readonly string[] | 'all';
@@ -71,6 +71,6 @@ const untold = ({ name, problem }: Announced): string =>
 
 /** An import can have thousands. */
 function shorten(warnings: readonly string[], whereAll: string): string[] {
-  if (warnings.length <= MOST_WARNINGS) return [...warnings];
-  return [...warnings.slice(0, MOST_WARNINGS), `and ${warnings.length - MOST_WARNINGS} more${whereAll}`];
+  if (warnings.length <= MAX_WARNINGS) return [...warnings];
+  return [...warnings.slice(0, MAX_WARNINGS), `and ${warnings.length - MAX_WARNINGS} more${whereAll}`];
 }

@@ -1,6 +1,6 @@
 // Whether what is saved still fits into what the edge loads.
 
-import { inMebibytes, MOST_SAVED_BYTES, readPublishedBytes } from '../rules/publishing/snapshot-room.ts';
+import { inMebibytes, MAX_SAVED_BYTES, readPublishedBytes } from '../rules/publishing/snapshot-room.ts';
 import type { Database } from '../rules/tables/database.ts';
 import { AdminError } from './problems.ts';
 
@@ -8,7 +8,7 @@ import { AdminError } from './problems.ts';
 export async function expectRoom(database: Database, grownBy: number): Promise<void> {
   if (grownBy <= 0) return;
   const bytes = (await readPublishedBytes(database)) + grownBy;
-  if (bytes > MOST_SAVED_BYTES) throw tooLarge(bytes);
+  if (bytes > MAX_SAVED_BYTES) throw tooLarge(bytes);
 }
 
 export const tooLarge = (bytes: number) =>
@@ -17,6 +17,6 @@ export const tooLarge = (bytes: number) =>
     code: 'rules-too-large',
     title: 'All rules, tiers and lists together would be too large',
     detail:
-      `By ${bytes - MOST_SAVED_BYTES} bytes: at most ${inMebibytes(MOST_SAVED_BYTES)} fit into what the edge loads. ` +
+      `By ${bytes - MAX_SAVED_BYTES} bytes: at most ${inMebibytes(MAX_SAVED_BYTES)} fit into what the edge loads. ` +
       'Name fewer subjects, or delete or switch off what is not needed.',
   });

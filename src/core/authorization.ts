@@ -8,14 +8,14 @@ export interface Authorization {
 }
 
 /** Longer than any token that Weir takes: what is longer is read as if it had no credentials. */
-const MOST_LENGTH = 16_384;
+const MAX_LENGTH = 16_384;
 
 /** Blanks at the end are no part of a header, but workerd leaves them there. */
 export function parseAuthorization(header: string): Authorization {
   const text = header.trim();
   const blank = text.indexOf(' ');
   if (blank === -1) return { scheme: text.toLowerCase(), credentials: '' };
-  const credentials = text.length > MOST_LENGTH ? '' : text.slice(blank).trim();
+  const credentials = text.length > MAX_LENGTH ? '' : text.slice(blank).trim();
   return { scheme: text.slice(0, blank).toLowerCase(), credentials };
 }
 

@@ -13,11 +13,11 @@ import type { Regions } from '../limiter/region-ladder.ts';
 import { holdWhileOpen } from './connections.ts';
 import { setDecisionHeaders, setIncidentHeaders } from './headers.ts';
 import { addressOf, hasCredential, type Identity, identify } from './identity.ts';
+import type { Incident } from './incident-counts.ts';
 import { takeOriginHeaders } from './origin-headers.ts';
 import { clientGone, type ProxyResult } from './proxy.ts';
 import { refusal } from './refusals.ts';
 import type { Services } from './services.ts';
-import type { Incident } from './tally.ts';
 import { waitForTurn, waitOf } from './throttle.ts';
 
 export interface GatewayRequest {
@@ -151,13 +151,13 @@ function incidentOf(
 }
 
 function report(
-  { log, tally }: Services,
+  { log, incidentCounts }: Services,
   region: string,
   decision: Decision,
   incident: Omit<Incident, 'region'> | undefined,
 ): void {
   if (incident) {
-    tally.add({ ...incident, region });
+    incidentCounts.add({ ...incident, region });
     log.degraded({ ...incident, region });
   }
   if (decision.kind === 'counted') reportShadow(log, decision.results, region);

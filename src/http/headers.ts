@@ -9,8 +9,8 @@ import {
   untilFreeMs,
 } from '../core/counting/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
+import type { Incident } from './incident-counts.ts';
 import { rateLimitFields, toSeconds } from './rate-limit-fields.ts';
-import type { Incident } from './tally.ts';
 
 export interface HeaderOptions {
   /** Which rules a decision was made by is nobody's business in production. */

@@ -50,7 +50,7 @@ export function createHealth(services: Services) {
           breakers: breakersOf(services),
           isolates: Object.fromEntries(services.regions.map(({ name, census }) => [name, census.count()])),
           leases: services.limiter.leased(),
-          degraded: services.tally.list(),
+          degraded: services.incidentCounts.list(),
           origins: services.origins.report(),
         },
       },

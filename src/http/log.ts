@@ -4,7 +4,7 @@
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { BreakerState } from '../core/regions/breaker.ts';
-import type { Incident } from './tally.ts';
+import type { Incident } from './incident-counts.ts';
 
 /** Each is explained in docs/operations.md. */
 export const LOG_EVENTS = [
@@ -44,12 +44,12 @@ export interface Log {
 }
 
 const INTERVAL_MS = 1_000;
-const MOST_KINDS = 1_000;
-const MOST_FRAMES = 10;
+const MAX_KINDS = 1_000;
+const MAX_FRAMES = 10;
 const FRAME = /^\s+at .{1,300}:\d+:\d+\)?$/;
 
 export function createLog(now: () => number, write: (line: string) => void): Log {
-  const kinds = createBoundedCache<{ lastAtMs: number; suppressed: number }>(MOST_KINDS);
+  const kinds = createBoundedCache<{ lastAtMs: number; suppressed: number }>(MAX_KINDS);
 
   const sampled = (kind: string, fields: Record<string, unknown> & { readonly event: LogEvent }) => {
     const known = kinds.get(kind, 0);
@@ -100,5 +100,5 @@ function framesOf(error: unknown): string[] {
     .slice(start)
     .split('\n')
     .filter((line) => FRAME.test(line));
-  return frames.slice(0, MOST_FRAMES).map((line) => line.trim());
+  return frames.slice(0, MAX_FRAMES).map((line) => line.trim());
 }

@@ -5,7 +5,7 @@ import { problem } from './problem.ts';
 import { HOP_HEADER } from './proxy/headers.ts';
 
 const HOPS = /^[0-9a-f]{16}(?:, [0-9a-f]{16}){0,7}$/;
-const MOST_HOPS = 8;
+const MAX_HOPS = 8;
 
 export interface LoopGuard {
   /** The answer to a request that has been here before; undefined if it has not. */
@@ -25,7 +25,7 @@ export function createLoopGuard(identity: string): LoopGuard {
     async refuse({ headers }) {
       const hops = hopsIn(headers);
       if (hops.length === 0) return undefined;
-      return hops.length === MOST_HOPS || hops.includes(await ownId()) ? loopDetected() : undefined;
+      return hops.length === MAX_HOPS || hops.includes(await ownId()) ? loopDetected() : undefined;
     },
     async mark({ headers }) {
       return [...hopsIn(headers), await ownId()].join(', ');

@@ -9,7 +9,7 @@ export type OriginResult = 'ok' | 'error' | Exclude<ProxyFailure, 'client-gone'>
 /** Enough to tell a bad minute from a bad request. */
 const LATELY = 20;
 /** More origins than an isolate meets; those used longest ago are forgotten. */
-const MOST_ORIGINS = 1_000;
+const MAX_ORIGINS = 1_000;
 
 type OriginName = Pick<OriginChoice, 'routeName' | 'origin'>;
 
@@ -40,7 +40,7 @@ export interface OriginHealth {
 }
 
 export function createOriginHealth(now: () => number): OriginHealth {
-  const origins = createBoundedCache<Seen>(MOST_ORIGINS);
+  const origins = createBoundedCache<Seen>(MAX_ORIGINS);
   return {
     record(origin, result) {
       const what = resultOf(result);

@@ -10,7 +10,7 @@ const PER_MINUTE = 120;
 /** A page that opens, or a test that polls. */
 const AT_ONCE = 60;
 /** The one seen longest ago makes room. */
-const MOST_ADDRESSES = 10_000;
+const MAX_ADDRESSES = 10_000;
 
 export interface OwnLimitOptions {
   readonly now: () => number;
@@ -21,7 +21,7 @@ export interface OwnLimitOptions {
 export type OwnLimit = (request: Request) => Response | undefined;
 
 export function createOwnLimit({ now, ipv6Prefix }: OwnLimitOptions): OwnLimit {
-  const counters = createBoundedCounters(MOST_ADDRESSES);
+  const counters = createBoundedCounters(MAX_ADDRESSES);
   const check = { id: 'own', limit: PER_MINUTE, windowMs: 60_000, extra: AT_ONCE, cost: 1 } as const;
 
   return ({ headers }) => {

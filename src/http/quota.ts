@@ -18,9 +18,9 @@ import { REDUCED_RETRY_SECONDS, refusal, unknownRegion } from './refusals.ts';
 import type { Services } from './services.ts';
 
 const KEEP_MS = 1_000;
-const MOST_KEPT = 100;
+const MAX_KEPT = 100;
 /** Per second and isolate. */
-const MOST_PEEKS = 50;
+const MAX_PEEKS = 50;
 /** No random id looks like that: nobody holds this one. */
 const noLease = () => '-'.repeat(16);
 
@@ -39,7 +39,7 @@ interface QuotaRequest {
 
 export function createQuota(services: QuotaServices) {
   const { now } = services;
-  const kept = createBoundedCache<string>(MOST_KEPT);
+  const kept = createBoundedCache<string>(MAX_KEPT);
   const mayPeek = createPeekBudget(now);
 
   /** By the rules at hand, and once more if they are outdated. Callers may have changed together with the rules. */
@@ -107,7 +107,7 @@ function createPeekBudget(now: () => number): () => boolean {
       used = 0;
     }
     used += 1;
-    return used <= MOST_PEEKS;
+    return used <= MAX_PEEKS;
   };
 }
 

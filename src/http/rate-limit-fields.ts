@@ -10,7 +10,7 @@ import { policyOf } from '../core/matching/policy.ts';
 export const toSeconds = (ms: number) => Math.ceil(ms / 1000);
 
 /** For both fields together: what is beyond it, proxies on the way might refuse. */
-const MOST_BYTES = 4096;
+const MAX_BYTES = 4096;
 const SEPARATOR = ', ';
 
 export interface RateLimitFields {
@@ -36,7 +36,7 @@ export function rateLimitFields(results: readonly CheckResult<RuleCheck>[], nowM
     const limit = limitOf(result, nowMs);
     // All of it is ASCII by now.
     bytes += policy.length + limit.length + 2 * SEPARATOR.length;
-    if (bytes > MOST_BYTES && members.length > 0) break;
+    if (bytes > MAX_BYTES && members.length > 0) break;
     members.push({ policy, limit, rule: result.check.rule });
   }
   return {

@@ -5,10 +5,10 @@ import type { Telemetry } from '../core/ports/telemetry.ts';
 import type { Limiter } from '../limiter/limiter.ts';
 import type { Regions } from '../limiter/region-ladder.ts';
 import type { IdentityOptions } from './identity.ts';
+import type { IncidentCounts } from './incident-counts.ts';
 import type { Log } from './log.ts';
 import type { OriginRateLimitHeaders } from './origin-headers.ts';
 import type { Origins } from './origins.ts';
-import type { Tally } from './tally.ts';
 
 export interface OriginOptions {
   readonly rateLimitHeaders: OriginRateLimitHeaders;
@@ -42,5 +42,5 @@ export interface Services {
   readonly deadlineMs: number;
   readonly now: () => number;
   readonly log: Log;
-  readonly tally: Tally;
+  readonly incidentCounts: IncidentCounts;
 }

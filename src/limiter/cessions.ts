@@ -12,7 +12,7 @@ import {
   covers,
   createKnownCessions,
   type KnownCessions,
-  MOST_COUNTERS,
+  MAX_COUNTERS,
   nameOf,
   wholeOf,
 } from './known-cessions.ts';
@@ -21,7 +21,7 @@ import { isShared, type PlacedCheck } from './placed-checks.ts';
 import type { LimiterRegion, Regions } from './region-ladder.ts';
 
 /** In flight at once, of one isolate. What is not asked now is asked after a later request. */
-const MOST_ASKED = 20;
+const MAX_ASKED = 20;
 /** Nobody waits for it. */
 const ASK_MS = 5_000;
 /** A home asks again when so much of the term is left. */
@@ -58,8 +58,8 @@ export interface Cessions extends Omit<KnownCessions, 'note' | 'movedFrom'> {
 export function createCessions(now: () => number): Cessions {
   const known = createKnownCessions(now);
   /** Not to be asked again before that. */
-  const asked = createBoundedCache<'asking' | 'refused'>(MOST_COUNTERS);
-  const guests = createBoundedCache<number>(MOST_COUNTERS);
+  const asked = createBoundedCache<'asking' | 'refused'>(MAX_COUNTERS);
+  const guests = createBoundedCache<number>(MAX_COUNTERS);
   let inFlight = 0;
 
   const refuse = (from: string, check: RuleCheck, untilMs: number) =>
@@ -97,7 +97,7 @@ export function createCessions(now: () => number): Cessions {
 
   /** What fails is tried again after a later request. It says nothing of the breaker: nobody waits for it. */
   const later = (region: LimiterRegion, work: () => Promise<unknown>, afterResponse: AfterResponse) => {
-    if (inFlight >= MOST_ASKED) return;
+    if (inFlight >= MAX_ASKED) return;
     inFlight += 1;
     const end = () => {
       inFlight -= 1;

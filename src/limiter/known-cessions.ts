@@ -8,7 +8,7 @@ import { holdMs } from '../core/regions/terms.ts';
 import type { PlacedCheck } from './placed-checks.ts';
 import type { LimiterRegion, Regions } from './region-ladder.ts';
 
-export const MOST_COUNTERS = 10_000;
+export const MAX_COUNTERS = 10_000;
 
 /** One region's part of a counter is another's, for a time. By the clock of this isolate. */
 export interface Cession {
@@ -50,7 +50,7 @@ export interface KnownCessions {
 }
 
 export function createKnownCessions(now: () => number): KnownCessions {
-  const known = createBoundedCache<readonly Known[]>(MOST_COUNTERS);
+  const known = createBoundedCache<readonly Known[]>(MAX_COUNTERS);
   const cessionsOf = (check: RuleCheck): readonly Known[] =>
     (known.size > 0 ? known.get(nameOf(check), now()) : undefined) ?? NONE;
   const movedFrom: KnownCessions['movedFrom'] = (check, region) =>

@@ -7,7 +7,7 @@ import { traitsOf } from '../core/counting/algorithms/registry.ts';
 import type { Outcome } from '../core/counting/check.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 
-const MOST_DENIALS = 10_000;
+const MAX_DENIALS = 10_000;
 /** What can never pass is asked about again after a while, as a precaution. */
 const NEVER_MS = 60_000;
 
@@ -37,7 +37,7 @@ export interface KnownDenials {
   remember(region: string, check: RuleCheck, outcome: Outcome, moment: Moment): void;
 }
 
-export function createKnownDenials(maxEntries = MOST_DENIALS): KnownDenials {
+export function createKnownDenials(maxEntries = MAX_DENIALS): KnownDenials {
   let denials = createBoundedCache<Denial>(maxEntries);
   let currentEra = '';
 

@@ -84,7 +84,7 @@ export interface Leased {
   readonly units: number;
 }
 
-const MOST_COUNTERS = 10_000;
+const MAX_COUNTERS = 10_000;
 /** The pace is measured over so long at least. */
 const MEASURE_MS = 250;
 /** A call that was not answered by then has failed. */
@@ -92,12 +92,12 @@ const ASKING_MS = 1_000;
 /** Units that were not used by then are given back. */
 const IDLE_MS = 2_000;
 /** After one request. */
-const MOST_GIVEN_BACK = 50;
+const MAX_GIVEN_BACK = 50;
 /** Of a lease: with less, it is time for the next one. */
 const LOW = 0.4;
 
 export function createLeaseBook(now: () => number): LeaseBook {
-  let entries = createBoundedCache<Entry>(MOST_COUNTERS);
+  let entries = createBoundedCache<Entry>(MAX_COUNTERS);
   /** Oldest first. It has all that still have units, also those whose counters were forgotten. */
   let open = new Set<Lease>();
   let givenUp: Lease[] = [];
@@ -105,7 +105,7 @@ export function createLeaseBook(now: () => number): LeaseBook {
   let latestMs = Number.NEGATIVE_INFINITY;
 
   const forget = () => {
-    entries = createBoundedCache<Entry>(MOST_COUNTERS);
+    entries = createBoundedCache<Entry>(MAX_COUNTERS);
     open = new Set();
     givenUp = [];
   };
@@ -163,7 +163,7 @@ export function createLeaseBook(now: () => number): LeaseBook {
 
   const giveUp = (lease: Lease, ms: number) => {
     open.delete(lease);
-    if (isWorthGivingBack(lease, ms) && givenUp.length < MOST_COUNTERS) givenUp.push({ ...lease });
+    if (isWorthGivingBack(lease, ms) && givenUp.length < MAX_COUNTERS) givenUp.push({ ...lease });
     lease.units = 0;
   };
 
@@ -206,7 +206,7 @@ export function createLeaseBook(now: () => number): LeaseBook {
       const [region] = regions;
       const ms = nowMs();
       const entry = entryOf(check);
-      if (!entry || entry.askingUntilMs > ms || open.size >= MOST_COUNTERS || isBeingMoved(placed)) return 0;
+      if (!entry || entry.askingUntilMs > ms || open.size >= MAX_COUNTERS || isBeingMoved(placed)) return 0;
       endLeases(entry, ms);
       const pace = { ...entry, isolates: region.census.count(), nowMs: ms + entry.aheadMs };
       const want = wantOf(check, pace);
@@ -246,7 +246,7 @@ export function createLeaseBook(now: () => number): LeaseBook {
         if (ms - lease.sentAtMs < IDLE_MS) break;
         giveUp(lease, ms);
       }
-      return givenUp.splice(0, MOST_GIVEN_BACK);
+      return givenUp.splice(0, MAX_GIVEN_BACK);
     },
 
     total() {

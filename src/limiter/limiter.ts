@@ -13,7 +13,7 @@ import type { AfterResponse } from '../core/matching/caller.ts';
 import type { Plan, RuleCheck, Unverified } from '../core/matching/plan.ts';
 import type { SharesByRegion } from '../core/matching/rule.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
-import type { Question, SnapshotSource } from '../core/ports/snapshot-source.ts';
+import type { Probe, SnapshotSource } from '../core/ports/snapshot-source.ts';
 import { createCessions } from './cessions.ts';
 import { createDeadline, type Deadline, waitHalf } from './deadline.ts';
 import { createKnownDenials } from './known-denials.ts';
@@ -46,7 +46,7 @@ export interface Round {
   readonly deadline: Deadline;
   readonly startedAtMs: number;
   /** Asked, if there is one, in the call to Redis that is made anyway. */
-  readonly question?: Question | undefined;
+  readonly probe?: Probe | undefined;
 }
 
 export interface Decided {
@@ -112,7 +112,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
         snapshot,
         deadline,
         startedAtMs: now(),
-        question: snapshots.question(),
+        probe: snapshots.probe(),
       };
     } catch (error) {
       return decided(request, recover(request, error));
@@ -147,7 +147,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
     if (used && open.length === 0) return finish(round, judge(round, FROM_MEMORY, used), shadow);
     const counted = await count(round, used ? open : enforced);
     const news =
-      round.question && counted.regions.length > 0 ? rules.learn(round.question, counted.heard) : undefined;
+      round.probe && counted.regions.length > 0 ? rules.learn(round.probe, counted.heard) : undefined;
     const isReplaced = news !== undefined && (await rules.follow(news, round));
     if (isReplaced || counted.isStopped) return again(round);
     return finish(round, judge(round, counted, used), shadow);
@@ -186,15 +186,15 @@ export function createLimiter(options: LimiterOptions): Limiter {
     return { kind: 'counted', allowed: true, nowMs: now(), results: [] };
   };
 
-  const count = async ({ request, deadline, question }: Round, placed: readonly PlacedCheck[]) => {
+  const count = async ({ request, deadline, probe }: Round, placed: readonly PlacedCheck[]) => {
     const counted = await regional.count({
       ...request,
       placed,
       deadline,
       era: snapshots.announced(),
-      withAnnouncement: question !== undefined,
+      withAnnouncement: probe !== undefined,
       // Rules that were confirmed a moment ago are good for one more request.
-      expects: question?.isOverdue ? question.expects : undefined,
+      expected: probe?.isOverdue ? probe.expected : undefined,
     });
     for (const region of counted.regions) beCounted(region, request.afterResponse);
     return counted;

@@ -12,7 +12,7 @@ import type { CounterStore } from '../core/ports/counter-store.ts';
 import { hasBurst } from '../core/regions/shares.ts';
 import type { Ledger } from './ledger.ts';
 
-const MOST_COUNTERS = 10_000;
+const MAX_COUNTERS = 10_000;
 const LOG_BUCKETS = 10;
 
 export interface LocalLimiterOptions {
@@ -37,7 +37,7 @@ export interface LocalLimiter {
 }
 
 export function createLocalLimiter({ now, capPerSecond }: LocalLimiterOptions): LocalLimiter {
-  const counters = createBoundedCounters(MOST_COUNTERS);
+  const counters = createBoundedCounters(MAX_COUNTERS);
   const cap = createPerSecondBudget(capPerSecond);
   const store: CounterStore = {
     run: async ({ operation, checks }) => runChecks(operation, checks, now(), counters),

@@ -6,13 +6,13 @@ import type { Outcome } from '../core/counting/check.ts';
 import { homeOf } from '../core/regions/shares.ts';
 import { holdMs, isMerged, termMs } from '../core/regions/terms.ts';
 import type { Cessions } from './cessions.ts';
-import { MOST_COUNTERS, nameOf, wholeOf } from './known-cessions.ts';
+import { MAX_COUNTERS, nameOf, wholeOf } from './known-cessions.ts';
 import type { PlacedCheck } from './placed-checks.ts';
 import type { LimiterRegion, Regions } from './region-ladder.ts';
 
 /** Nobody waits for it. */
 const MERGE_MS = 5_000;
-const MOST_TRIES = 3;
+const MAX_TRIES = 3;
 
 export interface Merge {
   readonly placed: PlacedCheck;
@@ -29,7 +29,7 @@ export interface Merging {
 
 export function createMerging({ now, ask }: { readonly now: () => number } & Pick<Cessions, 'ask'>): Merging {
   /** Whether it is this region's turn to merge a counter; asked for again when that ends. */
-  const turns = createBoundedCache<boolean>(MOST_COUNTERS);
+  const turns = createBoundedCache<boolean>(MAX_COUNTERS);
 
   /**
    * One region at a time may merge a counter: or two could cede to each other, and nobody would count. Whose turn it is is
@@ -77,7 +77,7 @@ export function createMerging({ now, ask }: { readonly now: () => number } & Pic
       if (merge.outcome.allowed || !isMerged(check, parts)) return;
       let units = merge.outcome.remaining;
       // It may have counted more meanwhile, or a window may have ended.
-      for (let tries = 0; tries < MOST_TRIES && units > 0 && (await hasTurn(merge)); tries += 1)
+      for (let tries = 0; tries < MAX_TRIES && units > 0 && (await hasTurn(merge)); tries += 1)
         units = (await tryOnce(merge, units))?.remaining ?? 0;
     },
   };

@@ -9,12 +9,12 @@ import { asWhole, followTwin, isMoved, isRefused, type Pending, type Turn } from
 import type { Answered } from './region-calls.ts';
 import type { Asked, LimiterRegion } from './region-ladder.ts';
 import type { CountRequest } from './regional-count.ts';
-import type { Heard } from './rules-in-force.ts';
+import type { RegionAnnouncement } from './rules-in-force.ts';
 
 /** What the regions have said so far. */
 export interface Tally {
   readonly pending: readonly Pending[];
-  readonly heard: Heard[];
+  readonly heard: RegionAnnouncement[];
   readonly answered: Set<LimiterRegion>;
   failure: DegradedReason | undefined;
   isStopped: boolean;

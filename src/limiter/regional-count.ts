@@ -16,7 +16,7 @@ import type { PlacedCheck } from './placed-checks.ts';
 import { type Call, createRegionCalls } from './region-calls.ts';
 import type { LimiterRegion, Regions } from './region-ladder.ts';
 import { createHearReply, type Reply, type Tally } from './region-replies.ts';
-import type { Heard } from './rules-in-force.ts';
+import type { RegionAnnouncement } from './rules-in-force.ts';
 import { createTurns, strictest } from './turns.ts';
 
 export interface CountRequest {
@@ -26,7 +26,7 @@ export interface CountRequest {
   /** Ask the first region that answers what it announces, too. */
   readonly withAnnouncement: boolean;
   /** What it must announce: if it is something else, no further region is asked, because the rules are outdated. */
-  readonly expects?: string | undefined;
+  readonly expected?: string | undefined;
   readonly deadline: Deadline;
   readonly afterResponse: AfterResponse;
   /** Of the request: what regions charge, or may have charged, is noted there. */
@@ -44,7 +44,7 @@ export interface Counted {
   /** The first one, if any region has failed. */
   readonly failure: DegradedReason | undefined;
   /** What the regions announce that were asked. */
-  readonly heard: readonly Heard[];
+  readonly heard: readonly RegionAnnouncement[];
   /** The rules are outdated, and not all has been counted that should have been. */
   readonly isStopped: boolean;
 }
@@ -75,7 +75,7 @@ export interface RegionalCountOptions {
 }
 
 const UNSETTLED_MS = 5_000;
-const MOST_UNSETTLED = 10_000;
+const MAX_UNSETTLED = 10_000;
 /** Each region may be asked for its part, and to count twice: a home may have got more meanwhile. */
 const roundsFor = (regions: Regions) => 3 * regions.length + 1;
 
@@ -89,7 +89,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   const { now, denials, cessions, leases } = options;
   const next = createTurns({ now, denials, cessions });
   const calls = createRegionCalls({ now, cessions, leases, turns: next });
-  const unsettled = createBoundedCache<true>(MOST_UNSETTLED);
+  const unsettled = createBoundedCache<true>(MAX_UNSETTLED);
 
   const isUnsettled = (check: RuleCheck) => unsettled.get(nameOf(check), now()) === true;
   const hear = createHearReply({ cessions, denials, leases, isUnsettled });
@@ -168,7 +168,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     }
     for (; round < roundsFor(request.regions); round += 1) {
       const step = stepOf(tally, request);
-      tally.isStopped = step !== undefined && tally.heard.some((one) => isNews(one, request.expects));
+      tally.isStopped = step !== undefined && tally.heard.some((one) => isOutdated(one, request.expected));
       if (!step || tally.isStopped) break;
       const replies = await take(step, { request, withAnnouncement, round });
       withAnnouncement &&= replies[0]?.answer.kind !== 'answered';
@@ -248,8 +248,8 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
 
 const isAdmitted = ({ admitted }: Pending): boolean => admitted !== undefined;
 
-const isNews = ({ announced }: Heard, expects: string | undefined): boolean =>
-  expects !== undefined && announced !== null && announced !== expects;
+const isOutdated = ({ announced }: RegionAnnouncement, expected: string | undefined): boolean =>
+  expected !== undefined && announced !== null && announced !== expected;
 
 /** Its counter must hear of every request, also of those that are denied. */
 const isTold = ({ check }: PlacedCheck): boolean => check.countDenied === true || check.blockMs !== undefined;

@@ -10,9 +10,9 @@ import type { Client } from './client.ts';
 const REPORT_TTL_MS = 3_600_000;
 const SUMS_TTL_MS = 35 * 24 * 3_600_000;
 /** Of all rules and routes of a region: what comes later is counted under `other`. */
-const MOST_SERIES = 5_000;
+const MAX_SERIES = 5_000;
 /** Isolates whose reports are read. The newest of the census come last. */
-const MOST_REPORTS = 500;
+const MAX_REPORTS = 500;
 
 export function createMetricsBoard(client: Client): MetricsBoard {
   return {
@@ -20,7 +20,7 @@ export function createMetricsBoard(client: Client): MetricsBoard {
       const always = sums.filter(([series]) => !isNamed(series));
       const named = sums.filter(([series]) => isNamed(series));
       const ordered = [...always, ...named];
-      const args = [number, JSON.stringify(report), REPORT_TTL_MS, report.atMs, SUMS_TTL_MS, MOST_SERIES];
+      const args = [number, JSON.stringify(report), REPORT_TTL_MS, report.atMs, SUMS_TTL_MS, MAX_SERIES];
       const all = [...args, always.length, ...ordered.flat()].map(String);
       const keys = [METRICS_KEY, reportKey(isolateId)];
       const refused: unknown = await client.command(signal, [
@@ -50,7 +50,7 @@ export function createMetricsBoard(client: Client): MetricsBoard {
       const ids = textsOf(isolates?.result);
       return {
         sums: toSums(textsOf(sums?.result)),
-        reports: await readReports(client, ids.slice(-MOST_REPORTS), signal),
+        reports: await readReports(client, ids.slice(-MAX_REPORTS), signal),
         isolateCount: ids.length,
         announced: typeof announcement?.result === 'string' ? announcement.result : undefined,
       };

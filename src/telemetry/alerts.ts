@@ -7,7 +7,7 @@ import { postSigned, type Webhook } from './webhook.ts';
 /** Workers wait for the headers of six answers at once. */
 const AT_ONCE = 6;
 /** In one run. What is left goes with the next one. */
-const MOST_ROUNDS = 20;
+const MAX_ROUNDS = 20;
 /** Longer than a webhook may take to answer: nobody sends a message while it is on its way. */
 const FIRST_DELAY_MINUTES = 1;
 const LONGEST_DELAY_MINUTES = 60;
@@ -37,7 +37,7 @@ interface AlertRow extends Record<string, unknown> {
 /** Sends what is due. How many were sent; throws if one was not taken. */
 export async function sendAlerts(options: AlertOptions): Promise<number> {
   let sent = 0;
-  for (let round = 0; round < MOST_ROUNDS; round += 1) {
+  for (let round = 0; round < MAX_ROUNDS; round += 1) {
     const rows = await claim(options.database);
     const results = await Promise.allSettled(rows.map((row) => sendOne(options, row)));
     const failed = results.find((result) => result.status === 'rejected');

@@ -13,7 +13,7 @@ export interface MetricsHandOverOptions {
 }
 
 /** One call: what is more waits for the next time. */
-const MOST_SERIES = 200;
+const MAX_SERIES = 200;
 const TIMEOUT_MS = 5_000;
 /** Redis remembers the number of a batch for an hour. Later, nobody could tell whether it had arrived. */
 const RETRY_MS = 50 * 60_000;
@@ -33,7 +33,7 @@ export function createMetricsHandOver({ sums, boards, isolateId, now, onError }:
     if (waiting) return waiting;
     if (sums.size === 0) return undefined;
     number += 1;
-    const batch = { isolateId: isolateId(), number, sums: sums.take(MOST_SERIES), report };
+    const batch = { isolateId: isolateId(), number, sums: sums.take(MAX_SERIES), report };
     return { batch, firstAtMs: now() };
   };
 

@@ -19,7 +19,7 @@ export interface RecordSink {
 }
 
 /** A message of a queue has at most 128 KB. */
-const MOST_BYTES = 100_000;
+const MAX_BYTES = 100_000;
 
 export interface Cut extends Pick<RecordBatch, 'denials' | 'usage'> {
   readonly nowMs: number;
@@ -35,7 +35,7 @@ export function cutBatches({ nowMs, createId, denials, usage, crossings }: Cut):
   ];
   const bytes = pieces.reduce((sum, piece) => sum + sizeOf(piece), 0);
   // Mostly there is little of each kind: one message.
-  const messages = pieces.length > 1 && bytes < MOST_BYTES ? [Object.assign({}, ...pieces)] : pieces;
+  const messages = pieces.length > 1 && bytes < MAX_BYTES ? [Object.assign({}, ...pieces)] : pieces;
   return messages.map((rows) => ({ id: createId(), cutAtMs: nowMs, denials: [], usage: [], ...rows }));
 }
 
@@ -44,7 +44,7 @@ function piecesOf<Row>(rows: readonly Row[]): Row[][] {
   let bytes = Number.POSITIVE_INFINITY;
   for (const row of rows) {
     const size = sizeOf(row) + 1;
-    if (bytes + size > MOST_BYTES) {
+    if (bytes + size > MAX_BYTES) {
       pieces.push([]);
       bytes = 0;
     }

@@ -20,7 +20,7 @@ export interface RecordsHandOverOptions extends Collected {
 }
 
 /** Lines in the log for each hand-over: the subjects with the most denials. */
-const MOST_SAMPLES = 3;
+const MAX_SAMPLES = 3;
 
 export function createRecordsHandOver(options: RecordsHandOverOptions) {
   const { sums, denials, usage, crossings, records, subjects, now, onDenied, onError } = options;
@@ -28,7 +28,7 @@ export function createRecordsHandOver(options: RecordsHandOverOptions) {
   let unsent: readonly RecordBatch[] = [];
 
   const sample = async (rows: readonly Denial[]) => {
-    const most = [...rows].sort((a, b) => b.count - a.count).slice(0, MOST_SAMPLES);
+    const most = [...rows].sort((a, b) => b.count - a.count).slice(0, MAX_SAMPLES);
     for (const { ruleName, route, subject } of most)
       onDenied({ rule: ruleName, route, subject: await subjects.hash(subject) });
   };

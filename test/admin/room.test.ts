@@ -1,7 +1,7 @@
 // What would make all rules together too large for the edge is refused when it is saved, not when it is published.
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { MOST_SAVED_BYTES } from '../../src/rules/publishing/snapshot-room.ts';
+import { MAX_SAVED_BYTES } from '../../src/rules/publishing/snapshot-room.ts';
 import { type Admin, startAdmin } from './harness.ts';
 import { rule as documentRule } from './import-export-harness.ts';
 import { create, LOGINS, read, readProblem } from './samples.ts';
@@ -24,7 +24,7 @@ beforeEach(async () => {
 
 /** As if so much room was left after the last publication. */
 const leaveRoom = (bytes: number) =>
-  sql.query('update last_publication set bytes = $1', [MOST_SAVED_BYTES - bytes]);
+  sql.query('update last_publication set bytes = $1', [MAX_SAVED_BYTES - bytes]);
 const published = async () => Number((await sql.query('select bytes from last_publication')).rows[0].bytes);
 const subjects = (count: number) => Array.from({ length: count }, (_, i) => `subject-${i}`);
 

@@ -82,13 +82,13 @@ interface Faulty extends Load {
  * seem to be out, and isolates rightly decide for themselves: that is another outage than the one that is tested.
  */
 const STANDSTILL_MS = DEADLINE_MS / 4;
-const MOST_TRIES = 8;
+const MAX_TRIES = 8;
 
 /** Again if the machine stood still meanwhile: told by requests that no fault can touch, whatever came of the others. */
 async function loadDuring(fault: RegionFault, regions: readonly string[]): Promise<Faulty> {
   for (let tries = 1; ; tries += 1) {
     const seen = await loadOnceDuring(fault, regions);
-    if (seen.controlMs < STANDSTILL_MS || tries === MOST_TRIES) return seen;
+    if (seen.controlMs < STANDSTILL_MS || tries === MAX_TRIES) return seen;
     console.log(`${fault.name}: again, because the machine stood still for ${Math.round(seen.controlMs)} ms`);
     await recover({ client: stack.client, isolates: ISOLATES });
   }

@@ -28,7 +28,7 @@ const WARM_UP_MS = 3_000;
 const PER_SECOND = 40;
 const WINDOW_MS = 5_000;
 /** Beyond what workerd takes for so many requests of any Worker, one that does nothing included: up to so much each. */
-const MOST_GROWTH_MB = 64;
+const MAX_GROWTH_MB = 64;
 const KB_PER_REQUEST = 16;
 const ISOLATES: readonly IsolateName[] = ['one', 'two', 'three'];
 const HOT = { path: '/hot', region: 'us', ip: freshIp() };
@@ -117,7 +117,7 @@ it(
     // Each was sent along with one for comparison.
     const usualMb = (2 * seen.answers.length * KB_PER_REQUEST) / 1_024;
     if (beforeMb !== undefined && afterMb !== undefined)
-      expect(afterMb - beforeMb).toBeLessThan(MOST_GROWTH_MB + usualMb);
+      expect(afterMb - beforeMb).toBeLessThan(MAX_GROWTH_MB + usualMb);
   },
   SOAK_MS + 120_000,
 );

@@ -2,8 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
 import { createHealth } from '../../src/http/health.ts';
+import { createIncidentCounts } from '../../src/http/incident-counts.ts';
 import type { Services } from '../../src/http/services.ts';
-import { createTally } from '../../src/http/tally.ts';
 import { createRegion, createSource } from '../limiter/limiter-harness.ts';
 import { openOrigins } from './origins-harness.ts';
 
@@ -36,7 +36,7 @@ function open(probes: Readonly<Record<string, Probe>>, pingDatabase: Probe = fin
     snapshots: createSource(),
     deadlineMs: 100,
     now: () => clock.ms,
-    tally: createTally(),
+    incidentCounts: createIncidentCounts(),
     origins: openOrigins(),
     limiter: { leased: () => LEASED } as Services['limiter'],
     pingDatabase,

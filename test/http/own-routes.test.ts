@@ -4,9 +4,9 @@ import { describe, expect, it } from 'vitest';
 import { OWN_PREFIX } from '../../src/core/matching/resource.ts';
 import { createCensus } from '../../src/core/ports/census.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
+import { createIncidentCounts } from '../../src/http/incident-counts.ts';
 import { createOwnRoutes } from '../../src/http/own-routes.ts';
 import type { Services } from '../../src/http/services.ts';
-import { createTally } from '../../src/http/tally.ts';
 import { createDistance } from '../../src/limiter/distance.ts';
 import { openOrigins } from './origins-harness.ts';
 
@@ -85,7 +85,7 @@ function openIsolate() {
     },
     deadlineMs: 1_000,
     now,
-    tally: createTally(),
+    incidentCounts: createIncidentCounts(),
     origins: openOrigins(),
     showsDegraded: false,
   };

@@ -178,7 +178,7 @@ const sourceOf = (snapshot: Snapshot | undefined, isStale = false) => ({
   current: () => snapshot,
   announced: () => 'v1',
   start: async () => snapshot,
-  question: () => undefined,
+  probe: () => undefined,
   confirm: () => {},
   fail: () => {},
   isConfirmed: () => !isStale,

@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import type { CounterStore } from '../../src/core/ports/counter-store.ts';
-import type { Question } from '../../src/core/ports/snapshot-source.ts';
+import type { Probe } from '../../src/core/ports/snapshot-source.ts';
 import { identify } from '../../src/http/identity.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
 import { rounds } from '../rounds.ts';
@@ -22,7 +22,7 @@ import {
 } from './limiter-harness.ts';
 
 useFakeTime();
-const overdue: Question = { expects: 'this', isOverdue: true, askedAtMs: START_MS };
+const overdue: Probe = { expected: 'this', isOverdue: true, askedAtMs: START_MS };
 
 describe('a deadline', () => {
   const open = (totalMs: number) => {

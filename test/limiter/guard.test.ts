@@ -99,7 +99,7 @@ describe('a mistake in the limiter', () => {
 it('a mistake after the response is told, too', async () => {
   const { regions } = createRegions({});
   const source = createSource({ load: hasBug });
-  source.asks = { expects: 'this', isOverdue: false, askedAtMs: Date.now() };
+  source.asks = { expected: 'this', isOverdue: false, askedAtMs: Date.now() };
   const { decide, settle, errors } = openIsolate(regions, { source });
   regions[0].board.read = async () => 'that';
   await decide({ plan: async () => ({ kind: 'checks', checks: [] }) });

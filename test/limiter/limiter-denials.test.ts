@@ -1,6 +1,6 @@
 // What the limiter remembers of denials, and when it asks all the same.
 import { describe, expect, it, vi } from 'vitest';
-import type { Question } from '../../src/core/ports/snapshot-source.ts';
+import type { Probe } from '../../src/core/ports/snapshot-source.ts';
 import {
   answers,
   createCheck,
@@ -17,7 +17,7 @@ import {
 } from './limiter-harness.ts';
 
 useFakeTime();
-const due: Question = { expects: 'this', isOverdue: false, askedAtMs: START_MS };
+const due: Probe = { expected: 'this', isOverdue: false, askedAtMs: START_MS };
 const passMs = (ms: number) => vi.setSystemTime(Date.now() + ms);
 
 /** Each region keeps to its part: a denial is a denial. */
@@ -118,7 +118,7 @@ describe('a denial that is known', () => {
   });
 });
 
-describe('whoever is known to be denied while a question about the rules is due', () => {
+describe('whoever is known to be denied while a probe about the rules is due', () => {
   it('is answered at once, and the announcement is read after the response', async () => {
     const { decide, asked, home, source, settle } = await openDenied();
     const [confirm, load] = [vi.spyOn(source, 'confirm'), vi.spyOn(source, 'load')];

@@ -14,7 +14,7 @@ import {
   CounterStoreError,
   type CounterStoreFailure,
 } from '../../src/core/ports/counter-store.ts';
-import type { Question, SnapshotSource } from '../../src/core/ports/snapshot-source.ts';
+import type { Probe, SnapshotSource } from '../../src/core/ports/snapshot-source.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
 import { createDistance } from '../../src/limiter/distance.ts';
 import { createLedger, type Ledger } from '../../src/limiter/ledger.ts';
@@ -205,7 +205,7 @@ export function createRegions(home: Situation, next?: Situation) {
 }
 
 export interface FakeSource extends SnapshotSource {
-  asks: Question | undefined;
+  asks: Probe | undefined;
   announces: string;
 }
 
@@ -219,7 +219,7 @@ export function createSource(changes: Partial<SnapshotSource> = {}): FakeSource 
     announced() {
       return this.announces;
     },
-    question() {
+    probe() {
       return this.asks;
     },
     confirm: () => {},

@@ -6,7 +6,7 @@ import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
 import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
 import type { AnnouncementBoard } from '../../src/core/ports/announcement.ts';
 import { type CounterStore, CounterStoreError } from '../../src/core/ports/counter-store.ts';
-import type { Question, SnapshotSource } from '../../src/core/ports/snapshot-source.ts';
+import type { Probe, SnapshotSource } from '../../src/core/ports/snapshot-source.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
 import { createRegion, snapshotOf } from './limiter-harness.ts';
 
@@ -46,7 +46,7 @@ interface Situation {
   readonly announces?: string | null | undefined;
   readonly read?: AnnouncementBoard['read'];
   readonly plan?: Plan;
-  readonly question?: Question;
+  readonly probe?: Probe;
   /** What loading the news comes to; never, if left out. */
   readonly load?: () => Promise<boolean>;
   readonly isCold?: boolean;
@@ -60,10 +60,10 @@ async function decide(situation: Situation) {
   const snapshots: SnapshotSource = {
     current: () => (situation.isCold ? undefined : snapshotOf(version)),
     announced: () => (version === 'new' ? 'that' : 'this'),
-    question: () => situation.question,
+    probe: () => situation.probe,
     confirm: () => void asked.push('confirmed'),
     fail: () => void asked.push('failed'),
-    isConfirmed: () => asked.includes('confirmed') || version === 'new' || !situation.question?.isOverdue,
+    isConfirmed: () => asked.includes('confirmed') || version === 'new' || !situation.probe?.isOverdue,
     async load({ announced }) {
       asked.push(`load ${announced}`);
       const isLoaded = (await situation.load?.()) ?? true;
@@ -104,8 +104,8 @@ async function decide(situation: Situation) {
 }
 
 const nothing: Plan = { kind: 'checks', checks: [] };
-const due: Question = { expects: 'this', isOverdue: false, askedAtMs: 0 };
-const overdue: Question = { ...due, isOverdue: true };
+const due: Probe = { expected: 'this', isOverdue: false, askedAtMs: 0 };
+const overdue: Probe = { ...due, isOverdue: true };
 const announces = 'that';
 
 describe('the limiter lets a request go on, and says why, when its store', () => {
@@ -186,34 +186,34 @@ describe('whoever is on a list', () => {
 
 describe('when it is time to ask which rules are in force', () => {
   it('asks in the call that is made anyway, and notes that nothing has changed', async () => {
-    expect((await decide({ question: due })).asked).toEqual(['take with announcement', 'confirmed']);
+    expect((await decide({ probe: due })).asked).toEqual(['take with announcement', 'confirmed']);
   });
 
   it('does not take silence for an answer', async () => {
     const run = () => Promise.reject(new CounterStoreError('timeout', 'x'));
-    expect((await decide({ question: overdue, run })).asked).toEqual(['take with announcement']);
+    expect((await decide({ probe: overdue, run })).asked).toEqual(['take with announcement']);
   });
 
   it('notes that nothing has changed if no announcement stands there', async () => {
-    const { asked } = await decide({ question: overdue, announces: null });
+    const { asked } = await decide({ probe: overdue, announces: null });
     expect(asked).toEqual(['take with announcement', 'confirmed']);
   });
 
   it('counts by the rules it has, and says so, if the announcement alone cannot be read', async () => {
-    const { decision, asked } = await decide({ question: overdue, announces: undefined });
+    const { decision, asked } = await decide({ probe: overdue, announces: undefined });
     expect(asked).toEqual(['take with announcement', 'failed']);
     expect(decision).toMatchObject({ kind: 'counted', rulesVersion: 'old', isStale: true });
   });
 
   it('uses rules that were confirmed a moment ago once more, and loads the news after the response', async () => {
     const load = () => new Promise<boolean>((resolve) => setTimeout(() => resolve(true), 30));
-    const { decision, asked } = await decide({ question: due, announces, load });
+    const { decision, asked } = await decide({ probe: due, announces, load });
     expect(asked).toEqual(['take with announcement', 'load that']);
     expect(decision).toMatchObject({ kind: 'counted', rulesVersion: 'old', isStale: false });
   });
 
   it('judges nobody by rules that nobody has confirmed: it loads the news first', async () => {
-    const { decision, beforeResponse } = await decide({ question: overdue, announces });
+    const { decision, beforeResponse } = await decide({ probe: overdue, announces });
     expect(beforeResponse).toEqual(['take with announcement', 'load that', 'refund', 'take']);
     expect(decision).toMatchObject({ kind: 'counted', rulesVersion: 'new', isStale: false });
   });
@@ -222,7 +222,7 @@ describe('when it is time to ask which rules are in force', () => {
     ['cannot be read', async () => false],
     ['hang', () => new Promise<boolean>((resolve) => setTimeout(() => resolve(true), 60))],
   ])('goes on with what it has, and says so, if the news %s', async (_, load) => {
-    const { decision, beforeResponse } = await decide({ question: overdue, announces, load });
+    const { decision, beforeResponse } = await decide({ probe: overdue, announces, load });
     expect(decision).toMatchObject({ kind: 'counted', allowed: true, rulesVersion: 'old', isStale: true });
     expect(beforeResponse).toEqual(['take with announcement', 'load that', 'failed']);
   });
@@ -238,7 +238,7 @@ describe('when no rule applies', () => {
   it('reads the announcement after the response while the rules are fresh', async () => {
     const { beforeResponse, asked } = await decide({
       plan: nothing,
-      question: due,
+      probe: due,
       read: async () => 'that',
     });
     expect(beforeResponse).toEqual(['read']);
@@ -247,7 +247,7 @@ describe('when no rule applies', () => {
 
   it('waits for it when they are not, and for the news it brings', async () => {
     const read = async () => 'that';
-    const { decision } = await decide({ plan: nothing, question: overdue, read });
+    const { decision } = await decide({ plan: nothing, probe: overdue, read });
     expect(decision).toMatchObject({ kind: 'unlimited', rulesVersion: 'new' });
   });
 
@@ -256,7 +256,7 @@ describe('when no rule applies', () => {
     ['none', async () => undefined, ['read', 'confirmed']],
     ['no answer', () => Promise.reject(new CounterStoreError('timeout', 'x')), ['read', 'failed']],
   ])('goes on if the announcement is %s', async (_, read, expected) => {
-    const { decision, asked } = await decide({ plan: nothing, question: overdue, read });
+    const { decision, asked } = await decide({ plan: nothing, probe: overdue, read });
     expect(decision).toMatchObject({ kind: 'unlimited', rulesVersion: 'old' });
     expect(asked).toEqual(expected);
   });

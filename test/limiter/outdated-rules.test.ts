@@ -5,7 +5,7 @@ import { describe, expect, it, vi } from 'vitest';
 import type { Check } from '../../src/core/counting/check.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { CounterStore } from '../../src/core/ports/counter-store.ts';
-import type { Question } from '../../src/core/ports/snapshot-source.ts';
+import type { Probe } from '../../src/core/ports/snapshot-source.ts';
 import { rounds } from '../rounds.ts';
 import {
   createSource,
@@ -23,7 +23,7 @@ import { createModelRegion, type ModelRegion, seenFrom } from './model-regions.t
 import { aloneIn, checkOf } from './regional-isolate.ts';
 
 useFakeTime();
-const overdue: Question = { expects: 'this', isOverdue: true, askedAtMs: START_MS };
+const overdue: Probe = { expected: 'this', isOverdue: true, askedAtMs: START_MS };
 
 interface World {
   readonly before: readonly RuleCheck[];

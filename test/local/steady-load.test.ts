@@ -4,7 +4,7 @@ import { createServer as createTcpServer } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openConnectionPool } from '../../local/connection-pool.ts';
 import { close, freePort, listen } from '../../local/ports.ts';
-import { MOST_IN_FLIGHT, steadyLoad } from '../../local/steady-load.ts';
+import { MAX_IN_FLIGHT, steadyLoad } from '../../local/steady-load.ts';
 
 describe('steady load', () => {
   test('sends as many as fit the time, each when its time has come, and tells the results in order', async () => {
@@ -56,7 +56,7 @@ describe('steady load', () => {
     };
     const load = steadyLoad({ perSecond: 1_000_000, ms: 1_000, send });
     await expect(load).rejects.toThrow('2000 requests wait for their answers');
-    expect(sent).toBe(MOST_IN_FLIGHT);
+    expect(sent).toBe(MAX_IN_FLIGHT);
   });
 });
 

@@ -8,7 +8,7 @@ import { type Announcement, formatAnnouncement } from '../../src/core/ports/anno
 import type { Kv } from '../../src/rules/book/kv.ts';
 import { writeCallers, writeCurrent, writeRules } from '../../src/rules/book/snapshot-kv.ts';
 import { createSnapshotSource } from '../../src/rules/book/snapshot-source.ts';
-import { copyTo, createPart, MOST_PACKED } from '../../src/rules/publishing/region-copies.ts';
+import { copyTo, createPart, MAX_PACKED } from '../../src/rules/publishing/region-copies.ts';
 import { startKv, type TestKv } from './kv.ts';
 import { type Region, startRegion } from './publish-harness.ts';
 import { createRule } from './small-rules.ts';
@@ -291,7 +291,7 @@ describe('a copy', () => {
   });
 
   it('that is too large is not made, and reported; the other part is copied', async () => {
-    const noise = Array.from({ length: MOST_PACKED / 8 }, () => Math.random().toString(36).slice(2, 12)).join(
+    const noise = Array.from({ length: MAX_PACKED / 8 }, () => Math.random().toString(36).slice(2, 12)).join(
       '',
     );
     const parts = [

@@ -87,7 +87,7 @@ describe('a cold isolate', () => {
     const source = createSource();
     expect(await source.start(hanging)).toMatchObject({ version: announcement.rules });
     // KV alone may be a minute old.
-    expect(source.question()?.isOverdue).toBe(true);
+    expect(source.probe()?.isOverdue).toBe(true);
   });
 
   it('takes the newer of the two, and the older if the newer cannot be read', async () => {
@@ -140,31 +140,31 @@ describe('an isolate that has rules', () => {
   it('asks 250 ms after it was confirmed, once for all requests of that time', async () => {
     const { source, announcement } = await started();
     nowMs += 249;
-    expect(source.question()).toBeUndefined();
+    expect(source.probe()).toBeUndefined();
     nowMs += 1;
-    const expects = formatAnnouncement(announcement);
-    expect(source.question()).toEqual({ expects, isOverdue: false, askedAtMs: nowMs });
-    expect(source.question()).toBeUndefined();
+    const expected = formatAnnouncement(announcement);
+    expect(source.probe()).toEqual({ expected, isOverdue: false, askedAtMs: nowMs });
+    expect(source.probe()).toBeUndefined();
   });
 
   it('lets every request ask from 500 ms on, until one has heard', async () => {
     const { source } = await started();
     nowMs += 500;
-    const [first, second] = [source.question(), source.question()];
+    const [first, second] = [source.probe(), source.probe()];
     expect([first?.isOverdue, second?.isOverdue]).toEqual([true, true]);
     if (first) source.confirm(first);
-    expect(source.question()).toBeUndefined();
+    expect(source.probe()).toBeUndefined();
   });
 
   it('counts an answer from when it was asked for, not from when it came', async () => {
     const { source } = await started();
     nowMs += 300;
-    const question = source.question();
+    const probe = source.probe();
     nowMs += 499;
-    if (question) source.confirm(question);
-    expect(source.question()?.isOverdue).toBe(false);
+    if (probe) source.confirm(probe);
+    expect(source.probe()?.isOverdue).toBe(false);
     nowMs += 1;
-    expect(source.question()?.isOverdue).toBe(true);
+    expect(source.probe()?.isOverdue).toBe(true);
   });
 
   it('loads news as a whole: rules and callers', async () => {
@@ -205,32 +205,32 @@ describe('an isolate that has rules', () => {
     expect(await source.load(newsOf('not an announcement'))).toBe(false);
     expect(source.current()?.version).toBe(announcement.rules);
     nowMs += 999;
-    expect(source.question()).toBeUndefined();
+    expect(source.probe()).toBeUndefined();
     expect(source.isConfirmed(nowMs)).toBe(false);
     nowMs += 1;
-    expect(source.question()?.isOverdue).toBe(true);
+    expect(source.probe()?.isOverdue).toBe(true);
   });
 
-  it('asks nobody for a second after a question without an answer', async () => {
+  it('asks nobody for a second after a probe without an answer', async () => {
     const { source } = await started();
     nowMs += 500;
-    expect(source.question()?.isOverdue).toBe(true);
+    expect(source.probe()?.isOverdue).toBe(true);
     source.fail();
     nowMs += 999;
-    expect(source.question()).toBeUndefined();
+    expect(source.probe()).toBeUndefined();
     nowMs += 1;
-    expect(source.question()?.isOverdue).toBe(true);
+    expect(source.probe()?.isOverdue).toBe(true);
   });
 
   it('asks again when the clock has been put back', async () => {
     const { source } = await started();
     nowMs -= 3_600_000;
-    const question = source.question();
-    expect(question?.isOverdue).toBe(true);
-    if (question) source.confirm(question);
-    expect(source.question()).toBeUndefined();
+    const probe = source.probe();
+    expect(probe?.isOverdue).toBe(true);
+    if (probe) source.confirm(probe);
+    expect(source.probe()).toBeUndefined();
     nowMs += 500;
-    expect(source.question()?.isOverdue).toBe(true);
+    expect(source.probe()?.isOverdue).toBe(true);
   });
 
   it('reads and compiles news once, however many requests find them at the same time', async () => {

@@ -1,7 +1,7 @@
 // A machine that stands still for long makes parts that are well look as if they were out.
 import { setTimeout as sleep } from 'node:timers/promises';
 
-const MOST_TRIES = 10;
+const MAX_TRIES = 10;
 const PAUSE_MS = 10;
 
 export interface WithoutStandstill<T> {
@@ -15,7 +15,7 @@ export interface WithoutStandstill<T> {
 export async function playWithoutStandstill<T>(options: WithoutStandstill<T>): Promise<T> {
   for (let tries = 1; ; tries += 1) {
     const [played, slowestMs] = await playBeside(options);
-    if (slowestMs < options.standstillMs || tries === MOST_TRIES) return played;
+    if (slowestMs < options.standstillMs || tries === MAX_TRIES) return played;
     console.log(`again, because the machine stood still for ${Math.round(slowestMs)} ms`);
   }
 }

@@ -1,7 +1,7 @@
 // Denials and usage in an isolate: how they are summed up, how much memory and how many messages a flood takes, and that
 // no count is lost.
 import { describe, expect, it } from 'vitest';
-import { MOST_NAMED } from '../../src/core/telemetry/records.ts';
+import { MAX_NAMED } from '../../src/core/telemetry/records.ts';
 import type { RecordBatch } from '../../src/telemetry/record-batch.ts';
 import { countOf } from '../../src/telemetry/records-hand-over.ts';
 import { rounds } from '../rounds.ts';
@@ -66,12 +66,12 @@ describe('denials', () => {
     expect(countAll(records)).toBe(requests);
     expect(handed()).toMatchObject({ denialsHanded: requests });
     // Two thousand subjects in one minute, and the others together, at each of five times.
-    expect(rows.length).toBeLessThanOrEqual(5 * (MOST_NAMED + 1));
+    expect(rows.length).toBeLessThanOrEqual(5 * (MAX_NAMED + 1));
     expect(records.length).toBeLessThanOrEqual(5 * 5);
     for (const batch of records) expect(JSON.stringify(batch).length).toBeLessThan(128_000);
     const other = rows.filter(({ subject }) => subject === 'other');
     expect(other.reduce((sum, { count }) => sum + count, 0)).toBe(
-      requests - (requests / subjects) * MOST_NAMED,
+      requests - (requests / subjects) * MAX_NAMED,
     );
   });
 
@@ -89,7 +89,7 @@ describe('denials', () => {
     expect(countAll(records)).toBe(30_000);
     const rows = records.flatMap(({ denials }) => denials);
     // Those of the first minute, and at most six thousand of all the others.
-    expect(rows.length).toBeLessThanOrEqual(MOST_NAMED + 1 + 6_001);
+    expect(rows.length).toBeLessThanOrEqual(MAX_NAMED + 1 + 6_001);
     expect(rows.some(({ ruleId }) => ruleId === 'other')).toBe(true);
   });
 
@@ -165,19 +165,19 @@ describe('usage', () => {
 
   it('of callers beyond two thousand in an hour is summed up under other', async () => {
     const { decide, handOver, records } = openTelemetry();
-    for (let i = 0; i < MOST_NAMED + 500; i += 1)
+    for (let i = 0; i < MAX_NAMED + 500; i += 1)
       decide({ caller: { ...callerAt('10.0.0.1'), userId: `user ${i}` } });
     await handOver();
     const rows = records.flatMap(({ usage }) => usage);
     const all = rows.filter(({ ruleId }) => ruleId === '');
-    expect(all.reduce((sum, { requests }) => sum + requests, 0)).toBe(MOST_NAMED + 500);
+    expect(all.reduce((sum, { requests }) => sum + requests, 0)).toBe(MAX_NAMED + 500);
     expect(all.find(({ userId }) => userId === 'other')?.requests).toBe(500);
   });
 
   it('goes on in bounded memory while nobody takes it: totals stay exact, with and without a rule', async () => {
     const { state, decide, handOver, records } = openTelemetry();
     state.isQueueDown = true;
-    const [hours, callers] = [5, MOST_NAMED + 500];
+    const [hours, callers] = [5, MAX_NAMED + 500];
     for (let hour = 0; hour < hours; hour += 1) {
       for (let i = 0; i < callers; i += 1)
         decide({
@@ -198,7 +198,7 @@ describe('usage', () => {
     expect(totalOf(true)).toBe(4 * hours * callers);
     expect(totalOf(false)).toBe(4 * hours * callers);
     // Those of the first hour, which were cut at once; then at most six thousand and the rest.
-    expect(rows.length).toBeLessThanOrEqual(2 * (MOST_NAMED + 1) + 6_002);
+    expect(rows.length).toBeLessThanOrEqual(2 * (MAX_NAMED + 1) + 6_002);
     expect(rows.some(({ ruleId }) => ruleId === 'other')).toBe(true);
   });
 });

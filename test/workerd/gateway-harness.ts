@@ -1,9 +1,9 @@
 // The gateway with a limiter that decides as it is told, and everything that it hands over for after the response.
 import type { Decision } from '../../src/core/counting/decision.ts';
 import { handleGateway } from '../../src/http/gateway.ts';
+import { createIncidentCounts, type Incident } from '../../src/http/incident-counts.ts';
 import type { ProxyResult } from '../../src/http/proxy.ts';
 import type { Services } from '../../src/http/services.ts';
-import { createTally, type Incident } from '../../src/http/tally.ts';
 import type { Ledger } from '../../src/limiter/ledger.ts';
 import { createRegion, snapshotOf } from '../limiter/limiter-harness.ts';
 import { SILENT } from '../telemetry/silent.ts';
@@ -33,7 +33,7 @@ export async function send(situation: Situation) {
   const incidents: Incident[] = [];
   const shadows: string[] = [];
   const later: Promise<unknown>[] = [];
-  const tally = createTally();
+  const incidentCounts = createIncidentCounts();
   const regions = [createRegion('us', {}), createRegion('eu', {})] as const;
   const deadline = { totalMs: 250, remainingMs: () => 1_000, signal: () => AbortSignal.timeout(1_000) };
   const services = {
@@ -63,7 +63,7 @@ export async function send(situation: Situation) {
     isDevelopment: false,
     showsDegraded,
     now: () => 0,
-    tally,
+    incidentCounts,
     telemetry: SILENT,
     log: {
       degraded: ({ reason, fallback, region }) => void incidents.push({ reason, fallback, region }),
@@ -90,7 +90,7 @@ export async function send(situation: Situation) {
   // What is handed over may hand over more.
   for (let done = 0; done < later.length; done += 1) await later[done];
   const told = [answer.headers.get('X-Weir-Degraded'), answer.headers.get('X-Weir-Fallback')];
-  return { answer, body, told, incidents, shadows, tallied: tally.list() };
+  return { answer, body, told, incidents, shadows, tallied: incidentCounts.list() };
 }
 
 const answerAtOnce = async (): Promise<ProxyResult> => ({

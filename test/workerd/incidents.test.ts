@@ -1,7 +1,7 @@
 // What the gateway tells about a decision that was not made as it should be: in the headers if that is wanted, in
-// the log and the tally always. The limiter is a fake that decides as it is told.
+// the log and the incidentCounts always. The limiter is a fake that decides as it is told.
 import { describe, expect, it } from 'vitest';
-import type { Incident } from '../../src/http/tally.ts';
+import type { Incident } from '../../src/http/incident-counts.ts';
 import { createDecision, createResult } from '../http/headers-harness.ts';
 import { type Situation, send } from './gateway-harness.ts';
 

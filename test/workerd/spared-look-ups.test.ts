@@ -4,8 +4,8 @@ import type { CallerDirectory, CallerRecord } from '../../src/core/matching/call
 import { RULE_DEFAULTS, type Rule, type SCOPES } from '../../src/core/matching/rule.ts';
 import { compileSnapshot, type SnapshotContent, withCounterIds } from '../../src/core/matching/snapshot.ts';
 import { handleGateway } from '../../src/http/gateway.ts';
+import { createIncidentCounts } from '../../src/http/incident-counts.ts';
 import type { Services } from '../../src/http/services.ts';
-import { createTally } from '../../src/http/tally.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
 import { createRegion, createSource, denies } from '../limiter/limiter-harness.ts';
 import { SILENT } from '../telemetry/silent.ts';
@@ -65,7 +65,7 @@ async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unve
     isDevelopment: false,
     showsDegraded: true,
     now,
-    tally: createTally(),
+    incidentCounts: createIncidentCounts(),
     telemetry: SILENT,
     log: {
       degraded: () => {},

@@ -18,13 +18,13 @@ export function isKnown(request: Request, revision: number): boolean {
 // way it travelled: weak tags count as well.
 const TAG = /^(?:W\/)?"([^"]*)"$/;
 /** Hundreds of tags; nobody has a use for more. */
-const MOST_LENGTH = 8_192;
+const MAX_LENGTH = 8_192;
 
 function parseTags(request: Request, header: 'If-Match' | 'If-None-Match') {
   const text = request.headers.get(header);
   if (text === null) return undefined;
   if (text.trim() === '*') return 'any';
-  if (text.length > MOST_LENGTH) throw malformed(header);
+  if (text.length > MAX_LENGTH) throw malformed(header);
   return text.split(',').map((item) => {
     const tag = TAG.exec(item.trim())?.[1];
     if (tag === undefined) throw malformed(header);

@@ -7,7 +7,7 @@ import { takeChanges } from './changes.ts';
 import type { Collection } from './declaration.ts';
 
 /** Each time, one of those who patch a row at once gets through. */
-const MOST_ATTEMPTS = 20;
+const MAX_ATTEMPTS = 20;
 
 export interface Patch {
   readonly collection: Collection;
@@ -24,7 +24,7 @@ export type Save = (target: Target, before: Row, values: Values) => Promise<Row 
 /** The row must not change between the look at it and the write, or nobody has looked at the result. */
 export async function applyPatch({ collection, target, given, find, save }: Patch): Promise<Row> {
   const { bodies } = collection;
-  for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt += 1) {
+  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
     const row = await find(target.id);
     const { values } = takeChanges({ collection, target, before: row, given });
     const changes = changesOf(bodies, toShown(bodies, row), values);

@@ -12,9 +12,9 @@ import { ruleFields, WRITTEN_DEFAULTS } from '../../rules/tables/rule-schema.ts'
 import { rules as rulesTable, tiers as tiersTable } from '../../rules/tables/schema.ts';
 import { tierFields, tierName } from '../../rules/tables/tier-schema.ts';
 
-const MOST_RULES = 20_000;
-const MOST_TIERS = 1_000;
-const MOST_ROUTES = 1_000;
+const MAX_RULES = 20_000;
+const MAX_TIERS = 1_000;
+const MAX_ROUTES = 1_000;
 
 export const documentRule = ruleFields
   .partial()
@@ -46,9 +46,9 @@ export const importDocument = z
       .min(0)
       .optional()
       .describe('The import is refused if rules, tiers or routes have changed since.'),
-    tiers: z.array(documentTier).max(MOST_TIERS).optional().describe('Left out: tiers stay as they are.'),
-    rules: z.array(documentRule).max(MOST_RULES).optional().describe('Left out: rules stay as they are.'),
-    routes: z.array(documentRoute).max(MOST_ROUTES).optional().describe('Left out: routes stay as they are.'),
+    tiers: z.array(documentTier).max(MAX_TIERS).optional().describe('Left out: tiers stay as they are.'),
+    rules: z.array(documentRule).max(MAX_RULES).optional().describe('Left out: rules stay as they are.'),
+    routes: z.array(documentRoute).max(MAX_ROUTES).optional().describe('Left out: routes stay as they are.'),
   })
   .meta({ id: 'RulesDocument' });
 

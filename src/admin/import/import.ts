@@ -4,7 +4,7 @@ import {
   bytesOfRoute,
   bytesOfRule,
   bytesOfTier,
-  MOST_SAVED_BYTES,
+  MAX_SAVED_BYTES,
 } from '../../rules/publishing/snapshot-room.ts';
 import type { Values } from '../../rules/tables/body-schemas.ts';
 import type { Database } from '../../rules/tables/database.ts';
@@ -36,7 +36,7 @@ export type ImportResult =
   | { readonly kind: 'changed-since'; readonly basedOn: number }
   | { readonly kind: 'tiers-in-use'; readonly names: readonly string[] };
 
-const MOST_TRIES = 2;
+const MAX_TRIES = 2;
 
 /** If somebody changes a rule between reading and writing, it starts again, once. */
 export async function importRules(database: Database, request: ImportRequest): Promise<ImportResult> {
@@ -49,7 +49,7 @@ export async function importRules(database: Database, request: ImportRequest): P
       return result;
     } catch (error) {
       if (postgresErrorOf(error).code !== 'WE409') throw error;
-      if (tries === MOST_TRIES) return { kind: 'changed-since', basedOn: stored.basedOn };
+      if (tries === MAX_TRIES) return { kind: 'changed-since', basedOn: stored.basedOn };
     }
   }
 }
@@ -67,7 +67,7 @@ function judge({ document, force, ...how }: ImportRequest, stored: StoredRows): 
     growthOf(plan.tiers, bytesOfTier) +
     growthOf(plan.routes, bytesOfRoute);
   const bytes = stored.publishedBytes + grownBy;
-  if (grownBy > 0 && bytes > MOST_SAVED_BYTES) return { kind: 'too-large', bytes };
+  if (grownBy > 0 && bytes > MAX_SAVED_BYTES) return { kind: 'too-large', bytes };
   return { kind: 'done', stored, plan };
 }
 

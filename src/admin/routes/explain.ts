@@ -26,7 +26,7 @@ import type { AdminApp, AdminServices } from '../services.ts';
 const noLease = () => '-'.repeat(16);
 
 /** Of rules that do not apply: enough to find the one that was expected. */
-const MOST_AGAINST = 1_000;
+const MAX_AGAINST = 1_000;
 
 const id = z.string().min(1).max(256);
 
@@ -117,7 +117,7 @@ const explanationBody = z
         detail: z.string(),
       }),
     ),
-    doesNotApplyCount: z.int().describe(`Of all of them; at most ${MOST_AGAINST} are shown.`),
+    doesNotApplyCount: z.int().describe(`Of all of them; at most ${MAX_AGAINST} are shown.`),
   })
   .meta({ id: 'Explanation' });
 
@@ -168,7 +168,7 @@ export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
         applies: explanation.rules
           .filter(isApplying)
           .flatMap((rule) => toShown(rule, outcomes, movingOf(rule, read.content, now()))),
-        doesNotApply: against.slice(0, MOST_AGAINST),
+        doesNotApply: against.slice(0, MAX_AGAINST),
         doesNotApplyCount: against.length,
       },
       200,

@@ -83,7 +83,7 @@ export interface Answer {
 const LARGEST = 2 ** 52;
 /** Times fit into 6 bytes: windows of up to 34 years. */
 const LONGEST_MS = 2 ** 40;
-const MOST_BUCKETS = 100;
+const MAX_BUCKETS = 100;
 /** Nothing that could end a record of the script. */
 const LEASE_ID = /^[\w-]{16}$/;
 const REGION_NAME = /^[a-z0-9-]{1,32}$/;
@@ -120,8 +120,8 @@ export function problemOf(check: Check, operation: Operation = 'take'): string |
     if (chargedAtMs === undefined) return 'to settle takes the time of the charge';
   }
   if (mostUnits !== undefined && limit > mostUnits) return `${algorithm} takes a limit of up to ${mostUnits}`;
-  if (meaning === 'buckets' && extra !== undefined && extra > MOST_BUCKETS)
-    return `there can be up to ${MOST_BUCKETS} buckets`;
+  if (meaning === 'buckets' && extra !== undefined && extra > MAX_BUCKETS)
+    return `there can be up to ${MAX_BUCKETS} buckets`;
   if (Math.max(limit, extra ?? 0) * windowMs > LARGEST) return 'limit times windowMs must stay below 2^52';
   return undefined;
 }

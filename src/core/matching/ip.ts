@@ -6,7 +6,7 @@ const OCTET = '(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)';
 const PLAIN_IPV4 = new RegExp(`^${OCTET}(?:\\.${OCTET}){3}$`);
 
 /** Of an address: IPv6 with IPv4 inside, all digits written. */
-const MOST_LENGTH = 45;
+const MAX_LENGTH = 45;
 
 export interface Ip {
   readonly groups: readonly number[];
@@ -83,7 +83,7 @@ const isMapped = ({ groups }: Ip) =>
   groups.length === 8 && groups[5] === 0xffff && groups.slice(0, 5).every((group) => group === 0);
 
 function parseUnfolded(text: string): Ip | undefined {
-  if (text.length > MOST_LENGTH) return undefined;
+  if (text.length > MAX_LENGTH) return undefined;
   if (!text.includes(':')) return parseIpv4(text);
   if (text.includes('%')) return undefined;
   const native = withoutDots(text);

@@ -8,7 +8,7 @@ export type MatchedSegment =
 /** Spelled like this in a rule's resource alone: URLs encode braces. */
 const PARAMETER = '{}';
 /** An origin behind a proxy or two decodes this often at most. */
-const MOST_DECODINGS = 3;
+const MAX_DECODINGS = 3;
 const ESCAPE = /%[0-9A-Fa-f]{2}/;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.
 const HIDDEN = /[/\\?#\x00-\x1f\x7f]/;
@@ -31,7 +31,7 @@ const refused = (reason: string): MatchedSegment => ({ ok: false, reason });
 function decode(segment: string): MatchedSegment {
   let text = segment;
   for (let decodings = 0; ESCAPE.test(text); decodings += 1) {
-    if (decodings === MOST_DECODINGS) return refused(`"${segment}" is encoded too many times`);
+    if (decodings === MAX_DECODINGS) return refused(`"${segment}" is encoded too many times`);
     const decoded = decodeOnce(text);
     // Overlong forms, lone continuation bytes and Latin-1: what these stand for depends on who decodes them.
     if (decoded === undefined) return refused(`"${segment}" is not UTF-8`);

@@ -12,7 +12,7 @@ export interface OriginRoutes {
 }
 
 /** Longer than any name that DNS knows. */
-const MOST_HOST = 253;
+const MAX_HOST = 253;
 
 type ByPrefix = ReadonlyMap<string, OriginRoute>;
 
@@ -42,7 +42,7 @@ function ofHost(
   host: string,
   longest: (byPrefix: ByPrefix | undefined) => OriginRoute | undefined,
 ): OriginRoute | undefined {
-  if (host.length > MOST_HOST) return undefined;
+  if (host.length > MAX_HOST) return undefined;
   const exact = longest(byHost.get(host));
   if (exact) return exact;
   for (let dot = host.indexOf('.'); dot !== -1; dot = host.indexOf('.', dot + 1)) {

@@ -4,7 +4,7 @@ import type { Rule } from './rule.ts';
 
 /** What can stand in a header as it is. */
 export const POLICY = /^[a-z0-9][a-z0-9._-]{0,62}$/;
-const MOST_CHARACTERS = 48;
+const MAX_CHARACTERS = 48;
 const known = new WeakMap<CompiledRule, string>();
 
 /** One name for each limit: of several limits, each has its window at the end. */
@@ -29,7 +29,7 @@ export const ruleNameOf = ({ policy, resource, scope }: Rule): string =>
 function slugOf(resource: string): string {
   const words = resource.toLowerCase().replace(/\/\*$/, '/all');
   const slug = words.replace(/[^a-z0-9._]+/g, '-').replace(/^[^a-z0-9]+|-+$/g, '');
-  return slug.slice(0, MOST_CHARACTERS) || 'root';
+  return slug.slice(0, MAX_CHARACTERS) || 'root';
 }
 
 const UNITS = [

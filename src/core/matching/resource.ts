@@ -10,7 +10,7 @@ export const isOwnPath = (matchPath: string) =>
 
 /** Stands for a parameter, whatever its name. No literal segment is spelled like this: URLs encode braces. */
 export const PARAMETER = '{}';
-const MOST_SEGMENTS = 32;
+const MAX_SEGMENTS = 32;
 
 /** A resource, read. */
 export interface Route {
@@ -48,7 +48,7 @@ function parseTemplate(template: string, isPrefix: boolean): ParsedResource {
   if (!canonical.ok) return wrong(canonical.reason);
   if (isOwnPath(canonical.matchPath)) return wrong(`is under ${OWN_PREFIX}, which rules do not apply to`);
   const segments = segmentsOf(canonical.matchPath);
-  if (segments.length > MOST_SEGMENTS) return wrong(`has more than ${MOST_SEGMENTS} segments`);
+  if (segments.length > MAX_SEGMENTS) return wrong(`has more than ${MAX_SEGMENTS} segments`);
   return { ok: true, segments, isPrefix };
 }
 

@@ -13,9 +13,9 @@ export interface RuleWarning {
 }
 
 /** Of a rule that names more than that, only single rules that take all of it are looked for. */
-const MOST_KINDS = 10_000;
+const MAX_KINDS = 10_000;
 /** Of rules that take the place of one: enough to know what to change. */
-const MOST_NAMED = 3;
+const MAX_NAMED = 3;
 
 export function findRivals(rules: readonly Rule[], tiers: readonly Tier[]): RuleWarning[] {
   const placed = rules.flatMap((rule) => resourcesOf(rule).map((resource) => ({ rule, resource })));
@@ -83,7 +83,7 @@ function kindsOf(rule: Rule, tiers: readonly Tier[]): Kind[] {
   const ofMethods = methods.length > 0 ? methods : [EVERY_METHOD];
   const ofSubjects = rule.subjects.length > 0 ? rule.subjects.map(someoneLike) : [undefined];
   const ofTiers = rule.tiers.length > 0 ? rule.tiers : everyTier;
-  if (ofMethods.length * ofSubjects.length * ofTiers.length > MOST_KINDS)
+  if (ofMethods.length * ofSubjects.length * ofTiers.length > MAX_KINDS)
     return [{ method: EVERY_METHOD, subject: undefined, tier: undefined }];
   return ofMethods.flatMap((method) =>
     ofSubjects.flatMap((subject) => ofTiers.map((tier) => ({ method, subject, tier }))),
@@ -111,7 +111,7 @@ const neverWins = (rule: Rule, winners: readonly Rule[], resource: string): Rule
 });
 
 function inWords(winners: readonly Rule[]): string {
-  const named = winners.slice(0, MOST_NAMED).map(({ name }) => `"${name}"`);
+  const named = winners.slice(0, MAX_NAMED).map(({ name }) => `"${name}"`);
   const others = winners.length - named.length;
   return [named.join(', '), ...(others > 0 ? [`${others} more`] : [])].join(' and ');
 }

@@ -4,7 +4,7 @@ import { parseOrigin } from './origin.ts';
 import { EVERY_HOST, type OriginRoute } from './origin-route.ts';
 import { isOwnPath, OWN_PREFIX } from './resource.ts';
 
-const MOST_HOST = 253;
+const MAX_HOST = 253;
 const LABEL = '[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?';
 const HOST = new RegExp(`^(?:\\*\\.)?${LABEL}(?:\\.${LABEL})*$`);
 
@@ -18,7 +18,7 @@ export function normalizeHost(host: string): string {
 
 /** Of a host in its one spelling. */
 export function hostProblem(host: string): string | undefined {
-  if (host === EVERY_HOST || (host.length <= MOST_HOST && HOST.test(host))) return undefined;
+  if (host === EVERY_HOST || (host.length <= MAX_HOST && HOST.test(host))) return undefined;
   return 'must be a host (api.example.com), all below one (*.example.com) or *, without scheme, port and path';
 }
 

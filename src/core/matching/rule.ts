@@ -132,13 +132,13 @@ export interface Split {
 /** Of a rule or of a tier. */
 export const LARGEST_LIMIT = 1_000_000_000_000;
 /** Of a tier's limit that is a multiple of another one. */
-export const MOST_TIMES = 1_000_000;
+export const MAX_TIMES = 1_000_000;
 export const LARGEST_COST = 1_000_000_000;
 export const LONGEST_WINDOW_SECONDS = 366 * 86_400;
 /** Of one rule: each is a counter that a request reads and writes. */
-export const MOST_LIMITS_OF_A_RULE = 5;
-export const MOST_COSTS_OF_A_RULE = 100;
-export const MOST_RESOURCES_OF_A_RULE = 20;
+export const MAX_LIMITS_OF_A_RULE = 5;
+export const MAX_COSTS_OF_A_RULE = 100;
+export const MAX_RESOURCES_OF_A_RULE = 20;
 /**
  * Of `concurrency`. A lease is renewed each third of it, and each renewal is one of the calls that a request may make:
  * 50 on the free plan of Workers, which last for 8 minutes, and 10,000 on a paid one, which last for a day.

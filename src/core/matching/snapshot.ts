@@ -63,7 +63,7 @@ export interface Snapshot {
 }
 
 /** Of what one caller is told. */
-export const MOST_LIMITS = 200;
+export const MAX_LIMITS = 200;
 
 export function compileSnapshot(version: string, content: SnapshotContent): Snapshot {
   const { routes, enforced } = compileRoutes(content.rules);
@@ -94,7 +94,7 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
           if (told.has(winner.rule)) continue;
           if (winner.rule.resources.length > 1) told.add(winner.rule);
           addMatches(limits, winner, { limits: tier.limits });
-          if (limits.length >= MOST_LIMITS) return limits.slice(0, MOST_LIMITS);
+          if (limits.length >= MAX_LIMITS) return limits.slice(0, MAX_LIMITS);
         }
       return limits;
     },

@@ -4,15 +4,15 @@ import type { Snapshot } from '../matching/snapshot.ts';
 import type { AnnouncementBoard } from './announcement.ts';
 
 /** What to expect in the region's announcement. */
-export interface Question {
-  readonly expects: string;
+export interface Probe {
+  readonly expected: string;
   /** The rules have not been confirmed for so long that nobody should be judged by them before they are. */
   readonly isOverdue: boolean;
   readonly askedAtMs: number;
 }
 
 /** Another announcement than the expected one, and the board of the region that has it. */
-export interface News {
+export interface OutdatedNotice {
   readonly announced: string;
   readonly board: Pick<AnnouncementBoard, 'readParts'>;
 }
@@ -23,15 +23,15 @@ export interface SnapshotSource {
   /** The announcement that was last followed: it changes with the rules, and whenever counters are reset. */
   announced(): string;
   /** A few times a second: what the next call to Redis should ask about. */
-  question(): Question | undefined;
+  probe(): Probe | undefined;
   /** The region still announces what was expected. */
-  confirm(question: Question): void;
+  confirm(probe: Probe): void;
   /** It could not be asked: for a moment nobody need try. */
   fail(): void;
   /** Whether the rules at hand were known to be in force then, or shortly before. */
   isConfirmed(sinceMs: number): boolean;
   /** Brings this isolate up to an announcement. False if that cannot be had now: it goes on with what it has. */
-  load(news: News): Promise<boolean>;
+  load(news: OutdatedNotice): Promise<boolean>;
   /** The first load of a cold isolate, from the announcement or else from KV alone. */
   start(board: Pick<AnnouncementBoard, 'read' | 'readParts'>): Promise<Snapshot | undefined>;
 }

@@ -38,7 +38,7 @@ export function movingMs({ windowMs, limit, extra, algorithm }: Timed & Omit<Cou
 }
 
 /** Of the limit. */
-const MOST_LOST = 0.01;
+const MAX_LOST = 0.01;
 
 /** Whether parts that are used side by side would lose too much of this limit: then it is counted in one region. */
 export function isMerged(
@@ -46,5 +46,5 @@ export function isMerged(
   parts: Shares,
 ): boolean {
   const { roundsEachPart } = traitsOf(check.algorithm);
-  return roundsEachPart === true && (parts.size - 1) * check.cost > MOST_LOST * check.full.limit;
+  return roundsEachPart === true && (parts.size - 1) * check.cost > MAX_LOST * check.full.limit;
 }

@@ -28,14 +28,14 @@ export interface Crossings {
 }
 
 /** More than that wait for the next request of their subject. */
-const MOST_CROSSINGS = 1_000;
+const MAX_CROSSINGS = 1_000;
 /** A subject that is forgotten is noted again, and Postgres knows it. */
-const MOST_TOLD = 5_000;
+const MAX_TOLD = 5_000;
 
 export function createCrossings(): Crossings {
   let rows: Crossing[] = [];
   /** By rule, window and subject: the highest threshold that was noted. */
-  const told = createBoundedCache<number>(MOST_TOLD);
+  const told = createBoundedCache<number>(MAX_TOLD);
   return {
     get size() {
       return rows.length;
@@ -52,7 +52,7 @@ export function createCrossings(): Crossings {
       const key = `${rule.id}\t${windowMs}\t${windowStartMs}\t${scope}\t${subject}`;
       const known = told.get(key, nowMs) ?? 0;
       const fresh = reached.filter((percent) => percent > known);
-      if (fresh.length === 0 || rows.length + fresh.length > MOST_CROSSINGS) return;
+      if (fresh.length === 0 || rows.length + fresh.length > MAX_CROSSINGS) return;
       told.set(key, Math.max(...fresh), windowStartMs + windowMs);
       const common = { ruleId: rule.id, ruleName: rule.name, scope, subject, windowStartMs, limit, used };
       for (const percent of fresh)

@@ -2,7 +2,7 @@
 import { bucketOf, METRICS, type MetricId, OTHER, withoutName } from './metrics.ts';
 
 /** Names of rules, or of routes, that one isolate keeps apart. */
-const MOST_NAMES = 200;
+const MAX_NAMES = 200;
 
 export interface MetricSums {
   readonly size: number;
@@ -36,7 +36,7 @@ export function createMetricSums(): MetricSums {
     nameOf(kind, name) {
       const known = names[kind];
       if (known.has(name)) return name;
-      if (known.size >= MOST_NAMES) return OTHER;
+      if (known.size >= MAX_NAMES) return OTHER;
       known.add(name);
       return name;
     },

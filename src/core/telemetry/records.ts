@@ -31,9 +31,9 @@ export interface Usage {
 export const MINUTE_MS = 60_000;
 export const HOUR_MS = 3_600_000;
 /** Subjects that an isolate tells apart in one period. */
-export const MOST_NAMED = 2_000;
+export const MAX_NAMED = 2_000;
 /** Only if nobody takes them: a queue or a Postgres that is gone. */
-const MOST_ROWS = 6_000;
+const MAX_ROWS = 6_000;
 
 export interface Sums<Row, Fields> {
   readonly size: number;
@@ -50,7 +50,7 @@ function createNames() {
     if (periodMs !== atMs) names.clear();
     atMs = periodMs;
     if (names.has(name)) return true;
-    if (names.size >= MOST_NAMED) return false;
+    if (names.size >= MAX_NAMED) return false;
     names.add(name);
     return true;
   };
@@ -69,7 +69,7 @@ export function createDenialSums(): Sums<Denial, DenialFields> {
     const known = rows.get(key);
     if (known) return known;
     const isRest = fields.ruleId === OTHER;
-    if (rows.size >= MOST_ROWS && !isRest) return rowOf(restOf(rows, fields));
+    if (rows.size >= MAX_ROWS && !isRest) return rowOf(restOf(rows, fields));
     const row = { ...fields, count: 0 };
     rows.set(key, row);
     return row;
@@ -111,7 +111,7 @@ export function createUsageSums(): Sums<Usage, UsageFields> {
     const key = `${atMs}\t${tenantId}\t${userId}\t${apiKeyId}\t${ruleId}`;
     const known = rows.get(key);
     if (known) return known;
-    if (rows.size >= MOST_ROWS && !isRest) {
+    if (rows.size >= MAX_ROWS && !isRest) {
       const [oldest] = rows.values();
       // Two rows at most: each request is counted under '' once, and under rules as often as it has rules.
       const rest = { ...nobody, ruleId: ruleId === '' ? '' : OTHER, atMs: oldest?.atMs ?? atMs };

@@ -8,10 +8,10 @@ const STRANGERS = 20;
 const ACQUAINTANCES = 20;
 /** A second, isolate and address. Only of keys: users are known by a token that was verified. */
 const KEYS_OF_AN_ADDRESS = 5;
-const MOST_ADDRESSES = 10_000;
+const MAX_ADDRESSES = 10_000;
 /** Longer than memory and KV keep what is known of anybody. */
 const FOUND_MS = 3_600_000;
-const MOST_FOUND = 10_000;
+const MAX_FOUND = 10_000;
 
 export type CallerKind = 'key' | 'user';
 
@@ -30,8 +30,8 @@ export interface LookUpAllowance {
 }
 
 export function createLookUpAllowance(now: () => number): LookUpAllowance {
-  const lately = createBoundedCache<true>(MOST_FOUND);
-  const addresses = createBoundedCache<PerSecondBudget>(MOST_ADDRESSES);
+  const lately = createBoundedCache<true>(MAX_FOUND);
+  const addresses = createBoundedCache<PerSecondBudget>(MAX_ADDRESSES);
   const strangers = { key: createPerSecondBudget(STRANGERS), user: createPerSecondBudget(STRANGERS) };
   const acquaintances = {
     key: createPerSecondBudget(ACQUAINTANCES),

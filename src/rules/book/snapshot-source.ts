@@ -18,7 +18,7 @@ import { withDeadline } from './with-deadline.ts';
 /** How often the announcement is asked for, and how long rules are good without an answer. */
 const ASK_MS = 250;
 const OVERDUE_MS = 500;
-/** After a question without an answer, or news that could not be read, nobody asks for so long. */
+/** After a probe without an answer, or news that could not be read, nobody asks for so long. */
 const PAUSE_MS = 1_000;
 /** Only an isolate that has no rules waits so long, and then not again for a moment. */
 const COLD_WAIT_MS = 2_000;
@@ -129,15 +129,15 @@ export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions
     callerRevisions: () => known?.callers ?? NO_REVISIONS,
     isConfirmed: (sinceMs) => confirmedAtMs > sinceMs - OVERDUE_MS && confirmedAtMs <= now(),
 
-    question() {
+    probe() {
       if (!known || isWithin(failedAtMs, PAUSE_MS)) return undefined;
       const isOverdue = !isWithin(confirmedAtMs, OVERDUE_MS);
       if (!isOverdue && (isWithin(confirmedAtMs, ASK_MS) || isWithin(askedAtMs, ASK_MS))) return undefined;
       askedAtMs = now();
-      return { expects: known.announced, isOverdue, askedAtMs };
+      return { expected: known.announced, isOverdue, askedAtMs };
     },
 
-    confirm: (question) => confirm(question.askedAtMs),
+    confirm: (probe) => confirm(probe.askedAtMs),
     fail: () => {
       failedAtMs = now();
     },

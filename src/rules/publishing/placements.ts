@@ -18,7 +18,7 @@ import { placements } from '../tables/schema.ts';
 /** The row of what REGIONS says; the others have the ids of rules. */
 const SPLIT = '*';
 /** So many ways to place a rule are remembered. */
-const MOST_BEFORE = 10;
+const MAX_BEFORE = 10;
 /** Of rules that are gone: longer than any window. */
 const FORGET = sql`interval '400 days'`;
 
@@ -42,7 +42,7 @@ export function recordPlacements(database: Database, configured: SharesByRegion)
       select coalesce(jsonb_agg(entry order by place), '[]') from (
         select entry, place from jsonb_array_elements(${placements}.before) with ordinality as kept (entry, place)
         where entry -> 'placed' <> ${placements}.placed
-        order by place desc limit ${sql.raw(String(MOST_BEFORE - 1))}
+        order by place desc limit ${sql.raw(String(MAX_BEFORE - 1))}
       ) as others) || jsonb_build_array(jsonb_build_object('placed', ${placements}.placed, 'replacedAtMs', null))
     where ${placements}.placed <> excluded.placed`);
 }

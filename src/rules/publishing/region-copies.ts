@@ -7,7 +7,7 @@ import type { Announcement, AnnouncementBoard, PackedPart, Part } from '../../co
 /** For one region: not for long, because the announcement waits for it. */
 const COPY_MS = 2_000;
 /** Of one part, packed. Both are read with one request, and Upstash limits one to 10 MB. */
-export const MOST_PACKED = 4_000_000;
+export const MAX_PACKED = 4_000_000;
 
 /** Packed once for all regions, if any needs it. */
 export function createPart(part: Part, text: string): PublishedPart {
@@ -42,7 +42,7 @@ export async function copyTo(
   if (known === null || missing.length === 0) return;
   try {
     const packed = await Promise.all(missing.map(({ pack }) => pack()));
-    const fitting = packed.filter((part) => part.packed.length <= MOST_PACKED);
+    const fitting = packed.filter((part) => part.packed.length <= MAX_PACKED);
     if (fitting.length > 0) await board.writeParts(fitting, AbortSignal.timeout(COPY_MS));
     if (fitting.length < packed.length) throw new Error('too large for a copy in Redis: only KV has it');
   } catch (error) {

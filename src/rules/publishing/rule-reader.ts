@@ -16,7 +16,7 @@ import { type PlacementRow, recordPlacements, unconfirmedOf } from './placements
 import { selectRevisions, toRevisions } from './recent-callers.ts';
 
 /** Beyond so many it is simpler to ask for all. */
-const MOST_BY_ID = 500;
+const MAX_BY_ID = 500;
 
 export interface PublishedContent {
   readonly sequence: number;
@@ -122,7 +122,7 @@ const selectRules = (database: Database, missing: readonly { readonly id: string
     .where(
       and(
         eq(rulesTable.enabled, true),
-        missing.length > MOST_BY_ID
+        missing.length > MAX_BY_ID
           ? undefined
           : inArray(
               rulesTable.id,

@@ -9,22 +9,22 @@ import { lastPublication } from '../tables/schema.ts';
 
 const MEBIBYTE = 1024 * 1024;
 /** What is published. KV takes 25 MiB as one value, but Upstash 10 MB as one request, in which JSON is quoted again. */
-const MOST_BYTES = 8 * MEBIBYTE;
+const MAX_BYTES = 8 * MEBIBYTE;
 /** What is saved. Less, because several who save at the same moment do not see one another. */
-export const MOST_SAVED_BYTES = 7 * MEBIBYTE;
+export const MAX_SAVED_BYTES = 7 * MEBIBYTE;
 
 /** The rules that are in force stay in force. */
 export class SnapshotTooLarge extends Error {
   constructor(bytes: number) {
     super(
-      `All rules, tiers and lists together take ${inMebibytes(bytes)}, and at most ${inMebibytes(MOST_BYTES)} can be published`,
+      `All rules, tiers and lists together take ${inMebibytes(bytes)}, and at most ${inMebibytes(MAX_BYTES)} can be published`,
     );
     this.name = 'SnapshotTooLarge';
   }
 }
 
 export function expectPublishable(bytes: number): void {
-  if (bytes > MOST_BYTES) throw new SnapshotTooLarge(bytes);
+  if (bytes > MAX_BYTES) throw new SnapshotTooLarge(bytes);
 }
 
 export const inMebibytes = (bytes: number) => `${Number((bytes / MEBIBYTE).toFixed(2))} MiB`;

@@ -16,7 +16,7 @@ import { plainText } from './plain-text.ts';
 import { LONGEST_TIMEOUT_MS, type RouteRow, routes } from './route-table.ts';
 import type { RejectedRow } from './rule-schema.ts';
 
-const MOST_HEADERS = 20;
+const MAX_HEADERS = 20;
 
 const refused =
   (problemOf: (text: string) => string | undefined) => (text: string, context: z.RefinementCtx) => {
@@ -76,8 +76,8 @@ export const routeFields = createInsertSchema(routes, {
 
 function checkHeaders(headers: Readonly<Record<string, string>>, context: z.RefinementCtx): void {
   const names = Object.keys(headers);
-  if (names.length > MOST_HEADERS)
-    context.addIssue({ code: 'custom', message: `has more than ${MOST_HEADERS} headers` });
+  if (names.length > MAX_HEADERS)
+    context.addIssue({ code: 'custom', message: `has more than ${MAX_HEADERS} headers` });
   for (const [name, value] of Object.entries(headers)) {
     const message = headerProblem(name, value);
     if (message) context.addIssue({ code: 'custom', path: [name], message });

@@ -8,9 +8,9 @@ import {
   LARGEST_COST,
   LARGEST_LIMIT,
   LONGEST_WINDOW_SECONDS,
-  MOST_COSTS_OF_A_RULE,
-  MOST_LIMITS_OF_A_RULE,
-  MOST_RESOURCES_OF_A_RULE,
+  MAX_COSTS_OF_A_RULE,
+  MAX_LIMITS_OF_A_RULE,
+  MAX_RESOURCES_OF_A_RULE,
   RULE_DEFAULTS,
   type Rule,
 } from '../../core/matching/rule.ts';
@@ -49,7 +49,7 @@ const limits = z
       })
       .meta({ id: 'RuleLimit' }),
   )
-  .max(MOST_LIMITS_OF_A_RULE)
+  .max(MAX_LIMITS_OF_A_RULE)
   .describe('Several limits that hold together, instead of limit and windowSeconds.');
 
 const costs = z
@@ -58,7 +58,7 @@ const costs = z
       .strictObject({ resource, methods: methods.optional(), cost: whole(LARGEST_COST) })
       .meta({ id: 'RouteCost' }),
   )
-  .max(MOST_COSTS_OF_A_RULE)
+  .max(MAX_COSTS_OF_A_RULE)
   .describe('What requests to some resources cost; the most specific one wins, all others cost `cost`.');
 
 const shares = z.record(z.string(), z.number().min(0));
@@ -74,7 +74,7 @@ export const ruleFields = createInsertSchema(rules, {
   resource: resource.nullable().describe('Needed unless there are resources.'),
   resources: z
     .array(resource)
-    .max(MOST_RESOURCES_OF_A_RULE)
+    .max(MAX_RESOURCES_OF_A_RULE)
     .describe('Several resources that share the limits of the rule, instead of resource.'),
   methods,
   tiers: names('None: callers of every tier.'),

@@ -18,9 +18,9 @@ import {
   LARGEST_COST,
   LARGEST_LIMIT,
   LONGEST_WINDOW_SECONDS,
-  MOST_COSTS_OF_A_RULE,
-  MOST_LIMITS_OF_A_RULE,
-  MOST_RESOURCES_OF_A_RULE,
+  MAX_COSTS_OF_A_RULE,
+  MAX_LIMITS_OF_A_RULE,
+  MAX_RESOURCES_OF_A_RULE,
   ON_UNAVAILABLE,
   type RouteCost,
   RULE_DEFAULTS,
@@ -113,7 +113,7 @@ export const rules = pgTable(
     check('rules_has_a_resource', sql`(${table.resource} is null) = (${table.resources} <> '{}')`),
     check(
       'rules_resources_are_paths',
-      sql`${table.resources} = '{}' or cardinality(${table.resources}) <= ${sql.raw(String(MOST_RESOURCES_OF_A_RULE))} and array_to_string(${table.resources}, chr(10), '?') !~ '(^|\\n)([^/]|$)'`,
+      sql`${table.resources} = '{}' or cardinality(${table.resources}) <= ${sql.raw(String(MAX_RESOURCES_OF_A_RULE))} and array_to_string(${table.resources}, chr(10), '?') !~ '(^|\\n)([^/]|$)'`,
     ),
     check(
       'rules_methods_are_upper_case',
@@ -148,12 +148,12 @@ export const rules = pgTable(
       'rules_limits_stand_alone',
       sql`${table.limits} = '[]' or num_nonnulls(${table.limit}, ${table.limitName}, ${table.windowSeconds}, ${table.burst}, ${table.buckets}) = 0`,
     ),
-    check('rules_limits_are_limits', areObjects(table.limits, MOST_LIMITS_OF_A_RULE, IS_LIMIT)),
+    check('rules_limits_are_limits', areObjects(table.limits, MAX_LIMITS_OF_A_RULE, IS_LIMIT)),
     check(
       'rules_several_limits_have_no_leases',
       sql`${table.limits} = '[]' or ${table.algorithm} <> 'concurrency' and not jsonb_path_exists(${table.limits}, '$[*] ? (@.algorithm == "concurrency")')`,
     ),
-    check('rules_costs_are_costs', areObjects(table.costs, MOST_COSTS_OF_A_RULE, IS_COST)),
+    check('rules_costs_are_costs', areObjects(table.costs, MAX_COSTS_OF_A_RULE, IS_COST)),
     check(
       'rules_throttle_has_one_limit_and_cost',
       sql`${table.action} <> 'throttle' or ${table.limits} = '[]' and ${table.costs} = '[]'`,

@@ -1,7 +1,7 @@
 // What a tier may say, derived from its table.
 import { createInsertSchema } from 'drizzle-zod';
 import * as z from 'zod';
-import { LARGEST_LIMIT, MOST_TIMES } from '../../core/matching/rule.ts';
+import { LARGEST_LIMIT, MAX_TIMES } from '../../core/matching/rule.ts';
 import { plainText } from './plain-text.ts';
 import { tiers } from './schema.ts';
 
@@ -18,7 +18,7 @@ export const tierFields = createInsertSchema(tiers, {
       z.string().min(1).max(64),
       z.union([
         z.int().min(1).max(LARGEST_LIMIT),
-        z.strictObject({ times: z.int().min(1).max(MOST_TIMES), of: z.string().min(1).max(63) }),
+        z.strictObject({ times: z.int().min(1).max(MAX_TIMES), of: z.string().min(1).max(63) }),
         z.null(),
       ]),
     )

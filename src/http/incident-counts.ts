@@ -8,14 +8,14 @@ export interface Incident {
   readonly region: string;
 }
 
-export interface Tally {
+export interface IncidentCounts {
   add(incident: Incident): void;
   /** All that has happened, with its count. */
   list(): readonly (Incident & { readonly count: number })[];
 }
 
 /** Bounded: there are only so many steps, reasons and regions. */
-export function createTally(): Tally {
+export function createIncidentCounts(): IncidentCounts {
   const counts = new Map<string, Incident & { count: number }>();
   return {
     add({ reason, fallback, region }) {
