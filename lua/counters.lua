@@ -16,6 +16,7 @@
 --          cost       units to take, give back or settle; 1 if empty
 --          extra      burst or number of buckets
 --          want       units to lease beyond the cost, as far as there is room. Refund: units of that charge that are kept.
+--                     Settle: units that are used afterwards at most, if that is less than the cost says.
 --                     Cede: units that the home has charged itself with, for what this counter holds
 --          block      ms to deny everything for once exceeded
 --          flags      1: count denied requests too; 2: log, never deny; 3: both
@@ -375,7 +376,9 @@ while i < count do
         elseif operation == 'refund' then
           units = -cost
         elseif operation == 'settle' then
-          units = math.max(0, math.min(cost, room + capacity))
+          units = math.min(cost, room + capacity)
+          if want > 0 then units = math.min(units, want - capacity + room) end
+          units = math.max(0, units)
         elseif operation == 'renew' then
           -- A lease that is still held is taken again.
           units = held

@@ -5,6 +5,7 @@ import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { CheckResult, DegradedReason } from '../core/counting/decision.ts';
 import type { AfterResponse } from '../core/matching/caller.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
+import { catchUp } from './catch-up.ts';
 import type { Cessions } from './cessions.ts';
 import type { Deadline } from './deadline.ts';
 import { nameOf } from './known-cessions.ts';
@@ -207,6 +208,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   const followUses = (pending: readonly Pending[], regions: Regions, afterResponse: AfterResponse) => {
     // With one region there is nobody to ask.
     if (regions.length === 1) return;
+    catchUp(pending, afterResponse, now());
     const uses = pending.flatMap((one) => useOf(one, regions));
     if (uses.some((use) => cessions.isWorthFollowing(use, regions)))
       cessions.follow(uses, regions, afterResponse);

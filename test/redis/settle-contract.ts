@@ -47,6 +47,15 @@ function chargesTheRest(contractCase: ContractCase): void {
     expect(await change('refund', 1)).toMatchObject({ remaining: 1 });
   });
 
+  it('charges no more than brings it up to the use that is named, and nothing if that is reached', async () => {
+    const { engine, check, nowMs, capacity } = await createUsed(contractCase, 1);
+    const settle = (cost: number, want: number) =>
+      ask(engine, 'settle', { ...check, cost, want, chargedAtMs: nowMs }, nowMs);
+    expect(await settle(capacity, capacity - 1)).toMatchObject({ allowed: true, remaining: 1 });
+    for (const want of [capacity - 1, 1]) expect(await settle(5, want)).toMatchObject({ remaining: 1 });
+    expect(await settle(1, capacity)).toMatchObject({ remaining: 0 });
+  });
+
   it('tells exactly how long a debt keeps out', async () => {
     const { engine, check, nowMs, capacity } = await createUsed(contractCase);
     await ask(engine, 'settle', { ...check, cost: capacity + 1, chargedAtMs: nowMs }, nowMs);

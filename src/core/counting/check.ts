@@ -16,8 +16,8 @@ export interface Check {
   /** Units to take, to give back, or to charge afterwards. */
   readonly cost: number;
   /**
-   * Units to lease beyond the cost, as far as there is room. Of a refund: units of that charge that are kept. Of a `cede`:
-   * units that the home has charged itself with, for what this counter holds.
+   * Units to lease beyond the cost, as far as there is room. Of a refund: units of that charge that are kept. Of
+   * `settle`: units that are used afterwards at most, if that is less than the cost says. Of a `cede`: units that the home has charged itself with, for what this counter holds.
    */
   readonly want?: number | undefined;
   /** Count denied requests too. */

@@ -102,7 +102,7 @@ const OPERATIONS: Record<
 
   refund: (judged, nowMs) => judged.map((one) => amend(one, -one.check.cost, nowMs)),
 
-  settle: (judged, nowMs) => judged.map((one) => amend(one, withinDebt(one), nowMs)),
+  settle: (judged, nowMs) => judged.map((one) => amend(one, settledUnits(one), nowMs)),
 
   renew: (judged, nowMs) =>
     judged.map((one) => {
@@ -188,6 +188,13 @@ function amend(one: Judged, units: number, nowMs: number): Counted {
 
 /** What is charged without room for it: up to a debt of the whole capacity. */
 const withinDebt = ({ check, room, capacity }: Judged) => Math.max(0, Math.min(check.cost, room + capacity));
+
+/** With `want`, no more is used afterwards than that: a counter is brought up to what another one says. */
+function settledUnits(one: Judged): number {
+  const { check, room, capacity } = one;
+  const lacking = check.want ? check.want - (capacity - room) : Number.POSITIVE_INFINITY;
+  return Math.max(0, Math.min(withinDebt(one), lacking));
+}
 
 function admit(one: Judged, nowMs: number): Counted {
   const granted = Math.min(one.check.want ?? 0, one.room - one.check.cost);
