@@ -30,7 +30,7 @@ export const run: Bench = async ({ say, scaled, parts }) => {
   await withoutIndexes(client, () =>
     client.query(FILL, [rows, new Date(nowMs - DAYS * DAY_MS), (DAYS * DAY_MS) / 1_000 / rows]),
   );
-  await client.query('vacuum analyze events');
+  await client.query('vacuum analyze weir.events');
   say(`written and indexed in ${((performance.now() - startedAtMs) / 1_000).toFixed(0)} s`);
   const found = new Map<ViolatorKind, Asked>();
   for (const kind of KINDS) found.set(kind, await ask(client, kind, { nowMs, runs: scaled(RUNS) }));
@@ -56,7 +56,7 @@ export const run: Bench = async ({ say, scaled, parts }) => {
 
 /** As they come: by time, half of them of addresses, most of them few times. No two rows of a minute have one key. */
 const FILL = `
-  insert into events (at, scope, rule_id, rule_name, subject, count)
+  insert into weir.events (at, scope, rule_id, rule_name, subject, count)
   select date_trunc('minute', $2::timestamptz + make_interval(secs => n * $3::float8)),
     (array['ip', 'ip', 'user', 'apiKey'])[1 + n % 4], 'rule-' || n % 50, 'Rule ' || n % 50,
     'subject-' || (n::bigint * 7919) % 300000 || '-' || n % 4, 1 + n % 10
@@ -66,17 +66,17 @@ const FILL = `
 async function withoutIndexes(client: pg.Client, fill: () => Promise<unknown>): Promise<void> {
   const { rows: keys } = await client.query<{ name: string; definition: string }>(
     `select quote_ident(conname) as name, pg_get_constraintdef(oid) as definition from pg_constraint
-     where conrelid = 'events'::regclass and contype = 'p'`,
+     where conrelid = 'weir.events'::regclass and contype = 'p'`,
   );
-  for (const { name } of keys) await client.query(`alter table events drop constraint ${name}`);
+  for (const { name } of keys) await client.query(`alter table weir.events drop constraint ${name}`);
   const { rows: indexes } = await client.query<{ name: string; definition: string }>(
-    `select quote_ident(indexname) as name, indexdef as definition from pg_indexes where tablename = 'events'`,
+    `select 'weir.' || quote_ident(indexname) as name, indexdef as definition from pg_indexes where tablename = 'events' and schemaname = 'weir'`,
   );
   for (const { name } of indexes) await client.query(`drop index ${name}`);
   await fill();
   await client.query(`set maintenance_work_mem = '256MB'`);
   for (const { name, definition } of keys)
-    await client.query(`alter table events add constraint ${name} ${definition}`);
+    await client.query(`alter table weir.events add constraint ${name} ${definition}`);
   for (const { definition } of indexes) await client.query(definition);
 }
 

@@ -1,5 +1,5 @@
-// `npm run db:migrate`: applies drizzle/ to DATABASE_URL, or else to the Postgres of a running `npm run dev`. With
-// WEIR_URL and ADMIN_TOKEN it also publishes, so that new rules are in force at once.
+// `npm run db:migrate`: applies drizzle/ and then rules/ to DATABASE_URL, or else to the Postgres of a running
+// `npm run dev`. With WEIR_URL and ADMIN_TOKEN it also publishes, so that new rules are in force at once.
 import { applyMigrations } from './migrations.ts';
 import { LOOPBACK, StackError } from './ports.ts';
 import { parseSettings } from './settings.ts';
@@ -17,7 +17,10 @@ try {
   const { databaseUrl, ports, weirUrl } = parseSettings(process.env);
   const target = databaseUrl ?? `postgres://postgres@${LOOPBACK}:${ports.postgres}/postgres`;
   console.log(`migrating ${describe(target)}`);
-  await applyMigrations(target);
+  const { applied, edited } = await applyMigrations(target);
+  for (const name of applied) console.log(`applied ${name}`);
+  for (const name of edited)
+    console.warn(`${name}.sql was edited after it was applied: write another file to change what it did`);
   console.log('migrated');
   if (weirUrl) await publish(weirUrl, process.env['ADMIN_TOKEN'] ?? '');
   else console.log('in force within a minute; at once, if WEIR_URL and ADMIN_TOKEN say where to publish');
@@ -54,8 +57,7 @@ function describe(url: string): string {
 
 function explain(error: unknown): string {
   if (error instanceof StackError) return `weir: ${error.message}`;
-  // Drizzle's own message is the whole SQL; what Postgres said about it is the cause.
-  const { code, message } = ((error as Error).cause ?? error) as NodeJS.ErrnoException;
+  const { code, message } = error as NodeJS.ErrnoException;
   if (code === 'ECONNREFUSED')
     return 'weir: no Postgres there: set DATABASE_URL, or start `npm run dev` first';
   return `weir: ${message}`;

@@ -61,8 +61,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   const neon = await startNeonGateway({ port: ports.neon, databaseUrl });
   cleanup.defer(() => neon.stop());
   await applyMigrations(databaseUrl).catch((error: Error) => {
-    const { message } = (error.cause ?? error) as Error;
-    throw new StackError(`the migrations could not be applied: ${message.split('\n')[0]}`);
+    throw new StackError(`the migrations could not be applied: ${error.message.split('\n')[0]}`);
   });
 
   const originUrl = options.originUrl ?? (await startDemoOrigin(ports.origin, cleanup));

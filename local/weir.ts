@@ -108,7 +108,7 @@ export async function startWeir(
     async sql(query) {
       const client = new pg.Client({ connectionString: stack.databaseUrl });
       await client.connect();
-      await client.query(query).finally(() => client.end());
+      await client.query(`set search_path = weir; ${query}`).finally(() => client.end());
     },
     region,
     async withRegionFault(name, fault, during) {

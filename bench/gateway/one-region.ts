@@ -25,5 +25,5 @@ export async function startOneRegion(cleanup: AsyncDisposableStack): Promise<One
 export async function forgetSplit(databaseUrl: string): Promise<void> {
   const client = new pg.Client({ connectionString: databaseUrl });
   await client.connect();
-  await client.query('delete from placements').finally(() => client.end());
+  await client.query('delete from weir.placements').finally(() => client.end());
 }

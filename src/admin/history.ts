@@ -109,7 +109,7 @@ export async function rollBack(
     const [, { rows }] = await database.batch([
       asActor(database, actor),
       database.execute<{ row_count: number; change_id: string }>(sql`
-        select weir_rollback(${changeId}, ${force}) as row_count, weir_change_id()::text as change_id`),
+        select weir.weir_rollback(${changeId}, ${force}) as row_count, weir.weir_change_id()::text as change_id`),
     ]);
     const [row] = rows;
     return { kind: 'done', changeId: Number(row?.change_id), rowCount: row?.row_count ?? 0 };

@@ -51,15 +51,15 @@ export async function sendAlerts(options: AlertOptions): Promise<number> {
 
 async function sendOne({ database, webhook, now }: AlertOptions, row: AlertRow): Promise<void> {
   await postSigned(webhook, { id: `msg_${row.id}`, nowMs: now(), body: JSON.stringify(toMessage(row)) });
-  await database.execute(sql`update alerts set sent_at = now() where id = ${row.id}`);
+  await database.execute(sql`update weir.alerts set sent_at = now() where id = ${row.id}`);
 }
 
 async function claim(database: Database): Promise<AlertRow[]> {
   const { rows } = await database.execute<AlertRow>(sql`
-    update alerts set attempts = attempts + 1, next_at = now()
+    update weir.alerts set attempts = attempts + 1, next_at = now()
       + make_interval(mins => least(${LONGEST_DELAY_MINUTES}, ${FIRST_DELAY_MINUTES} * 2 ^ least(attempts, 10))::int)
     where ctid = any (array (
-      select ctid from alerts
+      select ctid from weir.alerts
       where sent_at is null and next_at <= now() and at > now() - make_interval(hours => ${GIVE_UP_HOURS})
       order by next_at limit ${AT_ONCE} for update skip locked))
     returning id, rule_id, rule_name, scope, subject, percent, "limit"::text, used::text, window_seconds,

@@ -48,7 +48,7 @@ export function violatorsQuery(by: ViolatorKind, { from, to }: Period): SQL {
   return sql`
     select ${subject} as subject, sum(count)::text as count, max(at) as last_at,
       (array_agg(distinct rule_name))[1:10] as rules
-    from events
+    from weir.events
     where ${isOfKind} and at >= ${from.toISOString()} and at < ${to.toISOString()}
     group by ${subject}
     order by sum(count) desc, ${subject}`;
@@ -83,7 +83,7 @@ export async function readEvents(database: Database, filter: EventFilter): Promi
     subject: string;
     count: string;
   }>(sql`
-    select at, scope, rule_id, rule_name, subject, count::text as count from events
+    select at, scope, rule_id, rule_name, subject, count::text as count from weir.events
     where at >= ${from.toISOString()} and at < ${to.toISOString()}
     ${rule === undefined ? sql`` : sql`and (rule_id = ${rule} or rule_name = ${rule})`}
     ${scope === undefined ? sql`` : sql`and scope = ${scope}`}
@@ -132,7 +132,7 @@ export async function readUsage(database: Database, filter: UsageFilter): Promis
   const { from, to, tenant, user, apiKey, rule, by, limit, offset } = filter;
   const isRule = rule === undefined ? (by === 'rule' ? sql`rule_id <> ''` : sql`rule_id = ''`) : undefined;
   const { rows } = await database.execute<{ name: string; requests: string; cost: string }>(sql`
-    select ${USAGE_NAMES[by]} as name, sum(requests)::text as requests, sum(cost)::text as cost from usage
+    select ${USAGE_NAMES[by]} as name, sum(requests)::text as requests, sum(cost)::text as cost from weir.usage
     where at >= ${from.toISOString()} and at < ${to.toISOString()}
       and ${isRule ?? sql`rule_id = ${rule}`}
     ${tenant === undefined ? sql`` : sql`and tenant_id = ${tenant}`}

@@ -22,10 +22,10 @@ export async function deleteOld(
 ): Promise<Record<'events' | 'usage' | 'alerts' | 'batches', number>> {
   const before = (days: number) => new Date(nowMs - days * DAY_MS).toISOString();
   return {
-    events: await inPieces(database, sql`events`, sql`at < ${before(eventsDays)}`),
-    usage: await inPieces(database, sql`usage`, sql`at < ${before(usageDays)}`),
-    alerts: await inPieces(database, sql`alerts`, sql`at < ${before(eventsDays)}`),
-    batches: await inPieces(database, sql`record_batches`, sql`written_at < ${before(BATCH_DAYS)}`),
+    events: await inPieces(database, sql`weir.events`, sql`at < ${before(eventsDays)}`),
+    usage: await inPieces(database, sql`weir.usage`, sql`at < ${before(usageDays)}`),
+    alerts: await inPieces(database, sql`weir.alerts`, sql`at < ${before(eventsDays)}`),
+    batches: await inPieces(database, sql`weir.record_batches`, sql`written_at < ${before(BATCH_DAYS)}`),
   };
 }
 

@@ -1,23 +1,14 @@
 // The tables of denials and usage, as Drizzle sees them. Only the writer below the queue, retention and the admin route's
 // questions use them: no row here is edited by people, so none has a revision or a history.
 import { sql } from 'drizzle-orm';
-import {
-  bigint,
-  check,
-  index,
-  integer,
-  pgTable,
-  primaryKey,
-  text,
-  timestamp,
-  uuid,
-} from 'drizzle-orm/pg-core';
+import { bigint, check, index, integer, primaryKey, text, timestamp, uuid } from 'drizzle-orm/pg-core';
+import { weir } from '../rules/tables/columns.ts';
 
 const moment = () => timestamp({ withTimezone: true });
 const whole = () => bigint({ mode: 'number' });
 
 /** Denials, summed up by minute, rule and subject. */
-export const events = pgTable(
+export const events = weir.table(
   'events',
   {
     /** The minute. */
@@ -40,7 +31,7 @@ export const events = pgTable(
 );
 
 /** Admitted requests and their cost, summed up by hour, caller and rule. What a caller does not have is ''. */
-export const usage = pgTable(
+export const usage = weir.table(
   'usage',
   {
     /** The hour. */
@@ -61,7 +52,7 @@ export const usage = pgTable(
 );
 
 /** Subjects that have reached a threshold of a rule, each once in a window; and whether the webhook was told. */
-export const alerts = pgTable(
+export const alerts = weir.table(
   'alerts',
   {
     ruleId: text().notNull(),
@@ -100,7 +91,7 @@ export const alerts = pgTable(
 );
 
 /** Batches that were written: a queue may deliver one twice. */
-export const recordBatches = pgTable(
+export const recordBatches = weir.table(
   'record_batches',
   { id: text().primaryKey(), writtenAt: moment().notNull().defaultNow() },
   (table) => [index('record_batches_written_at').on(table.writtenAt)],

@@ -10,9 +10,9 @@ export async function writeRecords(database: Database, batch: RecordBatch): Prom
   // other in a circle.
   const { rows } = await database.execute<{ fresh: number }>(sql`
     with fresh as (
-      insert into record_batches (id) values (${batch.id}) on conflict do nothing returning id
+      insert into weir.record_batches (id) values (${batch.id}) on conflict do nothing returning id
     ), denied as (
-      insert into events (at, scope, rule_id, rule_name, subject, count)
+      insert into weir.events (at, scope, rule_id, rule_name, subject, count)
       select to_timestamp("atMs" / 1000.0), scope, "ruleId", max("ruleName"), subject, sum(count)
       from fresh, jsonb_to_recordset(${JSON.stringify(batch.denials)}::jsonb)
         as denial ("atMs" bigint, scope text, "ruleId" text, "ruleName" text, subject text, count bigint)
@@ -21,7 +21,7 @@ export async function writeRecords(database: Database, batch: RecordBatch): Prom
       on conflict (at, scope, rule_id, subject)
       do update set count = events.count + excluded.count, rule_name = excluded.rule_name
     ), used as (
-      insert into usage (at, tenant_id, user_id, api_key_id, rule_id, requests, cost)
+      insert into weir.usage (at, tenant_id, user_id, api_key_id, rule_id, requests, cost)
       select to_timestamp("atMs" / 1000.0), "tenantId", "userId", "apiKeyId", "ruleId", sum(requests), sum(cost)
       from fresh, jsonb_to_recordset(${JSON.stringify(batch.usage)}::jsonb)
         as used ("atMs" bigint, "tenantId" text, "userId" text, "apiKeyId" text, "ruleId" text,
@@ -31,7 +31,7 @@ export async function writeRecords(database: Database, batch: RecordBatch): Prom
       on conflict (at, tenant_id, user_id, api_key_id, rule_id)
       do update set requests = usage.requests + excluded.requests, cost = usage.cost + excluded.cost
     ), crossed as (
-      insert into alerts (rule_id, window_seconds, window_start, scope, subject, percent, rule_name, "limit", used, at)
+      insert into weir.alerts (rule_id, window_seconds, window_start, scope, subject, percent, rule_name, "limit", used, at)
       select "ruleId", "windowSeconds", to_timestamp("windowStartMs" / 1000.0), scope, subject, percent, "ruleName",
         "limit", used, to_timestamp("atMs" / 1000.0)
       from fresh, jsonb_to_recordset(${JSON.stringify(batch.crossings ?? [])}::jsonb)

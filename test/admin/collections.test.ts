@@ -29,7 +29,7 @@ afterAll(() => admin[Symbol.asyncDispose]());
 
 const historyOf = async (entity: string) => {
   const { rows } = await admin.db.database.execute(
-    sql`select actor, before is null as created, after is null as deleted from history where entity = ${entity} order by id`,
+    sql`select actor, before is null as created, after is null as deleted from weir.history where entity = ${entity} order by id`,
   );
   return rows;
 };

@@ -35,7 +35,7 @@ beforeEach(async () => {
     2,
     ...harnesses.map(({ gateway }) => createUpstashStore(createClient({ url: gateway.url, token: TOKEN }))),
   );
-  await admin.db.database.execute('delete from rules');
+  await admin.db.database.execute('delete from weir.rules');
 });
 afterEach(async () => {
   for (const harness of harnesses) await harness.stop();
@@ -55,7 +55,7 @@ async function createRule(scope: string, algorithm: AlgorithmId = 'fixed-window'
   const response = await admin.call('/rules', { method: 'POST', body });
   const { id } = (await response.json()) as { id: string };
   const { rows } = await admin.db.database.execute<{ ordinal: number }>(
-    `select ordinal from rules where id = '${id}'`,
+    `select ordinal from weir.rules where id = '${id}'`,
   );
   const counter = await counterId(id, algorithm, 86_400_000);
   const group = groupOf(algorithm, counter, rows[0]?.ordinal);
@@ -104,10 +104,10 @@ test('forgets all counters of the subject in every region, and those of nobody e
 });
 
 test('reaches the counters of rules that are far apart or switched off', async () => {
-  await admin.db.database.execute(`insert into rules (name, resource, scope, algorithm, "limit", window_seconds)
+  await admin.db.database.execute(`insert into weir.rules (name, resource, scope, algorithm, "limit", window_seconds)
     select 'filler-' || i, '/f' || i, 'user', 'fixed-window', 1, 1 from generate_series(1, 200) i`);
   const rule = await createRule('user');
-  await admin.db.database.execute('update rules set enabled = false');
+  await admin.db.database.execute('update weir.rules set enabled = false');
   const check = await rule.checkOf('user', 'u1');
   await takeEverywhere(check);
   await reset({ scope: 'user', subject: 'u1' });

@@ -78,7 +78,7 @@ describe('an error of Postgres', () => {
       code: 'refused-by-database',
       detail: 'It breaks rules_limit_is_positive.',
     });
-    const missing = await errorOf(database.execute(sql`insert into rules (resource) values ('/x')`));
+    const missing = await errorOf(database.execute(sql`insert into weir.rules (resource) values ('/x')`));
     expect(postgresProblem(missing)).toMatchObject({
       status: 400,
       code: 'refused-by-database',
@@ -88,9 +88,11 @@ describe('an error of Postgres', () => {
 
   it('that a function of Weir raises keeps its meaning', async () => {
     const { database } = admin.db;
-    const changed = await errorOf(database.execute(sql`select weir_expect_unchanged(array['rules'], 0)`));
+    const changed = await errorOf(
+      database.execute(sql`select weir.weir_expect_unchanged(array['rules'], 0)`),
+    );
     expect(postgresProblem(changed)).toMatchObject({ status: 409, code: 'changed-since' });
-    const unknown = await errorOf(database.execute(sql`select weir_rollback(-5, false)`));
+    const unknown = await errorOf(database.execute(sql`select weir.weir_rollback(-5, false)`));
     expect(postgresProblem(unknown)).toMatchObject({ status: 404, code: 'not-found' });
   });
 

@@ -38,12 +38,12 @@ async function query(databaseUrl: string, sql: string): Promise<unknown[]> {
 }
 
 const limitOfLogin = (databaseUrl: string) =>
-  query(databaseUrl, `select "limit"::int from rules where resource = '/login'`);
+  query(databaseUrl, `select "limit"::int from weir.rules where resource = '/login'`);
 
-const rulesOf = (databaseUrl: string) => query(databaseUrl, 'select count(*)::int as count from rules');
+const rulesOf = (databaseUrl: string) => query(databaseUrl, 'select count(*)::int as count from weir.rules');
 
 const publicationsOf = (databaseUrl: string) =>
-  query(databaseUrl, 'select count(*)::int as count from last_publication');
+  query(databaseUrl, 'select count(*)::int as count from weir.last_publication');
 
 const isAlive = (pid: number) => {
   try {
@@ -63,7 +63,7 @@ describe('npm run dev', () => {
     dev = runDev({ WEIR_DATA_DIR: dataDir, DEADLINE_MS: '6000' });
     guide = readGuide(await dev.guide);
     // An hour long, so that the test does not cross the end of a window.
-    await query(guide.databaseUrl, 'update rules set window_seconds = 3600');
+    await query(guide.databaseUrl, 'update weir.rules set window_seconds = 3600');
     await fetch(`${guide.workerUrl}/_weir/admin/publish`, {
       method: 'POST',
       headers: { Authorization: `Bearer ${guide.adminToken}` },
@@ -143,7 +143,7 @@ describe('npm run dev', () => {
   it('leaves nothing running after Ctrl-C', async () => {
     const pids = await Promise.all(guide.redisPorts.map(async (port) => (await redisInfo(port)).pid));
     expect(pids).toHaveLength(3);
-    await query(guide.databaseUrl, `update rules set "limit" = 7 where resource = '/login'`);
+    await query(guide.databaseUrl, `update weir.rules set "limit" = 7 where resource = '/login'`);
     dev.child.kill('SIGINT');
     expect((await dev.ended).code).toBe(0);
     expect(pids.filter(isAlive)).toEqual([]);

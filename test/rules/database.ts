@@ -19,11 +19,11 @@ export const DELETE_ALL = [
   'last_publication',
   'history',
 ]
-  .map((table) => `delete from ${table}`)
+  .map((table) => `delete from weir.${table}`)
   .join(';');
 
 export interface TestDatabase extends AsyncDisposable {
-  /** For `pg`. */
+  /** For `pg`, which then finds Weir's tables by their names alone. The Worker has to name their schema. */
   readonly url: string;
   /** As the Worker has it. */
   readonly database: Database;
@@ -37,7 +37,7 @@ export async function startDatabase(): Promise<TestDatabase> {
   cleanup.defer(() => neon.stop());
   const owned = cleanup.move();
   return {
-    url: postgres.url,
+    url: `${postgres.url}?options=-c%20search_path%3Dweir`,
     database: createDatabase({ url: postgres.url, httpEndpoint: neon.fetchEndpoint }),
     stopPostgres: () => postgres.stop(),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),

@@ -279,13 +279,13 @@ const FUNCTIONS = [
 const QUESTION = (asked: string) => sql`
   with requests as (
     select number, "matchPath" as path, method, now, ip, "userId" as "user", "apiKeyId" as "apiKey", "tenantId" as tenant,
-      coalesce((select name from tiers where name = tier), (select name from tiers where is_default)) as tier
+      coalesce((select name from weir.tiers where name = tier), (select name from weir.tiers where is_default)) as tier
     from jsonb_to_recordset(${asked}::jsonb) as request (
       number int, "matchPath" text, method text, now timestamptz, ip text, "userId" text, "apiKeyId" text, "tenantId" text, tier text)
   ),
   slots as (
     select rules.*, slot_of(one) as slot
-    from rules, unnest(case resources when '{}' then array[resource] else resources end) as one where enabled
+    from weir.rules, unnest(case resources when '{}' then array[resource] else resources end) as one where enabled
   ),
   winners as (
     select distinct on (number, scope, slot, action = 'log') requests.number, requests.path, requests.method,
@@ -317,7 +317,7 @@ const QUESTION = (asked: string) => sql`
         order by outline_of(slot_of(one ->> 'resource')), one ? 'methods' desc, place limit 1), cost) as cost,
       case when tiers.limits ? (line ->> 'limitName') then (tiers.limits ->> (line ->> 'limitName'))::bigint
         else (line ->> 'limit')::bigint end as "limit"
-    from applying left join tiers on tiers.name = applying.tier
+    from applying left join weir.tiers on tiers.name = applying.tier
       cross join jsonb_array_elements(case applying.limits when '[]'
         then jsonb_build_array(jsonb_build_object('limit', applying."limit", 'limitName', limit_name))
         else applying.limits end) as line

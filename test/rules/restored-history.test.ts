@@ -43,7 +43,7 @@ async function restore(): Promise<void> {
     );
   }
   const { rows } = await from.query(
-    `select sequencename as name, last_value as value from pg_sequences where schemaname = 'public' and last_value is not null`,
+    `select sequencename as name, last_value as value from pg_sequences where schemaname = 'weir' and last_value is not null`,
   );
   for (const { name, value } of rows) await to.query('select setval($1, $2)', [name, value]);
   await to.query('set session_replication_role = origin');

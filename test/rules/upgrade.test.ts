@@ -40,6 +40,7 @@ beforeAll(async () => {
   await addRule('old');
   await addRule('rings\u0007');
   await migrate(MIGRATIONS.slice(BEFORE));
+  await db.exec('set search_path = weir');
 });
 afterAll(() => db?.close());
 

@@ -29,11 +29,11 @@ describe.each([
 
   const denied = async (ip: string) =>
     Number(
-      (await sql.query('select sum(count) as count from events where subject = $1', [ip])).rows[0].count,
+      (await sql.query('select sum(count) as count from weir.events where subject = $1', [ip])).rows[0].count,
     );
   const rows = async (ip: string) => {
     const { rows } = await sql.query(
-      'select percent, used::int, attempts, sent_at is not null as sent from alerts where subject = $1 order by 1',
+      'select percent, used::int, attempts, sent_at is not null as sent from weir.alerts where subject = $1 order by 1',
       [ip],
     );
     return rows;

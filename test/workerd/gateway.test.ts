@@ -3,8 +3,8 @@ import { admin, billed, call, freshIp, readings, redis, sql, withFault } from '.
 
 // An hour long, so that a run of the tests does not cross the end of a window.
 beforeAll(async () => {
-  await sql('delete from rules');
-  await sql(`insert into rules (name, resource, scope, algorithm, "limit", window_seconds) values
+  await sql('delete from weir.rules');
+  await sql(`insert into weir.rules (name, resource, scope, algorithm, "limit", window_seconds) values
     ('per ip', '/*', 'ip', 'fixed-window', 20, 3600),
     ('login', '/login', 'ip', 'fixed-window', 3, 3600)`);
   expect((await call('/_weir/admin/publish', { method: 'POST', headers: admin })).status).toBe(200);

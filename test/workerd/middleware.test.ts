@@ -37,8 +37,8 @@ async function call(path: string, ip = freshIp(), init: RequestInit = {}): Promi
 }
 
 beforeAll(async () => {
-  await sql('delete from rules');
-  await sql(`insert into rules (name, resource, scope, algorithm, "limit", window_seconds) values
+  await sql('delete from weir.rules');
+  await sql(`insert into weir.rules (name, resource, scope, algorithm, "limit", window_seconds) values
     ('hello', '/hello', 'ip', 'fixed-window', 2, 3600),
     ('one', '/one-at-a-time/*', 'ip', 'concurrency', 1, 3600)`);
   await scheduled(createScheduledController(), bindings);

@@ -14,8 +14,8 @@ const health = async (headers: Record<string, string> = admin) => {
 };
 
 beforeEach(async () => {
-  await sql('delete from rules');
-  await sql(`insert into rules (name, resource, scope, algorithm, "limit", window_seconds)
+  await sql('delete from weir.rules');
+  await sql(`insert into weir.rules (name, resource, scope, algorithm, "limit", window_seconds)
     values ('one', '/*', 'ip', 'fixed-window', 5, 60)`);
 });
 
@@ -37,12 +37,12 @@ describe('the admin route', () => {
     const first = await publish();
     expect(await first.json()).toMatchObject({ ruleCount: 1, rejected: [] });
     expect(await (await publish()).json()).toMatchObject({ changed: false });
-    await sql(`update rules set "limit" = 6`);
+    await sql(`update weir.rules set "limit" = 6`);
     expect(await (await publish()).json()).toMatchObject({ changed: true });
   });
 
   it('puts a bad row aside and publishes the rest', async () => {
-    await sql(`insert into rules (name, resource, scope, algorithm, "limit", window_seconds)
+    await sql(`insert into weir.rules (name, resource, scope, algorithm, "limit", window_seconds)
       values ('never matches', '/a%2Fb', 'ip', 'fixed-window', 5, 60)`);
     const body = (await (await publish()).json()) as { rejected: { problems: string[] }[] };
     expect(body).toMatchObject({ ruleCount: 1 });
@@ -53,18 +53,18 @@ describe('the admin route', () => {
 describe('ids in a path', () => {
   it.each(['Alice', 'a;b', 'a/b', 'auth0|X', 'é%2F?#'])('are taken as they are: %s', async (id) => {
     const others = ['alice', 'a', 'auth0|x', 'é'];
-    await sql('delete from users');
-    for (const userId of [id, ...others]) await sql('insert into users (id) values ($1)', [userId]);
+    await sql('delete from weir.users');
+    for (const userId of [id, ...others]) await sql('insert into weir.users (id) values ($1)', [userId]);
     const path = `/_weir/admin/users/${encodeURIComponent(id)}`;
     expect((await call(path, { method: 'DELETE', headers: admin })).status).toBe(204);
-    const left = (await sql('select id from users')) as { id: string }[];
+    const left = (await sql('select id from weir.users')) as { id: string }[];
     expect(left.map((row) => row.id).sort()).toEqual(others.sort());
   });
 });
 
 describe('the cron run', () => {
   it('brings KV in line with Postgres', async () => {
-    await sql(`update rules set "limit" = 77`);
+    await sql(`update weir.rules set "limit" = 77`);
     const context = createExecutionContext();
     await worker.scheduled(createScheduledController(), env as unknown as Bindings);
     await waitOnExecutionContext(context);
@@ -124,7 +124,7 @@ describe('a region whose server cannot run the script', () => {
   });
 
   it('is not told of rules, and the answer and the log say why', async () => {
-    await sql(`update rules set "limit" = 8`);
+    await sql(`update weir.rules set "limit" = 8`);
     await withFault('ap', { scriptError }, async () => {
       expect(await (await publish()).json()).toMatchObject({
         changed: true,

@@ -83,8 +83,8 @@ export async function readStoredRows(database: Database): Promise<StoredRows> {
     asOfOneMoment(database),
     database.execute<{ based_on: string; fingerprint: string; bytes: string | null }>(sql`
       select coalesce(max(id), 0)::text as based_on, ${FINGERPRINT} as fingerprint,
-        (select bytes::text from last_publication) as bytes
-      from history where entity in ('rules', 'tiers', 'routes')`),
+        (select bytes::text from weir.last_publication) as bytes
+      from weir.history where entity in ('rules', 'tiers', 'routes')`),
     database.select().from(rulesTable).orderBy(asc(rulesTable.id)),
     database
       .select({ ...getTableColumns(tiersTable), isInUse: IS_IN_USE })
@@ -99,12 +99,12 @@ export async function readStoredRows(database: Database): Promise<StoredRows> {
 
 /** The history alone does not tell: of two changes at once, the one with the lower number can come to light last. */
 export const FINGERPRINT = sql`(select md5(string_agg(part, ',' order by part)) from (
-  select revision::text as part from rules union all select revision::text from tiers
-  union all select revision::text from routes) parts)`;
+  select revision::text as part from weir.rules union all select revision::text from weir.tiers
+  union all select revision::text from weir.routes) parts)`;
 
-const IS_IN_USE = sql<boolean>`(exists (select 1 from tenants where tier = tiers.name)
-  or exists (select 1 from users where tier = tiers.name)
-  or exists (select 1 from api_keys where tier = tiers.name))`;
+const IS_IN_USE = sql<boolean>`(exists (select 1 from weir.tenants where tier = tiers.name)
+  or exists (select 1 from weir.users where tier = tiers.name)
+  or exists (select 1 from weir.api_keys where tier = tiers.name))`;
 
 export function toDocument({ basedOn, rules, tiers, routes }: StoredRows) {
   return {

@@ -94,9 +94,9 @@ async function write(database: Database, { plan, stored, actor }: Writing): Prom
   if (changes.length === 0) return;
   await database.batch([
     asActor(database, actor),
-    database.execute(sql`lock table tiers, rules, routes in share row exclusive mode`),
+    database.execute(sql`lock table weir.tiers, weir.rules, weir.routes in share row exclusive mode`),
     database.execute(sql`
-      select weir_expect_unchanged(array['rules', 'tiers', 'routes'],
+      select weir.weir_expect_unchanged(array['rules', 'tiers', 'routes'],
         case when ${FINGERPRINT} is not distinct from ${stored.fingerprint} then ${stored.basedOn}::bigint else -1 end)`),
     ...changes.map((statement) => database.execute(statement)),
   ]);
@@ -170,7 +170,7 @@ function routeStatements({ created, updated, deleted }: ImportPlan['routes'], st
 function deleteRows(table: string, id: string, rows: readonly object[]): SQL[] {
   if (rows.length === 0) return [];
   return [
-    sql`delete from ${sql.identifier(table)} where ${sql.identifier(id)} in
+    sql`delete from weir.${sql.identifier(table)} where ${sql.identifier(id)} in
       (select ${sql.identifier(id)} from ${recordsOf(table, rows)})`,
   ];
 }
@@ -181,7 +181,7 @@ function updateRows(table: string, id: string, fields: readonly string[], rows: 
     .filter((field) => field !== id)
     .map((field) => sql`${columnOf(field)} = record.${columnOf(field)}`);
   return [
-    sql`update ${sql.identifier(table)} as stored set ${sql.join(set, sql`, `)}
+    sql`update weir.${sql.identifier(table)} as stored set ${sql.join(set, sql`, `)}
       from ${recordsOf(table, rows)} where stored.${columnOf(id)} = record.${columnOf(id)}`,
   ];
 }
@@ -190,7 +190,7 @@ function insertRows(table: string, fields: readonly string[], rows: readonly obj
   if (rows.length === 0) return [];
   const columns = sql.join(fields.map(columnOf), sql`, `);
   return [
-    sql`insert into ${sql.identifier(table)} (${columns}) select ${columns} from ${recordsOf(table, rows)}`,
+    sql`insert into weir.${sql.identifier(table)} (${columns}) select ${columns} from ${recordsOf(table, rows)}`,
   ];
 }
 
@@ -201,7 +201,7 @@ function recordsOf(table: string, rows: readonly object[]): SQL {
       Object.fromEntries(Object.entries(row).map(([field, value]) => [toColumnName(field), value])),
     ),
   );
-  return sql`jsonb_populate_recordset(null::${sql.identifier(table)}, ${json}::jsonb) as record`;
+  return sql`jsonb_populate_recordset(null::weir.${sql.identifier(table)}, ${json}::jsonb) as record`;
 }
 
 const columnOf = (field: string) => sql.identifier(toColumnName(field));

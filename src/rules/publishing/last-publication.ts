@@ -62,11 +62,11 @@ const fingerprintOf = (
   callersSince: SQL,
   configured: string,
 ): SQL => sql`md5(concat_ws('|', ${configured}::text,
-  ${revisionsIn(sql`rules`)}, ${revisionsIn(sql`tiers`)}, ${revisionsIn(sql`routes`)},
-  ${revisionsIn(sql`list_entries where expires_at is null or expires_at > now()`)},
-  coalesce((select string_agg(concat(id, placed, before), ',' order by id) from placements
+  ${revisionsIn(sql`weir.rules`)}, ${revisionsIn(sql`weir.tiers`)}, ${revisionsIn(sql`weir.routes`)},
+  ${revisionsIn(sql`weir.list_entries where expires_at is null or expires_at > now()`)},
+  coalesce((select string_agg(concat(id, placed, before), ',' order by id) from weir.placements
     where id = '*' or before <> '[]'), '-'),
-  (select concat(count(*), '/', max(id)) from history
+  (select concat(count(*), '/', max(id)) from weir.history
     where at > ${callersSince} and entity in ('api_keys', 'users', 'tenants'))))`;
 
 const revisionsIn = (rows: SQL): SQL => sql`coalesce((

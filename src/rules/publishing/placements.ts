@@ -34,7 +34,7 @@ export function recordPlacements(database: Database, configured: SharesByRegion)
   return database.execute(sql`
     insert into ${placements} (id, placed)
     select present.id, present.placed from (
-      select id::text, ${PLACED} as placed from rules
+      select id::text, ${PLACED} as placed from weir.rules
       union all select ${SPLIT}, ${split} where ${split} <> '{}'
     ) as present left join ${placements} as last on last.id = present.id
     where last.placed is distinct from present.placed
@@ -91,7 +91,7 @@ export const unconfirmedOf = (rows: readonly PlacementRow[]): PlacementRow[] =>
   rows.filter(({ before }) => before.some(({ replacedAtMs }) => replacedAtMs === null));
 
 /** For the cheap look of the cron run. */
-export const IS_UNCONFIRMED = sql`exists (select from placements where before @> '[{"replacedAtMs": null}]')`;
+export const IS_UNCONFIRMED = sql`exists (select from weir.placements where before @> '[{"replacedAtMs": null}]')`;
 
 /** Every region has been told of these: what they replaced ends from now on. What has changed meanwhile stays open. */
 export const confirmPlacements = (database: Database, told: readonly PlacementRow[]) =>
@@ -105,7 +105,7 @@ export const confirmPlacements = (database: Database, told: readonly PlacementRo
 
 /** As long as anything counts that was admitted so, of any rule: `movingMs` in SQL, and as long again to hear of it. */
 const LONGEST_HOLD_MS = sql`(select ${2 * HEARD_MS}::int + 1000 * coalesce(max(window_seconds * (${CHARGE_WINDOWS}::int + coalesce(
-  ${ROUNDED_BURSTS}::int * burst::numeric / case when limit_name is null then "limit" else 1 end, 0))), 0) from rules)`;
+  ${ROUNDED_BURSTS}::int * burst::numeric / case when limit_name is null then "limit" else 1 end, 0))), 0) from weir.rules)`;
 const IS_OVER = sql`(entry ->> 'replacedAtMs')::numeric + ${LONGEST_HOLD_MS} < extract(epoch from now()) * 1000`;
 
 /** What was before and no longer counts; and rules that are gone for longer than anything does. */
@@ -117,6 +117,6 @@ export async function forgetPlacements(database: Database): Promise<void> {
     where exists (select from jsonb_array_elements(before) as entry where ${IS_OVER})`);
   const clear = database.execute(sql`
     delete from ${placements} where id <> ${SPLIT} and updated_at < now() - ${FORGET}
-      and not exists (select from rules where rules.id::text = ${placements}.id)`);
+      and not exists (select from weir.rules where rules.id::text = ${placements}.id)`);
   await database.batch([shorten, clear]);
 }

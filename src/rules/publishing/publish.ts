@@ -148,7 +148,7 @@ async function readAbove(options: PublishOptions, read: PublishedContent, highes
   const { database } = options;
   // Never backwards: another publication may have seen to it meanwhile, and taken the next numbers.
   await database.execute(
-    sql`select setval('publications', greatest(last_value, ${highest})) from publications`,
+    sql`select setval('weir.publications', greatest(last_value, ${highest})) from weir.publications`,
   );
   return readContent(options);
 }

@@ -17,21 +17,21 @@ export const selectRevisions = (database: Database) =>
   database.execute<{ id: string; revision: string }>(sql`
     with recent as (
       select history.id, entity, state ->> 'id' as entity_id, state ->> 'hash' as hash
-      from history cross join lateral (values (before), (after)) as states (state)
+      from weir.history cross join lateral (values (before), (after)) as states (state)
       where at > ${LATELY} and entity in ('api_keys', 'users', 'tenants') and state is not null
     ), changed (caller, revision) as (
       select 'key:' || hash, id from recent where entity = 'api_keys'
       union all
       select 'user:' || entity_id, id from recent where entity = 'users'
       union all
-      select 'key:' || k.hash, r.id from recent r join api_keys k on k.user_id = r.entity_id where r.entity = 'users'
+      select 'key:' || k.hash, r.id from recent r join weir.api_keys k on k.user_id = r.entity_id where r.entity = 'users'
       union all
-      select 'user:' || u.id, r.id from recent r join users u on u.tenant_id = r.entity_id where r.entity = 'tenants'
+      select 'user:' || u.id, r.id from recent r join weir.users u on u.tenant_id = r.entity_id where r.entity = 'tenants'
       union all
-      select 'key:' || k.hash, r.id from recent r join api_keys k on k.tenant_id = r.entity_id where r.entity = 'tenants'
+      select 'key:' || k.hash, r.id from recent r join weir.api_keys k on k.tenant_id = r.entity_id where r.entity = 'tenants'
       union all
       select 'key:' || k.hash, r.id
-      from recent r join users u on u.tenant_id = r.entity_id join api_keys k on k.user_id = u.id
+      from recent r join weir.users u on u.tenant_id = r.entity_id join weir.api_keys k on k.user_id = u.id
       where r.entity = 'tenants'
     )
     select caller as id, max(revision) || '-' || count(*) as revision

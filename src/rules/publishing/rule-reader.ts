@@ -94,7 +94,7 @@ async function readOutline(database: Database, shares: SharesByRegion, configure
   const [, marks, numbers, callerRows, places, ...otherRows] = await database.batch([
     recordPlacements(database, shares),
     selectMark(database, configured),
-    database.execute<{ number: string }>(sql`select nextval('publications')::text as number`),
+    database.execute<{ number: string }>(sql`select nextval('weir.publications')::text as number`),
     selectRevisions(database),
     database
       .select({ id: rulesTable.id, revision: rulesTable.revision, updatedAt: rulesTable.updatedAt })

@@ -1,6 +1,9 @@
-// Columns that several tables have, and conditions that their constraints are made of.
+// The schema of all tables, columns that several of them have, and conditions that their constraints are made of.
 import { sql } from 'drizzle-orm';
-import { type AnyPgColumn, bigint, timestamp } from 'drizzle-orm/pg-core';
+import { type AnyPgColumn, bigint, pgSchema, timestamp } from 'drizzle-orm/pg-core';
+
+/** All of Weir is in a schema of its own: a database can hold other tables beside it, whatever they are called. */
+export const weir = pgSchema('weir');
 
 export const oneOf = (column: AnyPgColumn, values: readonly string[]) =>
   sql`${column} in (${sql.raw(values.map((value) => `'${value}'`).join(', '))})`;
@@ -23,7 +26,7 @@ export const emptyList = sql`'{}'`;
 /** What every table that people edit has. */
 export const kept = {
   /** Another one after every change, never used twice: the ETag. */
-  revision: bigint({ mode: 'number' }).notNull().default(sql`nextval('revisions')`),
+  revision: bigint({ mode: 'number' }).notNull().default(sql`nextval('weir.revisions')`),
   createdAt: moment().notNull().defaultNow(),
   updatedAt: moment().notNull().defaultNow(),
 };

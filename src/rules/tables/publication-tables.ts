@@ -1,10 +1,10 @@
 // What publications write down: where rules were counted, and what was published last.
 import { sql } from 'drizzle-orm';
-import { bigint, check, integer, jsonb, pgTable, text } from 'drizzle-orm/pg-core';
-import { areReplaced, moment } from './columns.ts';
+import { bigint, check, integer, jsonb, text } from 'drizzle-orm/pg-core';
+import { areReplaced, moment, weir } from './columns.ts';
 
 /** How each rule was placed by the last publication, and how before; under `*`, how REGIONS splits all the others. */
-export const placements = pgTable(
+export const placements = weir.table(
   'placements',
   {
     /** Of the rule. */
@@ -29,7 +29,7 @@ export interface PlacedThen {
 }
 
 /** What was published last, and how the tables looked then: one row, which the cron run compares with them. */
-export const lastPublication = pgTable(
+export const lastPublication = weir.table(
   'last_publication',
   {
     id: integer().primaryKey().default(1),

@@ -1,14 +1,14 @@
 // The table of routes: which origin requests of a host and a prefix go to. `revision` and the history are kept by
 // triggers, as for all tables that people edit.
 import { sql } from 'drizzle-orm';
-import { boolean, check, integer, jsonb, pgTable, text, uniqueIndex, uuid } from 'drizzle-orm/pg-core';
+import { boolean, check, integer, jsonb, text, uniqueIndex, uuid } from 'drizzle-orm/pg-core';
 import { ROUTE_DEFAULTS } from '../../core/matching/origin-route.ts';
-import { kept, matches, within } from './columns.ts';
+import { kept, matches, weir, within } from './columns.ts';
 
 export const LONGEST_TIMEOUT_MS = 900_000;
 const LABEL = '[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?';
 
-export const routes = pgTable(
+export const routes = weir.table(
   'routes',
   {
     id: uuid().primaryKey().defaultRandom(),

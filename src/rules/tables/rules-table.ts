@@ -1,16 +1,6 @@
 // The table of rules, and what Postgres refuses of one.
 import { sql } from 'drizzle-orm';
-import {
-  bigint,
-  boolean,
-  check,
-  integer,
-  jsonb,
-  pgTable,
-  text,
-  uniqueIndex,
-  uuid,
-} from 'drizzle-orm/pg-core';
+import { bigint, boolean, check, integer, jsonb, text, uniqueIndex, uuid } from 'drizzle-orm/pg-core';
 import { ALGORITHM_IDS, idsWith } from '../../core/counting/algorithms/registry.ts';
 import { POLICY } from '../../core/matching/policy.ts';
 import {
@@ -38,6 +28,7 @@ import {
   matches,
   moment,
   oneOf,
+  weir,
   within,
 } from './columns.ts';
 
@@ -57,7 +48,7 @@ const IS_COST = [
   '(!exists(@.methods) || @.methods.type() == "array")',
 ].join(' && ');
 
-export const rules = pgTable(
+export const rules = weir.table(
   'rules',
   {
     id: uuid().primaryKey().defaultRandom(),

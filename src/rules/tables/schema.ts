@@ -1,35 +1,23 @@
 // The tables, as Drizzle sees them. The constraints stand in the database too: a row written by hand or by
 // a migration is refused there when SQL can tell that it is wrong. `revision`, `updatedAt` and the history
-// are kept by triggers (drizzle/0003_history.sql, 0009_change-numbers.sql), and so is how rules were placed before
-// they hold for every way of changing a row.
+// are kept by triggers (drizzle/0018_own-schema.sql), so they hold for every way of changing a row.
 import { sql } from 'drizzle-orm';
-import {
-  bigint,
-  boolean,
-  check,
-  index,
-  integer,
-  jsonb,
-  pgSequence,
-  pgTable,
-  text,
-  uniqueIndex,
-  uuid,
-} from 'drizzle-orm/pg-core';
+import { bigint, boolean, check, index, integer, jsonb, text, uniqueIndex, uuid } from 'drizzle-orm/pg-core';
 import { LISTED_KINDS, LISTS, type WrittenTierLimits } from '../../core/matching/rule.ts';
-import { kept, matches, moment, oneOf } from './columns.ts';
+import { kept, matches, moment, oneOf, weir } from './columns.ts';
 
+export { weir } from './columns.ts';
 export { lastPublication, type Placed, type PlacedThen, placements } from './publication-tables.ts';
 export { routes } from './route-table.ts';
 export { rules } from './rules-table.ts';
 
-export const revisions = pgSequence('revisions');
+export const revisions = weir.sequence('revisions');
 /** Each publication takes the next number, so that an older one never replaces a newer one. */
-export const publications = pgSequence('publications');
+export const publications = weir.sequence('publications');
 /** Each transaction that changes something takes the next number. A transaction id starts over after a restore. */
-export const changes = pgSequence('changes');
+export const changes = weir.sequence('changes');
 
-export const tiers = pgTable(
+export const tiers = weir.table(
   'tiers',
   {
     name: text().primaryKey(),
@@ -57,7 +45,7 @@ export const tiers = pgTable(
   ],
 );
 
-export const tenants = pgTable(
+export const tenants = weir.table(
   'tenants',
   {
     id: text().primaryKey(),
@@ -73,7 +61,7 @@ export const tenants = pgTable(
 );
 
 /** Users whose tier or tenant is not the default one. */
-export const users = pgTable(
+export const users = weir.table(
   'users',
   {
     id: text().primaryKey(),
@@ -89,7 +77,7 @@ export const users = pgTable(
 );
 
 /** Never the key itself: its hash, and so much of its beginning that a person recognizes it. */
-export const apiKeys = pgTable(
+export const apiKeys = weir.table(
   'api_keys',
   {
     id: uuid().primaryKey().defaultRandom(),
@@ -116,7 +104,7 @@ export const apiKeys = pgTable(
   ],
 );
 
-export const listEntries = pgTable(
+export const listEntries = weir.table(
   'list_entries',
   {
     id: uuid().primaryKey().defaultRandom(),
@@ -139,7 +127,7 @@ export const listEntries = pgTable(
 );
 
 /** Every change of every row above, written by triggers. Rows of one transaction have one `changeId`. */
-export const history = pgTable(
+export const history = weir.table(
   'history',
   {
     id: bigint({ mode: 'number' }).primaryKey().generatedAlwaysAsIdentity(),
