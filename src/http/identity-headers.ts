@@ -6,15 +6,12 @@ export function identityHeaders(
   caller: Caller | undefined,
   tier: string | undefined,
 ): Record<string, string> {
-  const known = {
-    'X-Weir-User': caller?.userId,
-    'X-Weir-Key-Id': caller?.apiKeyId,
-    'X-Weir-Tenant': caller?.tenantId,
-    'X-Weir-Tier': tier,
-  };
-  return Object.fromEntries(
-    Object.entries(known).flatMap(([name, value]) => (value === undefined ? [] : [[name, toValue(value)]])),
-  );
+  const headers: Record<string, string> = {};
+  if (caller?.userId !== undefined) headers['X-Weir-User'] = toValue(caller.userId);
+  if (caller?.apiKeyId !== undefined) headers['X-Weir-Key-Id'] = toValue(caller.apiKeyId);
+  if (caller?.tenantId !== undefined) headers['X-Weir-Tenant'] = toValue(caller.tenantId);
+  if (tier !== undefined) headers['X-Weir-Tier'] = toValue(tier);
+  return headers;
 }
 
 /** What a header cannot hold is percent-encoded, and so is the percent sign. */

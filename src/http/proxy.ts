@@ -90,11 +90,8 @@ const isWebSocket = ({ method, headers }: Request): boolean =>
 function toClient(answer: Response): Response {
   const { status } = answer;
   const hasNoBody = status === 101 || status === 204 || status === 205 || status === 304;
-  return hasNoBody ? new Response(null, answer) : rawCopy(answer);
-}
-
-function rawCopy({ body, status, statusText, headers }: Response): Response {
-  return new Response(body, { status, statusText, headers, encodeBody: 'manual' } as ResponseInit);
+  // Its body stays as it is encoded, because the answer says so.
+  return new Response(hasNoBody ? null : answer.body, answer);
 }
 
 const FAILURES: Readonly<Record<ProxyFailure, () => Response>> = {

@@ -62,25 +62,23 @@ export function parseAnswer(reply: unknown, checks: readonly Check[]): Answer {
   const fields: readonly number[] = reply;
   return {
     nowMs: fields[0] ?? 0,
-    outcomes: checks.map((check, i) => toOutcome(fieldsOf(fields, i, detailsAt), check)),
+    outcomes: checks.map((check, i) => toOutcome(fields, i, detailsAt, check)),
   };
 }
 
 /** Instead of whether it is allowed: the region that the counter was ceded to. */
 const HOME = /^>[a-z0-9-]{1,32}$/;
 
-/** Of a check that passes and has nothing else to tell. */
-const NO_DETAILS = [1, 0, 0, 0];
+const NO_DETAILS = [1, 0, 0, 0] as const;
 
-function fieldsOf(fields: readonly number[], i: number, detailsAt: number): readonly number[] {
-  const plainAt = 1 + PLAIN * i;
-  const ownAt = detailsAt + DETAILS * i;
-  const details = fields.length === detailsAt ? NO_DETAILS : fields.slice(ownAt, ownAt + DETAILS);
-  return [...fields.slice(plainAt, plainAt + PLAIN), ...details];
-}
-
-function toOutcome(fields: readonly number[], { limit, extra = 0 }: Check): Outcome {
-  const [remaining = 0, resetAtMs = 0, first = 0, retryMs = 0, granted = 0, delayMs = 0] = fields;
+/** A check that passes and has nothing else to tell has no details. */
+function toOutcome(fields: readonly number[], i: number, detailsAt: number, check: Check): Outcome {
+  const { limit, extra = 0 } = check;
+  const [at, hasDetails] = [detailsAt + DETAILS * i, fields.length > detailsAt];
+  const { [1 + PLAIN * i]: remaining = 0, [2 + PLAIN * i]: resetAtMs = 0 } = fields;
+  const [first, retryMs, granted, delayMs] = hasDetails
+    ? [fields[at] ?? 0, fields[at + 1] ?? 0, fields[at + 2] ?? 0, fields[at + 3] ?? 0]
+    : NO_DETAILS;
   const movedTo = typeof first === 'string' ? (first as string).slice(1) : undefined;
   const allowed = movedTo === undefined ? first : 0;
   const plausible =

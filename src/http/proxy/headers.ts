@@ -51,12 +51,14 @@ const ACCESS_CREDENTIALS: ReadonlySet<string> = new Set([
   'cf-access-jwt-assertion',
   'cf-access-token',
 ]);
+/** Who the client is: no client can have that removed. */
+const KEPT = 'cf-connecting-ip';
 const ACCESS_COOKIE = 'cf_authorization';
 
 export function toOriginHeaders(request: Request, options: ForwardedHeaders): Headers {
   const { isWebSocket, identity, hop, overrides, hidesAccess } = options;
   const headers = new Headers(request.headers);
-  const isNamed = namesIn(headers.get('Connection'));
+  const isNamed = namesIn(headers.get('Connection'), KEPT);
   const isUnwanted = (name: string) =>
     (overrides === 'drop' && isOverride(name)) || (hidesAccess && ACCESS_CREDENTIALS.has(name));
   remove(headers, (name) => HOP_BY_HOP.has(name) || isNamed(name) || isSpoofed(name) || isUnwanted(name));
@@ -81,10 +83,10 @@ function remove(headers: Headers, isUnwanted: (name: string) => boolean): void {
 }
 
 /** What `Connection` names, which is hardly ever anything else than the usual. */
-export function namesIn(connection: string | null): (name: string) => boolean {
+export function namesIn(connection: string | null, except?: string): (name: string) => boolean {
   if (connection === null) return () => false;
   const named = new Set(connection.split(',').map((name) => name.trim().toLowerCase()));
-  return (name) => named.has(name);
+  return (name) => named.has(name) && name !== except;
 }
 
 const isOverride = (name: string) => name.startsWith('x') && OVERRIDES.has(name.replaceAll('_', '-'));
@@ -109,11 +111,9 @@ function isSpoofed(name: string): boolean {
 
 /** The client's address comes last: whatever is before it, the client may have made up. */
 function setForwarded(headers: Headers, { url, headers: sent }: Request): void {
-  // From what came: `Connection` may have named it, to have it removed.
   const address = sent.get('CF-Connecting-IP');
   const path = sent.get('X-Forwarded-For');
   if (address !== null) {
-    headers.set('CF-Connecting-IP', address);
     // Cloudflare has appended it already where it stands in front.
     const isAppended = path?.split(',').at(-1)?.trim() === address;
     headers.set('X-Forwarded-For', path === null ? address : isAppended ? path : `${path}, ${address}`);
