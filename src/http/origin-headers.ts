@@ -5,6 +5,8 @@ import { HOP_BY_HOP, namesIn } from './proxy/headers.ts';
 const RATE_LIMIT = /^(x-ratelimit-.+|ratelimit|ratelimit-.+)$/;
 const isRateLimit = (name: string) =>
   (name.startsWith('x-r') || name.startsWith('r')) && RATE_LIMIT.test(name);
+/** Mostly `Connection` names nothing else. */
+const KEEP_ALIVE = 'keep-alive';
 const COST = /^\d{1,12}$/;
 
 export type OriginRateLimitHeaders = 'rename' | 'drop' | 'keep';
@@ -25,17 +27,22 @@ export function takeOriginHeaders(
   for (const name of headers.keys())
     if (name === costName || HOP_BY_HOP.has(name) || (rateLimitHeaders !== 'keep' && isRateLimit(name)))
       taken.push(name);
-  // Nearly always.
-  if (taken.length === 0) return undefined;
-  const costText = headers.get(costName) ?? '';
-  const isNamed = namesIn(headers.get('Connection'));
+  let costText = '';
+  let connection = KEEP_ALIVE;
   for (const name of taken) {
     const value = headers.get(name) ?? '';
     headers.delete(name);
+    if (name === costName) costText = value;
+    if (name === 'connection') connection = value;
     if (rateLimitHeaders === 'rename' && isRateLimit(name))
       headers.append(`x-origin-${name.replace(/^x-/, '')}`, value);
   }
-  if (taken.includes('connection'))
-    for (const name of [...headers.keys()]) if (isNamed(name)) headers.delete(name);
+  if (connection !== KEEP_ALIVE) removeNamed(headers, connection);
   return COST.test(costText) ? Number(costText) : undefined;
+}
+
+/** What `Connection` names belongs to the connection, too. */
+function removeNamed(headers: Headers, connection: string): void {
+  const isNamed = namesIn(connection);
+  for (const name of [...headers.keys()]) if (isNamed(name)) headers.delete(name);
 }
