@@ -31,7 +31,10 @@ const getSettings = createRoute({
   ...common,
   method: 'get',
   summary: 'What holds for all rules together',
-  responses: { 200: { description: 'The settings', content: { 'application/json': { schema: shown } } } },
+  responses: {
+    200: { description: 'The settings', content: { 'application/json': { schema: shown } } },
+    ...problemResponses(),
+  },
 });
 
 const patchSettings = createRoute({
