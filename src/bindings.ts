@@ -24,6 +24,8 @@ export interface Bindings {
   readonly DEADLINE_MS?: string;
   /** Requests a second that an isolate lets through while no region counts them (1000); 0 for any number. */
   readonly ISOLATE_CAP?: string;
+  /** `on` (default) or `log`: rules only record what they would have done, even if Postgres is gone. */
+  readonly ENFORCEMENT?: string;
   /** How many isolates share a region's limits, until the region has told (10). */
   readonly ISOLATES?: string;
   /** `on` (default in development) or `off`: X-Weir-Degraded and X-Weir-Fallback. */

@@ -3,6 +3,7 @@
 import type { KVNamespace, Queue } from '@cloudflare/workers-types';
 import type { Bindings } from './bindings.ts';
 import { type OriginPolicy, parseOrigin } from './core/matching/origin.ts';
+import { ENFORCEMENTS } from './core/matching/settings.ts';
 import { isServesCode } from './core/regions/nearest.ts';
 import {
   changed,
@@ -145,6 +146,7 @@ const variables = {
     DEFAULT_DEADLINE_MS,
   ),
   ISOLATE_CAP: withDefault(wholeNumber(0, 1_000_000), DEFAULT_ISOLATE_CAP),
+  ENFORCEMENT: withDefault(oneOf(ENFORCEMENTS), 'on'),
   ISOLATES: withDefault(wholeNumber(1, 1_000_000), DEFAULT_ISOLATES),
   DEGRADED_HEADER: optional(oneOf(['on', 'off'])),
   DATABASE_CHECK_MINUTES: withDefault(wholeNumber(1, 1_440), 1),
@@ -196,6 +198,8 @@ export interface Config {
   readonly deadlineMs: number;
   /** Requests a second that an isolate lets through while nobody counts; 0 for any number. */
   readonly isolateCap: number;
+  /** Rules only record what they would have done, whatever is published. */
+  readonly isLogOnly: boolean;
   /** How many isolates share a region, until the region has told. */
   readonly isolates: number;
   /** Whether answers say what was wrong when they were decided. */
@@ -255,6 +259,7 @@ export function parseConfig(env: Bindings): Config {
     isDevelopment: data.ENVIRONMENT === 'development',
     deadlineMs: data.DEADLINE_MS,
     isolateCap: data.ISOLATE_CAP,
+    isLogOnly: data.ENFORCEMENT === 'log',
     isolates: data.ISOLATES,
     showsDegraded: (data.DEGRADED_HEADER ?? (data.ENVIRONMENT === 'development' ? 'on' : 'off')) === 'on',
     jwt: data.JWT && { ...data.JWT, secret: data.JWT_SECRET },

@@ -54,6 +54,14 @@ describe('parseConfig', () => {
     expect(parse(most)).toMatchObject({ isolateCap: 1_000_000, isolates: 1_000_000 });
   });
 
+  it('reads the switch that turns enforcement into logging', () => {
+    expect(parse({}).isLogOnly).toBe(false);
+    expect(parse({ ENFORCEMENT: 'log' }).isLogOnly).toBe(true);
+    expect(problemsOf({ ENFORCEMENT: 'off' })).toEqual([
+      'ENFORCEMENT: Invalid option: expected one of "on"|"log"',
+    ]);
+  });
+
   it('reads what is kept of denials and usage, and for how long', () => {
     const telemetry = { queue: undefined, everyMs: 25_000, eventsDays: 30, usageDays: 400, isHashed: false };
     expect(parse({}).telemetry).toMatchObject(telemetry);

@@ -13,6 +13,7 @@ const TABLES = {
   keys: 'api_keys',
   lists: 'list_entries',
   routes: 'routes',
+  settings: 'settings',
 } as const;
 export type EntityName = keyof typeof TABLES;
 export const ENTITY_NAMES = Object.keys(TABLES) as [EntityName, ...EntityName[]];

@@ -17,6 +17,8 @@ export interface AdminServices {
   readonly origins: OriginPolicy;
   /** How a subject of denials and usage is stored; left out: as it is. */
   readonly storedSubject?: ((scope: Scope, subject: string) => Promise<string>) | undefined;
+  /** By a variable, rules only record what they would have done, whatever the settings say. */
+  readonly isLogOnly?: boolean | undefined;
   /** As rules count IPv6 addresses. */
   readonly ipv6Prefix: number;
   /** For a call to Redis. */

@@ -126,11 +126,16 @@ function plan(
   return planRequest(round.snapshot, plannedFor(services, asked, identity));
 }
 
-const plannedFor = ({ now }: Services, { matchPath, request }: GatewayRequest, { caller }: Identity) => ({
+const plannedFor = (
+  { now, isLogOnly }: Services,
+  { matchPath, request }: GatewayRequest,
+  { caller }: Identity,
+) => ({
   matchPath,
   method: request.method,
   caller,
   nowMs: now(),
+  isLogOnly,
   leaseId: randomId,
 });
 

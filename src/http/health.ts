@@ -2,6 +2,7 @@
 // each part is doing. It answers 200 even when parts are down: requests go on without them, and that is what a load
 // balancer must know.
 import { version } from '../../package.json';
+import type { Snapshot } from '../core/matching/snapshot.ts';
 import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { Services } from './services.ts';
 
@@ -44,6 +45,7 @@ export function createHealth(services: Services) {
         version,
         region: region?.name ?? null,
         rules: { version: snapshot?.version ?? null, count: snapshot?.ruleCount ?? 0 },
+        enforcement: enforcementOf(services, snapshot),
         parts: { rules: snapshot ? 'ok' : 'missing', ...mapValues(parts, ({ state }) => state) },
         errors: mapValues(parts, ({ said }) => said),
         isolate: {
@@ -58,6 +60,12 @@ export function createHealth(services: Services) {
     );
   };
 }
+
+/** What turns it off, if something does: the variable of this deployment, or the settings that are published. */
+const enforcementOf = ({ isLogOnly }: Services, snapshot: Snapshot | undefined) =>
+  isLogOnly
+    ? { mode: 'log', by: 'ENFORCEMENT' }
+    : { mode: snapshot?.isLogOnly ? 'log' : 'on', by: 'settings' };
 
 const breakersOf = ({ regions, now }: Services) =>
   Object.fromEntries(regions.map(({ name, breaker }) => [name, breaker.state(now())]));

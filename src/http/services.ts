@@ -23,6 +23,8 @@ export interface Services {
     readonly unverified: 'count' | 'reject';
   };
   readonly isDevelopment: boolean;
+  /** By a variable: rules only record what they would have done. */
+  readonly isLogOnly?: boolean | undefined;
   /** Whether answers say what was wrong when they were decided. */
   readonly showsDegraded: boolean;
   readonly regions: Regions;

@@ -6,7 +6,7 @@ export const waitOf = (decision: Decision): number =>
   Math.max(
     0,
     ...resultsOf(decision)
-      .filter(({ check }) => check.rule.action === 'throttle')
+      .filter(({ check }) => check.rule.action === 'throttle' && !check.log)
       .map(({ outcome }) => outcome.delayMs),
   );
 

@@ -79,8 +79,17 @@ export function createKnownDenials(maxEntries = MAX_DENIALS): KnownDenials {
 const nameOf = (region: string, { id, key }: RuleCheck) => `${region} ${id} ${key}`;
 
 /** Whether a denial stands until its retry time, whatever happens. */
-function isLasting({ algorithm, countDenied, rule, blockMs, windowMs, cost, limit }: RuleCheck): boolean {
-  if (traitsOf(algorithm).holdsLeases || countDenied) return false;
+function isLasting({
+  algorithm,
+  countDenied,
+  log,
+  rule,
+  blockMs,
+  windowMs,
+  cost,
+  limit,
+}: RuleCheck): boolean {
+  if (traitsOf(algorithm).holdsLeases || countDenied || log) return false;
   // A block that may end before there is room is begun again by the next request.
   if (blockMs && (blockMs < 2 * windowMs || cost > limit)) return false;
   return rule.action === 'reject' && !rule.refundOnError && !rule.costFromOrigin;

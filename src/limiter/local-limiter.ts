@@ -61,13 +61,15 @@ export function createLocalLimiter({ now, capPerSecond }: LocalLimiterOptions): 
       const enforced = checks.filter(({ log }) => !log);
       if (enforced.some(({ rule }) => rule.onUnavailable === 'closed'))
         return { ...degraded, allowed: false, fallback: 'closed' };
-      if (!cap.hasRoom(now())) return { ...degraded, allowed: false, fallback: 'cap' };
+      // What no rule holds back is not held back here either.
+      const isCapped = checks.length === 0 || enforced.length > 0;
+      if (isCapped && !cap.hasRoom(now())) return { ...degraded, allowed: false, fallback: 'cap' };
       const local = count(checks, sharing);
       const denying = denyingResults(local.results).map(({ check }) => check);
       const allowed = denying.length === 0;
       // A denied request takes nothing from the others.
       if (allowed) {
-        cap.take();
+        if (isCapped) cap.take();
         for (const { check, outcome } of local.results)
           if (outcome.allowed) ledger.noteCharge(store, check, local.nowMs);
       }

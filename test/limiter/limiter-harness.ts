@@ -52,6 +52,7 @@ const admitted = { allowed: true, remaining: 10, resetAtMs: 1, retryAfterMs: 0, 
 export const snapshotOf = (version: string): Snapshot => ({
   version,
   ruleCount: 1,
+  isLogOnly: false,
   match: () => [],
   matchAnybody: () => [],
   listed: () => undefined,

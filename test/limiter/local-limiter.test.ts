@@ -300,6 +300,12 @@ it('a rule that only logs denies nobody, and does not make the decision a local 
 });
 
 describe('the cap', () => {
+  it('does not hold back a request whose rules only log', () => {
+    const local = startLocal({ capPerSecond: 1 });
+    const decide = () => local.decide({ ...checkFor('open'), log: true }).allowed;
+    expect([decide(), decide(), decide()]).toEqual([true, true, true]);
+  });
+
   const subject = (i: number) => checkFor('open', { key: `{test}:${i}`, limit: 1, windowMs: 60_000 });
   const fallbacks = (local: ReturnType<typeof startLocal>, subjects: readonly number[]) =>
     subjects.map((i) => local.decide(subject(i)).fallback);

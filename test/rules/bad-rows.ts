@@ -25,6 +25,7 @@ export const LEAST: Readonly<Record<string, Row>> = {
     ...{ at: '2030-01-01Z', tenant_id: 't', user_id: 'u', api_key_id: 'k', rule_id: 'r' },
     ...{ requests: 1, cost: 1 },
   },
+  settings: { id: 'all' },
   record_batches: { id: 'b' },
   alerts: {
     ...{ rule_id: 'r', window_seconds: 60, window_start: '2030-01-01Z', scope: 'ip', subject: 's' },
@@ -398,6 +399,10 @@ export const CASES: Readonly<Record<string, Case>> = {
     ['a.example.com', null],
   ),
   routes_headers_are_texts: each('headers', ['[]', '"x"', '{"a": 1}', '{"a": null}'], ['{}', '{"a": "b"}']),
+  // A migration has made the one row.
+  settings_pkey: { refused: [{}], taken: [] },
+  settings_are_one: { refused: [{ id: 'other' }], taken: [] },
+  settings_enforcement_is_known: { refused: [{ enforcement: 'off' }], taken: [] },
   history_pkey: pkey('history'),
   history_says_something: { refused: [{ after: null }], taken: [{ after: null, before: '{}' }] },
   events_at_scope_rule_id_subject_pk: { refused: [{}], standing: {} },

@@ -8,6 +8,7 @@ import { explain, REASONS_AGAINST } from '../../core/matching/explain.ts';
 import { countedIp } from '../../core/matching/ip.ts';
 import { isOwnPath, OWN_PREFIX } from '../../core/matching/resource.ts';
 import { LISTS, SCOPES } from '../../core/matching/rule.ts';
+import { ENFORCEMENTS } from '../../core/matching/settings.ts';
 import { movingUntilMs } from '../../core/regions/placement.ts';
 import { readContent, type StoredContent } from '../../rules/publishing/content.ts';
 import {
@@ -81,6 +82,9 @@ const explanationBody = z
       tier: z.string().nullable(),
     }),
     region: z.string().nullable().describe('Null: all of them together.'),
+    enforcement: z
+      .enum(ENFORCEMENTS)
+      .describe('log: rules only record what they would have done; the settings or a variable say so.'),
     listed: z.enum(LISTS).nullable().describe('The list that the caller is on: rules do not matter then.'),
     allowedBy: z
       .array(z.strictObject({ id: z.string(), name: z.string() }))
@@ -163,6 +167,7 @@ export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
           tier: explanation.tier ?? null,
         },
         region: body.region ?? null,
+        enforcement: services.isLogOnly ? 'log' : (read.content.settings?.enforcement ?? 'on'),
         listed: explanation.listed ?? null,
         allowedBy: explanation.rules.filter(isAllowing).map(({ ruleId, name }) => ({ id: ruleId, name })),
         applies: explanation.rules

@@ -11,6 +11,7 @@ import { addPublishRoutes } from './publish.ts';
 import { addRecordRoutes } from './records.ts';
 import { addRouteRoutes } from './routes.ts';
 import { addRuleRoutes } from './rules.ts';
+import { addSettingsRoutes } from './settings.ts';
 import { addTenantRoutes } from './tenants.ts';
 import { addTierRoutes } from './tiers.ts';
 import { addUserRoutes } from './users.ts';
@@ -25,6 +26,7 @@ export const ROUTE_GROUPS: readonly AddRoutes[] = [
   addKeyRoutes,
   addListRoutes,
   addRouteRoutes,
+  addSettingsRoutes,
   addHistoryRoutes,
   addExplainRoutes,
   addCounterRoutes,

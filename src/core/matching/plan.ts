@@ -33,6 +33,8 @@ export interface PlannedRequest {
   readonly method: string;
   readonly caller: Caller;
   readonly nowMs: number;
+  /** Rules only record what they would have done, whatever they and the settings say. */
+  readonly isLogOnly?: boolean | undefined;
   /** Gives 16 characters that nobody else has: a lease is held by them. */
   readonly leaseId: () => string;
 }
@@ -41,7 +43,7 @@ export interface PlannedRequest {
 export function planRequest(snapshot: Snapshot, request: PlannedRequest): Plan | Promise<Plan> {
   const list = snapshot.listed(request.caller, request.nowMs);
   if (list) return { kind: 'listed', list };
-  const checks = toChecks(snapshot.match(request), request);
+  const checks = toChecks(snapshot.match(request), withSwitch(snapshot, request));
   return checks instanceof Promise
     ? checks.then((all): Plan => ({ kind: 'checks', checks: all }))
     : { kind: 'checks', checks };
@@ -51,7 +53,11 @@ export function planRequest(snapshot: Snapshot, request: PlannedRequest): Plan |
 export const planAnybody = (
   snapshot: Snapshot,
   request: PlannedRequest,
-): readonly RuleCheck[] | Promise<readonly RuleCheck[]> => toChecks(snapshot.matchAnybody(request), request);
+): readonly RuleCheck[] | Promise<readonly RuleCheck[]> =>
+  toChecks(snapshot.matchAnybody(request), withSwitch(snapshot, request));
+
+const withSwitch = ({ isLogOnly }: Snapshot, request: PlannedRequest): PlannedRequest =>
+  isLogOnly ? { ...request, isLogOnly } : request;
 
 function toChecks(
   matches: readonly Match[],
@@ -71,7 +77,11 @@ function keyOf({ scope, algorithm, counterId, ordinal }: CompiledRule, caller: C
   return subjectKey(subject.scope, subject.id, groupOf(algorithm, counterId, ordinal));
 }
 
-function toCheck({ rule, limit, cost }: Match, key: string, { leaseId }: PlannedRequest): RuleCheck {
+function toCheck(
+  { rule, limit, cost }: Match,
+  key: string,
+  { leaseId, isLogOnly = false }: PlannedRequest,
+): RuleCheck {
   const isLease = traitsOf(rule.algorithm).holdsLeases === true;
   const extra = isLease ? undefined : extraOf(rule, limit);
   return {
@@ -87,7 +97,7 @@ function toCheck({ rule, limit, cost }: Match, key: string, { leaseId }: Planned
     leaseId: isLease ? leaseId() : undefined,
     countDenied: rule.countDenied,
     blockMs: rule.blockSeconds === null ? undefined : rule.blockSeconds * 1000,
-    log: rule.action === 'log',
+    log: isLogOnly || rule.action === 'log',
   };
 }
 

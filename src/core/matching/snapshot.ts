@@ -10,6 +10,7 @@ import { reaches, withoutReplaced } from './replacing.ts';
 import { isOwnPath, type ParsedResource, parseResource } from './resource.ts';
 import { createRouteTrie, type RouteTrie } from './route-trie.ts';
 import { type ListEntry, resourcesOf, type Split, type Tier, type TierLimits } from './rule.ts';
+import type { Settings } from './settings.ts';
 import {
   addToSlot,
   bestOf,
@@ -36,11 +37,15 @@ export interface SnapshotContent {
   readonly split?: Split | undefined;
   /** Undefined if there are none. */
   readonly routes?: readonly OriginRoute[] | undefined;
+  /** Undefined: all of them are as by default. */
+  readonly settings?: Settings | undefined;
 }
 
 export interface Snapshot {
   readonly version: string;
   readonly ruleCount: number;
+  /** Every rule only records what it would have done. */
+  readonly isLogOnly: boolean;
   readonly split?: Split | undefined;
   /** Where requests go; undefined if all go to the one origin. */
   readonly routes?: OriginRoutes | undefined;
@@ -73,6 +78,7 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
   return {
     version,
     ruleCount: content.rules.length,
+    isLogOnly: content.settings?.enforcement === 'log',
     split: content.split,
     routes: compileOriginRoutes(content.routes),
     tierOf: (caller) => tierOf(caller).name,

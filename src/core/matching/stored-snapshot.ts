@@ -18,8 +18,8 @@ export const encodeSnapshot = ({ rules, ...others }: SnapshotContent): string =>
 export const encodeRule = (rule: PublishedRule): string => JSON.stringify(withoutDefaults(rule));
 
 /** From rules that are encoded already: a publisher keeps the texts of those that stay the same. */
-export function joinSnapshot({ rules, tiers, lists, split, routes }: EncodedContent): string {
-  const rest = JSON.stringify({ tiers, lists, split, routes });
+export function joinSnapshot({ rules, tiers, lists, split, routes, settings }: EncodedContent): string {
+  const rest = JSON.stringify({ tiers, lists, split, routes, settings });
   return `{"format":${FORMAT},"rules":[${rules.join(',')}],${rest.slice(1)}`;
 }
 

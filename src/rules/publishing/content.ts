@@ -8,6 +8,7 @@ import { ipRangeProblem } from '../../core/matching/ip.ts';
 import type { OriginPolicy } from '../../core/matching/origin.ts';
 import { names } from '../../core/matching/rank.ts';
 import type { ListEntry, Rule, Tier } from '../../core/matching/rule.ts';
+import type { Settings } from '../../core/matching/settings.ts';
 import { type PublishedRule, type SnapshotContent, withCounterIds } from '../../core/matching/snapshot.ts';
 import { resolveTiers, type WrittenTier } from '../../core/matching/tier-multiples.ts';
 import { limitOfTier } from '../../core/matching/tiers.ts';
@@ -17,6 +18,7 @@ import { type RouteRow, routes as routesTable } from '../tables/route-table.ts';
 import { limitProblem } from '../tables/rule-problems.ts';
 import { parseRules, type RejectedRow } from '../tables/rule-schema.ts';
 import { listEntries, rules as rulesTable, tiers as tiersTable } from '../tables/schema.ts';
+import { type SettingsRow, settings as settingsTable } from '../tables/settings-table.ts';
 import { type PlacementRow, selectPlacements, toSplit } from './placements.ts';
 
 /** A rule as it stands in Postgres; `enabled` is told only of those that are not. */
@@ -47,7 +49,7 @@ export async function readContent(database: Database): Promise<ReadContent> {
   return { content: { ...content, rules }, rejected: [...parsed.rejected, ...rejected] };
 }
 
-/** Of tiers, lists, placements and routes, for a transaction; `assemble` takes what they return. */
+/** Of tiers, lists, placements, routes and settings, for a transaction; `assemble` takes what they return. */
 export const otherQueries = (database: Database) =>
   [
     database.select().from(tiersTable).orderBy(asc(tiersTable.name)),
@@ -58,6 +60,7 @@ export const otherQueries = (database: Database) =>
       .orderBy(asc(listEntries.list), asc(listEntries.kind), asc(listEntries.value)),
     selectPlacements(database),
     database.select().from(routesTable).where(eq(routesTable.enabled, true)).orderBy(asc(routesTable.name)),
+    database.select().from(settingsTable),
   ] as const;
 
 export type OtherRows = readonly [
@@ -65,6 +68,7 @@ export type OtherRows = readonly [
   lists: readonly (typeof listEntries.$inferSelect)[],
   placements: readonly PlacementRow[],
   routes: readonly RouteRow[],
+  settings: readonly SettingsRow[],
 ];
 
 /**
@@ -73,7 +77,7 @@ export type OtherRows = readonly [
  */
 export function assemble<R extends Rule>(
   rules: readonly R[],
-  [tierRows, listRows, placed, routeRows]: OtherRows,
+  [tierRows, listRows, placed, routeRows, settingRows]: OtherRows,
   origins?: OriginPolicy,
 ) {
   const tiers = parseTiers(tierRows);
@@ -87,10 +91,15 @@ export function assemble<R extends Rule>(
       lists: lists.good,
       split: toSplit(placed, rules),
       routes: routes.good.length > 0 ? routes.good : undefined,
+      settings: toSettings(settingRows),
     },
     rejected: [...usable.rejected, ...tiers.rejected, ...lists.rejected, ...routes.rejected],
   };
 }
+
+/** Undefined if there is no row: then everything is as by default. */
+const toSettings = ([row]: readonly SettingsRow[]): Settings | undefined =>
+  row && { enforcement: row.enforcement };
 
 /** First in a transaction: all its queries see the same rows, whatever others do meanwhile. */
 export const asOfOneMoment = (database: Database) =>

@@ -62,7 +62,7 @@ const fingerprintOf = (
   callersSince: SQL,
   configured: string,
 ): SQL => sql`md5(concat_ws('|', ${configured}::text,
-  ${revisionsIn(sql`weir.rules`)}, ${revisionsIn(sql`weir.tiers`)}, ${revisionsIn(sql`weir.routes`)},
+  ${revisionsIn(sql`weir.rules`)}, ${revisionsIn(sql`weir.tiers`)}, ${revisionsIn(sql`weir.routes`)}, ${revisionsIn(sql`weir.settings`)},
   ${revisionsIn(sql`weir.list_entries where expires_at is null or expires_at > now()`)},
   coalesce((select string_agg(concat(id, placed, before), ',' order by id) from weir.placements
     where id = '*' or before <> '[]'), '-'),

@@ -10,6 +10,7 @@ export { weir } from './columns.ts';
 export { lastPublication, type Placed, type PlacedThen, placements } from './publication-tables.ts';
 export { routes } from './route-table.ts';
 export { rules } from './rules-table.ts';
+export { settings } from './settings-table.ts';
 
 export const revisions = weir.sequence('revisions');
 /** Each publication takes the next number, so that an older one never replaces a newer one. */

@@ -1,0 +1,23 @@
+// The table of settings: one row, made by a migration. `revision` and the history are kept by triggers.
+import { sql } from 'drizzle-orm';
+import { check, text } from 'drizzle-orm/pg-core';
+import { ENFORCEMENTS, SETTINGS_DEFAULTS } from '../../core/matching/settings.ts';
+import { kept, oneOf, weir } from './columns.ts';
+
+/** The id of the only row. */
+export const ALL_RULES = 'all';
+
+export const settings = weir.table(
+  'settings',
+  {
+    id: text().primaryKey().default(ALL_RULES),
+    enforcement: text({ enum: ENFORCEMENTS }).notNull().default(SETTINGS_DEFAULTS.enforcement),
+    ...kept,
+  },
+  (table) => [
+    check('settings_are_one', sql`${table.id} = ${sql.raw(`'${ALL_RULES}'`)}`),
+    check('settings_enforcement_is_known', oneOf(table.enforcement, ENFORCEMENTS)),
+  ],
+);
+
+export type SettingsRow = typeof settings.$inferSelect;
