@@ -11,6 +11,7 @@ import { addPublishRoutes } from './publish.ts';
 import { addRecordRoutes } from './records.ts';
 import { addRouteRoutes } from './routes.ts';
 import { addRuleRoutes } from './rules.ts';
+import { addSmokeRoutes } from './smoke.ts';
 import { addTenantRoutes } from './tenants.ts';
 import { addTierRoutes } from './tiers.ts';
 import { addUserRoutes } from './users.ts';
@@ -31,6 +32,7 @@ export const ROUTE_GROUPS: readonly AddRoutes[] = [
   addImportExportRoutes,
   addPublishRoutes,
   addRecordRoutes,
+  addSmokeRoutes,
   // Last: it describes all the others.
   addOpenApiRoutes,
 ];
