@@ -24,6 +24,8 @@ export interface Call {
 export interface Weir extends AsyncDisposable {
   readonly stack: Stack;
   readonly isolates: Isolates;
+  /** Of the role admin. */
+  readonly token: string;
   call(path: string, call?: Call): Promise<Response>;
   /** `path` is what follows /_weir/admin. The answer's body, and an error if it is not what was hoped for. */
   admin<T = Record<string, never>>(path: string, call?: Call): Promise<T>;
@@ -99,6 +101,7 @@ export async function startWeir(
   return {
     stack,
     isolates,
+    token: TOKEN,
     call,
     admin,
     async health<T>(isolate: IsolateName) {

@@ -2,6 +2,7 @@
 import { createAdminApp } from './admin/app.ts';
 import { createGate } from './admin/auth.ts';
 import type { AdminServices } from './admin/services.ts';
+import { runSmoke } from './admin/smoke/smoke.ts';
 import { runCron } from './cron.ts';
 import type { Services } from './http/services.ts';
 import type { Client } from './redis/client.ts';
@@ -21,7 +22,7 @@ import type { Webhook } from './telemetry/webhook.ts';
 
 export interface ManagementOptions {
   readonly postgres: DatabaseOptions;
-  readonly admin: Omit<AdminServices, 'database' | 'publish'>;
+  readonly admin: Omit<AdminServices, 'database' | 'publish' | 'smoke'>;
   readonly publishing: Omit<PublishOptions, 'database' | 'reader'>;
   /** Postgres is asked for changes every so many minutes. */
   readonly databaseCheckMinutes: number;
@@ -43,6 +44,12 @@ export interface Management extends Pick<Services, 'admin' | 'adminRefusal'> {
   consume(batch: QueuedBatch): Promise<void>;
 }
 
+const toSmoke = ({ admin }: Pick<ManagementOptions, 'admin'>, { clients }: ManagedTelemetry) =>
+  admin.regions.flatMap(({ name, store }) => {
+    const client = clients.get(name);
+    return client ? [{ name, client, probe: store.probe }] : [];
+  });
+
 /** A scrape waits for the slowest region, but not for long: one that does not answer is told as down. */
 const READ_MS = 5_000;
 
@@ -62,6 +69,8 @@ export function createManagement({
     storedSubject: createSubjects(telemetry.subjects).stored,
     database,
     publish: (how) => publish(publishing, how),
+    smoke: () =>
+      runSmoke({ ...options.admin, database, kv: publishing.kv, regions: toSmoke(options, telemetry) }),
   } satisfies AdminServices;
   const gate = createGate(services);
   const app = createAdminApp(services, gate);

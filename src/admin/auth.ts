@@ -122,7 +122,11 @@ const unauthorized = (request: Request) => render(UNAUTHORIZED, challengeTo(requ
 const tooMany = (waitMs: number) => render(TOO_MANY, { 'Retry-After': String(Math.ceil(waitMs / 1000)) });
 
 const UNAUTHORIZED: AdminProblem = { status: 401, code: 'unauthorized', title: 'An admin token is needed' };
-const READ_ONLY: AdminProblem = { status: 403, code: 'read-only-token', title: 'This token may only read' };
+export const READ_ONLY: AdminProblem = {
+  status: 403,
+  code: 'read-only-token',
+  title: 'This token may only read',
+};
 const CROSS_SITE: AdminProblem = {
   status: 403,
   code: 'cross-site',

@@ -6,11 +6,14 @@ import type { CounterStore } from '../core/ports/counter-store.ts';
 import type { WeightedRegion } from '../core/regions/shares.ts';
 import type { HowToPublish, Publication } from '../rules/publishing/publish.ts';
 import type { Database } from '../rules/tables/database.ts';
+import type { Finding } from './smoke/findings.ts';
 
 export interface AdminServices {
   readonly database: Database;
   /** Makes what is in Postgres the rules in force, everywhere. */
   readonly publish: (how?: HowToPublish) => Promise<Publication>;
+  /** Uses every part once and says how that went. */
+  readonly smoke: () => Promise<readonly Finding[]>;
   readonly regions: readonly (WeightedRegion & { readonly store: CounterStore })[];
   readonly auth: AdminAuthOptions;
   /** Which origins routes may have. */

@@ -16,6 +16,7 @@ const createGate = (admins: string[] = []) => {
       openGate({
         database: createDatabase({ url: 'postgres://nobody:none@localhost/none' }),
         publish: () => Promise.reject(new Error('not here')),
+        smoke: async () => [],
         regions: [],
         origins: { allowsPrivate: false, services: [] },
         auth: {

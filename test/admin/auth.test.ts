@@ -26,6 +26,7 @@ function createGate(overrides: Partial<AdminServices> = {}) {
   const gate = openGate({
     database: createDatabase({ url: 'postgres://nobody:none@localhost/none' }),
     publish: () => Promise.reject(new Error('not here')),
+    smoke: async () => [],
     regions: [],
     origins: { allowsPrivate: false, services: [] },
     auth: { tokens: Object.values(TOKENS) },

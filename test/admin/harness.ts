@@ -54,6 +54,7 @@ export async function startAdmin(overrides: Partial<AdminServices> = {}): Promis
   const app = createAdminApp({
     database,
     publish: () => publish({ database, reader, kv, regions: REGIONS, onError: () => {} }),
+    smoke: async () => [],
     regions: REGIONS,
     auth: { tokens: Object.values(TOKENS) },
     deadlineMs: 1_000,

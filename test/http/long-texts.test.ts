@@ -24,6 +24,7 @@ admin.use(
     createGate({
       database: createDatabase({ url: 'postgres://nobody:none@localhost/none' }),
       publish: () => Promise.reject(new Error('not here')),
+      smoke: async () => [],
       regions: [],
       origins: { allowsPrivate: false, services: [] },
       auth: { tokens: [{ name: 'admin', token: 'a-token-that-may-do-all', role: 'admin' }] },

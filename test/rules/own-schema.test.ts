@@ -1,6 +1,6 @@
 // Migrations on databases as they are found: one that is new, one that holds tables of others, and one that an earlier
 // version has used when all tables were in `public`.
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { drizzle } from 'drizzle-orm/node-postgres';
@@ -9,9 +9,7 @@ import pg from 'pg';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { applyMigrations } from '../../local/migrations.ts';
 import { createFreshDatabase } from '../shared/database.ts';
-
-const OWN = new URL('../../drizzle', import.meta.url).pathname;
-const OWN_SCHEMA = '0018_own-schema';
+import { migrateAsBefore, OWN_SCHEMA } from './former-version.ts';
 
 let cleanup: AsyncDisposableStack;
 let scratch: string;
@@ -39,17 +37,6 @@ const values = async (query: string, on = client) =>
 const tablesIn = (schema: string) =>
   values(`select table_name from information_schema.tables where table_schema = '${schema}' order by 1`);
 const RULE = `(name, resource, scope, algorithm, "limit", window_seconds) values ('mine', '/x', 'ip', 'gcra', 1, 1)`;
-
-/** As the version before did it: with drizzle-kit's default table, and everything in `public`. */
-async function migrateAsBefore(): Promise<void> {
-  const folder = join(scratch, 'before');
-  cpSync(OWN, folder, { recursive: true });
-  const file = join(folder, 'meta/_journal.json');
-  const journal = JSON.parse(readFileSync(file, 'utf8')) as { entries: { tag: string }[] };
-  const entries = journal.entries.filter(({ tag }) => tag < OWN_SCHEMA);
-  writeFileSync(file, JSON.stringify({ ...journal, entries }));
-  await migrate(drizzle(client), { migrationsFolder: folder });
-}
 
 /** Files of a team, in a folder of its own. */
 function rulesFolder(files: Readonly<Record<string, string>>): string {
@@ -84,7 +71,7 @@ it('migrations of others in drizzle-kit’s default table are neither taken over
 });
 
 it('a database of the version before keeps its rows, revisions, history and numbers', async () => {
-  await migrateAsBefore();
+  await migrateAsBefore(client, scratch);
   await client.query(
     `insert into rules ${RULE}; update rules set "limit" = 2 where name = 'mine'; ${PUBLISHED}`,
   );
@@ -119,7 +106,7 @@ it('the functions work whatever schemas a connection searches', async () => {
 });
 
 it('a Worker of the version before finds all it names without a schema, after the migration', async () => {
-  await migrateAsBefore();
+  await migrateAsBefore(client, scratch);
   await client.query(PUBLISHED);
   await applyMigrations(url);
   const before = await connect();
@@ -130,7 +117,7 @@ it('a Worker of the version before finds all it names without a schema, after th
 });
 
 it('a table of somebody else is found before one of Weir’s', async () => {
-  await migrateAsBefore();
+  await migrateAsBefore(client, scratch);
   await client.query(PUBLISHED);
   await applyMigrations(url);
   const other = await connect();
@@ -183,15 +170,15 @@ it('a team’s file that Postgres refuses is named, and no file of the folder is
 });
 
 it('a rule that was applied from drizzle/ and moved to rules/ is not applied again', async () => {
-  await migrateAsBefore();
+  const before = await migrateAsBefore(client, scratch);
   const text = `insert into rules ${RULE}`;
   const folder = rulesFolder({ '0018_mine.sql': text });
-  writeFileSync(join(scratch, 'before/0018_mine.sql'), text);
-  const file = join(scratch, 'before/meta/_journal.json');
+  writeFileSync(join(before, '0018_mine.sql'), text);
+  const file = join(before, 'meta/_journal.json');
   const journal = JSON.parse(readFileSync(file, 'utf8')) as { entries: object[] };
   journal.entries.push({ idx: 18, version: '7', when: 1794890369999, tag: '0018_mine', breakpoints: true });
   writeFileSync(file, JSON.stringify(journal));
-  await migrate(drizzle(client), { migrationsFolder: join(scratch, 'before') });
+  await migrate(drizzle(client), { migrationsFolder: before });
 
   const { applied } = await applyMigrations(url, { rules: folder });
   expect(applied).not.toContain('rules/0018_mine');

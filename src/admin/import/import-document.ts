@@ -1,5 +1,6 @@
-// All rules, tiers and routes as one JSON document: what an export writes and an import takes. What has its default is
-// left out and everything has its place, so that two exports can be compared line by line.
+// All rules, tiers and routes as one JSON document, and callers if it holds everything: what an export writes and an
+// import takes. What has its default is left out and everything has its place, so that two exports can be compared line
+// by line.
 import { asc, getTableColumns, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { ROUTE_DEFAULTS } from '../../core/matching/origin-route.ts';
@@ -11,6 +12,8 @@ import { checkRule } from '../../rules/tables/rule-problems.ts';
 import { ruleFields, WRITTEN_DEFAULTS } from '../../rules/tables/rule-schema.ts';
 import { rules as rulesTable, tiers as tiersTable } from '../../rules/tables/schema.ts';
 import { tierFields, tierName } from '../../rules/tables/tier-schema.ts';
+import { callerLists } from './caller-document.ts';
+import { withoutDefaults } from './document-values.ts';
 
 const MAX_RULES = 20_000;
 const MAX_TIERS = 1_000;
@@ -49,6 +52,7 @@ export const importDocument = z
     tiers: z.array(documentTier).max(MAX_TIERS).optional().describe('Left out: tiers stay as they are.'),
     rules: z.array(documentRule).max(MAX_RULES).optional().describe('Left out: rules stay as they are.'),
     routes: z.array(documentRoute).max(MAX_ROUTES).optional().describe('Left out: routes stay as they are.'),
+    ...callerLists,
   })
   .meta({ id: 'RulesDocument' });
 
@@ -130,22 +134,3 @@ const toDocumentRoute = (row: RouteRow): DocumentRoute => {
 
 const toDocumentTier = (row: TierRow): DocumentTier =>
   withoutDefaults(row, Object.keys(documentTier.shape), DOCUMENT_TIER_DEFAULTS) as DocumentTier;
-
-function withoutDefaults(
-  row: Readonly<Record<string, unknown>>,
-  fields: readonly string[],
-  defaults: Readonly<Record<string, unknown>>,
-): Record<string, unknown> {
-  const said = fields.filter((field) => !(field in defaults && isSame(row[field], defaults[field])));
-  return Object.fromEntries(said.map((field) => [field, row[field]]));
-}
-
-/** Of values that came from JSON; the order of an object's keys does not matter, that of a list does. */
-export function isSame(a: unknown, b: unknown): boolean {
-  return JSON.stringify(a, sortKeys) === JSON.stringify(b, sortKeys);
-}
-
-function sortKeys(_: string, value: unknown): unknown {
-  if (value === null || typeof value !== 'object' || Array.isArray(value)) return value;
-  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
-}

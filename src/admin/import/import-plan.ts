@@ -5,6 +5,7 @@ import { originProblemHere } from '../../core/matching/origin-problems.ts';
 import { normalizeRoute } from '../../rules/tables/route-schema.ts';
 import type { RouteRow } from '../../rules/tables/route-table.ts';
 import { unknownRegions } from '../../rules/tables/share-problems.ts';
+import { isSame } from './document-values.ts';
 import {
   DOCUMENT_ROUTE_DEFAULTS,
   DOCUMENT_RULE_DEFAULTS,
@@ -16,7 +17,6 @@ import {
   documentRule,
   documentTier,
   type ImportDocument,
-  isSame,
   type RuleRow,
   type StoredRows,
   type TierRow,
@@ -179,7 +179,7 @@ const nothingOf = <Planned, Row>(rows: readonly Row[]): Plan<Planned, Row> => ({
   unchanged: rows.length,
 });
 
-function twice<T extends object>(list: string, field: keyof T & string, entries: readonly T[]) {
+export function twice<T extends object>(list: string, field: keyof T & string, entries: readonly T[]) {
   const first = new Map<unknown, number>();
   return entries.flatMap((entry, i): ImportProblem[] => {
     const value = entry[field];

@@ -1,6 +1,7 @@
 // Writes what an import changes: everything in one transaction, or nothing.
 import { type SQL, sql } from 'drizzle-orm';
 import {
+  bytesOfListEntry,
   bytesOfRoute,
   bytesOfRule,
   bytesOfTier,
@@ -11,6 +12,13 @@ import type { Database } from '../../rules/tables/database.ts';
 import { asActor } from '../../rules/tables/repository.ts';
 import { postgresErrorOf } from '../history.ts';
 import {
+  type CallerSummary,
+  callerDeletions,
+  callerWrites,
+  countCallers,
+  doubledCallers,
+} from './import-callers.ts';
+import {
   DOCUMENT_TIER_DEFAULTS,
   documentRoute,
   documentRule,
@@ -20,6 +28,7 @@ import {
   type StoredRows,
 } from './import-document.ts';
 import { type HowToImport, type ImportPlan, placeOf, planImport } from './import-plan.ts';
+import { columnOf, recordsOf } from './records.ts';
 
 export interface ImportRequest extends HowToImport {
   readonly document: ImportDocument;
@@ -30,7 +39,12 @@ export interface ImportRequest extends HowToImport {
 }
 
 export type ImportResult =
-  | { readonly kind: 'done'; readonly stored: StoredRows; readonly plan: ImportPlan }
+  | {
+      readonly kind: 'done';
+      readonly stored: StoredRows;
+      readonly plan: ImportPlan;
+      readonly callers: CallerSummary;
+    }
   | { readonly kind: 'invalid'; readonly plan: ImportPlan }
   | { readonly kind: 'too-large'; readonly bytes: number }
   | { readonly kind: 'changed-since'; readonly basedOn: number }
@@ -42,10 +56,11 @@ const MAX_TRIES = 2;
 export async function importRules(database: Database, request: ImportRequest): Promise<ImportResult> {
   for (let tries = 1; ; tries += 1) {
     const stored = await readStoredRows(database);
-    const result = judge(request, stored);
+    const callers = await countCallers(database, request.document, request.mode);
+    const result = judge(request, stored, callers);
     if (result.kind !== 'done' || request.dryRun) return result;
     try {
-      await write(database, { plan: result.plan, stored, actor: request.actor });
+      await write(database, { ...request, plan: result.plan, stored });
       return result;
     } catch (error) {
       if (postgresErrorOf(error).code !== 'WE409') throw error;
@@ -54,21 +69,27 @@ export async function importRules(database: Database, request: ImportRequest): P
   }
 }
 
-function judge({ document, force, ...how }: ImportRequest, stored: StoredRows): ImportResult {
+function judge(
+  { document, force, ...how }: ImportRequest,
+  stored: StoredRows,
+  callers: CallerSummary,
+): ImportResult {
   const { basedOn } = stored;
   if (!force && document.basedOn !== undefined && document.basedOn !== basedOn)
     return { kind: 'changed-since', basedOn };
-  const plan = planImport(document, stored, how);
+  const planned = planImport(document, stored, how);
+  const plan = { ...planned, problems: [...planned.problems, ...doubledCallers(document)] };
   if (plan.problems.length > 0) return { kind: 'invalid', plan };
   const inUse = plan.tiers.deleted.filter(({ isInUse }) => isInUse);
   if (inUse.length > 0) return { kind: 'tiers-in-use', names: inUse.map(({ name }) => name) };
   const grownBy =
     growthOf(plan.rules, bytesOfRule) +
     growthOf(plan.tiers, bytesOfTier) +
-    growthOf(plan.routes, bytesOfRoute);
+    growthOf(plan.routes, bytesOfRoute) +
+    growthOfLists(document, callers);
   const bytes = stored.publishedBytes + grownBy;
   if (grownBy > 0 && bytes > MAX_SAVED_BYTES) return { kind: 'too-large', bytes };
-  return { kind: 'done', stored, plan };
+  return { kind: 'done', stored, plan, callers };
 }
 
 type AnyPlan = ImportPlan['rules'] | ImportPlan['tiers'] | ImportPlan['routes'];
@@ -79,17 +100,24 @@ function growthOf({ created, updated, deleted }: AnyPlan, bytesOf: (row: Values)
   return sum(created) + sum(after) - sum(before) - sum(deleted);
 }
 
-interface Writing {
-  readonly plan: ImportPlan;
-  readonly stored: StoredRows;
-  readonly actor: string;
+/** Of those that are new, if they are as long as the others. */
+function growthOfLists({ lists = [] }: ImportDocument, callers: CallerSummary): number {
+  const bytes = lists.reduce((sum, entry) => sum + bytesOfListEntry(entry), 0);
+  return lists.length === 0 ? 0 : (bytes * (callers.lists?.created ?? 0)) / lists.length;
 }
 
-async function write(database: Database, { plan, stored, actor }: Writing): Promise<void> {
+interface Writing extends ImportRequest {
+  readonly plan: ImportPlan;
+  readonly stored: StoredRows;
+}
+
+async function write(database: Database, { plan, stored, actor, document, mode }: Writing): Promise<void> {
   const changes = [
+    ...callerDeletions(document, mode),
     ...tierStatements(plan.tiers),
     ...ruleStatements(plan.rules, stored),
     ...routeStatements(plan.routes, stored),
+    ...callerWrites(document),
   ];
   if (changes.length === 0) return;
   await database.batch([
@@ -193,16 +221,3 @@ function insertRows(table: string, fields: readonly string[], rows: readonly obj
     sql`insert into weir.${sql.identifier(table)} (${columns}) select ${columns} from ${recordsOf(table, rows)}`,
   ];
 }
-
-/** Thousands of rows as one parameter. */
-function recordsOf(table: string, rows: readonly object[]): SQL {
-  const json = JSON.stringify(
-    rows.map((row) =>
-      Object.fromEntries(Object.entries(row).map(([field, value]) => [toColumnName(field), value])),
-    ),
-  );
-  return sql`jsonb_populate_recordset(null::weir.${sql.identifier(table)}, ${json}::jsonb) as record`;
-}
-
-const columnOf = (field: string) => sql.identifier(toColumnName(field));
-const toColumnName = (field: string) => field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);

@@ -1,6 +1,9 @@
-// All rules, tiers and routes as one JSON document, out and in again.
+// All rules, tiers and routes as one JSON document, out and in again; and everything, for a backup.
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
+import { READ_ONLY } from '../auth.ts';
+import { CALLER_KINDS } from '../import/caller-document.ts';
+import { everythingAsText, toStream } from '../import/export-everything.ts';
 import { type ImportResult, importRules } from '../import/import.ts';
 import { importDocument, readStoredRows, toDocument } from '../import/import-document.ts';
 import { IMPORT_MODES, type ImportPlan } from '../import/import-plan.ts';
@@ -15,13 +18,23 @@ const exportRules = createRoute({
   path: '/export',
   tags: ['import and export'],
   security: [{ bearer: [] }],
-  summary: 'All rules, tiers and routes as one document',
+  summary: 'All rules, tiers and routes as one document; or everything, as a backup',
+  request: {
+    query: z.strictObject({
+      everything: z
+        .stringbool()
+        .default(false)
+        .describe(
+          'Also tenants, users, lists, and keys by their hashes. A token of the role admin may ask for it.',
+        ),
+    }),
+  },
   responses: {
     200: {
       description: 'In a stable order, without what has its default',
       content: { 'application/json': { schema: importDocument } },
     },
-    ...problemResponses(),
+    ...problemResponses(400),
   },
 });
 
@@ -37,6 +50,11 @@ const partSummary = z.strictObject({
   unchanged: z.int(),
 });
 
+const callerCounts = z
+  .strictObject({ created: z.int(), updated: z.int(), deleted: z.int(), unchanged: z.int() })
+  .optional()
+  .describe('How many; if the document has any.');
+
 const summary = z
   .strictObject({
     dryRun: z.boolean(),
@@ -46,6 +64,7 @@ const summary = z
     tiers: partSummary,
     rules: partSummary,
     routes: partSummary,
+    ...Object.fromEntries(CALLER_KINDS.map((kind) => [kind, callerCounts])),
     warnings: z.array(z.string()),
   })
   .meta({ id: 'ImportSummary' });
@@ -55,7 +74,7 @@ const importAll = createRoute({
   path: '/import',
   tags: ['import and export'],
   security: [{ bearer: [] }],
-  summary: 'Take over a document of rules, tiers and routes, as a whole or not at all',
+  summary: 'Take over a document of rules, tiers and routes, or of everything, as a whole or not at all',
   request: {
     query: z.strictObject({
       mode: z
@@ -78,11 +97,15 @@ const importAll = createRoute({
 
 export function addImportExportRoutes(app: AdminApp, services: AdminServices): void {
   app.openapi(exportRules, async (c) => {
+    const asJson = { 'Content-Type': 'application/json' };
+    if (c.req.valid('query').everything) {
+      // A hash is as good as the key to those who can write to a database.
+      if (c.get('actor').role === 'read') throw new AdminError(READ_ONLY);
+      return c.body(toStream(everythingAsText(services.database)), 200, asJson) as never;
+    }
     const document = toDocument(await readStoredRows(services.database));
     // On many lines, because it is kept in git and compared there.
-    return c.body(`${JSON.stringify(document, null, 2)}\n`, 200, {
-      'Content-Type': 'application/json',
-    }) as never;
+    return c.body(`${JSON.stringify(document, null, 2)}\n`, 200, asJson) as never;
   });
 
   app.openapi(importAll, async (c) => {
@@ -93,14 +116,14 @@ export function addImportExportRoutes(app: AdminApp, services: AdminServices): v
     const { origins } = services;
     const how = { mode, regions, origins, dryRun, force, actor };
     const result = await importRules(services.database, { document, ...how });
-    const { stored, plan } = doneOrThrow(result);
+    const { stored, plan, callers } = doneOrThrow(result);
     const published = dryRun
       ? warningsBeforehand(previewImport(stored, plan, services))
       : await publishChange(services, 'all');
     const { tiers, rules, routes } = plan;
     const parts = { tiers: summarize(tiers), rules: summarize(rules), routes: summarize(routes) };
     return c.json(
-      { dryRun, basedOn: stored.basedOn, ...parts, warnings: [...published.warnings] },
+      { dryRun, basedOn: stored.basedOn, ...parts, ...callers, warnings: [...published.warnings] },
       200,
       versionHeader(published),
     );

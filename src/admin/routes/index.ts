@@ -12,6 +12,7 @@ import { addRecordRoutes } from './records.ts';
 import { addRouteRoutes } from './routes.ts';
 import { addRuleRoutes } from './rules.ts';
 import { addSettingsRoutes } from './settings.ts';
+import { addSmokeRoutes } from './smoke.ts';
 import { addTenantRoutes } from './tenants.ts';
 import { addTierRoutes } from './tiers.ts';
 import { addUserRoutes } from './users.ts';
@@ -33,6 +34,7 @@ export const ROUTE_GROUPS: readonly AddRoutes[] = [
   addImportExportRoutes,
   addPublishRoutes,
   addRecordRoutes,
+  addSmokeRoutes,
   // Last: it describes all the others.
   addOpenApiRoutes,
 ];

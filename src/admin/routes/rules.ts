@@ -9,7 +9,7 @@ import { unknownRegions } from '../../rules/tables/share-problems.ts';
 import { addCollection } from '../collection/collection.ts';
 import { isUuid } from '../collection/declaration.ts';
 import { contains, equals, flag } from '../collection/filters.ts';
-import { isSame } from '../import/import-document.ts';
+import { isSame } from '../import/document-values.ts';
 import { AdminError } from '../problems.ts';
 import { ruleBodies } from '../schemas.ts';
 import type { AdminServices } from '../services.ts';

@@ -1,0 +1,87 @@
+#!/usr/bin/env node
+// `npx weir`: what is done with a Weir that runs, from a terminal or a pipeline.
+import { parseArgs } from 'node:util';
+import { type Command, CommandError } from './command.ts';
+import { backup, restore } from './commands/backup.ts';
+import { explain } from './commands/explain.ts';
+import { quota } from './commands/quota.ts';
+import { tail, top } from './commands/records.ts';
+import { rules } from './commands/rules.ts';
+import { smoke } from './commands/smoke.ts';
+import { renderTable } from './table.ts';
+import { createWeirApi } from './weir-api.ts';
+
+const COMMANDS: Readonly<Record<string, Command>> = {
+  rules,
+  explain,
+  top,
+  tail,
+  quota,
+  smoke,
+  backup,
+  restore,
+};
+const COMMON = { url: 'URL', token: 'TOKEN', json: undefined, help: undefined };
+const LOCAL = 'http://localhost:8787';
+
+const HELP = [
+  'npx weir COMMAND [--url URL] [--token TOKEN] [--json]',
+  '',
+  ...Object.values(COMMANDS).flatMap(({ usage, does }) => [`  ${usage}`, `      ${does}`]),
+  '',
+  ...renderTable([
+    ['  --url URL', `where Weir is; or WEIR_URL, or else ${LOCAL}`],
+    ['  --token TOKEN', 'an admin token; or ADMIN_TOKEN, which does not show in the list of processes'],
+    ['  --json', 'the result as JSON, and nothing else'],
+    ['  --help', 'this text'],
+  ]),
+  '',
+  'It ends with 0; with 1 if something failed; with 2 if `rules diff` has found a difference.',
+];
+
+async function main(args: readonly string[]): Promise<number> {
+  const [name = '', ...rest] = args;
+  if (name === '' || name === '--help' || name === 'help') {
+    for (const line of HELP) console.log(line);
+    return name === '' ? 1 : 0;
+  }
+  const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
+  if (!command) throw new CommandError(`there is no command "${name}": \`npx weir --help\` lists them`);
+  const { values, positionals } = parse(rest, command);
+  if (values['help'] === true) {
+    console.log(`npx weir ${command.usage}\n    ${command.does}`);
+    return 0;
+  }
+  const isJson = values['json'] === true;
+  const [words, place] = name === 'smoke' ? [[], positionals[0]] : [positionals, undefined];
+  const url = place ?? values['url'] ?? process.env['WEIR_URL'] ?? LOCAL;
+  return command.run({
+    api: createWeirApi(String(url), (values['token'] as string | undefined) ?? process.env['ADMIN_TOKEN']),
+    words,
+    options: values,
+    say: (line) => isJson || console.log(line),
+    report: (result) => isJson && console.log(JSON.stringify(result)),
+  });
+}
+
+function parse(args: readonly string[], command: Command) {
+  const options = Object.fromEntries(
+    Object.entries({ ...COMMON, ...command.options }).map(([name, value]) => [
+      name,
+      { type: value === undefined ? ('boolean' as const) : ('string' as const) },
+    ]),
+  );
+  try {
+    return parseArgs({ args: [...args], options, allowPositionals: true });
+  } catch (error) {
+    throw new CommandError(`${(error as Error).message.split('. ')[0]}\nusage: weir ${command.usage}`);
+  }
+}
+
+try {
+  process.exitCode = await main(process.argv.slice(2));
+} catch (error) {
+  if (!(error instanceof CommandError)) throw error;
+  console.error(`weir: ${error.message}`);
+  process.exitCode = 1;
+}

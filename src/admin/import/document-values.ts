@@ -1,0 +1,21 @@
+// Values of a document: what it leaves out, and whether two are the same.
+
+/** What has its default need not be said. */
+export function withoutDefaults(
+  row: Readonly<Record<string, unknown>>,
+  fields: readonly string[],
+  defaults: Readonly<Record<string, unknown>>,
+): Record<string, unknown> {
+  const said = fields.filter((field) => !(field in defaults && isSame(row[field], defaults[field])));
+  return Object.fromEntries(said.map((field) => [field, row[field]]));
+}
+
+/** Of values that came from JSON; the order of an object's keys does not matter, that of a list does. */
+export function isSame(a: unknown, b: unknown): boolean {
+  return JSON.stringify(a, sortKeys) === JSON.stringify(b, sortKeys);
+}
+
+function sortKeys(_: string, value: unknown): unknown {
+  if (value === null || typeof value !== 'object' || Array.isArray(value)) return value;
+  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
+}

@@ -1,0 +1,44 @@
+// The document that holds everything, as text, a page of rows at a time: an isolate never holds all of it.
+import type { Database } from '../../rules/tables/database.ts';
+import { type CallerKind, readCallerPages } from './caller-document.ts';
+import { readStoredRows, toDocument } from './import-document.ts';
+
+/**
+ * Pages are read one after the other while others may write. What is named is therefore read after what names it: a
+ * tenant that comes meanwhile is there, together with the users that were read before.
+ */
+const READ_IN_ORDER: readonly CallerKind[] = ['keys', 'users', 'tenants', 'lists'];
+
+export async function* everythingAsText(database: Database): AsyncGenerator<string> {
+  yield '{\n  "weir": 1';
+  for (const kind of READ_IN_ORDER) yield* listAsText(kind, readCallerPages(database, kind));
+  const { tiers, rules, routes } = toDocument(await readStoredRows(database));
+  for (const [name, entries] of Object.entries({ tiers, rules, routes })) yield* listAsText(name, [entries]);
+  yield '\n}\n';
+}
+
+type Pages = AsyncIterable<readonly object[]> | Iterable<readonly object[]>;
+
+/** A line for each entry: two backups can be compared. */
+async function* listAsText(name: string, pages: Pages): AsyncGenerator<string> {
+  yield `,\n  "${name}": [`;
+  let separator = '\n';
+  for await (const page of pages) {
+    const lines = page.map((entry) => `    ${JSON.stringify(entry)}`);
+    if (lines.length === 0) continue;
+    yield separator + lines.join(',\n');
+    separator = ',\n';
+  }
+  yield separator === '\n' ? ']' : '\n  ]';
+}
+
+export function toStream(texts: AsyncGenerator<string>): ReadableStream<Uint8Array> {
+  const encoder = new TextEncoder();
+  return new ReadableStream({
+    async pull(controller) {
+      const { value, done } = await texts.next();
+      if (done) controller.close();
+      else controller.enqueue(encoder.encode(value));
+    },
+  });
+}

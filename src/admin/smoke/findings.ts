@@ -1,0 +1,34 @@
+// What a smoke test says: one line for each thing that was looked at.
+
+/** `warning`: it works, and somebody should know. */
+export const STATES = ['ok', 'warning', 'failed'] as const;
+
+export interface Finding {
+  /** `redis eu`, `kv`, `postgres`. */
+  readonly part: string;
+  readonly check: string;
+  readonly state: (typeof STATES)[number];
+  /** What was found, in words and figures. */
+  readonly found: string;
+  /** What to do about it. */
+  readonly advice?: string;
+}
+
+/** Errors of Weir's own clients hold no secrets. Others may: of those only that something failed is told. */
+export interface Attempt {
+  readonly part: string;
+  readonly check: string;
+  readonly advice: string;
+}
+
+export async function attempt(
+  { part, check, advice }: Attempt,
+  work: () => Promise<Omit<Finding, 'part' | 'check'>>,
+  wordsOf: (error: unknown) => string = () => 'it does not answer',
+): Promise<Finding> {
+  try {
+    return { part, check, ...(await work()) };
+  } catch (error) {
+    return { part, check, state: 'failed', found: wordsOf(error), advice };
+  }
+}

@@ -1,0 +1,185 @@
+// A backup: everything but secrets in one document, and back into an empty database.
+import pg from 'pg';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { hashApiKey } from '../../src/core/matching/api-key.ts';
+import { findApiKey } from '../../src/rules/book/caller-rows.ts';
+import { DELETE_ALL } from '../rules/database.ts';
+import { type Admin, startAdmin, TOKENS } from './harness.ts';
+import { rule } from './import-export-harness.ts';
+
+type Entry = Record<string, unknown>;
+type Everything = Record<'tenants' | 'users' | 'keys' | 'lists' | 'tiers' | 'rules' | 'routes', Entry[]>;
+
+let from: Admin;
+let to: Admin;
+let sql: pg.Client;
+beforeAll(async () => {
+  from = await startAdmin();
+  to = await startAdmin();
+  sql = new pg.Client({ connectionString: to.db.url });
+  await sql.connect();
+});
+afterAll(async () => {
+  await sql.end();
+  await from[Symbol.asyncDispose]();
+  await to[Symbol.asyncDispose]();
+});
+beforeEach(() => sql.query(DELETE_ALL));
+
+async function send(admin: Admin, path: string, body: object): Promise<Entry> {
+  const response = await admin.call(path, { method: 'POST', body });
+  expect(response.status, await response.clone().text()).toBeLessThan(300);
+  return (await response.json()) as Entry;
+}
+const find = async (admin: Admin, key: string) => findApiKey(admin.db.database, await hashApiKey(key));
+const everything = async (admin: Admin) =>
+  (await (await admin.call('/export?everything=true')).json()) as Everything;
+const sorted = (document: Everything) =>
+  Object.fromEntries(
+    Object.entries(document).map(([name, entries]) => [
+      name,
+      Array.isArray(entries) ? entries.map((entry) => JSON.stringify(entry)).sort() : entries,
+    ]),
+  );
+
+describe('a backup of a database with everything in it', () => {
+  let keys: { readonly id: unknown; readonly key: string }[];
+  let backup: Everything;
+  beforeAll(async () => {
+    await send(from, '/tiers', { name: 'pro', limits: { calls: 7 }, priceCents: 500, isDefault: true });
+    await send(from, '/tenants', { id: 'acme', name: 'Acme', tier: 'pro' });
+    await send(from, '/users', { id: 'ann', tier: 'pro', tenantId: 'acme' });
+    await send(from, '/rules', rule('by tier', { limit: null, limitName: 'calls' }));
+    // An override: it replaces the rule for one user and for a time.
+    await send(
+      from,
+      '/rules',
+      rule('by tier: ann', {
+        scope: 'user',
+        subjects: ['ann'],
+        replaces: true,
+        validUntil: '2031-01-01T00:00:00Z',
+      }),
+    );
+    await send(from, '/routes', { name: 'api', prefix: '/api', origin: 'https://api.example.com' });
+    await send(from, '/lists', {
+      list: 'deny',
+      kind: 'ip',
+      value: '10.0.0.0/8',
+      expiresAt: '2031-01-01T00:00:00Z',
+    });
+    await send(from, '/lists', { list: 'allow', kind: 'user', value: 'ann', reason: 'she tests' });
+    const created = [
+      await send(from, '/keys', { name: 'of ann', userId: 'ann', expiresAt: '2031-01-01T00:00:00Z' }),
+      await send(from, '/keys', { tenantId: 'acme', tier: 'pro', disabled: true }),
+    ];
+    keys = created.map(({ id, key }) => ({ id, key: String(key) }));
+    backup = await everything(from);
+  });
+
+  test('restores into an empty database, in one change', async () => {
+    const summary = await send(to, '/import', backup);
+    expect(summary).toMatchObject({
+      tenants: { created: 1, updated: 0, deleted: 0, unchanged: 0 },
+      users: { created: 1 },
+      keys: { created: 2 },
+      lists: { created: 2 },
+      warnings: [],
+    });
+    expect(sorted(await everything(to))).toEqual(sorted(backup));
+    const { rows } = await sql.query('select distinct change_id, actor from history');
+    expect(rows).toEqual([{ change_id: expect.anything(), actor: TOKENS.admin.name }]);
+  });
+
+  test('the same keys work afterwards, and belong to the same callers', async () => {
+    await send(to, '/import', backup);
+    const found = await Promise.all(keys.map(({ key }) => find(to, key)));
+    expect(found).toEqual([
+      {
+        apiKeyId: keys[0]?.id,
+        userId: 'ann',
+        tenantId: 'acme',
+        tier: 'pro',
+        expiresAtMs: Date.UTC(2031, 0, 1),
+      },
+      // Disabled.
+      undefined,
+    ]);
+    expect(found).toEqual(await Promise.all(keys.map(({ key }) => find(from, key))));
+  });
+
+  test('holds no key, only hashes', async () => {
+    const text = JSON.stringify(backup);
+    for (const { key } of keys) {
+      expect(text).not.toContain(key);
+      expect(text).toContain(await hashApiKey(key));
+    }
+  });
+
+  test('taken in twice changes nothing the second time', async () => {
+    await send(to, '/import', backup);
+    for (const mode of ['merge', 'replace'])
+      expect(await send(to, `/import?mode=${mode}`, backup)).toMatchObject({
+        tenants: { created: 0, updated: 0, deleted: 0, unchanged: 1 },
+        keys: { created: 0, updated: 0, deleted: 0, unchanged: 2 },
+        lists: { created: 0, updated: 0, deleted: 0, unchanged: 2 },
+        rules: { created: [], updated: [], deleted: [] },
+      });
+  });
+
+  test('puts back what has changed since; with mode=replace it deletes what came since', async () => {
+    await send(to, '/import', backup);
+    await send(to, '/users', { id: 'bob', tenantId: 'acme' });
+    await sql.query(`update users set tier = null; update list_entries set reason = 'another'`);
+    const preview = await send(to, '/import?mode=replace&dryRun=true', backup);
+    expect(preview).toMatchObject({ users: { created: 0, updated: 1, deleted: 1, unchanged: 0 } });
+    expect(await everything(to)).not.toEqual(backup);
+    expect(await send(to, '/import', backup)).toMatchObject({
+      users: { updated: 1, deleted: 0, unchanged: 1 },
+    });
+    expect(await send(to, '/import?mode=replace', backup)).toMatchObject({ users: { deleted: 1 } });
+    expect(sorted(await everything(to))).toEqual(sorted(backup));
+  });
+});
+
+test('a token that may only read gets no backup', async () => {
+  const { token } = TOKENS.read;
+  expect((await to.call('/export?everything=true', { token })).status).toBe(403);
+  expect((await to.call('/export', { token })).status).toBe(200);
+});
+
+test('more rows than a page are all there', async () => {
+  await sql.query(`insert into users (id) select 'u' || n from generate_series(1, 5001) n`);
+  expect((await everything(to)).users).toHaveLength(5001);
+});
+
+describe('an import refuses', () => {
+  const hash = 'a'.repeat(64);
+  const id = '2f1f6a3e-6f0e-4b61-9d4a-6c3f0e7b9a11';
+  test.each<[string, object, number, unknown]>([
+    ['a user twice', { users: [{ id: 'ann' }, { id: 'ann' }] }, 400, '#/users/1/id'],
+    ['a key that is no hash', { keys: [{ id, hash: 'weir_abc', prefix: 'w' }] }, 400, '#/keys/0/hash'],
+    ['a tier that is not there', { users: [{ id: 'ann', tier: 'gold' }] }, 409, '#/tier'],
+    [
+      'an address that is none',
+      { lists: [{ list: 'deny', kind: 'ip', value: 'x' }] },
+      400,
+      '#/lists/0/value',
+    ],
+    [
+      'one entry of a list in two spellings',
+      {
+        lists: ['::ffff:10.0.0.1', '10.0.0.1'].map((value) => ({ list: 'deny', kind: 'ip', value })),
+      },
+      400,
+      '#/lists/1/value',
+    ],
+    ['a hash that another key has', { keys: [{ id, hash, prefix: 'w' }] }, 409, '#/hash'],
+  ])('%s', async (_, parts, status, pointer) => {
+    await sql.query(`insert into api_keys (hash, prefix) values ('${hash}', 'w')`);
+    const response = await to.call('/import', { method: 'POST', body: { weir: 1, ...parts } });
+    expect(response.status).toBe(status);
+    expect(await response.json()).toMatchObject({ errors: [{ pointer }] });
+    expect((await sql.query('select id from users')).rows).toEqual([]);
+  });
+});

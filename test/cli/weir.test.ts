@@ -1,0 +1,209 @@
+// `npx weir` on the local stack: each command, its JSON, and how it ends.
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { newsOf } from '../../cli/commands/records.ts';
+import { freshIp, type Weir } from '../../local/weir.ts';
+import { DELETE_ALL } from '../rules/database.ts';
+import { startWeir } from '../shared/weir.ts';
+import { runCli, startCli, urlOf, variablesOf } from './run-cli.ts';
+
+let weir: Weir;
+let folder: string;
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'weir-cli-'));
+  weir = await startWeir({ TELEMETRY_SECONDS: '1' });
+});
+afterAll(async () => {
+  rmSync(folder, { recursive: true });
+  await weir[Symbol.asyncDispose]();
+});
+beforeEach(() => weir.sql(DELETE_ALL));
+
+const run = (...args: string[]) => runCli(args, variablesOf(weir));
+const RULE = {
+  name: 'a',
+  resource: '/a',
+  scope: 'ip',
+  algorithm: 'fixed-window',
+  limit: 1,
+  windowSeconds: 3600,
+};
+const addRule = (more: object = {}) => weir.admin('/rules', { method: 'POST', body: { ...RULE, ...more } });
+const file = (name: string, document: unknown) => {
+  const path = join(folder, name);
+  writeFileSync(path, typeof document === 'string' ? document : JSON.stringify(document));
+  return path;
+};
+
+describe('weir rules', () => {
+  test('diff ends with 2 and names each difference, and with 0 when there is none', async () => {
+    await addRule();
+    await addRule({ name: 'gone', resource: '/gone' });
+    const path = file('rules.json', {
+      weir: 1,
+      rules: [
+        { ...RULE, limit: 5 },
+        { ...RULE, name: 'b', resource: '/b' },
+      ],
+    });
+    const { code, out } = await run('rules', 'diff', path);
+    expect(out.split('\n')).toEqual([
+      '+ rules b',
+      '~ rules a: limit 1 → 5',
+      '- rules gone',
+      '3 differences',
+      '',
+    ]);
+    expect(code).toBe(2);
+    const json = await run('rules', 'diff', path, '--json');
+    expect(json.code).toBe(2);
+    expect(JSON.parse(json.out)).toMatchObject({ drift: true, rules: { created: ['b'] } });
+  });
+
+  test('apply takes a file over, and deletes what is not in it only with --prune', async () => {
+    await addRule({ name: 'gone', resource: '/gone' });
+    const path = file('rules.json', { weir: 1, rules: [RULE] });
+    expect((await run('rules', 'apply', path)).out).toBe('+ rules a\n1 changes are in force\n');
+    expect((await run('rules', 'diff', path)).code).toBe(2);
+    expect((await run('rules', 'apply', path, '--prune')).out).toContain('- rules gone');
+    expect((await run('rules', 'diff', path)).code).toBe(0);
+  });
+
+  test('an exported file has no difference, also when the rules it is based on have changed and come back', async () => {
+    await addRule();
+    const path = join(folder, 'exported.json');
+    expect(await run('rules', 'export', path)).toMatchObject({ code: 0, out: `wrote ${path}\n` });
+    expect((await run('rules', 'diff', path)).code).toBe(0);
+    await weir.sql(`update rules set "limit" = 2; update rules set "limit" = 1`);
+    expect((await run('rules', 'diff', path)).code).toBe(0);
+    expect(await run('rules', 'apply', path)).toMatchObject({
+      code: 1,
+      error: expect.stringContaining('409'),
+    });
+    expect((await run('rules', 'apply', path, '--force')).code).toBe(0);
+  });
+
+  test('a rule that is wrong is refused, and the message says where it stands', async () => {
+    const path = file('bad.json', { weir: 1, rules: [{ ...RULE, limit: -1 }] });
+    expect(await run('rules', 'apply', path)).toMatchObject({
+      code: 1,
+      error: expect.stringContaining('#/rules/0/limit'),
+    });
+  });
+
+  test('a file that is missing or no JSON is named', async () => {
+    expect((await run('rules', 'diff', '/nowhere.json')).error).toBe('weir: /nowhere.json cannot be read\n');
+    expect((await run('rules', 'diff', file('text.json', 'no'))).error).toContain('text.json is not JSON');
+  });
+});
+
+test('weir explain says which rules apply, and which do not and why', async () => {
+  await addRule();
+  await addRule({ name: 'other', resource: '/other' });
+  const { out, code } = await run('explain', '/a', '--ip', '192.0.2.7');
+  expect(code).toBe(0);
+  expect(out).toMatch(/^applies +a +/m);
+  expect(out).toMatch(/^does not +other +/m);
+  const json = JSON.parse((await run('explain', 'POST', '/a', '--ip', '192.0.2.7', '--json')).out);
+  expect(json).toMatchObject({ applies: [{ name: 'a' }] });
+});
+
+test('weir quota shows what a caller has left, and charges nothing', async () => {
+  await addRule({ scope: 'apiKey', limit: 7 });
+  const { key } = await weir.admin<{ key: string }>('/keys', { method: 'POST', body: {} });
+  for (const _ of [1, 2]) {
+    const { limits } = JSON.parse((await run('quota', '--key', key, '--json')).out);
+    expect(limits).toMatchObject([{ limit: 7, remaining: 7 }]);
+  }
+  expect((await run('quota', '--key', key)).out).toContain('remaining');
+});
+
+test('weir top and tail tell who was denied', async () => {
+  await addRule();
+  const ip = freshIp();
+  using tail = startCli(['tail', '--every', '0.2', '--json'], variablesOf(weir));
+  const deny = async () => {
+    for (const _ of [1, 2, 3]) await (await weir.call('/a', { ip })).body?.cancel();
+    return (await run('top', '--json')).out;
+  };
+  await expect.poll(deny, { interval: 500 }).toContain(ip);
+  expect((await run('top')).out).toMatch(new RegExp(`^${ip.replaceAll('.', '\\.')} +\\d+ `, 'm'));
+  await expect
+    .poll(
+      async () => {
+        await deny();
+        return tail.out();
+      },
+      { interval: 500 },
+    )
+    .toContain(`"subject":"${ip}"`);
+});
+
+test('news are rows that have grown, by what they have grown, oldest first', () => {
+  const event = {
+    at: '2030-01-01T00:00:00Z',
+    scope: 'ip',
+    ruleId: 'r',
+    ruleName: 'R',
+    subject: 'x',
+    count: 5,
+  };
+  const id = JSON.stringify([event.at, 'ip', 'r', 'x']);
+  const other = { ...event, subject: 'y' };
+  expect(newsOf([other, event], new Map([[id, 3]]))).toEqual([{ ...event, count: 2 }, other]);
+  expect(newsOf([event], new Map([[id, 5]]))).toEqual([]);
+});
+
+test('a backup restores everything after all was deleted, and the key works again', async () => {
+  await addRule({ scope: 'apiKey', limit: 7 });
+  const { key } = await weir.admin<{ key: string }>('/keys', { method: 'POST', body: { userId: 'ann' } });
+  const path = join(folder, 'backup.json');
+  expect((await run('backup', path)).out).toContain('1 keys, 1 users');
+  expect(readFileSync(path, 'utf8')).not.toContain(key);
+  await weir.sql(DELETE_ALL);
+  expect((await run('restore', path)).out).toContain('1 keys, 1 users');
+  await expect
+    .poll(async () => JSON.parse((await run('quota', '--key', key, '--json')).out).limits)
+    .toMatchObject([{ limit: 7 }]);
+});
+
+describe('a mistake is one clear line', () => {
+  test.each([
+    ['no such command', ['nonsense'], 'there is no command "nonsense"'],
+    ['no such option', ['top', '--loud'], "Unknown option '--loud'"],
+    ['a wrong token', ['top', '--token', 'a-token-that-nobody-has'], '401'],
+    ['a wrong address', ['top', '--url', 'http://127.0.0.1:9'], 'nothing answers at http://127.0.0.1:9'],
+    ['no file', ['rules', 'diff'], 'usage: weir rules diff FILE'],
+  ])('%s', async (_, args, says) => {
+    const { code, error } = await run(...args);
+    expect(error).toContain(says);
+    expect(code).toBe(1);
+  });
+
+  test('no token', async () => {
+    const { error } = await runCli(['top', '--url', urlOf(weir)]);
+    expect(error).toBe('weir: an admin token is needed: set ADMIN_TOKEN, or give --token\n');
+  });
+});
+
+test('--help lists every command', async () => {
+  const { out, code } = await runCli(['--help']);
+  for (const name of ['rules', 'explain', 'top', 'tail', 'quota', 'smoke', 'backup', 'restore'])
+    expect(out).toMatch(new RegExp(`^  ${name}\\b`, 'm'));
+  expect(code).toBe(0);
+});
+
+test('every path of the admin route that a command asks for is in the OpenAPI document', async () => {
+  const { paths } = await weir.admin<{ paths: Record<string, object> }>('/openapi.json');
+  for (const [path, method] of Object.entries({
+    '/import': 'post',
+    '/export': 'get',
+    '/explain': 'post',
+    '/violators': 'get',
+    '/events': 'get',
+    '/smoke': 'post',
+  }))
+    expect(paths[`/_weir/admin${path}`]).toHaveProperty(method);
+});

@@ -1,0 +1,22 @@
+// A database as the version before has left it: its migrations in drizzle-kit's default table, everything in `public`.
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { drizzle } from 'drizzle-orm/node-postgres';
+import { migrate } from 'drizzle-orm/node-postgres/migrator';
+import type pg from 'pg';
+
+const OWN = new URL('../../drizzle', import.meta.url).pathname;
+/** The first migration that the version before did not have. */
+export const OWN_SCHEMA = '0018_own-schema';
+
+/** Returns the folder of its migrations, which is a copy. */
+export async function migrateAsBefore(client: pg.Client, scratch: string): Promise<string> {
+  const folder = join(scratch, 'before');
+  cpSync(OWN, folder, { recursive: true });
+  const file = join(folder, 'meta/_journal.json');
+  const journal = JSON.parse(readFileSync(file, 'utf8')) as { entries: { tag: string }[] };
+  const entries = journal.entries.filter(({ tag }) => tag < OWN_SCHEMA);
+  writeFileSync(file, JSON.stringify({ ...journal, entries }));
+  await migrate(drizzle(client), { migrationsFolder: folder });
+  return folder;
+}
