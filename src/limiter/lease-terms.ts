@@ -11,7 +11,7 @@ const LEAST_PACE = 10;
 /** So does a limit that is used up sooner than this, and a lost lease would be too much of it; */
 const LEAST_LIMIT_MS = 2_000;
 /** and so does a smaller lease: near the limit, requests are counted one by one. */
-const LEAST_REQUESTS = 4;
+const LEAST_REQUESTS = 2;
 /** Clocks stand still while a request is worked on, and are cut to milliseconds. */
 const CLOCK_MARGIN_MS = 10;
 
