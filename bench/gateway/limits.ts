@@ -22,7 +22,8 @@ export const RULES = [
   rule('/v2/orders/:order/items', 3),
   rule('/v2/:collection/:id/:part', 4),
   { ...rule('/v3/*', 4), limit: 1 },
-  { ...rule('/v4/*', 0), lease: true },
+  // One subject, whatever the address.
+  { ...rule('/v4/*', 0), scope: 'global', limit: 100 * LIMIT, lease: true },
 ].map((body, i) => ({ name: `rule-${i}`, ...body }));
 
 /** Not leased: every request is a call to Redis, as those of most subjects are. */
