@@ -162,7 +162,12 @@ export function createLeaseBook(now: () => number): LeaseBook {
       const counter = counterOf(check);
       if (!counter || isAsking(counter, ms) || open.size >= MAX_COUNTERS || isBeingMoved(placed)) return 0;
       endLeases(counter, ms);
-      const pace = { ...counter, isolates: region.census.count(), nowMs: ms + counter.aheadMs };
+      const pace = {
+        ...counter,
+        isolates: region.census.count(),
+        nowMs: ms + counter.aheadMs,
+        callMs: region.distance.ms() ?? 0,
+      };
       const want = wantOf(check, pace);
       if (want > 0) ask(counter, want, ms);
       return want;

@@ -32,15 +32,19 @@ export interface Pace {
   readonly isolates: number;
   /** By the clock of the region, about. */
   readonly nowMs: number;
+  /** A call to the region takes so long. */
+  readonly callMs: number;
 }
 
 /** Units to ask for beyond the cost; 0 for none. */
 export function wantOf(check: RuleCheck, pace: Pace): number {
-  const { unitsPerMs, unitsPerMsBefore, remaining, isolates, nowMs } = pace;
+  const { unitsPerMs, unitsPerMsBefore, remaining, isolates, nowMs, callMs } = pace;
   const steadily = Math.min(unitsPerMs, unitsPerMsBefore);
   const isBusy = steadily * WORTH_MS >= LEAST_PACE * check.cost;
   if (!isBusy || !isLeasable(check) || check.limit < unitsPerMs * isolates * LEAST_LIMIT_MS) return 0;
-  const most = Math.floor((remaining * SHARE_OF_REST) / isolates);
+  // Requests that come while the lease is on its way must find something, or they would be denied for it.
+  const spare = remaining - unitsPerMs * isolates * callMs;
+  const most = Math.floor(Math.min((remaining * SHARE_OF_REST) / isolates, spare));
   // What is not used by the end of a lease is lost for a while.
   const usedMs = Math.min(WORTH_MS, lastsMs(check, nowMs));
   const wanted = Math.min(Math.floor(unitsPerMs * usedMs), most);
