@@ -1,9 +1,12 @@
 // Hot subjects: how many Redis commands a request costs when isolates lease, whether the limit holds, and how much of it
 // can be used; beside @upstash/ratelimit on the same load.
-import { startEdges } from '../local/edges.ts';
+import { routeFrom, startEdges } from '../local/edges.ts';
+import { cpuTable, type HotCpu, measureCpu } from './hot/cpu.ts';
+import { highestRate } from './hot/highest-rate.ts';
+import { type LeaseMemory, measureMemory, memoryTable } from './hot/memory.ts';
 import { openSystem, SYSTEMS, type System } from './hot/systems.ts';
 import { type Figures, limitOf, type Shape, sendHot } from './hot/traffic.ts';
-import type { Bench, Table } from './shared/bench.ts';
+import type { Bench, BenchOptions, Table } from './shared/bench.ts';
 import { tallyReasons, uncountedNotes } from './shared/reasons.ts';
 import { fixed } from './shared/table.ts';
 
@@ -13,36 +16,53 @@ export const measures =
 const WINDOWS = 2;
 /** The peers are measured at so many isolates: what differs with their number is Weir's. */
 const PEERS_AT = 3;
+/** And the highest that this machine gives. */
 const RATES = [200, 1_000];
-const SHAPES: readonly Shape[] = [1, 100].flatMap((subjects) =>
-  RATES.flatMap((perSecond) =>
-    [1, 3, 10].flatMap((isolates) => [1.2, 0.5].map((load) => ({ subjects, isolates, perSecond, load }))),
-  ),
-);
+const shapesAt = (rates: readonly number[]): readonly Shape[] =>
+  [1, 100].flatMap((subjects) =>
+    rates.flatMap((perSecond) =>
+      [1, 3, 10].flatMap((isolates) => [1.2, 0.5].map((load) => ({ subjects, isolates, perSecond, load }))),
+    ),
+  );
 /** The short form has one of them, and so little of it that no window is used up. */
 const SHORTEST: readonly Shape[] = [{ subjects: 1, isolates: PEERS_AT, perSecond: 600, load: 1.2 }];
 
 type Measured = Shape & { readonly by: Readonly<Partial<Record<System, Figures>> & Record<'weir', Figures>> };
 
-export const keys = ['requests', 'uncounted', 'overAdmitted', 'hot.commandsPerRequest', 'hot.utilization'];
+export const keys = [
+  ...['requests', 'uncounted', 'overAdmitted', 'hot.commandsPerRequest', 'hot.utilization'],
+  ...['cpu.hot', 'cpu.proxy', 'cpu.ping', 'cpuOfProxy', 'cpuOfPing', 'memory.grownMb'],
+];
 
-export const run: Bench = async ({ say, scaled }) => {
+export const run: Bench = async (options) => {
+  const { say } = options;
+  const { measured, memory } = await measureShapes(options);
+  say('processor time');
+  const cpu = await measureCpu(options);
+  const tables = [toTable(measured), cpuTable(cpu), memoryTable(memory)];
+  return { tables, json: toJson(measured, cpu, memory) };
+};
+
+async function measureShapes(options: BenchOptions) {
+  const { say, scaled } = options;
   await using edges = await startEdges({ roundTripMs: 20 });
   const windows = scaled(WINDOWS);
+  const isFull = windows === WINDOWS;
+  const shapes = isFull ? shapesAt([...RATES, await highestRate(edges)]) : SHORTEST;
   const measured: Measured[] = [];
-  for (const shape of windows === WINDOWS ? SHAPES : SHORTEST) {
+  for (const shape of shapes) {
     const by: Partial<Record<System, Figures>> = {};
     for (const name of systemsAt(shape)) {
       const ask = await openSystem[name](edges, shape);
       by[name] = await sendHot({ edges, shape, windows, ask });
     }
     measured.push({ ...shape, by: by as Measured['by'] });
-    say(
-      `${shape.subjects} subjects, ${shape.perSecond}/s, ${shape.isolates} isolates, load ${shape.load}: done`,
-    );
+    const { subjects, perSecond, isolates, load } = shape;
+    say(`${subjects} subjects, ${perSecond}/s, ${isolates} isolates, load ${load}: done`);
   }
-  return { tables: [toTable(measured)], json: toJson(measured) };
-};
+  const [region] = routeFrom('us', edges.regions, () => {});
+  return { measured, memory: measureMemory(region, options) };
+}
 
 const systemsAt = ({ isolates, subjects }: Shape): readonly System[] =>
   isolates === PEERS_AT && subjects === 1 ? SYSTEMS : ['weir'];
@@ -50,10 +70,15 @@ const systemsAt = ({ isolates, subjects }: Shape): readonly System[] =>
 /** One subject at 200 requests a second and more in each isolate: what leases are for. */
 const isHot = ({ subjects, perSecond, isolates }: Shape) => perSecond / subjects / isolates >= 200;
 
-function toJson(measured: readonly Measured[]) {
+function toJson(
+  measured: readonly Measured[],
+  { cpu, cpuOfProxy, cpuOfPing, uncounted: failed }: HotCpu,
+  memory: LeaseMemory,
+) {
   const weir = measured.map(({ by }) => by.weir);
   const hot = measured.filter(isHot);
-  const uncounted = measured.flatMap(({ by }) => SYSTEMS.flatMap((name) => by[name]?.uncounted ?? []));
+  const ofShapes = measured.flatMap(({ by }) => SYSTEMS.flatMap((name) => by[name]?.uncounted ?? []));
+  const uncounted = [...ofShapes, ...failed];
   const tight = hot.filter(({ load }) => load > 1);
   return {
     requests: weir.reduce((sum, { requests }) => sum + requests, 0),
@@ -64,6 +89,7 @@ function toJson(measured: readonly Measured[]) {
       commandsPerRequest: Math.max(...hot.map(({ by }) => by.weir.commandsPerRequest)),
       utilization: Math.min(...tight.map(({ by }) => by.weir.utilization)),
     },
+    ...{ cpu, cpuOfProxy, cpuOfPing, memory },
     shapes: measured.map(({ by, ...shape }) => ({ ...shape, ...by })),
   };
 }

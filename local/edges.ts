@@ -172,7 +172,8 @@ const always = (current: () => Snapshot): SnapshotSource => ({
   start: async () => current(),
 });
 
-function routeFrom(name: EdgeName, regions: readonly RegionOfEdges[], onFarCall: () => void): Regions {
+/** The regions as an isolate at that edge sees them, nearest first. */
+export function routeFrom(name: EdgeName, regions: readonly RegionOfEdges[], onFarCall: () => void): Regions {
   const open = ({ gateway, far, ...region }: RegionOfEdges): LimiterRegion => {
     const { url, token } = region.name === name ? gateway : far;
     const client = createClient({ url, token });

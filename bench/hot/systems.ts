@@ -10,7 +10,7 @@ export type System = (typeof SYSTEMS)[number];
 export const openSystem: Readonly<Record<System, (edges: Edges, shape: Shape) => Promise<Ask>>> = {
   async weir(edges, shape) {
     const rule = { algorithm: 'fixed-window', limit: limitOf(shape), windowSeconds: WINDOW_SECONDS } as const;
-    const system = await edges.open([{ ...rule, onUnavailable: 'closed', shares: { us: 1 }, lease: true }]);
+    const system = await edges.open([{ ...rule, onUnavailable: 'closed', shares: { us: 1 } }]);
     const isolates = Array.from({ length: shape.isolates }, () => system.openEdge('us'));
     return async (isolate, subject) => {
       const decision = await isolates[isolate]?.request(subject);

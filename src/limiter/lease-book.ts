@@ -2,60 +2,27 @@
 // lease-upkeep.ts makes the calls.
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
-import type { Outcome } from '../core/counting/check.ts';
 import type { CheckResult } from '../core/counting/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { nameOf } from './known-cessions.ts';
+import {
+  ask,
+  createLeaseCounter,
+  type Granted,
+  isAsking,
+  isLow,
+  type Lease,
+  type LeaseCounter,
+  leaseFor,
+  measure,
+  noteLeft,
+  putBackUnits,
+  useUnits,
+} from './lease-counter.ts';
 import { isLeasable, lastsMs, wantOf } from './lease-terms.ts';
 import type { Ledger } from './ledger.ts';
 import { isBeingMoved, type PlacedCheck } from './placed-checks.ts';
-import type { LimiterRegion, Regions } from './region-ladder.ts';
-
-/** Units of one charge. */
-export interface Lease {
-  readonly region: LimiterRegion;
-  /** As the region has charged it. */
-  readonly check: RuleCheck;
-  /** By the clock of the region. */
-  readonly chargedAtMs: number;
-  /** By the clock of this isolate, like all that follows: when the call was sent. */
-  readonly sentAtMs: number;
-  readonly heardAtMs: number;
-  readonly endsAtMs: number;
-  /** What the region said, of the whole limit: these units are not part of `remaining`. */
-  readonly outcome: Outcome;
-  readonly size: number;
-  units: number;
-}
-
-/** The pace of this isolate at one counter, and what it has of it. */
-interface Entry {
-  sinceMs: number;
-  used: number;
-  unitsPerMs: number;
-  /** In the region, as it last said. */
-  remaining: number;
-  /** What the clock of the region is ahead of this isolate's, at most. */
-  aheadMs: number;
-  /** Somebody has asked for a lease, and may still be told. */
-  askingUntilMs: number;
-  leases: Lease[];
-}
-
-/** A region has charged a check. */
-export interface Granted {
-  readonly region: LimiterRegion;
-  readonly check: RuleCheck;
-  /** By the region's part, and of the whole limit. */
-  readonly outcome: Outcome;
-  readonly whole: Outcome;
-  readonly sentAtMs: number;
-  readonly chargedAtMs: number;
-  /** Units that somebody has used already. */
-  readonly usedNow: number;
-  /** In which it was asked for. */
-  readonly era: string;
-}
+import type { Regions } from './region-ladder.ts';
 
 export interface LeaseBook {
   /** What was leased under other rules, or before a reset, ends. */
@@ -70,7 +37,9 @@ export interface LeaseBook {
   ): CheckResult<RuleCheck>[] | undefined;
   /** Units to lease with this call, beyond the cost. More than 0 claims the turn to ask. */
   claim(regions: Regions, placed: PlacedCheck, check: RuleCheck): number;
-  /** After every charge of a check: the units that are leased by it. */
+  /** A call that asked for units was answered, whatever the answer. */
+  answered(check: RuleCheck): void;
+  /** After every charge of a check: what is left of the whole limit, with what this isolate has leased of it. */
   note(granted: Granted): number;
   /** Whether the lease of it runs dry soon. */
   isLow(check: RuleCheck): boolean;
@@ -85,19 +54,13 @@ export interface Leased {
 }
 
 const MAX_COUNTERS = 10_000;
-/** The pace is measured over so long at least. */
-const MEASURE_MS = 250;
-/** A call that was not answered by then has failed. */
-const ASKING_MS = 1_000;
 /** Units that were not used by then are given back. */
 const IDLE_MS = 2_000;
 /** After one request. */
 const MAX_GIVEN_BACK = 50;
-/** Of a lease: with less, it is time for the next one. */
-const LOW = 0.4;
 
 export function createLeaseBook(now: () => number): LeaseBook {
-  let entries = createBoundedCache<Entry>(MAX_COUNTERS);
+  let counters = createBoundedCache<LeaseCounter>(MAX_COUNTERS);
   /** Oldest first. It has all that still have units, also those whose counters were forgotten. */
   let open = new Set<Lease>();
   let givenUp: Lease[] = [];
@@ -105,7 +68,7 @@ export function createLeaseBook(now: () => number): LeaseBook {
   let latestMs = Number.NEGATIVE_INFINITY;
 
   const forget = () => {
-    entries = createBoundedCache<Entry>(MAX_COUNTERS);
+    counters = createBoundedCache<LeaseCounter>(MAX_COUNTERS);
     open = new Set();
     givenUp = [];
   };
@@ -118,25 +81,22 @@ export function createLeaseBook(now: () => number): LeaseBook {
     return ms;
   };
 
-  const entryOf = (check: RuleCheck) => entries.get(nameOf(check), Number.NEGATIVE_INFINITY);
+  const counterOf = (check: RuleCheck) => counters.get(nameOf(check), Number.NEGATIVE_INFINITY);
 
-  const measure = (entry: Entry, units: number, ms: number) => {
-    const passedMs = ms - entry.sinceMs;
-    if (passedMs >= MEASURE_MS) {
-      entry.unitsPerMs = entry.used / passedMs;
-      entry.used = 0;
-      entry.sinceMs = ms;
-    }
-    entry.used += units;
+  const findLease = (check: RuleCheck, ms: number): Found | undefined => {
+    const counter = counterOf(check);
+    const lease = counter && leaseFor(counter, check, ms);
+    return lease && { counter, lease };
   };
 
-  const leaseFor = (check: RuleCheck, ms: number): Lease | undefined =>
-    entryOf(check)?.leases.find(
-      (lease) => lease.endsAtMs > ms && lease.units >= check.cost && isFor(lease, check),
-    );
-
-  const use = (lease: Lease, check: RuleCheck, ms: number, ledger: Pick<Ledger, 'noteLeased'>) => {
-    lease.units -= check.cost;
+  const use = (
+    { counter, lease }: Found,
+    check: RuleCheck,
+    ms: number,
+    ledger: Pick<Ledger, 'noteLeased'>,
+  ) => {
+    measure(counter, check.cost, ms);
+    const remaining = useUnits(counter, lease, check.cost);
     if (lease.units === 0) open.delete(lease);
     const counted = lease.check.cost === check.cost ? lease.check : { ...lease.check, cost: check.cost };
     const charge = {
@@ -149,16 +109,17 @@ export function createLeaseBook(now: () => number): LeaseBook {
     ledger.noteLeased(charge, () => {
       // Not if all leases have ended meanwhile.
       if (among !== open) return;
-      lease.units += check.cost;
+      putBackUnits(counter, lease, check.cost);
       open.add(lease);
     });
-    return { check: counted, outcome: outcomeOf(lease, ms) };
+    const nowMs = lease.chargedAtMs + (ms - lease.heardAtMs);
+    return { check: counted, outcome: { ...lease.outcome, remaining, granted: 0, nowMs } };
   };
 
   /** What they still have is given back with what is idle. */
-  const endLeases = (entry: Entry, ms: number) => {
-    for (const lease of entry.leases) if (lease.endsAtMs <= ms) giveUp(lease, ms);
-    entry.leases = entry.leases.filter(({ endsAtMs }) => endsAtMs > ms);
+  const endLeases = (counter: LeaseCounter, ms: number) => {
+    for (const lease of counter.leases) if (lease.endsAtMs <= ms) giveUp(lease, ms);
+    counter.leases = counter.leases.filter(({ endsAtMs }) => endsAtMs > ms);
   };
 
   const giveUp = (lease: Lease, ms: number) => {
@@ -167,17 +128,14 @@ export function createLeaseBook(now: () => number): LeaseBook {
     lease.units = 0;
   };
 
-  const add = (entry: Entry, granted: Granted, ms: number): number => {
-    const { check, region, sentAtMs, chargedAtMs } = granted;
-    const units = granted.outcome.granted;
-    const goodMs = lastsMs(check, chargedAtMs);
-    endLeases(entry, ms);
-    if (goodMs <= 0) return 0;
-    const end = { endsAtMs: sentAtMs + goodMs, outcome: granted.whole };
-    const lease = { region, check, chargedAtMs, sentAtMs, heardAtMs: ms, size: units, units, ...end };
-    entry.leases.push(lease);
+  const add = (counter: LeaseCounter, granted: Granted, ms: number) => {
+    const { check, region, sentAtMs, chargedAtMs, outcome, whole } = granted;
+    const endsAtMs = sentAtMs + lastsMs(check, chargedAtMs);
+    const size = outcome.granted;
+    const charge = { region, check, chargedAtMs, sentAtMs, heardAtMs: ms, endsAtMs };
+    const lease = { ...charge, outcome: whole, size, units: size };
+    counter.leases.push(lease);
     open.add(lease);
-    return units;
   };
 
   return {
@@ -189,54 +147,59 @@ export function createLeaseBook(now: () => number): LeaseBook {
 
     era: () => currentEra,
 
-    has: (placed) => leaseFor(placed.check, nowMs()) !== undefined && !isBeingMoved(placed),
+    has: (placed) => findLease(placed.check, nowMs()) !== undefined && !isBeingMoved(placed),
 
     use(placed, ledger) {
       const ms = nowMs();
-      const found = placed.map(({ check }) => leaseFor(check, ms));
-      if (!found.every((lease) => lease !== undefined)) return undefined;
-      return placed.map(({ check }, i) => {
-        const entry = entryOf(check);
-        if (entry) measure(entry, check.cost, ms);
-        return use(found[i] as Lease, check, ms, ledger);
-      });
+      const found = placed.map(({ check }) => findLease(check, ms));
+      if (!found.every((one) => one !== undefined)) return undefined;
+      return placed.map(({ check }, i) => use(found[i] as Found, check, ms, ledger));
     },
 
     claim(regions, placed, check) {
       const [region] = regions;
       const ms = nowMs();
-      const entry = entryOf(check);
-      if (!entry || entry.askingUntilMs > ms || open.size >= MAX_COUNTERS || isBeingMoved(placed)) return 0;
-      endLeases(entry, ms);
-      const pace = { ...entry, isolates: region.census.count(), nowMs: ms + entry.aheadMs };
+      const counter = counterOf(check);
+      if (!counter || isAsking(counter, ms) || open.size >= MAX_COUNTERS || isBeingMoved(placed)) return 0;
+      endLeases(counter, ms);
+      const pace = {
+        ...counter,
+        isolates: region.census.count(),
+        nowMs: ms + counter.aheadMs,
+        callMs: region.distance.ms() ?? 0,
+      };
       const want = wantOf(check, pace);
-      if (want > 0) entry.askingUntilMs = ms + ASKING_MS;
+      if (want > 0) ask(counter, want, ms);
       return want;
     },
 
+    answered(check) {
+      const counter = counterOf(check);
+      if (counter) counter.asked = 0;
+    },
+
     note(granted) {
-      const { check, outcome, usedNow } = granted;
+      const { check, outcome, whole, usedNow, chargedAtMs } = granted;
       // The answer of a call from before a change, or a reset, is of no use.
-      if (!isLeasable(check) || granted.era !== currentEra) return 0;
+      if (!isLeasable(check) || granted.era !== currentEra) return whole.remaining;
       const ms = nowMs();
-      const known = entryOf(check);
-      const entry = known ?? createEntry(ms);
-      if (!known) entries.set(nameOf(check), entry, Number.POSITIVE_INFINITY);
-      measure(entry, usedNow, ms);
-      entry.remaining = outcome.remaining;
-      entry.aheadMs = granted.chargedAtMs - granted.sentAtMs;
-      if (outcome.granted === 0) return 0;
-      entry.askingUntilMs = 0;
-      return add(entry, granted, ms);
+      const known = counterOf(check);
+      const counter = known ?? createLeaseCounter(ms);
+      if (!known) counters.set(nameOf(check), counter, Number.POSITIVE_INFINITY);
+      measure(counter, usedNow, ms);
+      counter.remaining = outcome.remaining;
+      counter.aheadMs = chargedAtMs - granted.sentAtMs;
+      const isLease = outcome.granted > 0 && lastsMs(check, chargedAtMs) > 0;
+      if (isLease) endLeases(counter, ms);
+      const left = noteLeft(counter, { ...granted, leased: isLease ? outcome.granted : 0 }, ms);
+      if (isLease) add(counter, granted, ms);
+      return left;
     },
 
     isLow(check) {
       const ms = nowMs();
-      const entry = entryOf(check);
-      if (!entry || entry.askingUntilMs > ms) return false;
-      const live = entry.leases.filter((lease) => lease.endsAtMs > ms);
-      const units = live.reduce((sum, lease) => sum + lease.units, 0);
-      return units < LOW * (live.at(-1)?.size ?? 0);
+      const counter = counterOf(check);
+      return counter !== undefined && !isAsking(counter, ms) && isLow(counter, ms);
     },
 
     takeIdle() {
@@ -257,24 +220,9 @@ export function createLeaseBook(now: () => number): LeaseBook {
   };
 }
 
-const createEntry = (sinceMs: number): Entry => ({
-  sinceMs,
-  used: 0,
-  unitsPerMs: 0,
-  remaining: 0,
-  aheadMs: 0,
-  askingUntilMs: 0,
-  leases: [],
-});
-
-/** Another limit is another question. */
-const isFor = ({ check: { full } }: Lease, check: RuleCheck): boolean =>
-  full.limit === check.full.limit && full.extra === check.full.extra;
-
-/** Of the whole limit: units that are leased are not used. */
-function outcomeOf({ outcome, units, heardAtMs, chargedAtMs }: Lease, ms: number): Outcome {
-  const remaining = outcome.remaining + units;
-  return { ...outcome, remaining, granted: 0, nowMs: chargedAtMs + (ms - heardAtMs) };
+interface Found {
+  readonly counter: LeaseCounter;
+  readonly lease: Lease;
 }
 
 /** A charge that counts for longer than a window does so after the end of its lease, too. */

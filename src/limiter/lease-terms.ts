@@ -6,10 +6,12 @@ import type { RuleCheck } from '../core/matching/plan.ts';
 const WORTH_MS = 500;
 /** Of what is left, for all isolates together: the rest is for those who ask one by one. */
 const SHARE_OF_REST = 0.5;
-/** At a slower pace, in that time, a lease saves too little for what it keeps from others; */
+/** At a slower pace, in that time, a lease saves too little for what it keeps from others. */
 const LEAST_PACE = 10;
+/** So does a limit that is used up sooner than this, and a lost lease would be too much of it; */
+const LEAST_LIMIT_MS = 2_000;
 /** and so does a smaller lease: near the limit, requests are counted one by one. */
-const LEAST_REQUESTS = 4;
+const LEAST_REQUESTS = 2;
 /** Clocks stand still while a request is worked on, and are cut to milliseconds. */
 const CLOCK_MARGIN_MS = 10;
 
@@ -24,17 +26,25 @@ export function isLeasable({ algorithm, rule, countDenied, blockMs, log }: RuleC
 export interface Pace {
   /** Of this isolate. */
   readonly unitsPerMs: number;
+  readonly unitsPerMsBefore: number;
   /** In the region, when it was last asked. */
   readonly remaining: number;
   readonly isolates: number;
   /** By the clock of the region, about. */
   readonly nowMs: number;
+  /** A call to the region takes so long. */
+  readonly callMs: number;
 }
 
 /** Units to ask for beyond the cost; 0 for none. */
-export function wantOf(check: RuleCheck, { unitsPerMs, remaining, isolates, nowMs }: Pace): number {
-  if (!isLeasable(check) || unitsPerMs * WORTH_MS < LEAST_PACE * check.cost) return 0;
-  const most = Math.floor((remaining * SHARE_OF_REST) / isolates);
+export function wantOf(check: RuleCheck, pace: Pace): number {
+  const { unitsPerMs, unitsPerMsBefore, remaining, isolates, nowMs, callMs } = pace;
+  const steadily = Math.min(unitsPerMs, unitsPerMsBefore);
+  const isBusy = steadily * WORTH_MS >= LEAST_PACE * check.cost;
+  if (!isBusy || !isLeasable(check) || check.limit < unitsPerMs * isolates * LEAST_LIMIT_MS) return 0;
+  // Requests that come while the lease is on its way must find something, or they would be denied for it.
+  const spare = remaining - unitsPerMs * isolates * callMs;
+  const most = Math.floor(Math.min((remaining * SHARE_OF_REST) / isolates, spare));
   // What is not used by the end of a lease is lost for a while.
   const usedMs = Math.min(WORTH_MS, lastsMs(check, nowMs));
   const wanted = Math.min(Math.floor(unitsPerMs * usedMs), most);

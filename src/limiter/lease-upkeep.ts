@@ -4,10 +4,11 @@ import type { AfterResponse } from '../core/matching/caller.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { Cessions } from './cessions.ts';
 import { nameOf } from './known-cessions.ts';
-import type { Lease, LeaseBook } from './lease-book.ts';
+import type { LeaseBook } from './lease-book.ts';
+import type { Lease } from './lease-counter.ts';
 import { asWhole, pendingOf } from './pending-check.ts';
 import type { PlacedCheck } from './placed-checks.ts';
-import { askRegion, type LimiterRegion, type Regions } from './region-ladder.ts';
+import { askRegion, type Regions } from './region-ladder.ts';
 
 export interface LeaseUpkeep {
   /** After a request that these checks were used for. */
@@ -22,7 +23,7 @@ export interface Following {
 export interface LeaseUpkeepOptions {
   readonly now: () => number;
   readonly book: LeaseBook;
-  readonly cessions: Pick<Cessions, 'checkAt'>;
+  readonly cessions: Pick<Cessions, 'checkAt' | 'follow'>;
 }
 
 /** Nobody waits for it; but what is charged by a late answer is of no use to anybody. */
@@ -43,7 +44,8 @@ export function createLeaseUpkeep({ now, book, cessions }: LeaseUpkeepOptions): 
     return check && units > 0 ? [{ placed, check, wanting: { ...check, want: units - check.cost } }] : [];
   };
 
-  const refill = async (refills: readonly Refill[], region: LimiterRegion) => {
+  const refill = async (refills: readonly Refill[], { regions, afterResponse }: Following) => {
+    const [region] = regions;
     const sentAtMs = now();
     const era = book.era();
     const signal = AbortSignal.timeout(REFILL_MS);
@@ -52,6 +54,7 @@ export function createLeaseUpkeep({ now, book, cessions }: LeaseUpkeepOptions): 
     const asked = await askRegion({ region, signal, isFair: false, now, ask });
     if (asked.kind === 'unanswered') return;
     const { nowMs, outcomes } = asked.answer;
+    for (const { check } of refills) book.answered(check);
     if (!refills.every((_, i) => outcomes[i]?.allowed)) return;
     for (const [i, { placed, check }] of refills.entries()) {
       const told = outcomes[i];
@@ -60,14 +63,16 @@ export function createLeaseUpkeep({ now, book, cessions }: LeaseUpkeepOptions): 
       const whole = asWhole(pendingOf(placed), check, outcome);
       const chargedAtMs = told.nowMs ?? nowMs;
       book.note({ region, check, outcome, whole, sentAtMs, chargedAtMs, usedNow: 0, era });
+      // As after a request: a counter that is used from memory must ask other regions for their parts, too.
+      cessions.follow([{ placed, region, counted: check, outcome: told }], regions, afterResponse);
     }
   };
 
   return {
-    follow(placed, { regions, afterResponse }) {
-      const [region] = regions;
+    follow(placed, request) {
+      const { regions, afterResponse } = request;
       const refills = placed.flatMap((one) => refillOf(one, regions));
-      if (refills.length > 0) afterResponse(refill(refills, region));
+      if (refills.length > 0) afterResponse(refill(refills, request));
       const idle = book.takeIdle();
       for (const some of callsFor(idle)) afterResponse(giveBack(some));
     },

@@ -24,7 +24,11 @@ export interface Call {
   readonly withAnnouncement: boolean;
 }
 
-export type Answered = Answer & { readonly askedAtMs: number };
+export interface Answered extends Answer {
+  readonly askedAtMs: number;
+  /** The checks, with the units that they wanted to lease. */
+  readonly sent: readonly RuleCheck[];
+}
 
 export interface RegionCallsOptions {
   readonly now: () => number;
@@ -96,7 +100,7 @@ export function createRegionCalls({ now, cessions, leases, turns: next }: Region
       const checks = turns.map((turn) => (isLeasing ? wanting(turn, regions) : turn.check));
       const ask = async () => {
         const answer = await region.store.run({ operation, checks, withAnnouncement }, signal);
-        if (answer.outcomes.length === checks.length) return { ...answer, askedAtMs };
+        if (answer.outcomes.length === checks.length) return { ...answer, askedAtMs, sent: checks };
         throw new CounterStoreError('bad-reply', 'the store answered for fewer checks than it was given');
       };
       const asked = await askRegion({ region, signal, isFair, now, ask });

@@ -4,7 +4,8 @@ import type { DegradedReason } from '../core/counting/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { Cessions } from './cessions.ts';
 import type { KnownDenials } from './known-denials.ts';
-import type { Granted, LeaseBook } from './lease-book.ts';
+import type { LeaseBook } from './lease-book.ts';
+import type { Granted } from './lease-counter.ts';
 import { asWhole, followTwin, isMoved, isRefused, type Pending, type Turn } from './pending-check.ts';
 import type { Answered } from './region-calls.ts';
 import type { Asked, LimiterRegion } from './region-ladder.ts';
@@ -49,20 +50,16 @@ export function createHearReply({ cessions, denials, leases, isUnsettled }: Repl
       ({ check }, i) => !isRefused(outcomes[i]) || (check.log && !isMoved(outcomes[i])),
     );
     for (const [i, { one, check }] of turns.entries()) {
+      if (answered.sent[i]?.want) leases.answered(check);
       const outcome = outcomes[i] && { nowMs, ...outcomes[i] };
       if (!outcome) continue;
       if (outcome.allowed) {
         const isCharged = passes && operation === 'take';
         const whole = asWhole(one, check, outcome);
-        const leased =
-          isCharged && region === request.regions[0]
-            ? lease({ one, region, check }, { outcome, whole, sentAtMs: answered.askedAtMs, era })
-            : 0;
-        // What is leased is not used.
-        const result = {
-          check,
-          outcome: leased > 0 ? { ...whole, remaining: whole.remaining + leased } : whole,
-        };
+        const isNoted = isCharged && region === request.regions[0];
+        const told = { outcome, whole, sentAtMs: answered.askedAtMs, era };
+        const remaining = isNoted ? noteCharge({ one, region, check }, told) : whole.remaining;
+        const result = { check, outcome: remaining === whole.remaining ? whole : { ...whole, remaining } };
         if (passes || operation === 'peek') one.admitted = { region, result, outcome };
         else one.seen = result;
         if (isCharged) ledger.noteCharge(region.store, check, outcome.nowMs ?? nowMs);
@@ -74,8 +71,8 @@ export function createHearReply({ cessions, denials, leases, isUnsettled }: Repl
     }
   };
 
-  /** Notes the charge, and the lease that came with it: units of it. */
-  const lease = (
+  /** The lease that came with the charge is noted, too: what is left of the whole limit. */
+  const noteCharge = (
     { region, check }: Turn,
     told: Pick<Granted, 'outcome' | 'whole' | 'sentAtMs' | 'era'>,
   ): number => {

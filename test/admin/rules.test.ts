@@ -113,7 +113,7 @@ describe('a rule', () => {
       shares: null,
       spill: true,
       central: false,
-      lease: false,
+      lease: true,
       validFrom: null,
       validUntil: null,
       revision: expect.any(Number),

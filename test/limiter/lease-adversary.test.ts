@@ -15,7 +15,7 @@ const world = {
   skewMs: fc.constantFrom(0, 200, 5_000),
   longestWayMs: fc.constantFrom(0, 3, 40),
   lossRate: fc.constantFrom(0, 0, 0.05, 0.3),
-  limit: fc.integer({ min: 100, max: 3_000 }),
+  limit: fc.integer({ min: 200, max: 4_000 }),
   windowMs: fc.constantFrom(1_000, 2_000, 5_000),
   cost: fc.constantFrom(1, 1, 3),
 };
@@ -29,7 +29,7 @@ describe.each(LEASED)('isolates that lease units of %s', (algorithm) => {
     createRuleCheck({ algorithm, limit, windowMs, cost, rule: { lease: true } });
 
   const beyond = (drawn: Drawn) => {
-    const { admissions, leased } = playLeases({ ...drawn, check: check(drawn), lastsMs: 4_000 });
+    const { admissions, leased } = playLeases({ ...drawn, check: check(drawn), lastsMs: 8_000 });
     const counted = { algorithm, windowMs: drawn.windowMs, boundMs: 0, forgettings: [] };
     return { beyond: findBeyond(counted, admissions), leased };
   };
@@ -49,7 +49,7 @@ describe.each(LEASED)('isolates that lease units of %s', (algorithm) => {
 
 const ROOMY = {
   ...{ seed: 1, isolates: 2, skewMs: 200, longestWayMs: 3, lossRate: 0 },
-  ...{ limit: 3_000, windowMs: 5_000, cost: 1 },
+  ...{ limit: 4_000, windowMs: 5_000, cost: 1 },
 };
 
 type Drawn = Omit<LeaseWorld, 'check' | 'lastsMs'> & {

@@ -16,8 +16,9 @@ function open() {
   const book = createLeaseBook(() => clock.ms);
   const placing = createPlacing({ us: 1 }, () => clock.ms);
   const placed = (one: RuleCheck = check) => placing.place([one], regions, undefined);
-  const note = (granted: number, one = check, era = '') => {
-    const outcome = { ...admitted, remaining: 900, granted };
+  const note = (granted: number, one = check, era = '', remaining = 900) => {
+    const outcome = { ...admitted, resetAtMs: START_MS + 60_000, remaining, granted };
+    if (granted > 0) book.answered(one);
     const moment = { sentAtMs: clock.ms, chargedAtMs: clock.ms, usedNow: one.cost, era };
     return book.note({ region, check: one, outcome, whole: outcome, ...moment });
   };
@@ -52,6 +53,47 @@ describe('a book of leases', () => {
     expect(claim()).toBeGreaterThan(0);
   });
 
+  it('asks again after an answer that granted nothing', () => {
+    const { claim, warmUp, book } = open();
+    warmUp();
+    claim();
+    book.answered(check);
+    expect(claim()).toBe(100);
+  });
+
+  it('counts its leased units as left when another request is charged', () => {
+    const { note, clock } = open();
+    expect(note(100)).toBe(1_000);
+    clock.ms += 1;
+    // The region has charged one more.
+    expect(note(0, { ...check })).toBe(1_000);
+  });
+
+  it('counts units as left that it has asked for and that may have been granted', () => {
+    const { note, claim, warmUp, clock } = open();
+    warmUp();
+    expect(claim()).toBe(100);
+    clock.ms += 1;
+    // The region says 800 now: 900 before, less the 99 that it has granted, less this request.
+    expect(note(0, check, '', 800)).toBe(899);
+  });
+
+  it('does not count units twice that it has asked for and that were not granted before', () => {
+    const { note, claim, warmUp, clock } = open();
+    warmUp();
+    claim();
+    clock.ms += 1;
+    expect(note(0, check, '', 899)).toBe(899);
+  });
+
+  it('counts what other isolates have used as used, although it waits for a lease', () => {
+    const { note, claim, warmUp, clock } = open();
+    warmUp();
+    claim();
+    clock.ms += 1;
+    expect(note(0, check, '', 500)).toBe(600);
+  });
+
   it('uses each unit once', () => {
     const { note, use, book } = open();
     note(3);
@@ -79,7 +121,10 @@ describe('a book of leases', () => {
   it('has no use for a lease that was asked for before another announcement', () => {
     const { note, book } = open();
     book.enter('another');
-    expect([note(10, check, ''), note(10, check, 'another')]).toEqual([0, 10]);
+    note(10, check, '');
+    expect(book.total().units).toBe(0);
+    note(10, check, 'another');
+    expect(book.total().units).toBe(10);
   });
 
   it('has nothing for a caller with another limit of the same counter', () => {

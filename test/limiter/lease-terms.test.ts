@@ -4,7 +4,14 @@ import { lastsMs, wantOf } from '../../src/limiter/lease-terms.ts';
 import { createRuleCheck, START_MS } from './rule-checks.ts';
 
 const minute = createRuleCheck({ limit: 1_000, windowMs: 60_000, rule: { lease: true } });
-const busy = { unitsPerMs: 0.2, remaining: 1_000, isolates: 1, nowMs: START_MS };
+const busy = {
+  unitsPerMs: 0.2,
+  unitsPerMsBefore: 0.2,
+  remaining: 1_000,
+  isolates: 1,
+  nowMs: START_MS,
+  callMs: 0,
+};
 
 describe('a lease', () => {
   it.each([
@@ -31,9 +38,25 @@ describe('what is asked for', () => {
   });
 
   it('is nothing if little is left, or the pace is slow, or the window ends', () => {
-    expect(wantOf(minute, { ...busy, remaining: 7 })).toBe(0);
+    expect(wantOf(minute, { ...busy, remaining: 3 })).toBe(0);
     expect(wantOf(minute, { ...busy, unitsPerMs: 0.019 })).toBe(0);
-    expect(wantOf(minute, { ...busy, nowMs: START_MS + 59_980 })).toBe(0);
+    expect(wantOf(minute, { ...busy, nowMs: START_MS + 59_985 })).toBe(0);
+  });
+
+  it('leaves what all isolates use while the call is on its way', () => {
+    expect(wantOf(minute, { ...busy, remaining: 30, callMs: 100 })).toBe(10);
+    expect(wantOf(minute, { ...busy, remaining: 21, callMs: 100 })).toBe(0);
+  });
+
+  it('is nothing after a burst: the pace must have lasted', () => {
+    expect(wantOf(minute, { ...busy, unitsPerMsBefore: 0.019 })).toBe(0);
+  });
+
+  it('is nothing if all isolates together use up the limit within two seconds', () => {
+    const pace = { ...busy, isolates: 2 };
+    expect([wantOf({ ...minute, limit: 799 }, pace), wantOf({ ...minute, limit: 800 }, pace)]).toEqual([
+      0, 100,
+    ]);
   });
 
   it('is a number of whole requests', () => {

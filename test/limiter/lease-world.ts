@@ -37,7 +37,7 @@ interface Isolate {
 }
 
 /** Nothing, now and then, often, more than the limit lets pass. */
-const PACES = [0, 0, 0.2, 1, 3];
+const PACES = [0, 0.05, 0.2, 0.3, 0.4, 2];
 
 export function playLeases(world: LeaseWorld): Played {
   const { check, lossRate, longestWayMs } = world;
@@ -82,7 +82,10 @@ export function playLeases(world: LeaseWorld): Played {
         usedNow: check.cost,
         era: '',
       };
-      later.add(nowMs + wayMs(), () => book.note(granted));
+      later.add(nowMs + wayMs(), () => {
+        if (want > 0) book.answered(check);
+        book.note(granted);
+      });
     });
   };
 
@@ -120,7 +123,7 @@ function openIsolate(random: Random, skewMs: number, now: () => number): Isolate
 
 function turn(isolate: Isolate, random: Random, nowMs: number): void {
   isolate.perMs = PACES[Math.floor(random() * PACES.length)] ?? 0;
-  isolate.untilMs = nowMs + 20 + Math.floor(random() * 700);
+  isolate.untilMs = nowMs + 20 + Math.floor(random() * 1_500);
 }
 
 /** What is to be done at which millisecond. */

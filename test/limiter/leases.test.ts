@@ -1,8 +1,10 @@
 // A limiter that leases, on regions in memory and in fake time: what it asks for, and what it decides by itself.
 import { describe, expect, it, vi } from 'vitest';
+import { createRandom } from '../../local/random.ts';
+import type { Decision } from '../../src/core/counting/decision.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { createSource, fails, openIsolate, snapshotOf, useFakeTime } from './limiter-harness.ts';
-import { createMinute, createModelRegion } from './model-regions.ts';
+import { createMinute, createModelRegion, type DelayMs } from './model-regions.ts';
 import { START_MS } from './rule-checks.ts';
 
 useFakeTime();
@@ -12,8 +14,8 @@ const hot = createMinute({ id: 'hot', limit: 1_000, rule: { lease } });
 const other = createMinute({ id: 'other', limit: 1_000, rule: { lease } });
 const scarce = createMinute({ id: 'scarce', limit: 20, rule: { id: 'scarce', name: 'scarce', lease } });
 
-function open(checks: readonly RuleCheck[] = [hot]) {
-  const region = createModelRegion('us');
+function open(checks: readonly RuleCheck[] = [hot], delayMs: DelayMs = () => 0) {
+  const region = createModelRegion('us', delayMs);
   const source = createSource({ current: () => snapshotOf('old') });
   const { limiter, decide, settle } = openIsolate([region], { source });
   const send = async (sent = checks) => {
@@ -34,7 +36,8 @@ function open(checks: readonly RuleCheck[] = [hot]) {
   return { region, source, limiter, settle, send, sendMany, takes, used };
 }
 
-const WARM = 60;
+/** Longer than twice the time that a pace is measured for. */
+const WARM = 120;
 
 describe('an isolate that is busy at a counter', () => {
   it('makes one call for many requests', async () => {
@@ -46,14 +49,25 @@ describe('an isolate that is busy at a counter', () => {
     expect(takes() - before).toBeLessThanOrEqual(10);
   });
 
+  const remainingOf = (decisions: readonly Decision[]) =>
+    decisions.map((one) => (one.kind === 'counted' ? one.results[0]?.outcome.remaining : undefined));
+  const downFrom = (first: number, count: number) => Array.from({ length: count }, (_, i) => first - i);
+
   it('counts Remaining down by one for each request, as if nothing were leased', async () => {
     const { sendMany } = open();
-    const decisions = await sendMany(300);
-    const remaining = decisions.map((one) =>
-      one.kind === 'counted' ? one.results[0]?.outcome.remaining : undefined,
-    );
-    expect(remaining).toEqual(Array.from({ length: 300 }, (_, i) => 999 - i));
+    expect(remainingOf(await sendMany(300))).toEqual(downFrom(999, 300));
   });
+
+  // Each request waits for its answer. A refill takes long enough that leases run dry meanwhile.
+  it.each([1, 2, 3, 4, 5])(
+    'counts Remaining down one by one while the next lease is on its way (seed %d)',
+    async (seed) => {
+      const random = createRandom(seed);
+      const { sendMany, takes } = open([hot], () => Math.floor(random() ** 4 * 40));
+      expect(remainingOf(await sendMany(950))).toEqual(downFrom(999, 950));
+      expect(takes()).toBeLessThan(600);
+    },
+  );
 
   it('admits exactly the limit in a window', async () => {
     const { sendMany } = open();

@@ -177,7 +177,7 @@ export const RULE_DEFAULTS = {
   shares: null,
   spill: true,
   central: false,
-  lease: false,
+  lease: true,
   validFromMs: null,
   validUntilMs: null,
 } as const satisfies Partial<Rule>;

@@ -1,0 +1,1 @@
+ALTER TABLE "weir"."rules" ALTER COLUMN "lease" SET DEFAULT true;
