@@ -15,6 +15,7 @@ const sources = ['src/http/', 'src/admin/'].flatMap((folder) =>
 const ADDED = [
   /\.(?:set|append)\(\s*'([A-Z][A-Za-z-]+|[a-z]+-[a-z-]+)'/g,
   /'((?:X|WWW|Retry|Cache|Content)-[A-Za-z-]+)':/g,
+  /\['(X-[A-Za-z-]+)'\] = /g,
   /\b(ETag|Location|Allow): /g,
   /_HEADER = '([A-Za-z-]+)'/g,
 ];
