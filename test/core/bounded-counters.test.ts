@@ -4,7 +4,8 @@ import { describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
 import { createBoundedCounters } from '../../src/core/counting/bounded-counters.ts';
 import type { Check, Operation } from '../../src/core/counting/check.ts';
-import { type Counter, type Counters, runChecks } from '../../src/core/counting/counters.ts';
+import { runChecks } from '../../src/core/counting/counters.ts';
+import type { Counter, Counters } from '../../src/core/counting/judging.ts';
 import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
 import { rounds } from '../rounds.ts';
 

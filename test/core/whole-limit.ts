@@ -1,7 +1,7 @@
 // What the whole limit says of all that several regions have admitted, and what histories over regions are made of.
 import fc from 'fast-check';
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
-import type { Counter, Counters } from '../../src/core/counting/counters.ts';
+import type { Counter, Counters } from '../../src/core/counting/judging.ts';
 import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
 import type { Counting, WeightedRegion } from '../../src/core/regions/shares.ts';
 

@@ -1,6 +1,6 @@
 // When a region asks others for their parts of a subject, what it does with them, and for how long.
 import { describe, expect, it, vi } from 'vitest';
-import { IDLE_MS } from '../../src/core/counting/counters.ts';
+import { IDLE_MS } from '../../src/core/counting/ceding.ts';
 import type { CounterCall } from '../../src/core/ports/counter-store.ts';
 import { createCessions } from '../../src/limiter/cessions.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';

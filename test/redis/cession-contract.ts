@@ -1,8 +1,8 @@
 // What every algorithm owes a region that cedes its part: it cedes only what holds nothing, counts nothing until all that
 // its home may have charged has stopped counting, and then starts from nothing.
 import { describe, expect, it } from 'vitest';
+import { IDLE_MS } from '../../src/core/counting/ceding.ts';
 import type { Check } from '../../src/core/counting/check.ts';
-import { IDLE_MS } from '../../src/core/counting/counters.ts';
 import type { ContractCase } from './algorithm-contract.ts';
 import { ask, createCheck, look, nextLeaseId } from './engines.ts';
 

@@ -3,8 +3,8 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
+import { IDLE_MS } from '../../src/core/counting/ceding.ts';
 import type { Check, Outcome } from '../../src/core/counting/check.ts';
-import { IDLE_MS } from '../../src/core/counting/counters.ts';
 import { rounds } from '../rounds.ts';
 import { createCheck, holdsLeases, next, nextKey, type RuleShape, WITHOUT_LEASES } from './engines.ts';
 import { type LuaCounters, startLuaCounters } from './lua-counters.ts';

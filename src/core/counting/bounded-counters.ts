@@ -1,7 +1,7 @@
 // Counters in memory that never grow beyond a number of subjects: the one used longest ago is forgotten. For the
 // limiter of one isolate.
 import { createBoundedCache } from '../bounded-cache.ts';
-import type { Counter, Counters } from './counters.ts';
+import type { Counter, Counters } from './judging.ts';
 
 export function createBoundedCounters(maxCounters: number): Counters {
   const counters = createBoundedCache<Counter>(maxCounters);

@@ -1,39 +1,9 @@
 // Judges the checks of one request and charges all of them, or none: the twin of lua/counters.lua, on
 // counters in memory. It is the model the script is tested against, and the limiter when Redis is gone.
-import type { Reading } from './algorithms/algorithm.ts';
-import { type AlgorithmId, algorithmOf, heldUnits } from './algorithms/registry.ts';
-import { type Answer, type Cession, type Check, type Operation, type Outcome, problemOf } from './check.ts';
-
-export interface Counter {
-  readonly algorithm: AlgorithmId;
-  readonly state: unknown;
-  readonly blockedUntilMs: number;
-  /** From then on it is as good as none. */
-  readonly expiresAtMs: number;
-  /** Until it expires, nothing is counted here: this region has ceded its part. */
-  readonly ceded?: Ceded | undefined;
-}
-
-export interface Ceded {
-  readonly home: string;
-  /** The home may use this part until then. */
-  readonly usableUntilMs: number;
-  /** This region wants its part back: it cedes it no longer. */
-  readonly isWanted: boolean;
-}
-
-/** Where counters are kept. What has expired may be left out. */
-export interface Counters {
-  get(key: string, id: string): Counter | undefined;
-  /** Keeps a counter that was changed, or forgets it; whatever else of the key has expired may go too. */
-  save(key: string, id: string, counter: Counter | undefined, nowMs: number): void;
-}
-
-/**
- * A region cedes a counter this long after its last charge stopped counting. By then that charge is over by every other
- * region's clock, too; and a caller who is between two requests does not look idle.
- */
-export const IDLE_MS = 5_000;
+import { algorithmOf, heldUnits } from './algorithms/registry.ts';
+import { CESSIONS, cession } from './ceding.ts';
+import { type Answer, type Check, type Operation, type Outcome, problemOf } from './check.ts';
+import { type Counters, fits, type Judged, judge, type Moved, paramsOf, retryMs } from './judging.ts';
 
 export function runChecks(
   operation: Operation,
@@ -57,19 +27,6 @@ export function runChecks(
     counters.save(check.key, check.id, expiresAtMs > nowMs ? counter : undefined, nowMs);
   }
   return { nowMs, outcomes: counted.map((one) => toOutcome(one, operation, nowMs)) };
-}
-
-interface Moved extends Ceded {
-  readonly untilMs: number;
-}
-
-interface Judged extends Reading<unknown> {
-  /** This region has ceded it. */
-  readonly moved: Moved | undefined;
-  readonly check: Check;
-  readonly blockedUntilMs: number;
-  /** 0 if the cost fits; infinite if it never will. */
-  readonly retryMs: number;
 }
 
 interface Counted {
@@ -110,44 +67,6 @@ const OPERATIONS: Record<
       return { ...charge(one, held, nowMs), allowed: held > 0, retryMs: 0 };
     }),
 };
-
-const paramsOf = ({ limit, windowMs, extra, leaseId = '', want: kept = 0 }: Check) => ({
-  limit,
-  windowMs,
-  extra,
-  leaseId,
-  kept,
-});
-const fits = ({ retryMs }: Judged) => retryMs === 0;
-
-/** What this check alone would answer. */
-function judge(check: Check, counter: Counter | undefined, nowMs: number): Judged {
-  const known = counter?.algorithm === check.algorithm && !counter.ceded ? counter : undefined;
-  const reading = algorithmOf(check.algorithm).advance(known?.state, nowMs, paramsOf(check));
-  const blockedUntilMs = known?.blockedUntilMs ?? 0;
-  const moved = movedOf(counter, nowMs);
-  return {
-    ...reading,
-    check,
-    moved,
-    blockedUntilMs,
-    retryMs: retryMs(check, reading, blockedUntilMs, nowMs),
-  };
-}
-
-const movedOf = (counter: Counter | undefined, nowMs: number): Moved | undefined =>
-  counter?.ceded && counter.expiresAtMs > nowMs
-    ? { ...counter.ceded, untilMs: counter.expiresAtMs }
-    : undefined;
-
-function retryMs(check: Check, reading: Reading<unknown>, blockedUntilMs: number, nowMs: number): number {
-  if (check.cost > reading.capacity) return Number.POSITIVE_INFINITY;
-  const waitMs =
-    check.cost > reading.room
-      ? algorithmOf(check.algorithm).waitMs(reading.state, nowMs, paramsOf(check), check.cost)
-      : 0;
-  return Math.max(waitMs, blockedUntilMs - nowMs, 0);
-}
 
 /**
  * Moves the counter by so many units; by 0, it only tells when the limit is free again. If told when a charge was
@@ -221,71 +140,6 @@ function deny(one: Judged, nowMs: number): Counted {
     retryMs: retryMs(check, reading, blockedUntilMs, nowMs),
   };
 }
-
-/**
- * A region that has counted nothing of it lately cedes its part; so does one that has, if the home has charged itself with
- * as much in the same window. It never takes the part back: it waits.
- */
-const CESSIONS = {
-  cede(check: Check, nowMs: number, counters: Counters): Outcome {
-    const { home, termMs, holdMs } = check.cession as Cession;
-    const counter = counterFor(check, counters);
-    const { ceded } = counter ?? {};
-    const leftMs = Math.max(0, (counter?.expiresAtMs ?? 0) + (ceded ? 0 : IDLE_MS) - nowMs);
-    if (leftMs > 0 && ceded && (ceded.home !== home || ceded.isWanted))
-      return cession(false, nowMs + leftMs, leftMs + (ceded.home === home ? check.windowMs : 0));
-    if (leftMs > 0 && !ceded && !isChargedElsewhere(check, counter, nowMs))
-      return { ...cession(false, nowMs, leftMs), remaining: usedOf(check, counter, nowMs) };
-    const expiresAtMs = nowMs + Math.max(ceded ? leftMs : 0, termMs + holdMs);
-    save(check, { home, usableUntilMs: nowMs + termMs, isWanted: false }, expiresAtMs, nowMs, counters);
-    return cession(true, expiresAtMs);
-  },
-
-  reclaim(check: Check, nowMs: number, counters: Counters): Outcome {
-    const counter = counters.get(check.key, check.id);
-    const moved = movedOf(counter, nowMs);
-    const isNew = moved !== undefined && !moved.isWanted;
-    if (isNew) save(check, { ...moved, isWanted: true }, moved.untilMs, nowMs, counters);
-    return cession(isNew, moved?.untilMs ?? nowMs);
-  },
-};
-
-function counterFor({ key, id, algorithm }: Check, counters: Counters): Counter | undefined {
-  const found = counters.get(key, id);
-  return found?.ceded || found?.algorithm === algorithm ? found : undefined;
-}
-
-function usedOf(check: Check, counter: Counter | undefined, nowMs: number): number {
-  const { room, capacity, blockedUntilMs } = judge(check, counter, nowMs);
-  return blockedUntilMs > nowMs ? 0 : Math.max(0, Math.min(capacity, capacity - room));
-}
-
-function isChargedElsewhere(check: Check, counter: Counter | undefined, nowMs: number): boolean {
-  const { want = 0, windowMs, chargedAtMs = nowMs } = check;
-  const isSameWindow = nowMs - (nowMs % windowMs) === chargedAtMs - (chargedAtMs % windowMs);
-  const isBlocked = (counter?.blockedUntilMs ?? 0) > nowMs;
-  return want > 0 && isSameWindow && !isBlocked && usedOf(check, counter, nowMs) <= want;
-}
-
-function save(
-  { key, id, algorithm }: Check,
-  to: Ceded,
-  expiresAtMs: number,
-  nowMs: number,
-  counters: Counters,
-) {
-  const counter = { algorithm, state: undefined, blockedUntilMs: 0, expiresAtMs, ceded: to };
-  counters.save(key, id, counter, nowMs);
-}
-
-const cession = (allowed: boolean, resetAtMs: number, retryAfterMs = 0): Outcome => ({
-  allowed,
-  remaining: 0,
-  resetAtMs,
-  retryAfterMs,
-  granted: 0,
-  delayMs: 0,
-});
 
 function toOutcome(counted: Counted, operation: Operation, nowMs: number): Outcome {
   const { moved } = counted;

@@ -1,5 +1,6 @@
 // Counters in a Map: for the model in tests, and for the limiter of one isolate.
-import { type Counter, type Counters, IDLE_MS } from './counters.ts';
+import { IDLE_MS } from './ceding.ts';
+import type { Counter, Counters } from './judging.ts';
 
 export interface MemoryCounters extends Counters {
   /** Forgets all counters of a key, but not what was ceded. */

@@ -1,0 +1,85 @@
+// What one check alone would answer, by its counter as it is now.
+import type { Reading } from './algorithms/algorithm.ts';
+import { type AlgorithmId, algorithmOf } from './algorithms/registry.ts';
+import type { Check } from './check.ts';
+
+export interface Counter {
+  readonly algorithm: AlgorithmId;
+  readonly state: unknown;
+  readonly blockedUntilMs: number;
+  /** From then on it is as good as none. */
+  readonly expiresAtMs: number;
+  /** Until it expires, nothing is counted here: this region has ceded its part. */
+  readonly ceded?: Ceded | undefined;
+}
+
+export interface Ceded {
+  readonly home: string;
+  /** The home may use this part until then. */
+  readonly usableUntilMs: number;
+  /** This region wants its part back: it cedes it no longer. */
+  readonly isWanted: boolean;
+}
+
+/** Where counters are kept. What has expired may be left out. */
+export interface Counters {
+  get(key: string, id: string): Counter | undefined;
+  /** Keeps a counter that was changed, or forgets it; whatever else of the key has expired may go too. */
+  save(key: string, id: string, counter: Counter | undefined, nowMs: number): void;
+}
+
+export interface Moved extends Ceded {
+  readonly untilMs: number;
+}
+
+export interface Judged extends Reading<unknown> {
+  /** This region has ceded it. */
+  readonly moved: Moved | undefined;
+  readonly check: Check;
+  readonly blockedUntilMs: number;
+  /** 0 if the cost fits; infinite if it never will. */
+  readonly retryMs: number;
+}
+
+export const paramsOf = ({ limit, windowMs, extra, leaseId = '', want: kept = 0 }: Check) => ({
+  limit,
+  windowMs,
+  extra,
+  leaseId,
+  kept,
+});
+export const fits = ({ retryMs }: Judged) => retryMs === 0;
+
+/** What this check alone would answer. */
+export function judge(check: Check, counter: Counter | undefined, nowMs: number): Judged {
+  const known = counter?.algorithm === check.algorithm && !counter.ceded ? counter : undefined;
+  const reading = algorithmOf(check.algorithm).advance(known?.state, nowMs, paramsOf(check));
+  const blockedUntilMs = known?.blockedUntilMs ?? 0;
+  const moved = movedOf(counter, nowMs);
+  return {
+    ...reading,
+    check,
+    moved,
+    blockedUntilMs,
+    retryMs: retryMs(check, reading, blockedUntilMs, nowMs),
+  };
+}
+
+export const movedOf = (counter: Counter | undefined, nowMs: number): Moved | undefined =>
+  counter?.ceded && counter.expiresAtMs > nowMs
+    ? { ...counter.ceded, untilMs: counter.expiresAtMs }
+    : undefined;
+
+export function retryMs(
+  check: Check,
+  reading: Reading<unknown>,
+  blockedUntilMs: number,
+  nowMs: number,
+): number {
+  if (check.cost > reading.capacity) return Number.POSITIVE_INFINITY;
+  const waitMs =
+    check.cost > reading.room
+      ? algorithmOf(check.algorithm).waitMs(reading.state, nowMs, paramsOf(check), check.cost)
+      : 0;
+  return Math.max(waitMs, blockedUntilMs - nowMs, 0);
+}
