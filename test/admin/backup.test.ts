@@ -1,4 +1,4 @@
-// A backup: everything but secrets in one document, and back into an empty database.
+// A backup: everything but secrets in one document, and back into a database that has been emptied.
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { hashApiKey } from '../../src/core/matching/api-key.ts';
@@ -10,30 +10,26 @@ import { rule } from './import-export-harness.ts';
 type Entry = Record<string, unknown>;
 type Everything = Record<'tenants' | 'users' | 'keys' | 'lists' | 'tiers' | 'rules' | 'routes', Entry[]>;
 
-let from: Admin;
-let to: Admin;
+let admin: Admin;
 let sql: pg.Client;
 beforeAll(async () => {
-  from = await startAdmin();
-  to = await startAdmin();
-  sql = new pg.Client({ connectionString: to.db.url });
+  admin = await startAdmin();
+  sql = new pg.Client({ connectionString: admin.db.url });
   await sql.connect();
 });
 afterAll(async () => {
   await sql.end();
-  await from[Symbol.asyncDispose]();
-  await to[Symbol.asyncDispose]();
+  await admin[Symbol.asyncDispose]();
 });
 beforeEach(() => sql.query(DELETE_ALL));
 
-async function send(admin: Admin, path: string, body: object): Promise<Entry> {
+async function send(path: string, body: object): Promise<Entry> {
   const response = await admin.call(path, { method: 'POST', body });
   expect(response.status, await response.clone().text()).toBeLessThan(300);
   return (await response.json()) as Entry;
 }
-const find = async (admin: Admin, key: string) => findApiKey(admin.db.database, await hashApiKey(key));
-const everything = async (admin: Admin) =>
-  (await (await admin.call('/export?everything=true')).json()) as Everything;
+const find = async (key: string) => findApiKey(admin.db.database, await hashApiKey(key));
+const everything = async () => (await (await admin.call('/export?everything=true')).json()) as Everything;
 const sorted = (document: Everything) =>
   Object.fromEntries(
     Object.entries(document).map(([name, entries]) => [
@@ -44,15 +40,15 @@ const sorted = (document: Everything) =>
 
 describe('a backup of a database with everything in it', () => {
   let keys: { readonly id: unknown; readonly key: string }[];
+  let foundBefore: unknown[];
   let backup: Everything;
   beforeAll(async () => {
-    await send(from, '/tiers', { name: 'pro', limits: { calls: 7 }, priceCents: 500, isDefault: true });
-    await send(from, '/tenants', { id: 'acme', name: 'Acme', tier: 'pro' });
-    await send(from, '/users', { id: 'ann', tier: 'pro', tenantId: 'acme' });
-    await send(from, '/rules', rule('by tier', { limit: null, limitName: 'calls' }));
+    await send('/tiers', { name: 'pro', limits: { calls: 7 }, priceCents: 500, isDefault: true });
+    await send('/tenants', { id: 'acme', name: 'Acme', tier: 'pro' });
+    await send('/users', { id: 'ann', tier: 'pro', tenantId: 'acme' });
+    await send('/rules', rule('by tier', { limit: null, limitName: 'calls' }));
     // An override: it replaces the rule for one user and for a time.
     await send(
-      from,
       '/rules',
       rule('by tier: ann', {
         scope: 'user',
@@ -61,24 +57,27 @@ describe('a backup of a database with everything in it', () => {
         validUntil: '2031-01-01T00:00:00Z',
       }),
     );
-    await send(from, '/routes', { name: 'api', prefix: '/api', origin: 'https://api.example.com' });
-    await send(from, '/lists', {
+    await send('/routes', { name: 'api', prefix: '/api', origin: 'https://api.example.com' });
+    await send('/lists', {
       list: 'deny',
       kind: 'ip',
       value: '10.0.0.0/8',
       expiresAt: '2031-01-01T00:00:00Z',
     });
-    await send(from, '/lists', { list: 'allow', kind: 'user', value: 'ann', reason: 'she tests' });
+    await send('/lists', { list: 'allow', kind: 'user', value: 'ann', reason: 'she tests' });
     const created = [
-      await send(from, '/keys', { name: 'of ann', userId: 'ann', expiresAt: '2031-01-01T00:00:00Z' }),
-      await send(from, '/keys', { tenantId: 'acme', tier: 'pro', disabled: true }),
+      await send('/keys', { name: 'of ann', userId: 'ann', expiresAt: '2031-01-01T00:00:00Z' }),
+      await send('/keys', { tenantId: 'acme', tier: 'pro', disabled: true }),
     ];
     keys = created.map(({ id, key }) => ({ id, key: String(key) }));
-    backup = await everything(from);
+    foundBefore = await Promise.all(keys.map(({ key }) => find(key)));
+    backup = await everything();
+    await sql.query(DELETE_ALL);
+    expect((await everything()).users).toEqual([]);
   });
 
   test('restores into an empty database, in one change', async () => {
-    const summary = await send(to, '/import', backup);
+    const summary = await send('/import', backup);
     expect(summary).toMatchObject({
       tenants: { created: 1, updated: 0, deleted: 0, unchanged: 0 },
       users: { created: 1 },
@@ -86,14 +85,14 @@ describe('a backup of a database with everything in it', () => {
       lists: { created: 2 },
       warnings: [],
     });
-    expect(sorted(await everything(to))).toEqual(sorted(backup));
+    expect(sorted(await everything())).toEqual(sorted(backup));
     const { rows } = await sql.query('select distinct change_id, actor from history');
     expect(rows).toEqual([{ change_id: expect.anything(), actor: TOKENS.admin.name }]);
   });
 
   test('the same keys work afterwards, and belong to the same callers', async () => {
-    await send(to, '/import', backup);
-    const found = await Promise.all(keys.map(({ key }) => find(to, key)));
+    await send('/import', backup);
+    const found = await Promise.all(keys.map(({ key }) => find(key)));
     expect(found).toEqual([
       {
         apiKeyId: keys[0]?.id,
@@ -105,7 +104,7 @@ describe('a backup of a database with everything in it', () => {
       // Disabled.
       undefined,
     ]);
-    expect(found).toEqual(await Promise.all(keys.map(({ key }) => find(from, key))));
+    expect(found).toEqual(foundBefore);
   });
 
   test('holds no key, only hashes', async () => {
@@ -117,9 +116,9 @@ describe('a backup of a database with everything in it', () => {
   });
 
   test('taken in twice changes nothing the second time', async () => {
-    await send(to, '/import', backup);
+    await send('/import', backup);
     for (const mode of ['merge', 'replace'])
-      expect(await send(to, `/import?mode=${mode}`, backup)).toMatchObject({
+      expect(await send(`/import?mode=${mode}`, backup)).toMatchObject({
         tenants: { created: 0, updated: 0, deleted: 0, unchanged: 1 },
         keys: { created: 0, updated: 0, deleted: 0, unchanged: 2 },
         lists: { created: 0, updated: 0, deleted: 0, unchanged: 2 },
@@ -128,29 +127,29 @@ describe('a backup of a database with everything in it', () => {
   });
 
   test('puts back what has changed since; with mode=replace it deletes what came since', async () => {
-    await send(to, '/import', backup);
-    await send(to, '/users', { id: 'bob', tenantId: 'acme' });
+    await send('/import', backup);
+    await send('/users', { id: 'bob', tenantId: 'acme' });
     await sql.query(`update users set tier = null; update list_entries set reason = 'another'`);
-    const preview = await send(to, '/import?mode=replace&dryRun=true', backup);
+    const preview = await send('/import?mode=replace&dryRun=true', backup);
     expect(preview).toMatchObject({ users: { created: 0, updated: 1, deleted: 1, unchanged: 0 } });
-    expect(await everything(to)).not.toEqual(backup);
-    expect(await send(to, '/import', backup)).toMatchObject({
+    expect(await everything()).not.toEqual(backup);
+    expect(await send('/import', backup)).toMatchObject({
       users: { updated: 1, deleted: 0, unchanged: 1 },
     });
-    expect(await send(to, '/import?mode=replace', backup)).toMatchObject({ users: { deleted: 1 } });
-    expect(sorted(await everything(to))).toEqual(sorted(backup));
+    expect(await send('/import?mode=replace', backup)).toMatchObject({ users: { deleted: 1 } });
+    expect(sorted(await everything())).toEqual(sorted(backup));
   });
 });
 
 test('a token that may only read gets no backup', async () => {
   const { token } = TOKENS.read;
-  expect((await to.call('/export?everything=true', { token })).status).toBe(403);
-  expect((await to.call('/export', { token })).status).toBe(200);
+  expect((await admin.call('/export?everything=true', { token })).status).toBe(403);
+  expect((await admin.call('/export', { token })).status).toBe(200);
 });
 
 test('more rows than a page are all there', async () => {
   await sql.query(`insert into users (id) select 'u' || n from generate_series(1, 5001) n`);
-  expect((await everything(to)).users).toHaveLength(5001);
+  expect((await everything()).users).toHaveLength(5001);
 });
 
 describe('an import refuses', () => {
@@ -177,7 +176,7 @@ describe('an import refuses', () => {
     ['a hash that another key has', { keys: [{ id, hash, prefix: 'w' }] }, 409, '#/hash'],
   ])('%s', async (_, parts, status, pointer) => {
     await sql.query(`insert into api_keys (hash, prefix) values ('${hash}', 'w')`);
-    const response = await to.call('/import', { method: 'POST', body: { weir: 1, ...parts } });
+    const response = await admin.call('/import', { method: 'POST', body: { weir: 1, ...parts } });
     expect(response.status).toBe(status);
     expect(await response.json()).toMatchObject({ errors: [{ pointer }] });
     expect((await sql.query('select id from users')).rows).toEqual([]);

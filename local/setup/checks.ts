@@ -1,0 +1,53 @@
+// Looks at what a deployment was told before anything is done with it: as the Worker will read it, and at the services.
+import pg from 'pg';
+import type { Finding } from '../../src/admin/smoke/findings.ts';
+import { compareClocks, findRegion } from '../../src/admin/smoke/region-findings.ts';
+import { createClient } from '../../src/redis/client.ts';
+import { StackError } from '../ports.ts';
+import type { Answers } from './answers.ts';
+
+/** A machine that sets things up can be far from every region. */
+const FAR_MS = 5_000;
+const CONNECT_MS = 10_000;
+
+export async function checkServices({ regions, databaseUrl }: Answers): Promise<Finding[]> {
+  const found = await Promise.all(
+    regions.map(({ name, url, token }) =>
+      findRegion({ name, client: createClient({ url, token }) }, { deadlineMs: FAR_MS, now: Date.now }),
+    ),
+  );
+  return [
+    ...found.flatMap(({ findings }) => findings),
+    ...compareClocks(found),
+    await findPostgres(databaseUrl),
+  ];
+}
+
+async function findPostgres(databaseUrl: string): Promise<Finding> {
+  const client = new pg.Client({ connectionString: databaseUrl, connectionTimeoutMillis: CONNECT_MS });
+  const check = { part: 'postgres', check: 'answers' };
+  try {
+    await client.connect();
+    const { rows } = await client.query<{ version: string }>('show server_version');
+    return { ...check, state: 'ok', found: `version ${rows[0]?.version}` };
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    return {
+      ...check,
+      state: 'failed',
+      found: `it does not answer (${code ?? 'no code'})`,
+      advice: 'Check databaseUrl.',
+    };
+  } finally {
+    await client.end().catch(() => {});
+  }
+}
+
+export function expectAllWell(findings: readonly Finding[]): void {
+  const failed = findings.filter(({ state }) => state === 'failed');
+  if (failed.length === 0) return;
+  const lines = failed.map(
+    ({ part, check, found, advice }) => `  ${part}, ${check}: ${found}. ${advice ?? ''}`,
+  );
+  throw new StackError(`nothing was changed, because\n${lines.join('\n')}`);
+}

@@ -1,0 +1,126 @@
+// `npm run setup`: from what a deployment needs to what `npm run deploy` needs. It checks everything first, says what it
+// is about to do, and then does it.
+import { readFileSync, writeFileSync } from 'node:fs';
+import { createInterface } from 'node:readline/promises';
+import { parseArgs } from 'node:util';
+import { renderTable } from '../../cli/table.ts';
+import { parseConfig } from '../../src/config.ts';
+import { applyMigrations } from '../migrations.ts';
+import { StackError } from '../ports.ts';
+import { type Answers, askAnswers, readAnswers } from './answers.ts';
+import { checkServices, expectAllWell } from './checks.ts';
+import { putSecrets } from './wrangler.ts';
+import { editWranglerFile } from './wrangler-file.ts';
+
+const HELP = `npm run setup -- [--file FILE] [--env staging] [--config wrangler.toml] [--dry-run] [--yes]
+
+  --file FILE    a JSON file: origin, databaseUrl, regions (name, url, token, share, latitude, longitude), and if you
+                 like adminToken, route, zone; without it, each is asked for
+  --env NAME     an environment of wrangler.toml, such as staging
+  --config FILE  the file to write the public part to (wrangler.toml)
+  --dry-run      check everything and say what would be done
+  --yes          do not ask before it is done`;
+
+const { values } = parseArgs({
+  options: {
+    file: { type: 'string' },
+    env: { type: 'string' },
+    config: { type: 'string', default: 'wrangler.toml' },
+    'dry-run': { type: 'boolean', default: false },
+    yes: { type: 'boolean', default: false },
+    help: { type: 'boolean', default: false },
+  },
+});
+
+async function main(): Promise<void> {
+  if (values.help) return console.log(HELP);
+  const answers = values.file === undefined ? await atTerminal(askAnswers) : readAnswers(values.file);
+  const secrets = secretsOf(answers);
+  expectConfig(answers, secrets);
+  const findings = await checkServices(answers);
+  for (const line of renderTable(
+    findings.map(({ part, check, state, found }) => [part, check, state, found]),
+  ))
+    console.log(line);
+  expectAllWell(findings);
+  const before = readFileSync(values.config, 'utf8');
+  const after = editWranglerFile(before, { ...answers, environment: values.env });
+  announce(answers, { before, after, secrets });
+  if (values['dry-run']) return console.log('\nnothing was changed: this was a dry run');
+  if (!values.yes && !(await isConfirmed())) return console.log('nothing was changed');
+  await carryOut(answers, after, secrets);
+}
+
+const secretsOf = ({ regions, databaseUrl, adminToken }: Answers) => ({
+  REGIONS: JSON.stringify(regions),
+  DATABASE_URL: databaseUrl,
+  ADMIN_TOKEN: adminToken,
+});
+
+/** As the Worker will read it: what it would refuse is refused here, by name. */
+function expectConfig({ origin }: Answers, secrets: ReturnType<typeof secretsOf>): void {
+  const unused = new Proxy({}, { get: () => () => {} });
+  const services = origin.startsWith('service:') ? { [origin.slice('service:'.length)]: unused } : {};
+  try {
+    parseConfig({ ...secrets, ...services, RULES: unused, ORIGIN_URL: origin } as Parameters<
+      typeof parseConfig
+    >[0]);
+  } catch (error) {
+    throw new StackError(`the Worker would not start with this: ${(error as Error).message}`);
+  }
+}
+
+interface Announced {
+  readonly before: string;
+  readonly after: string;
+  readonly secrets: Readonly<Record<string, string>>;
+}
+
+function announce({ databaseUrl }: Answers, { before, after, secrets }: Announced): void {
+  const { host, pathname } = new URL(databaseUrl);
+  const known = new Set(before.split('\n'));
+  const added = after.split('\n').filter((line) => !known.has(line));
+  const where = values.env === undefined ? '' : ` of the environment ${values.env}`;
+  console.log(`\nThis is what setup does:`);
+  console.log(`1. write to ${values.config}: ${added.length === 0 ? 'nothing, it is as it should be' : ''}`);
+  for (const line of added) console.log(`     ${line}`);
+  console.log(`2. set the secrets ${Object.keys(secrets).join(', ')}${where} through wrangler`);
+  console.log(`3. apply the migrations to ${host}${pathname}`);
+}
+
+async function carryOut(
+  { databaseUrl, adminToken }: Answers,
+  text: string,
+  secrets: Readonly<Record<string, string>>,
+): Promise<void> {
+  writeFileSync(values.config, text);
+  console.log(`\nwrote ${values.config}`);
+  await putSecrets(secrets, values.env);
+  console.log('set the secrets');
+  const { applied } = await applyMigrations(databaseUrl);
+  console.log(`applied ${applied.length} migrations`);
+  const flag = values.env === undefined ? '' : ` -- --env ${values.env}`;
+  console.log(`\nNext: npm run deploy${flag}`);
+  console.log('Then: ADMIN_TOKEN=… npm run smoke -- https://THE-URL-IT-PRINTS');
+  // Only a person at a terminal needs to see it; a file has it already.
+  if (values.file === undefined) console.log(`Keep the admin token: ${adminToken}`);
+}
+
+async function atTerminal<T>(work: (ask: (question: string) => Promise<string>) => Promise<T>): Promise<T> {
+  const terminal = createInterface({ input: process.stdin, output: process.stdout });
+  try {
+    return await work(async (question) => (await terminal.question(question)).trim());
+  } finally {
+    terminal.close();
+  }
+}
+
+const isConfirmed = () => atTerminal(async (ask) => /^y(es)?$/i.test(await ask('\nGo on? (y/n) ')));
+
+try {
+  await main();
+} catch (error) {
+  if (!(error instanceof StackError)) throw error;
+  console.error(`weir: ${error.message}`);
+  process.exitCode = 1;
+}

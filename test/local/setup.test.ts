@@ -1,0 +1,163 @@
+// `npm run setup` on the local stack, with a wrangler that only writes down what it was told.
+import { execFile } from 'node:child_process';
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import pg from 'pg';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { regionsVariable, startRegions } from '../../local/regions.ts';
+import { editWranglerFile } from '../../local/setup/wrangler-file.ts';
+import { createFreshDatabase, type FreshDatabase } from '../shared/database.ts';
+
+const ROOT = new URL('../../', import.meta.url).pathname;
+const WRANGLER = `#!/bin/sh
+echo "$@" > "$WEIR_TOLD/arguments"
+cat > "$WEIR_TOLD/input"
+exit \${WEIR_EXIT:-0}
+`;
+
+const cleanup = new AsyncDisposableStack();
+let folder: string;
+let postgres: FreshDatabase;
+let regions: readonly { readonly name: string; readonly url: string; readonly token: string }[];
+let answers: Record<string, unknown>;
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'weir-setup-'));
+  cleanup.defer(() => rmSync(folder, { recursive: true }));
+  mkdirSync(join(folder, 'bin'));
+  writeFileSync(join(folder, 'bin/wrangler'), WRANGLER);
+  chmodSync(join(folder, 'bin/wrangler'), 0o755);
+  regions = JSON.parse(regionsVariable(await startRegions({ upstashPort: 0, redisPort: 0 }, cleanup)));
+});
+afterAll(() => cleanup.disposeAsync());
+beforeEach(async () => {
+  postgres = cleanup.use(await createFreshDatabase('empty'));
+  copyFileSync(join(ROOT, 'wrangler.toml'), join(folder, 'wrangler.toml'));
+  for (const name of ['arguments', 'input']) rmSync(join(folder, name), { force: true });
+  answers = {
+    origin: 'https://api.example.com',
+    databaseUrl: postgres.url,
+    adminToken: 'a-token-of-more-than-16',
+    regions: regions.map(({ name, url, token }) => ({ name, url, token, latitude: 1, longitude: 2 })),
+    route: 'www.example.com/*',
+    zone: 'example.com',
+  };
+});
+
+interface Ran {
+  readonly code: number;
+  readonly out: string;
+}
+function setup(args: readonly string[], variables: Readonly<Record<string, string>> = {}): Promise<Ran> {
+  writeFileSync(join(folder, 'answers.json'), JSON.stringify(answers));
+  const script = join(ROOT, 'local/setup/setup.ts');
+  const all = [script, '--file', 'answers.json', '--config', 'wrangler.toml', ...args];
+  const env = { PATH: `${join(folder, 'bin')}:${process.env['PATH']}`, WEIR_TOLD: folder, ...variables };
+  return new Promise((resolve) => {
+    execFile(process.execPath, all, { cwd: folder, env }, (error, out, said) =>
+      resolve({ code: error ? 1 : 0, out: out + said }),
+    );
+  });
+}
+const told = (name: string) => {
+  const file = join(folder, name);
+  return existsSync(file) ? readFileSync(file, 'utf8') : undefined;
+};
+const tables = async () => {
+  const client = new pg.Client({ connectionString: postgres.url });
+  await client.connect();
+  const { rows } = await client.query(`select count(*)::int from pg_tables where schemaname = 'weir'`);
+  await client.end();
+  return rows[0].count as number;
+};
+
+it('writes the public part, hands the secrets to wrangler and nowhere else, and migrates', async () => {
+  const { code, out } = await setup(['--yes']);
+  expect(out).toContain('Next: npm run deploy');
+  expect(code).toBe(0);
+  const file = told('wrangler.toml') ?? '';
+  expect(file).toContain('\nORIGIN_URL = "https://api.example.com"\n');
+  expect(file).toContain('\nroutes = [{ pattern = "www.example.com/*", zone_name = "example.com" }]\n');
+  expect(told('arguments')).toBe('secret bulk\n');
+  const secrets = JSON.parse(told('input') ?? '') as Record<string, string>;
+  expect(Object.keys(secrets)).toEqual(['REGIONS', 'DATABASE_URL', 'ADMIN_TOKEN']);
+  expect(JSON.parse(secrets['REGIONS'] ?? '')).toMatchObject([{ share: 1 }, {}, {}]);
+  expect(await tables()).toBeGreaterThan(10);
+  for (const secret of ['a-token-of-more-than-16', postgres.url, regions[0]?.token ?? '']) {
+    expect(file).not.toContain(secret);
+    expect(out).not.toContain(secret);
+  }
+});
+
+it('says what it would do in a dry run, and does nothing', async () => {
+  const { code, out } = await setup(['--dry-run']);
+  expect(out).toContain('ORIGIN_URL = "https://api.example.com"');
+  expect(out).toContain('set the secrets REGIONS, DATABASE_URL, ADMIN_TOKEN through wrangler');
+  expect(out).toContain('nothing was changed: this was a dry run');
+  expect(code).toBe(0);
+  expect(told('wrangler.toml')).toBe(readFileSync(join(ROOT, 'wrangler.toml'), 'utf8'));
+  expect(told('input')).toBeUndefined();
+  expect(await tables()).toBe(0);
+});
+
+it('sets up staging beside production', async () => {
+  const { out, code } = await setup(['--yes', '--env', 'staging']);
+  expect(out).toContain('Next: npm run deploy -- --env staging');
+  expect(code).toBe(0);
+  expect(told('arguments')).toBe('secret bulk --env staging\n');
+  const [production, staging] = (told('wrangler.toml') ?? '').split('[env.staging]');
+  expect(production).not.toContain('\nORIGIN_URL');
+  expect(staging).toContain('\nORIGIN_URL = "https://api.example.com"\n');
+});
+
+describe('nothing is changed', () => {
+  const wrongToken = () => ({ regions: [{ ...(answers['regions'] as object[])[0], token: 'wrong' }] });
+  it.each<[string, () => object, string]>([
+    ['if a token of a region is wrong', wrongToken, 'redis us, distance: it does not answer'],
+    [
+      'if Postgres is not there',
+      () => ({ databaseUrl: 'postgres://a:b@127.0.0.1:9/c' }),
+      'postgres, answers',
+    ],
+    ['if the origin is none', () => ({ origin: 'ftp://x' }), 'the Worker would not start with this'],
+    ['if something is missing', () => ({ regions: undefined }), 'answers.json cannot be used:\n  regions'],
+    ['if the zone of a route is missing', () => ({ zone: undefined }), 'zone: is needed'],
+  ])('%s', async (_, wrong, says) => {
+    answers = { ...answers, ...wrong() };
+    const { code, out } = await setup(['--yes']);
+    expect(out).toContain(says);
+    expect(code).toBe(1);
+    expect(told('input')).toBeUndefined();
+    expect(told('wrangler.toml')).toBe(readFileSync(join(ROOT, 'wrangler.toml'), 'utf8'));
+  });
+
+  it('in Postgres, if wrangler fails', async () => {
+    const { code, out } = await setup(['--yes'], { WEIR_EXIT: '3' });
+    expect(out).toContain('wrangler ended with 3: is `npx wrangler login` done?');
+    expect(code).toBe(1);
+    expect(await tables()).toBe(0);
+  });
+});
+
+it('run twice, it changes nothing the second time', async () => {
+  await setup(['--yes']);
+  const file = told('wrangler.toml');
+  expect((await setup(['--yes'])).out).toContain('nothing, it is as it should be');
+  expect(told('wrangler.toml')).toBe(file);
+});
+
+it('a custom domain is a route of its own kind', () => {
+  const text = 'name = "weir"\n\n[vars]\nENVIRONMENT = "production"\n';
+  expect(editWranglerFile(text, { origin: 'pass', route: 'api.example.com' })).toBe(
+    'name = "weir"\nroutes = [{ pattern = "api.example.com", custom_domain = true }]\n\n[vars]\nENVIRONMENT = "production"\nORIGIN_URL = "pass"\n',
+  );
+});
