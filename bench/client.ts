@@ -16,7 +16,7 @@ const LIMIT = 500;
 const WINDOW_SECONDS = 10;
 const WINDOWS = 4;
 /** At first nobody knows of the others. */
-const WARM_UP_WINDOWS = 1;
+const WARM_UP_WINDOWS = 2;
 const ALGORITHMS = ['fixed-window', 'token-bucket'] as const;
 const NAMES = ['weir', 'ky', 'got'] as const;
 

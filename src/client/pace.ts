@@ -87,10 +87,11 @@ export function createPace(random: () => number): Pace {
       const usualMs = windowMs / quota / share();
       if (!refills && nowMs >= resetToMs) startWindow(windowMs, quota, nowMs);
       const gapMs = 1 / Math.max(0, rate(last, nowMs)) / share();
-      const waitMs = refills ? Math.min(gapMs, MAX_GAPS * usualMs) : gapMs;
-      const isOver = !refills && gapMs > resetToMs - nowMs;
-      const atMs = isOver ? resetToMs + usualMs * random() : Math.max(nowMs, nextAtMs);
-      nextAtMs = atMs + (isOver ? usualMs : waitMs) * (0.75 + random() / 2);
+      const mostMs = refills ? MAX_GAPS * usualMs : Math.max(0, resetToMs - nowMs) + usualMs * random();
+      const waitMs = Math.min(gapMs * (0.75 + random() / 2), mostMs);
+      const isOver = !refills && left <= quota * MARGIN;
+      const atMs = Math.max(nowMs, nextAtMs, isOver ? nowMs + mostMs : 0);
+      nextAtMs = atMs + (isOver ? usualMs : waitMs);
       left -= 1;
       return atMs;
     },
