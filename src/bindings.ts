@@ -1,11 +1,11 @@
 // All that the Worker is given from outside: bindings, variables and secrets. Nothing else reads `env`.
 
-import type { KVNamespace, Queue } from '@cloudflare/workers-types';
-import type { RecordBatch } from './telemetry/record-batch.ts';
+import type { Kv } from './rules/book/kv.ts';
+import type { RecordQueue } from './telemetry/record-sink.ts';
 
 export interface Bindings {
   /** Workers KV: compiled rules. */
-  readonly RULES: KVNamespace;
+  readonly RULES: Kv;
   /** The API that Weir stands in front of: a URL, `service:NAME` (a service binding) or `pass` (the zone's own). */
   readonly ORIGIN_URL: string;
   /** Secret. JSON list of regions: name, url, token, share, latitude, longitude. */
@@ -56,7 +56,7 @@ export interface Bindings {
   /** `refuse` (default) or `allow` (default in development): origins with a loopback or private address. */
   readonly PRIVATE_ORIGINS?: string;
   /** A queue for denials and usage. Without it, isolates write them to Postgres themselves. */
-  readonly RECORDS?: Queue<RecordBatch>;
+  readonly RECORDS?: RecordQueue;
   /** Isolates hand over what they have counted within so many seconds (25), down to 0.1. */
   readonly TELEMETRY_SECONDS?: string;
   /** Denials are kept for so many days (30). */

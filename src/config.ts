@@ -1,6 +1,5 @@
 // Bindings and variables, checked once per isolate into a typed config. A bad one is named in the error,
 // never its value: it may be a secret.
-import type { KVNamespace, Queue } from '@cloudflare/workers-types';
 import type { Bindings } from './bindings.ts';
 import { type OriginPolicy, parseOrigin } from './core/matching/origin.ts';
 import { ENFORCEMENTS } from './core/matching/settings.ts';
@@ -27,7 +26,8 @@ import {
   withDefault,
 } from './core/shape.ts';
 import { originPolicyOf, originUrlProblem } from './origin-config.ts';
-import type { RecordBatch } from './telemetry/record-batch.ts';
+import type { Kv } from './rules/book/kv.ts';
+import type { RecordQueue } from './telemetry/record-sink.ts';
 import type { Webhook } from './telemetry/webhook.ts';
 
 const DEFAULT_DEADLINE_MS = 250;
@@ -118,13 +118,13 @@ function wholeNumber(from: number, to: number, problem = `must be a whole number
   return such(digits, (value) => value >= from && value <= to, problem);
 }
 
-const kvNamespace: Shape<KVNamespace> = (value, at, problems) => {
-  if (typeof value === 'object' && value !== null) return value as KVNamespace;
+const kvNamespace: Shape<Kv> = (value, at, problems) => {
+  if (typeof value === 'object' && value !== null) return value as Kv;
   return void problems.push(`${at}: KV binding is missing`);
 };
 
-const queue: Shape<Queue<RecordBatch>> = (value, at, problems) => {
-  if (typeof value === 'object' && value !== null && 'send' in value) return value as Queue<RecordBatch>;
+const queue: Shape<RecordQueue> = (value, at, problems) => {
+  if (typeof value === 'object' && value !== null && 'send' in value) return value as RecordQueue;
   return void problems.push(`${at}: must be a queue binding`);
 };
 
@@ -184,7 +184,7 @@ export type Region = Shaped<typeof region>;
 export type AdminToken = Shaped<typeof adminTokens>[number];
 
 export interface Config {
-  readonly rulesKv: KVNamespace;
+  readonly rulesKv: Kv;
   readonly originUrl: string;
   readonly regions: readonly [Region, ...Region[]];
   readonly databaseUrl: string;
@@ -218,7 +218,7 @@ export interface Config {
 }
 
 export interface TelemetryConfig {
-  readonly queue: Queue<RecordBatch> | undefined;
+  readonly queue: RecordQueue | undefined;
   readonly everyMs: number;
   readonly eventsDays: number;
   readonly usageDays: number;

@@ -1,11 +1,22 @@
 // The Worker's entry: requests, the cron run that brings the edge in line with Postgres, and the queue of what was
 // counted.
+import type { ExecutionContext } from 'hono';
 import type { Bindings } from './bindings.ts';
 import { ConfigError } from './config.ts';
 import { problem } from './http/problem.ts';
 import { isolateOf } from './isolate.ts';
+import type { QueuedBatch } from './telemetry/consumer.ts';
 
-export default {
+export type { Bindings } from './bindings.ts';
+
+/** As Workers call it. */
+export interface WeirWorker {
+  fetch(request: Request, env: Bindings, context: ExecutionContext): Promise<Response>;
+  scheduled(controller: { readonly scheduledTime: number }, env: Bindings): Promise<void>;
+  queue(batch: QueuedBatch, env: Bindings): Promise<void>;
+}
+
+const worker: WeirWorker = {
   async fetch(request, env, context) {
     try {
       return await isolateOf(env).app.fetch(request, context);
@@ -28,4 +39,6 @@ export default {
   async queue(batch, env) {
     await isolateOf(env).consume(batch);
   },
-} satisfies ExportedHandler<Bindings>;
+};
+
+export default worker;

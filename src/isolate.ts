@@ -3,24 +3,24 @@ import type { Bindings } from './bindings.ts';
 import { type App, createApp } from './http/app.ts';
 import { createParts, type Parts } from './services.ts';
 
-export interface Isolate extends Parts {
-  readonly app: App;
+export type Isolate<P extends Parts = Parts> = P & { readonly app: App };
+
+/** Gives what `create` makes of bindings. It may throw a ConfigError that names every variable that is wrong. */
+export function createIsolates<P extends Parts>(create: (env: Bindings) => P): (env: Bindings) => Isolate<P> {
+  const isolates = new WeakMap<object, Isolate<P>>();
+  /** Of the request before: mostly it is the same. */
+  let latest: { readonly env: object; readonly isolate: Isolate<P> } | undefined;
+  const make = (env: Bindings) => {
+    const parts = create(env);
+    return { ...parts, app: createApp(parts.services) };
+  };
+  return (env) => {
+    if (latest?.env === env) return latest.isolate;
+    const isolate = isolates.get(env) ?? make(env);
+    isolates.set(env, isolate);
+    latest = { env, isolate };
+    return isolate;
+  };
 }
 
-const isolates = new WeakMap<object, Isolate>();
-/** Of the request before: mostly it is the same. */
-let latest: { readonly env: object; readonly isolate: Isolate } | undefined;
-
-/** Throws a ConfigError that names every variable that is missing or wrong. */
-export function isolateOf(env: Bindings, defaults: Partial<Bindings> = {}): Isolate {
-  if (latest?.env === env) return latest.isolate;
-  const isolate = isolates.get(env) ?? createIsolate({ ...defaults, ...env });
-  isolates.set(env, isolate);
-  latest = { env, isolate };
-  return isolate;
-}
-
-function createIsolate(env: Bindings): Isolate {
-  const parts = createParts(env);
-  return { ...parts, app: createApp(parts.services) };
-}
+export const isolateOf = createIsolates((env) => createParts(env));

@@ -2,8 +2,15 @@
 // /_weir. See docs/library.md.
 import type { MiddlewareHandler } from 'hono';
 import type { Bindings } from './bindings.ts';
+import { createCodeParts } from './code-parts.ts';
 import type { Caller } from './core/matching/caller.ts';
-import { isolateOf } from './isolate.ts';
+import type { RulesInCode } from './core/matching/written-rule.ts';
+import { createIsolates } from './isolate.ts';
+import { createParts } from './services.ts';
+import type { QueuedBatch } from './telemetry/consumer.ts';
+
+export type { Caller } from './core/matching/caller.ts';
+export type { TierInCode, WrittenRule } from './core/matching/written-rule.ts';
 
 /** What lies behind Weir is the rest of the app: nothing is ever sent there. */
 const NO_ORIGIN = { ORIGIN_URL: 'http://origin.invalid' };
@@ -15,12 +22,46 @@ export interface WeirVariables {
   readonly weirCaller: Caller | undefined;
 }
 
-export function weir(): MiddlewareHandler<{ Bindings: LibraryBindings; Variables: WeirVariables }> {
+/** One Redis database, reached over Upstash's REST protocol. */
+export interface LibraryRegion {
+  readonly url: string;
+  readonly token: string;
+  /** `main` if left out. Several regions need names of their own. */
+  readonly name?: string;
+  /** The part of each limit that it has at rest, in proportion; 1 if left out. */
+  readonly share?: number;
+  /** Where it is. Needed if there are several. */
+  readonly latitude?: number;
+  readonly longitude?: number;
+  readonly cluster?: boolean;
+  readonly serves?: readonly string[];
+}
+
+export interface LibraryOptions<Env extends object> extends RulesInCode {
+  /** Or a function of the Worker's bindings, where secrets are. */
+  readonly regions: readonly LibraryRegion[] | ((env: Env) => readonly LibraryRegion[]);
+}
+
+/** What a handler finds in its context. */
+interface HonoEnv<Env extends object> {
+  Bindings: Env;
+  Variables: WeirVariables;
+}
+
+const withPostgres = createIsolates((env) => createParts({ ...NO_ORIGIN, ...env }));
+
+/** With options, rules stand in code and Redis is all that is needed. Without, they are in Postgres. */
+export function weir<Env extends object = LibraryBindings>(
+  options?: LibraryOptions<Env>,
+): MiddlewareHandler<HonoEnv<Env>> {
+  const isolateOf = options ? createIsolates((env) => partsInCode(env, options)) : withPostgres;
   return async (c, next) => {
-    const { app } = isolateOf(c.env as Bindings, NO_ORIGIN);
-    const context = c.executionCtx as ExecutionContext;
+    // An app that is called in a test may have no bindings.
+    const env: object = c.env ?? NO_ORIGIN;
+    const isolate = isolateOf(env as Bindings);
+    await isolate.ready?.();
     let isPassed = false;
-    const answer = await app.fetch(c.req.raw, context, async (caller) => {
+    const answer = await isolate.app.fetch(c.req.raw, c.executionCtx, async (caller) => {
       isPassed = true;
       c.set('weirCaller', caller);
       await next();
@@ -33,12 +74,24 @@ export function weir(): MiddlewareHandler<{ Bindings: LibraryBindings; Variables
   };
 }
 
+function partsInCode<Env extends object>(env: object, { regions, ...said }: LibraryOptions<Env>) {
+  const listed = typeof regions === 'function' ? regions(env as Env) : regions;
+  const complete = listed.map((region) => ({ ...(listed.length === 1 && ANYWHERE), share: 1, ...region }));
+  return createCodeParts({ ...NO_ORIGIN, ...env, REGIONS: JSON.stringify(complete) }, said);
+}
+
+/** Of the only region nobody asks where it is. */
+const ANYWHERE = { name: 'main', latitude: 0, longitude: 0 };
+
 /** For the queue of denials and usage, if that Worker has one. */
-export async function queue(batch: MessageBatch, env: LibraryBindings): Promise<void> {
-  await isolateOf(env as Bindings, NO_ORIGIN).consume(batch);
+export async function queue(batch: QueuedBatch, env: LibraryBindings): Promise<void> {
+  await withPostgres(env as Bindings).consume(batch);
 }
 
 /** For the cron trigger of that Worker, once a minute. */
-export async function scheduled(controller: ScheduledController, env: LibraryBindings): Promise<void> {
-  await isolateOf(env as Bindings, NO_ORIGIN).runCron(controller.scheduledTime);
+export async function scheduled(
+  controller: { readonly scheduledTime: number },
+  env: LibraryBindings,
+): Promise<void> {
+  await withPostgres(env as Bindings).runCron(controller.scheduledTime);
 }

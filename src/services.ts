@@ -26,7 +26,7 @@ import { createClient } from './redis/client.ts';
 import { createUpstashStore } from './redis/upstash-store.ts';
 import type { CallerRevisions } from './rules/book/caller-revisions.ts';
 import { createCallerDirectory } from './rules/book/callers.ts';
-import { createSnapshotSource } from './rules/book/snapshot-source.ts';
+import { createSnapshotSource, type RulesSource } from './rules/book/snapshot-source.ts';
 import { withDeadline } from './rules/book/with-deadline.ts';
 import type { QueuedBatch } from './telemetry/consumer.ts';
 import { createRegionObserver } from './telemetry/region-observer.ts';
@@ -35,12 +35,15 @@ import { createTelemetry } from './telemetry/telemetry.ts';
 /** What an isolate has: the services of its requests, and the cron run. */
 export interface Parts {
   readonly services: Services;
+  /** Must be waited for before a request, if it is there. Throws a ConfigError if a rule is wrong. */
+  ready?(): Promise<unknown>;
   runCron(scheduledTime: number): Promise<void>;
   /** Of a queue of denials and usage. */
   consume(batch: QueuedBatch): Promise<void>;
 }
 
-export function createParts(env: Bindings): Parts {
+/** `source`: where rules come from, if not from Postgres by way of KV. */
+export function createParts(env: Bindings, source?: RulesSource): Parts {
   const config = parseConfig(env);
   const { deadlineMs, rulesKv: kv, isDevelopment } = config;
   const now = () => Date.now();
@@ -49,7 +52,7 @@ export function createParts(env: Bindings): Parts {
   const collected = createCollected();
   const regions = createRegions(config, { log, now, sums: collected.sums });
   const reportAs = (event: LogEvent) => (error: unknown, region?: string) => log.error(event, error, region);
-  const snapshots = createSnapshotSource({ kv, now, onError: reportAs('snapshot-unreadable') });
+  const snapshots = source ?? createSnapshotSource({ kv, now, onError: reportAs('snapshot-unreadable') });
   const postgres = whenNeeded(
     () => import('./postgres.ts'),
     ({ createPostgres }) =>

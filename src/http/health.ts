@@ -77,8 +77,8 @@ async function probeParts(services: Services): Promise<Record<string, Part>> {
       `redis:${name}`,
       store.probe(signal),
     ]),
-    ['postgres', services.pingDatabase(signal)],
   ];
+  if (services.pingDatabase) probes.push(['postgres', services.pingDatabase(signal)]);
   const found = probes.map(async ([name, probe]) => [name, await probe.then(() => OK, toPart)] as const);
   return Object.fromEntries(await Promise.all(found));
 }

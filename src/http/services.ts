@@ -39,8 +39,8 @@ export interface Services {
   /** GET /_weir/metrics, for those who may read what admins read. */
   readonly metrics: (request: Request) => Promise<Response>;
   readonly telemetry: Telemetry;
-  /** Resolves if Postgres answers. */
-  readonly pingDatabase: (signal: AbortSignal) => Promise<void>;
+  /** Resolves if Postgres answers. Undefined if there is none. */
+  readonly pingDatabase: ((signal: AbortSignal) => Promise<void>) | undefined;
   readonly deadlineMs: number;
   readonly now: () => number;
   readonly log: Log;

@@ -1,9 +1,13 @@
 // Where an isolate hands denials and usage over: to a queue, or straight to Postgres if there is none.
-import type { Queue } from '@cloudflare/workers-types';
 import type { RecordBatch, RecordSink } from './record-batch.ts';
 
+/** What is used of a queue of Cloudflare. */
+export interface RecordQueue {
+  send(batch: RecordBatch): Promise<unknown>;
+}
+
 export interface RecordSinkOptions {
-  readonly queue: Queue<RecordBatch> | undefined;
+  readonly queue: RecordQueue | undefined;
   /** Whether the batch was new. */
   readonly write: (batch: RecordBatch) => Promise<boolean>;
   readonly onWritten: (batch: RecordBatch) => void;

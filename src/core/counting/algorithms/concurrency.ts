@@ -2,7 +2,7 @@
 // taken or last renewed.
 import type { Algorithm, Holder } from './algorithm.ts';
 
-interface Lease {
+export interface Lease {
   readonly id: string;
   readonly units: number;
   readonly expiresAtMs: number;

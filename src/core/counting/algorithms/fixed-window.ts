@@ -1,7 +1,7 @@
 // fixed-window: at most `limit` units in each window; windows are aligned to the epoch.
 import type { Algorithm } from './algorithm.ts';
 
-interface State {
+export interface State {
   readonly startMs: number;
   readonly used: number;
 }

@@ -4,7 +4,7 @@ import type { Algorithm, Params } from './algorithm.ts';
 
 const DEFAULT_BUCKETS = 10;
 
-interface State {
+export interface State {
   /** Number of the current bucket. */
   readonly number: number;
   /** Units in the current bucket, the one before, … back to the one at the edge. */

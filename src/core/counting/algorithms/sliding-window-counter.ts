@@ -2,7 +2,7 @@
 // proportion to how much of it is still inside. All terms are multiplied by the window, so they stay whole.
 import { type Algorithm, ceilDivide, floorDivide } from './algorithm.ts';
 
-interface State {
+export interface State {
   readonly startMs: number;
   readonly current: number;
   readonly previous: number;

@@ -2,7 +2,7 @@
 // Charges of one millisecond share an entry.
 import type { Algorithm } from './algorithm.ts';
 
-interface Entry {
+export interface Entry {
   readonly atMs: number;
   readonly units: number;
 }

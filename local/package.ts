@@ -1,0 +1,69 @@
+// Builds what `npm pack` packs, into `lib`: a JavaScript file for each entry of the package, the modules that they share
+// or load when they need them, and the types of the entries. Packages that they import stay imports.
+import { execFile } from 'node:child_process';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { build } from 'esbuild';
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const LIB = join(ROOT, 'lib');
+const TSC = fileURLToPath(new URL('../node_modules/typescript/bin/tsc', import.meta.url));
+
+/** By the name that users import. */
+const ENTRIES = {
+  hono: 'src/middleware',
+  worker: 'src/index',
+  client: 'src/client/client',
+  schema: 'src/schema',
+};
+
+/** The command line: nobody imports it. */
+const PROGRAMS = { cli: 'cli/weir' };
+
+async function buildCode(): Promise<void> {
+  const files = Object.entries({ ...ENTRIES, ...PROGRAMS });
+  await build({
+    absWorkingDir: ROOT,
+    entryPoints: Object.fromEntries(files.map(([name, file]) => [name, `${file}.ts`])),
+    outdir: LIB,
+    bundle: true,
+    splitting: true,
+    packages: 'external',
+    external: ['cloudflare:*', 'node:*'],
+    format: 'esm',
+    target: 'es2024',
+    chunkNames: 'modules/[name]-[hash]',
+    loader: { '.lua': 'text' },
+  });
+}
+
+const IMPORT = /(?<=\b(?:from |import\()['"])(\.[^'"]+)\.ts(?=['"])/g;
+
+/** TypeScript leaves the names of files as the sources say them; in a package they end with .js. */
+async function copyTypes(from: string, file: string, copied: Set<string>): Promise<void> {
+  if (copied.has(file)) return;
+  copied.add(file);
+  const text = await readFile(join(from, `${file}.d.ts`), 'utf8');
+  const target = join(LIB, 'types', relative('src', `${file}.d.ts`));
+  await mkdir(dirname(target), { recursive: true });
+  await writeFile(target, text.replace(IMPORT, '$1.js'));
+  for (const [, path = ''] of text.matchAll(IMPORT)) await copyTypes(from, join(dirname(file), path), copied);
+}
+
+async function buildTypes(): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), 'weir-types-'));
+  try {
+    const args = [TSC, '-p', 'tsconfig.package.json', '--outDir', folder];
+    await promisify(execFile)(process.execPath, args, { cwd: ROOT });
+    const copied = new Set<string>();
+    for (const file of Object.values(ENTRIES)) await copyTypes(folder, file, copied);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+await rm(LIB, { recursive: true, force: true });
+await Promise.all([buildCode(), buildTypes()]);

@@ -1,0 +1,99 @@
+// How fast this process may send under one policy, when others send under it too. A client knows only what its own
+// responses say: how many units remain, and when the limit resets. From how quickly they go it learns its own share.
+import type { Reading } from './fields.ts';
+
+export interface Pace {
+  /** A response has told this about the policy; the request took `cost` units. */
+  learn(reading: Reading, cost: number, nowMs: number): void;
+  /** The earliest time for the next request, which so is taken. */
+  claim(nowMs: number): number;
+}
+
+/** Part of the limit that nobody aims for: what others send meanwhile comes out of it. */
+const MARGIN = 0.005;
+/** A policy that refills all the time is used at its full rate while so much of it remains. */
+const CUSHION = 0.01;
+/** So much of the past each response leaves behind in the estimate of the share. */
+const MEMORY = 0.9;
+/** Clocks and networks are not exact to more than this. */
+const JITTER_MS = 500;
+/** Nobody waits longer than this many of its usual gaps, if waiting might have become needless. */
+const MAX_GAPS = 4;
+
+export function createPace(random: () => number): Pace {
+  let last: Reading | undefined;
+  let lastAtMs = 0;
+  /** Between these two the limit resets. */
+  let resetFromMs = 0;
+  let resetToMs = 0;
+  /** Not a window that ends for all units at once: they come back one by one. */
+  let refills = false;
+  let own = 1;
+  let total = 1;
+  let nextAtMs = 0;
+  /** Of the units that the last response told of: less what was sent since. */
+  let left = 0;
+
+  const share = () => Math.min(1, Math.max(0.001, own / Math.max(own, total)));
+
+  const learnReset = ({ resetSeconds }: Reading, nowMs: number) => {
+    const toMs = nowMs + resetSeconds * 1000;
+    const fromMs = toMs - 1000;
+    const isSame = fromMs <= resetToMs + JITTER_MS && toMs >= resetFromMs - JITTER_MS;
+    if (!isSame && nowMs < resetFromMs - JITTER_MS) refills = true;
+    const from = isSame ? Math.max(resetFromMs, fromMs) : fromMs;
+    const to = isSame ? Math.min(resetToMs, toMs) : toMs;
+    resetFromMs = Math.min(from, to);
+    resetToMs = Math.max(from, to);
+  };
+
+  const learnShare = (reading: Reading, cost: number, nowMs: number) => {
+    if (!last) return;
+    const refilled = refills ? ((nowMs - lastAtMs) * reading.quota) / reading.windowMs : 0;
+    const used = last.remaining - reading.remaining + refilled;
+    // The window is a new one: nothing can be compared.
+    if (!refills && reading.remaining > last.remaining + cost) return;
+    own = own * MEMORY + cost;
+    total = total * MEMORY + used;
+  };
+
+  /** Units that everybody together should send, in a millisecond. */
+  const rate = ({ quota, windowMs }: Reading, nowMs: number) => {
+    const free = left - quota * MARGIN;
+    if (!refills) return free / Math.max((resetFromMs + resetToMs) / 2 - nowMs, (resetToMs - nowMs) / 2, 20);
+    return (quota / windowMs) * Math.min(1 + left / quota, free / (quota * CUSHION));
+  };
+
+  /** The last one has ended, and nobody has told of the next one yet. */
+  const startWindow = (windowMs: number, quota: number, nowMs: number) => {
+    const pastMs = Math.ceil((nowMs - resetFromMs) / windowMs) * windowMs;
+    resetFromMs += pastMs;
+    resetToMs += pastMs;
+    left = quota;
+  };
+
+  return {
+    learn(reading, cost, nowMs) {
+      learnReset(reading, nowMs);
+      learnShare(reading, cost, nowMs);
+      last = reading;
+      lastAtMs = nowMs;
+      left = reading.remaining;
+    },
+
+    claim(nowMs) {
+      if (!last) return nowMs;
+      const { quota, windowMs } = last;
+      const usualMs = windowMs / quota / share();
+      if (!refills && nowMs >= resetToMs) startWindow(windowMs, quota, nowMs);
+      const gapMs = 1 / Math.max(0, rate(last, nowMs)) / share();
+      const mostMs = refills ? MAX_GAPS * usualMs : Math.max(0, resetToMs - nowMs) + usualMs * random();
+      const waitMs = Math.min(gapMs * (0.75 + random() / 2), mostMs);
+      const isOver = !refills && left <= quota * MARGIN;
+      const atMs = Math.max(nowMs, nextAtMs, isOver ? nowMs + mostMs : 0);
+      nextAtMs = atMs + (isOver ? usualMs : waitMs);
+      left -= 1;
+      return atMs;
+    },
+  };
+}

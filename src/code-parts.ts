@@ -1,0 +1,73 @@
+// Weir with rules that stand in code: Redis is all it needs. Nothing is read from Postgres or KV, nothing is recorded
+// there, and there is no admin route.
+import type { Bindings } from './bindings.ts';
+import type { CallerDirectory } from './core/matching/caller.ts';
+import type { Snapshot } from './core/matching/snapshot.ts';
+import type { RulesInCode } from './core/matching/written-rule.ts';
+import type { Telemetry } from './core/ports/telemetry.ts';
+import { nothingHere } from './http/own-routes.ts';
+import { NO_REVISIONS } from './rules/book/caller-revisions.ts';
+import type { RulesSource } from './rules/book/snapshot-source.ts';
+import { createParts, type Parts } from './services.ts';
+
+export function createCodeParts(env: CodeBindings, said: RulesInCode): Parts {
+  const source = createCodeSource(said);
+  const { services } = createParts({ ...placeholders(), ...env }, source);
+  return {
+    ready: source.compile,
+    async runCron() {},
+    async consume() {},
+    services: {
+      ...services,
+      identity: { ...services.identity, callers: NOBODY },
+      telemetry: UNTOLD,
+      pingDatabase: undefined,
+      admin: async () => nothingHere(),
+      adminRefusal: async () => nothingHere(),
+      metrics: async () => nothingHere(),
+    },
+  };
+}
+
+type Placeholders = ReturnType<typeof placeholders>;
+/** What a Worker with rules in code must be given. */
+export type CodeBindings = Omit<Bindings, keyof Placeholders> & Partial<Placeholders>;
+
+/** What Weir's own Worker needs, and this one never uses. Nobody knows the token. */
+const placeholders = () => ({
+  RULES: { get: async () => null, put: async () => {} },
+  DATABASE_URL: 'postgres://none.invalid/none',
+  ADMIN_TOKEN: crypto.randomUUID(),
+});
+
+/** Without Postgres there are no API keys, and of users what their tokens say. */
+const NOBODY: CallerDirectory = { ofApiKey: async () => undefined, ofUser: async () => undefined };
+
+const UNTOLD: Telemetry = { clockMs: () => 0, decided() {}, answered() {}, handOver() {} };
+
+interface CodeSource extends RulesSource {
+  compile(): Promise<Snapshot>;
+}
+
+/** Rules in code change with the code: there is nothing to ask, and nothing to confirm. */
+function createCodeSource(said: RulesInCode): CodeSource {
+  let compiled: Snapshot | undefined;
+  const compile = async () => {
+    if (compiled) return compiled;
+    const { compileCode } = await import('./compile-code.ts');
+    compiled = await compileCode(said);
+    return compiled;
+  };
+  return {
+    compile,
+    start: compile,
+    current: () => compiled,
+    announced: () => '',
+    probe: () => undefined,
+    confirm() {},
+    fail() {},
+    isConfirmed: () => true,
+    load: async () => false,
+    callerRevisions: () => NO_REVISIONS,
+  };
+}

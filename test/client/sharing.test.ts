@@ -1,0 +1,49 @@
+// Twenty clients that know nothing of each other, on one limit: they use it, and are hardly ever denied.
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { createRandom } from '../../local/random.ts';
+import { createFetch } from '../../src/client/client.ts';
+import { createLimitedServer, type Limit } from './server.ts';
+
+const CLIENTS = 20;
+
+beforeEach(() => void vi.useFakeTimers({ now: 1_700_000_003_400 }));
+afterEach(() => void vi.useRealTimers());
+
+/** Each client asks again as soon as it is answered. The first two windows are for getting to know each other. */
+async function share(limit: Limit) {
+  const random = createRandom(7);
+  const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+  const server = createLimitedServer(limit, () => sleep(2 + Math.floor(random() * 10)));
+  let isOver = false;
+  const clients = Array.from({ length: CLIENTS }, async () => {
+    const fetch = createFetch({ fetch: server.fetch, random });
+    while (!isOver) await fetch('https://api.test/');
+  });
+  await vi.advanceTimersByTimeAsync(2 * limit.windowMs);
+  const before = { admitted: server.admitted, denied: server.denied };
+  await vi.advanceTimersByTimeAsync(4 * limit.windowMs);
+  const admitted = server.admitted - before.admitted;
+  const denied = server.denied - before.denied;
+  isOver = true;
+  await vi.advanceTimersByTimeAsync(2 * limit.windowMs);
+  await Promise.all(clients);
+  return { used: admitted / (4 * limit.limit), denied: denied / (admitted + denied) };
+}
+
+it.each(['fixed-window', 'token-bucket', 'gcra', 'leaky-bucket'] as const)(
+  'of a %s limit, twenty clients use 98 in 100 at least, and 5 in 1,000 of their requests are denied at most',
+  async (algorithm) => {
+    const { used, denied } = await share({ algorithm, limit: 1_000, windowMs: 10_000 });
+    expect(used).toBeGreaterThanOrEqual(0.98);
+    expect(denied).toBeLessThanOrEqual(0.005);
+  },
+);
+
+it.each(['sliding-window-log', 'sliding-window-counter'] as const)(
+  'twenty clients leave a tenth of a %s limit at most, and are hardly ever denied',
+  async (algorithm) => {
+    const { used, denied } = await share({ algorithm, limit: 1_000, windowMs: 10_000 });
+    expect(used).toBeGreaterThanOrEqual(0.9);
+    expect(denied).toBeLessThanOrEqual(0.005);
+  },
+);

@@ -1,0 +1,97 @@
+// Rules that stand in the code of somebody's own Worker: Redis is all that is needed.
+import { createExecutionContext, waitOnExecutionContext } from 'cloudflare:test';
+import { Hono } from 'hono';
+import { expect, it } from 'vitest';
+import { type LibraryOptions, type WrittenRule, weir } from '../../src/middleware.ts';
+import { freshIp, regions } from './worker.ts';
+
+type Env = { readonly REDIS_URL: string; readonly REDIS_TOKEN: string };
+const env = { REDIS_URL: regions[0]?.url ?? '', REDIS_TOKEN: regions[0]?.token ?? '', DEADLINE_MS: '5000' };
+
+/** A limit that no other test counts with. */
+const hello = (path: string): WrittenRule => ({
+  resource: path,
+  scope: 'ip',
+  algorithm: 'fixed-window',
+  limit: 2,
+  windowSeconds: 3600,
+});
+
+function open({ rules, tiers }: Pick<LibraryOptions<Env>, 'rules' | 'tiers'>) {
+  const app = new Hono<{ Bindings: Env }>();
+  app.use(
+    weir<Env>({
+      regions: ({ REDIS_URL, REDIS_TOKEN }) => [{ url: REDIS_URL, token: REDIS_TOKEN }],
+      rules,
+      tiers,
+    }),
+  );
+  app.get('*', (c) => c.text('hello'));
+  app.onError((error) => new Response(error.message, { status: 500 }));
+  return async (path: string, ip = freshIp()) => {
+    const context = createExecutionContext();
+    const request = new Request(`https://mine.test${path}`, { headers: { 'CF-Connecting-IP': ip } });
+    const answer = await app.fetch(request, env, context);
+    const body = await answer.text();
+    await waitOnExecutionContext(context);
+    return { status: answer.status, headers: answer.headers, body };
+  };
+}
+
+it('rules in code limit the app, and say so in its headers', async () => {
+  const call = open({ rules: [hello('/hello')] });
+  const ip = freshIp();
+  const answers = [await call('/hello', ip), await call('/hello', ip), await call('/hello', ip)];
+  expect(answers.map(({ status }) => status)).toEqual([200, 200, 429]);
+  expect(answers.map(({ headers }) => headers.get('X-RateLimit-Remaining'))).toEqual(['1', '0', '0']);
+  expect(answers[1]?.headers.get('RateLimit-Policy')).toBe('"hello-ip";q=2;w=3600');
+  expect((await call('/other', ip)).status).toBe(200);
+});
+
+it('a rule keeps its counters when the list of rules is written in another order', async () => {
+  const ip = freshIp();
+  await open({ rules: [hello('/order'), hello('/second')] })('/order', ip);
+  const answer = await open({ rules: [hello('/second'), hello('/order')] })('/order', ip);
+  expect(answer.headers.get('X-RateLimit-Remaining')).toBe('0');
+});
+
+it('a limit may come from the default tier', async () => {
+  const { limit: _, ...rule } = hello('/tiered');
+  const call = open({
+    rules: [{ ...rule, limitName: 'calls' }],
+    tiers: [{ name: 'free', limits: { calls: 7 }, isDefault: true }],
+  });
+  expect((await call('/tiered')).headers.get('X-RateLimit-Limit')).toBe('7');
+});
+
+it('a rule that is switched off does not apply', async () => {
+  const call = open({ rules: [{ ...hello('/off'), enabled: false }] });
+  expect((await call('/off')).headers.get('X-RateLimit-Limit')).toBeNull();
+});
+
+it('every wrong rule is named, with its field, and no request passes', async () => {
+  const wrong = { ...hello('/a'), limit: 0, colour: 'red' };
+  const call = open({ rules: [hello('/a'), wrong, hello('/a')] });
+  const { status, body } = await call('/a');
+  expect(status).toBe(500);
+  expect(body).toContain('Weir is not configured: ');
+  expect(body).toContain('rules[1].limit: ');
+  expect(body).toContain('rules[1].colour: is not a field');
+  expect(body).toContain('rules[2].name: is "ip /a", as that of rules[0]');
+});
+
+it('a region that lacks its URL is named', async () => {
+  const app = new Hono().use(weir({ regions: [{ url: '', token: 't' }], rules: [hello('/a')] }));
+  app.onError((error) => new Response(error.message, { status: 500 }));
+  const answer = await app.fetch(new Request('https://mine.test/a'), {}, createExecutionContext());
+  expect(await answer.text()).toContain('REGIONS[0].url: ');
+});
+
+it('health and quota answer, and there is no admin route', async () => {
+  const call = open({ rules: [hello('/own')] });
+  expect(JSON.parse((await call('/_weir/health')).body)).toEqual({ status: 'ok' });
+  expect(JSON.parse((await call('/_weir/quota')).body)).toMatchObject({
+    limits: [{ rule: 'own-ip', limit: 2 }],
+  });
+  for (const path of ['/_weir/admin/rules', '/_weir/metrics']) expect((await call(path)).status).toBe(404);
+});
