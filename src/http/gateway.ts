@@ -203,7 +203,7 @@ async function passWith(
     afterResponse(Promise.all([ledger.refund(), held?.end()]));
     return clientGone();
   }
-  const outlivesClientMs = ledger.awaitsCost ? AWAIT_COST_MS : undefined;
+  const outlivesClientMs = ledger.awaitsCost ? AWAIT_COST_MS : 0;
   const sent = sentNow(services, decision, identity);
   const result = await forward(identity?.caller, { outlivesClientMs });
   const { response, cost } = readAnswer(services, sent, result);

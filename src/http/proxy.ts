@@ -37,7 +37,7 @@ export async function proxy(request: Request, target: ProxyTarget): Promise<Prox
   if (via === undefined) return failed('not-bound');
   const deadline = createDeadline(request.signal, target);
   try {
-    const answer = await askOrigin(request, { ...target, via }, deadline);
+    const answer = await deadline.race(askOrigin(request, { ...target, via }, deadline));
     return { kind: 'answered', response: toClient(answer), isRaw: true };
   } catch {
     return failed(deadline.reason ?? 'unreachable');

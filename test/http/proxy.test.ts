@@ -44,10 +44,10 @@ describe('proxy', () => {
     expect(await failure(await ask('?fail=reset'))).toEqual(unreachable);
   });
 
-  test('an origin that is slow is a 504, and its request is ended', async () => {
+  // That its request is ended is up to the runtime: see isolates/fidelity.
+  test('an origin that is slow is a 504', async () => {
     const result = await failure(await ask('?hang=1', { timeoutMs: 2_000 }));
     expect(result).toEqual(['timeout', 504, 'origin-timeout', 'application/problem+json']);
-    await eventually(() => expect(latestState()).toBe('aborted'));
   });
 
   test('once its headers have come, an answer may take as long as it likes', async () => {
@@ -85,26 +85,28 @@ describe('the deadline', () => {
     expect([deadline.signal.aborted, deadline.reason]).toEqual([false, undefined]);
   });
 
-  test('is over after its time, for that reason alone', () => {
+  test('is over after its time, for that reason alone', async () => {
     useClock();
     const client = new AbortController();
     const deadline = createDeadline(client.signal, { timeoutMs: 100 });
+    const raced = deadline.race(new Promise(() => {}));
     deadline.start();
     vi.advanceTimersByTime(100);
     client.abort();
-    expect([deadline.signal.aborted, deadline.reason]).toEqual([true, 'timeout']);
+    await expect(raced).rejects.toThrow('the origin is late');
+    expect(deadline.reason).toBe('timeout');
   });
 
   test('a client that leaves ends it at once, or later if it may outlive the client, but never twice', () => {
     useClock();
-    const leaving = (outlivesClientMs?: number) => {
+    const leaving = (outlivesClientMs: number) => {
       const client = new AbortController();
       const deadline = createDeadline(client.signal, { timeoutMs: 1_000, outlivesClientMs });
       deadline.start();
       client.abort();
       return deadline;
     };
-    expect(leaving().reason).toBe('client-gone');
+    expect(leaving(0).reason).toBe('client-gone');
     const late = leaving(100);
     vi.advanceTimersByTime(99);
     expect(late.signal.aborted).toBe(false);
