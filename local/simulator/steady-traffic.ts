@@ -29,6 +29,10 @@ export interface SteadyUse {
   /** Of what one counter with the whole limit admits of the same requests. */
   readonly utilization: number;
   readonly farCallsPerRequest: number;
+  /** To any region. */
+  readonly callsPerRequest: number;
+  /** Requests beyond the limit in a window that begins with a multiple of its length; fixed-window alone counts so. */
+  readonly beyondWindow: number;
 }
 
 const DEADLINE_MS = 250;
@@ -41,19 +45,32 @@ export async function playSteadyTraffic(traffic: SteadyTraffic): Promise<SteadyU
   const checks = await checksOf(rules[0] ?? []);
   using time = installVirtualTime(START_MS, createRandom(1));
   let farCalls = 0;
+  let calls = 0;
   const world = createWorld(scenario, rules, {
     time,
     onBug: (error) => {
       throw error;
     },
     onCall: ({ caller, region }) => {
+      calls += 1;
       if (caller.place !== region) farCalls += 1;
       return undefined;
     },
   });
   const sent = sendAll(traffic, { world, time, checks });
   await time.runUntil(START_MS + (traffic.windows + 1) * traffic.windowSeconds * 1_000 + QUIET_MS);
-  return { utilization: utilizationOf(traffic, sent), farCallsPerRequest: farCalls / sent.length };
+  return {
+    utilization: utilizationOf(traffic, sent),
+    farCallsPerRequest: farCalls / sent.length,
+    callsPerRequest: calls / sent.length,
+    beyondWindow: beyondWindow(traffic, sent),
+  };
+}
+
+function beyondWindow({ limit, windowSeconds }: SteadyTraffic, sent: readonly Sent[]): number {
+  const admitted = sent.filter(({ isAdmitted }) => isAdmitted);
+  const windows = Map.groupBy(admitted, ({ atMs }) => Math.floor(atMs / windowSeconds / 1_000));
+  return [...windows.values()].reduce((sum, { length }) => sum + Math.max(0, length - limit), 0);
 }
 
 function scenarioOf({ algorithm, limit, windowSeconds, roundTripMs }: SteadyTraffic): Scenario {
