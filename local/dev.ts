@@ -11,12 +11,13 @@ import { assertPortsFree, parseSettings, type Settings } from './settings.ts';
 import type { Stack } from './stack.ts';
 import type { LocalWorker } from './worker.ts';
 
-const HELP = `npm run dev [-- --fresh] [--demo] [--upstash-lua]
+const HELP = `npm run dev [-- --fresh] [--demo] [--upstash-lua] [--cluster]
 
   --fresh        start over: all data go, the admin token included
   --demo         with ORIGIN_URL: put the demo rules in front of your own API, too
   --upstash-lua  run the scripts on gopher-lua, as Upstash does, and not on the Lua of Redis. Needs Go and
                  gopher-lua: both are installed with apt-get, or set GOPHER_LUA_SRC to a source of gopher-lua
+  --cluster      the first region is a Redis Cluster of three masters and three replicas
   --help         this text
 
 Variables: PORT (8787), ORIGIN_URL (then there are no demo rules), DATABASE_URL, DEADLINE_MS (1000),
@@ -34,7 +35,7 @@ const SHORTEST_TOKEN = 16;
 
 async function main(): Promise<void> {
   const flag = { type: 'boolean' } as const;
-  const options = { fresh: flag, demo: flag, 'upstash-lua': flag, help: flag };
+  const options = { fresh: flag, demo: flag, 'upstash-lua': flag, cluster: flag, help: flag };
   const { values } = parseArgs({ options });
   if (values.help) return console.log(HELP);
   const settings = parseSettings(process.env);
@@ -44,8 +45,8 @@ async function main(): Promise<void> {
   await using cleanup = new AsyncDisposableStack();
   try {
     const lua = values['upstash-lua'] ? 'gopher' : 'redis';
-    const { fresh = false, demo = false } = values;
-    const worker = await start(settings, { fresh, demo, lua, signal, cleanup });
+    const { fresh = false, demo = false, cluster = false } = values;
+    const worker = await start(settings, { fresh, demo, lua, cluster, signal, cleanup });
     await Promise.race([aborted(signal), worker.ended]);
     if (!signal.aborted) throw new StackError('wrangler dev ended by itself');
   } catch (error) {
@@ -58,12 +59,13 @@ interface StartOptions {
   /** Demo rules even in front of somebody's own API. */
   readonly demo: boolean;
   readonly lua: LuaEngine;
+  readonly cluster: boolean;
   readonly signal: AbortSignal;
   readonly cleanup: AsyncDisposableStack;
 }
 
 async function start(settings: Settings, options: StartOptions): Promise<LocalWorker> {
-  const { fresh, demo, lua, signal, cleanup } = options;
+  const { fresh, demo, lua, cluster, signal, cleanup } = options;
   await mkdir(settings.dataDir, { recursive: true }).catch((error: Error) => {
     throw new StackError(`WEIR_DATA_DIR cannot be used: ${error.message}`);
   });
@@ -73,7 +75,7 @@ async function start(settings: Settings, options: StartOptions): Promise<LocalWo
     import('./worker.ts'),
     import('./demo-set.ts'),
   ]);
-  const stack = cleanup.use(await startStack({ ...settings, fresh, lua, say, signal }));
+  const stack = cleanup.use(await startStack({ ...settings, fresh, lua, cluster, say, signal }));
   cleanup.defer(keepAlive(stack.regions));
   // Somebody's own database has its own rules, and somebody's own API is not limited by ours.
   const wantsDemo = !settings.databaseUrl && (demo || !settings.originUrl);
@@ -128,7 +130,9 @@ function keepAlive(regions: readonly LocalRegion[]): () => void {
     await redis.start().catch((error: Error) => say(`Redis ${name} does not start: ${error.message}`));
     starting.delete(name);
   };
-  const watch = setInterval(() => regions.forEach((region) => void revive(region)), REDIS_CHECK_MS);
+  // What a cluster has lost, its replicas take over.
+  const single = regions.filter(({ cluster }) => !cluster);
+  const watch = setInterval(() => single.forEach((region) => void revive(region)), REDIS_CHECK_MS);
   return () => clearInterval(watch);
 }
 

@@ -15,6 +15,7 @@ import { createDistance } from '../src/limiter/distance.ts';
 import { createLimiter } from '../src/limiter/limiter.ts';
 import type { LimiterRegion, Regions } from '../src/limiter/region-ladder.ts';
 import { createRegionWatch } from '../src/limiter/region-watch.ts';
+import { splitBySlot } from '../src/limiter/slot-split.ts';
 import { createAnnouncementBoard } from '../src/redis/announcement-board.ts';
 import { createCensusBoard } from '../src/redis/census.ts';
 import { createClient } from '../src/redis/client.ts';
@@ -31,6 +32,8 @@ export interface EdgesOptions {
   /** There and back, between two regions. */
   readonly roundTripMs: number;
   readonly deadlineMs?: number;
+  /** The first region is a Redis Cluster. */
+  readonly cluster?: boolean;
 }
 
 export type EdgeRule = Partial<LimitedRule> & Pick<LimitedRule, 'algorithm' | 'limit' | 'windowSeconds'>;
@@ -63,14 +66,15 @@ export interface Edges extends AsyncDisposable {
 /** Equal parts, and none before. */
 export const EVEN: Split = { shares: { us: 1, eu: 1, ap: 1 }, before: [] };
 
-export async function startEdges({ roundTripMs, deadlineMs = 5_000 }: EdgesOptions): Promise<Edges> {
+export async function startEdges({ roundTripMs, deadlineMs = 5_000, cluster }: EdgesOptions): Promise<Edges> {
   await using cleanup = new AsyncDisposableStack();
   await findOrInstallRedis({ say: () => {} });
-  const near = await startRegions({ redisPort: 0, upstashPort: 0 }, cleanup);
+  const near = await startRegions({ redisPort: 0, upstashPort: 0, cluster }, cleanup);
   const regions: RegionOfEdges[] = [];
   for (const region of near) {
     const { name, redis, gateway } = region;
-    const options = { port: 0, token: gateway.token, redisUrl: redis.url, name: `${name}, from afar` };
+    const behind = { redisUrl: redis.url, clusterUrls: region.cluster?.urls };
+    const options = { port: 0, token: gateway.token, ...behind, name: `${name}, from afar` };
     const far = await startUpstashGateway(options);
     cleanup.defer(() => far.stop());
     await far.faults.set({ latencyMs: roundTripMs });
@@ -177,7 +181,10 @@ export function routeFrom(name: EdgeName, regions: readonly RegionOfEdges[], onF
   const open = ({ gateway, far, ...region }: RegionOfEdges): LimiterRegion => {
     const { url, token } = region.name === name ? gateway : far;
     const client = createClient({ url, token });
-    const upstash = createUpstashStore(client);
+    const board = createAnnouncementBoard(client);
+    const single = createUpstashStore(client);
+    const isCluster = region.cluster !== undefined;
+    const upstash = isCluster ? splitBySlot(single, board) : single;
     const store: CounterStore = {
       ...upstash,
       run(call, signal) {
@@ -190,7 +197,7 @@ export function routeFrom(name: EdgeName, regions: readonly RegionOfEdges[], onF
     return {
       name: region.name,
       store,
-      board: createAnnouncementBoard(client),
+      board,
       breaker,
       distance,
       watch: createRegionWatch({
@@ -206,7 +213,7 @@ export function routeFrom(name: EdgeName, regions: readonly RegionOfEdges[], onF
       }),
       census: createCensus({ assumed: 1 }),
       censusBoard: createCensusBoard(client),
-      isCluster: false,
+      isCluster,
     };
   };
   const home = regions.filter((region) => region.name === name);

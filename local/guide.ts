@@ -11,7 +11,13 @@ export interface GuideOptions {
 }
 
 export function guide({ workerUrl, adminToken, stack, keys }: GuideOptions): string {
-  const regions = stack.regions.map(({ name, redis }) => `${name} 127.0.0.1:${redis.port}`).join(', ');
+  const regions = stack.regions
+    .map(({ name, redis, cluster }) =>
+      cluster
+        ? `${name} a cluster at ${cluster.urls.map((url) => new URL(url).host).join(' ')}`
+        : `${name} 127.0.0.1:${redis.port}`,
+    )
+    .join(', ');
   return `
 Weir is up at ${workerUrl}, in front of ${stack.originUrl}
 

@@ -11,6 +11,7 @@ import { belowFloors, hasFailed, type Summary } from './simulator/summary.ts';
 import { startWorker } from './simulator/workers.ts';
 
 const HELP = `npm run simulate -- [--seed N] [--requests M] [--short] [--kind KIND] [--episode E] [--jobs J] [--json]
+npm run simulate -- --scale [--json]
 
   --seed N      everything is drawn from it; a fresh one is drawn, and printed, if left out
   --requests M  stop after so many requests (10000000)
@@ -18,6 +19,7 @@ const HELP = `npm run simulate -- [--seed N] [--requests M] [--short] [--kind KI
   --kind KIND   episodes of one kind only: ${KINDS.join(', ')}
   --episode E   only that episode of the seed; if a limit is exceeded in it, the smallest history that shows it
   --jobs J      threads (as many as there are cores)
+  --scale       what each resource needs at 10³ to 10⁷ requests a second; draws docs/images/scale.svg
   --json        print one JSON object as the last line
   --help        this text`;
 
@@ -35,6 +37,7 @@ interface Settings {
   readonly episode: number | undefined;
   readonly jobs: number;
   readonly json: boolean;
+  readonly scale: boolean;
 }
 
 function parseSettings(args: readonly string[]): Settings | undefined {
@@ -49,6 +52,7 @@ function parseSettings(args: readonly string[]): Settings | undefined {
       kind: text,
       episode: text,
       jobs: text,
+      scale: flag,
       json: flag,
       help: flag,
     },
@@ -64,6 +68,7 @@ function parseSettings(args: readonly string[]): Settings | undefined {
     episode: parseWhole('episode', values.episode),
     jobs: parseWhole('jobs', values.jobs, 1) ?? availableParallelism(),
     json: values.json === true,
+    scale: values.scale === true,
   };
 }
 
@@ -81,6 +86,7 @@ async function main(): Promise<number> {
     return 0;
   }
   const { seed, kind, episode } = settings;
+  if (settings.scale) return (await import('./scale/run.ts')).showScale(settings);
   console.log(`seed ${seed}`);
   if (episode !== undefined) return replay({ seed, number: episode, kind });
   const summary = await runAll(settings);

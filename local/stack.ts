@@ -22,6 +22,8 @@ export interface StackOptions {
   readonly originUrl?: string | undefined;
   /** What runs the scripts; Redis itself if left out. */
   readonly lua?: LuaEngine | undefined;
+  /** The first region is a Redis Cluster. */
+  readonly cluster?: boolean | undefined;
   /** Told before each part that takes a while. */
   readonly say: (line: string) => void;
   /** Aborted: the start is given up between two parts, and those that run are stopped. */
@@ -41,7 +43,7 @@ export interface Stack extends AsyncDisposable {
 }
 
 export async function startStack(options: StackOptions): Promise<Stack> {
-  const { ports, lua, signal } = options;
+  const { ports, lua, cluster, signal } = options;
   const say = (line: string) => {
     signal?.throwIfAborted();
     options.say(line);
@@ -52,7 +54,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   if (lua === 'gopher') await buildUpstashLua({ say });
   say('starting Redis and its Upstash gateways: us, eu, ap');
   const regionPorts = { redisPort: ports.redis, upstashPort: ports.upstash };
-  const regions = await startRegions({ ...regionPorts, lua }, cleanup);
+  const regions = await startRegions({ ...regionPorts, lua, cluster }, cleanup);
 
   say(options.databaseUrl ? 'migrating the Postgres at DATABASE_URL' : 'starting Postgres (a few seconds)');
   if (options.databaseUrl) await describePostgres(options.databaseUrl);

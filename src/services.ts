@@ -89,6 +89,20 @@ export function createParts(env: Bindings, source?: RulesSource): Parts {
     now,
     clockMs: () => performance.now(),
     breakers: () => Object.fromEntries(regions.map(({ name, breaker }) => [name, breaker.state(now())])),
+    leased: () => limiter.leased(),
+  });
+  const limiter = createLimiter({
+    snapshots,
+    deadlineMs,
+    shares: Object.fromEntries(config.regions.map(({ name, share }) => [name, share])),
+    onShadow(results, region) {
+      reportShadow(log, results, region);
+      telemetry.shadowed(results);
+    },
+    onBug: log.bug,
+    capPerSecond: config.isLogOnly ? 0 : config.isolateCap,
+    isolateId,
+    now,
   });
   const management = whenNeeded(
     () => import('./management.ts'),
@@ -104,6 +118,7 @@ export function createParts(env: Bindings, source?: RulesSource): Parts {
           auth: { tokens: config.adminTokens, access: config.adminAccess },
           origins: config.origins,
           isLogOnly: config.isLogOnly,
+          leasedOf: limiter.leasedOf,
         },
         publishing: { kv, regions, deployment: config.deployment, onError: reportAs('publish-incomplete') },
         databaseCheckMinutes: config.databaseCheckMinutes,
@@ -167,19 +182,7 @@ export function createParts(env: Bindings, source?: RulesSource): Parts {
       regionsOf: createRouting(regions, { isDevelopment, now }),
       showsDegraded: config.showsDegraded,
       incidentCounts: createIncidentCounts(),
-      limiter: createLimiter({
-        snapshots,
-        deadlineMs,
-        shares: Object.fromEntries(config.regions.map(({ name, share }) => [name, share])),
-        onShadow(results, region) {
-          reportShadow(log, results, region);
-          telemetry.shadowed(results);
-        },
-        onBug: log.bug,
-        capPerSecond: config.isLogOnly ? 0 : config.isolateCap,
-        isolateId,
-        now,
-      }),
+      limiter,
       admin: async (request, context) => (await management()).admin(request, context),
       adminRefusal: async (request) => (await management()).adminRefusal(request),
       metrics: async () => (await management()).metrics(),

@@ -1,4 +1,4 @@
-// One subject that sends twice its limit, steadily, while nothing is in the way: how much of the limit it can use, and how
+// One subject that sends more than its limit, steadily, while nothing is in the way: how much of the limit it can use, and how
 // often a far region is asked. As the bench `regions`, on virtual time: so it is exact, and takes no time.
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import { runChecks } from '../../src/core/counting/counters.ts';
@@ -23,16 +23,22 @@ export interface SteadyTraffic {
   readonly roundTripMs: number;
   /** Of the requests, by region. */
   readonly weights: readonly number[];
+  /** Times the limit; twice if left out. */
+  readonly load?: number;
 }
 
 export interface SteadyUse {
   /** Of what one counter with the whole limit admits of the same requests. */
   readonly utilization: number;
   readonly farCallsPerRequest: number;
+  /** To any region. */
+  readonly callsPerRequest: number;
+  /** Requests beyond the limit in a window that begins with a multiple of its length; fixed-window alone counts so. */
+  readonly beyondWindow: number;
 }
 
 const DEADLINE_MS = 250;
-const TIMES_THE_LIMIT = 2;
+const TWICE = 2;
 const QUIET_MS = 20_000;
 
 export async function playSteadyTraffic(traffic: SteadyTraffic): Promise<SteadyUse> {
@@ -41,19 +47,32 @@ export async function playSteadyTraffic(traffic: SteadyTraffic): Promise<SteadyU
   const checks = await checksOf(rules[0] ?? []);
   using time = installVirtualTime(START_MS, createRandom(1));
   let farCalls = 0;
+  let calls = 0;
   const world = createWorld(scenario, rules, {
     time,
     onBug: (error) => {
       throw error;
     },
     onCall: ({ caller, region }) => {
+      calls += 1;
       if (caller.place !== region) farCalls += 1;
       return undefined;
     },
   });
   const sent = sendAll(traffic, { world, time, checks });
   await time.runUntil(START_MS + (traffic.windows + 1) * traffic.windowSeconds * 1_000 + QUIET_MS);
-  return { utilization: utilizationOf(traffic, sent), farCallsPerRequest: farCalls / sent.length };
+  return {
+    utilization: utilizationOf(traffic, sent),
+    farCallsPerRequest: farCalls / sent.length,
+    callsPerRequest: calls / sent.length,
+    beyondWindow: beyondWindow(traffic, sent),
+  };
+}
+
+function beyondWindow({ limit, windowSeconds }: SteadyTraffic, sent: readonly Sent[]): number {
+  const admitted = sent.filter(({ isAdmitted }) => isAdmitted);
+  const windows = Map.groupBy(admitted, ({ countedAtMs }) => Math.floor(countedAtMs / windowSeconds / 1_000));
+  return [...windows.values()].reduce((sum, { length }) => sum + Math.max(0, length - limit), 0);
 }
 
 function scenarioOf({ algorithm, limit, windowSeconds, roundTripMs }: SteadyTraffic): Scenario {
@@ -88,6 +107,8 @@ async function checksOf(rules: readonly CompiledRule[]): Promise<readonly RuleCh
 
 interface Sent {
   readonly atMs: number;
+  /** By the clock of the counter. */
+  countedAtMs: number;
   isAdmitted: boolean;
 }
 
@@ -99,19 +120,21 @@ interface Playing {
 
 /** From the start of a window on. */
 function sendAll(
-  { limit, windowSeconds, windows, weights }: SteadyTraffic,
+  { limit, windowSeconds, windows, weights, load = TWICE }: SteadyTraffic,
   { world, time, checks }: Playing,
 ): Sent[] {
   const windowMs = windowSeconds * 1_000;
-  return Array.from({ length: windows * TIMES_THE_LIMIT * limit }, (_, i) => {
-    const atMs = Math.round(START_MS + windowMs + (i * windowMs) / (TIMES_THE_LIMIT * limit));
-    const sent: Sent = { atMs, isAdmitted: false };
+  return Array.from({ length: Math.floor(windows * load * limit) }, (_, i) => {
+    const atMs = Math.round(START_MS + windowMs + (i * windowMs) / (load * limit));
+    const sent: Sent = { atMs, countedAtMs: 0, isAdmitted: false };
     time.after(atMs - time.now(), async () => {
       const plan = async () => ({ kind: 'checks', checks }) as const;
       const isolate = world.isolateAt(placeOf(i, weights), 0);
       const ledger = createLedger(() => {});
       const decision = await isolate.decide({ plan, ledger, afterResponse: () => {} });
-      sent.isAdmitted = decision.kind === 'counted' && decision.allowed;
+      if (decision.kind !== 'counted') return;
+      sent.isAdmitted = decision.allowed;
+      sent.countedAtMs = decision.nowMs;
     });
     return sent;
   });

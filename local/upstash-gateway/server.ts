@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LOOPBACK } from '../ports.ts';
 import { countBilled, type GatewayStats } from './billing.ts';
+import { connectCluster } from './cluster-link.ts';
 import { answerControl } from './control.ts';
 import { createFaultSwitch, type FaultSwitch, type GatewayFaults } from './fault-switch.ts';
 import type { Faults } from './faults.ts';
@@ -21,6 +22,8 @@ export interface UpstashGatewayOptions {
   port: number;
   token: string;
   redisUrl: string;
+  /** All nodes of a Redis Cluster, instead of `redisUrl`. */
+  clusterUrls?: readonly string[] | undefined;
   name: string;
   /** Refuse keys outside KEYS in scripts with `allow-key-locking`, as Upstash does. Off only to measure bare Redis. */
   checkKeys?: boolean;
@@ -46,7 +49,9 @@ export interface UpstashGateway {
 export async function startUpstashGateway(options: UpstashGatewayOptions): Promise<UpstashGateway> {
   const { name, token, checkKeys = true, random = Math.random } = options;
   const label = `Upstash gateway ${name}`;
-  const link = await connectRedis(options.redisUrl, label);
+  const link = await (options.clusterUrls
+    ? connectCluster(options.clusterUrls, label)
+    : connectRedis(options.redisUrl, label));
   const scripts = options.runsUpstashLua
     ? UNTOUCHED
     : createScripts(checkKeys ? await createKeyGuard(link) : () => '');

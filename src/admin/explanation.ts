@@ -14,6 +14,7 @@ import { findApiKey, findUser } from '../rules/book/caller-rows.ts';
 import type { ReadContent, StoredContent, StoredRule } from '../rules/publishing/content.ts';
 import type { Database } from '../rules/tables/database.ts';
 import { apiKeys, tenants } from '../rules/tables/schema.ts';
+import type { AdminServices } from './services.ts';
 
 export type DescribedCaller = Pick<Caller, 'userId' | 'apiKeyId' | 'tenantId' | 'tier'>;
 
@@ -64,13 +65,23 @@ export interface PeekedRegion {
   readonly store: CounterStore;
 }
 
+export interface Peek {
+  readonly regions: readonly PeekedRegion[];
+  readonly content: StoredContent;
+  readonly request: PlannedRequest;
+  readonly deadlineMs: number;
+  readonly leasedOf: AdminServices['leasedOf'];
+}
+
+/** Of one limit. */
+export interface Peeked {
+  readonly outcome: Outcome;
+  readonly leased: number | undefined;
+}
+
 /** What is left by rule in those of the regions that answer, charging nothing; undefined if none does. */
-export async function peek(
-  regions: readonly PeekedRegion[],
-  content: StoredContent,
-  request: PlannedRequest,
-  deadlineMs: number,
-): Promise<ReadonlyMap<string, Outcome> | undefined> {
+export async function peek(asked: Peek): Promise<ReadonlyMap<string, Peeked> | undefined> {
+  const { regions, content, request, deadlineMs, leasedOf } = asked;
   const rules = content.rules.filter(({ enabled }) => enabled !== false);
   const plan = await planRequest(compileSnapshot('', { ...content, rules }), request);
   if (plan.kind === 'listed' || plan.checks.length === 0) return undefined;
@@ -85,7 +96,8 @@ export async function peek(
   return new Map(
     checks.map((check, i) => {
       const outcomes = answers.flatMap((answer) => answer[i] ?? []);
-      return [outcomeName(check.rule.id, check.rule.windowSeconds), together(check, outcomes, request.nowMs)];
+      const outcome = together(check, outcomes, request.nowMs);
+      return [outcomeName(check.rule.id, check.rule.windowSeconds), { outcome, leased: leasedOf(check) }];
     }),
   );
 }

@@ -1,6 +1,7 @@
 // What the admin route needs from the rest; the entry puts the real parts in.
 import type { OpenAPIHono } from '@hono/zod-openapi';
 import type { OriginPolicy } from '../core/matching/origin.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
 import type { Scope } from '../core/matching/rule.ts';
 import type { CounterStore } from '../core/ports/counter-store.ts';
 import type { WeightedRegion } from '../core/regions/shares.ts';
@@ -22,6 +23,8 @@ export interface AdminServices {
   readonly storedSubject?: ((scope: Scope, subject: string) => Promise<string>) | undefined;
   /** By a variable, rules only record what they would have done, whatever the settings say. */
   readonly isLogOnly?: boolean | undefined;
+  /** Units that this isolate has charged in advance and not used; undefined if the check is never leased. */
+  readonly leasedOf: (check: RuleCheck) => number | undefined;
   /** As rules count IPv6 addresses. */
   readonly ipv6Prefix: number;
   /** For a call to Redis. */

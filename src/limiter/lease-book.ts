@@ -46,6 +46,8 @@ export interface LeaseBook {
   /** Takes out what nobody has used in time, to be given back. */
   takeIdle(): readonly Lease[];
   total(): Leased;
+  /** Of one counter; undefined if its rule is never leased. */
+  unitsOf(check: RuleCheck): number | undefined;
 }
 
 export interface Leased {
@@ -210,6 +212,12 @@ export function createLeaseBook(now: () => number): LeaseBook {
         giveUp(lease, ms);
       }
       return givenUp.splice(0, MAX_GIVEN_BACK);
+    },
+
+    unitsOf(check) {
+      if (!isLeasable(check)) return undefined;
+      const live = (counterOf(check)?.leases ?? []).filter(({ endsAtMs }) => endsAtMs > now());
+      return live.reduce((sum, { units }) => sum + units, 0);
     },
 
     total() {

@@ -66,6 +66,8 @@ export interface LeaseCounter {
 
 /** The pace is measured over so long at least. */
 const MEASURE_MS = 250;
+/** After a longer one, the pace of before says nothing. */
+const LONGEST_PAUSE_MS = 60_000;
 /** Of a lease: with less, it is time for the next one. */
 const LOW = 0.4;
 
@@ -83,7 +85,12 @@ export const createLeaseCounter = (sinceMs: number): LeaseCounter => ({
 
 export function measure(counter: LeaseCounter, units: number, ms: number): void {
   const passedMs = ms - counter.sinceMs;
-  if (passedMs >= MEASURE_MS) {
+  // Nothing was left: requests were denied meanwhile, and their pace is still the same.
+  const isPause = counter.remaining < units && passedMs < LONGEST_PAUSE_MS;
+  if (isPause && passedMs >= MEASURE_MS) {
+    counter.used = 0;
+    counter.sinceMs = ms;
+  } else if (passedMs >= MEASURE_MS) {
     counter.unitsPerMsBefore = counter.unitsPerMs;
     counter.unitsPerMs = counter.used / passedMs;
     counter.used = 0;

@@ -65,6 +65,8 @@ export interface Limiter {
   isKnownDenied(round: Round, checks: readonly RuleCheck[]): boolean;
   /** What this isolate has charged in advance and not used yet. */
   leased(): Leased;
+  /** Of one counter, in units; undefined if its rule is never leased. */
+  leasedOf(check: RuleCheck): number | undefined;
   /** Something broke before there was a plan: that is a mistake in Weir, and the request goes on. */
   recover(request: DecisionRequest, error: unknown): Decision;
 }
@@ -292,6 +294,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
     decide,
     recover: (request, error) => decided(request, recover(request, error)).decision,
     leased: leases.total,
+    leasedOf: leases.unitsOf,
     isKnownDenied: (round, checks) =>
       knownDenial(round.request, placeAll(round, checks).enforced) !== undefined,
   };

@@ -96,6 +96,8 @@ function gaugesOf(answers: readonly Answer[], nowMs: number): Family[] {
     ),
     gauge('breaker', breakerPoints(answers, reports)),
     gauge('rulesAge', [{ labels: {}, value: oldest / 1_000 }]),
+    gauge('leasedCounters', [{ labels: {}, value: sumOf(reports, ({ leased }) => leased?.counters) }]),
+    gauge('leasedUnits', [{ labels: {}, value: sumOf(reports, ({ leased }) => leased?.units) }]),
     gauge(
       'published',
       there.flatMap(({ region, found }) => {
@@ -107,6 +109,11 @@ function gaugesOf(answers: readonly Answer[], nowMs: number): Family[] {
 }
 
 const gauge = (id: GaugeId, points: Point[]): Family => ({ ...GAUGE_TEXTS[id], points });
+
+const sumOf = (
+  reports: readonly IsolateReport[],
+  figure: (report: IsolateReport) => number | undefined,
+): number => reports.reduce((sum, report) => sum + (figure(report) ?? 0), 0);
 
 /** An isolate may have told several regions. */
 function newestReports(found: readonly RegionMetrics[]): IsolateReport[] {

@@ -35,7 +35,14 @@ export const METRIC_TEXTS: Readonly<Record<MetricId, MetricText>> = {
   batchesLost: { name: 'weir_metrics_lost_total', help: 'Batches of metrics that could not be handed over.' },
 };
 
-export type GaugeId = 'up' | 'isolates' | 'breaker' | 'rulesAge' | 'published';
+export type GaugeId =
+  | 'up'
+  | 'isolates'
+  | 'breaker'
+  | 'rulesAge'
+  | 'leasedCounters'
+  | 'leasedUnits'
+  | 'published';
 
 /** What is read when somebody asks, and not added up. */
 export const GAUGE_TEXTS: Readonly<Record<GaugeId, MetricText & { readonly type: 'gauge' | 'counter' }>> = {
@@ -45,6 +52,16 @@ export const GAUGE_TEXTS: Readonly<Record<GaugeId, MetricText & { readonly type:
   rulesAge: {
     name: 'weir_rules_version_age_seconds',
     help: 'For so long an isolate has decided by rules that it could not confirm: the longest of all.',
+    type: 'gauge',
+  },
+  leasedCounters: {
+    name: 'weir_leases_counters',
+    help: 'Counters that isolates have leased units of.',
+    type: 'gauge',
+  },
+  leasedUnits: {
+    name: 'weir_leases_units',
+    help: 'Units that isolates have charged in advance and not used.',
     type: 'gauge',
   },
   published: {

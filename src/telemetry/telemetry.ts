@@ -13,6 +13,7 @@ export interface TelemetryOptions {
   readonly handOver: HandOver;
   /** By region: the state of this isolate's breaker. */
   readonly breakers: () => Readonly<Record<string, string>>;
+  readonly leased: () => IsolateReport['leased'];
   /** What is counted is handed over within so long. Less than the 30 s that work after a response may take. */
   readonly everyMs: number;
   readonly now: () => number;
@@ -34,7 +35,7 @@ const BUSY_ROWS = 1_000;
 const LOST_MS = 5_000;
 
 export function createTelemetry(options: TelemetryOptions): IsolateTelemetry {
-  const { collected, handOver, now, clockMs, everyMs, breakers } = options;
+  const { collected, handOver, now, clockMs, everyMs, breakers, leased } = options;
   const { denials, usage } = collected;
   const observer = createObserver({ ...collected, now, clockMs });
   let plannedAtMs: number | undefined;
@@ -45,6 +46,7 @@ export function createTelemetry(options: TelemetryOptions): IsolateTelemetry {
     atMs: now(),
     breakers: breakers(),
     rulesAgeMs: observer.rulesAgeMs(),
+    leased: leased(),
   });
 
   const isBusy = () =>

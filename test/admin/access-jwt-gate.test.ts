@@ -25,6 +25,7 @@ const createGate = (admins: string[] = []) => {
         },
         deadlineMs: 1_000,
         ipv6Prefix: 64,
+        leasedOf: () => undefined,
         now: () => access.nowMs,
         log: { error: () => {} },
       }),

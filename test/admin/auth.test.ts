@@ -32,6 +32,7 @@ function createGate(overrides: Partial<AdminServices> = {}) {
     auth: { tokens: Object.values(TOKENS) },
     deadlineMs: 1_000,
     ipv6Prefix: 64,
+    leasedOf: () => undefined,
     now: () => Date.now(),
     log: { error: (event, error) => logged.push(`${event} ${error}`) },
     ...overrides,

@@ -102,9 +102,10 @@ describe('an explanation', () => {
           subject: { scope: 'ip', id: '192.0.2.1' },
           // What is known to be used is one: the other region does not answer.
           left: { allowed: true, remaining: 9, retryAfterMs: 0 },
+          leased: 7,
           moving: null,
         },
-        { name: 'per-user', subject: { scope: 'user', id: 'u1' }, left: { remaining: 5 } },
+        { name: 'per-user', leased: null, subject: { scope: 'user', id: 'u1' }, left: { remaining: 5 } },
       ]);
     }
   });

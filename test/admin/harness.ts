@@ -59,6 +59,7 @@ export async function startAdmin(overrides: Partial<AdminServices> = {}): Promis
     auth: { tokens: Object.values(TOKENS) },
     deadlineMs: 1_000,
     ipv6Prefix: 64,
+    leasedOf: ({ rule }) => (rule.scope === 'ip' ? 7 : undefined),
     origins: { allowsPrivate: false, services: ['DEMO'] },
     now,
     log: { error: () => {} },

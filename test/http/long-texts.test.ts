@@ -30,6 +30,7 @@ admin.use(
       auth: { tokens: [{ name: 'admin', token: 'a-token-that-may-do-all', role: 'admin' }] },
       deadlineMs: 1_000,
       ipv6Prefix: 64,
+      leasedOf: () => undefined,
       // Every attempt in a minute of its own: none is turned away before it is read.
       now: (() => {
         let ms = 0;

@@ -71,6 +71,7 @@ function openIsolate() {
       isKnownDenied: unused,
       recover: unused,
       leased: () => ({ counters: 0, units: 0 }),
+      leasedOf: () => undefined,
     },
     admin: async () => {
       calls.admin += 1;

@@ -45,6 +45,23 @@ describe('a book of leases', () => {
     expect(claim()).toBe(100);
   });
 
+  it('keeps its pace while nothing is left, and leases at once when the limit is free again', () => {
+    const { claim, warmUp, note, clock } = open();
+    warmUp();
+    note(0, check, '', 0);
+    clock.ms += 30_000;
+    note(0);
+    expect(claim()).toBe(100);
+  });
+
+  it('loses its pace while nobody asks', () => {
+    const { claim, warmUp, note, clock } = open();
+    warmUp();
+    clock.ms += 30_000;
+    note(0);
+    expect(claim()).toBe(0);
+  });
+
   it('asks again if there was no answer for a second', () => {
     const { claim, warmUp, clock } = open();
     warmUp();

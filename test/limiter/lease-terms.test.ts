@@ -54,9 +54,8 @@ describe('what is asked for', () => {
 
   it('is nothing if all isolates together use up the limit within two seconds', () => {
     const pace = { ...busy, isolates: 2 };
-    expect([wantOf({ ...minute, limit: 799 }, pace), wantOf({ ...minute, limit: 800 }, pace)]).toEqual([
-      0, 100,
-    ]);
+    const wantOfLimit = (limit: number) => wantOf({ ...minute, full: { limit, extra: undefined } }, pace);
+    expect([wantOfLimit(799), wantOfLimit(800)]).toEqual([0, 100]);
   });
 
   it('is a number of whole requests', () => {

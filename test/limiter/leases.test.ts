@@ -2,42 +2,12 @@
 import { describe, expect, it, vi } from 'vitest';
 import { createRandom } from '../../local/random.ts';
 import type { Decision } from '../../src/core/counting/decision.ts';
-import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import { createSource, fails, openIsolate, snapshotOf, useFakeTime } from './limiter-harness.ts';
-import { createMinute, createModelRegion, type DelayMs } from './model-regions.ts';
+import { hot, open, other, scarce, WARM } from './lease-harness.ts';
+import { fails, useFakeTime } from './limiter-harness.ts';
+import { createMinute } from './model-regions.ts';
 import { START_MS } from './rule-checks.ts';
 
 useFakeTime();
-
-const lease = true;
-const hot = createMinute({ id: 'hot', limit: 1_000, rule: { lease } });
-const other = createMinute({ id: 'other', limit: 1_000, rule: { lease } });
-const scarce = createMinute({ id: 'scarce', limit: 20, rule: { id: 'scarce', name: 'scarce', lease } });
-
-function open(checks: readonly RuleCheck[] = [hot], delayMs: DelayMs = () => 0) {
-  const region = createModelRegion('us', delayMs);
-  const source = createSource({ current: () => snapshotOf('old') });
-  const { limiter, decide, settle } = openIsolate([region], { source });
-  const send = async (sent = checks) => {
-    const { decision, ledger } = await decide({ plan: async () => ({ kind: 'checks', checks: sent }) });
-    return { decision, ledger };
-  };
-  /** One request each 5 ms. */
-  const sendMany = async (count: number, sent = checks) => {
-    const decisions = [];
-    for (let i = 0; i < count; i += 1) {
-      decisions.push((await send(sent)).decision);
-      await vi.advanceTimersByTimeAsync(5);
-    }
-    return decisions;
-  };
-  const takes = () => region.calls.filter(({ operation }) => operation === 'take').length;
-  const used = (check: RuleCheck) => check.limit - (region.peek(check)?.remaining ?? 0);
-  return { region, source, limiter, settle, send, sendMany, takes, used };
-}
-
-/** Longer than twice the time that a pace is measured for. */
-const WARM = 120;
 
 describe('an isolate that is busy at a counter', () => {
   it('makes one call for many requests', async () => {

@@ -41,7 +41,10 @@ async function handedOver(requestsASecond: number): Promise<{ batches: MetricsBa
     onError: () => {},
   });
   const breakers = () => ({ us: 'closed' });
-  const telemetry = createTelemetry({ collected, handOver, breakers, everyMs: EVERY_MS, now, clockMs: now });
+  const leased = () => undefined;
+  const telemetry = createTelemetry({
+    ...{ collected, handOver, breakers, leased, everyMs: EVERY_MS, now, clockMs: now },
+  });
   const regions = [{ name: 'us', breaker: { state: () => 'closed' } }];
   const decisions = [decisionOf(), decisionOf({ allowed: false }), decisionOf({ rule: { name: 'login' } })];
   let requests = 0;

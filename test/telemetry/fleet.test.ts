@@ -80,15 +80,21 @@ describe('the text for Prometheus', () => {
         {},
         {
           a: reportOf({ atMs: NOW_MS - 60_000, breakers: { us: 'closed' } }),
-          b: reportOf({ breakers: { us: 'closed' }, rulesAgeMs: 90_000 }),
+          b: reportOf({
+            breakers: { us: 'closed' },
+            rulesAgeMs: 90_000,
+            leased: { counters: 2, units: 30 },
+          }),
           c: reportOf({ atMs: NOW_MS - 180_000, breakers: { us: 'open' }, rulesAgeMs: 500_000 }),
         },
       ),
-      eu: metricsOf({}, { a: reportOf({ breakers: { us: 'open' } }) }),
+      eu: metricsOf({}, { a: reportOf({ breakers: { us: 'open' }, leased: { counters: 1, units: 5 } }) }),
     });
     expect(lines).toContain('weir_breaker_state{region="us",state="open"} 1');
     expect(lines).toContain('weir_breaker_state{region="us",state="closed"} 1');
     expect(lines).toContain('weir_rules_version_age_seconds 90');
+    expect(lines).toContain('weir_leases_counters 3');
+    expect(lines).toContain('weir_leases_units 35');
     expect(lines).toContain('weir_published_total{region="us"} 12');
   });
 });

@@ -54,7 +54,10 @@ export function openTelemetry({ isHashed = false, regions = ['us'] }: Situation 
     onError: (error) => void errors.push(error),
   });
   const breakers = () => state.breakers;
-  const telemetry = createTelemetry({ collected, handOver, breakers, everyMs: EVERY_MS, now, clockMs: now });
+  const leased = () => ({ counters: 2, units: 30 });
+  const telemetry = createTelemetry({
+    ...{ collected, handOver, breakers, leased, everyMs: EVERY_MS, now, clockMs: now },
+  });
   const handOverRegions = regions.map((name) => ({
     name,
     breaker: { state: () => state.breakers[name] ?? 'closed' },

@@ -69,6 +69,13 @@ describe('a decision is counted', () => {
 });
 
 describe('an isolate tells of itself', () => {
+  it('what it has leased and not used', async () => {
+    const { decide, handOver, batches } = openTelemetry();
+    decide();
+    await handOver();
+    expect(batches[0]?.report.leased).toEqual({ counters: 2, units: 30 });
+  });
+
   it('its breakers, and for how long it could not confirm its rules', async () => {
     const { state, decide, handOver, batches } = openTelemetry();
     state.breakers = { us: 'closed', eu: 'open' };

@@ -51,6 +51,7 @@ export async function send(situation: Situation) {
       },
       isKnownDenied: () => false,
       leased: () => ({ counters: 0, units: 0 }),
+      leasedOf: () => undefined,
       recover: () => decision,
     },
     identity: {

@@ -17,6 +17,7 @@ import {
   isAllowing,
   isApplying,
   outcomeName,
+  type Peeked,
   peek,
   reasonsAgainst,
 } from '../explanation.ts';
@@ -103,6 +104,13 @@ const explanationBody = z
             .strictObject({ scope: z.enum(SCOPES), id: z.string() })
             .describe('Who is counted: the IP, if the caller has no id of the rule’s scope.'),
           left: left.nullable().describe('Null: the counters did not answer, or the caller is on a list.'),
+          leased: z
+            .int()
+            .nullable()
+            .describe(
+              'Units that the isolate that answers has charged in advance and not used: they are not in `remaining`. ' +
+                'Null: this limit is never leased, or the caller is on a list.',
+            ),
           moving: z
             .strictObject({ until: z.iso.datetime().nullable() })
             .nullable()
@@ -140,7 +148,7 @@ const explainRequest = createRoute({
 });
 
 export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
-  const { database, deadlineMs, now } = services;
+  const { database, deadlineMs, now, leasedOf } = services;
 
   app.openapi(explainRequest, async (c) => {
     const body = c.req.valid('json');
@@ -153,7 +161,7 @@ export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
     const read = await readContent(database);
     const request = { matchPath, method: body.method, caller, nowMs: now(), leaseId: noLease };
     const explanation = explain(read.content, request);
-    const outcomes = await peek(regions, read.content, request, deadlineMs);
+    const peeked = await peek({ regions, content: read.content, request, deadlineMs, leasedOf });
     const against = reasonsAgainst(explanation, read, matchPath);
     return c.json(
       {
@@ -172,7 +180,7 @@ export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
         allowedBy: explanation.rules.filter(isAllowing).map(({ ruleId, name }) => ({ id: ruleId, name })),
         applies: explanation.rules
           .filter(isApplying)
-          .flatMap((rule) => toShown(rule, outcomes, movingOf(rule, read.content, now()))),
+          .flatMap((rule) => toShown(rule, peeked, movingOf(rule, read.content, now()))),
         doesNotApply: against.slice(0, MAX_AGAINST),
         doesNotApplyCount: against.length,
       },
@@ -192,12 +200,14 @@ type Moving = ReturnType<typeof movingOf>;
 
 function toShown(
   { ruleId, name, limits, cost, subject }: Applying,
-  outcomes: ReadonlyMap<string, Outcome> | undefined,
+  peeked: ReadonlyMap<string, Peeked> | undefined,
   moving: Moving,
 ) {
   return limits.map(({ limit, limitFrom, windowSeconds, policy }) => {
-    const left = toLeft(outcomes?.get(outcomeName(ruleId, windowSeconds)));
-    return { id: ruleId, name, policy, limit, limitFrom, windowSeconds, cost, subject, left, moving };
+    const found = peeked?.get(outcomeName(ruleId, windowSeconds));
+    const left = toLeft(found?.outcome);
+    const counted = { limit, limitFrom, windowSeconds, cost, subject, left, leased: found?.leased ?? null };
+    return { id: ruleId, name, policy, ...counted, moving };
   });
 }
 

@@ -16,8 +16,8 @@ export interface IsolateReport {
   readonly breakers: Readonly<Record<string, string>>;
   /** For so long it has decided by rules that it could not confirm. */
   readonly rulesAgeMs: number;
-  /** Units that it holds and has not spent. */
-  readonly leased?: number | undefined;
+  /** What it has charged in advance and not used; isolates of an older version do not tell. */
+  readonly leased?: { readonly counters: number; readonly units: number } | undefined;
 }
 
 export interface RegionMetrics {
