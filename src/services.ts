@@ -95,6 +95,7 @@ export function createParts(env: Bindings, source?: RulesSource): Parts {
     ({ createManagement }) =>
       createManagement({
         postgres: database,
+        snapshots,
         admin: {
           regions,
           deadlineMs,
@@ -182,6 +183,7 @@ export function createParts(env: Bindings, source?: RulesSource): Parts {
       }),
       admin: async (request, context) => (await management()).admin(request, context),
       adminRefusal: async (request) => (await management()).adminRefusal(request),
+      page: async (request) => (await management()).page(request),
       metrics: async () => (await management()).metrics(),
       telemetry,
       pingDatabase: async (signal) => void (await withDeadline(signal, (await postgres()).ping())),

@@ -75,6 +75,23 @@ export async function peek(
   const plan = await planRequest(compileSnapshot('', { ...content, rules }), request);
   if (plan.kind === 'listed' || plan.checks.length === 0) return undefined;
   const { checks } = plan;
+  const outcomes = await peekChecks(regions, checks, { nowMs: request.nowMs, deadlineMs });
+  if (!outcomes) return undefined;
+  return new Map(
+    checks.flatMap(({ rule }, i) => {
+      const outcome = outcomes[i];
+      return outcome ? [[outcomeName(rule.id, rule.windowSeconds), outcome] as const] : [];
+    }),
+  );
+}
+
+/** Of each check, what the regions that answer have left together; undefined if none does. */
+export async function peekChecks(
+  regions: readonly PeekedRegion[],
+  checks: readonly RuleCheck[],
+  { nowMs, deadlineMs }: { readonly nowMs: number; readonly deadlineMs: number },
+): Promise<readonly Outcome[] | undefined> {
+  if (checks.length === 0) return [];
   const looked = regions.map(({ store }) =>
     store.run({ operation: 'peek', checks }, AbortSignal.timeout(deadlineMs)),
   );
@@ -82,11 +99,12 @@ export async function peek(
     one.status === 'fulfilled' ? [one.value.outcomes] : [],
   );
   if (answers.length === 0) return undefined;
-  return new Map(
-    checks.map((check, i) => {
-      const outcomes = answers.flatMap((answer) => answer[i] ?? []);
-      return [outcomeName(check.rule.id, check.rule.windowSeconds), together(check, outcomes, request.nowMs)];
-    }),
+  return checks.map((check, i) =>
+    together(
+      check,
+      answers.flatMap((answer) => answer[i] ?? []),
+      nowMs,
+    ),
   );
 }
 
