@@ -13,6 +13,10 @@ export interface GuideOptions {
 export function guide({ workerUrl, adminToken, stack, keys }: GuideOptions): string {
   const regions = stack.regions.map(({ name, redis }) => `${name} 127.0.0.1:${redis.port}`).join(', ');
   return `
+The page            ${workerUrl}/_weir/
+  log in with       ${adminToken}
+  lively traffic    npm run demo
+
 Weir is up at ${workerUrl}, in front of ${stack.originUrl}
 
 ${keys.length > 0 ? tryTheDemo(workerUrl, stack.originUrl) : ''}  Health            curl -H 'Authorization: Bearer ${adminToken}' ${workerUrl}/_weir/health

@@ -1,6 +1,7 @@
 // Curves over time. uPlot is loaded when the first one is shown.
 import type uPlot from 'uplot';
 import { h } from './dom.ts';
+import type { Points } from './series.ts';
 
 export interface Curve {
   readonly label: string;
@@ -15,9 +16,6 @@ export interface ChartOptions {
   readonly unit: string;
   readonly signal: AbortSignal;
 }
-
-/** Seconds, then the values of each curve; null where there is none. */
-export type Points = readonly (readonly (number | null)[])[];
 
 export interface Chart {
   readonly element: HTMLElement;

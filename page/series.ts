@@ -1,5 +1,7 @@
 // Rows of a time series, with a zero for each step that has none. Pure.
-import type { Points } from './chart.ts';
+
+/** Seconds, then the values of each curve; null where there is none. */
+export type Points = readonly (readonly (number | null)[])[];
 
 export interface Series {
   readonly from: string;

@@ -1,10 +1,10 @@
 // One caller: what limits it now and what is left, live and charging nothing; its denials and usage; what can be done.
 import { get, me, type Page } from '../api.ts';
-import { type Chart, chart, type Points } from '../chart.ts';
+import { type Chart, chart } from '../chart.ts';
 import { button, type Child, empty, fill, h, link, table } from '../dom.ts';
 import { ago, count, moment, span } from '../format.ts';
 import { live } from '../live.ts';
-import { fillMinutes, fillSteps, type Series } from '../series.ts';
+import { fillMinutes, fillSteps, type Points, type Series } from '../series.ts';
 import { actionsOf, openOverride } from './caller-actions.ts';
 import { badge } from './overview.ts';
 import type { View } from './view.ts';
