@@ -26,7 +26,10 @@ import type { Webhook } from './telemetry/webhook.ts';
 export interface ManagementOptions {
   readonly postgres: DatabaseOptions;
   readonly snapshots: SnapshotSource;
-  readonly admin: Omit<AdminServices, 'database' | 'publish' | 'fleet' | 'rulesInForce' | 'smoke' | 'sessionSecret'>;
+  readonly admin: Omit<
+    AdminServices,
+    'database' | 'publish' | 'fleet' | 'rulesInForce' | 'smoke' | 'sessionSecret'
+  >;
   readonly publishing: Omit<PublishOptions, 'database' | 'reader'>;
   /** Postgres is asked for changes every so many minutes. */
   readonly databaseCheckMinutes: number;

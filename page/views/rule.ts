@@ -26,6 +26,7 @@ const NEW: Values = {
   onUnavailable: 'open',
   percent: 100,
   spill: true,
+  lease: true,
   methods: [],
   tiers: [],
   subjects: [],
@@ -86,10 +87,16 @@ function showAgain(id: string, signal: AbortSignal): void {
 
 function showNew(main: HTMLElement): void {
   const form = ruleForm(NEW, async (values) => {
-    const given = Object.entries(values).filter(
-      ([name, value]) => value !== undefined && !(name === 'name' && value === ''),
-    );
-    const saved = await post<Saved>('/rules', Object.fromEntries(given));
+    // Fields that nobody touched are left to the defaults of the API.
+    const { name, ...changes } = changedFields(NEW, values);
+    const { scope, algorithm, action } = values;
+    const body = {
+      scope,
+      ...(action !== 'allow' && { algorithm }),
+      ...changes,
+      ...(name !== '' && name !== undefined && { name }),
+    };
+    const saved = await post<Saved>('/rules', body);
     tellSaved(saved, 'Created');
     location.hash = `#/rules/${saved.id}`;
   });

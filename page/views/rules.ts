@@ -4,6 +4,7 @@ import { button, type Child, empty, fill, h, hrefOf, link, table } from '../dom.
 import { choiceField, textField } from '../fields.ts';
 import { count, percent } from '../format.ts';
 import { type RuleBody, sentenceOf } from '../rule-sentence.ts';
+import { showEnforcement } from './enforcement.ts';
 import { badge } from './overview.ts';
 import { type View, waiting } from './view.ts';
 
@@ -30,6 +31,7 @@ export const showRules: View = async (main, { query, signal }) => {
   const asked = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? '']));
   const form = filterForm(asked);
   const list = h('div', {});
+  const enforcement = h('div', {});
   fill(
     main,
     h(
@@ -38,9 +40,11 @@ export const showRules: View = async (main, { query, signal }) => {
       h('h1', {}, 'Rules'),
       me.mayChange && link(['rules', 'new'], h('span', { class: 'primary as-button' }, 'New rule')),
     ),
+    enforcement,
     form,
     list,
   );
+  void showEnforcement(enforcement, signal);
   // The table does not wait for what the rules have done.
   const lastDay = readLastDay(signal).catch(() => undefined);
   const show = async (cursor?: string): Promise<void> => {

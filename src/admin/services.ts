@@ -7,8 +7,8 @@ import type { CounterStore } from '../core/ports/counter-store.ts';
 import type { WeightedRegion } from '../core/regions/shares.ts';
 import type { HowToPublish, Publication } from '../rules/publishing/publish.ts';
 import type { Database } from '../rules/tables/database.ts';
-import type { Finding } from './smoke/findings.ts';
 import type { Family } from '../telemetry/fleet.ts';
+import type { Finding } from './smoke/findings.ts';
 
 export interface AdminServices {
   readonly database: Database;

@@ -127,6 +127,16 @@ describe('npm run dev', () => {
     expect(await json(`${guide.workerUrl}/zone/a`)).toMatchObject({ code: 'loop-detected' });
   });
 
+  it('has the page: its form, its script, and a view for the token of the guide', async () => {
+    const page = `${guide.workerUrl}/_weir`;
+    expect((await getAs(`${page}/`, {})).body).toContain('Admin token');
+    expect((await getAs(`${page}/page/app.js`, {})).body).toContain('/_weir/admin');
+    const inside = await getAs(`${page}/`, { Authorization: `Bearer ${guide.adminToken}` });
+    expect(inside.body).toContain('data-role="admin"');
+    // What is no file of the page is the Worker's business.
+    expect((await getAs(`${page}/page/other.js`, {})).body).toContain('not-found');
+  });
+
   it('says that a Redis has ended, and starts it again', async () => {
     const port = guide.redisPorts[2] ?? 0;
     const { pid } = await redisInfo(port);

@@ -177,6 +177,20 @@ describe('rules', () => {
   });
 });
 
+describe('the switch for all rules', () => {
+  it('makes every rule only log, after a question, and enforces them again', async () => {
+    const { page, go } = await test.open();
+    await go('#/rules');
+    await page.getByRole('button', { name: 'Only log, everywhere…' }).click();
+    await page.click('dialog button.danger');
+    await page.waitForSelector('.notice:has-text("Every rule only logs")');
+    expect(await test.weir.admin('/settings')).toMatchObject({ enforcement: 'log' });
+    await page.getByRole('button', { name: 'Enforce again' }).click();
+    await page.getByRole('button', { name: 'Only log, everywhere…' }).waitFor();
+    expect(await test.weir.admin('/settings')).toMatchObject({ enforcement: 'on' });
+  });
+});
+
 describe('explain', () => {
   it('shows the way of a pasted curl command', async () => {
     const { page, go } = await test.open();
