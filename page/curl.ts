@@ -8,41 +8,6 @@ export interface PastedRequest {
   readonly userId?: string;
 }
 
-/** Options of curl that are followed by a value; what is not among them stands alone. */
-const WITH_VALUE = [
-  '-X',
-  '--request',
-  '-H',
-  '--header',
-  '-d',
-  '--data',
-  '--data-raw',
-  '--data-binary',
-  '--data-urlencode',
-  '--json',
-  '-F',
-  '--form',
-  '-u',
-  '--user',
-  '-A',
-  '--user-agent',
-  '-b',
-  '--cookie',
-  '-e',
-  '--referer',
-  '-o',
-  '--output',
-  '-w',
-  '--write-out',
-  '-m',
-  '--max-time',
-  '--connect-timeout',
-  '-T',
-  '--upload-file',
-  '--url',
-  '-x',
-  '--proxy',
-];
 const SENDS_BODY = [
   '-d',
   '--data',
@@ -53,6 +18,13 @@ const SENDS_BODY = [
   '-F',
   '--form',
 ];
+/** Options of curl that are followed by a value; what is not among them stands alone. */
+const WITH_VALUE = new Set([
+  ...SENDS_BODY,
+  ...['-X', '--request', '-H', '--header', '-u', '--user', '-A', '--user-agent', '-b', '--cookie'],
+  ...['-e', '--referer', '-o', '--output', '-w', '--write-out', '-m', '--max-time', '--connect-timeout'],
+  ...['-T', '--upload-file', '--url', '-x', '--proxy'],
+]);
 
 /** Undefined: it names no URL. */
 export function parseCurl(text: string): PastedRequest | undefined {
@@ -99,7 +71,7 @@ function sort(words: readonly string[]): { options: [name: string, value: string
   for (let i = 0; i < words.length; i += 1) {
     const word = words[i] ?? '';
     const joined = /^(-[XHduAbeowmTxF])(.+)$/s.exec(word) ?? /^(--[a-z-]+)=(.*)$/s.exec(word);
-    if (WITH_VALUE.includes(word)) {
+    if (WITH_VALUE.has(word)) {
       options.push([word, words[i + 1] ?? '']);
       i += 1;
     } else if (joined) options.push([joined[1] ?? '', joined[2] ?? '']);
