@@ -133,8 +133,9 @@ describe('npm run dev', () => {
     expect((await getAs(`${page}/page/app.js`, {})).body).toContain('/_weir/admin');
     const inside = await getAs(`${page}/`, { Authorization: `Bearer ${guide.adminToken}` });
     expect(inside.body).toContain('data-role="admin"');
-    // What is no file of the page is the Worker's business.
-    expect((await getAs(`${page}/page/other.js`, {})).body).toContain('not-found');
+    // Beside the files of the page, everything is the Worker's business.
+    expect((await getAs(`${page}/page/other.js`, {})).status).toBe(404);
+    expect((await getAs(`${page}/pages`, {})).body).toContain('not-found');
   });
 
   it('gets lively traffic from npm run demo, which ends when its time is over', async () => {
