@@ -21,7 +21,7 @@ const node: TestProjectConfiguration = {
     ...common,
     name: 'node',
     include: ['test/**/*.test.ts'],
-    exclude: ['test/workerd/**', 'test/upstash-lua/**'],
+    exclude: [...(isLong ? [] : ['test/page/long/**']), 'test/workerd/**', 'test/upstash-lua/**'],
     // Files of one worker share its modules: to load them again for each file takes longer than its tests.
     isolate: false,
   },

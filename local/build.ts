@@ -1,11 +1,11 @@
 // Builds the Worker into `dist`: the gateway in index.js, and what most isolates never need (src/core/when-needed.ts) in
 // files beside it, which an isolate evaluates when it first imports them. wrangler runs this before it serves or
 // deploys; by itself it would put everything into one file, and all of that would be read at each cold start.
-import { randomUUID } from 'node:crypto';
-import { mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
-import { basename, join } from 'node:path';
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
+import { buildPage, replaceFiles } from './page-build.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const FOLDER = join(ROOT, 'dist');
@@ -28,12 +28,5 @@ const { outputFiles } = await build({
 });
 
 await mkdir(FOLDER, { recursive: true });
-// Another build may be reading these files at the same time: each is replaced as a whole.
-for (const { path, contents } of outputFiles) {
-  const draft = `${path}.${randomUUID()}.draft`;
-  await writeFile(draft, contents);
-  await rename(draft, path);
-}
-const built = new Set(outputFiles.map(({ path }) => basename(path)));
-const stale = (await readdir(FOLDER)).filter((name) => !built.has(name) && !name.endsWith('.draft'));
-for (const name of stale) await rm(join(FOLDER, name), { recursive: true, force: true });
+await replaceFiles(FOLDER, outputFiles, (name) => !name.endsWith('.draft'));
+await buildPage();

@@ -20,8 +20,9 @@ function bindDemoWorker(text: string): string {
   const moved = text
     .replace(/^main = "(.*)"$/m, (_, main: string) => `main = ${absolute(main)}`)
     .replace(
-      /^watch_dir = \["src", "lua"\]$/m,
-      `cwd = ${absolute('.')}\nwatch_dir = [${absolute('src')}, ${absolute('lua')}]`,
-    );
+      /^watch_dir = \["src", "lua", "page"\]$/m,
+      `cwd = ${absolute('.')}\nwatch_dir = [${['src', 'lua', 'page'].map(absolute).join(', ')}]`,
+    )
+    .replace(/^directory = "assets"$/m, `directory = ${absolute('assets')}`);
   return `${moved}\n[[services]]\nbinding = "${DEMO_BINDING}"\nservice = "${DEMO_WORKER}"\n`;
 }

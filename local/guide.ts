@@ -19,6 +19,10 @@ export function guide({ workerUrl, adminToken, stack, keys }: GuideOptions): str
     )
     .join(', ');
   return `
+The page            ${workerUrl}/_weir/
+  log in with       ${adminToken}
+  lively traffic    npm run demo
+
 Weir is up at ${workerUrl}, in front of ${stack.originUrl}
 
 ${keys.length > 0 ? tryTheDemo(workerUrl, stack.originUrl) : ''}  Health            curl -H 'Authorization: Bearer ${adminToken}' ${workerUrl}/_weir/health

@@ -8,6 +8,7 @@ import { buildWorker, modulesIn } from './bundle.ts';
 import { DEMO_BINDING, DEMO_WORKER, demoWorker } from './demo-worker/miniflare.ts';
 import { createKvFaultSwitch, type KvFaultSwitch } from './kv-faults/faults.ts';
 import { KV_WORKER, kvBinding, kvControlUrl, kvWorker } from './kv-faults/miniflare.ts';
+import { ASSETS } from './page-build.ts';
 import { LOOPBACK } from './ports.ts';
 
 export interface IsolatesOptions {
@@ -17,6 +18,8 @@ export interface IsolatesOptions {
   readonly variables: Readonly<Record<string, string>>;
   /** The name of a queue for denials and usage. All isolates send to it, the first one consumes it. */
   readonly queue?: string | undefined;
+  /** Whether the files of the page are served in front of each isolate, as wrangler.toml says. */
+  readonly hasPage?: boolean | undefined;
 }
 
 export interface Isolates extends AsyncDisposable {
@@ -30,7 +33,8 @@ export interface Isolates extends AsyncDisposable {
   scheduled(name: string): Promise<void>;
 }
 
-export async function startIsolates({ names, bundle, variables, queue }: IsolatesOptions): Promise<Isolates> {
+export async function startIsolates(options: IsolatesOptions): Promise<Isolates> {
+  const { names, bundle, variables, queue, hasPage = false } = options;
   await using cleanup = new AsyncDisposableStack();
   const folder = bundle ?? (await buildInto(cleanup));
   const compatibility = await readCompatibility();
@@ -44,6 +48,7 @@ export async function startIsolates({ names, bundle, variables, queue }: Isolate
     bindings: { ...variables },
     unsafeBindings: [kvBinding('RULES')],
     serviceBindings: { [DEMO_BINDING]: DEMO_WORKER },
+    ...(hasPage && { assets: PAGE_FILES }),
     ...(queue && { queueProducers: { RECORDS: queue } }),
     ...(queue && place === 0 && { queueConsumers: consumersOf(queue) }),
     unsafeDirectSockets: [{ host: LOOPBACK, port: 0 }],
@@ -70,6 +75,14 @@ export async function startIsolates({ names, bundle, variables, queue }: Isolate
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
+
+/** As in wrangler.toml. */
+const PAGE_FILES = {
+  directory: ASSETS,
+  routerConfig: { has_user_worker: true },
+  assetConfig: { html_handling: 'none' as const },
+  run_worker_first: ['/*', '!/_weir/page/*'],
+};
 
 /** As in wrangler.toml, but for the time until a batch is delivered. */
 const consumersOf = (queue: string) => ({

@@ -53,11 +53,12 @@ export interface WeirParts {
   readonly bundle?: string;
   /** See isolates.ts. */
   readonly queue?: string | undefined;
+  readonly hasPage?: boolean | undefined;
 }
 
 export async function startWeir(
   variables: Record<string, string> = {},
-  { databaseUrl, bundle, queue }: WeirParts = {},
+  { databaseUrl, bundle, queue, hasPage }: WeirParts = {},
 ): Promise<Weir> {
   await using cleanup = new AsyncDisposableStack();
   const ports = { origin: 0, upstash: 0, neon: 0, redis: 0, postgres: 0 };
@@ -67,6 +68,7 @@ export async function startWeir(
       names: NAMES,
       bundle,
       queue,
+      hasPage,
       // All parts share this machine: what is tested here is not the deadline.
       variables: { ...stack.variables, ADMIN_TOKEN: TOKEN, DEADLINE_MS: '10000', ...variables },
     }),

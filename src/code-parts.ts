@@ -24,6 +24,7 @@ export function createCodeParts(env: CodeBindings, said: RulesInCode): Parts {
       pingDatabase: undefined,
       admin: async () => nothingHere(),
       adminRefusal: async () => nothingHere(),
+      page: async () => nothingHere(),
       metrics: async () => nothingHere(),
     },
   };

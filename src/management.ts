@@ -1,12 +1,15 @@
-// The admin route and the cron run. Loaded when one of them is first called: the gateway never pays for it.
+// The admin route, the page and the cron run. Loaded when one of them is first called: the gateway never pays for it.
 import { createAdminApp } from './admin/app.ts';
-import { createGate } from './admin/auth.ts';
+import { createGate, sessionsOf } from './admin/auth.ts';
 import type { AdminServices } from './admin/services.ts';
 import { runSmoke } from './admin/smoke/smoke.ts';
+import type { SnapshotSource } from './core/ports/snapshot-source.ts';
 import { runCron } from './cron.ts';
 import type { Services } from './http/services.ts';
+import { createPage } from './page/page.ts';
 import type { Client } from './redis/client.ts';
 import { createMetricsBoard } from './redis/metrics-board.ts';
+import { readFreshRules } from './rules/book/fresh-rules.ts';
 import { type PublishOptions, publish } from './rules/publishing/publish.ts';
 import { createRuleReader } from './rules/publishing/rule-reader.ts';
 import { createDatabase, type DatabaseOptions } from './rules/tables/database.ts';
@@ -22,7 +25,11 @@ import type { Webhook } from './telemetry/webhook.ts';
 
 export interface ManagementOptions {
   readonly postgres: DatabaseOptions;
-  readonly admin: Omit<AdminServices, 'database' | 'publish' | 'smoke'>;
+  readonly snapshots: SnapshotSource;
+  readonly admin: Omit<
+    AdminServices,
+    'database' | 'publish' | 'fleet' | 'rulesInForce' | 'smoke' | 'sessionSecret'
+  >;
   readonly publishing: Omit<PublishOptions, 'database' | 'reader'>;
   /** Postgres is asked for changes every so many minutes. */
   readonly databaseCheckMinutes: number;
@@ -38,7 +45,7 @@ export interface ManagedTelemetry
   readonly webhook: Webhook | undefined;
 }
 
-export interface Management extends Pick<Services, 'admin' | 'adminRefusal'> {
+export interface Management extends Pick<Services, 'admin' | 'adminRefusal' | 'page'> {
   runCron(scheduledTime: number): Promise<void>;
   metrics(): Promise<Response>;
   consume(batch: QueuedBatch): Promise<void>;
@@ -64,16 +71,6 @@ export function createManagement({
     database,
     reader: createRuleReader(database, options.admin.origins),
   };
-  const services = {
-    ...options.admin,
-    storedSubject: createSubjects(telemetry.subjects).stored,
-    database,
-    publish: (how) => publish(publishing, how),
-    smoke: () =>
-      runSmoke({ ...options.admin, database, kv: publishing.kv, regions: toSmoke(options, telemetry) }),
-  } satisfies AdminServices;
-  const gate = createGate(services);
-  const app = createAdminApp(services, gate);
   const { now } = options.admin;
   const { otlpUrl, webhook } = telemetry;
   const boards = [...telemetry.clients].map(([name, client]) => ({
@@ -81,6 +78,25 @@ export function createManagement({
     metrics: createMetricsBoard(client),
   }));
   const fleet = () => readFleet(boards, { nowMs: now(), signal: AbortSignal.timeout(READ_MS) });
+  const services = {
+    ...options.admin,
+    storedSubject: createSubjects(telemetry.subjects).stored,
+    sessionSecret: options.postgres.url,
+    database,
+    fleet,
+    rulesInForce: () =>
+      readFreshRules({
+        snapshots: options.snapshots,
+        regions: options.publishing.regions,
+        deadlineMs: options.admin.deadlineMs,
+      }),
+    publish: (how) => publish(publishing, how),
+    smoke: () =>
+      runSmoke({ ...options.admin, database, kv: publishing.kv, regions: toSmoke(options, telemetry) }),
+  } satisfies AdminServices;
+  const sessions = sessionsOf(services);
+  const gate = createGate(services, sessions);
+  const app = createAdminApp(services, gate);
   return {
     admin(request, context) {
       const answer = Promise.resolve(app.fetch(request, {}, context));
@@ -92,6 +108,7 @@ export function createManagement({
       const entry = await gate(request);
       return entry instanceof Response ? entry : undefined;
     },
+    page: createPage({ gate, sessions }),
     runCron: (scheduledTime) =>
       runCron(
         {

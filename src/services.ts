@@ -109,6 +109,7 @@ export function createParts(env: Bindings, source?: RulesSource): Parts {
     ({ createManagement }) =>
       createManagement({
         postgres: database,
+        snapshots,
         admin: {
           regions,
           deadlineMs,
@@ -185,6 +186,7 @@ export function createParts(env: Bindings, source?: RulesSource): Parts {
       limiter,
       admin: async (request, context) => (await management()).admin(request, context),
       adminRefusal: async (request) => (await management()).adminRefusal(request),
+      page: async (request) => (await management()).page(request),
       metrics: async () => (await management()).metrics(),
       telemetry,
       pingDatabase: async (signal) => void (await withDeadline(signal, (await postgres()).ping())),

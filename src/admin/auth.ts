@@ -1,13 +1,15 @@
-// Who may enter the admin route: bearer tokens, and Cloudflare Access if configured. Without a right credential
-// every path and method gives the same answer, so that not even the shape of the route shows.
+// Who may enter the admin route: bearer tokens, sessions of the page, and Cloudflare Access if configured. Without a
+// right credential every path and method gives the same answer, so that not even the shape of the route shows.
 import type { MiddlewareHandler } from 'hono';
 import { hasAdminCredentials, parseAuthorization } from '../core/authorization.ts';
 import { digest } from '../core/digest.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
+import { cookieIn } from '../core/session-cookie.ts';
 import { type AccessVerdict, createAccessVerifier } from './access-jwt.ts';
 import { createFailedAttempts } from './failed-attempts.ts';
 import { type AdminProblem, render } from './problems.ts';
 import type { Actor, AdminEnv, AdminServices, AdminToken } from './services.ts';
+import { createSessions, type Sessions } from './session.ts';
 
 /** What role `read` may do besides reading: to explain is a question, though it has a body. */
 const QUESTIONS: readonly string[] = [`${OWN_PREFIX}/admin/explain`];
@@ -15,17 +17,28 @@ const QUESTIONS: readonly string[] = [`${OWN_PREFIX}/admin/explain`];
 /** Who asks, or the answer to somebody who may not. */
 export type Gate = (request: Request) => Promise<Actor | Response>;
 
-export function createGate(services: AdminServices): Gate {
+type Verdict = AccessVerdict | { readonly kind: 'answered'; readonly problem: AdminProblem };
+
+/** What a change must carry besides the cookie: another site can make a browser send cookies, but does not know this. */
+export const CSRF_HEADER = 'X-Weir-Csrf';
+
+export type GateServices = Pick<AdminServices, 'auth' | 'regions' | 'deadlineMs' | 'sessionSecret' | 'now'>;
+
+export const sessionsOf = ({ auth, sessionSecret = '', now }: GateServices): Sessions =>
+  createSessions({ tokens: auth.tokens, secret: sessionSecret, now });
+
+export function createGate(services: GateServices, sessions: Sessions = sessionsOf(services)): Gate {
   const { auth, now } = services;
   const attempts = createFailedAttempts(services);
   const findToken = createTokenFinder(auth.tokens);
   const verifyAccess = auth.access && createAccessVerifier({ ...auth.access, now });
 
-  const identify = async (request: Request): Promise<AccessVerdict> => {
+  const identify = async (request: Request): Promise<Verdict> => {
     const token = tokenOf(request);
     if (token !== undefined) return toVerdict(await findToken(token));
     const assertion = request.headers.get('Cf-Access-Jwt-Assertion');
-    return verifyAccess && assertion !== null ? verifyAccess(assertion) : { kind: 'refused' };
+    if (verifyAccess && assertion !== null) return verifyAccess(assertion);
+    return (await bySession(sessions, request)) ?? { kind: 'refused' };
   };
 
   return async (request) => {
@@ -35,6 +48,7 @@ export function createGate(services: AdminServices): Gate {
     if (knownWaitMs > 0) return tooMany(knownWaitMs);
     const verdict = await identify(request);
     if (verdict.kind === 'unavailable') return render(ACCESS_UNAVAILABLE);
+    if (verdict.kind === 'answered') return render(verdict.problem);
     // Before Redis is asked: a crowd of guesses at once must not all ask it.
     const ownWaitMs = verdict.kind === 'refused' ? await attempts.addHere(address) : 0;
     // What other isolates know counts for a right token, too: or guessing would not be slowed down.
@@ -83,12 +97,24 @@ function differenceOf(a: Uint8Array, b: Uint8Array): number {
 const toVerdict = (actor: Actor | undefined): AccessVerdict =>
   actor ? { kind: 'actor', actor } : { kind: 'refused' };
 
+/** A session that is over, or a change without its CSRF token, is no guess: it does not count as a failed attempt. */
+async function bySession(sessions: Sessions, request: Request): Promise<Verdict | undefined> {
+  const session = await sessions.read(request);
+  if (session?.kind === 'ended') return { kind: 'answered', problem: SESSION_ENDED };
+  if (session?.kind !== 'open') return session;
+  if (!isReading(request) && request.headers.get(CSRF_HEADER) !== session.csrf)
+    return { kind: 'answered', problem: NO_CSRF };
+  return { kind: 'actor', actor: session.actor };
+}
+
 /** Undefined: no token was given. A header that cannot be read is a wrong token. */
 function tokenOf(request: Request): string | undefined {
   const header = request.headers.get('Authorization');
   if (header === null) return undefined;
   const { scheme, credentials } = parseAuthorization(header);
   if (scheme === 'bearer') return credentials;
+  // A browser that was asked for the token once sends it along with everything: the session is what was meant.
+  if (scheme === 'basic' && cookieIn(request) !== undefined) return undefined;
   // Browsers add it to requests by themselves: it must not be able to change anything.
   return scheme === 'basic' && isReading(request) ? passwordOf(credentials) : '';
 }
@@ -126,6 +152,17 @@ export const READ_ONLY: AdminProblem = {
   status: 403,
   code: 'read-only-token',
   title: 'This token may only read',
+};
+const SESSION_ENDED: AdminProblem = {
+  status: 401,
+  code: 'session-ended',
+  title: 'The session has ended: log in again',
+};
+const NO_CSRF: AdminProblem = {
+  status: 403,
+  code: 'csrf',
+  title: 'The change lacks the CSRF token of the session',
+  detail: `Send it as ${CSRF_HEADER}, or use a bearer token instead of a session.`,
 };
 const CROSS_SITE: AdminProblem = {
   status: 403,

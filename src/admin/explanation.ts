@@ -86,6 +86,24 @@ export async function peek(asked: Peek): Promise<ReadonlyMap<string, Peeked> | u
   const plan = await planRequest(compileSnapshot('', { ...content, rules }), request);
   if (plan.kind === 'listed' || plan.checks.length === 0) return undefined;
   const { checks } = plan;
+  const outcomes = await peekChecks(regions, checks, { nowMs: request.nowMs, deadlineMs });
+  if (!outcomes) return undefined;
+  return new Map(
+    checks.flatMap((check, i) => {
+      const outcome = outcomes[i];
+      const name = outcomeName(check.rule.id, check.rule.windowSeconds);
+      return outcome ? [[name, { outcome, leased: leasedOf(check) }] as const] : [];
+    }),
+  );
+}
+
+/** Of each check, what the regions that answer have left together; undefined if none does. */
+export async function peekChecks(
+  regions: readonly PeekedRegion[],
+  checks: readonly RuleCheck[],
+  { nowMs, deadlineMs }: { readonly nowMs: number; readonly deadlineMs: number },
+): Promise<readonly Outcome[] | undefined> {
+  if (checks.length === 0) return [];
   const looked = regions.map(({ store }) =>
     store.run({ operation: 'peek', checks }, AbortSignal.timeout(deadlineMs)),
   );
@@ -93,12 +111,12 @@ export async function peek(asked: Peek): Promise<ReadonlyMap<string, Peeked> | u
     one.status === 'fulfilled' ? [one.value.outcomes] : [],
   );
   if (answers.length === 0) return undefined;
-  return new Map(
-    checks.map((check, i) => {
-      const outcomes = answers.flatMap((answer) => answer[i] ?? []);
-      const outcome = together(check, outcomes, request.nowMs);
-      return [outcomeName(check.rule.id, check.rule.windowSeconds), { outcome, leased: leasedOf(check) }];
-    }),
+  return checks.map((check, i) =>
+    together(
+      check,
+      answers.flatMap((answer) => answer[i] ?? []),
+      nowMs,
+    ),
   );
 }
 

@@ -3,10 +3,12 @@ import type { OpenAPIHono } from '@hono/zod-openapi';
 import type { OriginPolicy } from '../core/matching/origin.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { Scope } from '../core/matching/rule.ts';
+import type { Snapshot } from '../core/matching/snapshot.ts';
 import type { CounterStore } from '../core/ports/counter-store.ts';
 import type { WeightedRegion } from '../core/regions/shares.ts';
 import type { HowToPublish, Publication } from '../rules/publishing/publish.ts';
 import type { Database } from '../rules/tables/database.ts';
+import type { Family } from '../telemetry/fleet.ts';
 import type { Finding } from './smoke/findings.ts';
 
 export interface AdminServices {
@@ -17,6 +19,12 @@ export interface AdminServices {
   readonly smoke: () => Promise<readonly Finding[]>;
   readonly regions: readonly (WeightedRegion & { readonly store: CounterStore })[];
   readonly auth: AdminAuthOptions;
+  /** What the isolates of all regions have counted. */
+  readonly fleet: () => Promise<readonly Family[]>;
+  /** The rules that this isolate decides by, brought up to date first; undefined if there are none. */
+  readonly rulesInForce: () => Promise<Snapshot | undefined>;
+  /** Goes into the keys that sessions of the page are signed with. */
+  readonly sessionSecret?: string | undefined;
   /** Which origins routes may have. */
   readonly origins: OriginPolicy;
   /** How a subject of denials and usage is stored; left out: as it is. */

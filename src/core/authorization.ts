@@ -1,5 +1,6 @@
 // The Authorization header in its two parts. Anybody may send one, so it is read without a regular expression: two
 // repetitions side by side that can both match a blank take time by the square of its length.
+import { cookieIn } from './session-cookie.ts';
 
 export interface Authorization {
   /** In lower case. */
@@ -19,6 +20,8 @@ export function parseAuthorization(header: string): Authorization {
   return { scheme: text.slice(0, blank).toLowerCase(), credentials };
 }
 
-/** Whether a request claims to be an admin's: by a token, or by what Cloudflare Access says of it. */
-export const hasAdminCredentials = ({ headers }: Pick<Request, 'headers'>): boolean =>
-  headers.has('Authorization') || headers.has('Cf-Access-Jwt-Assertion');
+/** Whether a request claims to be an admin's: by a token, by what Cloudflare Access says of it, or by a session. */
+export const hasAdminCredentials = (request: Pick<Request, 'headers'>): boolean =>
+  request.headers.has('Authorization') ||
+  request.headers.has('Cf-Access-Jwt-Assertion') ||
+  cookieIn(request) !== undefined;

@@ -33,11 +33,16 @@ export function createOwnRoutes(services: Services): Hono {
   );
   app.all('/admin', (c) => services.admin(c.req.raw, c.executionCtx));
   app.all('/admin/*', (c) => services.admin(c.req.raw, c.executionCtx));
-  app.all('*', nothingHere);
+  app.all('*', ({ req: { raw, path } }) => (PAGE_PATHS.has(path) ? services.page(raw) : nothingHere()));
   return app;
 }
 
 const OPEN_TO_TOKENS: ReadonlySet<string> = new Set([`${OWN_PREFIX}/health`, `${OWN_PREFIX}/metrics`]);
+
+/** Hono would take a route `/` for the path without the slash alone. */
+const PAGE_PATHS: ReadonlySet<string> = new Set(
+  ['', '/', '/login', '/logout'].map((end) => OWN_PREFIX + end),
+);
 
 /** The gate of the admin route counts failures itself, and a right token has no limit. */
 function isForTheGate(request: Request): boolean {

@@ -2,7 +2,8 @@
 import { type SQL, sql } from 'drizzle-orm';
 import type { Database } from '../rules/tables/database.ts';
 
-export const VIOLATOR_KINDS = ['user', 'apiKey', 'ip', 'tenant', 'rule'] as const;
+/** `all`: callers of any kind. */
+export const VIOLATOR_KINDS = ['user', 'apiKey', 'ip', 'tenant', 'rule', 'all'] as const;
 export type ViolatorKind = (typeof VIOLATOR_KINDS)[number];
 
 export interface Page {
@@ -16,6 +17,8 @@ export interface Period {
 }
 
 export interface Violator {
+  /** Told if callers of all kinds were asked for. */
+  readonly scope?: string;
   readonly subject: string;
   readonly count: number;
   readonly lastAt: Date;
@@ -28,12 +31,14 @@ export async function readViolators(
   { by, from, to, limit, offset }: Page & Period & { readonly by: ViolatorKind },
 ): Promise<Violator[]> {
   const { rows } = await database.execute<{
+    scope?: string;
     subject: string;
     count: string;
     last_at: string;
     rules: string[];
   }>(sql`${violatorsQuery(by, { from, to })} limit ${limit} offset ${offset}`);
-  return rows.map(({ subject, count, last_at, rules }) => ({
+  return rows.map(({ scope, subject, count, last_at, rules }) => ({
+    ...(scope !== undefined && { scope }),
     subject,
     count: Number(count),
     lastAt: new Date(last_at),
@@ -44,20 +49,25 @@ export async function readViolators(
 /** One range of an index, whatever the size of the table. */
 export function violatorsQuery(by: ViolatorKind, { from, to }: Period): SQL {
   const subject = by === 'rule' ? sql`rule_id` : sql`subject`;
-  const isOfKind = by === 'rule' ? sql`true` : sql`scope = ${by}`;
+  const isOfKind = by === 'rule' ? sql`true` : by === 'all' ? sql`scope <> 'global'` : sql`scope = ${by}`;
+  const group = by === 'all' ? sql`scope, subject` : subject;
   return sql`
-    select ${subject} as subject, sum(count)::text as count, max(at) as last_at,
+    select ${by === 'all' ? sql`scope,` : sql``} ${subject} as subject, sum(count)::text as count, max(at) as last_at,
       (array_agg(distinct rule_name))[1:10] as rules
     from weir.events
     where ${isOfKind} and at >= ${from.toISOString()} and at < ${to.toISOString()}
-    group by ${subject}
-    order by sum(count) desc, ${subject}`;
+    group by ${group}
+    order by sum(count) desc, ${group}`;
 }
 
-export interface EventFilter extends Period {
+export interface DenialFilter extends Period {
+  /** Its id or its name. */
   readonly rule?: string | undefined;
   readonly scope?: string | undefined;
   readonly subject?: string | undefined;
+}
+
+export interface EventFilter extends DenialFilter {
   /** Only rows after this one, in the order of the list. */
   readonly after?: readonly [at: string, scope: string, ruleId: string, subject: string] | undefined;
   readonly limit: number;
@@ -74,7 +84,7 @@ export interface EventRow {
 
 /** Newest first. */
 export async function readEvents(database: Database, filter: EventFilter): Promise<EventRow[]> {
-  const { from, to, rule, scope, subject, after, limit } = filter;
+  const { after, limit } = filter;
   const { rows } = await database.execute<{
     at: string;
     scope: string;
@@ -84,10 +94,7 @@ export async function readEvents(database: Database, filter: EventFilter): Promi
     count: string;
   }>(sql`
     select at, scope, rule_id, rule_name, subject, count::text as count from weir.events
-    where at >= ${from.toISOString()} and at < ${to.toISOString()}
-    ${rule === undefined ? sql`` : sql`and (rule_id = ${rule} or rule_name = ${rule})`}
-    ${scope === undefined ? sql`` : sql`and scope = ${scope}`}
-    ${subject === undefined ? sql`` : sql`and subject = ${subject}`}
+    where ${isDenied(filter)}
     ${after ? sql`and (at, scope, rule_id, subject) < (${after[0]}, ${after[1]}, ${after[2]}, ${after[3]})` : sql``}
     order by at desc, scope desc, rule_id desc, subject desc
     limit ${limit}`);
@@ -99,6 +106,25 @@ export async function readEvents(database: Database, filter: EventFilter): Promi
     subject: row.subject,
     count: Number(row.count),
   }));
+}
+
+const isDenied = ({ from, to, rule, scope, subject }: DenialFilter): SQL => sql`
+  at >= ${from.toISOString()} and at < ${to.toISOString()}
+  ${rule === undefined ? sql`` : sql`and (rule_id = ${rule} or rule_name = ${rule})`}
+  ${scope === undefined ? sql`` : sql`and scope = ${scope}`}
+  ${subject === undefined ? sql`` : sql`and subject = ${subject}`}`;
+
+export const SERIES_STEPS = ['minute', 'hour'] as const;
+
+/** Oldest first; a step without denials has no row. */
+export async function readDenialSeries(
+  database: Database,
+  filter: DenialFilter & { readonly step: (typeof SERIES_STEPS)[number] },
+): Promise<{ readonly at: Date; readonly count: number }[]> {
+  const { rows } = await database.execute<{ at: string; count: string }>(sql`
+    select date_trunc(${filter.step}, at at time zone 'UTC') at time zone 'UTC' as at, sum(count)::text as count
+    from weir.events where ${isDenied(filter)} group by 1 order by 1`);
+  return rows.map(({ at, count }) => ({ at: new Date(at), count: Number(count) }));
 }
 
 export const USAGE_KINDS = ['hour', 'day', 'tenant', 'user', 'apiKey', 'rule'] as const;

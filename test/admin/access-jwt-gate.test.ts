@@ -3,7 +3,6 @@ import { OpenAPIHono } from '@hono/zod-openapi';
 import { expect, test } from 'vitest';
 import { createAuth, createGate as openGate } from '../../src/admin/auth.ts';
 import type { AdminEnv } from '../../src/admin/services.ts';
-import { createDatabase } from '../../src/rules/tables/database.ts';
 import { AUDIENCE, useAccess } from './access-jwt-harness.ts';
 import { TOKENS } from './harness.ts';
 
@@ -14,20 +13,13 @@ const createGate = (admins: string[] = []) => {
   app.use(
     createAuth(
       openGate({
-        database: createDatabase({ url: 'postgres://nobody:none@localhost/none' }),
-        publish: () => Promise.reject(new Error('not here')),
-        smoke: async () => [],
         regions: [],
-        origins: { allowsPrivate: false, services: [] },
         auth: {
           tokens: Object.values(TOKENS),
           access: { teamDomain: `${access.certs.url}/`, audience: AUDIENCE, admins },
         },
         deadlineMs: 1_000,
-        ipv6Prefix: 64,
-        leasedOf: () => undefined,
         now: () => access.nowMs,
-        log: { error: () => {} },
       }),
     ),
   );

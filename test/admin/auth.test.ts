@@ -2,12 +2,11 @@
 
 import { OpenAPIHono } from '@hono/zod-openapi';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { createAuth, createGate as openGate } from '../../src/admin/auth.ts';
-import type { AdminEnv, AdminServices } from '../../src/admin/services.ts';
+import { createAuth, type GateServices, createGate as openGate } from '../../src/admin/auth.ts';
+import type { AdminEnv } from '../../src/admin/services.ts';
 import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import { createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/upstash-store.ts';
-import { createDatabase } from '../../src/rules/tables/database.ts';
 import { type Harness, startHarness, TOKEN } from '../local/upstash-gateway-harness.ts';
 import { TOKENS } from './harness.ts';
 
@@ -20,23 +19,19 @@ interface Call {
 }
 
 /** The gate alone, before a route that says who came in. */
-function createGate(overrides: Partial<AdminServices> = {}) {
+function createGate(overrides: Partial<GateServices> = {}) {
   const logged: string[] = [];
   const app = new OpenAPIHono<AdminEnv>().basePath('/_weir/admin');
-  const gate = openGate({
-    database: createDatabase({ url: 'postgres://nobody:none@localhost/none' }),
-    publish: () => Promise.reject(new Error('not here')),
-    smoke: async () => [],
+  const services = {
     regions: [],
-    origins: { allowsPrivate: false, services: [] },
     auth: { tokens: Object.values(TOKENS) },
     deadlineMs: 1_000,
-    ipv6Prefix: 64,
-    leasedOf: () => undefined,
     now: () => Date.now(),
-    log: { error: (event, error) => logged.push(`${event} ${error}`) },
+    // As the whole admin route has it.
+    log: { error: (event: string, error: unknown) => logged.push(`${event} ${error}`) },
     ...overrides,
-  });
+  };
+  const gate = openGate(services);
   app.use(createAuth(gate));
   app.all('/*', (c) => c.json(c.get('actor')));
   const call = async ({ method = 'GET', path = '/rules', authorization, ip = '192.0.2.1', headers }: Call) =>

@@ -56,6 +56,8 @@ export async function startAdmin(overrides: Partial<AdminServices> = {}): Promis
     publish: () => publish({ database, reader, kv, regions: REGIONS, onError: () => {} }),
     smoke: async () => [],
     regions: REGIONS,
+    fleet: async () => [],
+    rulesInForce: async () => undefined,
     auth: { tokens: Object.values(TOKENS) },
     deadlineMs: 1_000,
     ipv6Prefix: 64,

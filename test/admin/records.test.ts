@@ -72,6 +72,14 @@ describe('violators', () => {
     expect(total).toBe((70 * 71) / 2 + 5 + 6 + 7 + 1);
   });
 
+  it('can be callers of all kinds at once, each with its scope', async () => {
+    const { items } = await page<Violator & { scope: string }>('/violators?by=all&limit=1000');
+    expect(items.map(({ scope }) => scope)).toEqual(expect.arrayContaining(['ip', 'user']));
+    expect(items.find(({ subject }) => subject === 'ann')).toMatchObject({ scope: 'user', count: 11 });
+    const csv = await (await admin.call('/violators?by=all&format=csv&limit=1')).text();
+    expect(csv.split('\r\n')[0]).toBe('scope,subject,count,lastAt,rules');
+  });
+
   it('come by pages that neither repeat nor skip one', async () => {
     const all = await pages<Violator>('/violators?by=ip&limit=3');
     expect(all).toEqual((await page<Violator>('/violators?by=ip')).items);
@@ -119,6 +127,42 @@ describe('events', () => {
     expect((await response.text()).split('\r\n')).toHaveLength(3);
     const cursor = response.headers.get('X-Next-Cursor');
     expect((await page<Event>(`/events?cursor=${cursor}`)).items).toHaveLength(50);
+  });
+});
+
+describe('the series of denials', () => {
+  type Point = { at: string; count: number };
+  const series = async (query: string) =>
+    (await (await admin.call(`/events/series?${query}`, { token: TOKENS.read.token })).json()) as {
+      from: string;
+      to: string;
+      items: Point[];
+    };
+
+  it('has a sum for each minute that has denials, oldest first', async () => {
+    const { from, to, items } = await series('since=3m');
+    expect([from, to]).toEqual(['2030-01-31T11:57:00.000Z', '2030-01-31T12:00:00.000Z']);
+    expect(items).toEqual([
+      { at: '2030-01-31T11:57:00.000Z', count: 3 },
+      { at: '2030-01-31T11:58:00.000Z', count: 2 },
+      { at: '2030-01-31T11:59:00.000Z', count: 1 },
+    ]);
+  });
+
+  it('has hours, too, of one rule or of one subject, also where hashes are stored', async () => {
+    const { items } = await series('since=24h&step=hour&scope=user&subject=ann');
+    expect(items).toEqual([]);
+    expect((await series('since=24h&step=hour&scope=user&rule=r1')).items).toEqual([
+      { at: '2030-01-31T10:00:00.000Z', count: 13 },
+    ]);
+    expect((await series('since=24h&scope=ip&subject=203.0.113.7')).items).toEqual([
+      { at: '2030-01-31T10:00:00.000Z', count: 1 },
+    ]);
+  });
+
+  it('goes back two days by minutes, however much is asked for', async () => {
+    expect((await series('since=90d')).from).toBe('2030-01-29T12:00:00.000Z');
+    expect((await series('since=90d&step=hour')).from).toBe('2029-12-31T12:00:00.000Z');
   });
 });
 

@@ -45,6 +45,23 @@ export function runDev(env: Record<string, string>, ...args: string[]): DevProce
   return { child, output: () => output, guide, ended };
 }
 
+const DEMO = fileURLToPath(new URL('../../local/demo.ts', import.meta.url));
+
+/** Runs `npm run demo` to its end. */
+export async function runDemo(env: Record<string, string>, ...args: string[]): Promise<Ended> {
+  const child = spawn(process.execPath, [DEMO, ...args], {
+    env: { ...process.env, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let output = '';
+  for (const stream of [child.stdout, child.stderr])
+    stream.setEncoding('utf8').on('data', (text: string) => {
+      output += text;
+    });
+  const [code] = await once(child, 'close');
+  return { code: code as number | null, output };
+}
+
 /** What the guide tells: where things are. */
 export function readGuide(guide: string) {
   const found = (pattern: RegExp) => pattern.exec(guide)?.[1] ?? `nothing like ${pattern} in the guide`;

@@ -7,7 +7,7 @@ import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { close, freePort, listen } from '../../local/ports.ts';
 import { getAs } from '../shared/get-as.ts';
-import { type DevProcess, readGuide, runDev } from './dev-process.ts';
+import { type DevProcess, readGuide, runDemo, runDev } from './dev-process.ts';
 
 /** On a busy machine, Postgres alone takes a while. */
 const SLOW_START = { timeout: 200_000 };
@@ -127,6 +127,24 @@ describe('npm run dev', () => {
     expect(await json(`${guide.workerUrl}/zone/a`)).toMatchObject({ code: 'loop-detected' });
   });
 
+  it('has the page: its form, its script, and a view for the token of the guide', async () => {
+    const page = `${guide.workerUrl}/_weir`;
+    expect((await getAs(`${page}/`, {})).body).toContain('Admin token');
+    expect((await getAs(`${page}/page/app.js`, {})).body).toContain('/_weir/admin');
+    const inside = await getAs(`${page}/`, { Authorization: `Bearer ${guide.adminToken}` });
+    expect(inside.body).toContain('data-role="admin"');
+    // Beside the files of the page, everything is the Worker's business.
+    expect((await getAs(`${page}/page/other.js`, {})).status).toBe(404);
+    expect((await getAs(`${page}/pages`, {})).body).toContain('not-found');
+  });
+
+  it('gets lively traffic from npm run demo, which ends when its time is over', async () => {
+    const port = new URL(guide.workerUrl).port;
+    const { code, output } = await runDemo({ PORT: port }, '--minutes', '0.05');
+    expect(output).toMatch(/weir: .*200: \d+/);
+    expect(code).toBe(0);
+  });
+
   it('says that a Redis has ended, and starts it again', async () => {
     const port = guide.redisPorts[2] ?? 0;
     const { pid } = await redisInfo(port);
@@ -243,4 +261,17 @@ describe('npm run dev says in one line what is wrong', () => {
       expect(output).toBe(`weir: port ${port} (set ${variable} to use another) is taken\n`);
     },
   );
+});
+
+describe('npm run demo', () => {
+  it('without a running Weir says what to start', async () => {
+    const { code, output } = await runDemo({ PORT: String(await freePort()) });
+    expect(output).toContain('start `npm run dev` first, or name its PORT');
+    expect(code).toBe(1);
+  });
+
+  it('names the option that makes no sense', async () => {
+    const { output } = await runDemo({}, '--per-second', '9999');
+    expect(output).toContain('--per-second must be a number above 0, at most 200');
+  });
 });

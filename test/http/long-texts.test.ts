@@ -10,7 +10,6 @@ import { canonicalPath } from '../../src/core/matching/canonical-path.ts';
 import { parseIp, parseIpRange } from '../../src/core/matching/ip.ts';
 import { toOriginHeaders } from '../../src/http/proxy/headers.ts';
 import { createTokenVerifier } from '../../src/identity/jwt.ts';
-import { createDatabase } from '../../src/rules/tables/database.ts';
 
 const SHORT = 1_024;
 const TIMES_LONGER = 64;
@@ -22,21 +21,14 @@ const admin = new OpenAPIHono<AdminEnv>().basePath('/_weir/admin');
 admin.use(
   createAuth(
     createGate({
-      database: createDatabase({ url: 'postgres://nobody:none@localhost/none' }),
-      publish: () => Promise.reject(new Error('not here')),
-      smoke: async () => [],
       regions: [],
-      origins: { allowsPrivate: false, services: [] },
       auth: { tokens: [{ name: 'admin', token: 'a-token-that-may-do-all', role: 'admin' }] },
       deadlineMs: 1_000,
-      ipv6Prefix: 64,
-      leasedOf: () => undefined,
       // Every attempt in a minute of its own: none is turned away before it is read.
       now: (() => {
         let ms = 0;
         return () => (ms += 60_000);
       })(),
-      log: { error: () => {} },
     }),
   ),
 );

@@ -1,17 +1,17 @@
 // Weir as it runs, for one test file: its own regions and isolates, on the bundle and the PostgreSQL that all files share.
 import { inject } from 'vitest';
-import { startWeir as start, type Weir } from '../../local/weir.ts';
+import { startWeir as start, type Weir, type WeirParts } from '../../local/weir.ts';
 import { createFreshDatabase } from './database.ts';
 import { createSharedParts } from './parts.ts';
 
 export async function startWeir(
   variables: Record<string, string> = {},
-  { queue }: { readonly queue?: string } = {},
+  options: Pick<WeirParts, 'queue' | 'hasPage'> = {},
 ): Promise<Weir> {
   await using cleanup = new AsyncDisposableStack();
   const postgres = cleanup.use(await createFreshDatabase());
   const bundle = await createSharedParts(inject('sharedParts')).worker();
-  const weir = cleanup.use(await start(variables, { databaseUrl: postgres.url, bundle, queue }));
+  const weir = cleanup.use(await start(variables, { databaseUrl: postgres.url, bundle, ...options }));
   const owned = cleanup.move();
   return {
     ...weir,

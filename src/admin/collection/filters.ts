@@ -1,5 +1,5 @@
 // Filters that collections have in common; one that is not given does not filter.
-import { eq, ilike, type SQL, sql } from 'drizzle-orm';
+import { eq, ilike, or, type SQL, sql } from 'drizzle-orm';
 import type { PgColumn } from 'drizzle-orm/pg-core';
 import * as z from 'zod';
 
@@ -16,3 +16,7 @@ export const beginsAlike = (column: PgColumn, text: unknown): SQL | undefined =>
 
 export const contains = (column: PgColumn, part: unknown): SQL | undefined =>
   typeof part === 'string' ? ilike(column, `%${part.replace(/[\\%_]/g, '\\$&')}%`) : undefined;
+
+/** One of the columns does. */
+export const containsAny = (columns: readonly PgColumn[], part: unknown): SQL | undefined =>
+  or(...columns.map((column) => contains(column, part)));

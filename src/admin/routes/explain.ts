@@ -25,7 +25,7 @@ import { AdminError, problemResponses } from '../problems.ts';
 import type { AdminApp, AdminServices } from '../services.ts';
 
 /** Nothing is taken, and so no lease is held. */
-const noLease = () => '-'.repeat(16);
+export const noLease = () => '-'.repeat(16);
 
 /** Of rules that do not apply: enough to find the one that was expected. */
 const MAX_AGAINST = 1_000;
@@ -64,7 +64,7 @@ const explainBody = z
   })
   .meta({ id: 'ExplainRequest' });
 
-const left = z.strictObject({
+export const left = z.strictObject({
   allowed: z.boolean().describe('Whether this rule would let the request pass now.'),
   remaining: z.int(),
   resetAt: z.iso.datetime(),
@@ -211,7 +211,7 @@ function toShown(
   });
 }
 
-const toLeft = (outcome: Outcome | undefined) =>
+export const toLeft = (outcome: Outcome | undefined) =>
   outcome
     ? {
         allowed: outcome.allowed,

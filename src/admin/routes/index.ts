@@ -5,6 +5,7 @@ import { addExplainRoutes } from './explain.ts';
 import { addHistoryRoutes } from './history.ts';
 import { addImportExportRoutes } from './import-export.ts';
 import { addKeyRoutes } from './keys.ts';
+import { addLimitRoutes } from './limits.ts';
 import { addListRoutes } from './lists.ts';
 import { addOpenApiRoutes } from './openapi.ts';
 import { addPublishRoutes } from './publish.ts';
@@ -15,6 +16,7 @@ import { addSettingsRoutes } from './settings.ts';
 import { addSmokeRoutes } from './smoke.ts';
 import { addTenantRoutes } from './tenants.ts';
 import { addTierRoutes } from './tiers.ts';
+import { addTrafficRoutes } from './traffic.ts';
 import { addUserRoutes } from './users.ts';
 
 export type AddRoutes = (app: AdminApp, services: AdminServices) => void;
@@ -30,11 +32,13 @@ export const ROUTE_GROUPS: readonly AddRoutes[] = [
   addSettingsRoutes,
   addHistoryRoutes,
   addExplainRoutes,
+  addLimitRoutes,
   addCounterRoutes,
   addImportExportRoutes,
   addPublishRoutes,
   addRecordRoutes,
   addSmokeRoutes,
+  addTrafficRoutes,
   // Last: it describes all the others.
   addOpenApiRoutes,
 ];

@@ -8,7 +8,7 @@ import { apiKeys, users } from '../../rules/tables/schema.ts';
 import { addCollection } from '../collection/collection.ts';
 import { type Brought, type Creation, isUuid } from '../collection/declaration.ts';
 import { expectFuture } from '../collection/expiry.ts';
-import { beginsAlike, equals } from '../collection/filters.ts';
+import { beginsAlike, containsAny, equals } from '../collection/filters.ts';
 import { keyBodies } from '../schemas.ts';
 import type { AddRoutes } from './index.ts';
 
@@ -30,12 +30,20 @@ export const addKeyRoutes: AddRoutes = (app, services) =>
         .string()
         .optional()
         .describe('How the key begins: some of its first characters, or more than are kept.'),
+      q: z
+        .string()
+        .max(256)
+        .optional()
+        .describe(
+          'A part of the name, of what is kept of the key, or of the user’s or tenant’s id, in any case.',
+        ),
     },
-    where: ({ userId, tenantId, tier, prefix }) => [
+    where: ({ userId, tenantId, tier, prefix, q }) => [
       equals(apiKeys.userId, userId),
       equals(apiKeys.tenantId, tenantId),
       equals(apiKeys.tier, tier),
       beginsAlike(apiKeys.prefix, prefix),
+      containsAny([apiKeys.name, apiKeys.prefix, apiKeys.userId, apiKeys.tenantId], q),
     ],
     prepare(values) {
       expectFuture(values, services.now());

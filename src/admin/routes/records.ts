@@ -3,9 +3,11 @@ import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
 import { SCOPES } from '../../core/matching/rule.ts';
 import {
+  readDenialSeries,
   readEvents,
   readUsage,
   readViolators,
+  SERIES_STEPS,
   USAGE_KINDS,
   VIOLATOR_KINDS,
 } from '../../telemetry/questions.ts';
@@ -37,6 +39,7 @@ const paging = {
 
 const violator = z
   .strictObject({
+    scope: z.string().optional().describe('Told with `by=all`.'),
     subject: z.string().describe('`other` stands for those of a flood that were not told apart.'),
     count: z.int(),
     lastAt: z.iso.datetime(),
@@ -88,7 +91,7 @@ const listViolators = createRoute({
   request: {
     query: z.strictObject({
       since: since.default(UNIT_MS.d).describe('How far back: 90m, 24h, 7d.'),
-      by: z.enum(VIOLATOR_KINDS).default('ip'),
+      by: z.enum(VIOLATOR_KINDS).default('ip').describe('`all`: callers of any kind.'),
       ...paging,
     }),
   },
@@ -109,6 +112,38 @@ const listEvents = createRoute({
     }),
   },
   responses: responses('DenialEventPage', event),
+});
+
+const readSeries = createRoute({
+  ...common,
+  path: '/events/series',
+  summary: 'Denials over time, for a curve',
+  request: {
+    query: z.strictObject({
+      since: since.default(UNIT_MS.h).describe('How far back; 31 days at most.'),
+      step: z.enum(SERIES_STEPS).default('minute').describe('Minutes go back 2 days at most.'),
+      rule: name.optional().describe('The id or the name of a rule.'),
+      scope: z.enum(SCOPES).optional(),
+      subject: name.optional().describe('Takes `scope`. As it is, also if hashes are stored.'),
+    }),
+  },
+  responses: {
+    200: {
+      description: 'Oldest first. A step without denials is left out',
+      content: {
+        'application/json': {
+          schema: z
+            .strictObject({
+              from: z.iso.datetime(),
+              to: z.iso.datetime(),
+              items: z.array(z.strictObject({ at: z.iso.datetime(), count: z.int() })),
+            })
+            .meta({ id: 'DenialSeries' }),
+        },
+      },
+    },
+    ...problemResponses(400),
+  },
 });
 
 const listUsage = createRoute({
@@ -144,7 +179,7 @@ export function addRecordRoutes(app: AdminApp, services: AdminServices): void {
     const items = found.slice(0, limit).map((row) => ({ ...row, lastAt: row.lastAt.toISOString() }));
     const next = found.length > limit ? toOffset(offset + limit, { from, to }) : null;
     return format === 'csv'
-      ? csv(toCsv(['subject', 'count', 'lastAt', 'rules'], items), next)
+      ? csv(toCsv(by === 'all' ? ['scope', ...VIOLATOR_COLUMNS] : VIOLATOR_COLUMNS, items), next)
       : c.json({ items, nextCursor: next }, 200);
   });
 
@@ -170,6 +205,23 @@ export function addRecordRoutes(app: AdminApp, services: AdminServices): void {
       : c.json({ items, nextCursor: next }, 200);
   });
 
+  app.openapi(readSeries, async (c) => {
+    const { since: sinceMs, step, rule, scope, subject } = c.req.valid('query');
+    const longestMs = (step === 'minute' ? 2 : 31) * UNIT_MS.d;
+    const from = new Date(now() - Math.min(sinceMs, longestMs));
+    const to = new Date(now());
+    const found = await readDenialSeries(database, {
+      from,
+      to,
+      step,
+      rule,
+      scope,
+      subject: subject && scope ? await storedSubject(scope, subject) : subject,
+    });
+    const items = found.map(({ at, count }) => ({ at: at.toISOString(), count }));
+    return c.json({ from: from.toISOString(), to: to.toISOString(), items }, 200);
+  });
+
   app.openapi(listUsage, async (c) => {
     const { from, to, limit, cursor, format, user, ...filter } = c.req.valid('query');
     const asked = { from: from ?? new Date(now() - 30 * UNIT_MS.d), to: to ?? new Date(now()) };
@@ -183,6 +235,8 @@ export function addRecordRoutes(app: AdminApp, services: AdminServices): void {
       : c.json({ items, nextCursor: next }, 200);
   });
 }
+
+const VIOLATOR_COLUMNS = ['subject', 'count', 'lastAt', 'rules'] as const;
 
 /** Where the page before ended. */
 function placeOf(cursor: string) {

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { tenants } from '../../rules/tables/schema.ts';
 import { addCollection } from '../collection/collection.ts';
 import { isPlainId } from '../collection/declaration.ts';
-import { equals } from '../collection/filters.ts';
+import { containsAny, equals } from '../collection/filters.ts';
 import { tenantBodies } from '../schemas.ts';
 import type { AddRoutes } from './index.ts';
 
@@ -17,6 +17,9 @@ export const addTenantRoutes: AddRoutes = (app, services) =>
     idField: 'id',
     isId: isPlainId,
     order: [tenants.id],
-    filters: { tier: z.string().optional() },
-    where: ({ tier }) => [equals(tenants.tier, tier)],
+    filters: {
+      tier: z.string().optional(),
+      q: z.string().max(256).optional().describe('A part of the id or the name, in any case.'),
+    },
+    where: ({ tier, q }) => [equals(tenants.tier, tier), containsAny([tenants.id, tenants.name], q)],
   });

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { users } from '../../rules/tables/schema.ts';
 import { addCollection } from '../collection/collection.ts';
 import { isPlainId } from '../collection/declaration.ts';
-import { equals } from '../collection/filters.ts';
+import { contains, equals } from '../collection/filters.ts';
 import { userBodies } from '../schemas.ts';
 import type { AddRoutes } from './index.ts';
 
@@ -17,6 +17,14 @@ export const addUserRoutes: AddRoutes = (app, services) =>
     idField: 'id',
     isId: isPlainId,
     order: [users.id],
-    filters: { tier: z.string().optional(), tenantId: z.string().optional() },
-    where: ({ tier, tenantId }) => [equals(users.tier, tier), equals(users.tenantId, tenantId)],
+    filters: {
+      tier: z.string().optional(),
+      tenantId: z.string().optional(),
+      q: z.string().max(256).optional().describe('A part of the id, in any case.'),
+    },
+    where: ({ tier, tenantId, q }) => [
+      equals(users.tier, tier),
+      equals(users.tenantId, tenantId),
+      contains(users.id, q),
+    ],
   });

@@ -1,0 +1,52 @@
+// The page: one view at a time, named by what follows # in the address.
+import { messageOf } from './api.ts';
+import { fill, h } from './dom.ts';
+import { showCaller, showCallers } from './views/callers.ts';
+import { showExplain } from './views/explain.ts';
+import { showHealth } from './views/health.ts';
+import { showHistory } from './views/history.ts';
+import { showOverview } from './views/overview.ts';
+import { showRule } from './views/rule.ts';
+import { showRules } from './views/rules.ts';
+import type { View } from './views/view.ts';
+import { showViolators } from './views/violators.ts';
+
+const VIEWS: Readonly<Record<string, View>> = {
+  overview: showOverview,
+  rules: (main, where) => (where.parts.length > 0 ? showRule : showRules)(main, where),
+  callers: (main, where) => (where.parts.length > 1 ? showCaller : showCallers)(main, where),
+  violators: showViolators,
+  explain: showExplain,
+  history: showHistory,
+  health: showHealth,
+};
+
+let left = new AbortController();
+
+async function open(): Promise<void> {
+  left.abort();
+  left = new AbortController();
+  const { signal } = left;
+  const [path = '', search = ''] = location.hash.replace(/^#\/?/, '').split('?');
+  const [name = '', ...parts] = path.split('/').map(decodeURIComponent);
+  const known = name in VIEWS ? name : 'overview';
+  for (const item of document.querySelectorAll('nav a'))
+    if (item.getAttribute('href') === `#/${known}`) item.setAttribute('aria-current', 'page');
+    else item.removeAttribute('aria-current');
+  const main = document.getElementById('main');
+  if (!main) return;
+  fill(main);
+  document.title = `${known.charAt(0).toUpperCase()}${known.slice(1)} · Weir`;
+  try {
+    await VIEWS[known]?.(main, { parts, query: new URLSearchParams(search), signal });
+  } catch (error) {
+    if (!signal.aborted) main.append(h('p', { class: 'notice bad', role: 'alert' }, messageOf(error)));
+  }
+}
+
+window.addEventListener('hashchange', () => {
+  void open();
+  document.getElementById('main')?.focus({ preventScroll: true });
+  window.scrollTo(0, 0);
+});
+void open();

@@ -1,0 +1,92 @@
+// Curves over time. uPlot is loaded when the first one is shown.
+import type uPlot from 'uplot';
+import { h } from './dom.ts';
+import type { Points } from './series.ts';
+
+export interface Curve {
+  readonly label: string;
+  /** The name of a colour in style.css. */
+  readonly colour: string;
+  readonly isArea?: boolean;
+}
+
+export interface ChartOptions {
+  readonly title: string;
+  readonly curves: readonly Curve[];
+  readonly unit: string;
+  readonly signal: AbortSignal;
+}
+
+export interface Chart {
+  readonly element: HTMLElement;
+  show(points: Points): void;
+}
+
+const HEIGHT = 200;
+
+export function chart({ title, curves, unit, signal }: ChartOptions): Chart {
+  const place = h('div', { class: 'plot' });
+  const summary = h('p', { class: 'hint', role: 'note' }, 'No data yet.');
+  const element = h('figure', {}, h('figcaption', {}, title), place, summary);
+  let plot: uPlot | undefined;
+  let latest: Points = [];
+
+  const draw = async () => {
+    const { default: Plot } = await import('uplot');
+    if (signal.aborted || plot || !place.isConnected) return;
+    plot = new Plot(optionsOf(curves, unit, place.clientWidth || 300), latest as uPlot.AlignedData, place);
+    const resize = new ResizeObserver(() => plot?.setSize({ width: place.clientWidth, height: HEIGHT }));
+    resize.observe(place);
+    signal.addEventListener('abort', () => {
+      resize.disconnect();
+      plot?.destroy();
+    });
+  };
+
+  return {
+    element,
+    show(points) {
+      latest = points;
+      // For those who do not see the curve.
+      summary.textContent = curves
+        .map(
+          ({ label }, i) => `${label}: ${points[i + 1]?.findLast((value) => value !== null) ?? '–'} ${unit}`,
+        )
+        .join(' · ');
+      if (plot) plot.setData(points as uPlot.AlignedData);
+      else void draw();
+    },
+  };
+}
+
+function optionsOf(curves: readonly Curve[], unit: string, width: number): uPlot.Options {
+  const style = getComputedStyle(document.documentElement);
+  const colourOf = (name: string) => style.getPropertyValue(`--${name}`).trim();
+  const axis = {
+    stroke: colourOf('faint'),
+    grid: { stroke: colourOf('line'), width: 1 },
+    ticks: { show: false },
+  };
+  return {
+    width,
+    height: HEIGHT,
+    legend: { show: false },
+    cursor: { y: false },
+    scales: {
+      // Never less than a minute: half a second of data is no curve.
+      x: { range: (_plot, low, high) => [Math.min(low, high - 60), high] },
+      y: { range: (_plot, _low, high) => [0, Math.max(1, high * 1.1)] },
+    },
+    axes: [axis, { ...axis, size: 46, values: (_plot, values) => values.map((value) => `${value}`) }],
+    series: [
+      {},
+      ...curves.map(({ label, colour, isArea }) => ({
+        label: `${label} (${unit})`,
+        stroke: colourOf(colour),
+        width: 2,
+        points: { show: false },
+        ...(isArea && { fill: `${colourOf(colour)}33` }),
+      })),
+    ],
+  };
+}

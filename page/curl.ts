@@ -1,0 +1,107 @@
+// Reads a curl command as people paste it: the request that it would send, as far as rules care. Pure.
+
+export interface PastedRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly ip?: string;
+  readonly apiKey?: string;
+  readonly userId?: string;
+}
+
+const SENDS_BODY = [
+  '-d',
+  '--data',
+  '--data-raw',
+  '--data-binary',
+  '--data-urlencode',
+  '--json',
+  '-F',
+  '--form',
+];
+/** Options of curl that are followed by a value; what is not among them stands alone. */
+const WITH_VALUE = new Set([
+  ...SENDS_BODY,
+  ...['-X', '--request', '-H', '--header', '-u', '--user', '-A', '--user-agent', '-b', '--cookie'],
+  ...['-e', '--referer', '-o', '--output', '-w', '--write-out', '-m', '--max-time', '--connect-timeout'],
+  ...['-T', '--upload-file', '--url', '-x', '--proxy'],
+]);
+
+/** Undefined: it names no URL. */
+export function parseCurl(text: string): PastedRequest | undefined {
+  const [first, ...words] = wordsOf(text);
+  const { options, alone } = sort(first === 'curl' ? words : [first ?? '', ...words]);
+  const of = (...names: readonly string[]) =>
+    options.filter(([name]) => names.includes(name)).map(([, value]) => value);
+  const address = of('--url')[0] ?? alone.find((word) => !word.startsWith('-'));
+  const path = address === undefined ? undefined : pathOf(address);
+  if (path === undefined) return undefined;
+  const headers = new Map(of('-H', '--header').map(headerOf));
+  const isHead = alone.some((word) => word === '--head' || /^-[a-zA-Z]*I/.test(word));
+  const implied = isHead
+    ? 'HEAD'
+    : of('-T', '--upload-file').length > 0
+      ? 'PUT'
+      : of(...SENDS_BODY).length > 0
+        ? 'POST'
+        : 'GET';
+  return {
+    method: (of('-X', '--request')[0] ?? implied).toUpperCase(),
+    path,
+    ...given('ip', headers.get('cf-connecting-ip')),
+    ...given('apiKey', headers.get('x-api-key')),
+    ...given('userId', subjectOf(headers.get('authorization'))),
+  };
+}
+
+/** As a shell would cut it: quotes keep blanks, a backslash at the end of a line goes on. */
+function wordsOf(text: string): string[] {
+  const words = text.replace(/\\\r?\n/g, ' ').matchAll(/(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+/g);
+  return [...words].map(([word]) =>
+    word.replace(
+      /'([^']*)'|"((?:\\.|[^"\\])*)"|\\(.)/g,
+      (_, single?: string, double?: string, escaped?: string) =>
+        single ?? double?.replace(/\\(.)/g, '$1') ?? escaped ?? '',
+    ),
+  );
+}
+
+function sort(words: readonly string[]): { options: [name: string, value: string][]; alone: string[] } {
+  const options: [string, string][] = [];
+  const alone: string[] = [];
+  for (let i = 0; i < words.length; i += 1) {
+    const word = words[i] ?? '';
+    const joined = /^(-[XHduAbeowmTxF])(.+)$/s.exec(word) ?? /^(--[a-z-]+)=(.*)$/s.exec(word);
+    if (WITH_VALUE.has(word)) {
+      options.push([word, words[i + 1] ?? '']);
+      i += 1;
+    } else if (joined) options.push([joined[1] ?? '', joined[2] ?? '']);
+    else alone.push(word);
+  }
+  return { options, alone };
+}
+
+const headerOf = (line: string): [name: string, value: string] => {
+  const colon = line.indexOf(':');
+  return [line.slice(0, colon).trim().toLowerCase(), line.slice(colon + 1).trim()];
+};
+
+/** As it is written: what a URL parser would change may be the question. */
+function pathOf(address: string): string | undefined {
+  const path = /^(?:[a-z]+:\/\/)?[^/?#]*([^#]*)/i.exec(address)?.[1] ?? '';
+  return address === '' ? undefined : path.startsWith('/') ? path : `/${path}`;
+}
+
+const given = <Name extends string>(name: Name, value: string | undefined) =>
+  (value ? { [name]: value } : {}) as { [Key in Name]?: string };
+
+/** Whom a JWT names. Nobody has verified it here. */
+function subjectOf(authorization: string | undefined): string | undefined {
+  const payload = /^Bearer\s+[^.\s]+\.([^.\s]+)\./i.exec(authorization ?? '')?.[1];
+  if (payload === undefined) return undefined;
+  try {
+    const { sub } = JSON.parse(atob(payload.replaceAll('-', '+').replaceAll('_', '/')));
+    return typeof sub === 'string' ? sub : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,94 @@
+// A rule in one sentence, so that people see what it means before they save it. Pure.
+import { count, span } from './format.ts';
+
+export interface RuleLimit {
+  readonly limit?: number | null | undefined;
+  readonly limitName?: string | null | undefined;
+  readonly windowSeconds?: number | null | undefined;
+}
+
+export interface RuleBody extends RuleLimit {
+  readonly resource?: string | null | undefined;
+  readonly resources?: readonly string[] | undefined;
+  readonly methods?: readonly string[] | undefined;
+  readonly scope?: string | undefined;
+  readonly tiers?: readonly string[] | undefined;
+  readonly subjects?: readonly string[] | undefined;
+  readonly algorithm?: string | null | undefined;
+  readonly burst?: number | null | undefined;
+  readonly limits?: readonly RuleLimit[] | undefined;
+  readonly action?: string | undefined;
+  readonly status?: number | undefined;
+  readonly enabled?: boolean | undefined;
+  readonly percent?: number | undefined;
+  readonly blockSeconds?: number | null | undefined;
+  readonly validFrom?: string | null | undefined;
+  readonly validUntil?: string | null | undefined;
+}
+
+const WHO: Readonly<Record<string, string>> = {
+  global: 'All callers together',
+  tenant: 'Each tenant',
+  user: 'Each user',
+  apiKey: 'Each API key',
+  ip: 'Each IP address',
+};
+
+export function sentenceOf(rule: RuleBody): string {
+  const start = `${whoOf(rule)}${tiersOf(rule)}`;
+  const where = `${methodsOf(rule)} to ${resourcesOf(rule)}`;
+  const sentence =
+    rule.action === 'allow'
+      ? `${start} may send any number of ${where}: broader rules do not apply there.`
+      : `${start} may send ${where}: ${limitsOf(rule)}; ${consequenceOf(rule)}.`;
+  return [rule.enabled === false ? 'Switched off:' : '', sentence, percentOf(rule), timeOf(rule)]
+    .filter(Boolean)
+    .join(' ');
+}
+
+const whoOf = ({ subjects = [], scope = '' }: RuleBody) =>
+  subjects.length > 0 && scope !== 'global'
+    ? `${subjects.length > 1 ? 'Each of ' : ''}${some(subjects)}`
+    : (WHO[scope] ?? 'Each …');
+
+const tiersOf = ({ tiers = [] }: RuleBody) => (tiers.length > 0 ? ` of tier ${tiers.join(' or ')}` : '');
+const methodsOf = ({ methods = [] }: RuleBody) =>
+  methods.length > 0 ? `${methods.join(' and ')} requests` : 'requests';
+
+function resourcesOf({ resource, resources = [] }: RuleBody): string {
+  const all = resources.length > 0 ? resources : [resource || '…'];
+  return all.includes('/*') ? 'any path' : some(all);
+}
+
+const some = (names: readonly string[]) =>
+  names.length > 3 ? `${names.slice(0, 3).join(', ')} and ${names.length - 3} more` : names.join(' and ');
+
+function limitsOf(rule: RuleBody): string {
+  const all = rule.limits && rule.limits.length > 0 ? rule.limits : [rule];
+  const said = all.map((one) => limitOf(one, rule.algorithm ?? '')).join(' and ');
+  return rule.burst ? `${said} (up to ${count(rule.burst)} at once)` : said;
+}
+
+function limitOf({ limit, limitName, windowSeconds }: RuleLimit, algorithm: string): string {
+  const fallback = limit ? `, ${count(limit)} where the tier has none,` : '';
+  const amount = limitName ? `what its tier allows as “${limitName}”${fallback}` : limit ? count(limit) : '…';
+  return algorithm === 'concurrency'
+    ? `${amount} open at once`
+    : `${amount} every ${windowSeconds ? span(windowSeconds) : '…'}`;
+}
+
+function consequenceOf({ action, status = 429, blockSeconds }: RuleBody): string {
+  if (action === 'log') return 'more than that pass, and are only recorded (shadow)';
+  if (action === 'throttle') return 'more than that wait for their turn';
+  return `more are answered ${status}${blockSeconds ? `, and keep the caller out for ${span(blockSeconds)}` : ''}`;
+}
+
+const percentOf = ({ percent = 100 }: RuleBody) => (percent < 100 ? `Tried with ${percent} % of them.` : '');
+
+const timeOf = ({ validFrom, validUntil }: RuleBody) =>
+  [
+    validFrom ? `From ${new Date(validFrom).toLocaleString()}.` : '',
+    validUntil ? `Until ${new Date(validUntil).toLocaleString()}.` : '',
+  ]
+    .filter(Boolean)
+    .join(' ');

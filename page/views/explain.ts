@@ -1,0 +1,149 @@
+// Why a request is limited: paste a curl command or fill in a request, and see the way it would go.
+import { post } from '../api.ts';
+import { parseCurl } from '../curl.ts';
+import { showTrouble } from '../dialog.ts';
+import { type Child, fill, h, link, table } from '../dom.ts';
+import { areaField, textField, textOf } from '../fields.ts';
+import { ago, count, span } from '../format.ts';
+import type { View } from './view.ts';
+
+interface Applied {
+  readonly id: string;
+  readonly name: string;
+  readonly limit: number;
+  readonly limitFrom: string;
+  readonly windowSeconds: number;
+  readonly cost: number;
+  readonly subject: { readonly scope: string; readonly id: string };
+  readonly left: {
+    readonly allowed: boolean;
+    readonly remaining: number;
+    readonly resetAt: string;
+    readonly retryAfterMs: number | null;
+  } | null;
+}
+
+interface Explanation {
+  readonly path: string;
+  readonly method: string;
+  readonly caller: Readonly<Record<'ip' | 'userId' | 'apiKeyId' | 'tenantId' | 'tier', string | null>>;
+  readonly listed: 'allow' | 'deny' | null;
+  readonly allowedBy: readonly { readonly id: string; readonly name: string }[];
+  readonly applies: readonly Applied[];
+  readonly doesNotApply: readonly {
+    readonly id: string;
+    readonly name: string;
+    readonly reason: string;
+    readonly detail: string;
+  }[];
+  readonly doesNotApplyCount: number;
+}
+
+const FIELDS = ['method', 'path', 'ip', 'userId', 'apiKey', 'tenantId', 'tier'] as const;
+
+export const showExplain: View = (main) => {
+  const result = h('div', { 'aria-live': 'polite' });
+  const trouble = h('div', { role: 'alert' });
+  const form = h(
+    'form',
+    { class: 'explain' },
+    areaField({
+      name: 'curl',
+      label: 'Paste a curl command',
+      hint: 'It is read in this browser. A key in it is sent to Weir to be looked up, and kept nowhere.',
+      attributes: { rows: 3 },
+    }),
+    h(
+      'div',
+      { class: 'fields' },
+      textField({ name: 'method', label: 'Method' }, 'GET'),
+      textField({ name: 'path', label: 'Path' }, '/'),
+      textField({ name: 'ip', label: 'IP address' }),
+      textField({ name: 'userId', label: 'User', hint: 'From a pasted token it is read, not verified' }),
+      textField({ name: 'apiKey', label: 'API key' }),
+      textField({ name: 'tenantId', label: 'Tenant' }),
+      textField({ name: 'tier', label: 'Tier' }),
+    ),
+    trouble,
+    h('button', { class: 'primary' }, 'Explain'),
+  );
+  form.addEventListener('input', (event) => {
+    if (event.target instanceof HTMLTextAreaElement) fillFrom(form, event.target.value);
+  });
+  form.addEventListener('submit', async (event) => {
+    event.preventDefault();
+    const given = FIELDS.map((name) => [name, textOf(form, name)] as const).filter(
+      ([, value]) => value !== '',
+    );
+    try {
+      const explanation = await post<Explanation>('/explain', Object.fromEntries(given));
+      fill(trouble);
+      fill(result, wayOf(explanation), againstOf(explanation));
+    } catch (error) {
+      showTrouble(form, trouble, error);
+    }
+  });
+  fill(main, h('h1', {}, 'Explain'), form, result);
+};
+
+function fillFrom(form: HTMLFormElement, text: string): void {
+  const pasted = parseCurl(text);
+  if (!pasted) return;
+  for (const name of FIELDS) {
+    const field = form.elements.namedItem(name);
+    if (field instanceof HTMLInputElement)
+      field.value = name in pasted ? (pasted[name as keyof typeof pasted] ?? '') : '';
+  }
+}
+
+const wayOf = (explanation: Explanation): Child => {
+  const { path, method, caller, listed, allowedBy, applies } = explanation;
+  const denied = applies.filter(({ left }) => left && !left.allowed);
+  const known = Object.entries(caller).flatMap(([name, value]) => (value ? [`${name} ${value}`] : []));
+  return h(
+    'ol',
+    { class: 'way' },
+    step('Request', h('code', {}, `${method} ${path}`)),
+    step('Caller', known.join(', ')),
+    step(
+      'Lists',
+      listed ? `on the ${listed} list: rules do not matter` : 'on none',
+      listed === 'deny' ? 'bad' : listed ? 'good' : '',
+    ),
+    allowedBy.map(({ id, name }) => step('Allowed by', link(['rules', id], name), 'good')),
+    applies.map((rule) => step('Rule', appliedText(rule), rule.left && !rule.left.allowed ? 'bad' : 'good')),
+    listed === null && applies.length === 0 && allowedBy.length === 0 && step('Rules', 'none applies'),
+    verdict(listed, denied),
+  );
+};
+
+const step = (title: string, body: Child, kind = '') =>
+  h('li', { class: kind }, h('b', {}, title), ' ', body);
+
+const appliedText = ({ id, name, limit, limitFrom, windowSeconds, cost, subject, left }: Applied): Child => [
+  link(['rules', id], name),
+  `: ${count(limit)} every ${span(windowSeconds)}${limitFrom === 'tier' ? ' (of the tier)' : ''}, counts ${subject.scope} ${subject.id}, takes ${cost}. `,
+  left ? `${count(left.remaining)} left, whole again ${ago(left.resetAt)}.` : 'What is left is not known.',
+];
+
+function verdict(listed: Explanation['listed'], denied: readonly Applied[]): HTMLElement {
+  if (listed === 'deny') return step('Answer', 'refused', 'bad verdict');
+  if (listed === 'allow' || denied.length === 0) return step('Answer', 'goes to the origin', 'good verdict');
+  const waits = denied.map(({ left }) => left?.retryAfterMs ?? null);
+  const wait = waits.includes(null)
+    ? 'and no wait will help'
+    : `try again in ${Math.ceil(Math.max(...waits.map(Number)) / 1_000)} s`;
+  return step('Answer', `denied by ${denied.map(({ name }) => name).join(', ')}: ${wait}`, 'bad verdict');
+}
+
+const againstOf = ({ doesNotApply, doesNotApplyCount }: Explanation): Child =>
+  doesNotApplyCount > 0 &&
+  h(
+    'details',
+    {},
+    h('summary', {}, `${count(doesNotApplyCount)} rules do not apply`),
+    table('Rules that do not apply', doesNotApply.slice(0, 200), [
+      { title: 'Rule', cell: ({ id, name }) => link(['rules', id], name) },
+      { title: 'Why', cell: ({ detail }) => detail },
+    ]),
+  );

@@ -1,0 +1,78 @@
+// How each part is doing, as the isolate that answers sees it.
+import { health } from '../api.ts';
+import { type Child, empty, fill, h, table } from '../dom.ts';
+import { live } from '../live.ts';
+import { badge } from './overview.ts';
+import type { View } from './view.ts';
+
+interface Health {
+  readonly status: string;
+  readonly version: string;
+  readonly region: string | null;
+  readonly rules: { readonly version: string | null; readonly count: number };
+  readonly parts: Readonly<Record<string, string>>;
+  readonly errors: Readonly<Record<string, string | undefined>>;
+  readonly isolate: {
+    readonly breakers: Readonly<Record<string, string>>;
+    readonly isolates: Readonly<Record<string, number>>;
+    readonly degraded: unknown;
+    readonly origins: unknown;
+  };
+}
+
+export const showHealth: View = (main, { signal }) => {
+  const body = h('div', {});
+  const sign = live({
+    everyMs: 5_000,
+    from: 'each part to answer',
+    read: (within) => health<Health>(within),
+    show: (now) => fill(body, healthOf(now)),
+    signal,
+  });
+  fill(main, h('div', { class: 'head' }, h('h1', {}, 'Health'), sign), body);
+};
+
+const healthOf = ({ status, version, region, rules, parts, errors, isolate }: Health): Child => [
+  h(
+    'p',
+    {},
+    badge(
+      status === 'ok' ? 'good' : 'bad',
+      status === 'ok' ? 'all parts answer' : 'degraded: requests go on',
+    ),
+    ` Weir ${version}, nearest region ${region ?? 'not known'}, ${rules.count} rules, version ${rules.version ?? 'none'}.`,
+  ),
+  table('Parts', Object.entries(parts), [
+    { title: 'Part', cell: ([name]) => h('b', {}, name) },
+    { title: 'State', cell: ([, state]) => badge(state === 'ok' ? 'good' : 'bad', state) },
+    {
+      title: 'What it said',
+      cell: ([name, state]) => errors[name] ?? (state === 'ok' ? '' : NEXT[name.split(':')[0] ?? '']),
+    },
+  ]),
+  h('h2', {}, 'This isolate'),
+  table('Breakers', Object.entries(isolate.breakers), [
+    { title: 'Region', cell: ([name]) => name },
+    { title: 'Breaker', cell: ([, state]) => badge(state === 'closed' ? 'good' : 'bad', state) },
+    { title: 'Isolates there', cell: ([name]) => isolate.isolates[name] ?? 0, isNumber: true },
+  ]),
+  details('Degraded answers', isolate.degraded),
+  details('Origins', isolate.origins),
+];
+
+/** What to look at first. */
+const NEXT: Readonly<Record<string, string>> = {
+  redis: 'Other regions count for it meanwhile. Look at its Upstash console.',
+  postgres: 'Rules in force go on; changes have to wait. Look at the Neon console.',
+  rules: 'No rules are known: POST /_weir/admin/publish, and look at Postgres and KV.',
+};
+
+const isEmpty = (value: unknown) =>
+  value === null || value === undefined || (typeof value === 'object' && Object.keys(value).length === 0);
+
+const details = (title: string, value: unknown): Child => [
+  h('h3', {}, title),
+  isEmpty(value)
+    ? empty('None since this isolate started.')
+    : h('pre', { tabindex: 0 }, JSON.stringify(value, null, 2)),
+];

@@ -1,0 +1,143 @@
+// The fields of a rule: how each is shown in the form, and read back from it.
+import { areaField, choiceField, flagField, numberOf, textField, textOf } from '../fields.ts';
+import { localInput } from '../format.ts';
+
+export type Values = Readonly<Record<string, unknown>>;
+
+type Kind = 'text' | 'number' | 'flag' | 'list' | 'numbers' | 'json' | 'moment' | readonly string[];
+
+interface RuleField {
+  readonly name: string;
+  readonly label: string;
+  readonly kind: Kind;
+  readonly hint?: string;
+  /** Null where the field may be left open. */
+  readonly empty?: null;
+}
+
+const ALGORITHMS = [
+  'fixed-window',
+  'sliding-window-log',
+  'sliding-window-counter',
+  'sliding-window-buckets',
+  'token-bucket',
+  'leaky-bucket',
+  'gcra',
+  'concurrency',
+];
+
+export const MAIN_FIELDS: readonly RuleField[] = [
+  { name: 'name', label: 'Name', kind: 'text', hint: 'For operators. Left empty: one is made.' },
+  {
+    name: 'resource',
+    label: 'Resource',
+    kind: 'text',
+    empty: null,
+    hint: '/login, /users/:id, /api/* or /*',
+  },
+  { name: 'methods', label: 'Methods', kind: 'list', hint: 'None: every method' },
+  { name: 'scope', label: 'Counted by', kind: ['ip', 'user', 'apiKey', 'tenant', 'global'] },
+  { name: 'algorithm', label: 'Algorithm', kind: ALGORITHMS },
+  { name: 'limit', label: 'Limit', kind: 'number', empty: null },
+  { name: 'windowSeconds', label: 'Window in seconds', kind: 'number', empty: null },
+  {
+    name: 'limitName',
+    label: 'Limit of the tier',
+    kind: 'text',
+    empty: null,
+    hint: 'The name of a limit that tiers have',
+  },
+  { name: 'action', label: 'When it is exceeded', kind: ['reject', 'throttle', 'log', 'allow'] },
+  { name: 'enabled', label: 'Enabled', kind: 'flag' },
+];
+
+export const MORE_FIELDS: readonly RuleField[] = [
+  { name: 'tiers', label: 'Only these tiers', kind: 'list' },
+  { name: 'subjects', label: 'Only these subjects', kind: 'list', hint: 'Makes it an override' },
+  { name: 'priority', label: 'Priority', kind: 'number', hint: 'Lower comes first' },
+  { name: 'burst', label: 'Burst', kind: 'number', empty: null, hint: 'token-bucket, leaky-bucket, gcra' },
+  { name: 'buckets', label: 'Buckets', kind: 'number', empty: null, hint: 'sliding-window-buckets' },
+  { name: 'cost', label: 'Cost of a request', kind: 'number' },
+  { name: 'status', label: 'Status of a denial', kind: 'number' },
+  { name: 'message', label: 'Message of a denial', kind: 'text', empty: null },
+  { name: 'blockSeconds', label: 'Block violators for seconds', kind: 'number', empty: null },
+  { name: 'maxDelayMs', label: 'Longest wait in ms', kind: 'number', empty: null, hint: 'throttle' },
+  { name: 'onUnavailable', label: 'Without counters', kind: ['open', 'local', 'closed'] },
+  { name: 'percent', label: 'Percent of subjects', kind: 'number' },
+  { name: 'validFrom', label: 'From', kind: 'moment', empty: null },
+  { name: 'validUntil', label: 'Until', kind: 'moment', empty: null },
+  { name: 'alertAt', label: 'Alert at percent', kind: 'numbers' },
+  { name: 'policy', label: 'Name for clients', kind: 'text', empty: null },
+  { name: 'countDenied', label: 'Count denied requests too', kind: 'flag' },
+  { name: 'replaces', label: 'Replaces broader rules', kind: 'flag' },
+  { name: 'costFromOrigin', label: 'The origin tells the cost', kind: 'flag' },
+  { name: 'refundOnError', label: 'Refund what did not reach the origin', kind: 'flag' },
+  { name: 'spill', label: 'Use what other regions have', kind: 'flag' },
+  { name: 'central', label: 'Count each subject in one region', kind: 'flag' },
+  { name: 'lease', label: 'Lease to busy isolates', kind: 'flag' },
+  { name: 'resources', label: 'Several resources', kind: 'list', hint: 'Instead of one' },
+  { name: 'limits', label: 'Several limits (JSON)', kind: 'json' },
+  { name: 'costs', label: 'Costs by resource (JSON)', kind: 'json' },
+  { name: 'shares', label: 'Parts by region (JSON)', kind: 'json', empty: null },
+];
+
+const ALL = [...MAIN_FIELDS, ...MORE_FIELDS];
+
+export function inputOf({ name, label, kind, hint }: RuleField, value: unknown): HTMLElement {
+  const options = { name, label, hint };
+  if (kind === 'flag') return flagField(options, value === true);
+  if (typeof kind === 'object') return choiceField(options, kind, String(value ?? kind[0]));
+  if (kind === 'json') return areaField(options, value == null ? '' : JSON.stringify(value, null, 1));
+  if (kind === 'number')
+    return textField(
+      { ...options, attributes: { inputmode: 'numeric' } },
+      value == null ? '' : String(value),
+    );
+  if (kind === 'moment')
+    return textField(
+      { ...options, attributes: { type: 'datetime-local' } },
+      typeof value === 'string' ? localInput(Date.parse(value)) : '',
+    );
+  return textField(options, Array.isArray(value) ? value.join(', ') : String(value ?? ''));
+}
+
+/** What stands in the form. */
+export const valuesIn = (form: HTMLFormElement): Record<string, unknown> =>
+  Object.fromEntries(ALL.map((field) => [field.name, valueIn(form, field)]));
+
+function valueIn(form: HTMLFormElement, { name, kind, empty }: RuleField): unknown {
+  if (kind === 'flag') return new FormData(form).has(name);
+  const text = textOf(form, name);
+  if (kind === 'list' || kind === 'numbers') {
+    const items = text
+      .split(',')
+      .map((item) => item.trim())
+      .filter(Boolean);
+    return kind === 'list' ? items : items.map(Number);
+  }
+  if (text === '') return empty;
+  if (kind === 'number') return numberOf(form, name);
+  if (kind === 'json') return parseJson(text);
+  return kind === 'moment' ? new Date(text).toISOString() : text;
+}
+
+/** What is no JSON goes to the API as it is, which says so at the field. */
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+/** The fields whose value is another than before. Moments are compared to the minute, as the form shows them. */
+export function changedFields(before: Values, after: Values): Record<string, unknown> {
+  const isMoment = (name: string) => ALL.some((field) => field.name === name && field.kind === 'moment');
+  const same = (name: string, value: unknown) =>
+    isMoment(name) && typeof value === 'string' && typeof before[name] === 'string'
+      ? localInput(Date.parse(value)) === localInput(Date.parse(before[name]))
+      : JSON.stringify(value) === JSON.stringify(before[name]);
+  return Object.fromEntries(
+    Object.entries(after).filter(([name, value]) => value !== undefined && !same(name, value)),
+  );
+}

@@ -1,0 +1,157 @@
+// All rules: search, filters, and what each of them has done in the last day.
+import { get, me, type Page } from '../api.ts';
+import { button, type Child, empty, fill, h, hrefOf, link, table } from '../dom.ts';
+import { choiceField, textField } from '../fields.ts';
+import { count, percent } from '../format.ts';
+import { type RuleBody, sentenceOf } from '../rule-sentence.ts';
+import { showEnforcement } from './enforcement.ts';
+import { badge } from './overview.ts';
+import { type View, waiting } from './view.ts';
+
+export interface Rule extends RuleBody {
+  readonly id: string;
+  readonly name: string;
+  readonly action: string;
+  readonly scope: string;
+  readonly enabled: boolean;
+  readonly priority: number;
+}
+
+const PAGE = 50;
+const DAY_MS = 86_400_000;
+const FILTERS = ['q', 'scope', 'enabled'] as const;
+
+/** By the id of the rule. What is not among the busiest has no number. */
+export interface LastDay {
+  readonly denied: ReadonlyMap<string, number>;
+  readonly admitted: ReadonlyMap<string, number>;
+}
+
+export const showRules: View = async (main, { query, signal }) => {
+  const asked = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? '']));
+  const form = filterForm(asked);
+  const list = h('div', {});
+  const enforcement = h('div', {});
+  fill(
+    main,
+    h(
+      'div',
+      { class: 'head' },
+      h('h1', {}, 'Rules'),
+      me.mayChange && link(['rules', 'new'], h('span', { class: 'primary as-button' }, 'New rule')),
+    ),
+    enforcement,
+    form,
+    list,
+  );
+  void showEnforcement(enforcement, signal);
+  // The table does not wait for what the rules have done.
+  const lastDay = readLastDay(signal).catch(() => undefined);
+  const show = async (cursor?: string): Promise<void> => {
+    const read = get<Page<Rule>>('/rules', { ...asked, limit: PAGE, cursor }, signal);
+    const { items, nextCursor } = await waiting(list, 'Postgres', read);
+    if (items.length === 0 && cursor === undefined) return fill(list, noRules(asked));
+    list.append(ruleTable(items, lastDay));
+    if (nextCursor === null) return;
+    const more = button(`More than these ${PAGE}`, () => {
+      more.remove();
+      void show(nextCursor);
+    });
+    list.append(more);
+  };
+  await show();
+};
+
+function filterForm(asked: Readonly<Record<string, string>>): HTMLFormElement {
+  const form = h(
+    'form',
+    { class: 'filters', role: 'search' },
+    textField({ name: 'q', label: 'Name', attributes: { type: 'search' } }, asked['q']),
+    choiceField(
+      { name: 'scope', label: 'Scope' },
+      [['', 'any'], 'global', 'tenant', 'user', 'apiKey', 'ip'],
+      asked['scope'],
+    ),
+    choiceField(
+      { name: 'enabled', label: 'State' },
+      [
+        ['', 'any'],
+        ['true', 'enabled'],
+        ['false', 'switched off'],
+      ],
+      asked['enabled'],
+    ),
+    h('button', {}, 'Search'),
+  );
+  const go = () => {
+    const query = new URLSearchParams([...new FormData(form)].map(([name, value]) => [name, String(value)]));
+    location.hash = `${hrefOf(['rules'])}?${query}`;
+  };
+  form.addEventListener('submit', (event) => {
+    event.preventDefault();
+    go();
+  });
+  form.addEventListener('change', go);
+  return form;
+}
+
+export async function readLastDay(signal: AbortSignal): Promise<LastDay> {
+  const from = new Date(Date.now() - DAY_MS).toISOString();
+  const [violators, usage] = await Promise.all([
+    get<Page<{ subject: string; count: number }>>(
+      '/violators',
+      { by: 'rule', since: '24h', limit: 1_000 },
+      signal,
+    ),
+    get<Page<{ name: string; requests: number }>>('/usage', { by: 'rule', from, limit: 1_000 }, signal),
+  ]);
+  return {
+    denied: new Map(violators.items.map(({ subject, count: denied }) => [subject, denied])),
+    admitted: new Map(usage.items.map(({ name, requests }) => [name, requests])),
+  };
+}
+
+const ruleTable = (rules: readonly Rule[], lastDay: Promise<LastDay | undefined>) =>
+  table('Rules', rules, [
+    {
+      title: 'Rule',
+      cell: (rule) => [link(['rules', rule.id], rule.name), h('p', { class: 'hint' }, sentenceOf(rule))],
+    },
+    { title: 'State', cell: stateOf },
+    {
+      title: 'Admitted, 24 h',
+      isNumber: true,
+      cell: ({ id }) => later(lastDay, (day) => count(day.admitted.get(id) ?? 0)),
+    },
+    { title: 'Denied, 24 h', isNumber: true, cell: ({ id }) => later(lastDay, (day) => deniedOf(day, id)) },
+  ]);
+
+function deniedOf({ denied, admitted }: LastDay, id: string): string {
+  const number = denied.get(id) ?? 0;
+  return number === 0 ? '0' : `${count(number)} (${percent(number, number + (admitted.get(id) ?? 0))})`;
+}
+
+function later(lastDay: Promise<LastDay | undefined>, show: (day: LastDay) => string): HTMLElement {
+  const place = h('span', {}, '…');
+  void lastDay.then((day) => {
+    place.textContent = day ? show(day) : '–';
+  });
+  return place;
+}
+
+export const stateOf = ({ enabled, action, subjects = [], validUntil }: Rule): Child => [
+  enabled ? (action === 'log' ? badge('warn', 'shadow') : badge('good', action)) : badge('', 'switched off'),
+  ' ',
+  subjects.length > 0 && badge('', 'override'),
+  ' ',
+  validUntil && Date.parse(validUntil) < Date.now() && badge('', 'over'),
+];
+
+const noRules = (asked: Readonly<Record<string, string>>) =>
+  Object.values(asked).some(Boolean)
+    ? empty('No rule is like that. ', link(['rules'], 'Show all rules'), '.')
+    : empty(
+        'There are no rules: every request passes. ',
+        link(['rules', 'new'], 'Create the first one'),
+        '.',
+      );

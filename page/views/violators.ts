@@ -1,0 +1,98 @@
+// Who was denied most.
+import { get, type Page } from '../api.ts';
+import { button, empty, fill, h, hrefOf, link, table } from '../dom.ts';
+import { choiceField } from '../fields.ts';
+import { ago, count, moment } from '../format.ts';
+import { callerLink } from './overview.ts';
+import { type View, type Where, waiting } from './view.ts';
+
+export interface Violator {
+  readonly subject: string;
+  /** Told if callers of all kinds were asked for. */
+  readonly scope?: string;
+  readonly count: number;
+  readonly lastAt: string;
+  readonly rules: readonly string[];
+}
+
+const PAGE = 50;
+
+export const showViolators: View = async (main, where) => {
+  const by = where.query.get('by') ?? 'all';
+  const since = where.query.get('since') ?? '24h';
+  const form = h(
+    'form',
+    { class: 'filters' },
+    choiceField(
+      { name: 'by', label: 'By' },
+      [
+        ['all', 'any caller'],
+        ['ip', 'IP'],
+        ['user', 'user'],
+        ['apiKey', 'API key'],
+        ['tenant', 'tenant'],
+        ['rule', 'rule'],
+      ],
+      by,
+    ),
+    choiceField(
+      { name: 'since', label: 'In the last' },
+      [
+        ['1h', 'hour'],
+        ['24h', 'day'],
+        ['7d', '7 days'],
+        ['30d', '30 days'],
+      ],
+      since,
+    ),
+  );
+  form.addEventListener('change', () => {
+    const query = new URLSearchParams([...new FormData(form)].map(([name, value]) => [name, String(value)]));
+    location.hash = `${hrefOf(['violators'])}?${query}`;
+  });
+  const list = h('div', {});
+  fill(main, h('div', { class: 'head' }, h('h1', {}, 'Violators')), form, list);
+  await showPage(list, { by, since }, where);
+};
+
+interface Asked {
+  readonly by: string;
+  readonly since: string;
+}
+
+async function showPage(list: HTMLElement, asked: Asked, where: Where, cursor?: string): Promise<void> {
+  const read = get<Page<Violator>>('/violators', { ...asked, limit: PAGE, cursor }, where.signal);
+  const { items: found, nextCursor } = await waiting(list, 'Postgres', read);
+  const items = found.map((one) => ({ ...one, scope: one.scope ?? asked.by }));
+  if (items.length === 0 && cursor === undefined)
+    return fill(
+      list,
+      empty(
+        'Nobody was denied in this time. Denials come here within half a minute. ',
+        link(['rules'], 'See the rules'),
+        ' that could.',
+      ),
+    );
+  list.append(
+    table('Who was denied most', items, [
+      {
+        title: 'Subject',
+        cell: ({ scope, subject }) =>
+          scope === 'rule' ? link(['rules', subject], subject) : callerLink(scope, subject),
+      },
+      { title: 'Kind', cell: ({ scope }) => scope },
+      { title: 'Denied', cell: (one) => count(one.count), isNumber: true },
+      {
+        title: 'Last',
+        cell: ({ lastAt }) => h('time', { datetime: lastAt, title: moment(lastAt) }, ago(lastAt)),
+      },
+      { title: 'By the rules', cell: ({ rules }) => rules.join(', ') },
+    ]),
+  );
+  if (nextCursor === null) return;
+  const more = button('More', () => {
+    more.remove();
+    void showPage(list, asked, where, nextCursor);
+  });
+  list.append(more);
+}

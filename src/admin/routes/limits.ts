@@ -1,0 +1,161 @@
+// What limits one caller now, and what is left of each limit: by the rules in force, charging nothing.
+import { createRoute } from '@hono/zod-openapi';
+import * as z from 'zod';
+import { type Caller, subjectOf } from '../../core/matching/caller.ts';
+import { countedIp } from '../../core/matching/ip.ts';
+import { planRequest, type RuleCheck } from '../../core/matching/plan.ts';
+import { policyOf } from '../../core/matching/policy.ts';
+import { LISTS, resourcesOf, SCOPES } from '../../core/matching/rule.ts';
+import type { Snapshot } from '../../core/matching/snapshot.ts';
+import { isUuid } from '../collection/declaration.ts';
+import { completeCaller, peekChecks } from '../explanation.ts';
+import { AdminError, notFound, problemResponses } from '../problems.ts';
+import type { AdminApp, AdminServices } from '../services.ts';
+import { left, noLease, toLeft } from './explain.ts';
+
+const UNKNOWN = { ip: 'unknown', address: 'unknown' };
+const CALLER_SCOPES = ['user', 'apiKey', 'tenant', 'ip'] as const;
+type CallerScope = (typeof CALLER_SCOPES)[number];
+
+const limitsBody = z
+  .strictObject({
+    caller: z.strictObject({
+      ip: z.string().nullable().describe('As it is counted; null: not known.'),
+      userId: z.string().nullable(),
+      apiKeyId: z.string().nullable(),
+      tenantId: z.string().nullable(),
+      tier: z.string().nullable(),
+    }),
+    rulesVersion: z.string(),
+    listed: z.enum(LISTS).nullable().describe('The list that the caller is on: limits do not matter then.'),
+    limits: z.array(
+      z.strictObject({
+        ruleId: z.string(),
+        name: z.string(),
+        policy: z.string(),
+        resource: z.string(),
+        methods: z.array(z.string()),
+        action: z.string(),
+        scope: z
+          .enum(SCOPES)
+          .describe('Of the rule. Where it is not that of the subject, the IP is counted.'),
+        isOverride: z.boolean().describe('The rule names its subjects.'),
+        validUntil: z.iso.datetime().nullable(),
+        limit: z.int(),
+        windowSeconds: z.int(),
+        subject: z.strictObject({ scope: z.enum(SCOPES), id: z.string() }).describe('Who is counted.'),
+        left: left.nullable().describe('Null: no region answers, or the caller is on a list.'),
+      }),
+    ),
+  })
+  .meta({ id: 'CallerLimits' });
+
+const readLimits = createRoute({
+  method: 'get',
+  path: '/limits',
+  tags: ['operations'],
+  security: [{ bearer: [] }],
+  summary: 'What limits a caller now, and what is left of each limit',
+  description:
+    'By the rules in force, over all regions. Charges nothing. Limits that would count somebody else are left out.',
+  request: {
+    query: z.strictObject({
+      scope: z.enum(CALLER_SCOPES),
+      subject: z.string().min(1).max(256).describe('The id of the user, key or tenant; or the IP address.'),
+    }),
+  },
+  responses: {
+    200: { description: 'The limits', content: { 'application/json': { schema: limitsBody } } },
+    ...problemResponses(400, 404),
+  },
+});
+
+export function addLimitRoutes(app: AdminApp, services: AdminServices): void {
+  const { regions, deadlineMs, now } = services;
+  app.openapi(readLimits, async (c) => {
+    const { scope, subject } = c.req.valid('query');
+    const caller = await findCaller(services, scope, subject);
+    const rules = await services.rulesInForce();
+    if (!rules) throw noRules();
+    const checks = await checksOf(rules, caller, now());
+    const outcomes = await peekChecks(regions, checks, { nowMs: now(), deadlineMs });
+    return c.json(
+      {
+        caller: {
+          ip: caller.ip === UNKNOWN.ip ? null : caller.ip,
+          userId: caller.userId ?? null,
+          apiKeyId: caller.apiKeyId ?? null,
+          tenantId: caller.tenantId ?? null,
+          tier: rules.tierOf(caller) ?? null,
+        },
+        rulesVersion: rules.version,
+        listed: rules.listed(caller, now()) ?? null,
+        limits: checks.map((check, i) => ({ ...toLimit(check, caller), left: toLeft(outcomes?.[i]) })),
+      },
+      200,
+    );
+  });
+}
+
+async function findCaller(services: AdminServices, scope: CallerScope, subject: string): Promise<Caller> {
+  const { database, ipv6Prefix, now } = services;
+  if (scope === 'ip') {
+    const counted = countedIp(subject, ipv6Prefix) ?? prefixOf(subject, ipv6Prefix);
+    if (counted) return counted;
+    throw badSubject('must be an IPv4 or IPv6 address');
+  }
+  if (scope === 'apiKey' && !isUuid(subject)) throw badSubject('must be the id of a key, not the key');
+  const described = { [`${scope}Id`]: subject };
+  const caller = { ...UNKNOWN, ...(await completeCaller(database, described, now())) };
+  if (scope === 'apiKey' && caller.apiKeyId === undefined) throw notFound('key');
+  return caller;
+}
+
+/** A prefix of IPv6 addresses, as it is counted: any address of it stands for all. */
+const prefixOf = (subject: string, ipv6Prefix: number) =>
+  subject.includes('/') ? countedIp(subject.slice(0, subject.indexOf('/')), ipv6Prefix) : undefined;
+
+/** As if there were a request that all limits of the caller apply to. */
+async function checksOf(rules: Snapshot, caller: Caller, nowMs: number): Promise<readonly RuleCheck[]> {
+  const everywhere: Snapshot = {
+    ...rules,
+    listed: () => undefined,
+    match: () => rules.limitsOf(caller, nowMs),
+  };
+  const request = { caller, nowMs, leaseId: noLease, matchPath: '/', method: 'GET' };
+  const plan = await planRequest(everywhere, request);
+  const checks = plan.kind === 'checks' ? plan.checks : [];
+  // Callers without an id of the scope of the rule are counted by IP, and the IP of a user or a key is not known.
+  return checks.filter(({ rule }) => subjectOf(rule.scope, caller).id !== UNKNOWN.ip);
+}
+
+const toLimit = ({ rule, full, windowMs }: RuleCheck, caller: Caller) => ({
+  ruleId: rule.id,
+  name: rule.name,
+  policy: policyOf(rule),
+  resource: resourcesOf(rule).join(', '),
+  methods: [...rule.methods],
+  action: rule.action,
+  scope: rule.scope,
+  isOverride: rule.subjects.length > 0,
+  validUntil: rule.validUntilMs === null ? null : new Date(rule.validUntilMs).toISOString(),
+  limit: full.limit,
+  windowSeconds: windowMs / 1_000,
+  subject: subjectOf(rule.scope, caller),
+});
+
+const badSubject = (detail: string) =>
+  new AdminError({
+    status: 400,
+    code: 'invalid-request',
+    title: 'The request is not valid',
+    errors: [{ pointer: 'subject', detail }],
+  });
+
+const noRules = () =>
+  new AdminError({
+    status: 503,
+    code: 'rules-unavailable',
+    title: 'This isolate has no rules yet',
+    detail: 'Neither Redis nor KV has told it any.',
+  });

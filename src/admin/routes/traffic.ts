@@ -1,0 +1,102 @@
+// What the whole fleet has counted so far, as JSON: the page's overview asks every few seconds and shows the differences.
+import { createRoute } from '@hono/zod-openapi';
+import * as z from 'zod';
+import type { Family, Point } from '../../telemetry/fleet.ts';
+import { problemResponses } from '../problems.ts';
+import type { AdminApp, AdminServices } from '../services.ts';
+
+const count = z.number().min(0);
+const counts = z.record(z.string(), count);
+
+const trafficBody = z
+  .strictObject({
+    at: z.iso.datetime(),
+    regions: z.array(
+      z.strictObject({
+        name: z.string(),
+        up: z.boolean().describe('Whether its Redis answered now. Without it, its sums are missing below.'),
+        isolates: count.describe('That it has heard of lately.'),
+        breakers: counts.describe('Isolates by the state of their breaker for this region.'),
+        publication: z.int().nullable().describe('The number of the publication in force; null: none.'),
+        requests: counts.describe('Requests nearest to this region, by result, since counting began.'),
+      }),
+    ),
+    decision: z
+      .strictObject({ boundsMs: z.array(z.number()), counts: z.array(count) })
+      .describe('Times of decisions: how many up to each bound, and beyond the last one.'),
+    fallbacks: counts.describe('Requests that were not decided as they should be, by reason.'),
+    rules: z
+      .record(z.string(), counts)
+      .describe('Checks by the name of the rule and the result; at most 200 names an isolate.'),
+    rulesAgeSeconds: z
+      .number()
+      .describe('For so long an isolate has decided by unconfirmed rules: the most.'),
+  })
+  .meta({ id: 'Traffic' });
+
+const readTraffic = createRoute({
+  method: 'get',
+  path: '/traffic',
+  tags: ['records'],
+  security: [{ bearer: [] }],
+  summary: 'What all isolates together have counted so far',
+  description:
+    'Sums that only grow: ask twice, and the difference is the traffic between. Isolates hand over every ' +
+    'TELEMETRY_SECONDS. /_weir/metrics has the same for Prometheus.',
+  responses: {
+    200: { description: 'The sums', content: { 'application/json': { schema: trafficBody } } },
+    ...problemResponses(),
+  },
+});
+
+export function addTrafficRoutes(app: AdminApp, { fleet, regions, now }: AdminServices): void {
+  app.openapi(readTraffic, async (c) => {
+    const families = new Map((await fleet()).map((family) => [family.name, family]));
+    const pointsOf = (name: string) => families.get(`weir_${name}`)?.points ?? [];
+    const of = (name: string, region: string) =>
+      pointsOf(name).filter(({ labels }) => labels['region'] === region);
+    return c.json(
+      {
+        at: new Date(now()).toISOString(),
+        regions: regions.map(({ name }) => ({
+          name,
+          up: of('region_up', name)[0]?.value === 1,
+          isolates: of('isolates', name)[0]?.value ?? 0,
+          breakers: sumBy(of('breaker_state', name), 'state'),
+          publication: of('published_total', name)[0]?.value ?? null,
+          requests: sumBy(of('requests_total', name), 'result'),
+        })),
+        decision: addUp(families.get('weir_decision_seconds')),
+        fallbacks: sumBy(pointsOf('fallback_total'), 'reason'),
+        rules: byRule(pointsOf('checks_total')),
+        rulesAgeSeconds: pointsOf('rules_version_age_seconds')[0]?.value ?? 0,
+      },
+      200,
+    );
+  });
+}
+
+function sumBy(points: readonly Point[], label: string): Record<string, number> {
+  const sums = new Map<string, number>();
+  for (const { labels, value = 0 } of points) {
+    const name = labels[label] ?? '';
+    sums.set(name, (sums.get(name) ?? 0) + value);
+  }
+  return Object.fromEntries(sums);
+}
+
+const byRule = (points: readonly Point[]): Record<string, Record<string, number>> =>
+  Object.fromEntries(
+    [...Map.groupBy(points, ({ labels }) => labels['rule'] ?? '')].map(([rule, all]) => [
+      rule,
+      sumBy(all, 'result'),
+    ]),
+  );
+
+/** The histogram of all regions together. */
+function addUp(family: Family | undefined): { boundsMs: number[]; counts: number[] } {
+  const histograms = (family?.points ?? []).flatMap(({ histogram }) => histogram ?? []);
+  const boundsMs = [...(histograms[0]?.boundsMs ?? [])];
+  const sum = (place: number) => histograms.reduce((all, { counts }) => all + (counts[place] ?? 0), 0);
+  return { boundsMs, counts: boundsMs.length === 0 ? [] : [...boundsMs, 0].map((_, place) => sum(place)) };
+}

@@ -1,0 +1,112 @@
+// The session of a person at the page: a cookie that Weir signs when somebody logs in with a token. Nothing is stored: the
+// key of the signature is made of that token, so a token that is changed or removed ends its sessions.
+import { digest, toBase64Url } from '../core/digest.ts';
+import { cookieIn, SESSION_COOKIE } from '../core/session-cookie.ts';
+import type { Actor, AdminToken } from './services.ts';
+
+/** A working day. */
+export const SESSION_MS = 8 * 3_600_000;
+/** The path keeps the cookie away from the origin, whose paths are all others. */
+const ATTRIBUTES = 'Path=/_weir; HttpOnly; Secure; SameSite=Strict';
+
+export type SessionVerdict =
+  | { readonly kind: 'open'; readonly actor: Actor; readonly csrf: string }
+  /** It was a good one, and its time is over. */
+  | { readonly kind: 'ended' }
+  | { readonly kind: 'refused' };
+
+export interface Sessions {
+  /** The value of Set-Cookie for somebody who has shown this token. */
+  open(name: string): Promise<string>;
+  /** Undefined: the request has no session. */
+  read(request: Request): Promise<SessionVerdict | undefined>;
+}
+
+export interface SessionOptions {
+  readonly tokens: readonly AdminToken[];
+  /** Goes into the keys: with a stolen cookie alone nobody can try out tokens. */
+  readonly secret: string;
+  readonly now: () => number;
+}
+
+interface Claims {
+  readonly name: string;
+  readonly id: string;
+  readonly expiresAtMs: number;
+}
+
+export const CLOSED_SESSION = `${SESSION_COOKIE}=; Max-Age=0; ${ATTRIBUTES}`;
+
+export function createSessions({ tokens, secret, now }: SessionOptions): Sessions {
+  const keyOf = async ({ token }: AdminToken) => {
+    const bytes = await digest('SHA-256', JSON.stringify(['weir session', token, secret]));
+    return crypto.subtle.importKey('raw', bytes, { name: 'HMAC', hash: 'SHA-256' }, false, [
+      'sign',
+      'verify',
+    ]);
+  };
+  const find = (name: string) => tokens.find((token) => token.name === name);
+
+  return {
+    async open(name) {
+      const token = find(name);
+      if (!token) throw new Error(`there is no token ${name}`);
+      const id = toBase64Url(crypto.getRandomValues(new Uint8Array(16)));
+      const claims: Claims = { name, id, expiresAtMs: now() + SESSION_MS };
+      const payload = toBase64Url(new TextEncoder().encode(JSON.stringify(claims)));
+      const signature = await sign(await keyOf(token), payload);
+      return `${SESSION_COOKIE}=${payload}.${signature}; Max-Age=${SESSION_MS / 1_000}; ${ATTRIBUTES}`;
+    },
+
+    async read(request) {
+      const cookie = cookieIn(request);
+      if (cookie === undefined) return undefined;
+      const [payload = '', signature = ''] = cookie.split('.');
+      const claims = parseClaims(payload);
+      const token = claims && find(claims.name);
+      if (!token) return { kind: 'refused' };
+      const key = await keyOf(token);
+      const isGood = await crypto.subtle.verify('HMAC', key, fromBase64Url(signature), encode(payload));
+      if (!isGood) return { kind: 'refused' };
+      if (claims.expiresAtMs <= now()) return { kind: 'ended' };
+      const actor = { name: token.name, role: token.role };
+      return { kind: 'open', actor, csrf: await sign(key, `csrf ${claims.id}`) };
+    },
+  };
+}
+
+const encode = (text: string) => new TextEncoder().encode(text);
+
+type Key = Parameters<typeof crypto.subtle.sign>[1];
+
+const sign = async (key: Key, text: string): Promise<string> =>
+  toBase64Url(new Uint8Array(await crypto.subtle.sign('HMAC', key, encode(text))));
+
+function parseClaims(payload: string): Claims | undefined {
+  try {
+    const claims: unknown = JSON.parse(new TextDecoder().decode(fromBase64Url(payload)));
+    return isClaims(claims) ? claims : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const isClaims = (value: unknown): value is Claims =>
+  typeof value === 'object' &&
+  value !== null &&
+  'name' in value &&
+  typeof value.name === 'string' &&
+  'id' in value &&
+  typeof value.id === 'string' &&
+  'expiresAtMs' in value &&
+  typeof value.expiresAtMs === 'number';
+
+/** What is not base64 is no bytes: it fails the signature. */
+function fromBase64Url(text: string): Uint8Array<ArrayBuffer> {
+  try {
+    const binary = atob(text.replaceAll('-', '+').replaceAll('_', '/'));
+    return Uint8Array.from(binary, (character) => character.charCodeAt(0));
+  } catch {
+    return new Uint8Array(0);
+  }
+}

@@ -1,0 +1,64 @@
+// The two HTML documents of the page: the form to log in, which needs no script, and the frame of all views.
+import type { Actor } from '../admin/services.ts';
+import { OWN_PREFIX } from '../core/matching/resource.ts';
+
+/** The answer that the gate gave. */
+export interface FailedLogIn {
+  readonly status: number;
+  readonly seconds: number;
+}
+
+export interface FrameOptions extends Actor {
+  /** Empty behind Cloudflare Access: there is no session. */
+  readonly csrf: string;
+}
+
+export const renderLogIn = (failed?: FailedLogIn): string =>
+  documentOf(
+    'Log in · Weir',
+    '',
+    `<body class="log-in"><main id="main">
+<h1><img src="${FILES}/icon.svg" alt="" width="28" height="28"> Weir</h1>
+${failed ? `<p class="notice bad" role="alert">${escaped(reasonOf(failed))}</p>` : ''}
+<form method="post" action="${OWN_PREFIX}/login">
+<label for="token">Admin token</label>
+<input id="token" name="token" type="password" autocomplete="current-password" required autofocus spellcheck="false">
+<button>Log in</button>
+<p class="hint"><code>npm run dev</code> prints the token. In production it is the secret <code>ADMIN_TOKEN</code>, or one of <code>ADMIN_TOKENS</code>.</p>
+</form></main></body>`,
+  );
+
+function reasonOf({ status, seconds }: FailedLogIn): string {
+  if (status === 429) return `Too many failed attempts. Try again in ${Math.max(1, seconds)} s.`;
+  if (status === 503) return 'Cloudflare Access does not answer. A token works nevertheless.';
+  return 'This token or session is not good, or no longer. Log in with an admin token.';
+}
+
+const VIEWS = ['overview', 'rules', 'callers', 'violators', 'explain', 'history', 'health'] as const;
+
+export const renderFrame = ({ name, role, csrf }: FrameOptions): string =>
+  documentOf(
+    'Weir',
+    `<script type="module" src="${FILES}/app.js"></script>`,
+    `<body data-name="${escaped(name)}" data-role="${role}" data-csrf="${escaped(csrf)}">
+<a class="skip" href="#main">Skip to the content</a>
+<header><a class="brand" href="#/overview"><img src="${FILES}/icon.svg" alt="" width="22" height="22"> Weir</a>
+<nav aria-label="Views">${VIEWS.map((view) => `<a href="#/${view}">${titleOf(view)}</a>`).join('')}</nav>
+<form class="who" method="post" action="${OWN_PREFIX}/logout"><span title="${role === 'admin' ? 'may change things' : 'may only read'}">${escaped(name)}${role === 'read' ? ' (read only)' : ''}</span>
+${csrf ? '<button class="quiet">Log out</button>' : ''}</form></header>
+<main id="main" tabindex="-1"><p class="hint">Loading the page. If this stays, its files are not deployed: see docs/page.md.</p>
+<noscript><p class="notice">The live views need JavaScript. All they show can be read and changed through the
+<a href="${OWN_PREFIX}/admin/docs">admin API</a> as well.</p></noscript></main>
+<div id="toasts" role="status" aria-live="polite"></div></body>`,
+  );
+
+const FILES = `${OWN_PREFIX}/page`;
+const titleOf = (view: string) => `${view.charAt(0).toUpperCase()}${view.slice(1)}`;
+const escaped = (text: string) => text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
+
+const documentOf = (title: string, head: string, body: string) => `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>${title}</title>
+<link rel="icon" href="${FILES}/icon.svg"><link rel="stylesheet" href="${FILES}/style.css">${head}</head>
+${body}</html>
+`;

@@ -1,0 +1,111 @@
+// The page for people, at /_weir/: log in, log out, and the frame that the page's own script fills. The script and its
+// style are static assets (`page/`, `assets/`): what is here is all that the Worker itself does for the page.
+import type { Gate } from '../admin/auth.ts';
+import { CLOSED_SESSION, type Sessions } from '../admin/session.ts';
+import { hasAdminCredentials } from '../core/authorization.ts';
+import { OWN_PREFIX } from '../core/matching/resource.ts';
+import { problem } from '../http/problem.ts';
+import { renderFrame, renderLogIn } from './documents.ts';
+
+const HOME = `${OWN_PREFIX}/`;
+/** A token and the name of its field. */
+const MAX_FORM_LENGTH = 8_192;
+
+export interface PageOptions {
+  readonly gate: Gate;
+  readonly sessions: Sessions;
+}
+
+export type Page = (request: Request) => Promise<Response>;
+
+export function createPage({ gate, sessions }: PageOptions): Page {
+  const show = async (request: Request): Promise<Response> => {
+    if (!hasAdminCredentials(request)) return document(renderLogIn());
+    const actor = await gate(request);
+    if (actor instanceof Response) return logInAgain(actor);
+    const session = await sessions.read(request);
+    const csrf = session?.kind === 'open' ? session.csrf : '';
+    return document(renderFrame({ ...actor, csrf }));
+  };
+
+  const logIn = async (request: Request): Promise<Response> => {
+    const token = await tokenIn(request);
+    const headers = new Headers({ Authorization: `Bearer ${token}` });
+    const address = request.headers.get('CF-Connecting-IP');
+    if (address !== null) headers.set('CF-Connecting-IP', address);
+    const actor = await gate(new Request(request.url, { headers }));
+    if (actor instanceof Response) return logInAgain(actor);
+    return toHome(await sessions.open(actor.name));
+  };
+
+  return async (request) => {
+    const { pathname } = new URL(request.url);
+    const act = { [`${HOME}login`]: logIn, [`${HOME}logout`]: async () => toHome(CLOSED_SESSION) }[pathname];
+    if (!act) return isReading(request) ? show(request) : methodNotAllowed('GET, HEAD');
+    // Somebody who reloads the answer to a failed attempt.
+    if (isReading(request)) return toHome();
+    if (request.method !== 'POST') return methodNotAllowed('GET, HEAD, POST');
+    return isFromAnotherSite(request) ? crossSite() : act(request);
+  };
+}
+
+/** Not a redirect: what was wrong is said above the form. */
+async function logInAgain(answer: Response): Promise<Response> {
+  const seconds = Number(answer.headers.get('Retry-After') ?? 0);
+  return document(renderLogIn({ status: answer.status, seconds }), answer.status);
+}
+
+async function tokenIn(request: Request): Promise<string> {
+  const text = (await request.text()).slice(0, MAX_FORM_LENGTH);
+  // What no header can hold is no token, either.
+  return (new URLSearchParams(text).get('token') ?? '').trim().replace(/[^\x21-\x7e]/g, '?');
+}
+
+/** Else another site could log a visitor in as somebody else, or out. */
+function isFromAnotherSite({ headers, url }: Request): boolean {
+  const origin = headers.get('Origin');
+  return (
+    origin !== new URL(url).origin && (origin !== null || headers.get('Sec-Fetch-Site') !== 'same-origin')
+  );
+}
+
+const isReading = ({ method }: Request) => method === 'GET' || method === 'HEAD';
+
+/** Nothing but the page's own files, and calls to its own site. No inline code of any kind. */
+const POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self'",
+  "connect-src 'self'",
+  "form-action 'self'",
+  "base-uri 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+const document = (html: string, status = 200): Response =>
+  new Response(html, {
+    status,
+    headers: {
+      'Content-Type': 'text/html; charset=utf-8',
+      'Cache-Control': 'no-store',
+      'Content-Security-Policy': POLICY,
+      // Not `no-referrer`: browsers would then hide the origin of the form, too.
+      'Referrer-Policy': 'same-origin',
+      'X-Content-Type-Options': 'nosniff',
+    },
+  });
+
+const toHome = (cookie?: string): Response =>
+  new Response(null, {
+    status: 303,
+    headers: { Location: HOME, 'Cache-Control': 'no-store', ...(cookie && { 'Set-Cookie': cookie }) },
+  });
+
+const methodNotAllowed = (allowed: string) =>
+  problem(
+    { status: 405, code: 'method-not-allowed', title: 'This method does nothing here' },
+    { Allow: allowed },
+  );
+
+const crossSite = () => problem({ status: 403, code: 'cross-site', title: 'Another site asked for this' });

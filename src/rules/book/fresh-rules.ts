@@ -1,0 +1,23 @@
+// The rules that are in force now, for somebody who asks about them: not those of a moment ago.
+import type { Snapshot } from '../../core/matching/snapshot.ts';
+import type { AnnouncementBoard } from '../../core/ports/announcement.ts';
+import type { SnapshotSource } from '../../core/ports/snapshot-source.ts';
+
+export interface FreshRulesOptions {
+  readonly snapshots: SnapshotSource;
+  readonly regions: readonly { readonly board: Pick<AnnouncementBoard, 'read' | 'readParts'> }[];
+  readonly deadlineMs: number;
+}
+
+/** Follows the first region that answers. If none does, the rules at hand are what this isolate decides by. */
+export async function readFreshRules(options: FreshRulesOptions): Promise<Snapshot | undefined> {
+  const { snapshots, regions, deadlineMs } = options;
+  for (const { board } of regions) {
+    if (!snapshots.current()) await snapshots.start(board);
+    const announced = await board.read(AbortSignal.timeout(deadlineMs)).catch(() => undefined);
+    if (announced === undefined) continue;
+    if (announced !== snapshots.announced()) await snapshots.load({ announced, board });
+    break;
+  }
+  return snapshots.current();
+}

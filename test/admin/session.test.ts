@@ -1,0 +1,210 @@
+// The session of a person at the page: what its cookie is good for, and what it is not.
+
+import { Hono } from 'hono';
+import { describe, expect, it } from 'vitest';
+import { createAuth, createGate, sessionsOf } from '../../src/admin/auth.ts';
+import type { AdminServices, AdminToken } from '../../src/admin/services.ts';
+import { SESSION_MS } from '../../src/admin/session.ts';
+import { createPage } from '../../src/page/page.ts';
+
+const ALICE: AdminToken = { name: 'alice', token: 'a-token-that-may-do-all', role: 'admin' };
+const CAROL: AdminToken = { name: 'carol', token: 'a-token-that-may-only-read', role: 'read' };
+const SITE = 'https://weir.test';
+
+interface Setting {
+  readonly tokens?: readonly AdminToken[];
+  readonly secret?: string;
+}
+
+/** One isolate; its Redis is not there, so its memory alone counts failures. */
+function openIsolate({ tokens = [ALICE, CAROL], secret = 'postgres://one' }: Setting = {}) {
+  const clock = { ms: 1_900_000_000_000 };
+  const services = {
+    auth: { tokens },
+    regions: [],
+    deadlineMs: 100,
+    sessionSecret: secret,
+    now: () => clock.ms,
+  } satisfies Partial<AdminServices>;
+  const sessions = sessionsOf(services);
+  const gate = createGate(services, sessions);
+  const app = new Hono();
+  app.use(createAuth(gate));
+  app.all('*', (c) => c.text('done'));
+  const page = createPage({ gate, sessions });
+  const logIn = (token: string, headers: Record<string, string> = {}) =>
+    page(
+      new Request(`${SITE}/_weir/login`, {
+        method: 'POST',
+        headers: { Origin: SITE, 'Content-Type': 'application/x-www-form-urlencoded', ...headers },
+        body: new URLSearchParams({ token }),
+      }),
+    );
+  const cookieOf = async (token: string) => {
+    const answer = await logIn(token);
+    return (answer.headers.get('Set-Cookie') ?? '').split(';')[0] ?? '';
+  };
+  const ask = async (headers: Record<string, string>, method = 'GET', path = '/_weir/admin/rules') =>
+    app.fetch(new Request(`${SITE}${path}`, { method, headers }));
+  const csrfOf = async (cookie: string) => {
+    const frame = await (await page(new Request(`${SITE}/_weir/`, { headers: { Cookie: cookie } }))).text();
+    return /data-csrf="([^"]+)"/.exec(frame)?.[1] ?? '';
+  };
+  return { clock, page, logIn, cookieOf, ask, csrfOf };
+}
+
+const codeOf = async (answer: Response) => ((await answer.json()) as { code: string }).code;
+
+describe('logging in', () => {
+  it('sets a cookie that scripts cannot read, for Weir’s own paths alone, and only over TLS', async () => {
+    const answer = await openIsolate().logIn(ALICE.token);
+    expect(answer.status).toBe(303);
+    expect(answer.headers.get('Location')).toBe('/_weir/');
+    const [, ...attributes] = (answer.headers.get('Set-Cookie') ?? '').split('; ');
+    expect(attributes).toEqual(['Max-Age=28800', 'Path=/_weir', 'HttpOnly', 'Secure', 'SameSite=Strict']);
+  });
+
+  it('with a wrong token shows the form again, and after ten of them says how long to wait', async () => {
+    const { logIn } = openIsolate();
+    const wrong = await logIn('a-token-that-nobody-has');
+    expect(wrong.status).toBe(401);
+    expect(await wrong.text()).toContain('not good');
+    for (let i = 0; i < 9; i += 1) await logIn('another-token-that-nobody-has');
+    const slowed = await logIn(ALICE.token);
+    expect(slowed.status).toBe(429);
+    expect(await slowed.text()).toContain('Too many failed attempts. Try again in');
+  });
+
+  it('is refused if another site sends the form', async () => {
+    const { logIn } = openIsolate();
+    for (const headers of [{ Origin: 'https://evil.test' }, { Origin: 'null' }]) {
+      const answer = await logIn(ALICE.token, headers);
+      expect(answer.status).toBe(403);
+      expect(answer.headers.has('Set-Cookie')).toBe(false);
+    }
+  });
+
+  it('takes a token that no header could hold for a wrong one', async () => {
+    expect((await openIsolate().logIn('new\nline-and-ü-in-it')).status).toBe(401);
+  });
+});
+
+describe('a session', () => {
+  it('may read what its token may', async () => {
+    const isolate = openIsolate();
+    const cookie = await isolate.cookieOf(ALICE.token);
+    expect((await isolate.ask({ Cookie: `other=1; ${cookie}` })).status).toBe(200);
+  });
+
+  it('changes nothing without its CSRF token, and does with it', async () => {
+    const isolate = openIsolate();
+    const cookie = await isolate.cookieOf(ALICE.token);
+    const csrf = await isolate.csrfOf(cookie);
+    const without = await isolate.ask({ Cookie: cookie }, 'POST');
+    expect([without.status, await codeOf(without)]).toEqual([403, 'csrf']);
+    const others = await isolate.csrfOf(await isolate.cookieOf(ALICE.token));
+    expect((await isolate.ask({ Cookie: cookie, 'X-Weir-Csrf': others }, 'POST')).status).toBe(403);
+    expect((await isolate.ask({ Cookie: cookie, 'X-Weir-Csrf': csrf }, 'POST')).status).toBe(200);
+  });
+
+  it('with its CSRF token is still refused for a change that another site asks for', async () => {
+    const isolate = openIsolate();
+    const cookie = await isolate.cookieOf(ALICE.token);
+    const csrf = await isolate.csrfOf(cookie);
+    const headers = { Cookie: cookie, 'X-Weir-Csrf': csrf, Origin: 'https://evil.test' };
+    const answer = await isolate.ask(headers, 'POST');
+    expect([answer.status, await codeOf(answer)]).toEqual([403, 'cross-site']);
+  });
+
+  it('of a token that may only read changes nothing', async () => {
+    const isolate = openIsolate();
+    const cookie = await isolate.cookieOf(CAROL.token);
+    const answer = await isolate.ask({ Cookie: cookie, 'X-Weir-Csrf': await isolate.csrfOf(cookie) }, 'POST');
+    expect([answer.status, await codeOf(answer)]).toEqual([403, 'read-only-token']);
+  });
+
+  it('ends after eight hours to the millisecond, which is not a failed attempt', async () => {
+    const isolate = openIsolate();
+    const cookie = await isolate.cookieOf(ALICE.token);
+    isolate.clock.ms += SESSION_MS - 1;
+    expect((await isolate.ask({ Cookie: cookie })).status).toBe(200);
+    isolate.clock.ms += 1;
+    for (let i = 0; i < 20; i += 1) {
+      const answer = await isolate.ask({ Cookie: cookie });
+      expect([answer.status, await codeOf(answer)]).toEqual([401, 'session-ended']);
+    }
+  });
+
+  it('is good for other isolates with the same secrets', async () => {
+    const cookie = await openIsolate().cookieOf(ALICE.token);
+    expect((await openIsolate().ask({ Cookie: cookie })).status).toBe(200);
+  });
+
+  it.each([
+    ['its token was changed', { tokens: [{ ...ALICE, token: 'another-token-for-alice' }] }],
+    ['its token was removed', { tokens: [CAROL] }],
+    ['the database is another one', { secret: 'postgres://two' }],
+  ])('is refused once %s', async (_, setting) => {
+    const cookie = await openIsolate().cookieOf(ALICE.token);
+    expect((await openIsolate(setting).ask({ Cookie: cookie })).status).toBe(401);
+  });
+
+  it('that was tampered with is refused, and counts as a failed attempt', async () => {
+    const isolate = openIsolate();
+    const cookie = await isolate.cookieOf(CAROL.token);
+    const [payload = '', signature = ''] = cookie.slice('__Secure-weir='.length).split('.');
+    const claims = JSON.parse(Buffer.from(payload, 'base64url').toString());
+    const forged = Buffer.from(JSON.stringify({ ...claims, name: 'alice' })).toString('base64url');
+    for (const value of [`${forged}.${signature}`, payload, `${payload}.`, '.', 'x.y', `${payload}.%%%`])
+      expect((await isolate.ask({ Cookie: `__Secure-weir=${value}` })).status, value).toBe(401);
+    for (let i = 0; i < 4; i += 1) await isolate.ask({ Cookie: '__Secure-weir=x.y' });
+    expect((await isolate.ask({ Cookie: cookie })).status).toBe(429);
+  });
+
+  it('comes before a password that the browser remembers', async () => {
+    const isolate = openIsolate();
+    const cookie = await isolate.cookieOf(ALICE.token);
+    const headers = {
+      Cookie: cookie,
+      'X-Weir-Csrf': await isolate.csrfOf(cookie),
+      Authorization: `Basic ${btoa(':old')}`,
+    };
+    expect((await isolate.ask(headers, 'POST')).status).toBe(200);
+  });
+});
+
+describe('the page’s documents', () => {
+  it('load nothing from elsewhere and run no inline code', async () => {
+    const { page, cookieOf } = openIsolate();
+    const Cookie = await cookieOf(ALICE.token);
+    for (const headers of [{}, { Cookie }] as Record<string, string>[]) {
+      const answer = await page(new Request(`${SITE}/_weir/`, { headers }));
+      expect(answer.headers.get('Content-Security-Policy')).toContain(
+        "default-src 'none'; script-src 'self'; style-src 'self'",
+      );
+      const html = await answer.text();
+      expect(html).not.toMatch(/<script(?![^>]* src="\/_weir\/page\/)|<style| style=| on\w+=|https?:/);
+    }
+  });
+
+  it('say how to log out, which ends the cookie', async () => {
+    const { page } = openIsolate();
+    const request = new Request(`${SITE}/_weir/logout`, { method: 'POST', headers: { Origin: SITE } });
+    const answer = await page(request);
+    expect(answer.status).toBe(303);
+    expect(answer.headers.get('Set-Cookie')).toContain('__Secure-weir=; Max-Age=0; Path=/_weir;');
+  });
+
+  it('answer other methods with those that there are', async () => {
+    const { page } = openIsolate();
+    const answers = ['/_weir/', '/_weir/login'].map((path) =>
+      page(new Request(SITE + path, { method: 'DELETE' })),
+    );
+    expect((await Promise.all(answers)).map(({ status, headers }) => [status, headers.get('Allow')])).toEqual(
+      [
+        [405, 'GET, HEAD'],
+        [405, 'GET, HEAD, POST'],
+      ],
+    );
+  });
+});

@@ -1,0 +1,79 @@
+// The page in a real Chromium, in front of Weir as it runs. For the tests of one file.
+import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+import { findOrInstallChromium } from '../../local/chromium.ts';
+import type { Weir } from '../../local/weir.ts';
+import { startWeir } from '../shared/weir.ts';
+
+export const TOKEN = 'an-admin-token-for-tests';
+export const READER = 'a-token-that-may-only-read';
+
+export interface OpenOptions {
+  readonly token?: string;
+  readonly theme?: 'light' | 'dark';
+  readonly width?: number;
+}
+
+export interface PageTest extends AsyncDisposable {
+  readonly weir: Weir;
+  /** Localhost, because browsers keep secure cookies there without TLS. */
+  readonly url: string;
+  /** Logged in. What the page itself does wrong (errors, violations of the policy) is in `trouble`. */
+  open(options?: OpenOptions): Promise<OpenedPage>;
+}
+
+export interface OpenedPage {
+  readonly page: Page;
+  readonly context: BrowserContext;
+  readonly trouble: string[];
+  /** Another view. */
+  go(hash: string): Promise<void>;
+}
+
+export async function startPageTest(): Promise<PageTest> {
+  await using cleanup = new AsyncDisposableStack();
+  const variables = {
+    TELEMETRY_SECONDS: '0.5',
+    ADMIN_TOKENS: JSON.stringify([{ name: 'reader', token: READER, role: 'read' }]),
+  };
+  const [weir, browser] = await Promise.all([startWeir(variables, { hasPage: true }), startChromium()]);
+  cleanup.use(weir);
+  cleanup.defer(() => browser.close());
+  const url = (weir.isolates.urls['one'] ?? '').replace('127.0.0.1', 'localhost');
+  const owned = cleanup.move();
+  return {
+    weir,
+    url,
+    open: (options) => openPage(browser, url, options),
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+export async function startChromium(): Promise<Browser> {
+  const executablePath = await findOrInstallChromium({ say: (line) => console.log(line) });
+  // Root has no sandbox, and small machines have little shared memory.
+  return chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
+}
+
+async function openPage(browser: Browser, url: string, options: OpenOptions = {}): Promise<OpenedPage> {
+  const { token = TOKEN, theme = 'light', width = 1200 } = options;
+  const context = await browser.newContext({ colorScheme: theme, viewport: { width, height: 800 } });
+  context.setDefaultTimeout(60_000);
+  const page = await context.newPage();
+  const trouble: string[] = [];
+  page.on('pageerror', (error) => trouble.push(error.message));
+  page.on('console', (message) => {
+    if (/Content Security Policy|Uncaught/.test(message.text())) trouble.push(message.text());
+  });
+  await page.goto(`${url}/_weir/`);
+  await page.fill('#token', token);
+  await page.click('button:has-text("Log in")');
+  await page.waitForSelector('h1:has-text("Overview")');
+  return {
+    page,
+    context,
+    trouble,
+    async go(hash) {
+      await page.goto(`${url}/_weir/${hash}`);
+    },
+  };
+}

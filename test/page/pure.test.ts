@@ -1,0 +1,152 @@
+// What the page works out by itself, without a browser.
+import { describe, expect, it } from 'vitest';
+import { parseCurl } from '../../page/curl.ts';
+import { ago, milliseconds, span } from '../../page/format.ts';
+import { sentenceOf } from '../../page/rule-sentence.ts';
+import { fillMinutes } from '../../page/series.ts';
+import { decisionQuantile, ratesBetween, sampleBefore, type Traffic } from '../../page/traffic.ts';
+
+describe('a pasted curl command', () => {
+  const jwt = `e30.${btoa(JSON.stringify({ sub: 'ada' }))}.x`;
+  it.each([
+    ['curl https://api.example.com/a/b?x=1', { method: 'GET', path: '/a/b?x=1' }],
+    ['curl api.example.com', { method: 'GET', path: '/' }],
+    ['https://api.example.com/a', { method: 'GET', path: '/a' }],
+    ["curl -X delete 'https://x//a/%2e%2e/B;v=1'", { method: 'DELETE', path: '//a/%2e%2e/B;v=1' }],
+    ['curl -XPUT http://x/a', { method: 'PUT', path: '/a' }],
+    ['curl --request=PATCH --url http://x/a', { method: 'PATCH', path: '/a' }],
+    [`curl http://x/a -d '{"a": "b c"}'`, { method: 'POST', path: '/a' }],
+    ['curl -I http://x/a', { method: 'HEAD', path: '/a' }],
+    ['curl -s -o /dev/null http://x/a', { method: 'GET', path: '/a' }],
+    ["curl \\\n  -H 'X-API-Key: k-1' \\\n  http://x/a", { method: 'GET', path: '/a', apiKey: 'k-1' }],
+    ['curl http://x/a -H "cf-connecting-ip: 10.0.0.1"', { method: 'GET', path: '/a', ip: '10.0.0.1' }],
+    [`curl http://x/a -H 'Authorization: Bearer ${jwt}'`, { method: 'GET', path: '/a', userId: 'ada' }],
+    ["curl http://x/a -H 'Authorization: Bearer opaque'", { method: 'GET', path: '/a' }],
+  ])('%s', (text, request) => expect(parseCurl(text)).toEqual(request));
+
+  it('without a URL is no request', () => {
+    for (const text of ['', '   ', 'curl', 'curl -s']) expect(parseCurl(text)).toBeUndefined();
+  });
+});
+
+describe('a rule in a sentence', () => {
+  const base = { resource: '/login', scope: 'ip', algorithm: 'fixed-window', limit: 5, windowSeconds: 60 };
+  it.each([
+    [{}, 'Each IP address may send requests to /login: 5 every minute; more are answered 429.'],
+    [
+      { methods: ['POST'], status: 503 },
+      'Each IP address may send POST requests to /login: 5 every minute; more are answered 503.',
+    ],
+    [
+      { scope: 'user', tiers: ['free'], limit: null, limitName: 'calls' },
+      'Each user of tier free may send requests to /login: what its tier allows as “calls” every minute; more are answered 429.',
+    ],
+    [
+      {
+        limits: [
+          { limit: 20, windowSeconds: 1 },
+          { limit: 1_000, windowSeconds: 3_600 },
+        ],
+      },
+      'Each IP address may send requests to /login: 20 every second and 1,000 every hour; more are answered 429.',
+    ],
+    [
+      { action: 'log' },
+      'Each IP address may send requests to /login: 5 every minute; more than that pass, and are only recorded (shadow).',
+    ],
+    [
+      { action: 'allow' },
+      'Each IP address may send any number of requests to /login: broader rules do not apply there.',
+    ],
+    [
+      { algorithm: 'concurrency', resource: '/*' },
+      'Each IP address may send requests to any path: 5 open at once; more are answered 429.',
+    ],
+    [
+      { scope: 'user', subjects: ['ada'] },
+      'ada may send requests to /login: 5 every minute; more are answered 429.',
+    ],
+    [
+      { enabled: false, percent: 10 },
+      'Switched off: Each IP address may send requests to /login: 5 every minute; more are answered 429. Tried with 10 % of them.',
+    ],
+    [
+      { blockSeconds: 600, burst: 9 },
+      'Each IP address may send requests to /login: 5 every minute (up to 9 at once); more are answered 429, and keep the caller out for 10 minutes.',
+    ],
+    [
+      { resource: null, limit: null, windowSeconds: null },
+      'Each IP address may send requests to …: … every …; more are answered 429.',
+    ],
+  ])('%j', (changes, sentence) => expect(sentenceOf({ ...base, ...changes })).toBe(sentence));
+});
+
+describe('traffic between two looks', () => {
+  const look = (
+    seconds: number,
+    requests: Record<string, number>,
+    counts: number[] = [0, 0, 0],
+    up = true,
+  ): Traffic => ({
+    at: new Date(seconds * 1_000).toISOString(),
+    regions: [{ name: 'us', up, isolates: 1, breakers: {}, publication: 1, requests }],
+    decision: { boundsMs: [1, 10], counts },
+    fallbacks: {},
+    rules: {},
+    rulesAgeSeconds: 0,
+  });
+
+  it('is the difference of the sums, by second', () => {
+    const rates = ratesBetween(
+      look(100, { admitted: 10, denied: 1 }),
+      look(110, { admitted: 60, denied: 11, listed: 10 }),
+    );
+    expect(rates).toEqual({ atSeconds: 110, total: 7, admitted: 5, denied: 1, degraded: 0 });
+  });
+
+  it('is nothing where sums went back or a region did not answer, never a negative number', () => {
+    expect(ratesBetween(look(100, { admitted: 60 }), look(110, { admitted: 10 })).total).toBe(0);
+    expect(ratesBetween(look(100, {}, [], false), look(110, { admitted: 10 })).total).toBe(0);
+  });
+
+  it('has its quantiles between the bounds of the histogram', () => {
+    const [before, after] = [look(100, {}, [5, 5, 5]), look(110, {}, [15, 15, 5])];
+    expect(decisionQuantile(before, after, 0.25)).toBe(0.5);
+    expect(decisionQuantile(before, after, 0.75)).toBe(5.5);
+    expect(decisionQuantile(before, look(110, {}, [5, 5, 9]), 0.5)).toBe(10);
+    expect(decisionQuantile(before, before, 0.5)).toBeUndefined();
+  });
+
+  it('is taken from the look that is old enough, or from the oldest', () => {
+    const looks = [100, 103, 106, 109].map((seconds) => look(seconds, {}));
+    expect(sampleBefore(looks, 5)).toBe(looks[1]);
+    expect(sampleBefore(looks, 50)).toBe(looks[0]);
+    expect(sampleBefore([], 5)).toBeUndefined();
+  });
+});
+
+it('a series has a zero for each minute without denials', () => {
+  const at = '2030-01-01T00:01:00.000Z';
+  const points = fillMinutes({
+    from: '2030-01-01T00:00:00Z',
+    to: '2030-01-01T00:02:30Z',
+    items: [{ at, count: 4 }],
+  });
+  const start = Date.UTC(2030, 0, 1) / 1_000;
+  expect(points).toEqual([
+    [start, start + 60, start + 120],
+    [0, 4, 0],
+  ]);
+});
+
+it('times are said as people say them', () => {
+  expect([1, 60, 90, 3_600, 172_800].map(span)).toEqual(['second', 'minute', '90 seconds', 'hour', '2 days']);
+  expect([0.4, 12.3, 2_500, undefined].map(milliseconds)).toEqual(['0.4 ms', '12 ms', '2.5 s', '–']);
+  expect([2, 30, 600, 7_200, -3_600].map((seconds) => ago(0, seconds * 1_000))).toEqual([
+    'just now',
+    '30 s ago',
+    '10 min ago',
+    '2 h ago',
+    'in 60 min',
+  ]);
+});
