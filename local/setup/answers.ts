@@ -25,7 +25,11 @@ const answers = z.strictObject({
   zone: z.string().optional(),
 });
 
-export type Answers = Omit<z.infer<typeof answers>, 'adminToken'> & { readonly adminToken: string };
+export type Answers = Omit<z.infer<typeof answers>, 'adminToken'> & {
+  readonly adminToken: string;
+  /** Nobody gave one, so nobody knows it yet. */
+  readonly isTokenMade: boolean;
+};
 type Ask = (question: string) => Promise<string>;
 
 export function readAnswers(file: string): Answers {
@@ -84,5 +88,10 @@ function check(given: unknown, from: string): Answers {
   }
   if (parsed.data.route?.includes('/') && parsed.data.zone === undefined)
     throw new StackError(`${from} cannot be used:\n  zone: is needed for the route ${parsed.data.route}`);
-  return { ...parsed.data, adminToken: parsed.data.adminToken ?? randomBytes(24).toString('base64url') };
+  const { adminToken } = parsed.data;
+  return {
+    ...parsed.data,
+    adminToken: adminToken ?? randomBytes(24).toString('base64url'),
+    isTokenMade: adminToken === undefined,
+  };
 }

@@ -89,7 +89,7 @@ function announce({ databaseUrl }: Answers, { before, after, secrets }: Announce
 }
 
 async function carryOut(
-  { databaseUrl, adminToken }: Answers,
+  { databaseUrl, adminToken, isTokenMade }: Answers,
   text: string,
   secrets: Readonly<Record<string, string>>,
 ): Promise<void> {
@@ -102,8 +102,7 @@ async function carryOut(
   const flag = values.env === undefined ? '' : ` -- --env ${values.env}`;
   console.log(`\nNext: npm run deploy${flag}`);
   console.log('Then: ADMIN_TOKEN=… npm run smoke -- https://THE-URL-IT-PRINTS');
-  // Only a person at a terminal needs to see it; a file has it already.
-  if (values.file === undefined) console.log(`Keep the admin token: ${adminToken}`);
+  if (isTokenMade) console.log(`Keep the admin token, it is shown only now: ${adminToken}`);
 }
 
 async function atTerminal<T>(work: (ask: (question: string) => Promise<string>) => Promise<T>): Promise<T> {

@@ -98,6 +98,14 @@ it('writes the public part, hands the secrets to wrangler and nowhere else, and 
   }
 });
 
+it('makes an admin token if none is given, and shows it once', async () => {
+  answers = { ...answers, adminToken: undefined };
+  const { out } = await setup(['--yes']);
+  const { ADMIN_TOKEN = '' } = JSON.parse(told('input') ?? '') as Record<string, string>;
+  expect(ADMIN_TOKEN).toMatch(/^[\w-]{32}$/);
+  expect(out).toContain(`Keep the admin token, it is shown only now: ${ADMIN_TOKEN}\n`);
+});
+
 it('says what it would do in a dry run, and does nothing', async () => {
   const { code, out } = await setup(['--dry-run']);
   expect(out).toContain('ORIGIN_URL = "https://api.example.com"');

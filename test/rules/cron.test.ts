@@ -95,14 +95,14 @@ describe('an hour in which nothing changes', () => {
     expect(errors).toEqual([]);
   });
 
-  it('makes a month as docs/operations.md tells', async () => {
+  it('makes a month as docs/cost.md tells', async () => {
     await addRule('a');
     const options = createOptions();
     await publish(options);
     const quiet = await hourOfCron({ options });
     const renewing = await hourOfCron({ from: MIDNIGHT, options });
     const monthOf = (pick: (hour: typeof quiet) => number) => 30 * (23 * pick(quiet) + pick(renewing));
-    const text = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');
+    const text = readFileSync(new URL('../../docs/cost.md', import.meta.url), 'utf8');
     const idleOf = (service: string) =>
       new RegExp(`^\\| ${service}[^|]*\\| ([\\d,]+) `, 'm').exec(text)?.[1]?.replaceAll(',', '');
     expect(Number(idleOf('KV'))).toBe(monthOf(({ kvWrites }) => kvWrites));
