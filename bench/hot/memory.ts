@@ -1,8 +1,7 @@
 // What the book of leases holds after a million subjects, each of which has leased units and never come back.
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
+import { fixedWindowCheck } from '../../local/fixed-window-check.ts';
 import { createLeaseBook } from '../../src/limiter/lease-book.ts';
 import type { LimiterRegion } from '../../src/limiter/region-ladder.ts';
 import type { BenchOptions, Table } from '../shared/bench.ts';
@@ -53,28 +52,7 @@ function leaseOnce(
   book.takeIdle();
 }
 
-const LIMIT = { limit: 10_000, extra: undefined };
-const RULE: RuleCheck['rule'] = {
-  ...RULE_DEFAULTS,
-  id: 'rule',
-  name: 'rule',
-  resource: '/*',
-  scope: 'ip',
-  algorithm: 'fixed-window',
-  limit: LIMIT.limit,
-  windowSeconds: 3_600,
-  ordinal: 1,
-  counterId: 'rule',
-};
-const CHECK: Omit<RuleCheck, 'key'> = {
-  ...LIMIT,
-  id: 'rule',
-  algorithm: 'fixed-window',
-  windowMs: 3_600_000,
-  cost: 1,
-  full: LIMIT,
-  rule: RULE,
-};
+const CHECK = fixedWindowCheck(10_000, 3_600);
 const OUTCOME = { allowed: true, remaining: 9_899, retryAfterMs: 0, granted: 100, delayMs: 0 };
 
 /** Node gives it to those who ask with a flag. */

@@ -1,7 +1,6 @@
 // What each resource needs at so many requests a second: the costs of costs.ts, and leases as the limiter asks for them.
-import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
 import { wantOf } from '../../src/limiter/lease-terms.ts';
+import { fixedWindowCheck } from '../fixed-window-check.ts';
 import {
   BYTES_PER_SUBJECT,
   COMMANDS_PER_CALL,
@@ -85,25 +84,4 @@ const seenInWindow = ({ subjects, part }: Band, perSecond: number): number =>
 
 /** Nobody comes near the limit: there, requests are counted one by one. */
 const ROOMY = 1_000_000_000;
-const LIMIT = { limit: ROOMY, extra: undefined };
-const CHECK: RuleCheck = {
-  ...LIMIT,
-  key: 'subject',
-  id: 'rule',
-  algorithm: 'fixed-window',
-  windowMs: WINDOW_SECONDS * 1_000,
-  cost: 1,
-  full: LIMIT,
-  rule: {
-    ...RULE_DEFAULTS,
-    id: 'rule',
-    name: 'rule',
-    resource: '/*',
-    scope: 'ip',
-    algorithm: 'fixed-window',
-    limit: ROOMY,
-    windowSeconds: WINDOW_SECONDS,
-    ordinal: 0,
-    counterId: 'rule',
-  },
-};
+const CHECK = fixedWindowCheck(ROOMY, WINDOW_SECONDS);
