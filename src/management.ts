@@ -1,6 +1,7 @@
 // The admin route and the cron run. Loaded when one of them is first called: the gateway never pays for it.
 import { createAdminApp } from './admin/app.ts';
-import { createGate } from './admin/auth.ts';
+import { CHECK_ONLY, createGate } from './admin/auth.ts';
+import { render } from './admin/problems.ts';
 import type { AdminServices } from './admin/services.ts';
 import { runSmoke } from './admin/smoke/smoke.ts';
 import { runCron } from './cron.ts';
@@ -90,7 +91,8 @@ export function createManagement({
     },
     async adminRefusal(request) {
       const entry = await gate(request);
-      return entry instanceof Response ? entry : undefined;
+      if (entry instanceof Response) return entry;
+      return entry.role === 'check' ? render(CHECK_ONLY) : undefined;
     },
     runCron: (scheduledTime) =>
       runCron(

@@ -1,5 +1,5 @@
 // Weir's own paths, all under /_weir. Nothing here is ever proxied.
-import { Hono } from 'hono';
+import { type Context, Hono } from 'hono';
 import { hasAdminCredentials } from '../core/authorization.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
 import { whenNeeded } from '../core/when-needed.ts';
@@ -11,7 +11,8 @@ export function createOwnRoutes(services: Services): Hono {
   const app = new Hono();
   const answers = whenNeeded(
     () => import('./own-answers.ts'),
-    ({ createHealth, createQuota }) => ({
+    ({ createCheckRoute, createHealth, createQuota }) => ({
+      check: createCheckRoute(services),
       health: createHealth(services),
       quota: createQuota({ ...services, ...services.identity }),
     }),
@@ -31,6 +32,10 @@ export function createOwnRoutes(services: Services): Hono {
   app.all('/quota', async (c) =>
     (await answers()).quota(c.req.raw, (work) => c.executionCtx.waitUntil(work)),
   );
+  const check = async (c: Context) =>
+    (await answers()).check(c.req.raw, (work) => c.executionCtx.waitUntil(work));
+  app.all('/check', check);
+  app.all('/check/*', check);
   app.all('/admin', (c) => services.admin(c.req.raw, c.executionCtx));
   app.all('/admin/*', (c) => services.admin(c.req.raw, c.executionCtx));
   app.all('*', nothingHere);
@@ -43,7 +48,11 @@ const OPEN_TO_TOKENS: ReadonlySet<string> = new Set([`${OWN_PREFIX}/health`, `${
 function isForTheGate(request: Request): boolean {
   if (!hasAdminCredentials(request)) return false;
   const { pathname } = new URL(request.url);
-  return pathname.startsWith(`${OWN_PREFIX}/admin`) || OPEN_TO_TOKENS.has(pathname);
+  return (
+    pathname.startsWith(`${OWN_PREFIX}/admin`) ||
+    pathname.startsWith(`${OWN_PREFIX}/check`) ||
+    OPEN_TO_TOKENS.has(pathname)
+  );
 }
 
 export const nothingHere = () =>
