@@ -11,11 +11,14 @@ export function createOwnRoutes(services: Services): Hono {
   const app = new Hono();
   const answers = whenNeeded(
     () => import('./own-answers.ts'),
-    ({ createCheckRoute, createHealth, createQuota }) => ({
-      check: createCheckRoute(services),
+    ({ createHealth, createQuota }) => ({
       health: createHealth(services),
       quota: createQuota({ ...services, ...services.identity }),
     }),
+  );
+  const checks = whenNeeded(
+    () => import('./own-answers.ts'),
+    ({ createCheckRoute }) => createCheckRoute(services),
   );
   const tooMany = createOwnLimit({ now: services.now, ipv6Prefix: services.identity.ipv6Prefix });
 
@@ -32,8 +35,7 @@ export function createOwnRoutes(services: Services): Hono {
   app.all('/quota', async (c) =>
     (await answers()).quota(c.req.raw, (work) => c.executionCtx.waitUntil(work)),
   );
-  const check = async (c: Context) =>
-    (await answers()).check(c.req.raw, (work) => c.executionCtx.waitUntil(work));
+  const check = async (c: Context) => (await checks())(c.req.raw, (work) => c.executionCtx.waitUntil(work));
   app.all('/check', check);
   app.all('/check/*', check);
   app.all('/admin', (c) => services.admin(c.req.raw, c.executionCtx));
