@@ -24,6 +24,7 @@ const { outputFiles } = await build({
   chunkNames: 'weir-[name]-[hash]',
   conditions: ['workerd', 'worker', 'browser'],
   loader: { '.lua': 'text' },
+  external: ['cloudflare:*'],
   write: false,
 });
 

@@ -14,7 +14,7 @@ export interface Bindings {
   readonly DATABASE_URL: string;
   /** Secret. Bearer token of the admin route; its name in the history is `admin`. */
   readonly ADMIN_TOKEN?: string;
-  /** Secret. JSON list of further tokens: name, token, role (`admin` or `read`). */
+  /** Secret. JSON list of further tokens: name, token, role (`admin`, `read` or `check`). */
   readonly ADMIN_TOKENS?: string;
   /** Cloudflare Access in front of the admin route, as JSON: teamDomain, audience, admins (e-mail addresses). */
   readonly ADMIN_ACCESS?: string;

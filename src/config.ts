@@ -79,7 +79,7 @@ const adminTokens = json(
     strictObject({
       name: matching(/^[\w.@ -]{1,64}$/, 'must be 1 to 64 letters, digits and any of _ . @ - or space'),
       token,
-      role: withDefault(oneOf(['admin', 'read']), 'admin'),
+      role: withDefault(oneOf(['admin', 'read', 'check']), 'admin'),
     }),
   ),
 );

@@ -8,6 +8,8 @@ import { isolateOf } from './isolate.ts';
 import type { QueuedBatch } from './telemetry/consumer.ts';
 
 export type { Bindings } from './bindings.ts';
+export { Weir } from './entrypoint.ts';
+export type { CheckAnswer, CheckCall, CheckInput, CheckOutcome } from './http/check-messages.ts';
 
 /** As Workers call it. */
 export interface WeirWorker {

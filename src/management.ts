@@ -1,6 +1,7 @@
 // The admin route, the page and the cron run. Loaded when one of them is first called: the gateway never pays for it.
 import { createAdminApp } from './admin/app.ts';
-import { createGate, sessionsOf } from './admin/auth.ts';
+import { CHECK_ONLY, createGate, sessionsOf } from './admin/auth.ts';
+import { render } from './admin/problems.ts';
 import type { AdminServices } from './admin/services.ts';
 import { runSmoke } from './admin/smoke/smoke.ts';
 import type { SnapshotSource } from './core/ports/snapshot-source.ts';
@@ -106,7 +107,8 @@ export function createManagement({
     },
     async adminRefusal(request) {
       const entry = await gate(request);
-      return entry instanceof Response ? entry : undefined;
+      if (entry instanceof Response) return entry;
+      return entry.role === 'check' ? render(CHECK_ONLY) : undefined;
     },
     page: createPage({ gate, sessions }),
     runCron: (scheduledTime) =>

@@ -22,6 +22,7 @@ import { splitBySlot } from './limiter/slot-split.ts';
 import { serviceOf } from './origin-config.ts';
 import { createAnnouncementBoard } from './redis/announcement-board.ts';
 import { createCensusBoard } from './redis/census.ts';
+import { createCheckRecords } from './redis/check-records.ts';
 import { createClient } from './redis/client.ts';
 import { createUpstashStore } from './redis/upstash-store.ts';
 import type { CallerRevisions } from './rules/book/caller-revisions.ts';
@@ -184,6 +185,12 @@ export function createParts(env: Bindings, source?: RulesSource): Parts {
       showsDegraded: config.showsDegraded,
       incidentCounts: createIncidentCounts(),
       limiter,
+      check: {
+        tokens: config.adminTokens,
+        // Known to every isolate of this Weir, and to nobody else.
+        secret: config.regions.map(({ token }) => token).join(' '),
+        regions,
+      },
       admin: async (request, context) => (await management()).admin(request, context),
       adminRefusal: async (request) => (await management()).adminRefusal(request),
       page: async (request) => (await management()).page(request),
@@ -235,6 +242,7 @@ function createRegions({ regions, isolates, deadlineMs }: Config, { log, now, su
       ),
       census: createCensus({ assumed: isolates }),
       censusBoard: createCensusBoard(client),
+      checkRecords: createCheckRecords(client),
       client,
     };
   };
@@ -263,6 +271,7 @@ function createRouting(
   let nearest: Regions | undefined;
   let lookedAtMs = Number.NEGATIVE_INFINITY;
   return (request) => {
+    if (!request) return nearest ?? routes.get(regions[0].name);
     const played = isDevelopment ? request.headers.get('X-Weir-Region') : null;
     if (played !== null) return routes.get(played);
     if (isByClient) return nearestTo(request);

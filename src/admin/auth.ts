@@ -2,9 +2,9 @@
 // right credential every path and method gives the same answer, so that not even the shape of the route shows.
 import type { MiddlewareHandler } from 'hono';
 import { hasAdminCredentials, parseAuthorization } from '../core/authorization.ts';
-import { digest } from '../core/digest.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
 import { cookieIn } from '../core/session-cookie.ts';
+import { createTokenFinder } from '../core/token-finder.ts';
 import { type AccessVerdict, createAccessVerifier } from './access-jwt.ts';
 import { createFailedAttempts } from './failed-attempts.ts';
 import { type AdminProblem, render } from './problems.ts';
@@ -65,6 +65,7 @@ export function createAuth(gate: Gate): MiddlewareHandler<AdminEnv> {
     const request = c.req.raw;
     const actor = await gate(request);
     if (actor instanceof Response) return actor;
+    if (actor.role === 'check') return render(CHECK_ONLY);
     if (actor.role === 'read' && !isReading(request) && !isQuestion(request)) return render(READ_ONLY);
     if (!isReading(request) && isFromAnotherSite(request)) return render(CROSS_SITE);
     c.set('actor', actor);
@@ -72,30 +73,8 @@ export function createAuth(gate: Gate): MiddlewareHandler<AdminEnv> {
   };
 }
 
-/** What is compared are digests, all bytes of all of them: neither content, length nor place shows in the time. */
-function createTokenFinder(tokens: readonly AdminToken[]) {
-  let digests: readonly Uint8Array[] | undefined;
-
-  return async (given: string): Promise<Actor | undefined> => {
-    digests ??= await Promise.all(tokens.map(({ token }) => digest('SHA-256', token)));
-    const wanted = await digest('SHA-256', given);
-    let found = -1;
-    digests.forEach((one, i) => {
-      found = differenceOf(one, wanted) === 0 ? i : found;
-    });
-    const token = tokens[found];
-    return token && { name: token.name, role: token.role };
-  };
-}
-
-function differenceOf(a: Uint8Array, b: Uint8Array): number {
-  let difference = a.length ^ b.length;
-  for (let i = 0; i < a.length; i += 1) difference |= (a[i] ?? 0) ^ (b[i] ?? 0);
-  return difference;
-}
-
-const toVerdict = (actor: Actor | undefined): AccessVerdict =>
-  actor ? { kind: 'actor', actor } : { kind: 'refused' };
+const toVerdict = (token: AdminToken | undefined): AccessVerdict =>
+  token ? { kind: 'actor', actor: { name: token.name, role: token.role } } : { kind: 'refused' };
 
 /** A session that is over, or a change without its CSRF token, is no guess: it does not count as a failed attempt. */
 async function bySession(sessions: Sessions, request: Request): Promise<Verdict | undefined> {
@@ -163,6 +142,11 @@ const NO_CSRF: AdminProblem = {
   code: 'csrf',
   title: 'The change lacks the CSRF token of the session',
   detail: `Send it as ${CSRF_HEADER}, or use a bearer token instead of a session.`,
+};
+export const CHECK_ONLY: AdminProblem = {
+  status: 403,
+  code: 'check-only-token',
+  title: 'This token may only check',
 };
 const CROSS_SITE: AdminProblem = {
   status: 403,

@@ -41,7 +41,8 @@ export interface AdminServices {
   readonly log: { error(event: string, error: unknown): void };
 }
 
-const ROLES = ['admin', 'read'] as const;
+/** `check` may only check: nothing of the admin route is open to it. */
+const ROLES = ['admin', 'read', 'check'] as const;
 export type Role = (typeof ROLES)[number];
 
 export interface AdminToken {

@@ -60,13 +60,13 @@ export function createFetch(options: ClientOptions = {}): LimitedFetch {
     }
   };
 
-  const learn = (group: Group, { headers, status }: Response) => {
+  const learn = (group: Group, { headers, status }: Response, sentAtMs: number) => {
     const isDenied = status === 429 || status === 503;
     const cost = isDenied ? 0 : Number(headers.get('X-RateLimit-Cost') ?? 1) || 1;
     for (const reading of readingsOf(headers)) {
       const pace = group.paces.get(reading.name) ?? createPace(random);
       group.paces.set(reading.name, pace);
-      pace.learn(reading, cost, now());
+      pace.learn(reading, { cost, sentAtMs }, now());
     }
     const waitMs = isDenied ? retryAfterMs(headers, now()) : undefined;
     if (waitMs === undefined) return false;
@@ -77,8 +77,9 @@ export function createFetch(options: ClientOptions = {}): LimitedFetch {
   const sendInTurn = async (group: Group, request: Request) => {
     for (let left = retries; ; left -= 1) {
       await waitForTurn(group, request);
+      const sentAtMs = now();
       const response = await send(left > 0 ? request.clone() : request);
-      if (!learn(group, response) || left <= 0) return response;
+      if (!learn(group, response, sentAtMs) || left <= 0) return response;
       await response.body?.cancel();
     }
   };

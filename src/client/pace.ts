@@ -3,10 +3,15 @@
 import type { Reading } from './fields.ts';
 
 export interface Pace {
-  /** A response has told this about the policy; the request took `cost` units. */
-  learn(reading: Reading, cost: number, nowMs: number): void;
+  /** A response has told this about the policy; its request was sent then, and took `cost` units. */
+  learn(reading: Reading, request: SentRequest, nowMs: number): void;
   /** The earliest time for the next request, which so is taken. */
   claim(nowMs: number): number;
+}
+
+export interface SentRequest {
+  readonly sentAtMs: number;
+  readonly cost: number;
 }
 
 /** Part of the limit that nobody aims for: what others send meanwhile comes out of it. */
@@ -15,8 +20,10 @@ const MARGIN = 0.005;
 const CUSHION = 0.01;
 /** So much of the past each response leaves behind in the estimate of the share. */
 const MEMORY = 0.9;
-/** Clocks and networks are not exact to more than this. */
-const JITTER_MS = 500;
+/** Clocks are not exact to more than this. */
+const JITTER_MS = 100;
+/** Units that come back at once: so many of the limit come only with a new window. */
+const JUMP = 0.2;
 /** Nobody waits longer than this many of its usual gaps, if waiting might have become needless. */
 const MAX_GAPS = 4;
 
@@ -36,9 +43,10 @@ export function createPace(random: () => number): Pace {
 
   const share = () => Math.min(1, Math.max(0.001, own / Math.max(own, total)));
 
-  const learnReset = ({ resetSeconds }: Reading, nowMs: number) => {
+  /** The server has looked at its clock between the request and the response. */
+  const learnReset = ({ resetSeconds }: Reading, sentAtMs: number, nowMs: number) => {
     const toMs = nowMs + resetSeconds * 1000;
-    const fromMs = toMs - 1000;
+    const fromMs = sentAtMs + (resetSeconds - 1) * 1000;
     const isSame = fromMs <= resetToMs + JITTER_MS && toMs >= resetFromMs - JITTER_MS;
     if (!isSame && nowMs < resetFromMs - JITTER_MS) refills = true;
     const from = isSame ? Math.max(resetFromMs, fromMs) : fromMs;
@@ -51,6 +59,7 @@ export function createPace(random: () => number): Pace {
     if (!last) return;
     const refilled = refills ? ((nowMs - lastAtMs) * reading.quota) / reading.windowMs : 0;
     const used = last.remaining - reading.remaining + refilled;
+    if (-used > reading.quota * JUMP) refills = false;
     // The window is a new one: nothing can be compared.
     if (!refills && reading.remaining > last.remaining + cost) return;
     own = own * MEMORY + cost;
@@ -73,8 +82,8 @@ export function createPace(random: () => number): Pace {
   };
 
   return {
-    learn(reading, cost, nowMs) {
-      learnReset(reading, nowMs);
+    learn(reading, { cost, sentAtMs }, nowMs) {
+      learnReset(reading, sentAtMs, nowMs);
       learnShare(reading, cost, nowMs);
       last = reading;
       lastAtMs = nowMs;

@@ -1,5 +1,5 @@
 // Weir's own paths, all under /_weir. Nothing here is ever proxied.
-import { Hono } from 'hono';
+import { type Context, Hono } from 'hono';
 import { hasAdminCredentials } from '../core/authorization.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
 import { whenNeeded } from '../core/when-needed.ts';
@@ -16,6 +16,10 @@ export function createOwnRoutes(services: Services): Hono {
       quota: createQuota({ ...services, ...services.identity }),
     }),
   );
+  const checks = whenNeeded(
+    () => import('./own-answers.ts'),
+    ({ createCheckRoute }) => createCheckRoute(services),
+  );
   const tooMany = createOwnLimit({ now: services.now, ipv6Prefix: services.identity.ipv6Prefix });
 
   app.use(async ({ req: { raw } }, next) => (isForTheGate(raw) ? undefined : tooMany(raw)) ?? next());
@@ -31,6 +35,9 @@ export function createOwnRoutes(services: Services): Hono {
   app.all('/quota', async (c) =>
     (await answers()).quota(c.req.raw, (work) => c.executionCtx.waitUntil(work)),
   );
+  const check = async (c: Context) => (await checks())(c.req.raw, (work) => c.executionCtx.waitUntil(work));
+  app.all('/check', check);
+  app.all('/check/*', check);
   app.all('/admin', (c) => services.admin(c.req.raw, c.executionCtx));
   app.all('/admin/*', (c) => services.admin(c.req.raw, c.executionCtx));
   app.all('*', ({ req: { raw, path } }) => (PAGE_PATHS.has(path) ? services.page(raw) : nothingHere()));
@@ -48,7 +55,11 @@ const PAGE_PATHS: ReadonlySet<string> = new Set(
 function isForTheGate(request: Request): boolean {
   if (!hasAdminCredentials(request)) return false;
   const { pathname } = new URL(request.url);
-  return pathname.startsWith(`${OWN_PREFIX}/admin`) || OPEN_TO_TOKENS.has(pathname);
+  return (
+    pathname.startsWith(`${OWN_PREFIX}/admin`) ||
+    pathname.startsWith(`${OWN_PREFIX}/check`) ||
+    OPEN_TO_TOKENS.has(pathname)
+  );
 }
 
 export const nothingHere = () =>

@@ -4,6 +4,7 @@ import type { SnapshotSource } from '../core/ports/snapshot-source.ts';
 import type { Telemetry } from '../core/ports/telemetry.ts';
 import type { Limiter } from '../limiter/limiter.ts';
 import type { Regions } from '../limiter/region-ladder.ts';
+import type { CheckOptions } from './checks.ts';
 import type { IdentityOptions } from './identity.ts';
 import type { IncidentCounts } from './incident-counts.ts';
 import type { Log } from './log.ts';
@@ -13,6 +14,12 @@ import type { Origins } from './origins.ts';
 export interface OriginOptions {
   readonly rateLimitHeaders: OriginRateLimitHeaders;
   readonly costHeader: string;
+}
+
+/** Who may check: not role `read`. */
+export interface CheckToken {
+  readonly token: string;
+  readonly role: 'admin' | 'read' | 'check';
 }
 
 export interface Services {
@@ -28,10 +35,15 @@ export interface Services {
   /** Whether answers say what was wrong when they were decided. */
   readonly showsDegraded: boolean;
   readonly regions: Regions;
-  /** The nearest one first. Undefined only if the request plays a region that there is not. */
-  readonly regionsOf: (request: Request) => Regions | undefined;
+  /**
+   * The nearest one first. Undefined only if the request plays a region that there is not. Without a request: as for the
+   * last one that this isolate has looked at.
+   */
+  readonly regionsOf: (request?: Request) => Regions | undefined;
   readonly snapshots: SnapshotSource;
   readonly limiter: Limiter;
+  /** For checks without a request. */
+  readonly check: CheckOptions & { readonly tokens: readonly CheckToken[] };
   /** Everything under /_weir/admin. */
   readonly admin: (request: Request, context: ExecutionContext) => Promise<Response>;
   /** The answer to a request whose admin credentials are not good; undefined if it may read what admins read. */

@@ -30,6 +30,7 @@ ${failed ? `<p class="notice bad" role="alert">${escaped(reasonOf(failed))}</p>`
 
 function reasonOf({ status, seconds }: FailedLogIn): string {
   if (status === 429) return `Too many failed attempts. Try again in ${Math.max(1, seconds)} s.`;
+  if (status === 403) return 'This token may only check: it sees nothing here.';
   if (status === 503) return 'Cloudflare Access does not answer. A token works nevertheless.';
   return 'This token or session is not good, or no longer. Log in with an admin token.';
 }

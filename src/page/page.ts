@@ -1,6 +1,7 @@
 // The page for people, at /_weir/: log in, log out, and the frame that the page's own script fills. The script and its
 // style are static assets (`page/`, `assets/`): what is here is all that the Worker itself does for the page.
-import type { Gate } from '../admin/auth.ts';
+import { CHECK_ONLY, type Gate } from '../admin/auth.ts';
+import { render } from '../admin/problems.ts';
 import { CLOSED_SESSION, type Sessions } from '../admin/session.ts';
 import { hasAdminCredentials } from '../core/authorization.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
@@ -35,6 +36,8 @@ export function createPage({ gate, sessions }: PageOptions): Page {
     if (address !== null) headers.set('CF-Connecting-IP', address);
     const actor = await gate(new Request(request.url, { headers }));
     if (actor instanceof Response) return logInAgain(actor);
+    // There is nothing on the page that it could see.
+    if (actor.role === 'check') return logInAgain(render(CHECK_ONLY));
     return toHome(await sessions.open(actor.name));
   };
 

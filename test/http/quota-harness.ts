@@ -104,8 +104,9 @@ export function useQuota() {
     const now = () => clock.ms;
     const quota = createQuota({
       regions: [region, elsewhere],
-      regionsOf: ({ headers }) => {
-        const played = [region, elsewhere].find(({ name }) => name === headers.get('X-Weir-Region'));
+      regionsOf: (request) => {
+        const wanted = request?.headers.get('X-Weir-Region');
+        const played = [region, elsewhere].find(({ name }) => name === wanted);
         return played && [played];
       },
       limiter: createLimiter({

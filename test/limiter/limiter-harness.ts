@@ -53,6 +53,8 @@ export const snapshotOf = (version: string): Snapshot => ({
   version,
   ruleCount: 1,
   isLogOnly: false,
+  rulesNamed: () => [],
+  limitOf: () => null,
   match: () => [],
   matchAnybody: () => [],
   listed: () => undefined,

@@ -95,3 +95,24 @@ it('health and quota answer, and there is no admin route', async () => {
   });
   for (const path of ['/_weir/admin/rules', '/_weir/metrics']) expect((await call(path)).status).toBe(404);
 });
+
+it('a token of role check opens /_weir/check, and no other does', async () => {
+  const app = new Hono<{ Bindings: Env }>();
+  app.use(
+    weir<Env>({ regions: [{ url: env.REDIS_URL, token: env.REDIS_TOKEN }], rules: [hello('/checked')] }),
+  );
+  const tokens = JSON.stringify([{ name: 'jobs', token: 'a-token-that-may-check', role: 'check' }]);
+  const check = async (token: string) => {
+    const context = createExecutionContext();
+    const request = new Request('https://mine.test/_weir/check', {
+      method: 'POST',
+      headers: { Authorization: `Bearer ${token}` },
+      body: JSON.stringify({ policy: 'checked-ip', subject: freshIp() }),
+    });
+    const answer = await app.fetch(request, { ...env, ADMIN_TOKENS: tokens }, context);
+    await waitOnExecutionContext(context);
+    return answer;
+  };
+  expect(await (await check('a-token-that-may-check')).json()).toMatchObject({ allowed: true });
+  expect((await check('a-token-that-nobody-has')).status).toBe(404);
+});

@@ -59,6 +59,13 @@ export const planAnybody = (
 const withSwitch = ({ isLogOnly }: Snapshot, request: PlannedRequest): PlannedRequest =>
   isLogOnly ? { ...request, isLogOnly } : request;
 
+/** The checks of limits that were found in another way than by a path. */
+export const planMatches = (
+  snapshot: Snapshot,
+  matches: readonly Match[],
+  request: PlannedRequest,
+): readonly RuleCheck[] | Promise<readonly RuleCheck[]> => toChecks(matches, withSwitch(snapshot, request));
+
 function toChecks(
   matches: readonly Match[],
   request: PlannedRequest,

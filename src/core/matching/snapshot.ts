@@ -1,8 +1,9 @@
 // All rules, tiers and lists, compiled for matching, under one version. Immutable: a change is a new snapshot.
 
 import type { Caller } from './caller.ts';
-import type { PublishedRule } from './compiled-rule.ts';
+import type { CompiledRule, PublishedRule } from './compiled-rule.ts';
 import { compileLists } from './lists.ts';
+import { compileNames, type RulesNamed } from './named-rules.ts';
 import type { OriginRoute } from './origin-route.ts';
 import { compileOriginRoutes, type OriginRoutes } from './origin-routes.ts';
 import { byRank, isShadowRule } from './rank.ts';
@@ -63,6 +64,10 @@ export interface Snapshot {
   limitsOf(caller: Caller, nowMs: number): readonly Match[];
   /** Whether the caller is on a list; the deny list comes first. */
   listed(caller: Caller, nowMs: number): ListEntry['list'] | undefined;
+  /** For those who name a rule instead of describing a request. */
+  readonly rulesNamed: RulesNamed;
+  /** Of one counter, for a caller of that tier; null is unlimited. */
+  limitOf(counter: CompiledRule, caller: Caller): number | null;
   /** The name of the caller's tier, the default one included. */
   tierOf(caller: Caller): string | undefined;
 }
@@ -83,6 +88,8 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
     routes: compileOriginRoutes(content.routes),
     tierOf: (caller) => tierOf(caller).name,
     listed: compileLists(content.lists),
+    rulesNamed: compileNames(content.rules),
+    limitOf: (counter, caller) => limitIn(counter, tierOf(caller).limits),
     match(request) {
       const tier = tierOf(request.caller);
       const winners = winnersIn(routes, request, tier.name);
@@ -162,10 +169,14 @@ function addMatches(into: Match[], winner: Candidate, { limits, request }: Said)
   }
   const cost = request && costOf ? costOf(request) : rule.cost;
   for (const counter of counters) {
-    const ofTier = limitOfTier(counter, limits);
-    const limit = ofTier === undefined ? counter.limit : ofTier;
+    const limit = limitIn(counter, limits);
     if (limit !== null) into.push({ rule: counter, limit, cost });
   }
+}
+
+function limitIn(counter: CompiledRule, limits: TierLimits | undefined): number | null {
+  const ofTier = limitOfTier(counter, limits);
+  return ofTier === undefined ? counter.limit : ofTier;
 }
 
 interface CompiledRoutes {

@@ -1,0 +1,41 @@
+// Rules by name, for those who check without a request.
+import { type CompiledRule, countersOf, type PublishedRule } from './compiled-rule.ts';
+import { ruleNameOf } from './policy.ts';
+
+/** How a check names its rule: by id or name, or by the policy that clients read. */
+export interface RuleName {
+  readonly rule?: string | undefined;
+  readonly policy?: string | undefined;
+}
+
+export interface NamedRule {
+  readonly rule: PublishedRule;
+  /** One for each of its limits; none if it allows. */
+  readonly counters: readonly CompiledRule[];
+}
+
+/** All rules of that name: of a policy, there may be several. */
+export type RulesNamed = (name: RuleName) => readonly NamedRule[];
+
+/** The table is made when it is first asked for: most isolates never are. */
+export function compileNames(rules: readonly PublishedRule[]): RulesNamed {
+  let tables: { readonly byRule: Table; readonly byPolicy: Table } | undefined;
+  return ({ rule, policy }) => {
+    tables ??= { byRule: tableOf(rules, ({ id, name }) => [id, name]), byPolicy: tableOf(rules, policyOf) };
+    const found = rule === undefined ? tables.byPolicy.get(policy ?? '') : tables.byRule.get(rule);
+    return found ?? [];
+  };
+}
+
+type Table = Map<string, NamedRule[]>;
+
+const policyOf = (rule: PublishedRule) => [ruleNameOf(rule)];
+
+function tableOf(rules: readonly PublishedRule[], namesOf: (rule: PublishedRule) => string[]): Table {
+  const table: Table = new Map();
+  for (const rule of rules) {
+    const named = { rule, counters: countersOf(rule) };
+    for (const name of new Set(namesOf(rule))) table.set(name, [...(table.get(name) ?? []), named]);
+  }
+  return table;
+}

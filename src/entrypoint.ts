@@ -1,0 +1,31 @@
+// Checks for other Workers of the account, by a service binding with `entrypoint = "Weir"`: no token, and no HTTP.
+import { WorkerEntrypoint } from 'cloudflare:workers';
+import type { Bindings } from './bindings.ts';
+import type { CheckAnswer, CheckCall } from './http/check-messages.ts';
+import { isolateOf } from './isolate.ts';
+
+export class Weir extends WorkerEntrypoint<Bindings> {
+  /** Throws an error that names what is wrong with the call. A denial is an answer. */
+  async check(call: CheckCall): Promise<CheckAnswer> {
+    const { services } = isolateOf(this.env);
+    const { createServiceChecks, readCall } = await import('./http/own-answers.ts');
+    const regions = services.regionsOf() ?? services.regions;
+    const afterResponse = (work: Promise<unknown>) => this.ctx.waitUntil(work);
+    return createServiceChecks(services).check(readCall(call), { regions, afterResponse });
+  }
+
+  /** Gives back all that a check has charged, once. */
+  async refund(id: string): Promise<void> {
+    await (await this.#checks()).refund(id);
+  }
+
+  /** Brings all that a check has charged to its real cost, once. */
+  async settle(id: string, cost: number): Promise<void> {
+    await (await this.#checks()).settle(id, cost);
+  }
+
+  async #checks() {
+    const { createServiceChecks } = await import('./http/own-answers.ts');
+    return createServiceChecks(isolateOf(this.env).services);
+  }
+}

@@ -1,0 +1,165 @@
+// What a check without a request says and is told, and how its input is read.
+import { LARGEST_COST } from '../core/matching/rule.ts';
+import {
+  flag,
+  listOf,
+  optional,
+  type Shape,
+  type Shaped,
+  strictObject,
+  such,
+  text,
+  textFrom,
+  wholeNumber,
+} from '../core/shape.ts';
+
+/** Each is a counter at least, and all of them are one call to Redis. */
+const MAX_CHECKS = 20;
+const MAX_CHARACTERS = 256;
+
+/** One rule for one subject. */
+export interface CheckInput {
+  /** The id or the name of a rule. */
+  readonly rule?: string | undefined;
+  /** Or the name that clients read. */
+  readonly policy?: string | undefined;
+  /** Whom it counts: an IP, or the id of a user, tenant or API key, as the scope of the rule says. None if it is global. */
+  readonly subject?: string | undefined;
+  /** The rule's own cost if left out. */
+  readonly cost?: number | undefined;
+  /** Only look; the same for all checks of a call. */
+  readonly peek?: boolean | undefined;
+  /** The tier of the subject; the default one if left out. */
+  readonly tier?: string | undefined;
+}
+
+/** Several checks are charged all together, or none of them. */
+export type CheckCall = (
+  | CheckInput
+  | { readonly checks: readonly CheckInput[]; readonly peek?: boolean | undefined }
+) & {
+  /** The same call with the same key is charged once, and answered alike, for a day. */
+  readonly idempotencyKey?: string | undefined;
+};
+
+export interface CheckOutcome {
+  /** The name that clients read. */
+  readonly policy: string;
+  readonly subject: string | null;
+  readonly allowed: boolean;
+  readonly limit: number;
+  readonly remaining: number;
+  readonly cost: number;
+  /** When the whole limit is free again. */
+  readonly resetAt: string;
+  /** Null if it is allowed, or if no wait helps. */
+  readonly retryAfterMs: number | null;
+}
+
+export interface CheckAnswer {
+  readonly allowed: boolean;
+  /** Gives back or settles what was charged; null if nothing was. */
+  readonly id: string | null;
+  /** The longest of all waits; null if it is allowed, or if no wait helps. */
+  readonly retryAfterMs: number | null;
+  /** Of rules that throttle: wait so long before you go on. */
+  readonly delayMs: number;
+  /** Why nothing was counted, if that is so: each rule's `onUnavailable` has decided. */
+  readonly degraded: string | null;
+  readonly results: readonly CheckOutcome[];
+}
+
+/** Bad input, or an id that cannot be used (again). It is rendered as a problem. */
+export class CheckError extends Error {
+  readonly status: number;
+  readonly code: string;
+  readonly problems: readonly string[];
+
+  constructor(status: number, code: string, problems: readonly string[]) {
+    super(problems.join('; '));
+    this.name = 'CheckError';
+    this.status = status;
+    this.code = code;
+    this.problems = problems;
+  }
+}
+
+const name = such(
+  textFrom(1, 'must not be empty'),
+  ({ length }) => length <= MAX_CHARACTERS,
+  `must have at most ${MAX_CHARACTERS} characters`,
+);
+const cost = such(
+  wholeNumber,
+  (units) => units >= 1 && units <= LARGEST_COST,
+  `must be from 1 to ${LARGEST_COST}`,
+);
+
+const fields = {
+  rule: optional(name),
+  policy: optional(name),
+  subject: optional(name),
+  cost: optional(cost),
+  peek: optional(flag),
+  tier: optional(name),
+};
+const one = strictObject(fields);
+const single = strictObject({ ...fields, idempotencyKey: optional(name) });
+const several = strictObject({
+  checks: such(listOf(one, 1), ({ length }) => length <= MAX_CHECKS, `can be ${MAX_CHECKS} at most`),
+  peek: optional(flag),
+  idempotencyKey: optional(name),
+});
+
+export interface ReadCall {
+  readonly checks: readonly Shaped<typeof one>[];
+  readonly isPeek: boolean;
+  readonly idempotencyKey: string | undefined;
+}
+
+/** Throws a CheckError that names each field that is wrong. */
+export function readCall(body: unknown): ReadCall {
+  const isSeveral = typeof body === 'object' && body !== null && 'checks' in body;
+  const problems: string[] = [];
+  const given = isSeveral ? read(several, body, problems) : undefined;
+  const alone = isSeveral ? undefined : read(single, body, problems);
+  const checks = given?.checks ?? (alone ? [omitKey(alone)] : []);
+  const peeks = checks.map(({ peek }) => peek ?? given?.peek ?? false);
+  checks.forEach(({ rule, policy }, i) => {
+    if ((rule === undefined) === (policy === undefined))
+      problems.push(`${isSeveral ? `checks[${i}]` : 'the check'}: must have either rule or policy`);
+  });
+  if (new Set(peeks).size > 1) problems.push('checks: must all peek, or none of them');
+  if (problems.length > 0) throw new CheckError(400, 'invalid-body', problems);
+  return { checks, isPeek: peeks[0] === true, idempotencyKey: (given ?? alone)?.idempotencyKey };
+}
+
+const omitKey = ({ idempotencyKey: _, ...check }: Shaped<typeof single>) => check;
+
+const settling = strictObject({
+  id: text,
+  cost: such(
+    wholeNumber,
+    (units) => units >= 0 && units <= LARGEST_COST,
+    `must be from 0 to ${LARGEST_COST}`,
+  ),
+});
+const refunding = strictObject({ id: text });
+
+export const readSettling = (body: unknown) => readOrThrow(settling, body);
+export const readRefunding = (body: unknown) => readOrThrow(refunding, body);
+
+function readOrThrow<T>(shape: Shape<T>, body: unknown): T {
+  const problems: string[] = [];
+  const found = read(shape, body, problems);
+  if (found === undefined || problems.length > 0) throw new CheckError(400, 'invalid-body', problems);
+  return found;
+}
+
+function read<T>(shape: Shape<T>, body: unknown, problems: string[]): T | undefined {
+  const found: string[] = [];
+  const value = shape(body, '', found);
+  // The body itself has no name.
+  problems.push(...found.map((problem) => problem.replace(/^\./, '').replace(/^: /, 'the body: ')));
+  return value;
+}

@@ -1,0 +1,92 @@
+// From the rules and subjects that a call names to the checks of the limiter.
+import type { Caller } from '../core/matching/caller.ts';
+import { countedIp } from '../core/matching/ip.ts';
+import type { NamedRule } from '../core/matching/named-rules.ts';
+import { planMatches, type RuleCheck } from '../core/matching/plan.ts';
+import type { Scope } from '../core/matching/rule.ts';
+import type { CompiledRule, Match, Snapshot } from '../core/matching/snapshot.ts';
+import { CheckError, type ReadCall } from './check-messages.ts';
+
+export interface CheckPlanOptions {
+  readonly ipv6Prefix: number;
+  readonly nowMs: number;
+  readonly leaseId: () => string;
+}
+
+/** A check, and the subject as the caller wrote it. */
+export interface PlannedCheck {
+  readonly check: RuleCheck;
+  readonly subject: string | undefined;
+}
+
+type One = ReadCall['checks'][number];
+
+/** Throws a CheckError if a rule is unknown, or a subject is not one of its scope. */
+export async function planChecks(
+  snapshot: Snapshot,
+  checks: ReadCall['checks'],
+  options: CheckPlanOptions,
+): Promise<PlannedCheck[]> {
+  const problems: string[] = [];
+  const planned = await Promise.all(
+    checks.map((one, i) => planOne(snapshot, { one, at: `checks[${i}]`, problems }, options)),
+  );
+  const all = planned.flat();
+  const names = all.map(({ check }) => `${check.key} ${check.id}`);
+  if (problems.length === 0 && new Set(names).size < names.length)
+    problems.push('checks: name a rule and a subject twice; add up their costs');
+  if (problems.length > 0) throw new CheckError(400, 'invalid-body', problems);
+  return all;
+}
+
+interface Place {
+  readonly one: One;
+  readonly at: string;
+  readonly problems: string[];
+}
+
+async function planOne(snapshot: Snapshot, { one, at, problems }: Place, options: CheckPlanOptions) {
+  const [named, ...others] = snapshot.rulesNamed(one);
+  const field = one.rule === undefined ? 'policy' : 'rule';
+  if (!named) problems.push(`${at}.${field}: there is no such ${field} in force`);
+  else if (others.length > 0) problems.push(`${at}.${field}: is that of several rules; name one by its id`);
+  if (!named || others.length > 0) return [];
+  const caller = callerOf(named.rule.scope, one, options.ipv6Prefix);
+  if (typeof caller === 'string') problems.push(`${at}.subject: ${caller}`);
+  if (typeof caller === 'string' || !isInForce(named, options.nowMs)) return [];
+  const matches = limitsFor(snapshot, named, caller, one.cost);
+  const request = { caller, matchPath: '/', method: 'GET', ...options };
+  return (await planMatches(snapshot, matches, request)).map((check) => ({ check, subject: one.subject }));
+}
+
+const isInForce = ({ rule: { validFromMs, validUntilMs } }: NamedRule, nowMs: number) =>
+  (validFromMs === null || validFromMs <= nowMs) && (validUntilMs === null || nowMs < validUntilMs);
+
+const limitsFor = (snapshot: Snapshot, { counters }: NamedRule, caller: Caller, cost: number | undefined) =>
+  counters.flatMap((counter): Match[] => {
+    const limit = snapshot.limitOf(counter, caller);
+    return limit === null ? [] : [{ rule: checkedRule(counter), limit, cost: cost ?? counter.cost }];
+  });
+
+/**
+ * Without leases, whose units another isolate could not give back. And with its own cost among its `costs`: regions cut
+ * a limit into parts by the largest of those, which must be the same parts whatever a check costs.
+ */
+const checkedRule = (counter: CompiledRule): CompiledRule => ({
+  ...counter,
+  lease: false,
+  costs: [...counter.costs, { resource: '/*', cost: counter.cost }],
+});
+
+/** A caller of whom nothing is known but the subject; or what is wrong with that. */
+function callerOf(scope: Scope, { subject, tier }: One, ipv6Prefix: number): Caller | string {
+  const nobody = { ip: 'unknown', address: 'unknown', tier };
+  if (scope === 'global')
+    return subject === undefined ? nobody : 'has no place in a rule that counts all together';
+  if (subject === undefined) return `is missing: the rule counts by ${scope}`;
+  if (scope === 'user') return { ...nobody, userId: subject };
+  if (scope === 'tenant') return { ...nobody, tenantId: subject };
+  if (scope === 'apiKey') return { ...nobody, apiKeyId: subject.toLowerCase() };
+  const counted = countedIp(subject, ipv6Prefix);
+  return counted ? { ...counted, tier } : 'is not an IP address';
+}

@@ -1,0 +1,100 @@
+// POST /_weir/check, and /refund and /settle below it, for tokens of role `check` or `admin`.
+import { parseAuthorization } from '../core/authorization.ts';
+import type { AfterResponse } from '../core/matching/caller.ts';
+import { createTokenFinder } from '../core/token-finder.ts';
+import { CheckError, readCall, readRefunding, readSettling } from './check-messages.ts';
+import { type Checks, createChecks } from './checks.ts';
+import { problem } from './problem.ts';
+import { unknownRegion } from './refusals.ts';
+import type { Services } from './services.ts';
+
+const MAX_BYTES = 64 * 1024;
+
+export const createServiceChecks = (services: Services): Checks =>
+  createChecks({ ...services, ipv6Prefix: services.identity.ipv6Prefix });
+
+export function createCheckRoute(services: Services) {
+  const checks = createServiceChecks(services);
+  const findToken = createTokenFinder(services.check.tokens);
+
+  /** The answer to somebody who may not check; wrong tokens are counted where those of admins are. */
+  const refusalTo = async (request: Request): Promise<Response | undefined> => {
+    const { scheme, credentials } = parseAuthorization(request.headers.get('Authorization') ?? '');
+    const token = scheme === 'bearer' ? await findToken(credentials) : undefined;
+    if (token && token.role !== 'read') return undefined;
+    return (await services.adminRefusal(request)) ?? problem(NOT_FOR_CHECKS);
+  };
+
+  const answer = async (request: Request, afterResponse: AfterResponse): Promise<Response> => {
+    const regions = services.regionsOf(request);
+    if (!regions) return unknownRegion(services.regions);
+    const body = await readBody(request);
+    switch (request.url.replace(/[?#].*$/, '').split('/_weir/check')[1]) {
+      case '':
+        return Response.json(
+          await checks.check(withKey(request, body), { regions, afterResponse }),
+          NOT_STORED,
+        );
+      case '/refund':
+        await checks.refund(readRefunding(body).id);
+        return new Response(null, { status: 204 });
+      case '/settle': {
+        const { id, cost } = readSettling(body);
+        await checks.settle(id, cost);
+        return new Response(null, { status: 204 });
+      }
+      default:
+        return problem({ status: 404, code: 'not-found', title: 'Weir has nothing at this path' });
+    }
+  };
+
+  return async (request: Request, afterResponse: AfterResponse): Promise<Response> => {
+    const refusal = await refusalTo(request);
+    if (refusal) return refusal;
+    if (request.method !== 'POST') return problem(NOT_POSTED, { Allow: 'POST' });
+    try {
+      const answered = answer(request, afterResponse);
+      // A client that leaves must not keep a charge from being noted.
+      afterResponse(answered.catch(() => {}));
+      return await answered;
+    } catch (error) {
+      if (!(error instanceof CheckError)) throw error;
+      const { status, code, problems } = error;
+      const headers = status === 503 || code === 'in-progress' ? { 'Retry-After': '1' } : undefined;
+      return problem({ status, code, title: TITLES[code] ?? 'The check is not valid', problems }, headers);
+    }
+  };
+}
+
+/** The header counts if the body names no key. */
+function withKey(request: Request, body: unknown) {
+  const call = readCall(body);
+  return {
+    ...call,
+    idempotencyKey: call.idempotencyKey ?? request.headers.get('Idempotency-Key') ?? undefined,
+  };
+}
+
+async function readBody(request: Request): Promise<unknown> {
+  const text = await request.text();
+  if (text.length > MAX_BYTES) throw new CheckError(413, 'body-too-large', ['the body: at most 64 KiB']);
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new CheckError(400, 'invalid-json', ['the body: is not JSON']);
+  }
+}
+
+const NOT_STORED = { headers: { 'Cache-Control': 'no-store' } };
+const NOT_POSTED = { status: 405, code: 'method-not-allowed', title: 'Checks are posted' };
+const NOT_FOR_CHECKS = { status: 403, code: 'read-only-token', title: 'This token may not charge anything' };
+const TITLES: Readonly<Record<string, string>> = {
+  'unknown-check': 'There is no such check',
+  'check-expired': 'The check is too old',
+  'check-spent': 'The check was refunded or settled before',
+  'idempotency-key-reused': 'The key was used for another call',
+  'in-progress': 'The same call is being decided',
+  'counters-unavailable': 'Redis does not answer',
+  'invalid-json': 'The body is not JSON',
+  'body-too-large': 'The body is too large',
+};

@@ -1,0 +1,206 @@
+// Checks without a request: other services (queues, cron jobs, back-ends) limit themselves by the same rules and counters.
+// What was charged can be given back or settled once, by the id of the answer.
+import { type Decision, decisiveResult, denyingResults, resultsOf } from '../core/counting/decision.ts';
+import { digest, toBase64Url } from '../core/digest.ts';
+import type { AfterResponse } from '../core/matching/caller.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
+import { policyOf } from '../core/matching/policy.ts';
+import { CHECK_RECORD_MS, type CheckRecords } from '../core/ports/check-records.ts';
+import { homeOf, type WeightedRegion } from '../core/regions/shares.ts';
+import { createLedger, type Ledger } from '../limiter/ledger.ts';
+import type { Regions } from '../limiter/region-ladder.ts';
+import { createChargeIds, type RegionCharge } from './charge-id.ts';
+import { type CheckAnswer, CheckError, type ReadCall } from './check-messages.ts';
+import { type PlannedCheck, planChecks } from './check-plan.ts';
+import type { Services } from './services.ts';
+import { waitOf } from './throttle.ts';
+
+export interface CheckServices extends Pick<Services, 'limiter' | 'log' | 'now' | 'deadlineMs' | 'regions'> {
+  readonly ipv6Prefix: number;
+  readonly check: CheckOptions;
+}
+
+export interface CheckOptions {
+  /** Signs the ids of charges. */
+  readonly secret: string;
+  /** Each with what it remembers of checks. */
+  readonly regions: readonly (WeightedRegion & { readonly checkRecords: CheckRecords })[];
+}
+
+export interface Asked {
+  /** Nearest first. */
+  readonly regions: Regions;
+  readonly afterResponse: AfterResponse;
+}
+
+export interface Checks {
+  check(call: ReadCall, asked: Asked): Promise<CheckAnswer>;
+  /** Gives everything back. Throws a CheckError if that was done before, or is too late. */
+  refund(id: string): Promise<void>;
+  /** Brings every charge to this cost. Throws as `refund` does. */
+  settle(id: string, cost: number): Promise<void>;
+}
+
+/** Nobody's request waits for it. */
+const SETTLE_MS = 5_000;
+const PENDING = 'pending';
+
+export function createChecks(services: CheckServices): Checks {
+  const { limiter, log, now, deadlineMs } = services;
+  const ids = createChargeIds(services.check.secret);
+  const stores = new Map(services.regions.map(({ name, store }) => [name, store]));
+
+  /** A name is always kept in the same region, wherever it is asked from. */
+  const recordsOf = (name: string): CheckRecords => {
+    const home = homeOf(name, services.check.regions);
+    const region = services.check.regions.find((one) => one.name === home);
+    if (!region) throw new Error('there are no regions');
+    return region.checkRecords;
+  };
+
+  const decide = async (call: ReadCall, { regions, afterResponse }: Asked): Promise<CheckAnswer> => {
+    const ledger = createLedger((error) => log.error('charge-not-settled', error));
+    const operation = call.isPeek ? 'peek' : 'take';
+    let planned: readonly PlannedCheck[] = [];
+    let step = await limiter.begin({ regions, operation, ledger, afterResponse });
+    while (step.kind === 'round') {
+      const options = { ipv6Prefix: services.ipv6Prefix, nowMs: now(), leaseId: randomId };
+      planned = await planChecks(step.snapshot, call.checks, options);
+      step = await limiter.decide(step, { kind: 'checks', checks: planned.map(({ check }) => check) });
+    }
+    return toAnswer(step.decision, planned, await idOf(ledger, step.decision));
+  };
+
+  const idOf = async (ledger: Ledger, { allowed }: Decision): Promise<string | null> => {
+    const charges = ledger.charges.flatMap(({ store, check, chargedAtMs }): RegionCharge[] => {
+      const region = services.regions.find((one) => one.store === store);
+      return region && chargedAtMs !== undefined
+        ? [{ region: region.name, check: { ...check, chargedAtMs } }]
+        : [];
+    });
+    return allowed && charges.length > 0 ? ids.write(charges) : null;
+  };
+
+  /** The first call decides, and leaves its answer to those that come again. */
+  const decideOnce = async (key: string, call: ReadCall, asked: Asked): Promise<CheckAnswer> => {
+    const name = `key:${toBase64Url(await digest('SHA-256', key))}`;
+    const said = toBase64Url(await digest('SHA-256', JSON.stringify([call.checks, call.isPeek])));
+    const records = recordsOf(name);
+    const known = await available(() =>
+      records.claim(name, `${said} ${PENDING}`, AbortSignal.timeout(deadlineMs)),
+    );
+    if (known !== undefined) return answerOf(known, said);
+    const drop = () => records.drop(name, AbortSignal.timeout(SETTLE_MS));
+    const answer = await decide(call, asked).catch(async (error: unknown) => {
+      await drop().catch(() => {});
+      throw error;
+    });
+    // What was not counted may be tried again.
+    if (answer.degraded !== null) await drop().catch(() => {});
+    else {
+      const written = records.write(
+        name,
+        `${said} ${JSON.stringify(answer)}`,
+        AbortSignal.timeout(SETTLE_MS),
+      );
+      asked.afterResponse(written.catch((error) => log.error('charge-not-settled', error)));
+      await written.catch(() => {});
+    }
+    return answer;
+  };
+
+  /** An id is used once: what may have been done is never done again. */
+  const spend = async (id: string): Promise<readonly RegionCharge[]> => {
+    const charges = await ids.read(id).catch(() => undefined);
+    if (!charges) throw new CheckError(404, 'unknown-check', ['id: is none of this Weir']);
+    const [first] = charges;
+    if (!first || now() - first.check.chargedAtMs > CHECK_RECORD_MS)
+      throw new CheckError(410, 'check-expired', ['id: is older than a day']);
+    const name = `id:${toBase64Url(await digest('SHA-256', id))}`;
+    const records = recordsOf(name);
+    const known = await available(() => records.claim(name, 'spent', AbortSignal.timeout(SETTLE_MS)));
+    if (known !== undefined) throw new CheckError(409, 'check-spent', ['id: was refunded or settled before']);
+    await available(() => records.write(name, 'spent', AbortSignal.timeout(SETTLE_MS)));
+    return charges;
+  };
+
+  const run = async (operation: 'refund' | 'settle', charges: readonly RegionCharge[]) => {
+    for (const [region, ofRegion] of Map.groupBy(charges, (charge) => charge.region)) {
+      const checks = ofRegion.map(({ check }) => check);
+      await available(async () =>
+        stores.get(region)?.run({ operation, checks }, AbortSignal.timeout(SETTLE_MS)),
+      );
+    }
+  };
+
+  return {
+    check: (call, asked) =>
+      call.idempotencyKey === undefined || call.isPeek
+        ? decide(call, asked)
+        : decideOnce(call.idempotencyKey, call, asked),
+    async refund(id) {
+      await run('refund', await spend(id));
+    },
+    async settle(id, cost) {
+      const charges = await spend(id);
+      const by = (units: (charged: number) => number, want = 0) =>
+        charges
+          .map(({ region, check }) => ({ region, check: { ...check, cost: units(check.cost), want } }))
+          .filter(({ check }) => check.cost > 0 && check.leaseId === undefined);
+      await run(
+        'settle',
+        by((charged) => cost - charged),
+      );
+      await run(
+        'refund',
+        by((charged) => charged - cost, cost),
+      );
+    },
+  };
+}
+
+/** 16 characters that no other check has. */
+const randomId = () => toBase64Url(crypto.getRandomValues(new Uint8Array(12)));
+
+async function available<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof CheckError) throw error;
+    throw new CheckError(503, 'counters-unavailable', ['the region that must know did not answer']);
+  }
+}
+
+function answerOf(known: string, said: string): CheckAnswer {
+  const blank = known.indexOf(' ');
+  if (known.slice(0, blank) !== said)
+    throw new CheckError(422, 'idempotency-key-reused', ['idempotencyKey: was used for another call']);
+  const rest = known.slice(blank + 1);
+  if (rest === PENDING)
+    throw new CheckError(409, 'in-progress', ['idempotencyKey: a call with it is being decided']);
+  return JSON.parse(rest) as CheckAnswer;
+}
+
+function toAnswer(decision: Decision, planned: readonly PlannedCheck[], id: string | null): CheckAnswer {
+  const results = resultsOf(decision);
+  const decisive = decisiveResult(denyingResults(results));
+  const subjectOf = ({ key, id: counter }: RuleCheck) =>
+    planned.find(({ check }) => check.key === key && check.id === counter)?.subject ?? null;
+  return {
+    allowed: decision.allowed,
+    id,
+    retryAfterMs: (!decision.allowed && decisive?.outcome.retryAfterMs) || null,
+    delayMs: decision.allowed ? waitOf(decision) : 0,
+    degraded: decision.kind === 'degraded' ? decision.reason : null,
+    results: results.map(({ check, outcome }) => ({
+      policy: policyOf(check.rule),
+      subject: subjectOf(check),
+      allowed: outcome.allowed,
+      limit: check.full.limit,
+      remaining: outcome.remaining,
+      cost: check.cost,
+      resetAt: new Date(outcome.resetAtMs).toISOString(),
+      retryAfterMs: outcome.allowed ? null : (outcome.retryAfterMs ?? null),
+    })),
+  };
+}

@@ -1,0 +1,280 @@
+// POST /_weir/check: other services limit themselves by the same rules and counters, in three regions.
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { type Call, freshIp, REGIONS, type Weir } from '../../local/weir.ts';
+import { startWeir } from '../shared/weir.ts';
+
+const TOKENS = { check: 'a-token-that-may-check', read: 'a-token-that-may-read-only' };
+
+let weir: Weir;
+beforeAll(async () => {
+  const tokens = Object.entries(TOKENS).map(([role, token]) => ({ name: role, token, role }));
+  weir = await startWeir({ ADMIN_TOKENS: JSON.stringify(tokens) });
+  const rule = { algorithm: 'fixed-window', windowSeconds: 86_400 };
+  const rules = [
+    { ...rule, name: 'jobs', policy: 'jobs', resource: '/jobs', scope: 'user', limit: 10, central: true },
+    { ...rule, name: 'spread', resource: '/spread', scope: 'user', limit: 10 },
+    { ...rule, name: 'all jobs', resource: '/all-jobs', scope: 'global', limit: 1_000 },
+    { ...rule, name: 'mails', resource: '/mails', scope: 'tenant', limitName: 'mails', limit: 2 },
+    { ...rule, name: 'by address', resource: '/by-address', scope: 'ip', limit: 3 },
+    { ...rule, name: 'places', resource: '/places', scope: 'user', algorithm: 'concurrency', limit: 1 },
+    { ...rule, name: 'posts', resource: '/twice', methods: ['POST'], scope: 'ip', limit: 3 },
+    { ...rule, name: 'puts', resource: '/twice', methods: ['PUT'], scope: 'ip', limit: 3 },
+  ];
+  await weir.admin('/tiers', { method: 'POST', body: { name: 'large', limits: { mails: 50 } } });
+  for (const body of rules) await weir.admin('/rules', { method: 'POST', body });
+  const isKnownTo = async (isolate: Call['isolate'] = 'one') =>
+    expect((await ask({ rule: 'puts', subject: freshIp(), peek: true }, { isolate })).status).toBe(200);
+  for (const isolate of ['one', 'two', 'three'] as const)
+    await vi.waitFor(() => isKnownTo(isolate), { timeout: 60_000 });
+});
+afterAll(() => weir?.[Symbol.asyncDispose]());
+
+let lastUser = 0;
+const freshUser = () => `user-${++lastUser}`;
+
+async function post(path: string, body: unknown, { headers, ...call }: Call = {}) {
+  const authorization = { Authorization: `Bearer ${TOKENS.check}`, ...headers };
+  const answer = await weir.call(`/_weir/check${path}`, {
+    method: 'POST',
+    body,
+    headers: authorization,
+    ...call,
+  });
+  const text = await answer.text();
+  return { status: answer.status, body: text === '' ? {} : JSON.parse(text) };
+}
+
+const ask = (body: object, call?: Call) => post('', body, call);
+const remaining = async (subject: string, rule = 'jobs') =>
+  (await ask({ rule, subject, peek: true })).body.results[0].remaining as number;
+
+describe('a check', () => {
+  it('charges the subject of a rule, by name or by policy, and tells what is left', async () => {
+    const subject = freshUser();
+    const first = await ask({ rule: 'jobs', subject, cost: 3 });
+    expect(first).toMatchObject({ status: 200, body: { allowed: true, retryAfterMs: null, degraded: null } });
+    expect(first.body.results).toEqual([
+      expect.objectContaining({ policy: 'jobs', subject, allowed: true, limit: 10, remaining: 7, cost: 3 }),
+    ]);
+    expect((await ask({ policy: 'jobs', subject })).body.results[0].remaining).toBe(6);
+  });
+
+  it('is a value when it denies, and says how long to wait', async () => {
+    const subject = freshUser();
+    await ask({ rule: 'jobs', subject, cost: 10 });
+    const { status, body } = await ask({ rule: 'jobs', subject });
+    expect([status, body.allowed, body.id]).toEqual([200, false, null]);
+    expect(body.retryAfterMs).toBeGreaterThan(0);
+  });
+
+  it('charges all or nothing of several', async () => {
+    const [full, free] = [freshUser(), freshUser()];
+    await ask({ rule: 'jobs', subject: full, cost: 10 });
+    const checks = [{ rule: 'jobs', subject: free }, { rule: 'all jobs' }, { rule: 'jobs', subject: full }];
+    const before = (await ask({ rule: 'all jobs', peek: true })).body.results[0].remaining;
+    expect((await ask({ checks })).body.allowed).toBe(false);
+    expect(await remaining(free)).toBe(10);
+    expect((await ask({ rule: 'all jobs', peek: true })).body.results[0].remaining).toBe(before);
+    expect((await ask({ checks: checks.slice(0, 2) })).body.allowed).toBe(true);
+    expect(await remaining(free)).toBe(9);
+  });
+
+  it('admits exactly the limit when many race in all regions', async () => {
+    const subject = freshUser();
+    const rule = 'spread';
+    const calls = Array.from({ length: 30 }, (_, i) =>
+      ask({ rule, subject }, { region: REGIONS[i % 3] ?? 'us' }),
+    );
+    const admitted = (await Promise.all(calls)).filter(({ body }) => body.allowed).length;
+    expect(admitted).toBe(10);
+  });
+
+  it('counts with the counters of requests', async () => {
+    const ip = freshIp();
+    await weir.call('/by-address', { ip });
+    expect((await ask({ rule: 'by address', subject: ip })).body.results[0].remaining).toBe(1);
+    expect((await weir.call('/by-address', { ip })).status).toBe(200);
+    expect((await weir.call('/by-address', { ip })).status).toBe(429);
+  });
+
+  it.each([3, 7, 9, 10])('of %d units leaves the rest of the limit to others, and no more', async (cost) => {
+    const subject = freshUser();
+    const first = await ask({ rule: 'spread', subject, cost });
+    const others = [];
+    for (const region of [...REGIONS, ...REGIONS, ...REGIONS, ...REGIONS])
+      others.push(await ask({ rule: 'spread', subject }, { region }));
+    const admitted = others.filter(({ body }) => body.allowed).length + (first.body.allowed ? cost : 0);
+    expect(admitted).toBeLessThanOrEqual(10);
+  });
+
+  it('takes the limit of the tier that it names', async () => {
+    const check = { rule: 'mails', subject: 'acme', peek: true };
+    expect((await ask(check)).body.results[0].limit).toBe(2);
+    expect((await ask({ ...check, tier: 'large' })).body.results[0].limit).toBe(50);
+  });
+});
+
+describe('an idempotency key', () => {
+  it('charges once, wherever the call is repeated, and gives the same answer', async () => {
+    const subject = freshUser();
+    const call = { rule: 'jobs', subject, idempotencyKey: `key of ${subject}` };
+    const first = await ask(call, { isolate: 'one', region: 'us' });
+    const again = await ask(call, { isolate: 'two', region: 'eu' });
+    expect(again).toEqual(first);
+    expect(await remaining(subject)).toBe(9);
+  });
+
+  it('may be in a header, and charges once when calls race', async () => {
+    const subject = freshUser();
+    const headers = { 'Idempotency-Key': `header of ${subject}`, Authorization: `Bearer ${TOKENS.check}` };
+    const calls = Array.from({ length: 10 }, () => ask({ rule: 'jobs', subject }, { headers }));
+    const statuses = (await Promise.all(calls)).map(({ status }) => status);
+    expect(statuses.filter((status) => status !== 200 && status !== 409)).toEqual([]);
+    expect(await remaining(subject)).toBe(9);
+  });
+
+  it('is refused for another call', async () => {
+    const subject = freshUser();
+    const idempotencyKey = `reused ${subject}`;
+    await ask({ rule: 'jobs', subject, idempotencyKey });
+    const other = await ask({ rule: 'jobs', subject, cost: 2, idempotencyKey });
+    expect(other).toMatchObject({ status: 422, body: { code: 'idempotency-key-reused' } });
+  });
+
+  it('is free again after a call that was not valid', async () => {
+    const idempotencyKey = `after ${freshUser()}`;
+    expect((await ask({ rule: 'nothing', subject: 'x', idempotencyKey })).status).toBe(400);
+    expect((await ask({ rule: 'jobs', subject: freshUser(), idempotencyKey })).status).toBe(200);
+  });
+});
+
+describe('the id of an answer', () => {
+  it('gives everything back, once, from any isolate', async () => {
+    const [a, b] = [freshUser(), freshUser()];
+    const checks = [
+      { rule: 'jobs', subject: a, cost: 4 },
+      { rule: 'jobs', subject: b, cost: 5 },
+    ];
+    const { id } = (await ask({ checks }, { region: 'us' })).body;
+    expect((await post('/refund', { id }, { isolate: 'two', region: 'eu' })).status).toBe(204);
+    expect([await remaining(a), await remaining(b)]).toEqual([10, 10]);
+    expect(await post('/refund', { id })).toMatchObject({ status: 409, body: { code: 'check-spent' } });
+    expect([await remaining(a), await remaining(b)]).toEqual([10, 10]);
+  });
+
+  it('gives back once when refunds race', async () => {
+    const subject = freshUser();
+    await ask({ rule: 'jobs', subject, cost: 4 });
+    const { id } = (await ask({ rule: 'jobs', subject, cost: 2 })).body;
+    const refunds = await Promise.all(Array.from({ length: 6 }, () => post('/refund', { id })));
+    expect(refunds.filter(({ status }) => status === 204)).toHaveLength(1);
+    expect(await remaining(subject)).toBe(6);
+  });
+
+  it.each([
+    ['more', 7, 3],
+    ['less', 1, 9],
+    ['the same', 2, 8],
+    ['nothing', 0, 10],
+  ])('settles what cost %s in the end', async (_, cost, left) => {
+    const subject = freshUser();
+    const { id } = (await ask({ rule: 'jobs', subject, cost: 2 })).body;
+    expect((await post('/settle', { id, cost })).status).toBe(204);
+    expect(await remaining(subject)).toBe(left);
+    expect((await post('/settle', { id, cost })).status).toBe(409);
+  });
+
+  it('gives a place of a concurrency rule back', async () => {
+    const subject = freshUser();
+    const { id } = (await ask({ rule: 'places', subject })).body;
+    expect((await ask({ rule: 'places', subject })).body.allowed).toBe(false);
+    expect((await post('/refund', { id })).status).toBe(204);
+    expect((await ask({ rule: 'places', subject })).body.allowed).toBe(true);
+  });
+
+  it('is refused if one letter of it was changed', async () => {
+    const { id } = (await ask({ rule: 'jobs', subject: freshUser() })).body as { id: string };
+    for (const forged of [`x${id.slice(1)}`, `${id.slice(0, -1)}_`, '', 'a.b'].filter((one) => one !== id))
+      expect(await post('/refund', { id: forged })).toMatchObject({
+        status: 404,
+        body: { code: 'unknown-check' },
+      });
+  });
+});
+
+describe('bad input', () => {
+  it.each([
+    [{ subject: 'a' }, 'the check: must have either rule or policy'],
+    [{ rule: 'jobs' }, 'checks[0].subject: is missing: the rule counts by user'],
+    [
+      { rule: 'all jobs', subject: 'a' },
+      'checks[0].subject: has no place in a rule that counts all together',
+    ],
+    [{ rule: 'by address', subject: 'here' }, 'checks[0].subject: is not an IP address'],
+    [{ rule: 'nobody', subject: 'a' }, 'checks[0].rule: there is no such rule in force'],
+    [
+      { policy: 'twice-ip', subject: '10.0.0.1' },
+      'checks[0].policy: is that of several rules; name one by its id',
+    ],
+    [{ rule: 'jobs', subject: 'a', cost: 0 }, 'cost: must be from 1 to 1000000000'],
+    [{ rule: 'jobs', subject: 'a', colour: 1 }, 'the body: Unrecognized key: "colour"'],
+    [{ checks: [] }, 'checks[0]: is missing'],
+    [
+      {
+        checks: [
+          { rule: 'jobs', subject: 'a' },
+          { rule: 'jobs', subject: 'a' },
+        ],
+      },
+      'checks: name a rule and a subject twice; add up their costs',
+    ],
+    [
+      {
+        checks: [
+          { rule: 'jobs', subject: 'a' },
+          { rule: 'all jobs', peek: true },
+        ],
+      },
+      'checks: must all peek, or none of them',
+    ],
+  ])('%j is named', async (body, problem) => {
+    expect(await ask(body)).toMatchObject({
+      status: 400,
+      body: { code: 'invalid-body', problems: [problem] },
+    });
+  });
+});
+
+describe('who may check', () => {
+  it.each([
+    ['nobody without a token', undefined, 401],
+    ['nobody with a wrong one', 'a-token-that-nobody-has', 401],
+    ['no token of role read', TOKENS.read, 403],
+    ['a token of role admin', 'an-admin-token-for-tests', 200],
+  ])('%s', async (_, token, status) => {
+    const headers = { Authorization: token === undefined ? '' : `Bearer ${token}` };
+    expect((await ask({ rule: 'all jobs', peek: true }, { headers })).status).toBe(status);
+  });
+
+  it('a token of role check opens neither the admin route nor metrics nor the details of health', async () => {
+    const headers = { Authorization: `Bearer ${TOKENS.check}` };
+    for (const path of ['/admin/rules', '/metrics', '/health'])
+      expect((await weir.call(`/_weir${path}`, { headers })).status).toBe(403);
+  });
+});
+
+describe('when a region does not answer', () => {
+  it('the rule decides, nothing is charged, and the answer says so', async () => {
+    const subject = freshUser();
+    const faults = REGIONS.map((name) => weir.region(name).gateway.faults);
+    await Promise.all(faults.map((fault) => fault.set({ status: 503 })));
+    try {
+      const { status, body } = await ask({ rule: 'jobs', subject });
+      expect([status, body.allowed, body.id]).toEqual([200, true, null]);
+      expect(body.degraded).toEqual(expect.any(String));
+      expect((await ask({ rule: 'jobs', subject, idempotencyKey: subject })).status).toBe(503);
+    } finally {
+      await Promise.all(faults.map((fault) => fault.clear()));
+    }
+  });
+});

@@ -1,0 +1,103 @@
+// Checks by a service binding: another Worker calls `env.WEIR.check(…)`, without a token.
+import { join } from 'node:path';
+import { convertV4MiniflareOptions, Miniflare } from 'miniflare';
+import { afterAll, beforeAll, expect, inject, it } from 'vitest';
+import { modulesIn } from '../../local/bundle.ts';
+import { readCompatibility } from '../../local/isolates.ts';
+import type { Weir } from '../../local/weir.ts';
+import { createSharedParts } from '../shared/parts.ts';
+import { startWeir } from '../shared/weir.ts';
+
+/** Calls the method that its path names, and tells what it got. */
+const CALLER = `export default {
+  async fetch(request, env) {
+    try {
+      const result = await env.WEIR[new URL(request.url).pathname.slice(1)](...(await request.json()));
+      return Response.json({ result: result ?? null });
+    } catch (error) {
+      return Response.json({ threw: error.message });
+    }
+  },
+};`;
+
+let weir: Weir;
+let workers: Miniflare;
+beforeAll(async () => {
+  weir = await startWeir();
+  const rule = { name: 'jobs', resource: '/jobs', scope: 'user', algorithm: 'fixed-window', central: true };
+  await weir.admin('/rules', { method: 'POST', body: { ...rule, limit: 5, windowSeconds: 86_400 } });
+  workers = await startWorkers(weir.stack.variables);
+});
+afterAll(async () => {
+  await workers?.dispose();
+  await weir?.[Symbol.asyncDispose]();
+});
+
+async function startWorkers(variables: Readonly<Record<string, string>>): Promise<Miniflare> {
+  const folder = await createSharedParts(inject('sharedParts')).worker();
+  const modules = (await modulesIn(folder)).map((name) => ({
+    type: 'ESModule' as const,
+    path: join(folder, name),
+  }));
+  const compatibility = await readCompatibility();
+  const secrets = { ADMIN_TOKEN: 'an-admin-token-for-tests', DEADLINE_MS: '10000' };
+  return new Miniflare(
+    convertV4MiniflareOptions({
+      workers: [
+        {
+          name: 'caller',
+          ...compatibility,
+          modules: true,
+          script: CALLER,
+          serviceBindings: { WEIR: { name: 'weir', entrypoint: 'Weir' } },
+        },
+        {
+          name: 'weir',
+          ...compatibility,
+          modules,
+          rootPath: folder,
+          bindings: { ...variables, ...secrets },
+          kvNamespaces: ['RULES'],
+        },
+      ],
+    }),
+  );
+}
+
+interface Told {
+  readonly threw?: string;
+  readonly result?: { readonly allowed: boolean; readonly id: string | null } | null;
+}
+
+async function call(method: string, ...args: unknown[]): Promise<Told> {
+  const answer = await workers.dispatchFetch(`http://caller.test/${method}`, {
+    method: 'POST',
+    body: JSON.stringify(args),
+  });
+  return (await answer.json()) as Told;
+}
+
+it('a Worker charges, gives back and settles by a service binding', async () => {
+  const first = await call('check', { rule: 'jobs', subject: 'ann', cost: 3 });
+  expect(first).toMatchObject({ result: { allowed: true, results: [{ subject: 'ann', remaining: 2 }] } });
+  expect(await call('check', { rule: 'jobs', subject: 'ann', cost: 3 })).toMatchObject({
+    result: { allowed: false, id: null },
+  });
+  expect(await call('refund', first.result?.id)).toEqual({ result: null });
+  const second = await call('check', { checks: [{ rule: 'jobs', subject: 'ann', cost: 5 }] });
+  expect(second).toMatchObject({ result: { allowed: true } });
+  expect(await call('settle', second.result?.id, 1)).toEqual({ result: null });
+  expect(await call('check', { rule: 'jobs', subject: 'ann', peek: true })).toMatchObject({
+    result: { id: null, results: [{ remaining: 4 }] },
+  });
+});
+
+it('a call that is not valid throws an error that names what is wrong', async () => {
+  expect(await call('check', { rule: 'nothing', subject: 'ann' })).toEqual({
+    threw: 'checks[0].rule: there is no such rule in force',
+  });
+  expect(await call('check', { subject: 'ann' })).toEqual({
+    threw: 'the check: must have either rule or policy',
+  });
+  expect(await call('refund', 'nothing')).toEqual({ threw: 'id: is none of this Weir' });
+});
