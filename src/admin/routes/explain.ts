@@ -243,7 +243,16 @@ function toShown(
     const found = peeked?.get(outcomeName(ruleId, windowSeconds));
     const left = toLeft(found?.outcome);
     const bound = boundTimes === undefined ? null : limit * boundTimes;
-    const counted = { limit, limitFrom, windowSeconds, cost, subject, bound, left, leased: found?.leased ?? null };
+    const counted = {
+      limit,
+      limitFrom,
+      windowSeconds,
+      cost,
+      subject,
+      bound,
+      left,
+      leased: found?.leased ?? null,
+    };
     return { id: ruleId, name, policy, ...counted, moving };
   });
 }
