@@ -43,9 +43,9 @@ const MET: readonly Fields[] = [
   },
   { resource: '/api/v1/users/:id', scope: 'user', percent: 50, validUntilMs: 2 * NOW_MS },
   { resource: '/api/v1/users/:id/orders/*', scope: 'user', methods: ['GET', 'POST'] },
-  { resource: '/api/:version/search', scope: 'user', methods: ['GET'], replaces: true },
+  { resource: '/api/:version/search', scope: 'user', methods: ['GET'], replaces: true, per: ['method'] },
   { resource: '/api/v1/orders', scope: 'user', subjects: ['user-1', 'user-2'], methods: ['POST'] },
-  { resource: '/login', scope: 'ip', methods: ['POST'] },
+  { resource: '/log*', scope: 'ip', methods: ['POST'], by: ['ip', 'header:X-Model'] },
 ];
 
 /** What rules beside them say in turn. */
@@ -56,6 +56,8 @@ const FORMS: readonly Partial<Rule>[] = [
   { costs: [{ resource: '/api/v1/search', cost: 5 }] },
   { replaces: true },
   { action: 'allow' },
+  { hosts: ['elsewhere.example.com'] },
+  { per: ['method'], resources: [] },
 ];
 
 export function createContent(count: number): SnapshotContent {

@@ -85,7 +85,7 @@ export async function peek(asked: Peek): Promise<ReadonlyMap<string, Peeked> | u
   const rules = content.rules.filter(({ enabled }) => enabled !== false);
   const plan = await planRequest(compileSnapshot('', { ...content, rules }), request);
   if (plan.kind === 'listed' || plan.checks.length === 0) return undefined;
-  const { checks } = plan;
+  const checks = plan.checks.filter(({ rule }) => !rule.isBound);
   const outcomes = await peekChecks(regions, checks, { nowMs: request.nowMs, deadlineMs });
   if (!outcomes) return undefined;
   return new Map(
@@ -191,6 +191,10 @@ function detailOf(against: Against, byId: ReadonlyMap<string, StoredRule>, tier:
       return `It applies to ${rule?.percent} % of its subjects, and this one is not among them.`;
     case 'resource':
       return `It is for ${resourcesIn(rule).join(', ')}.`;
+    case 'host':
+      return `It is for the hosts ${rule?.hosts.join(', ')}.`;
+    case 'route':
+      return `It is for the routes ${rule?.routes.join(', ')}.`;
     case 'method':
       return `It is for ${rule?.methods.join(', ')}.`;
     case 'tier':

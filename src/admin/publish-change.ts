@@ -21,7 +21,7 @@ export async function publishChange(
   concerns: Concerns,
 ): Promise<PublishedChange> {
   try {
-    const publication = await publish();
+    const publication = await publish(concerns === 'all' ? {} : { concerns });
     return { version: publication.version, warnings: warningsFor(publication, concerns) };
   } catch (error) {
     log.error('publish-failed', error);

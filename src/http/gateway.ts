@@ -17,6 +17,7 @@ import type { Incident } from './incident-counts.ts';
 import { takeOriginHeaders } from './origin-headers.ts';
 import { clientGone, type ProxyResult } from './proxy.ts';
 import { refusal } from './refusals.ts';
+import { factsOf } from './request-facts.ts';
 import type { Services } from './services.ts';
 import { waitForTurn, waitOf } from './throttle.ts';
 
@@ -135,6 +136,7 @@ const plannedFor = (
   method: request.method,
   caller,
   nowMs: now(),
+  facts: factsOf(request),
   isLogOnly,
   leaseId: randomId,
 });

@@ -82,12 +82,13 @@ async function verify({ from, key, token, lookUp }: Shown, options: IdentityOpti
   return { caller: from, unverified: key === undefined ? 'token' : 'api-key' };
 }
 
-const toCaller = (from: Address, { userId, apiKeyId, tenantId, tier }: CallerRecord): Caller => ({
+const toCaller = (from: Address, { userId, apiKeyId, tenantId, tier, claims }: CallerRecord): Caller => ({
   ...from,
   userId,
   apiKeyId,
   tenantId,
   tier,
+  ...(claims && { claims }),
 });
 
 /** What the token does not say of its user, the directory may know. */
@@ -103,6 +104,7 @@ async function bearerOf(
     userId: user.userId,
     tenantId: user.tenantId ?? known?.tenantId,
     tier: user.tier ?? known?.tier,
+    claims: user.claims,
   };
 }
 

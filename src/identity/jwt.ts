@@ -3,7 +3,7 @@
 import { type JWTPayload, type JWTVerifyOptions, errors as joseErrors, jwtVerify } from 'jose';
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import { digest, toBase64Url } from '../core/digest.ts';
-import type { AfterResponse, TokenVerifier, VerifiedUser } from '../core/matching/caller.ts';
+import type { AfterResponse, Claims, TokenVerifier, VerifiedUser } from '../core/matching/caller.ts';
 import { createKeyCache, isUnknownKey, verifyByKeys } from './jwks.ts';
 
 const MAX_TOKEN_LENGTH = 8_192;
@@ -111,8 +111,24 @@ function toUser(claims: JWTPayload, { userClaim, tierClaim, tenantClaim }: Token
     userId,
     tenantId: nameIn(claims, tenantClaim),
     tier: nameIn(claims, tierClaim),
+    claims: namesIn(claims),
     expiresAtMs,
   };
+}
+
+/** Those that say when and for whom the token is: nobody is counted by them. */
+const OF_THE_TOKEN: readonly string[] = ['exp', 'iat', 'nbf', 'jti', 'aud', 'iss'];
+/** Tokens are kept in memory: of more claims than that, only the first ones are. */
+const MAX_CLAIMS = 32;
+
+function namesIn(claims: JWTPayload): Claims {
+  const kept = Object.keys(claims)
+    .filter((claim) => !OF_THE_TOKEN.includes(claim))
+    .flatMap((claim) => {
+      const name = nameIn(claims, claim);
+      return name === undefined ? [] : [[claim, name] as const];
+    });
+  return Object.fromEntries(kept.slice(0, MAX_CLAIMS));
 }
 
 /**

@@ -42,7 +42,8 @@ export function createObserver({ sums, denials, usage, crossings, now, clockMs }
     const who = { nowMs: now(), tenantId, userId, apiKeyId, requests: counts.requests };
     let most = 0;
     for (const { check } of results) {
-      const cost = check.log ? undefined : counts.costOf(check);
+      // A bound stands beside the counter of its rule.
+      const cost = check.log || check.rule.isBound ? undefined : counts.costOf(check);
       if (cost === undefined) continue;
       if (Math.abs(cost) > Math.abs(most)) most = cost;
       if (cost !== 0 || counts.requests !== 0) usage.add({ ...who, ruleId: check.rule.id, cost });

@@ -25,6 +25,29 @@ const warningsOf = (...rules: Rule[]) => findWarnings({ rules, tiers: TIERS, reg
 const tiesOf = (...rules: Rule[]) => warningsOf(...rules).map(({ ruleIds }) => ruleIds);
 const messagesOf = (...rules: Rule[]) => warningsOf(...rules).map(({ message }) => message);
 
+describe('warnings of some rules only', () => {
+  it('are those of all rules that name one of them', () => {
+    const rules = [
+      rule('a'),
+      rule('b'),
+      rule('c', { resource: '/c' }),
+      rule('d', { resource: '/c' }),
+      rule('e', { resource: '/e', policy: 'c-user', tiers: ['gone'] }),
+    ];
+    const all = warningsOf(...rules);
+    for (const { id } of rules)
+      expect(
+        findWarnings({ rules, tiers: TIERS, regions: REGIONS, concerns: [id] }).filter(names(id)),
+      ).toEqual(all.filter(names(id)));
+    expect(all.length).toBeGreaterThan(3);
+  });
+
+  const names =
+    (id: string) =>
+    ({ ruleIds }: { readonly ruleIds: readonly string[] }) =>
+      ruleIds.includes(id);
+});
+
 describe('a tie', () => {
   it('is told, with the winner first', () => {
     const methods = { methods: ['GET', 'PUT'] };

@@ -3,7 +3,10 @@ import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { subjectKey } from '../../src/core/counting/keys.ts';
 import { type Caller, subjectOf } from '../../src/core/matching/caller.ts';
-import { SCOPES } from '../../src/core/matching/rule.ts';
+import { NO_FACTS } from '../../src/core/matching/counted-by.ts';
+import { planRequest } from '../../src/core/matching/plan.ts';
+import { RULE_DEFAULTS, type Rule, SCOPES } from '../../src/core/matching/rule.ts';
+import { compileSnapshot, withCounterIds } from '../../src/core/matching/snapshot.ts';
 import { identify } from '../../src/http/identity.ts';
 import { type Issuer, useIssuer } from '../identity/issuer.ts';
 import { rounds } from '../rounds.ts';
@@ -52,6 +55,31 @@ const keysOf = (caller: Caller) =>
       return subjectKey(subject.scope, subject.id);
     }),
   );
+/** By a rule whose bucket depends on a header, and by one that takes what only a good token tells. */
+async function checksBy(caller: Caller, model: string) {
+  const rules = await withCounterIds([
+    { ...RULE, id: '1', name: 'by user and model', by: ['user', 'header:X-Model'] },
+    { ...RULE, id: '2', name: 'by user and claim', by: ['user', 'claim:org'] },
+  ]);
+  const snapshot = compileSnapshot('v', { rules, tiers: [], lists: [] });
+  const facts = { ...NO_FACTS, header: () => model };
+  const request = { matchPath: '/', method: 'GET', caller, facts, nowMs: 0, leaseId: () => '' };
+  const plan = await planRequest(snapshot, request);
+  return plan.kind === 'checks' ? plan.checks : [];
+}
+
+const RULE: Rule = {
+  ...RULE_DEFAULTS,
+  id: '',
+  name: '',
+  resource: '/*',
+  scope: 'user',
+  algorithm: 'fixed-window',
+  limit: 10,
+  windowSeconds: 60,
+  ordinal: 0,
+};
+
 const keysOfNobody = (ip: string) => keysOf({ ip, address: ip });
 const from = (ip: string, headers: HeaderList = []): HeaderList => [['CF-Connecting-IP', ip], ...headers];
 
@@ -61,6 +89,28 @@ describe('counted by IP, in every scope', () => {
     const expected = await keysOfNobody(IPV4);
     for (const [name, headers] of nobodysTricks(await propsOf(issuer)))
       expect([name, await keysOf(await call(from(IPV4, headers)))]).toEqual([name, expected]);
+  });
+
+  it('is the bound of a rule by what clients choose, whatever they choose', async () => {
+    const call = openIsolate();
+    const keys = new Set<string>();
+    for (const [, headers] of nobodysTricks(await propsOf(issuer)))
+      for (const model of ['a', 'b', '', 'x'.repeat(500), '@192.0.2.1', 'a/b'])
+        for (const check of await checksBy(await call(from(IPV4, headers)), model))
+          if (check.rule.isBound) keys.add(`${check.key} ${check.id} ${check.limit}`);
+    const [only = '', ...others] = keys;
+    expect(only).toMatch(/ \S+_bound 100$/);
+    expect(only.split(' ')[0]).toBe(await subjectKey('ip', IPV4));
+    expect(others).toEqual([]);
+  });
+
+  it('is one who shows no user and no claim that are good, where rules count by both', async () => {
+    const call = openIsolate();
+    const keys = new Set<string>();
+    for (const [, headers] of nobodysTricks(await propsOf(issuer)))
+      for (const check of await checksBy(await call(from(IPV4, headers)), 'a'))
+        if (check.rule.name === 'by user and claim') keys.add(check.key);
+    expect([...keys]).toEqual([await subjectKey('by', `@${IPV4}/@${IPV4}`)]);
   });
 
   it('is an IPv4 address, however it is written', async () => {

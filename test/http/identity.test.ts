@@ -52,7 +52,7 @@ describe('an API key', () => {
 
   it('that is not good leaves the word to a token that is', async () => {
     const both = await whoByToken(await token(), { 'X-API-Key': await madeUpKey() });
-    expect(both).toEqual({ caller: { ...FROM, userId: 'alice' } });
+    expect(both).toEqual({ caller: { ...FROM, userId: 'alice', claims: { sub: 'alice' } } });
     const neither = await whoByToken('a.b.c', { 'X-API-Key': await madeUpKey() });
     expect(neither).toEqual({ caller: FROM, unverified: 'api-key' });
   });
@@ -62,12 +62,14 @@ describe('a token', () => {
   it('names a user, whose tier and tenant are looked up', async () => {
     const userId = await addUser({ tenantId: 'SILVER' });
     expect(await whoByToken(await token({ sub: userId }))).toEqual({
-      caller: { ...FROM, userId, tenantId: 'SILVER', tier: 'silver' },
+      caller: { ...FROM, userId, tenantId: 'SILVER', tier: 'silver', claims: { sub: userId } },
     });
   });
 
   it('names a user whom nobody has heard of', async () => {
-    expect(await whoByToken(await token())).toEqual({ caller: { ...FROM, userId: 'alice' } });
+    expect(await whoByToken(await token())).toEqual({
+      caller: { ...FROM, userId: 'alice', claims: { sub: 'alice' } },
+    });
   });
 
   it.each([
@@ -83,7 +85,7 @@ describe('a token', () => {
     const tokens = openVerifier({ tenantClaim: 'org', tierClaim: 'plan' });
     const jwt = await token({ sub: userId, ...claims });
     expect(await who({ Authorization: `Bearer ${jwt}` }, { tokens })).toEqual({
-      caller: { ...FROM, userId, ...expected },
+      caller: { ...FROM, userId, ...expected, claims: { sub: userId, ...claims } },
     });
   });
 

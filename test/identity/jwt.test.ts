@@ -23,19 +23,22 @@ async function checksDuring(work: () => Promise<unknown>): Promise<number> {
 test('a good token names its user, and says when it ends', async () => {
   expect(await openIsolate().verify(await token())).toEqual({
     userId: 'alice',
+    claims: { sub: 'alice' },
     expiresAtMs: IN_A_MINUTE * 1000,
   });
 });
 
 test('tier and tenant are taken from the claims that are configured, and from no others', async () => {
-  const jwt = await token({ plan: 'gold', org: 'acme', 'https://a.test/id': 'bob' });
-  expect(await openIsolate().verify(jwt)).toEqual({ userId: 'alice', expiresAtMs: IN_A_MINUTE * 1000 });
+  const others = { plan: 'gold', org: 'acme', 'https://a.test/id': 'bob' };
+  const jwt = await token(others);
+  const kept = { claims: { sub: 'alice', ...others }, expiresAtMs: IN_A_MINUTE * 1000 };
+  expect(await openIsolate().verify(jwt)).toEqual({ userId: 'alice', ...kept });
   const claims = { userClaim: 'https://a.test/id', tierClaim: 'plan', tenantClaim: 'org' };
   expect(await openIsolate(claims).verify(jwt)).toEqual({
     userId: 'bob',
     tier: 'gold',
     tenantId: 'acme',
-    expiresAtMs: IN_A_MINUTE * 1000,
+    ...kept,
   });
 });
 
@@ -45,6 +48,7 @@ test.each<unknown>([{}, [], ['gold'], '', true, null, 'x'.repeat(257), ' gold', 
     const isolate = openIsolate({ tierClaim: 'plan', tenantClaim: 'org' });
     expect(await isolate.verify(await token({ plan: claim, org: claim }))).toEqual({
       userId: 'alice',
+      claims: { sub: 'alice' },
       expiresAtMs: IN_A_MINUTE * 1000,
     });
   },

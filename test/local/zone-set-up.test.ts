@@ -1,5 +1,5 @@
 // The set-ups that wrangler.toml shows as comments, held against wrangler: without the `#`, each of them can be deployed.
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, inject, it } from 'vitest';
@@ -41,6 +41,7 @@ async function dryRun(name: string, text: string): Promise<string> {
   const built = text
     .replace('main = "dist/index.js"', `main = ${JSON.stringify(join(bundle, 'index.js'))}`)
     .replace(/^\[build\]\n(?:.+\n)+/m, '');
+  await mkdir(join(folder, 'assets'), { recursive: true });
   await writeFile(config, built);
   return runWrangler('deploy', '--dry-run', '--config', config, '--outdir', join(folder, name));
 }

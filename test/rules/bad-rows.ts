@@ -220,6 +220,23 @@ export const CASES: Readonly<Record<string, Case>> = {
     ['global', 'tenant', 'user', 'apiKey', 'ip'],
   ),
   rules_tiers_has_no_null: each('tiers', [[null], ['pro', null]], [[], ['no such tier']]),
+  rules_per_is_known: each('per', [['path'], [null]], [[], ['route'], ['method', 'route']]),
+  rules_by_are_parts: each(
+    'by',
+    [['host'], ['header:'], ['header:a b'], ['user', null], ['user', 'ip', 'colo', 'asn']],
+    [[], ['user', 'header:X-Model', 'claim:org'], ['param:id']],
+  ),
+  rules_by_has_a_bound: each('by', [['header:x'], ['country', 'param:id']], [['country']], {
+    scope: 'global',
+  }),
+  rules_bound_times_is_positive: each('bound_times', [0, 1_000_001], [1, 1_000_000]),
+  rules_throttle_has_no_parts: each('by', [['user']], [[]], THROTTLE),
+  rules_hosts_are_hosts: each(
+    'hosts',
+    [['*'], ['A.example'], ['a b'], [null], ['https://a']],
+    [[], ['a.example', '*.example.com']],
+  ),
+  rules_routes_has_no_null: each('routes', [[null]], [[], ['route-1']]),
   rules_subjects_has_no_null: each('subjects', [[null], ['ann', null]], [[], ['ann']]),
   rules_global_has_no_subjects: each('subjects', [['ann']], [[]], { scope: 'global' }),
   rules_ip_has_no_patterns: {
@@ -402,6 +419,7 @@ export const CASES: Readonly<Record<string, Case>> = {
   // A migration has made the one row.
   settings_pkey: { refused: [{}], taken: [] },
   settings_are_one: { refused: [{ id: 'other' }], taken: [] },
+  settings_file_extensions_is_known: { refused: [{ file_extensions: 'cut' }], taken: [] },
   settings_enforcement_is_known: { refused: [{ enforcement: 'off' }], taken: [] },
   history_pkey: pkey('history'),
   history_says_something: { refused: [{ after: null }], taken: [{ after: null, before: '{}' }] },

@@ -5,7 +5,9 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Caller } from '../../src/core/matching/caller.ts';
 import { canonicalPath } from '../../src/core/matching/canonical-path.ts';
+import { NO_FACTS } from '../../src/core/matching/counted-by.ts';
 import {
+  type Per,
   type RouteCost,
   RULE_DEFAULTS,
   SCOPES,
@@ -49,6 +51,12 @@ const resource = fc
   )
   .map(([segments, end]) => segments.map((text) => `/${text}`).join('') + end || '/');
 
+/** Also names that begin alike. */
+const ruleResource = fc.oneof(
+  { weight: 4, arbitrary: resource },
+  { weight: 1, arbitrary: fc.constantFrom('/a*', '/B*', '/a/b*', '/:id/c*', '/{id}/c.d*', '/c*') },
+);
+
 const limits = fc
   .record({ limit: fc.constantFrom(null, 1, 2, 3), limitName: fc.constantFrom(null, 'requests', 'exports') })
   .filter(({ limit, limitName }) => limit !== null || limitName !== null);
@@ -77,8 +85,11 @@ const costs = fc.oneof(
 
 const ruleFields = fc
   .record({
-    resource,
-    others: fc.array(resource, { maxLength: 2 }),
+    resource: ruleResource,
+    others: fc.array(ruleResource, { maxLength: 2 }),
+    by: fc.constantFrom<string[][]>([], [], [], ['country'], ['user', 'header:X-Model']),
+    per: fc.constantFrom<Per[][]>([], [], ['route', 'method']),
+    hosts: someOf('a.example', '*.example'),
     scope: fc.constantFrom(...SCOPES),
     action: fc.constantFrom('reject', 'reject', 'reject', 'log', 'allow'),
     replaces: fc.constantFrom(false, false, false, true),
@@ -98,7 +109,10 @@ const ruleFields = fc
     ...fields,
     resources: others.length > 0 ? [fields.resource, ...others] : [],
     ...(several.length > 0 ? { limits: several } : { ...limits, windowSeconds: 60 }),
-    ...(fields.scope === 'global' && { percent: 100 }),
+    ...(fields.scope === 'global' && {
+      percent: 100,
+      by: fields.by.filter((part) => part !== 'header:X-Model'),
+    }),
     ...(isBackwards(fields) && { validUntilMs: null }),
     subjects: subjects.filter(
       (one) => fields.scope !== 'global' && !(fields.scope === 'ip' && one.endsWith('*')),
@@ -152,6 +166,9 @@ const path = fc
 const request: fc.Arbitrary<MatchRequest> = fc.record({
   matchPath: path,
   method: fc.constantFrom('GET', 'HEAD', 'POST', 'PUT'),
+  facts: fc
+    .constantFrom('a.example', 'b.example', 'other')
+    .map((host) => ({ ...NO_FACTS, host: () => host })),
   caller,
   nowMs: fc.constantFrom(0, ...MOMENTS_MS, Date.parse('2031-01-01')),
 });
@@ -174,7 +191,12 @@ describe('the compiled matcher', () => {
           const inForce = rules.filter(({ enabled }) => enabled);
           const snapshot = compileSnapshot('v', { rules: inForce, tiers, lists: [] });
           const compiled = requests.map((each) =>
-            snapshot.match(each).map(({ rule, limit, cost }) => `${rule.name}: ${limit} for ${cost}`),
+            snapshot
+              .match(each)
+              .map(
+                ({ rule, limit, cost }) =>
+                  `${rule.name}${rule.isBound ? ' bound' : ''}: ${limit} for ${cost}`,
+              ),
           );
           await write(rules, tiers);
           const asked = await askPostgres(requests);
@@ -201,6 +223,10 @@ async function write(rules: readonly RuleRow[], tiers: readonly Tier[]): Promise
       methods,
       tiers,
       subjects,
+      by,
+      per,
+      hosts,
+      routes,
       limits,
       costs,
       ...row
@@ -211,6 +237,10 @@ async function write(rules: readonly RuleRow[], tiers: readonly Tier[]): Promise
       methods: [...methods],
       tiers: [...tiers],
       subjects: [...subjects],
+      by: [...by],
+      per: [...per],
+      hosts: [...hosts],
+      routes: [...routes],
       limits: [...limits],
       costs: [...costs],
       validFrom: toDate(validFromMs),
@@ -228,8 +258,9 @@ async function write(rules: readonly RuleRow[], tiers: readonly Tier[]): Promise
 const toDate = (ms: number | null) => (ms === null ? null : new Date(ms));
 
 async function askPostgres(requests: readonly MatchRequest[]): Promise<string[][]> {
-  const asked = requests.map(({ matchPath, method, caller, nowMs }, number) => ({
+  const asked = requests.map(({ matchPath, method, caller, nowMs, facts }, number) => ({
     number,
+    host: facts?.host(),
     matchPath,
     method,
     now: new Date(nowMs).toISOString(),
@@ -251,12 +282,12 @@ const FUNCTIONS = [
   // A prefix is what stands before its star, alone or with more segments; all other characters mean themselves.
   sql`create function pattern_of(slot text) returns text language sql immutable as $$
     select '^' || replace(
-        regexp_replace(regexp_replace(slot, '/\\*$', ''), '([.+*?()|^$\\[\\]\\\\])', '\\\\\\1', 'g'), '{}', '[^/]+')
-      || case when slot like '%/*' then '(/.*)?$' else '$' end $$`,
+        regexp_replace(regexp_replace(slot, '/?\\*$', ''), '([.+*?()|^$\\[\\]\\\\])', '\\\\\\1', 'g'), '{}', '[^/]+')
+      || case when slot like '%/*' then '(/.*)?$' when slot like '%*' then '' else '$' end $$`,
   // Whether the first matches all that the second one matches.
   sql`create function contains(wide text, narrow text) returns boolean language sql immutable as $$
-    select case when wide like '%/*' then regexp_replace(narrow, '/\\*$', '') ~ pattern_of(wide)
-      else narrow not like '%/*' and narrow ~ pattern_of(wide) end $$`,
+    select case when wide like '%*' then replace(regexp_replace(narrow, '/\\*$', ''), '*', '%') ~ pattern_of(wide)
+      else narrow not like '%*' and narrow ~ pattern_of(wide) end $$`,
   // Of two that match one path, the more specific one is the smaller text: names, then parameters, then the star.
   sql`create function outline_of(slot text) returns text language sql immutable as $$
     select replace(replace(regexp_replace(replace(
@@ -278,17 +309,17 @@ const FUNCTIONS = [
 
 const QUESTION = (asked: string) => sql`
   with requests as (
-    select number, "matchPath" as path, method, now, ip, "userId" as "user", "apiKeyId" as "apiKey", "tenantId" as tenant,
+    select number, "matchPath" as path, method, host, now, ip, "userId" as "user", "apiKeyId" as "apiKey", "tenantId" as tenant,
       coalesce((select name from weir.tiers where name = tier), (select name from weir.tiers where is_default)) as tier
     from jsonb_to_recordset(${asked}::jsonb) as request (
-      number int, "matchPath" text, method text, now timestamptz, ip text, "userId" text, "apiKeyId" text, "tenantId" text, tier text)
+      number int, "matchPath" text, method text, host text, now timestamptz, ip text, "userId" text, "apiKeyId" text, "tenantId" text, tier text)
   ),
   slots as (
-    select rules.*, slot_of(one) as slot
+    select rules.*, slot_of(one) as slot, (select string_agg(part, ' ' order by part) from unnest("by") as part) as by_parts
     from weir.rules, unnest(case resources when '{}' then array[resource] else resources end) as one where enabled
   ),
   winners as (
-    select distinct on (number, scope, slot, action = 'log') requests.number, requests.path, requests.method,
+    select distinct on (number, scope, by_parts, slot, action = 'log') requests.number, requests.path, requests.method,
       requests.tier, slots.*
     from requests join slots on path ~ pattern_of(slot) and path !~ '^/_weir(/|$)'
     where (methods = '{}' or method = any(methods) or (method = 'HEAD' and 'GET' = any(methods)))
@@ -296,12 +327,14 @@ const QUESTION = (asked: string) => sql`
       and (subjects = '{}' or exists (select from unnest(subjects) as one where case scope
         when 'user' then "user" when 'apiKey' then "apiKey" when 'tenant' then tenant when 'ip' then ip
       end like replace(one, '*', '%')))
+      and (hosts = '{}' or exists (select from unnest(hosts) as one where host like replace(one, '*', '%')))
       and coalesce(valid_from <= now, true) and coalesce(now < valid_until, true)
       and (percent = 100 or hash_of(id || ' ' || coalesce(case scope
         when 'user' then 'user:' || "user" when 'apiKey' then 'apiKey:' || "apiKey" when 'tenant' then 'tenant:' || tenant
       end, 'ip:' || ip)) * 100 < percent * 4294967296)
-    order by number, scope, slot, action = 'log', priority, (subjects <> '{}') desc,
-      (exists (select from unnest(subjects) as one where one like '%*')), (tiers <> '{}') desc, (methods <> '{}') desc, id
+    order by number, scope, by_parts, slot, action = 'log', priority, (subjects <> '{}') desc,
+      (exists (select from unnest(subjects) as one where one like '%*')), (tiers <> '{}') desc, (methods <> '{}') desc,
+      (hosts <> '{}') desc, id
   ),
   applying as (
     select distinct on (number, id) * from winners where action <> 'allow' and not exists (
@@ -310,7 +343,7 @@ const QUESTION = (asked: string) => sql`
         and other.slot <> winners.slot and contains(winners.slot, other.slot))
   ),
   limited as (
-    select number, applying.name, coalesce((
+    select number, applying.name, applying."by", applying.bound_times, coalesce((
         select (one ->> 'cost')::int from jsonb_array_elements(costs) with ordinality as list (one, place)
         where path ~ pattern_of(slot_of(one ->> 'resource')) and (not one ? 'methods'
           or one -> 'methods' ? method or (method = 'HEAD' and one -> 'methods' ? 'GET'))
@@ -322,4 +355,7 @@ const QUESTION = (asked: string) => sql`
         then jsonb_build_array(jsonb_build_object('limit', applying."limit", 'limitName', limit_name))
         else applying.limits end) as line
   )
-  select number, name || ': ' || "limit" || ' for ' || cost as line from limited where "limit" is not null`;
+  select number, name || suffix || ': ' || "limit" * times || ' for ' || cost as line from limited
+  cross join lateral (
+    select '' as suffix, 1 as times union all select ' bound', bound_times where 'header:X-Model' = any("by")) as counter
+  where "limit" is not null`;

@@ -39,6 +39,25 @@ describe('the first publication', () => {
   });
 });
 
+describe('a rule that has not changed', () => {
+  it('is not looked at again, and one that has is, even if it is counted where it was', async () => {
+    await addRule('a');
+    await publishNow();
+    const stamps = async () =>
+      (
+        await run(
+          `select p.revision = r.revision as same, p.updated_at from placements p join rules r on p.id = r.id::text`,
+        )
+      ).rows[0];
+    const { updated_at: before, ...first } = await stamps();
+    expect(first).toEqual({ same: true });
+    await change('a', '"limit" = 77');
+    expect((await stamps()).same).toBe(false);
+    await publishNow();
+    expect(await stamps()).toEqual({ same: true, updated_at: before });
+  });
+});
+
 describe('a change of where a rule is counted', () => {
   it('is told with what was before, and when every region had been told', async () => {
     await addRule('a');

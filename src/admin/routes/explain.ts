@@ -4,6 +4,7 @@ import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
 import type { Outcome } from '../../core/counting/check.ts';
 import { canonicalPath } from '../../core/matching/canonical-path.ts';
+import type { RequestFacts } from '../../core/matching/counted-by.ts';
 import { explain, REASONS_AGAINST } from '../../core/matching/explain.ts';
 import { countedIp } from '../../core/matching/ip.ts';
 import { isOwnPath, OWN_PREFIX } from '../../core/matching/resource.ts';
@@ -52,6 +53,18 @@ const explainBody = z
       ),
     tenantId: id.optional().describe('Left out: that of the key or user.'),
     tier: z.string().max(63).optional().describe('Left out: that of the key, user or tenant.'),
+    host: z.string().max(253).toLowerCase().optional().describe('For rules and routes of some hosts.'),
+    headers: z
+      .record(z.string().regex(/^[A-Za-z0-9-]{1,64}$/), z.string().regex(/^[\x20-\x7e]{0,1024}$/))
+      .optional()
+      .describe('Those that rules count by.'),
+    claims: z
+      .record(z.string().max(64), z.string().max(256))
+      .optional()
+      .describe('Of the token, if rules count by them.'),
+    country: z.string().max(8).optional(),
+    asn: z.string().max(16).optional(),
+    colo: z.string().max(8).optional(),
     region: z.string().max(32).optional().describe('Left out: all of them together.'),
   })
   .superRefine(({ apiKey, apiKeyId }, context) => {
@@ -101,8 +114,17 @@ const explanationBody = z
           windowSeconds: z.int(),
           cost: z.int().describe('What the request takes of it.'),
           subject: z
-            .strictObject({ scope: z.enum(SCOPES), id: z.string() })
-            .describe('Who is counted: the IP, if the caller has no id of the rule’s scope.'),
+            .strictObject({ scope: z.enum([...SCOPES, 'by']), id: z.string() })
+            .describe(
+              'Who is counted: the IP, if the caller has no id of the rule’s scope. Of a rule that counts `by` parts, their ' +
+                'values, with a slash between two of them; @ and the IP for an id that the caller does not have.',
+            ),
+          bound: z
+            .int()
+            .nullable()
+            .describe(
+              'What all values that a client chooses may use together; null: the client chooses none.',
+            ),
           left: left.nullable().describe('Null: the counters did not answer, or the caller is on a list.'),
           leased: z
             .int()
@@ -157,9 +179,17 @@ export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
     const caller = {
       ...parseIp(body.ip, services.ipv6Prefix),
       ...(await completeCaller(database, body, now())),
+      claims: body.claims,
     };
     const read = await readContent(database);
-    const request = { matchPath, method: body.method, caller, nowMs: now(), leaseId: noLease };
+    const request = {
+      matchPath,
+      method: body.method,
+      caller,
+      nowMs: now(),
+      leaseId: noLease,
+      facts: factsOf(body),
+    };
     const explanation = explain(read.content, request);
     const peeked = await peek({ regions, content: read.content, request, deadlineMs, leasedOf });
     const against = reasonsAgainst(explanation, read, matchPath);
@@ -196,17 +226,33 @@ function movingOf({ ruleId }: Applying, { rules, split }: StoredContent, nowMs: 
   return { until: Number.isFinite(untilMs) ? new Date(untilMs).toISOString() : null };
 }
 
+/** What the description tells of the request beside its path and caller. */
+function factsOf({ host = '', headers = {}, ...places }: z.infer<typeof explainBody>): RequestFacts {
+  const byName = new Headers(headers);
+  return { host: () => host, header: (name) => byName.get(name), place: (kind) => places[kind] ?? '' };
+}
+
 type Moving = ReturnType<typeof movingOf>;
 
 function toShown(
-  { ruleId, name, limits, cost, subject }: Applying,
+  { ruleId, name, limits, cost, subject, boundTimes }: Applying,
   peeked: ReadonlyMap<string, Peeked> | undefined,
   moving: Moving,
 ) {
   return limits.map(({ limit, limitFrom, windowSeconds, policy }) => {
     const found = peeked?.get(outcomeName(ruleId, windowSeconds));
     const left = toLeft(found?.outcome);
-    const counted = { limit, limitFrom, windowSeconds, cost, subject, left, leased: found?.leased ?? null };
+    const bound = boundTimes === undefined ? null : limit * boundTimes;
+    const counted = {
+      limit,
+      limitFrom,
+      windowSeconds,
+      cost,
+      subject,
+      bound,
+      left,
+      leased: found?.leased ?? null,
+    };
     return { id: ruleId, name, policy, ...counted, moving };
   });
 }

@@ -3,7 +3,7 @@
 import { createRoute } from '@hono/zod-openapi';
 import { eq } from 'drizzle-orm';
 import * as z from 'zod';
-import { ENFORCEMENTS, SETTINGS_DEFAULTS } from '../../core/matching/settings.ts';
+import { ENFORCEMENTS, FILE_EXTENSIONS, SETTINGS_DEFAULTS } from '../../core/matching/settings.ts';
 import type { Database } from '../../rules/tables/database.ts';
 import { asActor } from '../../rules/tables/repository.ts';
 import { ALL_RULES, type SettingsRow, settings } from '../../rules/tables/settings-table.ts';
@@ -17,6 +17,9 @@ const fields = {
   enforcement: z
     .enum(ENFORCEMENTS)
     .describe('log: every rule only records what it would have done. Lists still hold.'),
+  fileExtensions: z
+    .enum(FILE_EXTENSIONS)
+    .describe('ignored: rules for /login hold for /login.json, too; part: that is another name.'),
 };
 
 const shown = z
@@ -89,7 +92,7 @@ async function readSettings(database: Database): Promise<SettingsRow> {
 
 const EPOCH = new Date(0);
 
-const toValues = ({ enforcement }: SettingsRow) => ({ enforcement });
+const toValues = ({ enforcement, fileExtensions }: SettingsRow) => ({ enforcement, fileExtensions });
 
 const toShown = (row: SettingsRow) => ({
   ...toValues(row),

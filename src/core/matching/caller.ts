@@ -11,7 +11,12 @@ export interface Caller {
   readonly tenantId?: string | undefined;
   /** Undefined: the default tier. */
   readonly tier?: string | undefined;
+  /** Of a verified token. */
+  readonly claims?: Claims | undefined;
 }
+
+/** What a token says beside its user: names and short texts. */
+export type Claims = Readonly<Record<string, string>>;
 
 /** What is known of an API key or a user, from wherever it is kept. */
 export interface CallerRecord {
@@ -19,6 +24,7 @@ export interface CallerRecord {
   readonly apiKeyId?: string | undefined;
   readonly tenantId?: string | undefined;
   readonly tier?: string | undefined;
+  readonly claims?: Claims | undefined;
   readonly expiresAtMs?: number | undefined;
 }
 
@@ -49,6 +55,7 @@ export interface VerifiedUser {
   /** Undefined: the token does not say. */
   readonly tenantId?: string | undefined;
   readonly tier?: string | undefined;
+  readonly claims?: Claims | undefined;
   readonly expiresAtMs: number;
 }
 

@@ -25,7 +25,11 @@ export interface PublishedRule extends Rule {
 }
 
 /** One limit of a rule, with all that the rule says. */
-export type CompiledRule = PublishedRule & RuleLimit;
+export type CompiledRule = PublishedRule &
+  RuleLimit & {
+    /** What a client's choice cannot exceed (variants.ts): it stands beside a counter of the same rule. */
+    readonly isBound?: true;
+  };
 
 /** None if the rule allows. */
 export function limitsOf(rule: Rule): RuleLimit[] {

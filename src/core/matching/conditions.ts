@@ -1,20 +1,41 @@
-// What a rule asks of a request beyond its method and tier: that it is in force at this moment, and that the caller is
-// among the percent of subjects that it applies to.
+// What a rule asks of a request beyond its method and tier: that it is in force at this moment, that the caller is among
+// the percent of subjects that it applies to, and that the request is for one of its hosts or routes.
 import { hash } from '../regions/shares.ts';
 import { type Caller, subjectOf } from './caller.ts';
+import type { RequestFacts } from './counted-by.ts';
 import type { Rule } from './rule.ts';
 
 export interface Asker {
   readonly caller: Caller;
   readonly nowMs: number;
+  readonly facts?: RequestFacts | undefined;
+  /** The name of the route that the request takes. */
+  readonly routeName?: (() => string | undefined) | undefined;
 }
 
 export type Condition = (asker: Asker) => boolean;
 
 /** Undefined: it applies to everybody, at any time. */
 export function conditionOf(rule: Rule): Condition | undefined {
-  if (rule.validFromMs === null && rule.validUntilMs === null && rule.percent === 100) return undefined;
-  return ({ caller, nowMs }) => isValidAt(rule, nowMs) && isAmong(rule, caller);
+  const isTimed = rule.validFromMs !== null || rule.validUntilMs !== null;
+  const isPlaced = rule.hosts.length > 0 || rule.routes.length > 0;
+  if (!isTimed && !isPlaced && rule.percent === 100) return undefined;
+  return (asker) =>
+    isValidAt(rule, asker.nowMs) &&
+    isAmong(rule, asker.caller) &&
+    (!isPlaced || (isForHost(rule, asker) && isForRoute(rule, asker)));
+}
+
+export const isForHost = ({ hosts }: Rule, { facts }: Asker): boolean =>
+  hosts.length === 0 || hosts.some((host) => covers(host, facts?.host() ?? ''));
+
+const covers = (host: string, asked: string): boolean =>
+  host.startsWith('*.') ? asked.endsWith(host.slice(1)) : asked === host;
+
+export function isForRoute({ routes }: Rule, { routeName }: Asker): boolean {
+  if (routes.length === 0) return true;
+  const name = routeName?.();
+  return name !== undefined && routes.includes(name);
 }
 
 /** Whether the rule is in force at that moment. */

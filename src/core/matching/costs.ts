@@ -1,10 +1,12 @@
 // What a request costs by one rule: as the most specific of its costs says, or else its flat cost.
+import { pathsOf } from './file-extensions.ts';
 import { methodsOf, names } from './rank.ts';
 import { PARAMETER, parseResource, type Route } from './resource.ts';
 import { createRouteTrie } from './route-trie.ts';
 import type { Rule } from './rule.ts';
+import type { MatchRequest } from './slots.ts';
 
-export type CostOf = (request: { readonly matchPath: string; readonly method: string }) => number;
+export type CostOf = (request: Pick<MatchRequest, 'matchPath' | 'otherPath' | 'method'>) => number;
 
 interface Entry {
   /** Its place among all costs of the rule, the most specific first. */
@@ -19,11 +21,12 @@ export function compileCosts({ cost, costs }: Rule): CostOf | undefined {
   const routes = createRouteTrie<Entry[]>();
   for (const [place, { route, ...one }] of mostSpecificFirst(costs).entries())
     routes.at(route, () => []).push({ ...one, place });
-  return ({ matchPath, method }) => {
+  return ({ method, ...paths }) => {
     let best: Entry | undefined;
-    for (const entries of routes.find(matchPath))
-      for (const entry of entries)
-        if ((best === undefined || entry.place < best.place) && names(entry.methods, method)) best = entry;
+    for (const path of pathsOf(paths))
+      for (const entries of routes.find(path))
+        for (const entry of entries)
+          if ((best === undefined || entry.place < best.place) && names(entry.methods, method)) best = entry;
     return best?.cost ?? cost;
   };
 }
@@ -40,13 +43,18 @@ const mostSpecificFirst = (costs: Rule['costs']) =>
     );
 
 /**
- * Of two resources that match one path: segment by segment, a name comes before a parameter, and that before the star
- * of a prefix.
+ * Of two resources that match one path: segment by segment, a name comes before the beginning of one (the longer, the
+ * earlier), that before a parameter, and that before the star of a prefix.
  */
 function bySpecificity(a: Route, b: Route): number {
   const [one, other] = [outlineOf(a), outlineOf(b)];
   return one < other ? -1 : Number(one > other);
 }
 
-const outlineOf = ({ segments, isPrefix }: Route): string =>
-  segments.map((segment) => (segment === PARAMETER ? '1' : '0')).join('') + (isPrefix ? '2' : '');
+const outlineOf = ({ segments, isPrefix, stem }: Route): string =>
+  segments.map((segment) => (segment === PARAMETER ? '2' : '0')).join('') +
+  (stem === undefined ? '' : `1${String.fromCharCode(LONGEST_STEM - stem.length)}`) +
+  (isPrefix ? '3' : '');
+
+/** Longer than any resource is. */
+const LONGEST_STEM = 0x4000;

@@ -2,22 +2,30 @@
 // one, unlike the snapshot, and comes to the same answer.
 import { idInScope, subjectOf } from './caller.ts';
 import { limitsOf, type RuleLimit } from './compiled-rule.ts';
-import { isAmong, isValidAt } from './conditions.ts';
+import { isAmong, isForHost, isForRoute, isValidAt } from './conditions.ts';
 import { compileCosts } from './costs.ts';
+import { parametersOf, subjectBy } from './counted-by.ts';
+import { type Paths, pathsOf, withoutExtension } from './file-extensions.ts';
 import { compileLists } from './lists.ts';
+import type { OriginRoute } from './origin-route.ts';
+import { compileOriginRoutes } from './origin-routes.ts';
 import { limitPolicyOf } from './policy.ts';
 import { byRank, isShadowRule, methodsOf, names } from './rank.ts';
 import { reaches } from './replacing.ts';
 import { compileResource, parseResource, slotOf } from './resource.ts';
 import { type ListEntry, type Rule, resourcesOf, type Scope, type Tier } from './rule.ts';
-import type { MatchRequest } from './slots.ts';
+import type { Settings } from './settings.ts';
+import { type MatchRequest, slotBy } from './slots.ts';
 import { namesSubject } from './subjects.ts';
 import { type CallerTier, compileTiers, limitOfTier } from './tiers.ts';
+import { hasBound } from './variants.ts';
 
 export interface ExplainContent {
   readonly rules: readonly (Rule & { readonly enabled?: boolean | undefined })[];
   readonly tiers: readonly Tier[];
   readonly lists: readonly ListEntry[];
+  readonly routes?: readonly OriginRoute[] | undefined;
+  readonly settings?: Settings | undefined;
 }
 
 export type ExplainRequest = MatchRequest;
@@ -29,6 +37,10 @@ export const REASONS_AGAINST = [
   'time',
   /** Another path. */
   'resource',
+  /** Another host. */
+  'host',
+  /** Another route. */
+  'route',
   'method',
   'tier',
   'subject',
@@ -55,8 +67,10 @@ export type Verdict =
       readonly reason: 'applies';
       readonly limits: readonly AppliedLimit[];
       readonly cost: number;
-      /** Who is counted: the IP, if the caller has no id of the rule's scope. */
-      readonly subject: { readonly scope: Scope; readonly id: string };
+      /** Who is counted: the IP, if the caller has no id of the rule's scope; by its parts, if it counts by several. */
+      readonly subject: { readonly scope: Scope | 'by'; readonly id: string };
+      /** Times each limit: what values of the client's choice may use together. */
+      readonly boundTimes: number | undefined;
     }
   /** It wins its slot, counts nothing, and puts broader rules aside. */
   | { readonly reason: 'allows' }
@@ -74,13 +88,20 @@ export interface Explanation {
   readonly rules: readonly RuleExplanation[];
 }
 
-export function explain(content: ExplainContent, request: ExplainRequest): Explanation {
-  const { caller, nowMs } = request;
+export function explain(content: ExplainContent, asked: ExplainRequest): Explanation {
+  const { caller, nowMs, facts, matchPath } = asked;
+  const routes = compileOriginRoutes(content.routes);
+  const otherPath = content.settings?.fileExtensions === 'ignored' ? withoutExtension(matchPath) : undefined;
+  const request = {
+    ...asked,
+    otherPath,
+    routeName: () => routes?.find(facts?.host() ?? '', matchPath)?.name,
+  };
   const tier = compileTiers(content.tiers)(caller);
   const reasons = content.rules.map((rule) => reasonAgainst(rule, request, tier.name));
   const winners = bestOfEachSlot(
     content.rules.filter((_, i) => reasons[i] === undefined),
-    request.matchPath,
+    request,
   );
   return {
     listed: compileLists(content.lists)(caller, nowMs),
@@ -96,20 +117,23 @@ export function explain(content: ExplainContent, request: ExplainRequest): Expla
 /** What keeps a rule from applying, whatever other rules there are. */
 function reasonAgainst(
   rule: ExplainContent['rules'][number],
-  { matchPath, method, caller, nowMs }: MatchRequest,
+  request: MatchRequest,
   tier: string | undefined,
 ) {
+  const { method, caller, nowMs } = request;
   if (rule.enabled === false) return 'disabled';
   if (!isValidAt(rule, nowMs)) return 'time';
-  if (matchingResources(rule, matchPath).length === 0) return 'resource';
+  if (matchingResources(rule, request).length === 0) return 'resource';
+  if (!isForHost(rule, request)) return 'host';
+  if (!isForRoute(rule, request)) return 'route';
   if (!names(methodsOf(rule), method)) return 'method';
   if (!names(rule.tiers, tier)) return 'tier';
   if (!namesSubject(rule.subjects, idInScope(rule.scope, caller))) return 'subject';
   return isAmong(rule, caller) ? undefined : 'percent';
 }
 
-const matchingResources = (rule: Rule, matchPath: string): readonly string[] =>
-  resourcesOf(rule).filter((resource) => compileResource(resource)(matchPath));
+const matchingResources = (rule: Rule, paths: Paths): readonly string[] =>
+  resourcesOf(rule).filter((resource) => pathsOf(paths).some(compileResource(resource)));
 
 /** A rule in one of the slots that the path leads to. */
 interface Placed {
@@ -117,18 +141,19 @@ interface Placed {
   readonly resource: string;
 }
 
-const slotKey = ({ rule, resource }: Placed) => `${rule.scope} ${isShadowRule(rule)} ${slotOf(resource)}`;
+const slotKey = ({ rule, resource }: Placed) =>
+  `${rule.scope} ${isShadowRule(rule)} ${slotBy(rule)} ${slotOf(resource)}`;
 
-const placesOf = (rule: Rule, matchPath: string): Placed[] =>
-  matchingResources(rule, matchPath).map((resource) => ({ rule, resource }));
+const placesOf = (rule: Rule, paths: Paths): Placed[] =>
+  matchingResources(rule, paths).map((resource) => ({ rule, resource }));
 
-function bestOfEachSlot(applying: readonly Rule[], matchPath: string): Map<string, Placed> {
+function bestOfEachSlot(applying: readonly Rule[], paths: Paths): Map<string, Placed> {
   // The best come last, and replace the others.
   return new Map(
     [...applying]
       .sort(byRank)
       .reverse()
-      .flatMap((rule) => placesOf(rule, matchPath))
+      .flatMap((rule) => placesOf(rule, paths))
       .map((placed) => [slotKey(placed), placed]),
   );
 }
@@ -139,7 +164,7 @@ function verdictOn(
   request: MatchRequest,
   tier: CallerTier,
 ): Verdict {
-  const verdicts = placesOf(rule, request.matchPath).map((placed) => verdictAt(placed, winners));
+  const verdicts = placesOf(rule, request).map((placed) => verdictAt(placed, winners));
   const lost = verdicts.find((verdict) => verdict !== undefined);
   // One slot that it wins is enough.
   if (lost && !verdicts.includes(undefined)) return lost;
@@ -147,7 +172,14 @@ function verdictOn(
   const limits = limitsOf(rule).flatMap((limit) => appliedLimit(rule, limit, tier) ?? []);
   if (limits.length === 0) return { reason: 'unlimited' };
   const cost = compileCosts(rule)?.(request) ?? rule.cost;
-  return { reason: 'applies', limits, cost, subject: subjectOf(rule.scope, request.caller) };
+  const boundTimes = hasBound(rule) ? rule.boundTimes : undefined;
+  return { reason: 'applies', limits, cost, subject: countedOf(rule, request), boundTimes };
+}
+
+function countedOf(rule: Rule, request: MatchRequest): { scope: Scope | 'by'; id: string } {
+  if (rule.by.length === 0) return subjectOf(rule.scope, request.caller);
+  const [resource = ''] = matchingResources(rule, request);
+  return { scope: 'by', id: subjectBy(rule.by, request, parametersOf(resource)) };
 }
 
 /** Which rule keeps it from applying by this resource; undefined if none does. */

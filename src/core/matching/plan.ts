@@ -3,11 +3,15 @@ import { traitsOf } from '../counting/algorithms/registry.ts';
 import type { Check } from '../counting/check.ts';
 import { groupOf, subjectKey } from '../counting/keys.ts';
 import { type Caller, subjectOf } from './caller.ts';
+import { type RequestFacts, subjectBy } from './counted-by.ts';
 import type { ListEntry } from './rule.ts';
 import type { CompiledRule, Match, Snapshot } from './snapshot.ts';
 
 /** Unless a rule says otherwise, nobody waits longer for his turn. */
 const DEFAULT_MAX_DELAY_MS = 5_000;
+
+/** No scope has this name: subjects of several parts share no key with others. */
+const BY = 'by';
 
 /** A check that knows the rule it comes from. */
 export interface RuleCheck extends Check {
@@ -33,6 +37,8 @@ export interface PlannedRequest {
   readonly method: string;
   readonly caller: Caller;
   readonly nowMs: number;
+  /** For rules that look at more than path, method and caller. */
+  readonly facts?: RequestFacts | undefined;
   /** Rules only record what they would have done, whatever they and the settings say. */
   readonly isLogOnly?: boolean | undefined;
   /** Gives 16 characters that nobody else has: a lease is held by them. */
@@ -70,7 +76,7 @@ function toChecks(
   matches: readonly Match[],
   request: PlannedRequest,
 ): readonly RuleCheck[] | Promise<readonly RuleCheck[]> {
-  const keys = matches.map(({ rule }) => keyOf(rule, request.caller));
+  const keys = matches.map((match) => keyOf(match, request));
   const withKeys = (all: readonly string[]) =>
     matches.map((match, i) => toCheck(match, all[i] ?? '', request));
   return isReady(keys) ? withKeys(keys) : Promise.all(keys).then(withKeys);
@@ -79,9 +85,12 @@ function toChecks(
 const isReady = (keys: readonly (string | Promise<string>)[]): keys is readonly string[] =>
   keys.every((key) => typeof key === 'string');
 
-function keyOf({ scope, algorithm, counterId, ordinal }: CompiledRule, caller: Caller) {
-  const subject = subjectOf(scope, caller);
-  return subjectKey(subject.scope, subject.id, groupOf(algorithm, counterId, ordinal));
+function keyOf({ rule, parameters }: Match, request: PlannedRequest) {
+  const { scope, by, algorithm, counterId, ordinal } = rule;
+  const group = groupOf(algorithm, counterId, ordinal);
+  if (by.length > 0) return subjectKey(BY, subjectBy(by, request, parameters), group);
+  const subject = subjectOf(scope, request.caller);
+  return subjectKey(subject.scope, subject.id, group);
 }
 
 function toCheck(

@@ -27,7 +27,7 @@ export const ruleNameOf = ({ policy, resource, scope }: Rule): string =>
   policy ?? `${slugOf(resource)}-${scope === 'apiKey' ? 'key' : scope}`;
 
 function slugOf(resource: string): string {
-  const words = resource.toLowerCase().replace(/\/\*$/, '/all');
+  const words = resource.toLowerCase().replace(/\/\*$/, '/all').replace(/\*$/, '-all');
   const slug = words.replace(/[^a-z0-9._]+/g, '-').replace(/^[^a-z0-9]+|-+$/g, '');
   return slug.slice(0, MAX_CHARACTERS) || 'root';
 }

@@ -7,12 +7,18 @@ export function byRank(a: Rule, b: Rule): number {
   return a.priority - b.priority || specificity(b) - specificity(a) || (a.id < b.id ? -1 : 1);
 }
 
-/** Naming subjects says more than a pattern of them, that more than naming tiers, and that more than naming methods. */
-export const specificity = ({ subjects, tiers, methods }: Rule): number =>
-  bySubjects(subjects) + (tiers.length > 0 ? 2 : 0) + (methods.length > 0 ? 1 : 0);
+/**
+ * Naming subjects says more than a pattern of them, that more than naming tiers, that more than naming methods, and that
+ * more than naming hosts or routes.
+ */
+export const specificity = ({ subjects, tiers, methods, hosts, routes }: Rule): number =>
+  bySubjects(subjects) +
+  (tiers.length > 0 ? 4 : 0) +
+  (methods.length > 0 ? 2 : 0) +
+  (hosts.length > 0 || routes.length > 0 ? 1 : 0);
 
 const bySubjects = (subjects: readonly string[]): number =>
-  subjects.length === 0 ? 0 : subjects.some(isPattern) ? 4 : 8;
+  subjects.length === 0 ? 0 : subjects.some(isPattern) ? 8 : 16;
 
 /** The methods that are meant, `HEAD` spelled out; none: all. */
 export const methodsOf = ({

@@ -1,5 +1,5 @@
-// What a rule applies to: a path (`/login`), a template (`/users/:id` or `/users/{id}`), a prefix (`/api/*`) or
-// everything (`/*`), read as requests are read.
+// What a rule applies to: a path (`/login`), a template (`/users/:id` or `/users/{id}`), a prefix (`/api/*`), names that
+// begin alike (`/search*`) or everything (`/*`), read as requests are read.
 import { canonicalPath } from './canonical-path.ts';
 
 /** Paths that are Weir's own: never proxied, never limited by rules. */
@@ -16,6 +16,8 @@ const MAX_SEGMENTS = 32;
 export interface Route {
   readonly segments: readonly string[];
   readonly isPrefix: boolean;
+  /** How the segment after these begins, whatever comes then: `search` of `/search*`. */
+  readonly stem?: string | undefined;
 }
 
 export type ParsedResource =
@@ -25,7 +27,10 @@ export type ParsedResource =
 export function parseResource(resource: string): ParsedResource {
   if (!resource.startsWith('/')) return wrong('must start with /');
   const isPrefix = resource.endsWith('/*');
-  const written = (isPrefix ? resource.slice(0, -1) : resource).split('/');
+  const isStem = !isPrefix && resource.endsWith('*');
+  const written = (isPrefix || isStem ? resource.slice(0, -1) : resource).split('/');
+  if (isStem && !isStemName(written.at(-1) ?? ''))
+    return wrong('may have a * only after a / or after the beginning of a name, as in /search*');
   const names = new Set<string>();
   for (const segment of written) {
     const name = parameterName(segment);
@@ -38,11 +43,16 @@ export function parseResource(resource: string): ParsedResource {
   const template = written.map((segment) =>
     parameterName(segment) === undefined ? encode(segment) : PARAMETER,
   );
-  return parseTemplate(template.join('/'), isPrefix);
+  const parsed = parseTemplate(template.join('/'), isPrefix);
+  if (!parsed.ok || !isStem) return parsed;
+  return { ...parsed, segments: parsed.segments.slice(0, -1), stem: parsed.segments.at(-1) ?? '' };
 }
 
+/** Not what a path would lose: dots, blanks and parameters. */
+const isStemName = (name: string) => parameterName(name) === undefined && /^[^;%]*[^;%.\s]$/.test(name);
+
 function parseTemplate(template: string, isPrefix: boolean): ParsedResource {
-  if (template.includes('*')) return wrong('may have a * only at its end, as in /api/*');
+  if (template.includes('*')) return wrong('may have a * only at its end, as in /api/* or /search*');
   if (/[?#]/.test(template)) return wrong('is a path: it has no ? and no #');
   const canonical = canonicalPath(template);
   if (!canonical.ok) return wrong(canonical.reason);
@@ -63,26 +73,35 @@ export function slotOf(resource: string): string {
   const parsed = parseResource(resource);
   if (!parsed.ok) return resource;
   const path = parsed.segments.map((segment) => `/${segment}`).join('');
+  if (parsed.stem !== undefined) return `${path}/${parsed.stem}*`;
   return parsed.isPrefix ? `${path}/*` : path || '/';
 }
 
 /** Whether the first resource matches every path that the second one matches. */
 export function contains(wide: Route, narrow: Route): boolean {
-  if (!wide.isPrefix && (narrow.isPrefix || narrow.segments.length !== wide.segments.length)) return false;
-  return wide.segments.every((segment, i) =>
-    segment === PARAMETER ? i < narrow.segments.length : segment === narrow.segments[i],
+  const isOpen = ({ isPrefix, stem }: Route) => isPrefix || stem !== undefined;
+  if (!isOpen(wide) && (isOpen(narrow) || narrow.segments.length !== wide.segments.length)) return false;
+  const length = narrow.segments.length + (narrow.stem === undefined ? 0 : 1);
+  const isInside = wide.segments.every((segment, i) =>
+    segment === PARAMETER ? i < length : segment === narrow.segments[i],
   );
+  if (wide.stem === undefined) return isInside;
+  const next =
+    narrow.segments[wide.segments.length] ?? (length > wide.segments.length ? narrow.stem : undefined);
+  return isInside && next?.startsWith(wide.stem) === true;
 }
 
 /** The resource as a test of canonical match paths. */
 export function compileResource(resource: string): (matchPath: string) => boolean {
   const parsed = parseResource(resource);
   if (!parsed.ok) return () => false;
-  const { segments, isPrefix } = parsed;
+  const { segments, isPrefix, stem } = parsed;
   return (matchPath) => {
     if (isOwnPath(matchPath)) return false;
     const asked = segmentsOf(matchPath);
-    if (isPrefix ? asked.length < segments.length : asked.length !== segments.length) return false;
+    const isOpen = isPrefix || stem !== undefined;
+    if (isOpen ? asked.length < segments.length : asked.length !== segments.length) return false;
+    if (stem !== undefined && !asked[segments.length]?.startsWith(stem)) return false;
     return segments.every((segment, i) => segment === PARAMETER || segment === asked[i]);
   };
 }

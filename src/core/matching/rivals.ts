@@ -4,7 +4,7 @@ import { conditionOf } from './conditions.ts';
 import { byRank, isShadowRule, methodsOf, specificity } from './rank.ts';
 import { parseResource, slotOf } from './resource.ts';
 import { type Rule, resourcesOf, type Tier } from './rule.ts';
-import { addToSlot, bestOf, createSlot, EVERY_METHOD } from './slots.ts';
+import { addToSlot, bestOf, createSlot, EVERY_METHOD, slotBy } from './slots.ts';
 import { isPattern, prefixOf } from './subjects.ts';
 
 export interface RuleWarning {
@@ -20,7 +20,7 @@ const MAX_NAMED = 3;
 export function findRivals(rules: readonly Rule[], tiers: readonly Tier[]): RuleWarning[] {
   const placed = rules.flatMap((rule) => resourcesOf(rule).map((resource) => ({ rule, resource })));
   const slots = Map.groupBy(placed, ({ rule, resource }) =>
-    [rule.scope, isShadowRule(rule), slotOf(resource)].join(' '),
+    [rule.scope, isShadowRule(rule), slotBy(rule), slotOf(resource)].join(' '),
   );
   return [...slots.values()]
     .filter((group) => group.length > 1)
@@ -142,12 +142,18 @@ function tiesIn(group: readonly Rule[]): RuleWarning[] {
 
 /** Rules of a group name the same kinds of things, so that two of them meet only if they share one of these. */
 function narrowestOf(rule: Rule): readonly string[] {
-  const named = [rule.subjects, rule.tiers, methodsOf(rule)].find((list) => list.length > 0);
+  const named = [rule.subjects, rule.tiers, methodsOf(rule), rule.hosts, rule.routes].find(
+    (list) => list.length > 0,
+  );
   return named ? [...new Set(named)] : ['everything'];
 }
 
 /** Of two rules that share a subject, if they name any. */
-const couldMeet = (a: Rule, b: Rule) => share(methodsOf(a), methodsOf(b)) && share(a.tiers, b.tiers);
+const couldMeet = (a: Rule, b: Rule) =>
+  share(methodsOf(a), methodsOf(b)) &&
+  share(a.tiers, b.tiers) &&
+  share(a.hosts, b.hosts) &&
+  share(a.routes, b.routes);
 
 const share = (a: readonly string[], b: readonly string[]) =>
   a.length === 0 || b.length === 0 || a.some((name) => b.includes(name));

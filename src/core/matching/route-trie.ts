@@ -2,11 +2,14 @@
 // and on what matches it, not on how many resources there are.
 import { NameTable } from './name-table.ts';
 import { PARAMETER, type Route } from './resource.ts';
+import { PrefixTable } from './subjects.ts';
 
 interface Node<T> {
   /** Most nodes are leaves. */
   literals: NameTable<Node<T>> | undefined;
   parameter: Node<T> | undefined;
+  /** Of resources that end here with the beginning of a name, as in `/search*`. */
+  stems: PrefixTable<T> | undefined;
   /** Of the resource that ends here. */
   exact: T | undefined;
   /** Of the resource that ends here with `/*`. */
@@ -25,8 +28,12 @@ const SLASH = '/'.charCodeAt(0);
 export function createRouteTrie<T>(): RouteTrie<T> {
   const root = createNode<T>();
   return {
-    at({ segments, isPrefix }, create) {
+    at({ segments, isPrefix, stem }, create) {
       const node = segments.reduce(childOf, root);
+      if (stem !== undefined) {
+        node.stems ??= new PrefixTable();
+        return node.stems.getOrSet(stem, create);
+      }
       const kind = isPrefix ? 'prefix' : 'exact';
       node[kind] ??= create();
       return node[kind];
@@ -42,6 +49,7 @@ export function createRouteTrie<T>(): RouteTrie<T> {
 const createNode = <T>(): Node<T> => ({
   literals: undefined,
   parameter: undefined,
+  stems: undefined,
   exact: undefined,
   prefix: undefined,
 });
@@ -64,9 +72,10 @@ function walk<T>(node: Node<T>, path: string, from: number, found: T[]): void {
     if (node.exact !== undefined) found.push(node.exact);
     return;
   }
-  if (node.literals === undefined && node.parameter === undefined) return;
+  if (node.literals === undefined && node.parameter === undefined && node.stems === undefined) return;
   const slash = path.indexOf('/', start);
   const end = slash === -1 ? path.length : slash;
+  if (node.stems !== undefined) found.push(...node.stems.find(path, start, end));
   const literal = node.literals?.get(path, start, end);
   if (literal !== undefined) walk(literal, path, end, found);
   if (node.parameter !== undefined) walk(node.parameter, path, end, found);

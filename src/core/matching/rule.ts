@@ -13,6 +13,10 @@ export type Action = (typeof ACTIONS)[number];
 export const ON_UNAVAILABLE = ['open', 'closed', 'local'] as const;
 export type OnUnavailable = (typeof ON_UNAVAILABLE)[number];
 
+/** What has counters of its own within a rule. */
+export const PER = ['route', 'method'] as const;
+export type Per = (typeof PER)[number];
+
 export interface Rule {
   readonly id: string;
   /** For operators. */
@@ -26,6 +30,16 @@ export interface Rule {
   /** None: every method. `GET` includes `HEAD`. */
   readonly methods: readonly string[];
   readonly scope: Scope;
+  /** A counter for each of its resources, or for each method; none: one for all of them. */
+  readonly per: readonly Per[];
+  /** Counted by these parts together instead of the scope (counted-by.ts); none: by the scope. */
+  readonly by: readonly string[];
+  /** All values that one subject of the scope chooses for the parts in `by` may use so many times the limit. */
+  readonly boundTimes: number;
+  /** `api.example.com`, `*.example.com`; none: every host. */
+  readonly hosts: readonly string[];
+  /** Names of routes; none: whatever route a request takes. */
+  readonly routes: readonly string[];
   /** None: callers of every tier. */
   readonly tiers: readonly string[];
   /** None: every subject of the scope. An override names the users, tenants, keys or IPs it is made for; `acme-*`: all that begin so. */
@@ -139,6 +153,8 @@ export const LONGEST_WINDOW_SECONDS = 366 * 86_400;
 export const MAX_LIMITS_OF_A_RULE = 5;
 export const MAX_COSTS_OF_A_RULE = 100;
 export const MAX_RESOURCES_OF_A_RULE = 20;
+export const MAX_HOSTS_OF_A_RULE = 20;
+export const MAX_BOUND_TIMES = 1_000_000;
 /**
  * Of `concurrency`. A lease is renewed each third of it, and each renewal is one of the calls that a request may make:
  * 50 on the free plan of Workers, which last for 8 minutes, and 10,000 on a paid one, which last for a day.
@@ -151,6 +167,11 @@ export const RULE_DEFAULTS = {
   resources: [] as string[],
   methods: [] as string[],
   tiers: [] as string[],
+  per: [] as Per[],
+  by: [] as string[],
+  boundTimes: 10,
+  hosts: [] as string[],
+  routes: [] as string[],
   subjects: [] as string[],
   percent: 100,
   algorithm: null,

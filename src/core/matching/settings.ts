@@ -4,8 +4,13 @@
 export const ENFORCEMENTS = ['on', 'log'] as const;
 export type Enforcement = (typeof ENFORCEMENTS)[number];
 
+/** `ignored`: rules for `/login` hold for `/login.json`, too. */
+export const FILE_EXTENSIONS = ['part', 'ignored'] as const;
+export type FileExtensions = (typeof FILE_EXTENSIONS)[number];
+
 export interface Settings {
   readonly enforcement: Enforcement;
+  readonly fileExtensions: FileExtensions;
 }
 
-export const SETTINGS_DEFAULTS = { enforcement: 'on' } as const satisfies Settings;
+export const SETTINGS_DEFAULTS = { enforcement: 'on', fileExtensions: 'part' } as const satisfies Settings;

@@ -1,21 +1,28 @@
-// The rules of one scope and resource, and which of them wins for a request.
+// The rules that count by the same and are for the same resource, and which of them wins for a request.
 import { type Caller, idInScope } from './caller.ts';
-import { type CompiledRule, countersOf, type PublishedRule } from './compiled-rule.ts';
+import type { CompiledRule, PublishedRule } from './compiled-rule.ts';
 import { type Asker, type Condition, conditionOf } from './conditions.ts';
 import { type CostOf, compileCosts } from './costs.ts';
+import { parametersOf, type RequestFacts } from './counted-by.ts';
 import { NameTable } from './name-table.ts';
 import { isShadowRule, methodsOf, names } from './rank.ts';
 import type { Route } from './resource.ts';
 import { type Rule, SCOPES, type Scope } from './rule.ts';
 import { isPattern, PrefixTable, prefixOf } from './subjects.ts';
+import { countedMethod, countersFor, everyVariant, isPerMethod, type Variant } from './variants.ts';
 
 export interface MatchRequest {
   /** Canonical, for matching. */
   readonly matchPath: string;
+  /** The path without its file extension, if rules for that hold as well (file-extensions.ts). */
+  readonly otherPath?: string | undefined;
   readonly method: string;
   readonly caller: Caller;
   /** For rules that begin or end. */
   readonly nowMs: number;
+  /** For rules that look at more than all this; left out: nothing is known. */
+  readonly facts?: RequestFacts | undefined;
+  readonly routeName?: (() => string | undefined) | undefined;
 }
 
 /** A limit that applies: what it is for this caller, and what the request costs. */
@@ -23,6 +30,8 @@ export interface Match {
   readonly rule: CompiledRule;
   readonly limit: number;
   readonly cost: number;
+  /** Where the parameters are that the rule counts by. */
+  readonly parameters?: ReadonlyMap<string, number> | undefined;
 }
 
 /** A rule of a slot, with what is asked of it for every request worked out. */
@@ -36,6 +45,11 @@ export interface Candidate {
   readonly counters: readonly CompiledRule[];
   /** With the rule's own limits and its flat cost. */
   readonly matches: readonly Match[];
+  /** The resource by which it is in the slot. */
+  readonly resource: string;
+  /** Those of each method, if each has counters of its own; made when they are first needed. */
+  readonly ofMethods: Map<string, Counted> | undefined;
+  readonly parameters: ReadonlyMap<string, number> | undefined;
   /** Undefined: every request costs the same. */
   readonly costOf: CostOf | undefined;
   readonly isReplacing: boolean;
@@ -43,12 +57,16 @@ export interface Candidate {
   readonly condition: Condition | undefined;
 }
 
+type Counted = Pick<Candidate, 'counters' | 'matches'>;
+
 /**
  * The rules of one scope and resource, best first, by the narrowest thing that they ask of a caller. Shadow rules are
  * among themselves: one that only watches never takes the place of one that denies.
  */
 export interface Slot {
   readonly scope: Scope;
+  /** What its rules count by instead of the scope; '': by the scope. */
+  readonly by: string;
   readonly route: Route;
   readonly isShadow: boolean;
   /** Whether the tier of a caller makes a difference. */
@@ -61,8 +79,12 @@ export interface Slot {
   byPattern?: PrefixTable<Candidate[]>;
 }
 
+/** The order of the parts makes no difference. */
+export const slotBy = ({ by }: Pick<Rule, 'by'>): string => [...by].sort().join(' ');
+
 export const createSlot = (rule: Rule, route: Route): Slot => ({
   scope: rule.scope,
+  by: slotBy(rule),
   route,
   isShadow: isShadowRule(rule),
   isTiered: false,
@@ -78,8 +100,8 @@ export const placeOf = ({ scope, isShadow }: Pick<Slot, 'scope' | 'isShadow'>): 
   SCOPES.indexOf(scope) * 2 + Number(isShadow);
 
 /** Rules must be added by rank, the best one first. */
-export function addToSlot(slot: Slot, rule: PublishedRule, rank: number): void {
-  const candidate = toCandidate(slot, rule, rank);
+export function addToSlot(slot: Slot, rule: PublishedRule, rank: number, resource = rule.resource): void {
+  const candidate = toCandidate(slot, rule, { rank, resource });
   slot.isTiered ||= rule.tiers.length > 0 || candidate.counters.some(({ limitName }) => limitName !== null);
   slot.isReplacing ||= candidate.isReplacing;
   if (rule.subjects.length > 0) addBySubject(slot, candidate);
@@ -87,22 +109,54 @@ export function addToSlot(slot: Slot, rule: PublishedRule, rank: number): void {
   else addUnlessCovered(slot.everybody, candidate);
 }
 
-function toCandidate(slot: Slot, rule: PublishedRule, rank: number): Candidate {
-  const counters = countersOf(rule);
+function toCandidate(
+  slot: Slot,
+  rule: PublishedRule,
+  { rank, resource }: Pick<Candidate, 'rank' | 'resource'>,
+): Candidate {
+  const parameters = rule.by.some((part) => part.startsWith('param:')) ? parametersOf(resource) : undefined;
   return {
     rule,
     slot,
     rank,
+    resource,
     methods: methodsOf(rule),
-    counters,
-    matches: counters.flatMap((counter) =>
-      counter.limit === null ? [] : [{ rule: counter, limit: counter.limit, cost: rule.cost }],
-    ),
+    ...countedAs(rule, { resource }, parameters),
+    ofMethods: isPerMethod(rule) ? new Map() : undefined,
+    parameters,
     costOf: compileCosts(rule),
     isReplacing: rule.replaces || rule.action === 'allow',
     condition: conditionOf(rule),
   };
 }
+
+function countedAs(rule: PublishedRule, variant: Variant, parameters: Candidate['parameters']): Counted {
+  const counters = countersFor(rule, variant);
+  return {
+    counters,
+    matches: counters.flatMap((counter) =>
+      counter.limit === null
+        ? []
+        : [{ rule: counter, limit: counter.limit, cost: rule.cost, ...(parameters && { parameters }) }],
+    ),
+  };
+}
+
+/** For a request with this method. */
+export function countedOf(candidate: Candidate, method: string): Counted {
+  const { ofMethods, rule, resource, parameters } = candidate;
+  if (ofMethods === undefined) return candidate;
+  const counted = countedMethod(method);
+  const known = ofMethods.get(counted) ?? countedAs(rule, { resource, method: counted }, parameters);
+  ofMethods.set(counted, known);
+  return known;
+}
+
+/** All that a caller can be counted by, whatever the request. */
+export const countersOfAll = ({ rule, counters, ofMethods }: Candidate): readonly CompiledRule[] =>
+  ofMethods === undefined && rule.per.length === 0
+    ? counters
+    : everyVariant(rule).flatMap((variant) => countersFor(rule, variant));
 
 function addBySubject(slot: Slot, candidate: Candidate): void {
   const { subjects } = candidate.rule;
@@ -140,7 +194,7 @@ const covers = (wide: readonly string[], narrow: readonly string[]) =>
   wide.length === 0 || (narrow.length > 0 && narrow.every((name) => wide.includes(name)));
 
 /** What a slot asks of a request. */
-export type Asked = Pick<MatchRequest, 'method' | 'caller' | 'nowMs'>;
+export type Asked = Pick<MatchRequest, 'method' | 'caller' | 'nowMs' | 'facts' | 'routeName'>;
 
 export function bestOf(slot: Slot, asked: Asked, tier: string | undefined): Candidate | undefined {
   let best = firstOf(slot.everybody, asked, tier);

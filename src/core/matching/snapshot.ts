@@ -2,6 +2,7 @@
 
 import type { Caller } from './caller.ts';
 import type { CompiledRule, PublishedRule } from './compiled-rule.ts';
+import { withoutExtension } from './file-extensions.ts';
 import { compileLists } from './lists.ts';
 import { compileNames, type RulesNamed } from './named-rules.ts';
 import type { OriginRoute } from './origin-route.ts';
@@ -16,15 +17,19 @@ import {
   addToSlot,
   bestOf,
   type Candidate,
+  countedOf,
+  countersOfAll,
   createSlot,
   isEmpty,
   type Match,
   type MatchRequest,
   placeOf,
   type Slot,
+  slotBy,
   winnersOf,
 } from './slots.ts';
 import { compileTiers, limitOfTier } from './tiers.ts';
+import { hasBound, isPerRoute } from './variants.ts';
 
 export { type CompiledRule, type PublishedRule, withCounterIds } from './compiled-rule.ts';
 export type { Match, MatchRequest } from './slots.ts';
@@ -78,6 +83,17 @@ export const MAX_LIMITS = 200;
 export function compileSnapshot(version: string, content: SnapshotContent): Snapshot {
   const { routes, enforced } = compileRoutes(content.rules);
   const tierOf = compileTiers(content.tiers);
+  const origins = compileOriginRoutes(content.routes);
+  const hasRoutes = content.rules.some((rule) => rule.routes.length > 0);
+  const nameOfRoute = ({ facts, matchPath }: MatchRequest) =>
+    origins?.find(facts?.host() ?? '', matchPath)?.name;
+  const ignoresExtensions = content.settings?.fileExtensions === 'ignored';
+  /** With what the rules of this snapshot want to know of it. */
+  const completed = (asked: MatchRequest): MatchRequest => {
+    const otherPath = ignoresExtensions ? withoutExtension(asked.matchPath) : undefined;
+    if (!hasRoutes && otherPath === undefined) return asked;
+    return { ...asked, otherPath, routeName: () => nameOfRoute(asked) };
+  };
   // Those pass whatever rules say.
   const isAllowedByName = content.lists.some(({ list, kind }) => list === 'allow' && kind !== 'ip');
   return {
@@ -85,17 +101,19 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
     ruleCount: content.rules.length,
     isLogOnly: content.settings?.enforcement === 'log',
     split: content.split,
-    routes: compileOriginRoutes(content.routes),
+    routes: origins,
     tierOf: (caller) => tierOf(caller).name,
     listed: compileLists(content.lists),
     rulesNamed: compileNames(content.rules),
     limitOf: (counter, caller) => limitIn(counter, tierOf(caller).limits),
-    match(request) {
+    match(asked) {
+      const request = completed(asked);
       const tier = tierOf(request.caller);
       const winners = winnersIn(routes, request, tier.name);
       return matchesOf(withoutReplaced(winners), request, tier.limits);
     },
-    matchAnybody(request) {
+    matchAnybody(asked) {
+      const request = completed(asked);
       return isAllowedByName ? [] : matchesOf(winnersForAnybody(routes, request), request, undefined);
     },
     limitsOf(caller, nowMs) {
@@ -104,7 +122,7 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
       const told = new Set<PublishedRule>();
       for (const slot of enforced)
         for (const winner of winnersOf(slot, { caller, nowMs }, tier.name)) {
-          if (told.has(winner.rule)) continue;
+          if (told.has(winner.rule) || hasBound(winner.rule)) continue;
           if (winner.rule.resources.length > 1) told.add(winner.rule);
           addMatches(limits, winner, { limits: tier.limits });
           if (limits.length >= MAX_LIMITS) return limits.slice(0, MAX_LIMITS);
@@ -118,7 +136,7 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
 function winnersIn(routes: RouteTrie<Slot[]>, request: MatchRequest, tier: string | undefined): Candidate[] {
   const winners: Candidate[] = [];
   if (isOwnPath(request.matchPath)) return winners;
-  for (const slots of routes.find(request.matchPath))
+  for (const slots of slotsFor(routes, request))
     for (const slot of slots) {
       const best = bestOf(slot, request, tier);
       if (best !== undefined) winners.push(best);
@@ -126,17 +144,24 @@ function winnersIn(routes: RouteTrie<Slot[]>, request: MatchRequest, tier: strin
   return winners;
 }
 
+/** Of the path, and of the path without its file extension if rules for that hold as well. */
+function slotsFor(routes: RouteTrie<Slot[]>, { matchPath, otherPath }: MatchRequest): Slot[][] {
+  const found = routes.find(matchPath);
+  return otherPath === undefined ? found : [...new Set([...found, ...routes.find(otherPath)])];
+}
+
 /** A slot that looks at who calls may put others aside for some callers: those are not certain to apply. */
 function winnersForAnybody(routes: RouteTrie<Slot[]>, request: MatchRequest): readonly Candidate[] {
   if (isOwnPath(request.matchPath)) return [];
-  const slots = routes.find(request.matchPath).flatMap((found) => found.filter(({ isShadow }) => !isShadow));
+  const slots = slotsFor(routes, request).flatMap((found) => found.filter(({ isShadow }) => !isShadow));
   const unsure = slots.filter((slot) => slot.isReplacing && !isForAnybody(slot));
   const winners = slots.filter(isForAnybody).flatMap((slot) => bestOf(slot, request, undefined) ?? []);
   return withoutReplaced(winners).filter(({ slot }) => !unsure.some((other) => reaches(other, slot)));
 }
 
 /** An address is the same for every caller. */
-const isForAnybody = ({ scope, isTiered }: Slot) => (scope === 'ip' || scope === 'global') && !isTiered;
+const isForAnybody = ({ scope, by, isTiered }: Slot) =>
+  (scope === 'ip' || scope === 'global') && by === '' && !isTiered;
 
 function matchesOf(
   winners: readonly Candidate[],
@@ -149,9 +174,12 @@ function matchesOf(
   return matches;
 }
 
-/** A rule with several resources can win several slots, and is counted once. */
-const isRepeated = (winners: readonly Candidate[], winner: Candidate): boolean =>
-  winner.rule.resources.length > 1 && winners.find(({ rule }) => rule === winner.rule) !== winner;
+/** A rule with several resources can win several slots, and is counted once; per route, by the narrowest of them. */
+function isRepeated(winners: readonly Candidate[], winner: Candidate): boolean {
+  if (winner.rule.resources.length <= 1) return false;
+  const isSame = ({ rule }: Candidate) => rule === winner.rule;
+  return (isPerRoute(winner.rule) ? winners.findLast(isSame) : winners.find(isSame)) !== winner;
+}
 
 interface Said {
   /** Of the caller's tier. */
@@ -162,21 +190,25 @@ interface Said {
 
 /** A caller whose tier is unlimited by the rule that won is not limited by the next rule of the slot instead. */
 function addMatches(into: Match[], winner: Candidate, { limits, request }: Said): void {
-  const { counters, matches, costOf, rule } = winner;
-  if (!winner.slot.isTiered && costOf === undefined) {
+  const { costOf, rule, parameters } = winner;
+  const { counters, matches } = request
+    ? countedOf(winner, request.method)
+    : { counters: countersOfAll(winner), matches: winner.matches };
+  if (!winner.slot.isTiered && costOf === undefined && (request || rule.per.length === 0)) {
     for (const match of matches) into.push(match);
     return;
   }
   const cost = request && costOf ? costOf(request) : rule.cost;
   for (const counter of counters) {
     const limit = limitIn(counter, limits);
-    if (limit !== null) into.push({ rule: counter, limit, cost });
+    if (limit !== null) into.push({ rule: counter, limit, cost, ...(parameters && { parameters }) });
   }
 }
 
 function limitIn(counter: CompiledRule, limits: TierLimits | undefined): number | null {
   const ofTier = limitOfTier(counter, limits);
-  return ofTier === undefined ? counter.limit : ofTier;
+  if (ofTier === undefined || ofTier === null) return ofTier === undefined ? counter.limit : null;
+  return counter.isBound ? ofTier * counter.boundTimes : ofTier;
 }
 
 interface CompiledRoutes {
@@ -196,7 +228,7 @@ function compileRoutes(rules: readonly PublishedRule[]): CompiledRoutes {
       if (!route.ok) continue;
       const slot = slotFor(rule, route, routes.at(route, createSlots));
       if (isEmpty(slot) && !slot.isShadow) enforced.push(slot);
-      addToSlot(slot, rule, rank);
+      addToSlot(slot, rule, rank, resource);
     }
   }
   return { routes, enforced };
@@ -206,7 +238,10 @@ const createSlots = (): Slot[] => [];
 
 function slotFor(rule: PublishedRule, route: Slot['route'], slots: Slot[]): Slot {
   const isShadow = isShadowRule(rule);
-  const known = slots.find((slot) => slot.scope === rule.scope && slot.isShadow === isShadow);
+  const by = slotBy(rule);
+  const known = slots.find(
+    (slot) => slot.scope === rule.scope && slot.isShadow === isShadow && slot.by === by,
+  );
   if (known) return known;
   const slot = createSlot(rule, route);
   slots.push(slot);

@@ -4,10 +4,13 @@ import { digest, toHex } from '../digest.ts';
 import { RULE_DEFAULTS } from './rule.ts';
 import { compileSnapshot, type PublishedRule, type Snapshot, type SnapshotContent } from './snapshot.ts';
 
-/** Raised when older Workers could not read what newer ones write: since 2, rules may have several limits. */
-const FORMAT = 2;
-/** What this Worker can read. The first one has nothing that the second one has not. */
-const READABLE: readonly number[] = [1, FORMAT];
+/**
+ * Raised when older Workers could not read what newer ones write: since 2, rules may have several limits; since 3, they may
+ * count by several parts, and be for some hosts.
+ */
+const FORMAT = 3;
+/** What this Worker can read. Each has all that those before it have. */
+const READABLE: readonly number[] = [1, 2, FORMAT];
 
 export const versionOf = async (text: string): Promise<string> =>
   toHex((await digest('SHA-256', text)).slice(0, 8));

@@ -20,15 +20,16 @@ export class PrefixTable<T> {
   #lengths: readonly number[] = [];
 
   getOrSet(prefix: string, create: () => T): T {
-    if (!this.#lengths.includes(prefix.length)) this.#lengths = [...this.#lengths, prefix.length];
+    if (!this.#lengths.includes(prefix.length))
+      this.#lengths = [...this.#lengths, prefix.length].sort((a, b) => a - b);
     return this.#table.getOrSet(prefix, create);
   }
 
-  /** Of every prefix that the name begins with. */
-  find(name: string): T[] {
+  /** Of every prefix that the name begins with, the shortest first. */
+  find(text: string, start = 0, end = text.length): T[] {
     const found: T[] = [];
     for (const length of this.#lengths) {
-      const value = length <= name.length ? this.#table.get(name, 0, length) : undefined;
+      const value = length <= end - start ? this.#table.get(text, start, start + length) : undefined;
       if (value !== undefined) found.push(value);
     }
     return found;

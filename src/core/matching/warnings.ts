@@ -19,13 +19,19 @@ export interface WarningsContent {
   /** As published, and the time: tells which rules are being moved. */
   readonly split?: Split | undefined;
   readonly nowMs?: number | undefined;
+  /** Ids of rules: only what concerns one of these is looked for. Left out: all of them. */
+  readonly concerns?: readonly string[] | undefined;
 }
 
-export function findWarnings({ rules, tiers, regions, split, nowMs }: WarningsContent): RuleWarning[] {
+export function findWarnings(content: WarningsContent): RuleWarning[] {
+  const { rules, tiers, regions, split, nowMs, concerns } = content;
+  const asked = concerns && new Set(concerns);
+  const concerned = asked ? rules.filter(({ id }) => asked.has(id)) : rules;
+  if (concerned.length === 0) return [];
   return [
-    ...findRivals(rules, tiers),
-    ...sharedPolicies(rules),
-    ...rules.flatMap((rule) =>
+    ...findRivals(rivalsOf(concerned, rules), tiers),
+    ...sharedPolicies(namesakesOf(concerned, rules)),
+    ...concerned.flatMap((rule) =>
       [
         ...tierProblems(rule, tiers),
         ...subjectProblems(rule),
@@ -45,6 +51,36 @@ function* moves(rule: Rule, split: Split | undefined, nowMs: number): Iterable<s
     : 'until every region has been told, and two windows more';
   yield `"${rule.name}" is counted in other regions than before: ${end}, a caller in several regions at once may ` +
     'get less than the limit.';
+}
+
+/** Among thousands of rules, only those are looked at closely that share a slot with a rule that is asked about. */
+function rivalsOf(concerned: readonly Rule[], rules: readonly Rule[]): readonly Rule[] {
+  if (concerned === rules) return rules;
+  const slots = new Set(concerned.flatMap(slotsOf));
+  return rules.filter((rule) => slotsOf(rule).some((slot) => slots.has(slot)));
+}
+
+function namesakesOf(concerned: readonly Rule[], rules: readonly Rule[]): readonly Rule[] {
+  if (concerned === rules) return rules;
+  const names = new Set(concerned.map(nameOf));
+  return rules.filter((rule) => names.has(nameOf(rule)));
+}
+
+/** A publisher keeps the rules that it has read, so that these are worked out once. */
+const slotsKnown = new WeakMap<Rule, readonly string[]>();
+const namesKnown = new WeakMap<Rule, string>();
+
+function slotsOf(rule: Rule): readonly string[] {
+  const slots =
+    slotsKnown.get(rule) ?? resourcesOf(rule).map((resource) => `${rule.scope} ${slotOf(resource)}`);
+  slotsKnown.set(rule, slots);
+  return slots;
+}
+
+function nameOf(rule: Rule): string {
+  const name = namesKnown.get(rule) ?? ruleNameOf(rule);
+  namesKnown.set(rule, name);
+  return name;
 }
 
 /** Clients tell limits apart by their policies. Rules of one slot may share one: only one of them applies. */

@@ -99,7 +99,7 @@ export function assemble<R extends Rule>(
 
 /** Undefined if there is no row: then everything is as by default. */
 const toSettings = ([row]: readonly SettingsRow[]): Settings | undefined =>
-  row && { enforcement: row.enforcement };
+  row && { enforcement: row.enforcement, fileExtensions: row.fileExtensions };
 
 /** First in a transaction: all its queries see the same rows, whatever others do meanwhile. */
 export const asOfOneMoment = (database: Database) =>

@@ -28,24 +28,33 @@ export type PlacementRow = Pick<typeof placements.$inferSelect, 'id' | 'placed' 
 const PLACED = sql`jsonb_build_object('shares', shares, 'central', central, 'spill', spill, 'algorithm', algorithm,
   'action', action, 'countDenied', count_denied, 'blockSeconds', block_seconds, 'costFromOrigin', cost_from_origin)`;
 
-/** Writes what holds from now on, where that is not what held before; and keeps that. One that returns is kept once. */
+/**
+ * Writes what holds from now on, where that is not what held before; and keeps that. One that returns is kept once. Of
+ * thousands of rules only those are looked at that have another revision than last time.
+ */
 export function recordPlacements(database: Database, configured: SharesByRegion) {
   const split = sql`${JSON.stringify(configured)}::jsonb`;
   return database.execute(sql`
-    insert into ${placements} (id, placed)
-    select present.id, present.placed from (
-      select id::text, ${PLACED} as placed from weir.rules
-      union all select ${SPLIT}, ${split} where ${split} <> '{}'
+    insert into ${placements} (id, placed, revision)
+    select present.id, present.placed, present.revision from (
+      select id::text, ${PLACED} as placed, revision from weir.rules where (id::text, revision) not in (
+        select known.id, known.revision from ${placements} as known where known.revision is not null)
+      union all select ${SPLIT}, ${split}, null where ${split} <> '{}'
     ) as present left join ${placements} as last on last.id = present.id
-    where last.placed is distinct from present.placed
-    on conflict (id) do update set placed = excluded.placed, updated_at = now(), before = (
-      select coalesce(jsonb_agg(entry order by place), '[]') from (
-        select entry, place from jsonb_array_elements(${placements}.before) with ordinality as kept (entry, place)
-        where entry -> 'placed' <> ${placements}.placed
-        order by place desc limit ${sql.raw(String(MAX_BEFORE - 1))}
-      ) as others) || jsonb_build_array(jsonb_build_object('placed', ${placements}.placed, 'replacedAtMs', null))
-    where ${placements}.placed <> excluded.placed`);
+    where last.placed is distinct from present.placed or last.revision is distinct from present.revision
+    on conflict (id) do update set placed = excluded.placed, revision = excluded.revision,
+      updated_at = case when ${IS_MOVED} then now() else ${placements}.updated_at end,
+      before = case when ${IS_MOVED} then ${WITH_LAST} else ${placements}.before end`);
 }
+
+const IS_MOVED = sql`${placements}.placed <> excluded.placed`;
+/** What was before, with what is replaced now. */
+const WITH_LAST = sql`(
+  select coalesce(jsonb_agg(entry order by place), '[]') from (
+    select entry, place from jsonb_array_elements(${placements}.before) with ordinality as kept (entry, place)
+    where entry -> 'placed' <> ${placements}.placed
+    order by place desc limit ${sql.raw(String(MAX_BEFORE - 1))}
+  ) as others) || jsonb_build_array(jsonb_build_object('placed', ${placements}.placed, 'replacedAtMs', null))`;
 
 /** What is being moved, and the split. */
 export const selectPlacements = (database: Database) =>

@@ -64,6 +64,8 @@ export interface Announced {
 export interface HowToPublish {
   /** Write to KV even what should be there: now and then, and when a person asks. */
   readonly again?: boolean;
+  /** Ids of rules: only warnings that concern one of these are wanted. Left out: all of them. */
+  readonly concerns?: readonly string[] | undefined;
   /** Nobody asked for it: what is the same as before keeps its number, so that isolates keep what they know. */
   readonly repairs?: Repair;
 }
@@ -82,7 +84,10 @@ export async function publish(options: PublishOptions, how: HowToPublish = {}): 
   if (unconfirmed.length === 0 || publication.regions.some(({ announced }) => !announced)) return publication;
   try {
     await confirmPlacements(options.database, unconfirmed);
-    return { ...(await publishOnce(options, {})).publication, changed: publication.changed };
+    return {
+      ...(await publishOnce(options, { concerns: how.concerns })).publication,
+      changed: publication.changed,
+    };
   } catch (error) {
     // The next cron run does it: nothing ends before.
     options.onError(error);
@@ -90,7 +95,7 @@ export async function publish(options: PublishOptions, how: HowToPublish = {}): 
   }
 }
 
-async function publishOnce(options: PublishOptions, { again = false, repairs }: HowToPublish) {
+async function publishOnce(options: PublishOptions, { again = false, repairs, concerns }: HowToPublish) {
   const { kv, regions, onError } = options;
   if (again) await forgetPlacements(options.database);
   const [standing, read] = await Promise.all([readBoards(options), readContent(options)]);
@@ -136,7 +141,7 @@ async function publishOnce(options: PublishOptions, { again = false, repairs }: 
     changed: !isKnown('rules'),
     ruleCount: published.content.rules.length,
     rejected: published.rejected,
-    warnings: findWarnings({ ...published.content, regions, nowMs: Date.now() }),
+    warnings: findWarnings({ ...published.content, regions, nowMs: Date.now(), concerns }),
     regions: told,
   };
   return { publication, unconfirmed: published.unconfirmed };

@@ -12,6 +12,8 @@ export const placements = weir.table(
     placed: jsonb().$type<Placed>().notNull(),
     /** Oldest first. */
     before: jsonb().$type<readonly PlacedThen[]>().notNull().default([]),
+    /** Of the rule when it was looked at last: one that has not changed since is not looked at again. */
+    revision: bigint({ mode: 'number' }),
     updatedAt: moment().notNull().defaultNow(),
   },
   (table) => [

@@ -3,9 +3,11 @@
 import type * as z from 'zod';
 import { type AlgorithmId, idsWith, traitsOf } from '../../core/counting/algorithms/registry.ts';
 import { problemOf } from '../../core/counting/check.ts';
+import { isChosenByClient, parametersOf, parsePart } from '../../core/matching/counted-by.ts';
 import { slotOf } from '../../core/matching/resource.ts';
 import { SHORTEST_LEASE_SECONDS } from '../../core/matching/rule.ts';
 import { isPattern } from '../../core/matching/subjects.ts';
+import { hasBound } from '../../core/matching/variants.ts';
 import type { RuleFields } from './rule-schema.ts';
 import { shareProblems } from './share-problems.ts';
 
@@ -22,6 +24,7 @@ type Problem = readonly [path: readonly (string | number)[], message: string];
 function* problemsOf(rule: RuleFields): Iterable<Problem> {
   for (const [field, message] of shareProblems(rule)) yield [[field], message];
   yield* resourceProblems(rule);
+  yield* partProblems(rule);
   if (rule.scope === 'global' && rule.subjects?.length)
     yield [['subjects'], 'cannot be named when everybody is counted together'];
   if (rule.scope === 'ip' && rule.subjects?.some(isPattern))
@@ -47,6 +50,24 @@ function* resourceProblems({ resource, resources = [] }: RuleFields): Iterable<P
   const slots = resources.map(slotOf);
   for (const [i, slot] of slots.entries())
     if (slots.indexOf(slot) < i) yield [['resources', i], `is the same as ${resources[slots.indexOf(slot)]}`];
+}
+
+/** Of `per` and `by`. */
+function* partProblems(rule: RuleFields): Iterable<Problem> {
+  const { per = [], by = [], scope, action, resource, resources = [] } = rule;
+  if (per.includes('route') && resources.length < 2)
+    yield [['per'], 'route takes several resources: each of them has its own counter'];
+  if (action === 'throttle' && by.length > 0)
+    yield [['by'], 'cannot go with throttle: a queue is one queue for each subject of the scope'];
+  if (scope === 'global' && by.some(isChosenByClient))
+    yield [['scope'], 'must be another than global: what clients choose needs a bound for each of them'];
+  const all = resources.length > 0 ? resources : [resource ?? ''];
+  for (const [i, part] of by.entries()) {
+    const { kind, name } = parsePart(part);
+    if (by.indexOf(part) < i) yield [['by', i], 'is there twice'];
+    const without = all.find((one) => !parametersOf(one).has(name));
+    if (kind === 'param' && without !== undefined) yield [['by', i], `is no parameter of ${without}`];
+  }
 }
 
 function* throttleProblems({ algorithm, costFromOrigin, limits, costs }: RuleFields): Iterable<Problem> {
@@ -95,6 +116,19 @@ function* limitProblems(rule: RuleFields, said: Said, path: Problem[0]): Iterabl
   yield* costProblems(rule, burst ?? limit);
   const problem = limitProblem({ algorithm, windowSeconds, burst, buckets }, limit);
   if (problem) yield [[...path, 'limit'], problem];
+  else if (hasBound({ by: rule.by ?? [] }))
+    yield* boundProblems(rule, { algorithm, windowSeconds, burst, buckets }, limit);
+}
+
+/** The counters must be able to hold the bound, too. */
+function* boundProblems(
+  { boundTimes = 1 }: RuleFields,
+  counting: Counting,
+  limit: number,
+): Iterable<Problem> {
+  const burst = counting.burst == null ? counting.burst : counting.burst * boundTimes;
+  const problem = limitProblem({ ...counting, burst }, limit * boundTimes);
+  if (problem) yield [['boundTimes'], `makes a bound that ${problem}`];
 }
 
 const NEVER_PASSES = 'is more than the limit can ever hold: no request would pass';

@@ -2,15 +2,21 @@
 import { createInsertSchema } from 'drizzle-zod';
 import * as z from 'zod';
 import { ALGORITHM_IDS } from '../../core/counting/algorithms/registry.ts';
+import { MAX_PARTS, PART } from '../../core/matching/counted-by.ts';
+import { EVERY_HOST } from '../../core/matching/origin-route.ts';
 import { POLICY } from '../../core/matching/policy.ts';
 import { resourceProblem } from '../../core/matching/resource.ts';
+import { hostProblem } from '../../core/matching/route-fields.ts';
 import {
   LARGEST_COST,
   LARGEST_LIMIT,
   LONGEST_WINDOW_SECONDS,
+  MAX_BOUND_TIMES,
   MAX_COSTS_OF_A_RULE,
+  MAX_HOSTS_OF_A_RULE,
   MAX_LIMITS_OF_A_RULE,
   MAX_RESOURCES_OF_A_RULE,
+  PER,
   RULE_DEFAULTS,
   type Rule,
 } from '../../core/matching/rule.ts';
@@ -29,11 +35,20 @@ const resource = z
     const problem = resourceProblem(text);
     if (problem) context.addIssue({ code: 'custom', message: problem });
   })
-  .describe('A path (/login), a template (/users/:id), a prefix (/api/*) or everything (/*).');
+  .describe(
+    'A path (/login), a template (/users/:id), a prefix (/api/*), names that begin alike (/search*) or everything (/*).',
+  );
 const methods = z
   .array(z.string().regex(/^[A-Z]{1,20}$/, 'must be upper-case letters'))
   .max(20)
   .describe('None: every method. GET includes HEAD.');
+const PARTS = 'must be user, apiKey, tenant, ip, country, asn, colo, header:NAME, claim:NAME or param:NAME';
+
+const host = z.string().superRefine((text, context) => {
+  const problem = text === EVERY_HOST ? 'is left out to mean every host' : hostProblem(text);
+  if (problem) context.addIssue({ code: 'custom', message: problem });
+});
+
 const limitName = z.string().min(1).max(64);
 
 const limits = z
@@ -81,6 +96,23 @@ export const ruleFields = createInsertSchema(rules, {
   subjects: names(
     'None: every subject of the scope. An override names whom it is made for; acme-*: all that begin so.',
   ),
+  per: z
+    .array(z.enum(PER))
+    .max(PER.length)
+    .describe('route: each of the resources has its own counter; method: each method has.'),
+  by: z
+    .array(z.string().regex(PART, PARTS))
+    .max(MAX_PARTS)
+    .describe(
+      'Counted by these parts together instead of the scope. What a client chooses (header, param) is also counted by the ' +
+        'scope, up to boundTimes the limit.',
+    ),
+  boundTimes: whole(MAX_BOUND_TIMES).describe('See by.'),
+  hosts: z
+    .array(host)
+    .max(MAX_HOSTS_OF_A_RULE)
+    .describe('None: every host. api.example.com, or *.example.com for all below it.'),
+  routes: names('Names of routes; none: whatever route a request takes.'),
   algorithm: z.enum(ALGORITHM_IDS).nullable().describe('Needed unless the action is allow.'),
   limit: whole(LARGEST_LIMIT).nullable().describe('Needed unless there is a limitName, or limits.'),
   limitName: limitName.nullable().describe('A named limit of the caller’s tier; it comes before limit.'),

@@ -2,16 +2,21 @@
 import { sql } from 'drizzle-orm';
 import { bigint, boolean, check, integer, jsonb, text, uniqueIndex, uuid } from 'drizzle-orm/pg-core';
 import { ALGORITHM_IDS, idsWith } from '../../core/counting/algorithms/registry.ts';
+import { MAX_PARTS, PART } from '../../core/matching/counted-by.ts';
 import { POLICY } from '../../core/matching/policy.ts';
 import {
   ACTIONS,
   LARGEST_COST,
   LARGEST_LIMIT,
   LONGEST_WINDOW_SECONDS,
+  MAX_BOUND_TIMES,
   MAX_COSTS_OF_A_RULE,
+  MAX_HOSTS_OF_A_RULE,
   MAX_LIMITS_OF_A_RULE,
   MAX_RESOURCES_OF_A_RULE,
   ON_UNAVAILABLE,
+  PER,
+  type Per,
   type RouteCost,
   RULE_DEFAULTS,
   SCOPES,
@@ -48,6 +53,11 @@ const IS_COST = [
   '(!exists(@.methods) || @.methods.type() == "array")',
 ].join(' && ');
 
+/** As in Postgres' own patterns. */
+const IS_PART = PART.source.slice(1, -1);
+const LABEL = '[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?';
+const IS_HOST = `(\\*\\.)?${LABEL}(\\.${LABEL})*`;
+
 export const rules = weir.table(
   'rules',
   {
@@ -59,6 +69,11 @@ export const rules = weir.table(
     methods: text().array().notNull().default(emptyList),
     scope: text({ enum: SCOPES }).notNull(),
     tiers: text().array().notNull().default(emptyList),
+    per: text({ enum: PER }).array().$type<Per[]>().notNull().default(emptyList),
+    by: text().array().notNull().default(emptyList),
+    boundTimes: integer().notNull().default(RULE_DEFAULTS.boundTimes),
+    hosts: text().array().notNull().default(emptyList),
+    routes: text().array().notNull().default(emptyList),
     subjects: text().array().notNull().default(emptyList),
     percent: integer().notNull().default(RULE_DEFAULTS.percent),
     algorithm: text({ enum: ALGORITHM_IDS }),
@@ -111,6 +126,25 @@ export const rules = weir.table(
       sql`array_to_string(${table.methods}, ',', '?') ~ '^([A-Z]{1,20}(,[A-Z]{1,20})*)?$'`,
     ),
     check('rules_scope_is_known', oneOf(table.scope, SCOPES)),
+    check(
+      'rules_per_is_known',
+      sql`${table.per} <@ array[${sql.raw(PER.map((one) => `'${one}'`).join(', '))}]`,
+    ),
+    check(
+      'rules_by_are_parts',
+      sql`cardinality(${table.by}) <= ${sql.raw(String(MAX_PARTS))} and array_to_string(${table.by}, ',', '?') ~ ${sql.raw(`'^(${IS_PART}(,${IS_PART})*)?$'`)}`,
+    ),
+    check(
+      'rules_by_has_a_bound',
+      sql`${table.scope} <> 'global' or array_to_string(${table.by}, ',') !~ '(^|,)(header|param):'`,
+    ),
+    check('rules_bound_times_is_positive', within(table.boundTimes, 1, MAX_BOUND_TIMES)),
+    check('rules_throttle_has_no_parts', sql`${table.action} <> 'throttle' or ${table.by} = '{}'`),
+    check(
+      'rules_hosts_are_hosts',
+      sql`cardinality(${table.hosts}) <= ${sql.raw(String(MAX_HOSTS_OF_A_RULE))} and array_to_string(${table.hosts}, ',', '?') ~ ${sql.raw(`'^(${IS_HOST}(,${IS_HOST})*)?$'`)}`,
+    ),
+    check('rules_routes_has_no_null', sql`array_position(${table.routes}, null) is null`),
     check('rules_tiers_has_no_null', sql`array_position(${table.tiers}, null) is null`),
     check('rules_subjects_has_no_null', sql`array_position(${table.subjects}, null) is null`),
     check('rules_global_has_no_subjects', sql`${table.scope} <> 'global' or ${table.subjects} = '{}'`),

@@ -1,0 +1,1 @@
+ALTER TABLE "weir"."placements" ADD COLUMN "revision" bigint;

@@ -1,0 +1,94 @@
+// What a rule counts by besides its scope: `by` makes a subject of several parts. Parts that a client chooses (headers,
+// parameters of the path) never give anybody a fresh bucket: such a rule also has a bound, counted by its scope.
+import type { Caller } from './caller.ts';
+
+const PLAIN_PARTS = ['user', 'apiKey', 'tenant', 'ip', 'country', 'asn', 'colo'] as const;
+const NAMED_PARTS = ['header', 'claim', 'param'] as const;
+export const MAX_PARTS = 3;
+/** Of `by`: what it may say, also in SQL. */
+export const PART =
+  /^(user|apiKey|tenant|ip|country|asn|colo|header:[A-Za-z0-9-]{1,64}|(claim|param):[A-Za-z0-9_-]{1,64})$/;
+
+type Plain = (typeof PLAIN_PARTS)[number];
+type Named = (typeof NAMED_PARTS)[number];
+export type Part = { readonly kind: Plain | Named; readonly name: string };
+
+export function parsePart(text: string): Part {
+  const [kind = '', name = ''] = text.split(':', 2);
+  return { kind: kind as Plain | Named, name: kind === 'header' ? name.toLowerCase() : name };
+}
+
+/** By the client, whenever it likes. */
+export const isChosenByClient = (part: string): boolean => /^(header|param):/.test(part);
+
+/** What can be asked about a request beside its path, method and caller. */
+export interface RequestFacts {
+  readonly host: () => string;
+  readonly header: (name: string) => string | null;
+  /** As Cloudflare tells it; '' if it does not. */
+  readonly place: (kind: 'country' | 'asn' | 'colo') => string;
+}
+
+export const NO_FACTS: RequestFacts = { host: () => '', header: () => null, place: () => '' };
+
+export interface CountedRequest {
+  readonly matchPath: string;
+  readonly caller: Caller;
+  readonly facts?: RequestFacts | undefined;
+}
+
+/** Where the parameters of a resource are, counted in segments. */
+export function parametersOf(resource: string): ReadonlyMap<string, number> {
+  const segments = resource.split('/').filter((segment) => segment !== '');
+  return new Map(
+    segments.flatMap((segment, i) => {
+      const name = /^:(.+)$|^\{(.+)\}$/.exec(segment);
+      return name ? [[name[1] ?? name[2] ?? '', i] as const] : [];
+    }),
+  );
+}
+
+/** One text for each combination of values. Callers without the id of a part are told apart by their IP. */
+export const subjectBy = (
+  by: readonly string[],
+  request: CountedRequest,
+  parameters: ReadonlyMap<string, number> | undefined,
+): string => by.map((part) => textOf(parsePart(part), request, parameters)).join('/');
+
+function textOf(
+  { kind, name }: Part,
+  { caller, matchPath, facts = NO_FACTS }: CountedRequest,
+  parameters: ReadonlyMap<string, number> | undefined,
+): string {
+  switch (kind) {
+    case 'ip':
+      return idOr(undefined, caller);
+    case 'user':
+      return idOr(caller.userId, caller);
+    case 'apiKey':
+      return idOr(caller.apiKeyId, caller);
+    case 'tenant':
+      return idOr(caller.tenantId, caller);
+    case 'claim':
+      return idOr(claimOf(caller, name), caller);
+    case 'header':
+      return escaped(facts.header(name)?.trim() ?? '');
+    case 'param':
+      return escaped(segmentAt(matchPath, parameters?.get(name)));
+    default:
+      return escaped(facts.place(kind));
+  }
+}
+
+const claimOf = ({ claims }: Caller, name: string): string | undefined =>
+  claims && Object.hasOwn(claims, name) ? claims[name] : undefined;
+
+/** No escaped id begins with @. */
+const idOr = (id: string | undefined, { ip }: Caller): string =>
+  id === undefined ? `@${escaped(ip)}` : escaped(id);
+
+const segmentAt = (matchPath: string, place: number | undefined): string =>
+  place === undefined ? '' : (matchPath.split('/').filter((segment) => segment !== '')[place] ?? '');
+
+/** No value contains what stands between two of them. */
+const escaped = (value: string): string => encodeURIComponent(value.toWellFormed());

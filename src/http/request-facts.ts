@@ -1,0 +1,12 @@
+// What rules may ask about a request beyond its path, method and caller. Nothing is worked out before a rule asks.
+import type { RequestFacts } from '../core/matching/counted-by.ts';
+import { hostOf } from '../core/matching/origin-routes.ts';
+
+export const factsOf = (request: Request): RequestFacts => ({
+  host: () => hostOf(request.url),
+  header: (name) => request.headers.get(name),
+  place: (kind) => {
+    const { [kind]: value } = (request.cf ?? {}) as Readonly<Record<string, unknown>>;
+    return typeof value === 'string' || typeof value === 'number' ? String(value) : '';
+  },
+});
