@@ -51,6 +51,12 @@ async function planOne(snapshot: Snapshot, { one, at, problems }: Place, options
   if (!named) problems.push(`${at}.${field}: there is no such ${field} in force`);
   else if (others.length > 0) problems.push(`${at}.${field}: is that of several rules; name one by its id`);
   if (!named || others.length > 0) return [];
+  if (named.rule.by.length > 0 || named.rule.per.length > 0) {
+    problems.push(
+      `${at}.${field}: counts by parts of a request (\`by\`, \`per\`), which a check does not have`,
+    );
+    return [];
+  }
   const caller = callerOf(named.rule.scope, one, options.ipv6Prefix);
   if (typeof caller === 'string') problems.push(`${at}.subject: ${caller}`);
   if (typeof caller === 'string' || !isInForce(named, options.nowMs)) return [];

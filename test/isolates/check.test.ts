@@ -17,6 +17,7 @@ beforeAll(async () => {
     { ...rule, name: 'mails', resource: '/mails', scope: 'tenant', limitName: 'mails', limit: 2 },
     { ...rule, name: 'by address', resource: '/by-address', scope: 'ip', limit: 3 },
     { ...rule, name: 'places', resource: '/places', scope: 'user', algorithm: 'concurrency', limit: 1 },
+    { ...rule, name: 'models', resource: '/m', scope: 'user', by: ['user', 'header:X-Model'], limit: 3 },
     { ...rule, name: 'posts', resource: '/twice', methods: ['POST'], scope: 'ip', limit: 3 },
     { ...rule, name: 'puts', resource: '/twice', methods: ['PUT'], scope: 'ip', limit: 3 },
   ];
@@ -212,6 +213,10 @@ describe('bad input', () => {
     ],
     [{ rule: 'by address', subject: 'here' }, 'checks[0].subject: is not an IP address'],
     [{ rule: 'nobody', subject: 'a' }, 'checks[0].rule: there is no such rule in force'],
+    [
+      { rule: 'models', subject: 'a' },
+      'checks[0].rule: counts by parts of a request (`by`, `per`), which a check does not have',
+    ],
     [
       { policy: 'twice-ip', subject: '10.0.0.1' },
       'checks[0].policy: is that of several rules; name one by its id',
