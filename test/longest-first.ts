@@ -2,7 +2,19 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** From the longest to the shortest. Those of workerd together: they need workers of another kind. */
-const LONG = ['workerd/', 'e2e/', 'faults/redis', 'bench/', 'regions/', 'simulator/', 'faults/', 'isolates/'];
+const LONG = [
+  'workerd/',
+  'bench/',
+  'e2e/',
+  'faults/redis',
+  'page/',
+  'faults/',
+  'package/',
+  'cli/',
+  'regions/',
+  'simulator/',
+  'isolates/',
+];
 
 export default class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
