@@ -65,10 +65,17 @@ function createSenders(note: (response: Response | { statusCode: number; headers
   } satisfies Record<(typeof NAMES)[number], () => Send>;
 }
 
+interface Play {
+  readonly path: string;
+  readonly windowMs: number;
+  readonly windows: number;
+  readonly warmUpWindows: number;
+}
+
 async function play(
   weir: Weir,
   name: (typeof NAMES)[number],
-  { path, windowMs, windows }: { readonly path: string; readonly windowMs: number; readonly windows: number },
+  { path, windowMs, windows, warmUpWindows }: Play,
 ) {
   let tally: Tally = { admitted: 0, denied: 0, degraded: [] };
   const senders = createSenders((response) => {
@@ -77,7 +84,7 @@ async function play(
     if (reason) tally.degraded.push(reason);
   });
   const headers = { 'CF-Connecting-IP': freshIp(), 'X-Weir-Region': 'us' };
-  const warmUntilMs = Date.now() + WARM_UP_WINDOWS * windowMs;
+  const warmUntilMs = Date.now() + warmUpWindows * windowMs;
   const untilMs = warmUntilMs + windows * windowMs;
   const reset = setTimeout(() => {
     tally = { admitted: 0, denied: 0, degraded: [] };
@@ -116,6 +123,7 @@ export const run: Bench = async ({ say, scaled, parts }) => {
   await using weir = await startWeir({}, parts);
   const windowSeconds = scaled(WINDOW_SECONDS, 1);
   const windows = scaled(WINDOWS, 1);
+  const warmUpWindows = scaled(WARM_UP_WINDOWS, 0);
   for (const algorithm of ALGORITHMS)
     await weir.admin('/rules', {
       method: 'POST',
@@ -134,7 +142,7 @@ export const run: Bench = async ({ say, scaled, parts }) => {
     figures[algorithm] = {};
     for (const name of NAMES) {
       say(`${name}, ${algorithm}`);
-      const how = { path: `/${algorithm}`, windowMs: windowSeconds * 1_000, windows };
+      const how = { path: `/${algorithm}`, windowMs: windowSeconds * 1_000, windows, warmUpWindows };
       figures[algorithm][name] = await play(weir, name, how);
     }
   }

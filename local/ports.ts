@@ -36,10 +36,21 @@ export async function assertPortFree(port: number, label: string): Promise<void>
   await close(probe);
 }
 
-/** A port nobody listens on now. Whoever uses it must still cope with losing the race for it. */
+/** Below those that systems hand out by themselves: nobody gets such a port by chance in the moment before it is used. */
+const [LOWEST_PORT, HIGHEST_PORT] = [20_000, 32_000];
+const MAX_TRIES = 100;
+
+/** A port nobody listens on now. Two that ask in the same moment get the same one only by chance. */
 export async function freePort(): Promise<number> {
-  const probe = createServer();
-  const port = await listen(probe, 0, 'any free port');
-  await close(probe);
-  return port;
+  for (let tries = 1; ; tries += 1) {
+    const port = LOWEST_PORT + Math.floor(Math.random() * (HIGHEST_PORT - LOWEST_PORT));
+    const probe = createServer();
+    try {
+      await listen(probe, port, 'any free port');
+      await close(probe);
+      return port;
+    } catch (error) {
+      if (tries === MAX_TRIES) throw error;
+    }
+  }
 }
