@@ -55,4 +55,6 @@ return function(operation, hasKey, check)
     return 'there can be up to ' .. MAX_BUCKETS .. ' buckets'
   end
   if math.max(limit, most) * windowMs > LARGEST then return 'limit times windowMs must stay below 2^52' end
+  -- Of what holds no leases, an id says nothing.
+  return nil, holdsLeases and check.lease or nil
 end
