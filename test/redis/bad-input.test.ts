@@ -111,6 +111,14 @@ describe('refused', () => {
       await refuses({ algorithm: 'concurrency', leaseId }, 'a lease id must have 16 letters, digits, - or _');
   });
 
+  it('nothing because of a lease id, if the algorithm has none: it is not read as a burst', async () => {
+    const [before] = (await run('peek', [good])).outcomes;
+    const leased = { ...good, leaseId: '9007199254740993' };
+    for (const operation of ['peek', 'reclaim'] as const)
+      expect((await run(operation, [leased])).outcomes[0]?.allowed).toBe(operation === 'peek');
+    expect((await run('peek', [leased])).outcomes).toEqual([before]);
+  });
+
   it('a lease without an id, if no other check of the call has one', async () => {
     await refuses({ algorithm: 'concurrency' }, 'a lease has an id');
   });
