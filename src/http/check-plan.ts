@@ -74,15 +74,14 @@ const limitsFor = (snapshot: Snapshot, { counters }: NamedRule, caller: Caller, 
     return limit === null ? [] : [{ rule: checkedRule(counter), limit, cost: cost ?? counter.cost }];
   });
 
-/**
- * Without leases, whose units another isolate could not give back. And with its own cost among its `costs`: regions cut
- * a limit into parts by the largest of those, which must be the same parts whatever a check costs.
- */
-const checkedRule = (counter: CompiledRule): CompiledRule => ({
-  ...counter,
-  lease: false,
-  costs: [...counter.costs, { resource: '/*', cost: counter.cost }],
-});
+const checkedRules = new WeakMap<CompiledRule, CompiledRule>();
+
+/** Without leases, whose units another isolate could not give back. Made once: where it is counted is known by the rule. */
+function checkedRule(counter: CompiledRule): CompiledRule {
+  const made = checkedRules.get(counter) ?? { ...counter, lease: false };
+  checkedRules.set(counter, made);
+  return made;
+}
 
 /** A caller of whom nothing is known but the subject; or what is wrong with that. */
 function callerOf(scope: Scope, { subject, tier }: One, ipv6Prefix: number): Caller | string {

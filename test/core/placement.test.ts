@@ -117,6 +117,9 @@ describe('one region has all of a limit', () => {
     expect(told(splitBy(EVEN), { cost: 5 })).toEqual([{ at: undefined, us: 7, eu: 5 }]);
   });
 
+  it('and its parts are the same whatever one check costs: the rule alone decides', () =>
+    expect(told(splitBy(EVEN), { cost: 1, rule: { cost: 5 } })).toEqual(told(splitBy(EVEN), { cost: 5 })));
+
   it.each<[string, RuleCheckShape]>([
     ['holds connections', { algorithm: 'concurrency' }],
     ['has a queue', { algorithm: 'leaky-bucket', rule: { action: 'throttle' } }],

@@ -30,6 +30,7 @@ export function createRuleCheck({ rule, ...shape }: RuleCheckShape = {}): RuleCh
       algorithm,
       limit: 10,
       windowSeconds: 1,
+      cost: shape.cost ?? check.cost,
       action: shape.log ? 'log' : 'reject',
       ordinal: 1,
       counterId: check.id,

@@ -75,9 +75,10 @@ export function createPlacements(split: Split): Placements {
   };
 }
 
-/** Parts that depended on what a request costs would not add up to the limit. */
+/** Parts that depended on what a request costs would not add up to the limit: the rule alone decides. */
 function withLargestCost(check: RuleCheck): RuleCheck {
-  return check.rule.costs.length === 0 ? check : { ...check, cost: largestCostOf(check.rule) };
+  const cost = largestCostOf(check.rule);
+  return check.cost === cost ? check : { ...check, cost };
 }
 
 /** When a rule is no longer being moved: infinite until every region has been told; undefined if it is not moved. */
