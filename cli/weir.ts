@@ -1,5 +1,4 @@
-#!/usr/bin/env node
-// `npx weir`: what is done with a Weir that runs, from a terminal or a pipeline.
+// `npx weir`: what is done with a Weir that runs, from a terminal or a pipeline. As a function: `bin.ts` is the process.
 import { parseArgs } from 'node:util';
 import { type Command, CommandError } from './command.ts';
 import { backup, restore } from './commands/backup.ts';
@@ -39,28 +38,46 @@ const HELP = [
   'It ends with 0; with 1 if something failed; with 2 if `rules diff` has found a difference.',
 ];
 
-async function main(args: readonly string[]): Promise<number> {
+export interface Terminal {
+  readonly args: readonly string[];
+  readonly variables: Readonly<Record<string, string | undefined>>;
+  readonly print: (line: string) => void;
+  readonly complain: (line: string) => void;
+}
+
+/** Its result is the exit code of the process. */
+export async function runWeir(terminal: Terminal): Promise<number> {
+  try {
+    return await runCommand(terminal);
+  } catch (error) {
+    if (!(error instanceof CommandError)) throw error;
+    terminal.complain(`weir: ${error.message}`);
+    return 1;
+  }
+}
+
+async function runCommand({ args, variables, print }: Terminal): Promise<number> {
   const [name = '', ...rest] = args;
   if (name === '' || name === '--help' || name === 'help') {
-    for (const line of HELP) console.log(line);
+    for (const line of HELP) print(line);
     return name === '' ? 1 : 0;
   }
   const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
   if (!command) throw new CommandError(`there is no command "${name}": \`npx weir --help\` lists them`);
   const { values, positionals } = parse(rest, command);
   if (values['help'] === true) {
-    console.log(`npx weir ${command.usage}\n    ${command.does}`);
+    print(`npx weir ${command.usage}\n    ${command.does}`);
     return 0;
   }
   const isJson = values['json'] === true;
   const [words, place] = name === 'smoke' ? [[], positionals[0]] : [positionals, undefined];
-  const url = place ?? values['url'] ?? process.env['WEIR_URL'] ?? LOCAL;
+  const url = place ?? values['url'] ?? variables['WEIR_URL'] ?? LOCAL;
   return command.run({
-    api: createWeirApi(String(url), (values['token'] as string | undefined) ?? process.env['ADMIN_TOKEN']),
+    api: createWeirApi(String(url), (values['token'] as string | undefined) ?? variables['ADMIN_TOKEN']),
     words,
     options: values,
-    say: (line) => isJson || console.log(line),
-    report: (result) => isJson && console.log(JSON.stringify(result)),
+    say: (line) => isJson || print(line),
+    report: (result) => isJson && print(JSON.stringify(result)),
   });
 }
 
@@ -76,12 +93,4 @@ function parse(args: readonly string[], command: Command) {
   } catch (error) {
     throw new CommandError(`${(error as Error).message.split('. ')[0]}\nusage: weir ${command.usage}`);
   }
-}
-
-try {
-  process.exitCode = await main(process.argv.slice(2));
-} catch (error) {
-  if (!(error instanceof CommandError)) throw error;
-  console.error(`weir: ${error.message}`);
-  process.exitCode = 1;
 }

@@ -21,7 +21,7 @@ const ENTRIES = {
 };
 
 /** The command line: nobody imports it. */
-const PROGRAMS = { cli: 'cli/weir' };
+const PROGRAMS = { cli: 'cli/bin' };
 
 async function buildCode(): Promise<void> {
   const files = Object.entries({ ...ENTRIES, ...PROGRAMS });

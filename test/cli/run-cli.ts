@@ -1,33 +1,47 @@
-// Runs `weir` as a user does: a process, with its arguments, what it prints and how it ends.
+// Runs `weir`: as a function with its arguments, what it prints and how it ends; or as the process that users start.
 import { execFile, spawn } from 'node:child_process';
+import { runWeir } from '../../cli/weir.ts';
 import type { Weir } from '../../local/weir.ts';
 
-const CLI = new URL('../../cli/weir.ts', import.meta.url).pathname;
+const CLI = new URL('../../cli/bin.ts', import.meta.url).pathname;
 
 export interface Ran {
   readonly code: number;
   readonly out: string;
   readonly error: string;
 }
+type Variables = Readonly<Record<string, string>>;
 
-/** Without variables of whoever runs the tests. */
-export function runCli(
-  args: readonly string[],
-  variables: Readonly<Record<string, string>> = {},
-): Promise<Ran> {
-  const env = { PATH: process.env['PATH'] ?? '', ...variables };
+export async function runCli(args: readonly string[], variables: Variables = {}): Promise<Ran> {
+  let out = '';
+  let error = '';
+  const code = await runWeir({
+    args,
+    variables,
+    print: (line) => {
+      out += `${line}\n`;
+    },
+    complain: (line) => {
+      error += `${line}\n`;
+    },
+  });
+  return { code, out, error };
+}
+
+/** Without variables of the shell that runs the tests. */
+const environmentOf = (variables: Variables) => ({ PATH: process.env['PATH'] ?? '', ...variables });
+
+export function runProcess(args: readonly string[], variables: Variables = {}): Promise<Ran> {
   return new Promise((resolve) => {
-    execFile(process.execPath, [CLI, ...args], { env }, (error, out, said) =>
+    execFile(process.execPath, [CLI, ...args], { env: environmentOf(variables) }, (error, out, said) =>
       resolve({ code: typeof error?.code === 'number' ? error.code : error ? 1 : 0, out, error: said }),
     );
   });
 }
 
-/** One that goes on until it is stopped. */
-export function startCli(args: readonly string[], variables: Readonly<Record<string, string>>) {
-  const child = spawn(process.execPath, [CLI, ...args], {
-    env: { PATH: process.env['PATH'] ?? '', ...variables },
-  });
+/** A process that goes on until it is stopped. */
+export function startProcess(args: readonly string[], variables: Variables) {
+  const child = spawn(process.execPath, [CLI, ...args], { env: environmentOf(variables) });
   let out = '';
   child.stdout.on('data', (piece: Buffer) => {
     out += piece.toString();

@@ -7,7 +7,7 @@ import { newsOf } from '../../cli/commands/records.ts';
 import { freshIp, type Weir } from '../../local/weir.ts';
 import { DELETE_ALL } from '../rules/database.ts';
 import { startWeir } from '../shared/weir.ts';
-import { runCli, startCli, urlOf, variablesOf } from './run-cli.ts';
+import { runCli, runProcess, startProcess, urlOf, variablesOf } from './run-cli.ts';
 
 let weir: Weir;
 let folder: string;
@@ -123,7 +123,7 @@ test('weir quota shows what a caller has left, and charges nothing', async () =>
 test('weir top and tail tell who was denied', async () => {
   await addRule();
   const ip = freshIp();
-  using tail = startCli(['tail', '--every', '0.2', '--json'], variablesOf(weir));
+  using tail = startProcess(['tail', '--every', '0.2', '--json'], variablesOf(weir));
   const deny = async () => {
     for (const _ of [1, 2, 3]) await (await weir.call('/a', { ip })).body?.cancel();
     return (await run('top', '--json')).out;
@@ -193,6 +193,14 @@ test('--help lists every command', async () => {
   for (const name of ['rules', 'explain', 'top', 'tail', 'quota', 'smoke', 'backup', 'restore'])
     expect(out).toMatch(new RegExp(`^  ${name}\\b`, 'm'));
   expect(code).toBe(0);
+});
+
+test('the process prints what the function prints, and ends with its code', async () => {
+  for (const args of [
+    ['rules', 'diff', '/nowhere.json'],
+    ['top', '--json'],
+  ])
+    expect(await runProcess(args, variablesOf(weir))).toEqual(await run(...args));
 });
 
 test('every path of the admin route that a command asks for is in the OpenAPI document', async () => {
