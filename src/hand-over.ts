@@ -30,7 +30,7 @@ export function createHandOver({
     subjects: createSubjects(subjects),
     records: createRecordSink({
       ...options,
-      onWritten: (batch) => sums.add('denialsWritten', '', countOf(batch)),
+      onWritten: (batch) => sums.counter('denialsWritten').add(countOf(batch)),
     }),
   });
 }

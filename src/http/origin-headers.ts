@@ -43,6 +43,6 @@ export function takeOriginHeaders(
 
 /** What `Connection` names belongs to the connection, too. */
 function removeNamed(headers: Headers, connection: string): void {
-  const isNamed = namesIn(connection);
-  for (const name of [...headers.keys()]) if (isNamed(name)) headers.delete(name);
+  const named = namesIn(connection);
+  if (named) for (const name of [...headers.keys()]) if (named.has(name)) headers.delete(name);
 }

@@ -41,17 +41,25 @@ export interface OriginHealth {
 
 export function createOriginHealth(now: () => number): OriginHealth {
   const origins = createBoundedCache<Seen>(MAX_ORIGINS);
+  /** Of the request before: mostly it went to the same origin. */
+  let latest: OriginName & { readonly seen: Seen } = { routeName: undefined, origin: '', seen: createSeen() };
+  const seenOf = ({ routeName, origin }: OriginName): Seen => {
+    if (latest.origin === origin && latest.routeName === routeName) return latest.seen;
+    const key = keyOf({ routeName, origin });
+    const seen = origins.get(key, 0) ?? createSeen();
+    origins.set(key, seen, Number.POSITIVE_INFINITY);
+    latest = { routeName, origin, seen };
+    return seen;
+  };
   return {
     record(origin, result) {
       const what = resultOf(result);
       if (what === undefined) return;
-      const key = keyOf(origin);
-      const seen = origins.get(key, 0) ?? createSeen();
+      const seen = seenOf(origin);
       seen.results[seen.next] = what;
       seen.next = (seen.next + 1) % LATELY;
       if (what === 'ok') seen.lastOkMs = now();
       else [seen.lastFailureMs, seen.lastFailure] = [now(), what];
-      if (seen.results.length === 1) origins.set(key, seen, Number.POSITIVE_INFINITY);
     },
     report: (origin) => toReport(origin, origins.get(keyOf(origin), 0) ?? createSeen()),
   };

@@ -40,7 +40,7 @@ export async function proxy(request: Request, target: ProxyTarget): Promise<Prox
     const answer = await deadline.race(askOrigin(request, { ...target, via }, deadline));
     return { kind: 'answered', response: toClient(answer), isRaw: true };
   } catch {
-    return failed(deadline.reason ?? 'unreachable');
+    return failed(deadline.reason() ?? 'unreachable');
   } finally {
     deadline.stop();
   }

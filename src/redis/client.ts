@@ -47,15 +47,8 @@ export function createClient({ url, token }: UpstashOptions): Client {
   );
   const headers = new Headers({ Authorization: `Bearer ${token}` });
 
-  const post = async (signal: AbortSignal, path: string, words: readonly unknown[]) => {
-    const response = await fetch(url + path, {
-      method: 'POST',
-      headers,
-      body: JSON.stringify(words),
-      signal,
-    });
-    return { isOk: response.ok, reply: JSON.parse(await response.text()) as unknown };
-  };
+  const post = (signal: AbortSignal, path: string, words: readonly unknown[]) =>
+    fetch(url + path, { method: 'POST', headers, body: JSON.stringify(words), signal });
 
   const attempt = async <T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> => {
     try {
@@ -70,16 +63,17 @@ export function createClient({ url, token }: UpstashOptions): Client {
   return {
     async command(signal, words) {
       try {
-        const { isOk, reply } = await post(signal, '', words);
-        return resultOf(isOk, reply);
+        const response = await post(signal, '', words);
+        return resultOf(response.ok, JSON.parse(await response.text()));
       } catch (error) {
         throw withoutDetails(error, signal);
       }
     },
     pipeline: (signal, commands) =>
       attempt(signal, async () => {
-        const { isOk, reply } = await post(signal, '/pipeline', commands);
-        if (!isOk) return resultOf(isOk, reply) as never;
+        const response = await post(signal, '/pipeline', commands);
+        const reply: unknown = JSON.parse(await response.text());
+        if (!response.ok) return resultOf(false, reply) as never;
         if (!Array.isArray(reply) || reply.length !== commands.length)
           throw new CounterStoreError('bad-reply', NOT_UPSTASH);
         return reply.map((entry: Entry) => toReplied(entry, signal));

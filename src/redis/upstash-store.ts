@@ -13,7 +13,8 @@ export function createUpstashStore(client: Client): CounterStore {
   const run: CounterStore['run'] = async (call, signal) => {
     script ??= await composeScript();
     const how = { client, script, call: toScriptCall(call), signal };
-    const { reply, announced } = await (call.withAnnouncement ? readAndCount(how) : count(how));
+    if (!call.withAnnouncement) return parseAnswer(await count(how), call.checks);
+    const { reply, announced } = await readAndCount(how);
     return { ...parseAnswer(reply, call.checks), announced };
   };
 
@@ -42,14 +43,10 @@ interface Counted extends Pick<Answer, 'announced'> {
   readonly reply: unknown;
 }
 
-async function count(run: Run): Promise<Counted> {
-  const { client, script, call, signal } = run;
-  try {
-    return { reply: await client.command(signal, scriptWords('EVALSHA', script.sha, call)) };
-  } catch (error) {
-    return { reply: await sendText(error, run) };
-  }
-}
+const count = (run: Run): Promise<unknown> =>
+  run.client
+    .command(run.signal, scriptWords('EVALSHA', run.script.sha, run.call))
+    .catch((error: unknown) => sendText(error, run));
 
 /**
  * One request as well. The announcement is not a key of the script, because Upstash locks those exclusively: all

@@ -14,6 +14,8 @@ export interface ScriptCall {
 
 type Column = (check: Check) => number | string | undefined;
 
+const HOME_COLUMN: Column = ({ cession }) => cession?.home;
+
 /** Columns that a check can have beside the plain ones, in the order of lua/counters.lua. */
 const COLUMNS: readonly Column[] = [
   ({ cost }) => (cost === 1 ? undefined : cost),
@@ -23,20 +25,17 @@ const COLUMNS: readonly Column[] = [
   ({ countDenied, log }) => (countDenied ? 1 : 0) + (log ? 2 : 0) || undefined,
   ({ chargedAtMs }) => chargedAtMs,
   ({ leaseId }) => leaseId,
-  ({ cession }) => cession?.home,
+  HOME_COLUMN,
 ];
 /** Those that go with a home. */
 const TERMS: readonly Column[] = [({ cession }) => cession?.termMs, ({ cession }) => cession?.holdMs];
 
 export function toScriptCall({ operation, checks, nowMs }: CounterCall): ScriptCall {
-  const keys = [...new Set(checks.map(({ key }) => key))];
+  const keys = keysOf(checks);
   const hasKeys = keys.length > 1;
-  // Every argument costs Redis time: columns that say nothing are left out.
-  const has = COLUMNS.map((of) => checks.some((check) => of(check) !== undefined));
-  const columns = COLUMNS.filter((_, i) => has[i]);
-  if (has.at(-1)) columns.push(...TERMS);
+  const { columns, mask } = columnsOf(checks);
   let call: string = operation;
-  if (hasKeys || columns.length > 0) call += ` ${[hasKeys, ...has].map(Number).join('')}`;
+  if (hasKeys || columns.length > 0) call += ` ${hasKeys ? 1 : 0}${mask}`;
   if (nowMs !== undefined) call += ` now=${nowMs}`;
   const args = [call];
   for (const check of checks) {
@@ -45,6 +44,25 @@ export function toScriptCall({ operation, checks, nowMs }: CounterCall): ScriptC
     for (const of of columns) args.push(String(of(check) ?? ''));
   }
   return { keys, args };
+}
+
+function keysOf(checks: readonly Check[]): string[] {
+  const keys: string[] = [];
+  for (const { key } of checks) if (!keys.includes(key)) keys.push(key);
+  return keys;
+}
+
+/** Every argument costs Redis time: columns that say nothing are left out. */
+function columnsOf(checks: readonly Check[]): { readonly columns: readonly Column[]; readonly mask: string } {
+  const columns: Column[] = [];
+  let mask = '';
+  for (const column of COLUMNS) {
+    const isUsed = checks.some((check) => column(check) !== undefined);
+    if (isUsed) columns.push(column);
+    mask += isUsed ? '1' : '0';
+  }
+  if (columns.at(-1) === HOME_COLUMN) columns.push(...TERMS);
+  return { columns, mask };
 }
 
 /** Checks the shape of a reply before anything trusts it. */

@@ -52,14 +52,14 @@ export function createConsumer(options: ConsumerOptions) {
   };
 
   const count = (batch: RecordBatch) => {
-    sums.observe('recordsLag', '', Math.max(0, now() - batch.cutAtMs));
+    sums.histogram('recordsLag').observe(Math.max(0, now() - batch.cutAtMs));
     const denials = countOf(batch);
-    if (denials > 0) sums.add('denialsWritten', '', denials);
+    if (denials > 0) sums.counter('denialsWritten').add(denials);
   };
 
   return async ({ queue, messages }: QueuedBatch): Promise<void> => {
     for (const message of messages) {
-      if (queue.endsWith(DEAD_LETTERS) && message.attempts === 1) sums.add('deadLetters', '');
+      if (queue.endsWith(DEAD_LETTERS) && message.attempts === 1) sums.counter('deadLetters').add();
       await consume(message);
     }
     await handOver();

@@ -41,7 +41,7 @@ export function createMetricsHandOver({ sums, boards, isolateId, now, onError }:
     for (const [region, { firstAtMs }] of unconfirmed) {
       if (Math.abs(now() - firstAtMs) < RETRY_MS) continue;
       unconfirmed.delete(region);
-      sums.add('batchesLost', '');
+      sums.counter('batchesLost').add();
     }
   };
 

@@ -4,6 +4,7 @@ import { type Caller, subjectOf } from '../core/matching/caller.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { AnsweredRequest, DecidedRequest } from '../core/ports/telemetry.ts';
 import type { Collected } from '../core/telemetry/collected.ts';
+import { createObservedSeries } from './observed-series.ts';
 
 export interface ObserverOptions extends Collected {
   readonly now: () => number;
@@ -18,9 +19,10 @@ type Result = CheckResult<RuleCheck>;
 
 export function createObserver({ sums, denials, usage, crossings, now, clockMs }: ObserverOptions) {
   let staleSinceMs: number | undefined;
+  const decisions = sums.histogram('decision');
+  const series = createObservedSeries(sums);
 
-  const addChecked = (result: Result) =>
-    sums.add('checks', `${sums.nameOf('rule', result.check.rule.name)}\t${resultOf(result)}`);
+  const addChecked = (result: Result) => series.ofRule(result.check.rule, resultOf(result)).add();
 
   const addCheck = (result: Result, { caller = NOBODY, route, decision }: DecidedRequest) => {
     const { check, outcome } = result;
@@ -55,20 +57,19 @@ export function createObserver({ sums, denials, usage, crossings, now, clockMs }
   return {
     decided(request: DecidedRequest): void {
       const { decision, incident, region, caller } = request;
-      const route = sums.nameOf('route', request.route);
-      sums.add('requests', `${region}\t${route}\t${kindOf(decision)}`);
-      sums.observe('decision', '', clockMs() - request.startedAtMs);
+      series.ofRoute(request.route).requests(region, kindOf(decision)).add();
+      decisions.observe(clockMs() - request.startedAtMs);
       const results = resultsOf(decision);
       for (const result of results) addCheck(result, request);
-      if (incident) sums.add('fallback', `${incident.fallback ?? 'none'}\t${incident.reason}`);
+      if (incident) sums.counter('fallback', incident.fallback ?? 'none', incident.reason).add();
       staleSinceMs = decision.isStale ? (staleSinceMs ?? now()) : undefined;
       if (decision.allowed) addUsage(results, caller, CHARGED);
     },
 
-    answered({ decision, caller, startedAtMs, status, cost, isRefunded, ...request }: AnsweredRequest): void {
-      const route = sums.nameOf('route', request.route);
-      sums.observe('origin', `${route}\t`, clockMs() - startedAtMs);
-      sums.add('originResponses', `${route}\t${Math.floor(status / 100)}xx`);
+    answered({ decision, caller, startedAtMs, status, cost, isRefunded, route }: AnsweredRequest): void {
+      const { origin, responses } = series.ofRoute(route);
+      origin.observe(clockMs() - startedAtMs);
+      responses(status).add();
       if (isRefunded) addUsage(resultsOf(decision), caller, REFUNDED);
       else if (cost !== undefined) addUsage(resultsOf(decision), caller, settledAt(cost));
     },

@@ -51,7 +51,7 @@ export function createRecordsHandOver(options: RecordsHandOverOptions) {
     if (!unsent.includes(batch)) return;
     unsent = unsent.filter(({ id }) => id !== batch.id);
     const count = countOf(batch);
-    if (count > 0) sums.add('denialsHanded', '', count);
+    if (count > 0) sums.counter('denialsHanded').add(count);
   };
 
   const sendAll = async () => {

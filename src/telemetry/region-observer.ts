@@ -16,25 +16,27 @@ export interface RegionObserver {
 }
 
 export function createRegionObserver(region: string, sums: MetricSums): RegionObserver {
+  const billed = sums.counter('billed', region);
+  const took = sums.histogram('redis', region);
   return {
     store: (store) => ({
       ...store,
       run(call, signal) {
-        sums.add('billed', region, commandsOf(call));
+        billed.add(commandsOf(call));
         return store.run(call, signal);
       },
     }),
     distance: (distance) => ({
       ...distance,
       note(tookMs) {
-        sums.observe('redis', `${region}\t`, tookMs);
+        took.observe(tookMs);
         distance.note(tookMs);
       },
     }),
     watch: (watch) => ({
       ...watch,
       note(error) {
-        sums.add('redisErrors', `${region}\t${reasonOf(error)}`);
+        sums.counter('redisErrors', region, reasonOf(error)).add();
         watch.note(error);
       },
     }),
@@ -45,6 +47,6 @@ const reasonOf = (error: unknown) => (error instanceof CounterStoreError ? error
 
 /** As Upstash bills an admitted call: EVALSHA, TIME, a read, a write for each key. A denied one costs less. */
 function commandsOf({ checks, withAnnouncement }: CounterCall): number {
-  const keys = checks.filter(({ key }, i) => checks.findIndex((other) => other.key === key) === i);
-  return 3 + keys.length + (withAnnouncement ? 1 : 0);
+  const keys = checks.length === 1 ? 1 : new Set(checks.map(({ key }) => key)).size;
+  return 3 + keys + (withAnnouncement ? 1 : 0);
 }

@@ -82,7 +82,7 @@ describe('the deadline', () => {
     vi.advanceTimersByTime(1_000);
     deadline.start();
     vi.advanceTimersByTime(1_000);
-    expect([deadline.signal.aborted, deadline.reason]).toEqual([false, undefined]);
+    expect([deadline.signal.aborted, deadline.reason()]).toEqual([false, undefined]);
   });
 
   test('is over after its time, for that reason alone', async () => {
@@ -94,7 +94,7 @@ describe('the deadline', () => {
     vi.advanceTimersByTime(100);
     client.abort();
     await expect(raced).rejects.toThrow('the origin is late');
-    expect(deadline.reason).toBe('timeout');
+    expect(deadline.reason()).toBe('timeout');
   });
 
   test('a client that leaves ends it at once, or later if it may outlive the client, but never twice', () => {
@@ -106,18 +106,18 @@ describe('the deadline', () => {
       client.abort();
       return deadline;
     };
-    expect(leaving(0).reason).toBe('client-gone');
+    expect(leaving(0).reason()).toBe('client-gone');
     const late = leaving(100);
     vi.advanceTimersByTime(99);
     expect(late.signal.aborted).toBe(false);
     vi.advanceTimersByTime(1);
-    expect([late.signal.aborted, late.reason]).toEqual([true, 'client-gone']);
+    expect([late.signal.aborted, late.reason()]).toEqual([true, 'client-gone']);
     const tooLate = leaving(5_000);
     vi.advanceTimersByTime(1_000);
-    expect([tooLate.signal.aborted, tooLate.reason]).toEqual([true, 'timeout']);
+    expect([tooLate.signal.aborted, tooLate.reason()]).toEqual([true, 'timeout']);
     // Once the origin has answered, nobody is there to read the rest.
     const answered = leaving(100);
     answered.stop();
-    expect(answered.reason).toBe('client-gone');
+    expect(answered.reason()).toBe('client-gone');
   });
 });

@@ -1,14 +1,24 @@
-// What an isolate has counted since it last handed its sums over. Only so many series are held apart.
+// What an isolate has counted since it last handed its sums over. Only so many series are held apart. Those that a
+// request adds to are looked up once and kept by who counts: to make a series' text for each request costs more.
 import { bucketOf, METRICS, type MetricId, OTHER, withoutName } from './metrics.ts';
 
 /** Names of rules, or of routes, that one isolate keeps apart. */
 const MAX_NAMES = 200;
 
+export interface Counter {
+  add(amount?: number): void;
+}
+
+export interface Histogram {
+  observe(tookMs: number): void;
+}
+
 export interface MetricSums {
+  /** Series that something was added to since they were last taken. */
   readonly size: number;
-  add(metric: MetricId, labels: string, amount?: number): void;
-  /** For a histogram. `labels` is empty, or ends with a tab. */
-  observe(metric: MetricId, labels: string, tookMs: number): void;
+  /** To be kept by who adds often. */
+  counter(metric: MetricId, ...labels: string[]): Counter;
+  histogram(metric: MetricId, ...labels: string[]): Histogram;
   /** A name that may be used as a label; `other` once there are too many. */
   nameOf(kind: 'rule' | 'route', name: string): string;
   /** Takes the first so many series out, oldest first. */
@@ -17,21 +27,52 @@ export interface MetricSums {
   addWithoutNames(sums: readonly (readonly [series: string, amount: number])[]): void;
 }
 
+interface Sum extends Counter {
+  readonly series: string;
+  amount: number;
+}
+
 export function createMetricSums(): MetricSums {
-  const sums = new Map<string, number>();
+  const sums = new Map<string, Sum>();
+  /** Those that are not 0, in the order in which that began. */
+  let due: Sum[] = [];
   const names = { rule: new Set<string>(), route: new Set<string>() };
-  const addTo = (series: string, amount: number) => void sums.set(series, (sums.get(series) ?? 0) + amount);
+
+  const create = (series: string): Sum => ({
+    series,
+    amount: 0,
+    add(amount = 1) {
+      if (amount === 0) return;
+      if (this.amount === 0) due.push(this);
+      this.amount += amount;
+    },
+  });
+  const sumOf = (series: string): Sum => {
+    const sum = sums.get(series) ?? create(series);
+    sums.set(series, sum);
+    return sum;
+  };
+  const seriesOf = (metric: MetricId, labels: readonly string[]) => [metric, ...labels].join('\t');
 
   return {
     get size() {
-      return sums.size;
+      return due.length;
     },
-    add: (metric, labels, amount = 1) => addTo(labels === '' ? metric : `${metric}\t${labels}`, amount),
-    observe(metric, labels, tookMs) {
+    counter: (metric, ...labels) => sumOf(seriesOf(metric, labels)),
+    histogram(metric, ...labels) {
       const { boundsMs = [] } = METRICS[metric];
-      addTo(`${metric}\t${labels}${bucketOf(boundsMs, tookMs)}`, 1);
-      // Microseconds, so that sums are whole numbers.
-      if (tookMs > 0) addTo(`${metric}\t${labels}sum`, Math.round(tookMs * 1_000));
+      const series = seriesOf(metric, labels);
+      const buckets = [...boundsMs, Number.POSITIVE_INFINITY].map((_, place) =>
+        sumOf(`${series}\tb${place}`),
+      );
+      const sum = sumOf(`${series}\tsum`);
+      return {
+        observe(tookMs) {
+          buckets[bucketOf(boundsMs, tookMs)]?.add();
+          // Microseconds, so that sums are whole numbers.
+          if (tookMs > 0) sum.add(Math.round(tookMs * 1_000));
+        },
+      };
     },
     nameOf(kind, name) {
       const known = names[kind];
@@ -41,16 +82,13 @@ export function createMetricSums(): MetricSums {
       return name;
     },
     take(most) {
-      const taken: [string, number][] = [];
-      for (const entry of sums) {
-        if (taken.length === most) break;
-        taken.push(entry);
-      }
-      for (const [series] of taken) sums.delete(series);
+      const taken = due.slice(0, most).map((sum): [string, number] => [sum.series, sum.amount]);
+      for (const sum of due.slice(0, most)) sum.amount = 0;
+      due = due.slice(most);
       return taken;
     },
     addWithoutNames: (refused) => {
-      for (const [series, amount] of refused) addTo(withoutName(series), amount);
+      for (const [series, amount] of refused) sumOf(withoutName(series)).add(amount);
     },
   };
 }

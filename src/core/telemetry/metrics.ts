@@ -39,11 +39,11 @@ export const OTHER = 'other';
 
 export const isMetricId = (text: string): text is MetricId => Object.hasOwn(metrics, text);
 
-/** The bucket that a time falls into, as the last part of a series. */
-export function bucketOf(boundsMs: readonly number[], tookMs: number): string {
+/** The place of the bucket that a time falls into. */
+export function bucketOf(boundsMs: readonly number[], tookMs: number): number {
   let place = 0;
   while (place < boundsMs.length && tookMs > (boundsMs[place] ?? 0)) place += 1;
-  return `b${place}`;
+  return place;
 }
 
 /** The same series with `other` in the place of the name. */

@@ -56,12 +56,9 @@ const KEPT = 'cf-connecting-ip';
 const ACCESS_COOKIE = 'cf_authorization';
 
 export function toOriginHeaders(request: Request, options: ForwardedHeaders): Headers {
-  const { isWebSocket, identity, hop, overrides, hidesAccess } = options;
+  const { isWebSocket, identity, hop, hidesAccess } = options;
   const headers = new Headers(request.headers);
-  const isNamed = namesIn(headers.get('Connection'), KEPT);
-  const isUnwanted = (name: string) =>
-    (overrides === 'drop' && isOverride(name)) || (hidesAccess && ACCESS_CREDENTIALS.has(name));
-  remove(headers, (name) => HOP_BY_HOP.has(name) || isNamed(name) || isSpoofed(name) || isUnwanted(name));
+  remove(headers, options);
   if (hidesAccess) removeAccessCookie(headers);
   if (isWebSocket) headers.set('Upgrade', 'websocket');
   setForwarded(headers, request);
@@ -76,20 +73,29 @@ function setAll(headers: Headers, added: Readonly<Record<string, string>> = {}):
 }
 
 /** One look at each, and only what is there is touched: every call into the runtime costs. */
-function remove(headers: Headers, isUnwanted: (name: string) => boolean): void {
+function remove(headers: Headers, policy: HeaderPolicy): void {
+  const named = namesIn(headers.get('Connection'));
   const unwanted: string[] = [];
-  for (const name of headers.keys()) if (isUnwanted(name)) unwanted.push(name);
+  for (const name of headers.keys())
+    if (isUnwanted(name, policy) || (named?.has(name) && name !== KEPT)) unwanted.push(name);
   for (const name of unwanted) headers.delete(name);
 }
 
-/** What `Connection` names, which is hardly ever anything else than the usual. */
-export function namesIn(connection: string | null, except?: string): (name: string) => boolean {
-  if (connection === null) return () => false;
-  const named = new Set(connection.split(',').map((name) => name.trim().toLowerCase()));
-  return (name) => named.has(name) && name !== except;
+function isUnwanted(name: string, { overrides, hidesAccess }: HeaderPolicy): boolean {
+  if (name.startsWith('x')) return isSpoofed(name) || (overrides === 'drop' && isOverride(name));
+  return HOP_BY_HOP.has(name) || (hidesAccess && ACCESS_CREDENTIALS.has(name));
 }
 
-const isOverride = (name: string) => name.startsWith('x') && OVERRIDES.has(name.replaceAll('_', '-'));
+/** None of these names a header that would otherwise go on. */
+const USUAL: ReadonlySet<string> = new Set(['keep-alive', 'close', 'upgrade']);
+
+/** What `Connection` names; undefined if it is nothing but the usual, as it hardly ever is. */
+export function namesIn(connection: string | null): ReadonlySet<string> | undefined {
+  if (connection === null || USUAL.has(connection.toLowerCase())) return undefined;
+  return new Set(connection.split(',').map((name) => name.trim().toLowerCase()));
+}
+
+const isOverride = (name: string) => OVERRIDES.has(name.replaceAll('_', '-'));
 
 /** All other cookies as they were sent, and untouched if it is not among them. */
 function removeAccessCookie(headers: Headers): void {
@@ -102,7 +108,6 @@ function removeAccessCookie(headers: Headers): void {
 
 /** `x_weir_user` too: CGI, WSGI and PHP origins take `_` and `-` for the same. */
 function isSpoofed(name: string): boolean {
-  if (!name.startsWith('x')) return false;
   if (name.startsWith('x-weir-')) return true;
   if (!name.includes('_')) return false;
   const spelled = name.replaceAll('_', '-');
@@ -118,8 +123,9 @@ function setForwarded(headers: Headers, { url, headers: sent }: Request): void {
     const isAppended = path?.split(',').at(-1)?.trim() === address;
     headers.set('X-Forwarded-For', path === null ? address : isAppended ? path : `${path}, ${address}`);
   }
-  const [, protocol = '', host = ''] = /^(\w+):\/\/([^/?#]*)/.exec(url) ?? [];
-  headers.set('X-Forwarded-Proto', protocol);
-  headers.set('X-Forwarded-Host', host);
+  // The URL of a request is in its normal form: a slash ends its host.
+  const hostAt = url.indexOf('://') + 3;
+  headers.set('X-Forwarded-Proto', url.slice(0, hostAt - 3));
+  headers.set('X-Forwarded-Host', url.slice(hostAt, url.indexOf('/', hostAt)));
   headers.delete('Host');
 }

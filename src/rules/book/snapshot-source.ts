@@ -69,7 +69,10 @@ export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions
   let loading = { text: '', sinceMs: Number.NEGATIVE_INFINITY };
 
   /** A moment that lies ahead was told by a clock that has been put back since: it counts as long ago. */
-  const isWithin = (momentMs: number, ms: number) => now() - momentMs >= 0 && now() - momentMs < ms;
+  const isWithin = (momentMs: number, ms: number) => {
+    const agoMs = now() - momentMs;
+    return agoMs >= 0 && agoMs < ms;
+  };
   const isAt = (announcement: Announcement) =>
     known?.announcement.rules === announcement.rules && known.announcement.callers === announcement.callers;
 
