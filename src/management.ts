@@ -1,6 +1,7 @@
 // The admin route, the page and the cron run. Loaded when one of them is first called: the gateway never pays for it.
 import { createAdminApp } from './admin/app.ts';
 import { CHECK_ONLY, createGate, sessionsOf } from './admin/auth.ts';
+import { createEndedSessions } from './admin/ended-sessions.ts';
 import { render } from './admin/problems.ts';
 import type { AdminServices } from './admin/services.ts';
 import { runSmoke } from './admin/smoke/smoke.ts';
@@ -29,7 +30,7 @@ export interface ManagementOptions {
   readonly snapshots: SnapshotSource;
   readonly admin: Omit<
     AdminServices,
-    'database' | 'publish' | 'fleet' | 'rulesInForce' | 'smoke' | 'sessionSecret'
+    'database' | 'publish' | 'fleet' | 'rulesInForce' | 'smoke' | 'sessionSecret' | 'endedSessions'
   >;
   readonly publishing: Omit<PublishOptions, 'database' | 'reader'>;
   /** Postgres is asked for changes every so many minutes. */
@@ -83,6 +84,7 @@ export function createManagement({
     ...options.admin,
     storedSubject: createSubjects(telemetry.subjects).stored,
     sessionSecret: options.postgres.url,
+    endedSessions: createEndedSessions({ database, now }),
     database,
     fleet,
     rulesInForce: () =>

@@ -1,7 +1,7 @@
 // What is going on now: traffic, times, regions, who is denied most, and what was changed last.
 import { get, type Page } from '../api.ts';
 import { type Chart, chart } from '../chart.ts';
-import { empty, fill, h, link, table } from '../dom.ts';
+import { type Child, empty, fill, h, link, table } from '../dom.ts';
 import { count, milliseconds, rate } from '../format.ts';
 import { live } from '../live.ts';
 import {
@@ -147,7 +147,7 @@ const regionTable = (before: Traffic, traffic: Traffic) =>
     { title: 'Isolates', cell: ({ isolates }) => count(isolates), isNumber: true },
     {
       title: 'Rules',
-      cell: ({ publication }) => (publication === null ? '–' : `no. ${publication}`),
+      cell: ({ publication }) => publicationOf(publication, traffic),
       isNumber: true,
     },
     {
@@ -161,6 +161,14 @@ const regionTable = (before: Traffic, traffic: Traffic) =>
       isNumber: true,
     },
   ]);
+
+function publicationOf(publication: number | null, { regions }: Traffic): Child {
+  if (publication === null) return '–';
+  const newest = Math.max(...regions.map((region) => region.publication ?? 0));
+  return publication < newest
+    ? badge('warn', `no. ${publication}, not yet no. ${newest}`)
+    : `no. ${publication}`;
+}
 
 export const badge = (kind: string, text: string): HTMLElement => h('span', { class: `badge ${kind}` }, text);
 

@@ -11,6 +11,7 @@ import { showChanges } from './history.ts';
 import { changedFields, inputOf, MAIN_FIELDS, MORE_FIELDS, type Values, valuesIn } from './rule-fields.ts';
 import { type Rule, stateOf } from './rules.ts';
 import { type View, waiting } from './view.ts';
+import { wouldDeny } from './would-deny.ts';
 
 type StoredRule = Rule & Values;
 type Saved = StoredRule & { readonly warnings?: readonly string[] };
@@ -71,7 +72,11 @@ export const showRule: View = async (main, { parts: [id = ''], signal }) => {
           'details',
           { class: 'edit' },
           h('summary', {}, 'Edit'),
-          ruleForm(rule, (values) => save(rule, values, etag, reload)),
+          ruleForm(
+            rule,
+            (values) => save(rule, values, etag, reload),
+            (values) => wouldDeny(id, values),
+          ),
         )
       : null,
     h('h2', {}, 'History'),
@@ -160,7 +165,12 @@ const confirmDelete = (rule: StoredRule) =>
     },
   });
 
-function ruleForm(rule: Values, act: (values: Values) => Promise<void>): HTMLFormElement {
+/** `more` is told what stands in the form, whenever it asks. */
+function ruleForm(
+  rule: Values,
+  act: (values: Values) => Promise<void>,
+  more?: (values: () => Values) => HTMLElement,
+): HTMLFormElement {
   const preview = h('p', { class: 'sentence', 'aria-live': 'polite' });
   const trouble = h('div', { role: 'alert' });
   const submit = h('button', { class: 'primary' }, 'Save');
@@ -177,6 +187,7 @@ function ruleForm(rule: Values, act: (values: Values) => Promise<void>): HTMLFor
       h('div', { class: 'fields' }, inputs(MORE_FIELDS)),
     ),
     preview,
+    more?.(() => valuesIn(form)),
     trouble,
     submit,
   );

@@ -3,7 +3,9 @@ import { get, me, type Page } from '../api.ts';
 import { button, type Child, empty, fill, h, hrefOf, link, table } from '../dom.ts';
 import { choiceField, textField } from '../fields.ts';
 import { count, percent } from '../format.ts';
+import { type Nearness, nearnessOf } from '../nearness.ts';
 import { type RuleBody, sentenceOf } from '../rule-sentence.ts';
+import type { Traffic } from '../traffic.ts';
 import { showEnforcement } from './enforcement.ts';
 import { badge } from './overview.ts';
 import { type View, waiting } from './view.ts';
@@ -20,11 +22,19 @@ export interface Rule extends RuleBody {
 const PAGE = 50;
 const DAY_MS = 86_400_000;
 const FILTERS = ['q', 'scope', 'enabled'] as const;
+const WHAT_IS_NEAR =
+  'Near the limit: the part of a rule’s checks, since the metrics began, that were denied or found a fifth of the limit or less left.';
 
 /** By the id of the rule. What is not among the busiest has no number. */
 export interface LastDay {
   readonly denied: ReadonlyMap<string, number>;
   readonly admitted: ReadonlyMap<string, number>;
+}
+
+/** Undefined: it could not be read. */
+interface Done {
+  readonly lastDay: Promise<LastDay | undefined>;
+  readonly traffic: Promise<Traffic | undefined>;
 }
 
 export const showRules: View = async (main, { query, signal }) => {
@@ -43,15 +53,19 @@ export const showRules: View = async (main, { query, signal }) => {
     enforcement,
     form,
     list,
+    h('p', { class: 'hint' }, WHAT_IS_NEAR),
   );
   void showEnforcement(enforcement, signal);
   // The table does not wait for what the rules have done.
-  const lastDay = readLastDay(signal).catch(() => undefined);
+  const done: Done = {
+    lastDay: readLastDay(signal).catch(() => undefined),
+    traffic: get<Traffic>('/traffic', {}, signal).catch(() => undefined),
+  };
   const show = async (cursor?: string): Promise<void> => {
     const read = get<Page<Rule>>('/rules', { ...asked, limit: PAGE, cursor }, signal);
     const { items, nextCursor } = await waiting(list, 'Postgres', read);
     if (items.length === 0 && cursor === undefined) return fill(list, noRules(asked));
-    list.append(ruleTable(items, lastDay));
+    list.append(ruleTable(items, done));
     if (nextCursor === null) return;
     const more = button(`More than these ${PAGE}`, () => {
       more.remove();
@@ -111,7 +125,7 @@ export async function readLastDay(signal: AbortSignal): Promise<LastDay> {
   };
 }
 
-const ruleTable = (rules: readonly Rule[], lastDay: Promise<LastDay | undefined>) =>
+const ruleTable = (rules: readonly Rule[], { lastDay, traffic }: Done) =>
   table('Rules', rules, [
     {
       title: 'Rule',
@@ -124,6 +138,11 @@ const ruleTable = (rules: readonly Rule[], lastDay: Promise<LastDay | undefined>
       cell: ({ id }) => later(lastDay, (day) => count(day.admitted.get(id) ?? 0)),
     },
     { title: 'Denied, 24 h', isNumber: true, cell: ({ id }) => later(lastDay, (day) => deniedOf(day, id)) },
+    {
+      title: 'Near the limit',
+      isNumber: true,
+      cell: ({ name }) => later(traffic, ({ rules: all }) => nearOf(nearnessOf(all[name]))),
+    },
   ]);
 
 function deniedOf({ denied, admitted }: LastDay, id: string): string {
@@ -131,11 +150,12 @@ function deniedOf({ denied, admitted }: LastDay, id: string): string {
   return number === 0 ? '0' : `${count(number)} (${percent(number, number + (admitted.get(id) ?? 0))})`;
 }
 
-function later(lastDay: Promise<LastDay | undefined>, show: (day: LastDay) => string): HTMLElement {
+const nearOf = ({ near, checks }: Nearness): Child =>
+  checks === 0 ? 'no checks' : badge(near === 0 ? 'good' : 'warn', percent(near, checks));
+
+function later<T>(reading: Promise<T | undefined>, show: (value: T) => Child): HTMLElement {
   const place = h('span', {}, '…');
-  void lastDay.then((day) => {
-    place.textContent = day ? show(day) : '–';
-  });
+  void reading.then((value) => fill(place, value === undefined ? '–' : show(value)));
   return place;
 }
 

@@ -22,10 +22,12 @@ type Verdict = AccessVerdict | { readonly kind: 'answered'; readonly problem: Ad
 /** What a change must carry besides the cookie: another site can make a browser send cookies, but does not know this. */
 export const CSRF_HEADER = 'X-Weir-Csrf';
 
-export type GateServices = Pick<AdminServices, 'auth' | 'regions' | 'deadlineMs' | 'sessionSecret' | 'now'>;
+/** Without `endedSessions` logging out only deletes the cookie. */
+export type GateServices = Pick<AdminServices, 'auth' | 'regions' | 'deadlineMs' | 'sessionSecret' | 'now'> &
+  Partial<Pick<AdminServices, 'endedSessions'>>;
 
-export const sessionsOf = ({ auth, sessionSecret = '', now }: GateServices): Sessions =>
-  createSessions({ tokens: auth.tokens, secret: sessionSecret, now });
+export const sessionsOf = ({ auth, sessionSecret = '', endedSessions, now }: GateServices): Sessions =>
+  createSessions({ tokens: auth.tokens, secret: sessionSecret, ended: endedSessions, now });
 
 export function createGate(services: GateServices, sessions: Sessions = sessionsOf(services)): Gate {
   const { auth, now } = services;
@@ -81,6 +83,8 @@ async function bySession(sessions: Sessions, request: Request): Promise<Verdict 
   const session = await sessions.read(request);
   if (session?.kind === 'ended') return { kind: 'answered', problem: SESSION_ENDED };
   if (session?.kind !== 'open') return session;
+  // While Postgres is gone, people must see what goes on. Changes can wait until it is known who asks for them.
+  if (!isReading(request) && !session.isConfirmed) return { kind: 'answered', problem: SESSION_UNCONFIRMED };
   if (!isReading(request) && request.headers.get(CSRF_HEADER) !== session.csrf)
     return { kind: 'answered', problem: NO_CSRF };
   return { kind: 'actor', actor: session.actor };
@@ -136,6 +140,12 @@ const SESSION_ENDED: AdminProblem = {
   status: 401,
   code: 'session-ended',
   title: 'The session has ended: log in again',
+};
+const SESSION_UNCONFIRMED: AdminProblem = {
+  status: 503,
+  code: 'session-unconfirmed',
+  title: 'Postgres does not answer, so nobody knows whether this session was ended',
+  detail: 'Reading goes on. For a change, use a bearer token, or wait.',
 };
 const NO_CSRF: AdminProblem = {
   status: 403,

@@ -9,6 +9,7 @@ import type { WeightedRegion } from '../core/regions/shares.ts';
 import type { HowToPublish, Publication } from '../rules/publishing/publish.ts';
 import type { Database } from '../rules/tables/database.ts';
 import type { Family } from '../telemetry/fleet.ts';
+import type { EndedSessions } from './ended-sessions.ts';
 import type { Finding } from './smoke/findings.ts';
 
 export interface AdminServices {
@@ -25,6 +26,7 @@ export interface AdminServices {
   readonly rulesInForce: () => Promise<Snapshot | undefined>;
   /** Goes into the keys that sessions of the page are signed with. */
   readonly sessionSecret?: string | undefined;
+  readonly endedSessions: EndedSessions;
   /** Which origins routes may have. */
   readonly origins: OriginPolicy;
   /** How a subject of denials and usage is stored; left out: as it is. */

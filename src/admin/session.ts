@@ -1,7 +1,8 @@
-// The session of a person at the page: a cookie that Weir signs when somebody logs in with a token. Nothing is stored: the
-// key of the signature is made of that token, so a token that is changed or removed ends its sessions.
+// The session of a person at the page: a cookie that Weir signs when somebody logs in with a token. The key of the signature
+// is made of that token, so a token that is changed or removed ends its sessions. Only their early ends are stored.
 import { digest, toBase64Url } from '../core/digest.ts';
 import { cookieIn, SESSION_COOKIE } from '../core/session-cookie.ts';
+import type { EndedSessions } from './ended-sessions.ts';
 import type { Actor, AdminToken } from './services.ts';
 
 /** A working day. */
@@ -10,8 +11,14 @@ export const SESSION_MS = 8 * 3_600_000;
 const ATTRIBUTES = 'Path=/_weir; HttpOnly; Secure; SameSite=Strict';
 
 export type SessionVerdict =
-  | { readonly kind: 'open'; readonly actor: Actor; readonly csrf: string }
-  /** It was a good one, and its time is over. */
+  | {
+      readonly kind: 'open';
+      readonly actor: Actor;
+      readonly csrf: string;
+      /** False: nobody could be asked whether its person has logged out. */
+      readonly isConfirmed: boolean;
+    }
+  /** It was a good one, and its time is over, or its person has logged out. */
   | { readonly kind: 'ended' }
   | { readonly kind: 'refused' };
 
@@ -20,12 +27,15 @@ export interface Sessions {
   open(name: string): Promise<string>;
   /** Undefined: the request has no session. */
   read(request: Request): Promise<SessionVerdict | undefined>;
+  /** Ends the session of this request, and with it every copy of its cookie. Fails if that could not be kept. */
+  close(request: Request): Promise<void>;
 }
 
 export interface SessionOptions {
   readonly tokens: readonly AdminToken[];
   /** Goes into the keys: with a stolen cookie alone nobody can try out tokens. */
   readonly secret: string;
+  readonly ended?: EndedSessions | undefined;
   readonly now: () => number;
 }
 
@@ -37,7 +47,7 @@ interface Claims {
 
 export const CLOSED_SESSION = `${SESSION_COOKIE}=; Max-Age=0; ${ATTRIBUTES}`;
 
-export function createSessions({ tokens, secret, now }: SessionOptions): Sessions {
+export function createSessions({ tokens, secret, ended, now }: SessionOptions): Sessions {
   const keyOf = async ({ token }: AdminToken) => {
     const bytes = await digest('SHA-256', JSON.stringify(['weir session', token, secret]));
     return crypto.subtle.importKey('raw', bytes, { name: 'HMAC', hash: 'SHA-256' }, false, [
@@ -46,6 +56,17 @@ export function createSessions({ tokens, secret, now }: SessionOptions): Session
     ]);
   };
   const find = (name: string) => tokens.find((token) => token.name === name);
+
+  /** What the cookie says, if its signature is good. */
+  const verify = async (cookie: string) => {
+    const [payload = '', signature = ''] = cookie.split('.');
+    const claims = parseClaims(payload);
+    const token = claims && find(claims.name);
+    if (!token) return undefined;
+    const key = await keyOf(token);
+    const isGood = await crypto.subtle.verify('HMAC', key, fromBase64Url(signature), encode(payload));
+    return isGood ? { claims, token, key } : undefined;
+  };
 
   return {
     async open(name) {
@@ -61,16 +82,21 @@ export function createSessions({ tokens, secret, now }: SessionOptions): Session
     async read(request) {
       const cookie = cookieIn(request);
       if (cookie === undefined) return undefined;
-      const [payload = '', signature = ''] = cookie.split('.');
-      const claims = parseClaims(payload);
-      const token = claims && find(claims.name);
-      if (!token) return { kind: 'refused' };
-      const key = await keyOf(token);
-      const isGood = await crypto.subtle.verify('HMAC', key, fromBase64Url(signature), encode(payload));
-      if (!isGood) return { kind: 'refused' };
+      const verified = await verify(cookie);
+      if (!verified) return { kind: 'refused' };
+      const { claims, token, key } = verified;
       if (claims.expiresAtMs <= now()) return { kind: 'ended' };
+      const isEnded = ended ? await ended.isEnded(claims.id) : false;
+      if (isEnded) return { kind: 'ended' };
       const actor = { name: token.name, role: token.role };
-      return { kind: 'open', actor, csrf: await sign(key, `csrf ${claims.id}`) };
+      const csrf = await sign(key, `csrf ${claims.id}`);
+      return { kind: 'open', actor, csrf, isConfirmed: isEnded === false };
+    },
+
+    async close(request) {
+      const cookie = cookieIn(request);
+      const verified = cookie === undefined ? undefined : await verify(cookie);
+      if (verified) await ended?.end(verified.claims.id, verified.claims.expiresAtMs);
     },
   };
 }

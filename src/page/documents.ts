@@ -13,13 +13,14 @@ export interface FrameOptions extends Actor {
   readonly csrf: string;
 }
 
-export const renderLogIn = (failed?: FailedLogIn): string =>
+/** `trouble`: what the person has to know first. */
+export const renderLogIn = (trouble?: string): string =>
   documentOf(
     'Log in · Weir',
     '',
     `<body class="log-in"><main id="main">
 <h1><img src="${FILES}/icon.svg" alt="" width="28" height="28"> Weir</h1>
-${failed ? `<p class="notice bad" role="alert">${escaped(reasonOf(failed))}</p>` : ''}
+${trouble ? `<p class="notice bad" role="alert">${escaped(trouble)}</p>` : ''}
 <form method="post" action="${OWN_PREFIX}/login">
 <label for="token">Admin token</label>
 <input id="token" name="token" type="password" autocomplete="current-password" required autofocus spellcheck="false">
@@ -28,7 +29,10 @@ ${failed ? `<p class="notice bad" role="alert">${escaped(reasonOf(failed))}</p>`
 </form></main></body>`,
   );
 
-function reasonOf({ status, seconds }: FailedLogIn): string {
+export const HALF_LOGGED_OUT =
+  'This browser is logged out. But Postgres does not answer: a copy of its cookie stays good for up to eight hours. Changing the token ends it.';
+
+export function reasonOf({ status, seconds }: FailedLogIn): string {
   if (status === 429) return `Too many failed attempts. Try again in ${Math.max(1, seconds)} s.`;
   if (status === 403) return 'This token may only check: it sees nothing here.';
   if (status === 503) return 'Cloudflare Access does not answer. A token works nevertheless.';

@@ -6,7 +6,7 @@ import { CLOSED_SESSION, type Sessions } from '../admin/session.ts';
 import { hasAdminCredentials } from '../core/authorization.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
 import { problem } from '../http/problem.ts';
-import { renderFrame, renderLogIn } from './documents.ts';
+import { HALF_LOGGED_OUT, reasonOf, renderFrame, renderLogIn } from './documents.ts';
 
 const HOME = `${OWN_PREFIX}/`;
 /** A token and the name of its field. */
@@ -41,9 +41,20 @@ export function createPage({ gate, sessions }: PageOptions): Page {
     return toHome(await sessions.open(actor.name));
   };
 
+  /** The cookie goes in any case. What else holds a copy of it must be told about, if Postgres could not be told. */
+  const logOut = (request: Request): Promise<Response> =>
+    sessions.close(request).then(
+      () => toHome(CLOSED_SESSION),
+      () => {
+        const answer = document(renderLogIn(HALF_LOGGED_OUT), 503);
+        answer.headers.set('Set-Cookie', CLOSED_SESSION);
+        return answer;
+      },
+    );
+
   return async (request) => {
     const { pathname } = new URL(request.url);
-    const act = { [`${HOME}login`]: logIn, [`${HOME}logout`]: async () => toHome(CLOSED_SESSION) }[pathname];
+    const act = { [`${HOME}login`]: logIn, [`${HOME}logout`]: logOut }[pathname];
     if (!act) return isReading(request) ? show(request) : methodNotAllowed('GET, HEAD');
     // Somebody who reloads the answer to a failed attempt.
     if (isReading(request)) return toHome();
@@ -55,7 +66,7 @@ export function createPage({ gate, sessions }: PageOptions): Page {
 /** Not a redirect: what was wrong is said above the form. */
 async function logInAgain(answer: Response): Promise<Response> {
   const seconds = Number(answer.headers.get('Retry-After') ?? 0);
-  return document(renderLogIn({ status: answer.status, seconds }), answer.status);
+  return document(renderLogIn(reasonOf({ status: answer.status, seconds })), answer.status);
 }
 
 async function tokenIn(request: Request): Promise<string> {

@@ -27,6 +27,7 @@ export const events = weir.table(
     check('events_count_is_positive', sql`${table.count} >= 1`),
     index('events_scope_at').on(table.scope, table.at),
     index('events_subject').on(table.scope, table.subject, table.at),
+    index('events_rule').on(table.ruleId, table.at),
   ],
 );
 
@@ -48,6 +49,7 @@ export const usage = weir.table(
     primaryKey({ columns: [table.at, table.tenantId, table.userId, table.apiKeyId, table.ruleId] }),
     index('usage_tenant').on(table.tenantId, table.at),
     index('usage_user').on(table.userId, table.at),
+    index('usage_rule').on(table.ruleId, table.at),
   ],
 );
 

@@ -1,5 +1,6 @@
 // The admin route on a real Postgres, called as clients call it. Every answer is held against the OpenAPI document.
 import { createAdminApp } from '../../src/admin/app.ts';
+import { createEndedSessions } from '../../src/admin/ended-sessions.ts';
 import { documentOf } from '../../src/admin/routes/openapi.ts';
 import type { AdminServices } from '../../src/admin/services.ts';
 import type { AnnouncementBoard } from '../../src/core/ports/announcement.ts';
@@ -55,6 +56,7 @@ export async function startAdmin(overrides: Partial<AdminServices> = {}): Promis
     database,
     publish: () => publish({ database, reader, kv, regions: REGIONS, onError: () => {} }),
     smoke: async () => [],
+    endedSessions: createEndedSessions({ database, now }),
     regions: REGIONS,
     fleet: async () => [],
     rulesInForce: async () => undefined,

@@ -1,11 +1,13 @@
 // The session of a person at the page: what its cookie is good for, and what it is not.
 
 import { Hono } from 'hono';
-import { describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createAuth, createGate, sessionsOf } from '../../src/admin/auth.ts';
+import { createEndedSessions, type EndedSessions } from '../../src/admin/ended-sessions.ts';
 import type { AdminServices, AdminToken } from '../../src/admin/services.ts';
 import { SESSION_MS } from '../../src/admin/session.ts';
 import { createPage } from '../../src/page/page.ts';
+import { startDatabase, type TestDatabase } from '../rules/database.ts';
 
 const ALICE: AdminToken = { name: 'alice', token: 'a-token-that-may-do-all', role: 'admin' };
 const CAROL: AdminToken = { name: 'carol', token: 'a-token-that-may-only-read', role: 'read' };
@@ -14,10 +16,11 @@ const SITE = 'https://weir.test';
 interface Setting {
   readonly tokens?: readonly AdminToken[];
   readonly secret?: string;
+  readonly endedSessions?: EndedSessions;
 }
 
 /** One isolate; its Redis is not there, so its memory alone counts failures. */
-function openIsolate({ tokens = [ALICE, CAROL], secret = 'postgres://one' }: Setting = {}) {
+function openIsolate({ tokens = [ALICE, CAROL], secret = 'postgres://one', endedSessions }: Setting = {}) {
   const clock = { ms: 1_900_000_000_000 };
   const services = {
     auth: { tokens },
@@ -25,6 +28,7 @@ function openIsolate({ tokens = [ALICE, CAROL], secret = 'postgres://one' }: Set
     deadlineMs: 100,
     sessionSecret: secret,
     now: () => clock.ms,
+    ...(endedSessions && { endedSessions }),
   } satisfies Partial<AdminServices>;
   const sessions = sessionsOf(services);
   const gate = createGate(services, sessions);
@@ -50,7 +54,9 @@ function openIsolate({ tokens = [ALICE, CAROL], secret = 'postgres://one' }: Set
     const frame = await (await page(new Request(`${SITE}/_weir/`, { headers: { Cookie: cookie } }))).text();
     return /data-csrf="([^"]+)"/.exec(frame)?.[1] ?? '';
   };
-  return { clock, page, logIn, cookieOf, ask, csrfOf };
+  const logOut = (cookie: string) =>
+    page(new Request(`${SITE}/_weir/logout`, { method: 'POST', headers: { Origin: SITE, Cookie: cookie } }));
+  return { clock, page, logIn, logOut, cookieOf, ask, csrfOf };
 }
 
 const codeOf = async (answer: Response) => ((await answer.json()) as { code: string }).code;
@@ -170,6 +176,70 @@ describe('a session', () => {
       Authorization: `Basic ${btoa(':old')}`,
     };
     expect((await isolate.ask(headers, 'POST')).status).toBe(200);
+  });
+});
+
+describe('logging out', () => {
+  let db: TestDatabase;
+  beforeAll(async () => {
+    db = await startDatabase();
+  });
+  afterAll(() => db[Symbol.asyncDispose]());
+  /** Each isolate has a memory of its own. */
+  const anIsolate = () =>
+    openIsolate({
+      endedSessions: createEndedSessions({ database: db.database, now: () => 1_900_000_000_000 }),
+    });
+  const rowsOf = async () => {
+    const { rows } = await db.database.execute('select * from weir.ended_sessions');
+    return rows.length;
+  };
+
+  it('ends the session for a stolen copy of the cookie, in every isolate, and no other session', async () => {
+    const [here, elsewhere] = [anIsolate(), anIsolate()];
+    const cookie = await here.cookieOf(ALICE.token);
+    const another = await here.cookieOf(ALICE.token);
+    const csrf = await here.csrfOf(cookie);
+    expect((await elsewhere.ask({ Cookie: cookie })).status).toBe(200);
+    const answer = await here.logOut(cookie);
+    expect([answer.status, answer.headers.get('Location')]).toEqual([303, '/_weir/']);
+    for (const isolate of [here, elsewhere])
+      for (const method of ['GET', 'POST']) {
+        const refused = await isolate.ask({ Cookie: cookie, 'X-Weir-Csrf': csrf }, method);
+        expect([refused.status, await codeOf(refused)]).toEqual([401, 'session-ended']);
+      }
+    expect((await elsewhere.ask({ Cookie: another })).status).toBe(200);
+  });
+
+  it('keeps no row of a session that would be over by now', async () => {
+    const past = createEndedSessions({ database: db.database, now: () => 0 });
+    await past.end('an-old-one', 1_900_000_000_000);
+    const before = await rowsOf();
+    const isolate = anIsolate();
+    await isolate.logOut(await isolate.cookieOf(ALICE.token));
+    expect(await rowsOf()).toBe(before);
+  });
+
+  it('stores nothing for a cookie that is not Weir’s', async () => {
+    const before = await rowsOf();
+    expect((await anIsolate().logOut('__Secure-weir=x.y')).status).toBe(303);
+    expect(await rowsOf()).toBe(before);
+  });
+
+  it('that Postgres cannot be told of says so, and holds in this isolate', async () => {
+    const [here, elsewhere] = [anIsolate(), anIsolate()];
+    const cookie = await here.cookieOf(ALICE.token);
+    const csrf = await here.csrfOf(cookie);
+    await db.stopPostgres();
+    const answer = await here.logOut(cookie);
+    expect(answer.status).toBe(503);
+    expect(answer.headers.get('Set-Cookie')).toContain('__Secure-weir=; Max-Age=0');
+    expect(await answer.text()).toContain('a copy of its cookie stays good');
+    expect((await here.ask({ Cookie: cookie })).status).toBe(401);
+    // Elsewhere nobody knows: people still see what goes on, and change nothing.
+    expect((await elsewhere.ask({ Cookie: cookie })).status).toBe(200);
+    const change = await elsewhere.ask({ Cookie: cookie, 'X-Weir-Csrf': csrf }, 'POST');
+    expect([change.status, await codeOf(change)]).toEqual([503, 'session-unconfirmed']);
   });
 });
 

@@ -181,6 +181,25 @@ describe('rules', () => {
   });
 });
 
+describe('a changed limit', () => {
+  it('is held against the last day before it is saved, and the answer says what is not known', async () => {
+    const { page, go } = await test.open();
+    await go(`#/rules/${ruleId}`);
+    await page.click('summary:has-text("Edit")');
+    await page.fill('[name=limit]', '0');
+    await page.getByRole('button', { name: 'Who would this have denied?' }).click();
+    await page.waitForSelector('#error-limit');
+    await page.fill('[name=limit]', '2');
+    await page.getByRole('button', { name: 'Who would this have denied?' }).click();
+    const answer = page.locator('.would-deny ul');
+    await answer.waitFor();
+    // Of the caller's requests seven were denied: two of them pass at most.
+    expect(await answer.innerText()).toMatch(/At least \d+ units of 1 caller would have been denied/);
+    expect(await answer.innerText()).toContain('Of addresses only denials are recorded');
+    await page.waitForSelector(`.would-deny tr:has-text("${CALLER}")`);
+  });
+});
+
 describe('the switch for all rules', () => {
   it('makes every rule only log, after a question, and enforces them again', async () => {
     const { page, go } = await test.open();

@@ -1,7 +1,9 @@
 // What the page works out by itself, without a browser.
 import { describe, expect, it } from 'vitest';
 import { parseCurl } from '../../page/curl.ts';
+import { type Effect, effectSentences } from '../../page/effect-sentences.ts';
 import { ago, milliseconds, span } from '../../page/format.ts';
+import { nearnessOf } from '../../page/nearness.ts';
 import { sentenceOf } from '../../page/rule-sentence.ts';
 import { fillMinutes } from '../../page/series.ts';
 import { decisionQuantile, ratesBetween, sampleBefore, type Traffic } from '../../page/traffic.ts';
@@ -79,6 +81,55 @@ describe('a rule in a sentence', () => {
       'Each IP address may send requests to …: … every …; more are answered 429.',
     ],
   ])('%j', (changes, sentence) => expect(sentenceOf({ ...base, ...changes })).toBe(sentence));
+});
+
+describe('the effect of another limit', () => {
+  const some: Effect = {
+    unknown: null,
+    admitted: 100,
+    denied: 5,
+    unnamedAdmitted: 0,
+    unnamedDenied: 0,
+    atLeast: 0,
+    surelyDenied: 0,
+    perhapsDenied: 0,
+    surelyNotDenied: 0,
+  };
+  it.each<[Partial<Effect>, string[]]>([
+    [{ unknown: 'Why.' }, ['Nothing can be said. Why.']],
+    [{ admitted: 0, denied: 0 }, ['Nothing can be said: nothing was recorded of this rule in the last day.']],
+    [{}, ['For nobody is a denial certain.']],
+    [
+      { atLeast: 1_200, surelyDenied: 1, perhapsDenied: 2, surelyNotDenied: 3 },
+      [
+        'At least 1,200 units of 1 caller would have been denied.',
+        '2 callers sent enough to be denied, if they sent it at once: the records cannot tell.',
+        '3 callers would certainly not have been denied.',
+      ],
+    ],
+    [
+      { atLeast: 9, surelyDenied: 4, perhapsDenied: null, surelyNotDenied: null, unnamedAdmitted: 7 },
+      [
+        'At least 9 units of 4 callers would have been denied.',
+        'Of addresses only denials are recorded: who else would have been denied is not known.',
+        '7 units were admitted of callers who are counted by address, and are not told apart.',
+      ],
+    ],
+    [
+      { unnamedDenied: 8 },
+      ['For nobody is a denial certain.', '8 denials are of a flood, whose callers were not told apart.'],
+    ],
+  ])('%j claims no more than is known', (changes, sentences) => {
+    expect(effectSentences({ ...some, ...changes })).toEqual(sentences);
+  });
+});
+
+it('a rule is near its limit as often as it denies, would deny, or has a fifth left', () => {
+  expect(nearnessOf({ admitted: 6, 'near-limit': 1, denied: 2, 'would-deny': 1 })).toEqual({
+    checks: 10,
+    near: 4,
+  });
+  expect(nearnessOf(undefined)).toEqual({ checks: 0, near: 0 });
 });
 
 describe('traffic between two looks', () => {

@@ -27,6 +27,7 @@ export const LEAST: Readonly<Record<string, Row>> = {
   },
   settings: { id: 'all' },
   record_batches: { id: 'b' },
+  ended_sessions: { id: 's', expires_at: '2030-01-01Z' },
   alerts: {
     ...{ rule_id: 'r', window_seconds: 60, window_start: '2030-01-01Z', scope: 'ip', subject: 's' },
     ...{ percent: 80, rule_name: 'r', limit: 10, used: 8, at: '2030-01-01Z' },
@@ -426,6 +427,7 @@ export const CASES: Readonly<Record<string, Case>> = {
   events_at_scope_rule_id_subject_pk: { refused: [{}], standing: {} },
   usage_at_tenant_id_user_id_api_key_id_rule_id_pk: { refused: [{}], standing: {} },
   record_batches_pkey: { refused: [{}], standing: {} },
+  ended_sessions_pkey: { refused: [{}], standing: {} },
   alerts_once: { refused: [{}], standing: {} },
   events_count_is_positive: each('count', [0, -1], [1]),
 };

@@ -18,6 +18,7 @@ import { addTenantRoutes } from './tenants.ts';
 import { addTierRoutes } from './tiers.ts';
 import { addTrafficRoutes } from './traffic.ts';
 import { addUserRoutes } from './users.ts';
+import { addWouldDenyRoutes } from './would-deny.ts';
 
 export type AddRoutes = (app: AdminApp, services: AdminServices) => void;
 
@@ -37,6 +38,7 @@ export const ROUTE_GROUPS: readonly AddRoutes[] = [
   addImportExportRoutes,
   addPublishRoutes,
   addRecordRoutes,
+  addWouldDenyRoutes,
   addSmokeRoutes,
   addTrafficRoutes,
   // Last: it describes all the others.

@@ -10,6 +10,7 @@ export { weir } from './columns.ts';
 export { lastPublication, type Placed, type PlacedThen, placements } from './publication-tables.ts';
 export { routes } from './route-table.ts';
 export { rules } from './rules-table.ts';
+export { endedSessions } from './session-table.ts';
 export { settings } from './settings-table.ts';
 
 export const revisions = weir.sequence('revisions');

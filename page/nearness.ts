@@ -1,0 +1,17 @@
+// How near a rule is to its limit, of what isolates have counted of its checks. Pure.
+import type { Counts } from './traffic.ts';
+
+export interface Nearness {
+  readonly checks: number;
+  /** Denied, or with a fifth of the limit or less left. */
+  readonly near: number;
+}
+
+const NEAR = ['near-limit', 'denied', 'would-deny'];
+
+/** Undefined: nothing was counted under its name. */
+export function nearnessOf(counts: Counts = {}): Nearness {
+  const sum = (results: readonly string[]) =>
+    results.reduce((total, result) => total + (counts[result] ?? 0), 0);
+  return { checks: sum(Object.keys(counts)), near: sum(NEAR) };
+}

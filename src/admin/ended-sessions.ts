@@ -1,0 +1,56 @@
+// Sessions of the page that somebody has logged out of. Postgres keeps them, and not KV: there a copy of the cookie would
+// stay good for a minute or more, because KV remembers that it has found nothing. The gateway never asks.
+import { sql } from 'drizzle-orm';
+import { createBoundedCache } from '../core/bounded-cache.ts';
+import { withDeadline } from '../rules/book/with-deadline.ts';
+import type { Database } from '../rules/tables/database.ts';
+
+export interface EndedSessions {
+  /** Fails if it could not be kept. */
+  end(id: string, expiresAtMs: number): Promise<void>;
+  /** Undefined: not known, because Postgres does not answer. */
+  isEnded(id: string): Promise<boolean | undefined>;
+}
+
+/** A database that slept needs some hundred milliseconds for its first answer. */
+const DEADLINE_MS = 2_000;
+/** In memory, for the time that Postgres is gone. */
+const MAX_KNOWN = 1_000;
+
+export interface EndedSessionsOptions {
+  readonly database: Database;
+  readonly now: () => number;
+  readonly deadlineMs?: number;
+}
+
+export function createEndedSessions(options: EndedSessionsOptions): EndedSessions {
+  const { database, now, deadlineMs = DEADLINE_MS } = options;
+  const known = createBoundedCache<true>(MAX_KNOWN);
+  const inTime = <T>(work: PromiseLike<T>) => withDeadline(AbortSignal.timeout(deadlineMs), work);
+
+  return {
+    async end(id, expiresAtMs) {
+      known.set(id, true, expiresAtMs);
+      // Those that have ended by themselves go on the way, so that no other work has to look for them.
+      await inTime(
+        database.execute(sql`
+          with over as (delete from weir.ended_sessions where expires_at <= ${toMoment(now())})
+          insert into weir.ended_sessions (id, expires_at) values (${id}, ${toMoment(expiresAtMs)})
+          on conflict do nothing`),
+      );
+    },
+
+    async isEnded(id) {
+      if (known.get(id, now())) return true;
+      try {
+        const query = sql`select 1 from weir.ended_sessions where id = ${id}`;
+        const { rows } = await inTime(database.execute(query));
+        return rows.length > 0;
+      } catch {
+        return undefined;
+      }
+    },
+  };
+}
+
+const toMoment = (ms: number) => new Date(ms).toISOString();

@@ -1,0 +1,180 @@
+// "Who would this have denied?": the effect of another limit of a rule on the last day, as far as the records tell.
+import { createRoute } from '@hono/zod-openapi';
+import { eq } from 'drizzle-orm';
+import * as z from 'zod';
+import {
+  type CountedLimit,
+  capacityOf,
+  deniesWithinMs,
+  hasAdmissionBounds,
+  mostAdmitted,
+  mostAdmittedInAny,
+} from '../../core/counting/admission-bounds.ts';
+import { ALGORITHM_IDS, type AlgorithmId } from '../../core/counting/algorithms/registry.ts';
+import { LARGEST_LIMIT, LONGEST_WINDOW_SECONDS } from '../../core/matching/rule.ts';
+import { HOUR_MS } from '../../core/telemetry/records.ts';
+import { rules } from '../../rules/tables/schema.ts';
+import { type Effect, readWouldDeny } from '../../telemetry/would-deny.ts';
+import { isUuid } from '../collection/declaration.ts';
+import { AdminError, notFound, problemResponses } from '../problems.ts';
+import type { AdminApp, AdminServices } from '../services.ts';
+
+const DAY_MS = 24 * HOUR_MS;
+/** Callers that are named. */
+const MAX_CALLERS = 20;
+
+const whole = (most: number) => z.coerce.number().int().min(1).max(most);
+const count = z.int().min(0);
+
+const effectBody = z
+  .strictObject({
+    from: z.iso.datetime(),
+    to: z.iso.datetime(),
+    limit: z.int(),
+    windowSeconds: z.int(),
+    unknown: z
+      .string()
+      .nullable()
+      .describe('Why nothing can be known. Null: what follows holds for what was recorded.'),
+    admitted: count.describe('Units that the rule admitted of all callers.'),
+    denied: count.describe('Requests that the rule denied.'),
+    unnamedAdmitted: count.describe(
+      'Of these, units of callers whose names are not recorded: addresses. Nothing below is about them.',
+    ),
+    unnamedDenied: count.describe('Requests of a flood, whose callers were not told apart.'),
+    atLeast: count.describe('Units that this limit cannot have let through.'),
+    surelyDenied: count.describe('Callers that these units are of.'),
+    perhapsDenied: count
+      .nullable()
+      .describe('Callers who sent enough to be denied, if they sent it at once. Null: not known.'),
+    surelyNotDenied: count.nullable().describe('Callers who sent too little to be denied. Null: not known.'),
+    callers: z
+      .array(
+        z.strictObject({
+          scope: z.string(),
+          subject: z.string(),
+          admitted: count,
+          denied: count,
+          atLeast: count,
+        }),
+      )
+      .describe(`Those with the most units beyond the limit first; ${MAX_CALLERS} at most.`),
+  })
+  .meta({ id: 'LimitEffect' });
+
+const readEffect = createRoute({
+  method: 'get',
+  path: '/rules/{id}/would-deny',
+  tags: ['rules'],
+  security: [{ bearer: [] }],
+  summary: 'Whom another limit would have denied in the last day',
+  description:
+    'Usage is recorded by hour and denials by minute, so these are bounds: when in an hour requests came is not ' +
+    'known. As if counters were empty at the start, the whole limit held for every caller and could be used in any ' +
+    'region, and callers had sent what they did. Requests that other rules denied are not counted.',
+  request: {
+    params: z.object({ id: z.string().describe('The id of the rule.') }),
+    query: z.strictObject({
+      limit: whole(LARGEST_LIMIT),
+      windowSeconds: whole(LONGEST_WINDOW_SECONDS).optional().describe('That of the rule, if left out.'),
+      burst: whole(LARGEST_LIMIT).optional().describe('The limit, if left out.'),
+      algorithm: z.enum(ALGORITHM_IDS).optional().describe('That of the rule, if left out.'),
+    }),
+  },
+  responses: {
+    200: {
+      description: 'What is certain, and what cannot be known',
+      content: { 'application/json': { schema: effectBody } },
+    },
+    ...problemResponses(400, 404),
+  },
+});
+
+type Rule = typeof rules.$inferSelect;
+
+export function addWouldDenyRoutes(app: AdminApp, { database, now }: AdminServices): void {
+  app.openapi(readEffect, async (c) => {
+    const { id } = c.req.valid('param');
+    const asked = c.req.valid('query');
+    const [rule] = isUuid(id) ? await database.select().from(rules).where(eq(rules.id, id)) : [];
+    if (!rule) throw notFound('rule');
+    const windowSeconds = asked.windowSeconds ?? rule.windowSeconds;
+    if (windowSeconds === null) throw noWindow();
+    const algorithm = asked.algorithm ?? (rule.algorithm as AlgorithmId | null);
+    const period = {
+      from: new Date(Math.floor((now() - DAY_MS) / HOUR_MS) * HOUR_MS),
+      to: new Date(now()),
+    };
+    const told = {
+      from: period.from.toISOString(),
+      to: period.to.toISOString(),
+      limit: asked.limit,
+      windowSeconds,
+    };
+    const unknown = unknownBecause(rule, algorithm);
+    if (unknown !== undefined || algorithm === null)
+      return c.json({ ...told, ...NOTHING, unknown: unknown ?? '' }, 200);
+    const counted = {
+      algorithm,
+      limit: asked.limit,
+      windowMs: windowSeconds * 1_000,
+      extra: asked.burst,
+    };
+    const effect = await readWouldDeny(database, { ...toQuestion(rule, counted, period), ...period });
+    return c.json({ ...told, ...toBody(rule, effect), unknown: null }, 200);
+  });
+}
+
+/** Where the records say nothing about what the rule counts. */
+function unknownBecause(rule: Rule, algorithm: AlgorithmId | null): string | undefined {
+  if (rule.action === 'allow' || algorithm === null) return 'The rule has no limit.';
+  if (rule.action === 'log')
+    return 'A rule that only logs leaves no records. Its metrics tell how often it would have denied.';
+  if (!hasAdmissionBounds(algorithm))
+    return 'The records tell how many requests there were, not how many were open at once.';
+  if (rule.by.length > 0 || rule.per.length > 0)
+    return 'The rule has several counters for a caller, and the records do not tell them apart.';
+  return undefined;
+}
+
+function toQuestion(rule: Rule, counted: CountedLimit, { from, to }: { from: Date; to: Date }) {
+  const costs = [rule.cost, ...rule.costs.map(({ cost }) => cost)];
+  return {
+    ruleId: rule.id,
+    scope: rule.scope,
+    leastCost: Math.min(...costs),
+    mostCost: Math.max(...costs),
+    mostAnHour: mostAdmittedInAny(counted, HOUR_MS),
+    mostInAll: mostAdmitted(counted, { fromMs: from.getTime(), toMs: to.getTime() }),
+    capacity: capacityOf(counted),
+    withinMs: deniesWithinMs(counted),
+    limit: MAX_CALLERS,
+  };
+}
+
+/** What was admitted of each address is not recorded: who was denied nothing may still have been near the limit. */
+const toBody = ({ scope }: Rule, { callers, ...effect }: Effect) => ({
+  ...effect,
+  ...(scope === 'ip' && { perhapsDenied: null, surelyNotDenied: null }),
+  callers: [...callers],
+});
+
+const NOTHING = {
+  admitted: 0,
+  denied: 0,
+  unnamedAdmitted: 0,
+  unnamedDenied: 0,
+  atLeast: 0,
+  surelyDenied: 0,
+  perhapsDenied: null,
+  surelyNotDenied: null,
+  callers: [],
+};
+
+const noWindow = () =>
+  new AdminError({
+    status: 400,
+    code: 'invalid-request',
+    title: 'The request is not valid',
+    errors: [{ pointer: 'windowSeconds', detail: 'is needed, because the rule has none of its own' }],
+  });

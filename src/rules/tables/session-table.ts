@@ -1,0 +1,9 @@
+// Sessions of the page that were ended by logging out. A row is kept until the session would have ended by itself.
+import { index, text } from 'drizzle-orm/pg-core';
+import { moment, weir } from './columns.ts';
+
+export const endedSessions = weir.table(
+  'ended_sessions',
+  { id: text().primaryKey(), expiresAt: moment().notNull() },
+  (table) => [index('ended_sessions_expires_at').on(table.expiresAt)],
+);

@@ -1,0 +1,149 @@
+// Whom another limit of a rule would have denied, as far as the records tell: what callers were admitted by hour, and
+// what they were denied. When in an hour they came is not recorded, so the answers are bounds.
+import { type SQL, sql } from 'drizzle-orm';
+import type { Scope } from '../core/matching/rule.ts';
+import { OTHER } from '../core/telemetry/metrics.ts';
+import type { Database } from '../rules/tables/database.ts';
+import type { Period } from './questions.ts';
+
+export interface WouldDenyQuestion extends Period {
+  readonly ruleId: string;
+  readonly scope: Scope;
+  /** What a denied request would have cost: the records do not say. */
+  readonly leastCost: number;
+  readonly mostCost: number;
+  /** Units: the most that the limit admits of one caller in an hour of the clock, and in the whole period. */
+  readonly mostAnHour: number;
+  readonly mostInAll: number;
+  /** Nobody is denied whose units stay within the capacity in every time of that length. */
+  readonly capacity: number;
+  readonly withinMs: number;
+  /** Of callers that are named. */
+  readonly limit: number;
+}
+
+export interface CallerEffect {
+  readonly scope: string;
+  readonly subject: string;
+  /** Units. */
+  readonly admitted: number;
+  /** Requests. */
+  readonly denied: number;
+  /** Units that cannot have passed. */
+  readonly atLeast: number;
+}
+
+export interface Effect {
+  /** Units, and requests, of all callers. */
+  readonly admitted: number;
+  readonly denied: number;
+  /** Of these, what is recorded without the name of a caller. */
+  readonly unnamedAdmitted: number;
+  readonly unnamedDenied: number;
+  readonly atLeast: number;
+  readonly surelyDenied: number;
+  /** Callers of whom the records cannot tell. */
+  readonly perhapsDenied: number;
+  readonly surelyNotDenied: number;
+  /** The worst hit first. */
+  readonly callers: readonly CallerEffect[];
+}
+
+interface Row extends Record<string, unknown> {
+  readonly kind: 'all' | 'caller';
+  readonly scope: string;
+  readonly subject: string;
+  readonly admitted: string;
+  readonly denied: string;
+  readonly at_least: string;
+  readonly unnamed_admitted: string;
+  readonly unnamed_denied: string;
+  readonly surely: string;
+  readonly perhaps: string;
+  readonly surely_not: string;
+}
+
+export async function readWouldDeny(database: Database, question: WouldDenyQuestion): Promise<Effect> {
+  const { rows } = await database.execute<Row>(wouldDenyQuery(question));
+  const all = rows.find(({ kind }) => kind === 'all');
+  return {
+    admitted: toCount(all?.admitted),
+    denied: toCount(all?.denied),
+    unnamedAdmitted: toCount(all?.unnamed_admitted),
+    unnamedDenied: toCount(all?.unnamed_denied),
+    atLeast: toCount(all?.at_least),
+    surelyDenied: toCount(all?.surely),
+    perhapsDenied: toCount(all?.perhaps),
+    surelyNotDenied: toCount(all?.surely_not),
+    callers: rows.filter(({ kind }) => kind === 'caller').map(toCaller),
+  };
+}
+
+const toCaller = ({ scope, subject, admitted, denied, at_least }: Row): CallerEffect => ({
+  scope,
+  subject,
+  admitted: toCount(admitted),
+  denied: toCount(denied),
+  atLeast: toCount(at_least),
+});
+
+/** A refund may have come in the hour after its charge. */
+const toCount = (text = '0'): number => Math.max(0, Number(text));
+
+/** Whom usage is recorded for. Addresses are not: all of them are one row without a name. */
+const USED_BY: Readonly<Record<Scope, SQL>> = {
+  global: sql`'all'`,
+  tenant: sql`tenant_id`,
+  user: sql`user_id`,
+  apiKey: sql`api_key_id`,
+  ip: sql`''`,
+};
+
+/** One range of an index in each of the two tables. */
+export function wouldDenyQuery(question: WouldDenyQuestion): SQL {
+  const { ruleId, scope, from, to, leastCost, mostCost, limit } = question;
+  const isAsked = sql`rule_id = ${ruleId} and at >= ${from.toISOString()} and at < ${to.toISOString()}`;
+  return sql`
+    with hours as (
+      select hour, scope, subject, sum(units) as units, sum(denied) as denied
+      from (
+        select at as hour, ${scope}::text as scope, ${USED_BY[scope]} as subject, cost as units, 0 as denied
+        from weir.usage where ${isAsked}
+        union all
+        select date_trunc('hour', at at time zone 'UTC') at time zone 'UTC', scope, subject, 0, count
+        from weir.events where ${isAsked}
+      ) as records
+      group by 1, 2, 3
+    ), summed as (
+      select *, subject in ('', ${OTHER}) as is_unnamed,
+        greatest(0, units + denied * ${leastCost}::bigint - ${question.mostAnHour}::bigint) as beyond,
+        sum(units + denied * ${mostCost}::bigint) over (
+          partition by scope, subject order by hour
+          range between ${hoursOf(question.withinMs)} preceding and current row
+        ) as together
+      from hours
+    ), callers as (
+      select scope, subject, is_unnamed, sum(units) as units, sum(denied) as denied,
+        greatest(sum(beyond), sum(units + denied * ${leastCost}::bigint) - ${question.mostInAll}::bigint) as at_least,
+        max(together) > ${question.capacity}::bigint as is_possible
+      from summed group by 1, 2, 3
+    ), named as (
+      select * from callers where not is_unnamed
+    )
+    select 'all' as kind, '' as scope, '' as subject,
+      (select coalesce(sum(units), 0)::text from callers) as admitted,
+      (select coalesce(sum(denied), 0)::text from callers) as denied,
+      coalesce(sum(at_least), 0)::text as at_least,
+      (select coalesce(sum(units), 0)::text from callers where is_unnamed) as unnamed_admitted,
+      (select coalesce(sum(denied), 0)::text from callers where is_unnamed) as unnamed_denied,
+      (count(*) filter (where at_least > 0))::text as surely,
+      (count(*) filter (where at_least <= 0 and is_possible))::text as perhaps,
+      (count(*) filter (where not is_possible))::text as surely_not
+    from named
+    union all
+    (select 'caller', scope, subject, units::text, denied::text, at_least::text, '0', '0', '0', '0', '0'
+      from named where at_least > 0 order by named.at_least desc, scope, subject limit ${limit})`;
+}
+
+/** Sums are by hour: a time that begins within an hour has to take all of it. */
+const hoursOf = (ms: number) => sql`make_interval(hours => ${Math.ceil(ms / 3_600_000)}::int)`;

@@ -1,0 +1,87 @@
+// What a limit admits and denies at most, held against the algorithms themselves on random histories.
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  capacityOf,
+  deniesWithinMs,
+  hasAdmissionBounds,
+  mostAdmitted,
+  mostAdmittedInAny,
+} from '../../src/core/counting/admission-bounds.ts';
+import { idsWith } from '../../src/core/counting/algorithms/registry.ts';
+import { runChecks } from '../../src/core/counting/counters.ts';
+import { rounds } from '../rounds.ts';
+import { type Admission, createExpiringCounters, rules, unitsOf, waitMs, waits } from './whole-limit.ts';
+
+const PERIOD_MS = 60;
+const counted = idsWith(({ holdsLeases }) => !holdsLeases);
+
+interface Sent extends Admission {
+  readonly isAdmitted: boolean;
+}
+
+/** Requests of one unit at these waits, decided by the algorithm. */
+function play(
+  rule: Parameters<typeof capacityOf>[0],
+  pauses: readonly Parameters<typeof waitMs>[0][],
+): Sent[] {
+  let nowMs = 0;
+  const counters = createExpiringCounters(() => nowMs);
+  return pauses.map((pause) => {
+    nowMs += waitMs(pause, rule.windowMs, nowMs);
+    const check = { ...rule, key: 'k', id: 'i', cost: 1 };
+    const [outcome] = runChecks('take', [check], nowMs, counters).outcomes;
+    return { atMs: nowMs, units: 1, isAdmitted: outcome?.allowed === true };
+  });
+}
+
+const between = (sent: readonly Sent[], fromMs: number, toMs: number) =>
+  sent.filter(({ atMs }) => atMs >= fromMs && atMs < toMs);
+
+describe.each(counted)('%s', (algorithm) => {
+  const histories = fc.tuple(rules(algorithm), fc.array(waits, { minLength: 1, maxLength: 150 }));
+
+  it('never admits more than its bounds say, in any period of the clock or in all', () => {
+    fc.assert(
+      fc.property(histories, ([rule, pauses]) => {
+        const sent = play(rule, pauses);
+        const admitted = sent.filter(({ isAdmitted }) => isAdmitted);
+        const endMs = (sent.at(-1)?.atMs ?? 0) + 1;
+        expect(unitsOf(admitted)).toBeLessThanOrEqual(mostAdmitted(rule, { fromMs: 0, toMs: endMs }));
+        for (let fromMs = 0; fromMs < endMs; fromMs += PERIOD_MS)
+          expect(unitsOf(between(admitted, fromMs, fromMs + PERIOD_MS))).toBeLessThanOrEqual(
+            mostAdmittedInAny(rule, PERIOD_MS),
+          );
+      }),
+      { numRuns: rounds(40) },
+    );
+  });
+
+  it('never denies a subject that stays within the capacity for as long as charges count', () => {
+    fc.assert(
+      fc.property(histories, ([rule, pauses]) => {
+        const sent = play(rule, pauses);
+        const withinMs = deniesWithinMs(rule);
+        const isWithin = sent.every(
+          ({ atMs }) => unitsOf(between(sent, atMs - withinMs, atMs + 1)) <= capacityOf(rule),
+        );
+        if (isWithin) expect(sent.every(({ isAdmitted }) => isAdmitted)).toBe(true);
+      }),
+      { numRuns: rounds(40) },
+    );
+  });
+});
+
+it('has no bounds for what is held open', () => {
+  expect([hasAdmissionBounds('concurrency'), hasAdmissionBounds('fixed-window')]).toEqual([false, true]);
+});
+
+it.each([
+  ['fixed-window', 60_000, undefined, 600],
+  ['fixed-window', 7_000, undefined, 5_160],
+  ['fixed-window', 86_400_000, undefined, 10],
+  ['sliding-window-log', 3_600_000, undefined, 10],
+  ['token-bucket', 60_000, 50, 650],
+] as const)('%s of 10 in %i ms admits at most so much in an hour', (algorithm, windowMs, extra, most) => {
+  expect(mostAdmittedInAny({ algorithm, limit: 10, windowMs, extra }, 3_600_000)).toBe(most);
+});
