@@ -1,7 +1,9 @@
 // Who is asked: Weir, and @upstash/ratelimit with its cache of denials and with its cached window; one memory each isolate.
 import { Ratelimit } from '@upstash/ratelimit';
 import { Redis } from '@upstash/redis';
+import { Redis as IoRedis } from 'ioredis';
 import type { Edges } from '../../local/edges.ts';
+import { CENSUS_KEY } from '../../src/core/counting/keys.ts';
 import { type Ask, limitOf, type Shape, WINDOW_SECONDS } from './traffic.ts';
 
 export const SYSTEMS = ['weir', 'upstash', 'upstashCached'] as const;
@@ -9,6 +11,7 @@ export type System = (typeof SYSTEMS)[number];
 
 export const openSystem: Readonly<Record<System, (edges: Edges, shape: Shape) => Promise<Ask>>> = {
   async weir(edges, shape) {
+    await forgetIsolates(edges);
     const rule = { algorithm: 'fixed-window', limit: limitOf(shape), windowSeconds: WINDOW_SECONDS } as const;
     const system = await edges.open([{ ...rule, onUnavailable: 'closed', shares: { us: 1 } }]);
     const isolates = Array.from({ length: shape.isolates }, () => system.openEdge('us'));
@@ -24,6 +27,15 @@ export const openSystem: Readonly<Record<System, (edges: Edges, shape: Shape) =>
   upstashCached: async (edges, shape) =>
     askPeer(edges, shape, Ratelimit.cachedFixedWindow(limitOf(shape), `${WINDOW_SECONDS} s`)),
 };
+
+/** Those of the shape before are gone, but a region would still count them for two minutes. */
+async function forgetIsolates({ regions }: Edges): Promise<void> {
+  for (const { redis } of regions) {
+    const client = new IoRedis(redis.url);
+    await client.del(CENSUS_KEY);
+    client.disconnect();
+  }
+}
 
 let peers = 0;
 

@@ -41,7 +41,7 @@ export function wantOf(check: RuleCheck, pace: Pace): number {
   const { unitsPerMs, unitsPerMsBefore, remaining, isolates, nowMs, callMs } = pace;
   const steadily = Math.min(unitsPerMs, unitsPerMsBefore);
   const isBusy = steadily * WORTH_MS >= LEAST_PACE * check.cost;
-  if (!isBusy || !isLeasable(check) || check.full.limit < unitsPerMs * isolates * LEAST_LIMIT_MS) return 0;
+  if (!isBusy || !isLeasable(check) || check.full.limit < steadily * isolates * LEAST_LIMIT_MS) return 0;
   // Requests that come while the lease is on its way must find something, or they would be denied for it.
   const spare = remaining - unitsPerMs * isolates * callMs;
   const most = Math.floor(Math.min((remaining * SHARE_OF_REST) / isolates, spare));
