@@ -31,7 +31,16 @@ type Measured = Shape & { readonly by: Readonly<Partial<Record<System, Figures>>
 
 export const keys = [
   ...['requests', 'uncounted', 'overAdmitted', 'hot.commandsPerRequest', 'hot.utilization'],
-  ...['cpu.hot', 'cpu.proxy', 'cpu.ping', 'cpuOfProxy', 'cpuOfPing', 'memory.grownMb'],
+  ...[
+    'cpu.hot',
+    'cpu.proxy',
+    'cpu.fairProxy',
+    'cpu.ping',
+    'cpuOfProxy',
+    'cpuOfFairProxy',
+    'cpuOfPing',
+    'memory.grownMb',
+  ],
 ];
 
 export const run: Bench = async (options) => {
@@ -73,11 +82,7 @@ const systemsAt = ({ isolates, subjects }: Shape): readonly System[] =>
 /** One subject at 200 requests a second and more in each isolate: what leases are for. */
 const isHot = ({ subjects, perSecond, isolates }: Shape) => perSecond / subjects / isolates >= 200;
 
-function toJson(
-  measured: readonly Measured[],
-  { cpu, cpuOfProxy, cpuOfPing, uncounted: failed }: HotCpu,
-  memory: LeaseMemory,
-) {
+function toJson(measured: readonly Measured[], { uncounted: failed, ...cpu }: HotCpu, memory: LeaseMemory) {
   const weir = measured.map(({ by }) => by.weir);
   const hot = measured.filter(isHot);
   const ofShapes = measured.flatMap(({ by }) => SYSTEMS.flatMap((name) => by[name]?.uncounted ?? []));
@@ -92,7 +97,8 @@ function toJson(
       commandsPerRequest: Math.max(...hot.map(({ by }) => by.weir.commandsPerRequest)),
       utilization: Math.min(...tight.map(({ by }) => by.weir.utilization)),
     },
-    ...{ cpu, cpuOfProxy, cpuOfPing, memory },
+    ...cpu,
+    memory,
     shapes: measured.map(({ by, ...shape }) => ({ ...shape, ...by })),
   };
 }

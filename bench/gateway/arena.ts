@@ -84,7 +84,7 @@ export async function bundleWeir(folder: string, bundle?: string): Promise<Worke
 export const weirModulesIn = async (folder: string): Promise<WorkerModule[]> =>
   (await modulesIn(join(folder, 'weir'))).map((name) => ({ name, type: 'esModule', path: `weir/${name}` }));
 
-const OTHERS = ['kv', 'bare', 'proxy', 'ping', 'upstash', 'fair-upstash'];
+const OTHERS = ['kv', 'bare', 'proxy', 'ping', 'fair-proxy', 'fair-ping', 'upstash', 'fair-upstash'];
 
 export const bundleOthers = (folder: string, names: readonly string[] = OTHERS): Promise<void> =>
   bundleWorkers(
@@ -143,7 +143,7 @@ function othersOn({ originUrl, regions: [region] }: Stack): ServedWorker[] {
   const peer = (name: string, file: string, count: number, order = 'one after the other') =>
     worker(name, file, { LIMIT: String(LIMIT), LIMIT_COUNT: String(count), LIMIT_ORDER: order });
   return [
-    ...['kv', 'bare', 'proxy', 'ping'].map((name) => worker(name)),
+    ...['kv', 'bare', 'proxy', 'ping', 'fair-proxy', 'fair-ping'].map((name) => worker(name)),
     worker('kv-one-region', 'kv'),
     ...[1, 3, 5].map((count) => peer(`upstash-${count}`, 'upstash', count)),
     peer('upstash-5-parallel', 'upstash', 5, 'parallel'),

@@ -1,96 +1,15 @@
-// @upstash/ratelimit with the duties that Weir's gateway has besides limiting, written by hand as short as they can be:
-// clean headers on both ways, who the client is, a deadline for the origin, a client that leaves, X-RateLimit headers.
+// @upstash/ratelimit with Weir's duties, and with X-RateLimit headers.
+import { askOrigin, toClient } from './duties.ts';
 import { ask, type Context, type LimitsEnv, type Verdict } from './peer-limits.ts';
 import type { ProxyEnv } from './to-origin.ts';
-
-const ORIGIN_TIMEOUT_MS = 100_000;
-
-const HOP_BY_HOP = new Set([
-  'connection',
-  'expect',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-]);
-const OVERRIDES = new Set([
-  'x-http-method',
-  'x-http-method-override',
-  'x-method-override',
-  'x-original-url',
-  'x-rewrite-url',
-]);
 
 export default {
   async fetch(request: Request, env: ProxyEnv & LimitsEnv, context: Context): Promise<Response> {
     const verdicts = await ask(request, env, context);
     if (verdicts instanceof Response) return verdicts;
-    const answer = await askOrigin(request, env);
-    return answer ? toClient(answer, verdicts) : new Response('no answer', { status: 502 });
+    return toClient(await askOrigin(request, env), (headers) => setLimitHeaders(headers, verdicts));
   },
 };
-
-async function askOrigin(request: Request, { ORIGIN_URL }: ProxyEnv): Promise<Response | undefined> {
-  const { pathname, search, protocol, host } = new URL(request.url);
-  const controller = new AbortController();
-  const end = () => controller.abort();
-  const timer = setTimeout(end, ORIGIN_TIMEOUT_MS);
-  request.signal.addEventListener('abort', end, { once: true });
-  try {
-    return await fetch(`${ORIGIN_URL}${pathname}${search}`, {
-      method: request.method,
-      headers: toOriginHeaders(request, protocol, host),
-      body: request.body,
-      redirect: 'manual',
-      signal: controller.signal,
-      // Of Workers alone: a compressed body passes as it is.
-      encodeResponseBody: 'manual',
-    } as RequestInit);
-  } catch {
-    return undefined;
-  } finally {
-    clearTimeout(timer);
-  }
-}
-
-function toOriginHeaders({ headers: sent }: Request, protocol: string, host: string): Headers {
-  const headers = new Headers(sent);
-  const named = namedIn(sent);
-  for (const name of sent.keys())
-    if (HOP_BY_HOP.has(name) || named.has(name) || OVERRIDES.has(name) || name.startsWith('x-weir-'))
-      headers.delete(name);
-  const ip = sent.get('CF-Connecting-IP') ?? '';
-  const path = sent.get('X-Forwarded-For');
-  headers.set('X-Forwarded-For', path === null ? ip : `${path}, ${ip}`);
-  headers.set('X-Forwarded-Proto', protocol.slice(0, -1));
-  headers.set('X-Forwarded-Host', host);
-  headers.delete('Host');
-  return headers;
-}
-
-function toClient(answer: Response, verdicts: readonly Verdict[]): Response {
-  const { status, statusText, body } = answer;
-  const response = new Response(body, {
-    status,
-    statusText,
-    headers: answer.headers,
-    encodeBody: 'manual',
-  } as ResponseInit);
-  const { headers } = response;
-  const named = namedIn(headers);
-  for (const [name, value] of answer.headers) {
-    if (HOP_BY_HOP.has(name) || named.has(name)) headers.delete(name);
-    if (!name.startsWith('x-ratelimit-') && !name.startsWith('ratelimit')) continue;
-    headers.delete(name);
-    headers.append(`x-origin-${name.replace(/^x-/, '')}`, value);
-  }
-  setLimitHeaders(headers, verdicts);
-  return response;
-}
 
 /** Of the limit that lets the fewest more pass. */
 function setLimitHeaders(headers: Headers, verdicts: readonly Verdict[]): void {
@@ -98,11 +17,4 @@ function setLimitHeaders(headers: Headers, verdicts: readonly Verdict[]): void {
   headers.set('X-RateLimit-Limit', String(tightest.limit));
   headers.set('X-RateLimit-Remaining', String(tightest.remaining));
   headers.set('X-RateLimit-Reset', String(Math.ceil(tightest.reset / 1_000)));
-}
-
-const NONE: ReadonlySet<string> = new Set();
-
-function namedIn(headers: Headers): ReadonlySet<string> {
-  const connection = headers.get('Connection');
-  return connection === null ? NONE : new Set(connection.split(',').map((name) => name.trim().toLowerCase()));
 }

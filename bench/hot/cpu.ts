@@ -10,12 +10,13 @@ import type { BenchOptions, Table } from '../shared/bench.ts';
 import { interleave, median, medianRatio, type Slice } from '../shared/rounds.ts';
 import { fixed } from '../shared/table.ts';
 
-const NAMES = ['proxy', 'ping', 'hot', 'counted'] as const;
+const NAMES = ['proxy', 'fairProxy', 'ping', 'hot', 'counted'] as const;
 type Name = (typeof NAMES)[number];
 type PerName<T> = Readonly<Record<Name, T>>;
 
 const LABELS: PerName<string> = {
   proxy: 'a proxy',
+  fairProxy: 'a proxy with Weir’s duties',
   ping: 'a proxy after one PING',
   hot: 'Weir, from a lease',
   counted: 'Weir, one call each',
@@ -24,6 +25,7 @@ const LABELS: PerName<string> = {
 /** Each has an isolate of its own. */
 const ROUTES: PerName<{ readonly worker: string; readonly path: string }> = {
   proxy: { worker: 'proxy', path: ONE_RULE_PATH },
+  fairProxy: { worker: 'fair-proxy', path: ONE_RULE_PATH },
   ping: { worker: 'ping', path: ONE_RULE_PATH },
   hot: { worker: 'weir', path: LEASED_PATH },
   counted: { worker: 'weir-five-rules', path: ONE_RULE_PATH },
@@ -38,6 +40,7 @@ export interface HotCpu {
   readonly cpu: PerName<number>;
   /** By what each round says. */
   readonly cpuOfProxy: number;
+  readonly cpuOfFairProxy: number;
   readonly cpuOfPing: number;
   readonly uncounted: readonly string[];
 }
@@ -65,6 +68,7 @@ export async function measureCpu(options: BenchOptions): Promise<HotCpu> {
   return {
     cpu: perName((name) => median(micros[name])),
     cpuOfProxy: medianRatio(micros.hot, micros.proxy),
+    cpuOfFairProxy: medianRatio(micros.hot, micros.fairProxy),
     cpuOfPing: medianRatio(micros.hot, micros.ping),
     uncounted,
   };
@@ -90,9 +94,11 @@ const sliceOf =
 const perName = <T>(make: (name: Name) => T): PerName<T> =>
   Object.fromEntries(NAMES.map((name) => [name, make(name)])) as Record<Name, T>;
 
-export const cpuTable = ({ cpu, cpuOfProxy, cpuOfPing }: HotCpu): Table => ({
+export const cpuTable = ({ cpu, cpuOfProxy, cpuOfFairProxy, cpuOfPing }: HotCpu): Table => ({
   title: 'Processor time of workerd for one request',
   head: ['', 'µs'],
   rows: NAMES.map((name) => [LABELS[name], fixed(cpu[name], 0)]),
-  notes: [`From a lease: ${fixed(cpuOfProxy)} times the proxy, ${fixed(cpuOfPing)} times the PING.`],
+  notes: [
+    `From a lease: ${fixed(cpuOfProxy)} times the proxy, ${fixed(cpuOfFairProxy)} times the proxy with Weir’s duties, ${fixed(cpuOfPing)} times the PING.`,
+  ],
 });

@@ -1,0 +1,9 @@
+// A proxy with Weir's duties and no limit: what any gateway with them costs.
+import { askOrigin, toClient } from './duties.ts';
+import type { ProxyEnv } from './to-origin.ts';
+
+export default {
+  async fetch(request: Request, env: ProxyEnv): Promise<Response> {
+    return toClient(await askOrigin(request, env), () => {});
+  },
+};
