@@ -9,6 +9,7 @@ import { hasShare } from '../core/regions/placement.ts';
 import { capacityOf } from '../core/regions/shares.ts';
 import { holdMs, isMerged, termMs } from '../core/regions/terms.ts';
 import {
+  type Cession,
   covers,
   createKnownCessions,
   type KnownCessions,
@@ -36,6 +37,13 @@ export interface Use {
   readonly outcome: Outcome;
 }
 
+/** A home should have that other region's part of a counter. */
+export interface Wish {
+  readonly placed: PlacedCheck;
+  readonly from: LimiterRegion;
+  readonly home: string;
+}
+
 /** One region is asked for its parts of some counters. */
 export interface Ask {
   readonly from: LimiterRegion;
@@ -45,12 +53,10 @@ export interface Ask {
   readonly charged?: { readonly units: number; readonly atMs: number } | undefined;
 }
 
-export interface Cessions extends Omit<KnownCessions, 'note' | 'movedFrom'> {
+export interface Cessions extends KnownCessions {
   /** Whether the home should have that other region's part, has not, and was not refused it lately. */
   isMissing(placed: PlacedCheck, home: string, from: LimiterRegion): boolean;
   ask(ask: Ask, signal: AbortSignal): Promise<readonly Outcome[]>;
-  /** Whether there is anything to do after such a use: mostly not. */
-  isWorthFollowing(use: Use, regions: Regions): boolean;
   /** After each request: asks for more where a subject uses a good part of what its region has, and renews. */
   follow(uses: readonly Use[], regions: Regions, afterResponse: AfterResponse): void;
 }
@@ -62,42 +68,41 @@ export function createCessions(now: () => number): Cessions {
   const guests = createBoundedCache<number>(MAX_COUNTERS);
   let inFlight = 0;
 
-  const refuse = (from: string, check: RuleCheck, untilMs: number) =>
-    asked.set(askName(from, check), 'refused', untilMs);
-
   /** Times are from when it was asked: that is never later than what the other region means. */
   const ask: Cessions['ask'] = async ({ from, home, placed, charged }, signal) => {
     const askedAtMs = now();
-    for (const { check } of placed) asked.set(askName(from.name, check), 'asking', askedAtMs + ASK_MS);
+    const note = (state: 'asking' | 'refused', { check }: PlacedCheck, ms: number) =>
+      asked.set(askName(from.name, check), state, askedAtMs + ms);
+    for (const one of placed) note('asking', one, ASK_MS);
     const checks = placed.map(({ check, parts }) => ({
       ...wholeOf(check),
       cession: { home, termMs: termMs(check), holdMs: holdMs(check, parts) },
       ...(charged && { want: charged.units, chargedAtMs: charged.atMs }),
     }));
     const { nowMs, outcomes } = await from.store.run({ operation: 'cede', checks }, signal).catch((error) => {
-      for (const { check } of placed) refuse(from.name, check, askedAtMs + ASK_MS);
+      for (const one of placed) note('refused', one, ASK_MS);
       throw error;
     });
     from.distance.note(now() - askedAtMs);
-    for (const [i, { allowed, retryAfterMs = 0, resetAtMs }] of outcomes.entries()) {
-      const check = checks[i];
-      if (!check) continue;
-      const { parts } = placed[i] as PlacedCheck;
+    for (const [i, one] of placed.entries()) {
+      const { allowed = false, retryAfterMs = 0, resetAtMs = 0 } = outcomes[i] ?? {};
+      const { check, parts } = one;
       // A region that may merge them does not wait until the other is idle.
       const waitMs = isMerged(check, parts) ? Math.min(retryAfterMs, check.windowMs) : retryAfterMs;
-      refuse(from.name, check, askedAtMs + (allowed ? 0 : waitMs));
-      const usableUntilMs = askedAtMs + check.cession.termMs;
+      note('refused', one, allowed ? 0 : waitMs);
       const movedUntilMs = askedAtMs + resetAtMs - nowMs;
+      const usableUntilMs = askedAtMs + termMs(check);
       if (allowed) known.note(check, { from: from.name, home, usableUntilMs, movedUntilMs });
     }
     return outcomes;
   };
 
-  const merging = createMerging({ now, ask });
+  const isRefused = (from: string, check: RuleCheck) => asked.get(askName(from, check), now()) === 'refused';
+  const merging = createMerging({ ask, isRefused, movedFrom: known.movedFrom });
 
   /** What fails is tried again after a later request. It says nothing of the breaker: nobody waits for it. */
   const later = (region: LimiterRegion, work: () => Promise<unknown>, afterResponse: AfterResponse) => {
-    if (inFlight >= MAX_ASKED) return;
+    if (inFlight >= MAX_ASKED || region.breaker.state(now()) !== 'closed') return;
     inFlight += 1;
     const end = () => {
       inFlight -= 1;
@@ -105,25 +110,16 @@ export function createCessions(now: () => number): Cessions {
     afterResponse(work().catch(region.watch.note).finally(end));
   };
 
-  const mayAsk = (placed: PlacedCheck, home: string, from: LimiterRegion): boolean => {
+  /** Whether the home lacks that part, or has it for no longer than that. */
+  const isLacking = ({ placed, home, from }: Wish, ms: number): boolean => {
     const { check, parts, split } = placed;
     // A region that is being removed has no share, and gets no parts.
     const mayHave = isShared(placed) && (parts.has(home) || hasShare(check.rule, split, home));
     if (!mayHave || from.name === home || !parts.has(from.name)) return false;
-    return asked.get(askName(from.name, check), now()) !== 'refused';
-  };
-
-  const isMissing: Cessions['isMissing'] = (placed, home, from) => {
-    const { check, parts } = placed;
-    if (!mayAsk(placed, home, from)) return false;
+    if (isRefused(from.name, check)) return false;
     const cession = known.movedFrom(check, from.name);
-    return !cession || (cession.home === home && !covers(cession, check, parts));
-  };
-
-  const isEnding = (placed: PlacedCheck, home: string, from: LimiterRegion): boolean => {
-    const cession = known.movedFrom(placed.check, from.name);
-    if (cession?.home !== home || !mayAsk(placed, home, from)) return false;
-    return cession.usableUntilMs - now() < termMs(placed.check) * RENEW_AT;
+    if (!cession) return true;
+    return cession.home === home && (!covers(cession, check, parts) || cession.usableUntilMs - now() < ms);
   };
 
   /** A region that sends many to the home wants its part back; but not where parts side by side lose too much. */
@@ -139,61 +135,53 @@ export function createCessions(now: () => number): Cessions {
     later(own, () => own.store.run(call, AbortSignal.timeout(ASK_MS)), afterResponse);
   };
 
-  /** Guests renew for their home what other regions have ceded to it: it may have no requests of its own. */
-  const wishesOf = (use: Use, regions: Regions): Wish[] => {
+  const wishesOf = (use: Use, moved: Cession | undefined, regions: Regions): Wish[] => {
     const { placed } = use;
     const [own] = regions;
-    const moved = known.movedFrom(placed.check, own.name);
     const home = placed.at ?? moved?.home ?? own.name;
     if (!isStrained(use, home)) return [];
+    // Guests renew for their home what other regions have ceded to it: it may have no requests of its own.
+    const isWanted = (from: LimiterRegion) =>
+      !moved || (from !== own && known.movedFrom(placed.check, from.name) !== undefined);
     return regions
-      .filter((from) => from !== own || !moved)
-      .filter((from) => !moved || known.movedFrom(placed.check, from.name))
-      .filter((from) => !asked.get(askName(from.name, placed.check), now()))
-      .filter((from) => isMissing(placed, home, from) || isEnding(placed, home, from))
-      .map((from) => ({ placed, from, home }));
+      .filter((from) => isWanted(from) && !asked.get(askName(from.name, placed.check), now()))
+      .map((from) => ({ placed, from, home }))
+      .filter((wish) => isLacking(wish, termMs(placed.check) * RENEW_AT));
   };
 
-  const askAll = async (from: LimiterRegion, home: string, wishes: readonly Wish[], regions: Regions) => {
-    const placed = wishes.map((wish) => wish.placed);
-    const outcomes = await ask({ from, home, placed }, AbortSignal.timeout(ASK_MS));
+  const askAll = async (some: Ask, regions: Regions) => {
+    const { from, home, placed } = some;
+    const outcomes = await ask(some, AbortSignal.timeout(ASK_MS));
     // Guests leave it to their home.
     if (regions[0].name !== home) return;
     for (const [i, outcome] of outcomes.entries())
       if (placed[i]) await merging.merge({ placed: placed[i], from, outcome, regions });
   };
 
-  const { note: _note, movedFrom, ...told } = known;
   return {
-    ...told,
-    isMissing,
+    ...known,
+    isMissing: (placed, home, from) => isLacking({ placed, home, from }, 0),
     ask,
-    isWorthFollowing(use, [own]) {
-      const { placed } = use;
-      if (!isShared(placed)) return false;
-      const moved = movedFrom(placed.check, own.name);
-      return moved !== undefined || isStrained(use, placed.at ?? own.name);
-    },
     follow(uses, regions, afterResponse) {
       const wishes: Wish[] = [];
       for (const use of uses) {
         if (!isShared(use.placed)) continue;
-        if (movedFrom(use.placed.check, regions[0].name)) welcome(use, regions, afterResponse);
-        wishes.push(...wishesOf(use, regions));
+        const moved = known.movedFrom(use.placed.check, regions[0].name);
+        if (moved) welcome(use, regions, afterResponse);
+        wishes.push(...wishesOf(use, moved, regions));
       }
-      for (const [from, ofRegion] of Map.groupBy(wishes, (wish) => wish.from))
-        if (from.breaker.state(now()) === 'closed')
-          for (const [home, some] of Map.groupBy(ofRegion, (wish) => wish.home))
-            later(from, () => askAll(from, home, some, regions), afterResponse);
+      if (wishes.length > 0)
+        for (const some of asksOf(wishes)) later(some.from, () => askAll(some, regions), afterResponse);
     },
   };
 }
 
-interface Wish {
-  readonly placed: PlacedCheck;
-  readonly from: LimiterRegion;
-  readonly home: string;
-}
+/** One for all counters that a home wants of a region. */
+export const asksOf = (wishes: readonly Wish[]): Ask[] =>
+  [...Map.groupBy(wishes, ({ from, home }) => `${from.name} ${home}`).values()].flatMap(
+    ([first, ...others]) =>
+      first ? [{ ...first, placed: [first, ...others].map(({ placed }) => placed) }] : [],
+  );
 
 /** Whether a region's own part will not do: half of it is used, by more than one request; or it has none. */
 function isStrained({ placed, region, counted, outcome }: Use, home: string): boolean {

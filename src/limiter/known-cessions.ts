@@ -5,6 +5,7 @@ import type { Outcome } from '../core/counting/check.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { capacityOf, hasBurst, isUsable, type Share, type Shares } from '../core/regions/shares.ts';
 import { holdMs } from '../core/regions/terms.ts';
+import type { Moment } from './known-denials.ts';
 import type { PlacedCheck } from './placed-checks.ts';
 import type { LimiterRegion, Regions } from './region-ladder.ts';
 
@@ -25,18 +26,10 @@ interface Known extends Cession {
   readonly knownUntilMs: number;
 }
 
-/** What a region has said of a counter, and when it was asked. */
-export interface Told {
-  readonly region: string;
-  readonly outcome: Outcome;
-  readonly askedAtMs: number;
-  readonly nowMs: number;
-}
-
 export interface KnownCessions {
   note(check: RuleCheck, cession: Cession): void;
   /** A region has said that it has ceded the counter. */
-  learn(placed: PlacedCheck, told: Told): void;
+  learn(check: RuleCheck, from: string, outcome: Outcome, moment: Moment): void;
   /** To whom that region has ceded it, if it has. */
   movedFrom(check: RuleCheck, region: string): Cession | undefined;
   /** Whether that region counts it at all. */
@@ -87,11 +80,9 @@ export function createKnownCessions(now: () => number): KnownCessions {
     note,
     movedFrom,
 
-    learn({ check }, { region: from, outcome, askedAtMs, nowMs }) {
-      const { movedTo: home, resetAtMs, retryAfterMs = 0 } = outcome;
-      const usableUntilMs = askedAtMs + retryAfterMs;
-      if (home !== undefined)
-        note(check, { from, home, usableUntilMs, movedUntilMs: askedAtMs + resetAtMs - nowMs });
+    learn(check, from, { movedTo: home = '', resetAtMs, retryAfterMs = 0 }, { askedAtMs, answeredAtMs }) {
+      const movedUntilMs = askedAtMs + resetAtMs - answeredAtMs;
+      note(check, { from, home, usableUntilMs: askedAtMs + retryAfterMs, movedUntilMs });
     },
 
     isCountedAt: (placed, region) => usableAt(placed, region) !== undefined,

@@ -11,22 +11,16 @@ const MAX_DENIALS = 10_000;
 /** What can never pass is asked about again after a while, as a precaution. */
 const NEVER_MS = 60_000;
 
-interface Denial {
-  readonly limit: number;
-  readonly extra: number | undefined;
-  readonly cost: number;
-  /** By the clock of this isolate, when Redis was asked; and by the clock of Redis, when it answered. */
-  readonly askedAtMs: number;
-  readonly answeredAtMs: number;
-  readonly outcome: Outcome;
-}
-
 /** When a region was asked, by the clock of this isolate; and when it answered, by its own. */
 export interface Moment {
   readonly askedAtMs: number;
   readonly answeredAtMs: number;
   /** What was learned in another one no longer counts. */
   readonly era: string;
+}
+
+interface Denial extends Omit<Moment, 'era'>, Pick<RuleCheck, 'limit' | 'extra' | 'cost'> {
+  readonly outcome: Outcome;
 }
 
 export interface KnownDenials {

@@ -6,37 +6,6 @@ import type { Check, Operation } from '../core/counting/check.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { type CounterStore, OutOfCalls } from '../core/ports/counter-store.ts';
 
-export interface Ledger {
-  /** A store has charged this check, at that moment by its own clock. */
-  noteCharge(store: CounterStore, check: RuleCheck, chargedAtMs: number): void;
-  /** A charge that was made in advance pays for it: see lease-book.ts. */
-  noteLeased(charge: Charge, putBack: () => void): void;
-  /** A store was asked to charge these checks and has not answered: it may have charged them. */
-  noteDoubt(store: CounterStore, checks: readonly RuleCheck[]): void;
-  /** All that is known to be charged. */
-  readonly charges: readonly Charge[];
-  /** Nothing was charged, and no lease is in doubt. */
-  readonly isEmpty: boolean;
-  /** Whether something is to be done about these charges once the request is over. Mostly not. */
-  readonly needsFollowUp: boolean;
-  /** Whether a rule takes its cost from the origin. */
-  readonly awaitsCost: boolean;
-  /** How long leases are good without being renewed; undefined if there are none. */
-  readonly leaseMs: number | undefined;
-  /** The request is not admitted after all: gives back everything, and forgets it. */
-  undo(): Promise<void>;
-  /** The client left before its turn: gives back its place in the queue, and what `refundError` gives back. */
-  refund(): Promise<void>;
-  /** The request did not reach the origin: gives back what the rules say should not be paid for then. */
-  refundError(): Promise<void>;
-  /** Brings rules that take their cost from the origin to the real cost. */
-  settle(cost: number): Promise<void>;
-  /** False if a lease is lost: somebody else has its place, or this request can never renew it again. */
-  renew(): Promise<boolean>;
-  /** Gives leases back, also where nobody answered. */
-  release(): Promise<void>;
-}
-
 /** Nobody waits for these calls any more. */
 const DEADLINE_MS = 5_000;
 /** A lost release keeps a place taken until it expires. Releasing twice does no harm, unlike refunding twice. */
@@ -53,10 +22,10 @@ export interface Charge {
   readonly usedAtMs?: number;
 }
 
-export const createLedger = (onError: (error: unknown) => void): Ledger => new RequestLedger(onError);
+export const createLedger = (onError: (error: unknown) => void): Ledger => new Ledger(onError);
 
 /** A class, because every request has one: its methods are made once. */
-class RequestLedger implements Ledger {
+export class Ledger {
   #spent: Charge[] = [];
   #leases: Charge[] = [];
   /** Paid for by units of this isolate, which are put back if the request is not admitted. */
@@ -69,41 +38,50 @@ class RequestLedger implements Ledger {
     this.#onError = onError;
   }
 
+  /** A store has charged this check, at that moment by its own clock. */
   noteCharge(store: CounterStore, check: RuleCheck, chargedAtMs: number): void {
     (holdsLease(check) ? this.#leases : this.#spent).push({ store, check, chargedAtMs });
   }
 
+  /** A charge that was made in advance pays for it: see lease-book.ts. */
   noteLeased(charge: Charge, putBack: () => void): void {
     this.#leased.push({ charge, putBack });
   }
 
+  /** A store was asked to charge these checks and has not answered: it may have charged them. */
   noteDoubt(store: CounterStore, checks: readonly RuleCheck[]): void {
     for (const check of checks) if (holdsLease(check)) this.#doubts.push({ store, check });
   }
 
+  /** All that is known to be charged. */
   get charges(): readonly Charge[] {
     return [...this.#spent, ...this.#leases, ...this.#leased.map(({ charge }) => charge)];
   }
 
+  /** Nothing was charged, and no lease is in doubt. */
   get isEmpty(): boolean {
     const { length } = this.#leased;
     return length + this.#spent.length + this.#leases.length + this.#doubts.length === 0;
   }
 
+  /** Whether something is to be done about these charges once the request is over. Mostly not. */
   get needsFollowUp(): boolean {
     const hasLeases = this.#leases.length > 0 || this.#doubts.length > 0;
     return hasLeases || this.#spent.some(({ check }) => needsFollowUp(check));
   }
 
+  /** Whether a rule takes its cost from the origin. */
   get awaitsCost(): boolean {
     return this.#spent.some(({ check }) => check.rule.costFromOrigin);
   }
 
+  /** How long leases are good without being renewed; undefined if there are none. */
   get leaseMs(): number | undefined {
     if (this.#leases.length === 0) return undefined;
     return Math.min(...this.#leases.map(({ check }) => check.windowMs));
   }
 
+  /** The request is not admitted after all: gives back everything, and forgets it. */
   async undo(): Promise<void> {
     const refunded = this.#spent;
     this.#spent = [];
@@ -112,14 +90,17 @@ class RequestLedger implements Ledger {
     await Promise.all([this.#run('refund', refunded), this.release()]);
   }
 
+  /** The client left before its turn: gives back its place in the queue, and what `refundError` gives back. */
   refund(): Promise<void> {
     return this.#refundWhere(({ rule }) => rule.refundOnError || rule.action === 'throttle');
   }
 
+  /** The request did not reach the origin: gives back what the rules say should not be paid for then. */
   refundError(): Promise<void> {
     return this.#refundWhere(({ rule }) => rule.refundOnError);
   }
 
+  /** Brings rules that take their cost from the origin to the real cost. */
   async settle(cost: number): Promise<void> {
     const settled = this.#spent.filter(({ check }) => check.rule.costFromOrigin);
     await this.#run(
@@ -132,11 +113,13 @@ class RequestLedger implements Ledger {
     );
   }
 
+  /** False if a lease is lost: somebody else has its place, or this request can never renew it again. */
   async renew(): Promise<boolean> {
     const renewed = await atEachStore(this.#leases, (store, held) => this.#renewAt(store, held));
     return renewed.every(Boolean);
   }
 
+  /** Gives leases back, also where nobody answered. */
   async release(): Promise<void> {
     const held = [...this.#leases, ...this.#doubts];
     this.#leases = [];

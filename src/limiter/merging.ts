@@ -1,12 +1,12 @@
 // Some algorithms lose a unit in each part that is in use (the trait `roundsEachPart`). A small limit of theirs is therefore
 // counted in one region as soon as a caller strains several: the home charges itself with what the other region has
 // counted, and that region then cedes its part although it is in use. docs/regions.md tells why that is exact.
-import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { Outcome } from '../core/counting/check.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
 import { homeOf } from '../core/regions/shares.ts';
-import { holdMs, isMerged, termMs } from '../core/regions/terms.ts';
+import { isMerged } from '../core/regions/terms.ts';
 import type { Cessions } from './cessions.ts';
-import { MAX_COUNTERS, nameOf, wholeOf } from './known-cessions.ts';
+import { wholeOf } from './known-cessions.ts';
 import type { PlacedCheck } from './placed-checks.ts';
 import type { LimiterRegion, Regions } from './region-ladder.ts';
 
@@ -23,37 +23,27 @@ export interface Merge {
   readonly regions: Regions;
 }
 
-export interface Merging {
-  merge(merge: Merge): Promise<void>;
+export interface MergingOptions extends Pick<Cessions, 'ask' | 'movedFrom'> {
+  /** Whether that region has refused its part of the counter lately. */
+  readonly isRefused: (from: string, check: RuleCheck) => boolean;
 }
 
-export function createMerging({ now, ask }: { readonly now: () => number } & Pick<Cessions, 'ask'>): Merging {
-  /** Whether it is this region's turn to merge a counter; asked for again when that ends. */
-  const turns = createBoundedCache<boolean>(MAX_COUNTERS);
-
+export function createMerging({ ask, movedFrom, isRefused }: MergingOptions) {
   /**
    * One region at a time may merge a counter: or two could cede to each other, and nobody would count. Whose turn it is is
    * a cession like any other, of a counter that nobody counts with.
    */
   const hasTurn = async ({ placed, regions }: Merge): Promise<boolean> => {
-    const { check, parts } = placed;
-    const [home] = regions;
-    const name = `${home.name} ${nameOf(check)}`;
-    const known = turns.get(name, now());
-    if (known !== undefined) return known;
-    const weighted = [...parts].map(([region, { limit }]) => ({ name: region, share: limit }));
-    const keeper = regions.find((region) => region.name === homeOf(check.key, weighted));
+    const turn = { ...placed, check: { ...placed.check, id: `${placed.check.id}-home` } };
+    const weighted = [...placed.parts].map(([name, { limit }]) => ({ name, share: limit }));
+    const keeper = regions.find(({ name }) => name === homeOf(placed.check.key, weighted));
     if (!keeper) return false;
-    const askedAtMs = now();
-    const cession = { home: home.name, termMs: termMs(check), holdMs: holdMs(check, parts) };
-    const turn = { ...wholeOf(check), id: `${check.id}-home`, cession };
-    const { outcomes } = await keeper.store.run(
-      { operation: 'cede', checks: [turn] },
-      AbortSignal.timeout(MERGE_MS),
-    );
-    const { allowed = false, retryAfterMs = 0 } = outcomes[0] ?? {};
-    turns.set(name, allowed, askedAtMs + (allowed ? cession.termMs : retryAfterMs));
-    return allowed;
+    const [home] = regions;
+    const known = movedFrom(turn.check, keeper.name);
+    if (known || isRefused(keeper.name, turn.check)) return known?.home === home.name;
+    const signal = AbortSignal.timeout(MERGE_MS);
+    const [outcome] = await ask({ from: keeper, home: home.name, placed: [turn] }, signal);
+    return outcome?.allowed === true;
   };
 
   /** Undefined if that region may have ceded its part, or if there is no room for what it holds. */
@@ -72,7 +62,7 @@ export function createMerging({ now, ask }: { readonly now: () => number } & Pic
   };
 
   return {
-    async merge(merge) {
+    async merge(merge: Merge): Promise<void> {
       const { check, parts } = merge.placed;
       if (merge.outcome.allowed || !isMerged(check, parts)) return;
       let units = merge.outcome.remaining;

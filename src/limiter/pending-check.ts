@@ -4,7 +4,6 @@ import type { CheckResult } from '../core/counting/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { capacityOf } from '../core/regions/shares.ts';
 import type { Use } from './cessions.ts';
-import { nameOf } from './known-cessions.ts';
 import { isShared, type PlacedCheck } from './placed-checks.ts';
 import type { LimiterRegion, Regions } from './region-ladder.ts';
 
@@ -19,8 +18,6 @@ export interface Pending {
   readonly placed: PlacedCheck;
   /** Of regions that have not admitted it. */
   readonly verdicts: Map<string, Verdict>;
-  /** Regions that were asked for their parts. */
-  readonly asked: Set<string>;
   /** By the region that has admitted it. */
   admitted?: Admitted | undefined;
   /** It would have been admitted, had all the others been. */
@@ -34,31 +31,19 @@ export interface Admitted {
   readonly outcome: Outcome;
 }
 
+/** A region is asked to count a check. */
 export interface Turn {
-  readonly one: Pending;
   readonly region: LimiterRegion;
   readonly check: RuleCheck;
-}
-
-/** It is not counted there: the region is asked to cede its part to the home. */
-export interface Wish {
-  readonly one: Pending;
-  readonly region: LimiterRegion;
-  readonly home: string;
+  /** Mostly one. While a rule is being moved, a request may be up against one counter in two ways: it is charged once. */
+  readonly ones: [Pending, ...Pending[]];
 }
 
 /** At the start. */
-export const pendingOf = (placed: PlacedCheck): Pending => ({
-  placed,
-  verdicts: new Map(),
-  asked: new Set(),
-});
+export const pendingOf = (placed: PlacedCheck): Pending => ({ placed, verdicts: new Map() });
 
 export const isUnanswered = (verdict: Verdict | undefined): boolean =>
   verdict !== undefined && verdict.outcome === undefined;
-
-export const isMoved = (outcome: Outcome | undefined): boolean => outcome?.movedTo !== undefined;
-export const isRefused = (outcome: Outcome | undefined): boolean => outcome?.allowed !== true;
 
 const denied = ({ verdicts }: Pending): Outcome[] =>
   [...verdicts.values()].flatMap(({ outcome }) => outcome ?? []);
@@ -102,14 +87,4 @@ export function useOf({ placed, admitted, verdicts }: Pending, [nearest]: Region
   return verdict?.outcome
     ? [{ placed, region: nearest, counted: verdict.check, outcome: verdict.outcome }]
     : [];
-}
-
-/** What is asked in another way is known from the one that was asked; it is charged once. */
-export function followTwin({ one, check, region }: Turn, asked: readonly Turn[]): void {
-  const twin = asked.find((other) => nameOf(other.check) === nameOf(check))?.one;
-  if (!twin) return;
-  const { admitted } = twin;
-  if (admitted) one.admitted = admitted;
-  else if (twin.verdicts.has(region.name))
-    one.verdicts.set(region.name, { ...twin.verdicts.get(region.name), check });
 }

@@ -2,7 +2,7 @@
 
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { SharesByRegion, Split } from '../core/matching/rule.ts';
-import { createPlacements, type Placement, type Placements } from '../core/regions/placement.ts';
+import { createPlacements, type Placement, type Placements, wholeAt } from '../core/regions/placement.ts';
 import type { Regions } from './region-ladder.ts';
 
 export interface PlacedCheck extends Placement {
@@ -42,11 +42,6 @@ export function createPlacing(shares: SharesByRegion, now: () => number): Placin
 /** Nothing was placed in another way before. */
 const isSettled = (checks: readonly RuleCheck[], { before, moved }: Split) =>
   before.length === 0 && (!moved || checks.every(({ rule }) => !moved[rule.id]));
-
-const wholeAt = (name: string, { limit, extra }: RuleCheck): Placement => ({
-  parts: new Map([[name, { limit, extra }]]),
-  at: name,
-});
 
 /** Whether it may be counted in two ways for a time. */
 export const isBeingMoved = ({ check, split }: PlacedCheck): boolean =>

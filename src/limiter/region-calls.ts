@@ -1,125 +1,200 @@
-// Calls to one region for a request, each with the time that it may take.
-import type { Answer } from '../core/counting/check.ts';
+// Asks one region to count checks of a request, and writes into the tally what it says.
+import type { Answer, Outcome } from '../core/counting/check.ts';
+import type { DegradedReason } from '../core/counting/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { Cessions } from './cessions.ts';
+import type { KnownDenials } from './known-denials.ts';
 import type { LeaseBook } from './lease-book.ts';
-import { isUnanswered, type Turn, type Wish } from './pending-check.ts';
-import { type Asked, askRegion, type LimiterRegion, type Regions } from './region-ladder.ts';
+import { asWhole, isUnanswered, type Pending, type Turn } from './pending-check.ts';
+import { askRegion, FAIR_PART, type LimiterRegion, type Unanswered } from './region-ladder.ts';
 import type { CountRequest } from './regional-count.ts';
-import type { Turns } from './turns.ts';
+import type { RegionAnnouncement } from './rules-in-force.ts';
 
-export interface RegionCalls {
-  /** Counts these checks there. */
-  count(region: LimiterRegion, turns: readonly Turn[], call: Call): Promise<Asked<Answered>>;
-  /** Asks a region for its parts. If that fails, the region is asked to count. */
-  askFor(wishes: readonly [Wish, ...Wish[]], request: CountRequest): Promise<void>;
-}
-
-export interface Call {
-  readonly request: CountRequest;
+/** What the regions have said so far. */
+export interface Tally {
+  readonly pending: readonly Pending[];
+  /** What they announce. */
+  readonly heard: RegionAnnouncement[];
+  readonly answered: Set<LimiterRegion>;
+  /** The first one, if any region has failed. */
+  failure: DegradedReason | undefined;
+  /** The next region is asked what it announces, too. */
+  asksAnnouncement: boolean;
   /** How many calls the request has waited for. */
-  readonly round: number;
-  /** Ask what the region announces, too. */
-  readonly withAnnouncement: boolean;
-}
-
-export interface Answered extends Answer {
-  readonly askedAtMs: number;
-  /** The checks, with the units that they wanted to lease. */
-  readonly sent: readonly RuleCheck[];
+  round: number;
 }
 
 export interface RegionCallsOptions {
   readonly now: () => number;
   readonly cessions: Cessions;
+  readonly denials: KnownDenials;
   readonly leases: LeaseBook;
-  readonly turns: Turns;
+  /** Whether a denial of it may end sooner than it says. */
+  readonly isUnsettled: (check: RuleCheck) => boolean;
 }
 
-/** Of the deadline: a region that has had less cannot be blamed, as long as its distance is not known. */
-const FAIR_PART = 0.25;
-/** Of the way to a far one. */
+/** Of the way to a far one: it has had time enough. */
 const FAIR_TIMES = 2;
 /** A near region is asked again although a far one has taken all the time. */
 const AGAIN_MS = 50;
 
-/** How long a region may take, and whether it is to blame if it takes longer. */
-interface Time {
-  readonly givenMs: number;
-  readonly isFair: boolean;
-  readonly signal: AbortSignal;
-}
+export function createRegionCalls({ now, cessions, denials, leases, isUnsettled }: RegionCallsOptions) {
+  /** Whether another region could count it that has not been asked. */
+  const hasOther = ({ placed, verdicts }: Pending, { regions }: CountRequest) =>
+    regions.some(
+      ({ name, breaker }, i) =>
+        i > 0 &&
+        !verdicts.has(name) &&
+        breaker.state(now()) === 'closed' &&
+        cessions.isCountedAt(placed, name),
+    );
 
-export function createRegionCalls({ now, cessions, leases, turns: next }: RegionCallsOptions): RegionCalls {
-  /** A near region leaves time for the next one. */
-  const nearTime = (
-    region: LimiterRegion,
-    turns: readonly Turn[],
-    { deadline, regions }: CountRequest,
-  ): Time => {
-    const hasNext = turns.some(({ one }) => next.hasOther(one, region, regions));
-    const givenMs = deadline.remainingMs() / (hasNext ? 2 : 1);
-    return { givenMs, isFair: givenMs >= deadline.totalMs * FAIR_PART, signal: deadline.signal(givenMs) };
+  /**
+   * The nearest region leaves time for the next one. A far one gets the time that its distance takes; and so does the
+   * nearest if it is asked after a far one. Nobody waits long for a region that stands in for one that has failed.
+   */
+  const givenMs = (region: LimiterRegion, turns: readonly Turn[], request: CountRequest, round: number) => {
+    const [nearest] = request.regions;
+    const leftMs = request.deadline.remainingMs();
+    if (region === nearest && round === 0)
+      return leftMs / (turns.some(({ ones: [one] }) => hasOther(one, request)) ? 2 : 1);
+    const isPatient = turns.every(({ ones: [one] }) => !isUnanswered(one.verdicts.get(nearest.name)));
+    return region.distance.fitMs(region === nearest ? Math.max(AGAIN_MS, leftMs) : leftMs, isPatient);
   };
 
-  /** A far one gets the time that its distance takes; and so does a near one that is asked after a far one. */
-  const farTime = (
-    region: LimiterRegion,
-    turns: readonly Turn[],
-    { deadline, regions }: CountRequest,
-  ): Time => {
-    const [nearest] = regions;
-    // Nobody waits long for a region that stands in for one that has failed.
-    const isPatient = turns.every(({ one }) => !isUnanswered(one.verdicts.get(nearest.name)));
-    const leastMs = region === nearest ? AGAIN_MS : 0;
-    const givenMs = region.distance.fitMs(Math.max(leastMs, deadline.remainingMs()), isPatient);
-    const knownMs = region === nearest ? undefined : region.distance.ms();
-    const fairMs = knownMs === undefined ? deadline.totalMs * FAIR_PART : knownMs * FAIR_TIMES;
-    return {
-      givenMs,
-      isFair: givenMs >= fairMs,
-      signal: AbortSignal.timeout(Math.max(0, Math.ceil(givenMs))),
-    };
+  const fairMs = (region: LimiterRegion, { regions, deadline }: CountRequest) => {
+    const knownMs = region === regions[0] ? undefined : region.distance.ms();
+    return knownMs === undefined ? deadline.totalMs * FAIR_PART : knownMs * FAIR_TIMES;
   };
 
   /** With a lease, if it is time for one. */
-  const wanting = ({ check, one }: Turn, regions: Regions): RuleCheck => {
-    const want = leases.claim(regions, one.placed, check);
+  const wanting = ({ check, ones: [{ placed }] }: Turn, { regions }: CountRequest): RuleCheck => {
+    const want = leases.claim(regions, placed, check);
     return want > 0 ? { ...check, want } : check;
   };
 
-  return {
-    async count(region, turns, { request, round, withAnnouncement }) {
-      const { regions, operation } = request;
-      const isFirst = region === regions[0] && round === 0;
-      const { givenMs, isFair, signal } = (isFirst ? nearTime : farTime)(region, turns, request);
-      if (givenMs <= 0) return TOO_LATE;
-      const askedAtMs = now();
-      const isLeasing = operation === 'take' && region === regions[0];
-      const checks = turns.map((turn) => (isLeasing ? wanting(turn, regions) : turn.check));
-      const ask = async () => {
-        const answer = await region.store.run({ operation, checks, withAnnouncement }, signal);
-        if (answer.outcomes.length === checks.length) return { ...answer, askedAtMs, sent: checks };
-        throw new CounterStoreError('bad-reply', 'the store answered for fewer checks than it was given');
-      };
-      const asked = await askRegion({ region, signal, isFair, now, ask });
-      const isTooFar = region !== regions[0] && asked.kind === 'unanswered' && asked.reason === 'timeout';
-      // All of them: else each is given up on by requests of its own.
-      if (isTooFar) for (const { distance } of regions.slice(1)) distance.measure(request.afterResponse);
-      return asked;
-    },
+  /** What an answer means for the checks that the region was asked about. */
+  const hear = (turns: readonly Turn[], answer: Sent, request: CountRequest) => {
+    const { outcomes, nowMs, checks } = answer;
+    const passes = turns.every(({ check }, i) => {
+      const outcome = outcomes[i];
+      return outcome?.allowed || (check.log && outcome?.movedTo === undefined);
+    });
+    for (const [i, turn] of turns.entries()) {
+      if (checks[i]?.want) leases.answered(turn.check);
+      const outcome = outcomes[i] && { nowMs, ...outcomes[i] };
+      if (outcome?.allowed) admit(turn, outcome, { ...answer, passes }, request);
+      else if (outcome) refuse(turn, outcome, answer, request);
+    }
+  };
 
-    async askFor(wishes, { deadline }) {
-      const [{ region, home }] = wishes;
-      for (const { one } of wishes) one.asked.add(region.name);
-      const placed = wishes.map(({ one }) => one.placed);
-      const givenMs = region.distance.fitMs(deadline.remainingMs(), true);
-      const signal = AbortSignal.timeout(Math.ceil(givenMs));
-      const ask = () => cessions.ask({ from: region, home, placed }, signal);
-      await askRegion({ region, signal, isFair: true, now, ask });
-    },
+  const admit = (
+    { region, check, ones }: Turn,
+    outcome: Outcome,
+    { nowMs, sentAtMs, passes }: Sent & { readonly passes: boolean },
+    { operation, regions, ledger, era }: CountRequest,
+  ) => {
+    const isCharged = passes && operation === 'take';
+    const whole = asWhole(ones[0], check, outcome);
+    const chargedAtMs = outcome.nowMs ?? nowMs;
+    // The lease that came with the charge is noted, too: what is left of the whole limit.
+    const remaining =
+      isCharged && region === regions[0]
+        ? leases.note({ region, check, outcome, whole, sentAtMs, era, chargedAtMs, usedNow: check.cost })
+        : whole.remaining;
+    const result = { check, outcome: remaining === whole.remaining ? whole : { ...whole, remaining } };
+    for (const one of ones) {
+      if (passes || operation === 'peek') one.admitted = { region, result, outcome };
+      else one.seen = result;
+    }
+    if (isCharged) ledger.noteCharge(region.store, check, chargedAtMs);
+  };
+
+  const refuse = (
+    { region, check, ones }: Turn,
+    outcome: Outcome,
+    { nowMs, sentAtMs }: Sent,
+    { operation, era }: CountRequest,
+  ) => {
+    const moment = { askedAtMs: sentAtMs, answeredAtMs: nowMs, era };
+    if (outcome.movedTo !== undefined) return cessions.learn(check, region.name, outcome, moment);
+    setVerdicts(ones, region, check, outcome);
+    if (operation !== 'take' || region.isCluster || isUnsettled(check)) return;
+    denials.remember(region.name, check, outcome, moment);
+  };
+
+  /** Each way has its own part there. */
+  const setVerdicts = (ones: Turn['ones'], region: LimiterRegion, check: RuleCheck, outcome?: Outcome) => {
+    for (const one of ones) {
+      const own = ones.length === 1 ? check : (cessions.checkAt(one.placed, region.name) ?? check);
+      one.verdicts.set(region.name, {
+        check: own,
+        outcome: outcome ?? one.verdicts.get(region.name)?.outcome,
+      });
+    }
+  };
+
+  const miss = (
+    turns: readonly Turn[],
+    { reason, isInDoubt }: Unanswered,
+    tally: Tally,
+    request: CountRequest,
+  ) => {
+    const { operation, ledger, regions, afterResponse } = request;
+    tally.failure ??= reason;
+    for (const { ones, region, check } of turns) {
+      setVerdicts(ones, region, check);
+      if (isInDoubt && operation === 'take') ledger.noteDoubt(region.store, [check]);
+    }
+    const isTooFar = isInDoubt && reason === 'timeout' && turns[0]?.region !== regions[0];
+    // All of them: else each is given up on by requests of its own.
+    if (isTooFar) for (const { distance } of regions.slice(1)) distance.measure(afterResponse);
+  };
+
+  const send = (turns: readonly Turn[], signal: AbortSignal, call: Call, request: CountRequest) => {
+    const { region, isFair, withAnnouncement } = call;
+    const { regions, operation } = request;
+    const isLeasing = operation === 'take' && region === regions[0];
+    const checks = turns.map((turn) => (isLeasing ? wanting(turn, request) : turn.check));
+    const sentAtMs = now();
+    const ask = async (): Promise<Sent> => {
+      const answer = await region.store.run({ operation, checks, withAnnouncement }, signal);
+      if (answer.outcomes.length === checks.length) return { ...answer, sentAtMs, checks };
+      throw new CounterStoreError('bad-reply', 'the store answered for fewer checks than it was given');
+    };
+    return askRegion({ region, signal, isFair, now, ask });
+  };
+
+  return async (region: LimiterRegion, turns: readonly Turn[], tally: Tally, request: CountRequest) => {
+    const ms = givenMs(region, turns, request, tally.round);
+    const call = { region, isFair: ms >= fairMs(region, request), withAnnouncement: tally.asksAnnouncement };
+    // Only the first one that answers is asked that.
+    tally.asksAnnouncement = false;
+    const asked = ms > 0 ? await send(turns, AbortSignal.timeout(Math.ceil(ms)), call, request) : TOO_LATE;
+    if (asked.kind === 'unanswered') {
+      tally.asksAnnouncement = call.withAnnouncement;
+      return miss(turns, asked, tally, request);
+    }
+    tally.answered.add(region);
+    const { announced } = asked.answer;
+    if (announced !== undefined) tally.heard.push({ announced, board: region.board });
+    hear(turns, asked.answer, request);
   };
 }
 
-const TOO_LATE = { kind: 'unanswered', unanswered: [], reason: 'timeout' } as const;
+interface Call {
+  readonly region: LimiterRegion;
+  /** It has time enough: if it does not answer, that is its fault. */
+  readonly isFair: boolean;
+  readonly withAnnouncement: boolean;
+}
+
+/** An answer, and what it answers. */
+interface Sent extends Answer {
+  readonly sentAtMs: number;
+  /** With the units that they wanted to lease. */
+  readonly checks: readonly RuleCheck[];
+}
+
+const TOO_LATE = { kind: 'unanswered', isInDoubt: false, reason: 'timeout' } as const;

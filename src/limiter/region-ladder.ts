@@ -36,25 +36,22 @@ export interface Asking<T> {
   readonly ask: (region: LimiterRegion, signal: AbortSignal) => Promise<T>;
 }
 
-/** A region that had less of the deadline cannot be blamed for not answering in time. */
-const FAIR_PART = 0.25;
+/** Of the deadline: a region that had less cannot be blamed for not answering in time. */
+export const FAIR_PART = 0.25;
 
-interface Tried {
-  /** Asked without an answer: nobody knows what they have done. */
-  readonly unanswered: readonly CounterStore[];
-  /** Why the nearest one has not answered; undefined if it has. */
-  readonly reason?: DegradedReason | undefined;
+export interface Unanswered {
+  readonly kind: 'unanswered';
+  readonly reason: DegradedReason;
+  /** It was asked: nobody knows what it has done. */
+  readonly isInDoubt: boolean;
 }
 
-export type Asked<T> = Tried &
-  (
-    | { readonly kind: 'answered'; readonly region: LimiterRegion; readonly answer: T }
-    | { readonly kind: 'unanswered'; readonly reason: DegradedReason }
-  );
+export type Asked<T> =
+  | Unanswered
+  | { readonly kind: 'answered'; readonly region: LimiterRegion; readonly answer: T };
 
+/** The first one that answers. */
 export async function askRegions<T>({ regions, deadline, now, ask }: Asking<T>): Promise<Asked<T>> {
-  const unanswered: CounterStore[] = [];
-  let reason: DegradedReason | undefined;
   for (const [i, region] of regions.entries()) {
     const remainingMs = deadline.remainingMs();
     if (remainingMs <= 0) break;
@@ -62,11 +59,9 @@ export async function askRegions<T>({ regions, deadline, now, ask }: Asking<T>):
     const givenMs = hasNext ? remainingMs / 2 : remainingMs;
     const isFair = givenMs >= deadline.totalMs * FAIR_PART;
     const asked = await askRegion({ region, signal: deadline.signal(givenMs), isFair, now, ask });
-    if (asked.kind === 'answered') return { ...asked, unanswered, reason };
-    reason ??= asked.reason;
-    unanswered.push(...asked.unanswered);
+    if (asked.kind === 'answered') return asked;
   }
-  return { kind: 'unanswered', unanswered, reason: reason ?? 'timeout' };
+  return { kind: 'unanswered', isInDoubt: false, reason: 'timeout' };
 }
 
 export interface AskingOne<T> extends Pick<Asking<T>, 'now' | 'ask'> {
@@ -78,25 +73,21 @@ export interface AskingOne<T> extends Pick<Asking<T>, 'now' | 'ask'> {
 
 export async function askRegion<T>({ region, signal, isFair, now, ask }: AskingOne<T>): Promise<Asked<T>> {
   const permit = region.breaker.enter();
-  if (permit === undefined) return { kind: 'unanswered', unanswered: [], reason: 'breaker-open' };
+  if (permit === undefined) return { kind: 'unanswered', isInDoubt: false, reason: 'breaker-open' };
   const askedAtMs = now();
   try {
     const answer = await ask(region, signal);
     region.breaker.succeed(permit, now());
     region.distance.note(now() - askedAtMs);
-    return { kind: 'answered', region, answer, unanswered: [] };
+    return { kind: 'answered', region, answer };
   } catch (error) {
-    const failure = reasonOf(error);
+    const reason = reasonOf(error);
     region.watch.note(error);
-    if (failure === 'script-failed') region.breaker.succeed(permit, now());
-    else if (isOutage(failure, isFair)) region.breaker.fail(permit, now());
-    return { kind: 'unanswered', unanswered: [region.store], reason: failure };
+    if (reason === 'script-failed') region.breaker.succeed(permit, now());
+    else if (reason === 'timeout' ? isFair : reason !== 'internal-error') region.breaker.fail(permit, now());
+    return { kind: 'unanswered', isInDoubt: true, reason };
   }
 }
-
-/** What the region can be blamed for. */
-const isOutage = (failure: DegradedReason, isFair: boolean): boolean =>
-  failure === 'timeout' ? isFair : failure !== 'internal-error';
 
 /** Whatever went wrong, a bug included: no request fails because of the limiter. */
 export const reasonOf = (error: unknown): DegradedReason =>

@@ -2,23 +2,22 @@
 // that this region has ceded go to their home; checks that are denied are tried in the next region that has a part. All
 // or nothing: what was charged is given back if the request is denied after all.
 import { createBoundedCache } from '../core/bounded-cache.ts';
-import type { CheckResult, DegradedReason } from '../core/counting/decision.ts';
+import type { CheckResult } from '../core/counting/decision.ts';
 import type { AfterResponse } from '../core/matching/caller.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
+import { isUsable } from '../core/regions/shares.ts';
 import { catchUp } from './catch-up.ts';
-import type { Cessions } from './cessions.ts';
+import { type Ask, asksOf, type Cessions, type Wish } from './cessions.ts';
 import type { Deadline } from './deadline.ts';
 import { nameOf } from './known-cessions.ts';
 import type { KnownDenials } from './known-denials.ts';
 import type { LeaseBook } from './lease-book.ts';
 import type { Ledger } from './ledger.ts';
-import { denialOf, isDenied, type Pending, pendingOf, type Turn, useOf, type Wish } from './pending-check.ts';
+import { denialOf, isDenied, type Pending, pendingOf, type Turn, useOf } from './pending-check.ts';
 import type { PlacedCheck } from './placed-checks.ts';
-import { type Call, createRegionCalls } from './region-calls.ts';
-import type { LimiterRegion, Regions } from './region-ladder.ts';
-import { createHearReply, type Reply, type Tally } from './region-replies.ts';
+import { createRegionCalls, type Tally } from './region-calls.ts';
+import { askRegion, type LimiterRegion, type Regions } from './region-ladder.ts';
 import type { RegionAnnouncement } from './rules-in-force.ts';
-import { createTurns, strictest } from './turns.ts';
 
 export interface CountRequest {
   readonly placed: readonly PlacedCheck[];
@@ -36,16 +35,12 @@ export interface CountRequest {
   readonly era: string;
 }
 
-export interface Counted {
+export interface Counted extends Pick<Tally, 'failure' | 'heard'> {
   readonly results: readonly CheckResult<RuleCheck>[];
   /** Those that answered. */
   readonly regions: readonly LimiterRegion[];
   /** What no region has counted that should have. */
   readonly missing: readonly RuleCheck[];
-  /** The first one, if any region has failed. */
-  readonly failure: DegradedReason | undefined;
-  /** What the regions announce that were asked. */
-  readonly heard: readonly RegionAnnouncement[];
   /** The rules are outdated, and not all has been counted that should have been. */
   readonly isStopped: boolean;
 }
@@ -87,95 +82,97 @@ interface Step {
 }
 
 export function createRegionalCount(options: RegionalCountOptions): RegionalCount {
-  const { now, denials, cessions, leases } = options;
-  const next = createTurns({ now, denials, cessions });
-  const calls = createRegionCalls({ now, cessions, leases, turns: next });
+  const { now, denials, cessions } = options;
   const unsettled = createBoundedCache<true>(MAX_UNSETTLED);
-
   const isUnsettled = (check: RuleCheck) => unsettled.get(nameOf(check), now()) === true;
-  const hear = createHearReply({ cessions, denials, leases, isUnsettled });
+  const askToCount = createRegionCalls({ ...options, isUnsettled });
+  const isClosed = ({ breaker }: LimiterRegion) => breaker.state(now()) === 'closed';
 
   const undo: RegionalCount['undo'] = (ledger) => {
     for (const { check } of ledger.charges) unsettled.set(nameOf(check), true, now() + UNSETTLED_MS);
     return ledger.undo();
   };
 
+  /** Where it is tried next; undefined if all that have a part have spoken. With an era, memory speaks for them. */
+  const turnOf = (one: Pending, regions: Regions, era: string | undefined): Turn | undefined => {
+    const { placed, verdicts } = one;
+    for (const region of cessions.candidates(placed, regions)) {
+      const check = cessions.checkAt(placed, region.name);
+      if (!check) continue;
+      const verdict = verdicts.get(region.name);
+      // It was denied with a smaller part than the region has by now.
+      const hasMore = verdict?.outcome !== undefined && verdict.check.limit < check.limit;
+      if (!verdict || hasMore) {
+        const outcome = era === undefined ? undefined : denials.find(region.name, check, now(), era);
+        if (!outcome) return { region, check, ones: [one] };
+        verdicts.set(region.name, { check, outcome });
+      }
+      if (verdicts.get(region.name)?.outcome && !placed.check.rule.spill) return undefined;
+    }
+    return undefined;
+  };
+
+  /** Its home has denied it, or has no part: parts that idle regions cede are of more use than one charge there. */
+  const wishOf = ({ placed, verdicts }: Pending, regions: Regions): Wish | undefined => {
+    const home = placed.at ?? regions[0].name;
+    const part = placed.parts.get(home);
+    const hasPart = part !== undefined && isUsable(placed.check, part);
+    if (hasPart && verdicts.get(home)?.outcome === undefined) return undefined;
+    const own = regions.find(({ name }) => name === home);
+    // What is ceded to a region that does not answer is lost to all.
+    if (!hasPart && !(own?.distance.ms() !== undefined && isClosed(own))) return undefined;
+    const from = regions.find((region) => isClosed(region) && cessions.isMissing(placed, home, region));
+    return from && { placed, from, home };
+  };
+
   /** Undefined if nothing is left to ask, or if a check is denied that cannot be tried anywhere else. */
-  const stepOf = (
-    { pending }: Tally,
-    { placed, regions, operation, era }: CountRequest,
-  ): Step | undefined => {
-    const open = pending.filter(({ admitted }) => !admitted);
-    const wishes = operation === 'take' ? open.flatMap((one) => next.wishOf(one, regions) ?? []) : [];
-    const others = open.filter((one) => !wishes.some((wish) => wish.one === one));
+  const stepOf = (pending: readonly Pending[], request: CountRequest): Step | undefined => {
+    const { placed, regions, operation, era } = request;
     const memory = operation === 'take' && !placed.some(isTold) ? era : undefined;
-    const turns = others.flatMap((one) => next.turnOf(one, regions, memory) ?? []);
-    const isOver = others.some((one) => isDenied(one) && !turns.some((turn) => turn.one === one));
+    const wishes: Wish[] = [];
+    const turns: Turn[] = [];
+    let isOver = false;
+    for (const one of pending) {
+      if (one.admitted) continue;
+      const wish = operation === 'take' ? wishOf(one, regions) : undefined;
+      const turn = wish ? undefined : turnOf(one, regions, memory);
+      if (wish) wishes.push(wish);
+      else if (turn) addTurn(turns, turn);
+      else isOver ||= isDenied(one);
+    }
     return turns.length + wishes.length === 0 || isOver ? undefined : { turns, wishes };
   };
 
-  const take = async ({ turns, wishes }: Step, call: Call) => {
-    const { request } = call;
-    const asking = [...Map.groupBy(wishes, ({ region, home }) => `${region.name} ${home}`).values()].map(
-      ([first, ...others]) => first && calls.askFor([first, ...others], request),
-    );
-    const replies = await Promise.all(
-      [...Map.groupBy(turns, ({ region }) => region)].map(async ([region, all], i): Promise<Reply> => {
-        const asked = strictest(all);
-        const withAnnouncement = call.withAnnouncement && i === 0;
-        const answer = await calls.count(region, asked, { ...call, withAnnouncement });
-        return { region, turns: all, asked, answer };
-      }),
-    );
-    await Promise.all(asking);
-    return replies;
+  /** If that fails, the region is asked to count. */
+  const askForParts = (some: Ask, { deadline }: CountRequest) => {
+    const { from } = some;
+    const signal = AbortSignal.timeout(Math.ceil(from.distance.fitMs(deadline.remainingMs(), true)));
+    return askRegion({ region: from, signal, isFair: true, now, ask: () => cessions.ask(some, signal) });
   };
 
-  /** Most requests begin, and end, with one call to the nearest region. Undefined if it cannot count all of the checks. */
-  const openingOf = (pending: readonly Pending[], request: CountRequest): Turn[] | undefined => {
-    const { regions, era, operation } = request;
-    const [region] = regions;
-    const turns: Turn[] = [];
-    for (const one of pending) {
-      const { placed } = one;
-      const check = cessions.checkAt(placed, region.name);
-      const isTwin = turns.at(-1)?.one.placed.check === placed.check;
-      if (!check || isTwin) return undefined;
-      if (operation === 'take' && denials.find(region.name, check, now(), era)) return undefined;
-      turns.push({ one, region, check });
-    }
-    return turns;
+  const take = ({ turns, wishes }: Step, tally: Tally, request: CountRequest): Promise<unknown> => {
+    // Most requests begin, and end, with one call to the nearest region.
+    const [first] = turns;
+    if (first && wishes.length === 0 && turns.every(({ region }) => region === first.region))
+      return askToCount(first.region, turns, tally, request);
+    return Promise.all([
+      ...asksOf(wishes).map((some) => askForParts(some, request)),
+      ...[...Map.groupBy(turns, ({ region }) => region)].map(([region, some]) =>
+        askToCount(region, some, tally, request),
+      ),
+    ]);
   };
 
-  const askAll = async (request: CountRequest): Promise<Tally> => {
-    const pending = request.placed.map(pendingOf);
-    const tally: Tally = {
-      pending,
-      heard: [],
-      answered: new Set(),
-      failure: undefined,
-      isStopped: false,
-    };
-    let { withAnnouncement } = request;
-    let round = 0;
-    const opening = openingOf(pending, request);
-    if (opening) {
-      const [region] = request.regions;
-      const answer = await calls.count(region, opening, { request, round, withAnnouncement });
-      hear({ region, turns: opening, asked: opening, answer }, tally, request);
-      if (pending.every(isAdmitted)) return tally;
-      withAnnouncement &&= answer.kind !== 'answered';
-      round += 1;
+  /** True if the rules are outdated: then no further region is asked. */
+  const askAll = async (tally: Tally, request: CountRequest): Promise<boolean> => {
+    for (; tally.round < roundsFor(request.regions); tally.round += 1) {
+      const step = stepOf(tally.pending, request);
+      if (!step) return false;
+      if (tally.heard.some((one) => isOutdated(one, request.expected))) return true;
+      await take(step, tally, request);
+      if (tally.pending.every(isAdmitted)) return false;
     }
-    for (; round < roundsFor(request.regions); round += 1) {
-      const step = stepOf(tally, request);
-      tally.isStopped = step !== undefined && tally.heard.some((one) => isOutdated(one, request.expected));
-      if (!step || tally.isStopped) break;
-      const replies = await take(step, { request, withAnnouncement, round });
-      withAnnouncement &&= replies[0]?.answer.kind !== 'answered';
-      for (const reply of replies) hear(reply, tally, request);
-    }
-    return tally;
+    return false;
   };
 
   /** With no region out of reach, what nobody may count now is denied: to let it pass could exceed the limit. */
@@ -195,39 +192,37 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     return [at[0] ?? placed.check];
   };
 
-  /** All is admitted, without anything in the way: all that is left to do is to ask for more where that will be needed. */
-  const plain = (
-    { pending, answered, failure, heard }: Tally,
-    { operation, regions, afterResponse }: CountRequest,
-  ): Counted => {
-    if (operation === 'take') followUses(pending, regions, afterResponse);
-    const results = pending.flatMap(({ admitted }) => admitted?.result ?? []);
-    return { results, regions: [...answered], missing: [], failure, heard, isStopped: false };
-  };
-
-  const followUses = (pending: readonly Pending[], regions: Regions, afterResponse: AfterResponse) => {
+  const followUses = (pending: readonly Pending[], { regions, afterResponse }: CountRequest) => {
     // With one region there is nobody to ask.
     if (regions.length === 1) return;
     catchUp(pending, afterResponse, now());
     const uses = pending.flatMap((one) => useOf(one, regions));
-    if (uses.some((use) => cessions.isWorthFollowing(use, regions)))
-      cessions.follow(uses, regions, afterResponse);
+    cessions.follow(uses, regions, afterResponse);
   };
 
   const count = async (request: CountRequest): Promise<Counted> => {
-    const { regions, operation, afterResponse, ledger } = request;
-    const tally = await askAll(request);
-    const { pending, failure, isStopped, heard } = tally;
-    if (pending.every(isAdmitted)) return plain(tally, request);
-    if (failure === undefined && !isStopped && regions.every(next.isClosed)) pending.forEach(denyLocked);
-    const isRefusal = pending.some(isDenied);
+    const { regions, operation, withAnnouncement, afterResponse, ledger } = request;
+    const pending = request.placed.map(pendingOf);
+    const tally: Tally = {
+      pending,
+      heard: [],
+      answered: new Set(),
+      failure: undefined,
+      asksAnnouncement: withAnnouncement,
+      round: 0,
+    };
+    const isStopped = await askAll(tally, request);
+    const { failure, heard } = tally;
+    const isAll = pending.every(isAdmitted);
+    if (!isAll && failure === undefined && !isStopped && regions.every(isClosed)) pending.forEach(denyLocked);
+    const isRefusal = !isAll && pending.some(isDenied);
     if (isRefusal && !ledger.isEmpty) afterResponse(undo(ledger));
-    if (operation === 'take' && !isStopped) followUses(pending, regions, afterResponse);
+    if (operation === 'take' && !isStopped) followUses(pending, request);
     const seenOf = ({ seen }: Pending) => (isRefusal && seen) || [];
     return {
       results: pending.flatMap((one) => one.admitted?.result ?? denialOf(one) ?? seenOf(one)),
       regions: [...tally.answered],
-      missing: isStopped ? [] : pending.flatMap((one) => missedOf(one, isRefusal, regions)),
+      missing: isAll || isStopped ? [] : pending.flatMap((one) => missedOf(one, isRefusal, regions)),
       failure,
       heard,
       isStopped,
@@ -240,12 +235,24 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     recall({ placed, regions, era }) {
       if (denials.size === 0 || placed.some(({ check }) => check.countDenied)) return undefined;
       const all = placed.map(pendingOf);
-      const known = all.filter((one) => next.turnOf(one, regions, era) === undefined && isDenied(one));
+      const known = all.filter((one) => turnOf(one, regions, era) === undefined && isDenied(one));
       // Whether it would block from now on, only Redis can tell.
       const isOpen = all.some((one) => one.placed.check.blockMs && !known.includes(one));
       return known.length > 0 && !isOpen ? known.flatMap((one) => denialOf(one) ?? []) : undefined;
     },
   };
+}
+
+/** Of two ways to count one check, the stricter one is asked. */
+function addTurn(turns: Turn[], turn: Turn): void {
+  const { check } = turn.ones[0].placed;
+  const at = turns.findIndex(({ region, ones }) => region === turn.region && ones[0].placed.check === check);
+  const twin = turns[at];
+  if (!twin) turns.push(turn);
+  else {
+    const stricter = turn.check.limit < twin.check.limit ? turn : twin;
+    turns[at] = { ...stricter, ones: [...twin.ones, ...turn.ones] };
+  }
 }
 
 const isAdmitted = ({ admitted }: Pending): boolean => admitted !== undefined;

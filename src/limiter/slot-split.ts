@@ -27,103 +27,50 @@ const readAnnouncement = (board: Pick<AnnouncementBoard, 'read'>, signal: AbortS
     () => undefined,
   );
 
+/** The checks of one slot, and their places in the call. */
+type Group = readonly { readonly check: Check; readonly place: number }[];
+
+/** One after the other. If one denies a take, those before it are given back, and those after it only look. */
 async function runInSlots(store: CounterStore, call: CounterCall, signal: AbortSignal): Promise<Answer> {
-  const groups = groupBySlot(call.checks);
+  const all = call.checks.map((check, place) => ({ check, place }));
+  const groups = [...Map.groupBy(all, ({ check }) => hashTagOf(check.key)).values()];
   if (groups.length === 1) return store.run(call, signal);
-  return call.operation === 'take'
-    ? takeAll(store, call, groups, signal)
-    : runEach(store, call, groups, signal);
-}
-
-/** Places of the checks in the call, by slot. */
-type Group = readonly number[];
-
-function groupBySlot(checks: readonly Check[]): Group[] {
-  const groups = new Map<string, number[]>();
-  checks.forEach((check, i) => {
-    const tag = hashTagOf(check.key);
-    groups.set(tag, [...(groups.get(tag) ?? []), i]);
-  });
-  return [...groups.values()];
-}
-
-const only = (call: CounterCall, group: Group): CounterCall => ({
-  ...call,
-  checks: call.checks.filter((_, i) => group.includes(i)),
-});
-
-async function runEach(
-  store: CounterStore,
-  call: CounterCall,
-  groups: readonly Group[],
-  signal: AbortSignal,
-): Promise<Answer> {
-  const outcomes: Outcome[] = [];
-  let nowMs = 0;
-  for (const group of groups) {
-    const answer = await store.run(only(call, group), signal);
-    nowMs = answer.nowMs;
-    place(outcomes, group, answer);
-  }
-  return { nowMs, outcomes };
-}
-
-async function takeAll(
-  store: CounterStore,
-  call: CounterCall,
-  groups: readonly Group[],
-  signal: AbortSignal,
-): Promise<Answer> {
   const outcomes: Outcome[] = [];
   const taken: { readonly group: Group; readonly answer: Answer }[] = [];
+  let { operation } = call;
   let nowMs = 0;
-  for (const [number, group] of groups.entries()) {
-    const answer = await store.run(only(call, group), signal);
+  for (const group of groups) {
+    const answer = await store.run({ ...call, operation, checks: group.map(({ check }) => check) }, signal);
     nowMs = answer.nowMs;
-    place(outcomes, group, answer);
-    if (!passes(only(call, group).checks, answer)) {
-      for (const charged of taken) await giveBack(store, call, charged, outcomes, signal);
-      for (const later of groups.slice(number + 1))
-        place(outcomes, later, await store.run(peekOf(only(call, later)), signal));
-      break;
+    // Each with the time of its slot.
+    for (const [i, { place }] of group.entries())
+      if (answer.outcomes[i]) outcomes[place] = { ...answer.outcomes[i], nowMs };
+    if (operation !== 'take') continue;
+    if (group.every(({ check }, i) => answer.outcomes[i]?.allowed || check.log))
+      taken.push({ group, answer });
+    else {
+      for (const one of taken) await giveBack(store, one, { outcomes, nowMs: call.nowMs }, signal);
+      operation = 'peek';
     }
-    taken.push({ group, answer });
   }
   return { nowMs, outcomes };
 }
-
-const peekOf = (call: CounterCall): CounterCall => ({ ...call, operation: 'peek' });
-
-const passes = (checks: readonly Check[], { outcomes }: Answer) =>
-  checks.every((check, i) => outcomes[i]?.allowed || check.log);
 
 /** Takes back what a group was charged; its checks still say that they would have let the request pass. */
 async function giveBack(
   store: CounterStore,
-  call: CounterCall,
   { group, answer }: { readonly group: Group; readonly answer: Answer },
-  outcomes: Outcome[],
+  { outcomes, nowMs }: { readonly outcomes: Outcome[]; readonly nowMs: number | undefined },
   signal: AbortSignal,
 ): Promise<void> {
-  const charged = group.flatMap((place, i) => (answer.outcomes[i]?.allowed ? [{ place, i }] : []));
+  const charged = group.flatMap(({ check, place }, i) => {
+    const { allowed = false, granted = 0 } = answer.outcomes[i] ?? {};
+    const refunded = { ...check, cost: check.cost + granted, want: 0, chargedAtMs: answer.nowMs };
+    return allowed ? [{ refunded, place }] : [];
+  });
   if (charged.length === 0) return;
-  const checks = charged.flatMap(({ place, i }) => {
-    const check = call.checks[place];
-    const granted = answer.outcomes[i]?.granted ?? 0;
-    return check ? [{ ...check, cost: check.cost + granted, want: 0, chargedAtMs: answer.nowMs }] : [];
-  });
-  const refund = { operation: 'refund', checks, nowMs: call.nowMs } as const;
-  const { outcomes: refunded } = await store.run(refund, signal);
-  charged.forEach(({ place }, i) => {
-    const outcome = refunded[i];
-    if (outcome) outcomes[place] = { ...outcome, granted: 0 };
-  });
-}
-
-/** Puts the outcomes of a group in their places, each with the time of its slot. */
-function place(outcomes: Outcome[], group: Group, { nowMs, ...answer }: Answer): void {
-  group.forEach((i, j) => {
-    const outcome = answer.outcomes[j];
-    if (outcome) outcomes[i] = { ...outcome, nowMs };
-  });
+  const checks = charged.map(({ refunded }) => refunded);
+  const told = await store.run({ operation: 'refund', checks, nowMs }, signal);
+  for (const [i, { place }] of charged.entries())
+    if (told.outcomes[i]) outcomes[place] = { ...told.outcomes[i], granted: 0 };
 }

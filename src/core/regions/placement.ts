@@ -11,6 +11,7 @@ import { type CompiledRule, largestCostOf, limitsOf, type RuleLimit } from '../m
 import { extraOf, type RuleCheck } from '../matching/plan.ts';
 import { isCentral, type Rule, type SharesByRegion, type Split } from '../matching/rule.ts';
 import {
+  type Counting,
   capacityOf,
   homeOf,
   isUsable,
@@ -33,47 +34,52 @@ export interface Placements {
   of(check: RuleCheck, nowMs: number): readonly Placement[];
 }
 
-/** One way to place a rule. Compared by identity. */
+/** One way to place a rule. */
 interface Way {
-  readonly shares: SharesByRegion;
+  readonly regions: readonly WeightedRegion[];
   readonly central: boolean;
+  /** When everybody had been told that it is replaced; infinite if not, and for the one that holds. */
+  readonly untilMs: number;
+  /** Of a way that splits: few limits, those of the tiers. */
+  readonly byLimit: Map<number, readonly [Placement]>;
 }
 
 export function createPlacements(split: Split): Placements {
-  const ways = new WeakMap<CompiledRule, WayUntil[]>();
-  const computed = new WeakMap<Way, { limit: number; parts: Shares; placements: readonly Placement[] }[]>();
-
-  /** Few limits for each way: those of the tiers. */
-  const splitBy = (way: Way, check: RuleCheck) => {
-    const list = computed.get(way) ?? [];
-    const found = list.find(({ limit }) => limit === check.limit);
-    if (found) return found;
-    const parts = withShortQueues(check.rule, partsOf(check, weighted(way.shares)));
-    const made = { limit: check.limit, parts, placements: [{ parts, at: undefined }] };
-    computed.set(way, [...list, made]);
-    return made;
+  const known = new WeakMap<CompiledRule, readonly Way[]>();
+  const noteWays = (rule: CompiledRule) => {
+    const ways = waysOf(rule, split);
+    known.set(rule, ways);
+    return ways;
   };
-
-  const noteWays = (rule: CompiledRule): WayUntil[] => {
-    const all = waysOf(rule, split);
-    ways.set(rule, all);
-    return all;
-  };
-
   return {
     of(asked, nowMs) {
       const check = withLargestCost(asked);
-      const all = ways.get(check.rule) ?? noteWays(check.rule);
-      // Mostly there is only one, and it is split.
-      const [only] = all;
-      if (only && all.length === 1 && !only.way.central) return splitBy(only.way, check).placements;
-      const active = all.length === 1 ? all : all.filter(({ untilMs }) => nowMs - untilMs < movingMs(check));
-      const bySplit = active.filter(({ way }) => !way.central).map(({ way }) => splitBy(way, check).parts);
-      const homes = active.filter(({ way }) => way.central).map(({ way }) => homeBy(way, check));
-      return together(smallest(bySplit, check), [...new Set(homes)], check);
+      const ways = known.get(check.rule) ?? noteWays(check.rule);
+      const [only] = ways;
+      if (only && ways.length === 1) return placeBy(only, check);
+      const active = ways.filter(({ untilMs }) => nowMs - untilMs < movingMs(check));
+      return together(
+        active.map((way) => placeBy(way, check)[0]),
+        check,
+      );
     },
   };
 }
+
+function placeBy({ central, regions, byLimit }: Way, check: RuleCheck): readonly [Placement] {
+  if (central) return [wholeAt(homeOf(hashTagOf(check.key), regions), check)];
+  const found = byLimit.get(check.limit);
+  if (found) return found;
+  const made = [{ parts: withShortQueues(check.rule, partsOf(check, regions)), at: undefined }] as const;
+  byLimit.set(check.limit, made);
+  return made;
+}
+
+/** One region has all of it. */
+export const wholeAt = (at: string, { limit, extra }: RuleCheck): Placement => ({
+  parts: new Map([[at, { limit, extra }]]),
+  at,
+});
 
 /** Parts that depended on what a request costs would not add up to the limit: the rule alone decides. */
 function withLargestCost(check: RuleCheck): RuleCheck {
@@ -93,32 +99,43 @@ export function movingUntilMs(rule: Rule, split: Split | undefined, nowMs: numbe
 const holdOfLimit = ({ algorithm, limit, burst, windowSeconds }: RuleLimit): number =>
   movingMs({ algorithm, limit: limit ?? 1, extra: burst ?? undefined, windowMs: windowSeconds * 1_000 });
 
-/** By parts and in one region: mostly by one of them. */
-function together(split: readonly Shares[], homes: readonly string[], check: RuleCheck): Placement[] {
-  const hasPart = (at: string) => split.every((parts) => isUsable(check, parts.get(at) ?? NONE));
-  if (split.length > 0 && homes.length > 0 && homes.every(hasPart))
-    return homes.flatMap((at) => split.map((parts) => ({ parts, at })));
-  return [
-    ...split.map((parts) => ({ parts, at: undefined })),
-    ...homes.map((at) => ({ parts: wholeAt(at, check), at })),
-  ];
+/** Each way is joined with one that leaves it something. If there is none, they stand beside each other. */
+function together(ways: readonly Placement[], { cost, ...check }: RuleCheck): Placement[] {
+  // What is more than the whole limit can hold never fits: it is told so by any part.
+  const fitting = { ...check, cost: Math.min(cost, capacityOf(check)) };
+  const found: Placement[] = [];
+  for (const way of ways) {
+    const joined = found.map((other) => join(other, way, fitting));
+    const place = joined.findIndex(Boolean);
+    found.splice(place === -1 ? found.length : place, 1, joined[place] ?? way);
+  }
+  return found;
 }
 
-interface WayUntil {
-  readonly way: Way;
-  /** When everybody had been told that it is replaced; infinite if not, and for the one that holds. */
-  readonly untilMs: number;
+/** Ways that split come first, so the second one is in one region or both split. */
+function join(a: Placement, b: Placement, check: Counting): Placement | undefined {
+  const isUsableIn = (part: Share | undefined) => part !== undefined && isUsable(check, part);
+  if (b.at === undefined) {
+    const parts = smaller(a.parts, b.parts);
+    return [...parts.values()].some(isUsableIn) ? { parts, at: undefined } : undefined;
+  }
+  const isThere = (a.at ?? b.at) === b.at && isUsableIn(a.parts.get(b.at));
+  return isThere ? { parts: a.parts, at: b.at } : undefined;
 }
 
-function waysOf(rule: CompiledRule, split: Split): WayUntil[] {
+/** Those that split come first, then those of one region, the older before the newer. */
+function waysOf(rule: CompiledRule, split: Split): Way[] {
   const present = { shares: rule.shares, central: isCentral(rule), replacedAtMs: null };
   const splits = [...split.before, { shares: split.shares, replacedAtMs: null }];
-  return [...(split.moved?.[rule.id] ?? []), present].flatMap(({ shares, central, replacedAtMs }) =>
+  const ways = [...(split.moved?.[rule.id] ?? []), present].flatMap(({ shares, central, replacedAtMs }) =>
     splits.map((by) => ({
-      way: { shares: shares ? known(shares, by.shares) : by.shares, central },
+      regions: weighted(shares ? known(shares, by.shares) : by.shares),
+      central,
       untilMs: Math.min(replacedAtMs ?? FOREVER, by.replacedAtMs ?? FOREVER),
+      byLimit: new Map(),
     })),
   );
+  return ways.sort((a, b) => Number(a.central) - Number(b.central));
 }
 
 const FOREVER = Number.POSITIVE_INFINITY;
@@ -138,38 +155,15 @@ function known(shares: SharesByRegion, configured: SharesByRegion): SharesByRegi
 const weighted = (shares: SharesByRegion): WeightedRegion[] =>
   Object.entries(shares).map(([name, share]) => ({ name, share }));
 
-const homeBy = (way: Way, check: RuleCheck): string => homeOf(hashTagOf(check.key), weighted(way.shares));
-
-const wholeAt = (name: string, { limit, extra }: RuleCheck): Shares => new Map([[name, { limit, extra }]]);
-
-/** Of each region the smallest of all its parts. Ways that leave each other nothing stand beside each other. */
-function smallest(all: readonly Shares[], check: RuleCheck): readonly Shares[] {
-  const found: Shares[] = [];
-  for (const way of all) {
-    const place = found.findIndex((other) => isAnyUsable(common(other, way), check));
-    if (place === -1) found.push(way);
-    else found[place] = common(found[place] ?? way, way);
-  }
-  return found;
+/** Of each region the smaller one of its parts. */
+function smaller(a: Shares, b: Shares): Shares {
+  const parts = [...a].flatMap(([name, { limit, extra }]) => {
+    const other = b.get(name) ?? { limit: 0, extra: 0 };
+    const least = extra === undefined ? undefined : Math.min(extra, other.extra ?? extra);
+    return other.limit > 0 ? [[name, { limit: Math.min(limit, other.limit), extra: least }] as const] : [];
+  });
+  return new Map(parts.filter(([, { limit }]) => limit > 0));
 }
-
-function common(a: Shares, b: Shares): Shares {
-  const parts = [...a].map(([name, part]) => [name, smaller(part, b.get(name) ?? NONE)] as const);
-  return a === b ? a : new Map(parts.filter(([, { limit }]) => limit > 0));
-}
-
-/** What is more than the whole limit can hold never fits: it is told so by any part. */
-function isAnyUsable(parts: Shares, check: RuleCheck): boolean {
-  const cost = Math.min(check.cost, capacityOf(check));
-  return [...parts.values()].some((part) => isUsable({ ...check, cost }, part));
-}
-
-const NONE: Share = { limit: 0, extra: 0 };
-
-const smaller = (a: Share, b: Share): Share => ({
-  limit: Math.min(a.limit, b.limit),
-  extra: a.extra === undefined ? undefined : Math.min(a.extra, b.extra ?? a.extra),
-});
 
 /** A queue that drains more slowly must be shorter, or its wait is longer than the rule allows. */
 function withShortQueues(rule: CompiledRule, parts: Shares): Shares {
