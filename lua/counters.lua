@@ -24,6 +24,8 @@
 --          lease      id of a lease: 16 letters, digits, - and _
 --          home, term, hold   (one digit for the three) cede: the region that asks; ms for which it may use the part; ms for
 --                     which what it charges still counts after that
+--          borders    of a calendar window: epoch ms of four borders in a row, with spaces between them; the window of
+--                     `windowMs` is between the second and the third. The clock of this server says which window it is
 -- reply  integers: now, then two for each check:
 --          remaining  units that would still pass now. Of a cede that is refused because the counter is in use: units used
 --          resetAt    epoch ms at which the whole limit is free again
@@ -98,10 +100,10 @@ if not isTake then
   isCession = word == 'cede' or word == 'reclaim'
 end
 -- Where a check has each further column, counted from its first.
-local keyAt, costAt, extraAt, wantAt, blockAt, flagsAt, atAt, leaseAt, homeAt
+local keyAt, costAt, extraAt, wantAt, blockAt, flagsAt, atAt, leaseAt, homeAt, bordersAt
 if given and given ~= '' then
   local ONE = 49
-  local hasKey, hasCost, hasExtra, hasWant, hasBlock, hasFlags, hasAt, hasLease, hasHome = byte(given, 1, 9)
+  local hasKey, hasCost, hasExtra, hasWant, hasBlock, hasFlags, hasAt, hasLease, hasHome, hasBorders = byte(given, 1, 10)
   if hasKey == ONE then keyAt = width width = width + 1 end
   if hasCost == ONE then costAt = width width = width + 1 end
   if hasExtra == ONE then extraAt = width width = width + 1 end
@@ -111,6 +113,7 @@ if given and given ~= '' then
   if hasAt == ONE then atAt = width width = width + 1 end
   if hasLease == ONE then leaseAt = width width = width + 1 end
   if hasHome == ONE then homeAt = width width = width + 3 end
+  if hasBorders == ONE then bordersAt = width width = width + 1 end
 end
 local count, hasRareColumns = (#ARGV - 1) / width, atAt or leaseAt or homeAt or not isTake
 local hasOptions = width > 3 or not isTake
@@ -171,8 +174,11 @@ while i < count do
   local counter, limit, windowMs, cost, want = ARGV[first], ARGV[first + 1] * 1, ARGV[first + 2] * 1, 1, 0
   local code = byte(counter, -1)
   local extra, blockMs, countsDenied, isLog, chargedAt, asking, termMs, holdMs
-  local isValid = limit >= 1 and windowMs >= 1 and windowMs <= LONGEST and limit * windowMs <= LARGEST
-    and limit % 1 + windowMs % 1 == 0
+  local borderBefore, borderStart, borderEnd, borderAfter
+  local isValid = limit >= 1 and windowMs >= 1 and windowMs <= LONGEST and limit % 1 + windowMs % 1 == 0
+    and (limit * windowMs <= LARGEST
+    --@limitMayBeLarge
+    )
     --@limitFits
   if hasOptions or not isValid then
     if keyAt then
@@ -213,6 +219,18 @@ while i < count do
       countsDenied = flags ~= '2'
       isLog = flags ~= '1'
     end
+    if bordersAt and ARGV[first + bordersAt] ~= '' then
+      local _, _, before, start, ends, after = find(ARGV[first + bordersAt], '^(%d+) (%d+) (%d+) (%d+)$')
+      isValid = isValid and after
+      if after then
+        borderBefore = before * 1
+        borderStart = start * 1
+        borderEnd = ends * 1
+        borderAfter = after * 1
+        isValid = isValid and borderBefore > 0 and borderStart > borderBefore and borderEnd > borderStart
+          and borderAfter > borderEnd and borderAfter <= LATEST
+      end
+    end
     if hasRareColumns or not isValid or not text then
       local function column(at) return at and ARGV[first + at] ~= '' and ARGV[first + at] or nil end
       local problemOf = module('invalid-check')
@@ -220,7 +238,7 @@ while i < count do
         letter = sub(counter, -1), limit = ARGV[first + 1], windowMs = ARGV[first + 2], cost = column(costAt),
         extra = column(extraAt), want = column(wantAt), block = column(blockAt), at = column(atAt),
         lease = column(leaseAt), countsDenied = countsDenied, home = column(homeAt),
-        term = column(homeAt and homeAt + 1), hold = column(homeAt and homeAt + 2),
+        term = column(homeAt and homeAt + 1), hold = column(homeAt and homeAt + 2), borders = column(bordersAt),
       })
       if problem then return { err = 'WEIR_BAD_ARGUMENT check ' .. i .. ': ' .. problem } end
       extra = lease or extra

@@ -1,4 +1,5 @@
--- fixed-window: at most `limit` units in each window of `windowMs`; windows are aligned to the epoch.
+-- fixed-window: at most `limit` units in each window of `windowMs`; windows are aligned to the epoch, or those of a
+-- calendar, whose borders the check names.
 --
 -- Simplest and cheapest, but two windows meet: up to twice the limit can pass around their border.
 --
@@ -9,12 +10,33 @@
 --@letter f
 --@state used
 --@keeps reset
+--@local windowStart
 
 --@read
-local start = now - now % windowMs
-if not reset or used == 0 or reset <= start or reset > start + 2 * windowMs then
-  reset = start + windowMs
+local start, lengthMs, nextMs = now - now % windowMs, windowMs, windowMs
+if borderAfter then
+  -- Beyond the last border, windows are as long as the last one.
+  if now < borderStart then
+    start = borderBefore
+    lengthMs = borderStart - borderBefore
+    nextMs = borderEnd - borderStart
+  elseif now < borderEnd then
+    start = borderStart
+    lengthMs = borderEnd - borderStart
+    nextMs = borderAfter - borderEnd
+  else
+    local since = now - borderEnd
+    lengthMs = borderAfter - borderEnd
+    nextMs = lengthMs
+    start = now - since % lengthMs
+  end
+end
+windowStart = start
+if not reset or used == 0 or reset <= start or reset > start + lengthMs + nextMs then
+  reset = start + lengthMs
   used = 0
+elseif reset > start + lengthMs then
+  windowStart = start + lengthMs
 end
 room = limit - used
 capacity = limit
@@ -22,7 +44,7 @@ wait = reset - now
 
 --@charge
 -- A refund or a settlement moves only the window of the charge.
-if not chargedAt or chargedAt >= reset - windowMs and chargedAt < reset then used = used + units end
+if not chargedAt or chargedAt >= windowStart and chargedAt < reset then used = used + units end
 if used <= 0 then
   used = 0
   reset = now

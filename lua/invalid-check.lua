@@ -1,22 +1,30 @@
 -- invalid-check: what is wrong with one check, or nil. Loaded only for checks that are not plain; the words are
 -- those of problemOf in src/core/counting/check.ts. Columns are text as in ARGV of counters; those that the check does
 -- not have are nil.
-local LARGEST, LONGEST, MAX_BUCKETS = 4503599627370496, 1099511627776, 100
+local LARGEST, LONGEST, LATEST, MAX_BUCKETS = 4503599627370496, 1099511627776, 140737488355328, 100
 
 local function whole(text)
   local number = tonumber(text)
   return number and number >= 1 and number <= LARGEST and number % 1 == 0 and number
 end
 
+-- Whether these are four times, one after the other.
+local function areBorders(text)
+  local _, _, before, start, ends, after = string.find(text, '^(%d+) (%d+) (%d+) (%d+)$')
+  local first, second, third, fourth = whole(before), whole(start), whole(ends), whole(after)
+  return first and second and third and fourth and first < second and second < third and third < fourth
+    and fourth <= LATEST
+end
+
 -- The algorithm with this letter: its name, whether it holds leases, its largest limit or false, whether it has
--- buckets. The composer writes them from the traits in TypeScript.
+-- buckets, whether it counts units alone. The composer writes them from the traits in TypeScript.
 local function algorithmOf(letter)
   --@traits
   return nil
 end
 
 return function(operation, hasKey, check)
-  local algorithm, holdsLeases, maxUnits, hasBuckets = algorithmOf(check.letter)
+  local algorithm, holdsLeases, maxUnits, hasBuckets, countsUnits = algorithmOf(check.letter)
   local limit, windowMs, most = whole(check.limit), whole(check.windowMs), 0
   if not algorithm then return 'unknown algorithm' end
   if not hasKey then return 'key must be the number of a key' end
@@ -37,6 +45,9 @@ return function(operation, hasKey, check)
     local value = check[option]
     if value and not whole(value) then return option .. ' must be a whole number above 0' end
   end
+  if check.borders and not areBorders(check.borders) then
+    return 'borders must be four times, one after the other'
+  end
   if operation == 'cede' then
     local home = check.home or ''
     if #home < 1 or #home > 32 or string.find(home, '[^%l%d-]') then return 'to cede takes the name of a region' end
@@ -54,7 +65,7 @@ return function(operation, hasKey, check)
   if hasBuckets and most > MAX_BUCKETS then
     return 'there can be up to ' .. MAX_BUCKETS .. ' buckets'
   end
-  if math.max(limit, most) * windowMs > LARGEST then return 'limit times windowMs must stay below 2^52' end
+  if math.max(countsUnits and 0 or limit, most) * windowMs > LARGEST then return 'limit times windowMs must stay below 2^52' end
   -- Of what holds no leases, an id says nothing.
   return nil, holdsLeases and check.lease or nil
 end

@@ -5,6 +5,7 @@ export interface RuleLimit {
   readonly limit?: number | null | undefined;
   readonly limitName?: string | null | undefined;
   readonly windowSeconds?: number | null | undefined;
+  readonly window?: string | null | undefined;
 }
 
 export interface RuleBody extends RuleLimit {
@@ -69,12 +70,12 @@ function limitsOf(rule: RuleBody): string {
   return rule.burst ? `${said} (up to ${count(rule.burst)} at once)` : said;
 }
 
-function limitOf({ limit, limitName, windowSeconds }: RuleLimit, algorithm: string): string {
+function limitOf({ limit, limitName, windowSeconds, window }: RuleLimit, algorithm: string): string {
   const fallback = limit ? `, ${count(limit)} where the tier has none,` : '';
   const amount = limitName ? `what its tier allows as “${limitName}”${fallback}` : limit ? count(limit) : '…';
   return algorithm === 'concurrency'
     ? `${amount} open at once`
-    : `${amount} every ${windowSeconds ? span(windowSeconds) : '…'}`;
+    : `${amount} every ${windowSeconds ? span(windowSeconds) : (window ?? '…')}`;
 }
 
 function consequenceOf({ action, status = 429, blockSeconds }: RuleBody): string {

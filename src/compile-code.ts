@@ -29,7 +29,7 @@ export async function compileCode({ rules, tiers = [] }: RulesInCode): Promise<S
   const enabled = rows.filter((row) => row['enabled'] !== false);
   const parsed = parseRules(enabled);
   const published = await withCounterIds<Rule>(parsed.rules);
-  const { content, rejected } = assemble(published, [tierRows, [], [], [], []]);
+  const { content, rejected } = assemble(published, [tierRows, [], [], [], [], []]);
   const bad = [...parsed.rejected, ...rejected];
   if (bad.length > 0) throw new ConfigError(bad.flatMap(describe));
   return compileSnapshot(await versionOf({ rules, tiers }), { ...content, split: undefined });

@@ -77,7 +77,7 @@ async function changeOverride(limit: CallerLimit, form: HTMLFormElement): Promis
 /** Of several limits, the one with this window. A burst grows with its limit. */
 function changedLimit(
   { limits, burst }: Fields,
-  { windowSeconds, limit }: CallerLimit,
+  { windowSeconds, window, limit }: CallerLimit,
   wanted: number | null,
 ): Fields {
   const grown = (before: unknown) =>
@@ -85,7 +85,8 @@ function changedLimit(
   if (!Array.isArray(limits) || limits.length === 0) return { limit: wanted, burst: grown(burst) };
   return {
     limits: limits.map((one: Fields) => {
-      if (one['windowSeconds'] !== windowSeconds) return one;
+      const isMeant = window ? one['window'] === window : one['windowSeconds'] === windowSeconds;
+      if (!isMeant) return one;
       const { limitName: _, ...rest } = one;
       return { ...rest, limit: wanted, ...(rest['burst'] !== undefined && { burst: grown(rest['burst']) }) };
     }),

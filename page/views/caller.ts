@@ -19,6 +19,7 @@ export interface CallerLimit {
   readonly validUntil: string | null;
   readonly limit: number;
   readonly windowSeconds: number;
+  readonly window: string | null;
   readonly subject: { readonly scope: string; readonly id: string };
   readonly left: { readonly allowed: boolean; readonly remaining: number; readonly resetAt: string } | null;
 }

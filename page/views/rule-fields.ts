@@ -41,6 +41,13 @@ export const MAIN_FIELDS: readonly RuleField[] = [
   { name: 'limit', label: 'Limit', kind: 'number', empty: null },
   { name: 'windowSeconds', label: 'Window in seconds', kind: 'number', empty: null },
   {
+    name: 'window',
+    label: 'Window of the calendar',
+    kind: 'text',
+    empty: null,
+    hint: 'day, week or month, instead of seconds: fixed-window',
+  },
+  {
     name: 'limitName',
     label: 'Limit of the tier',
     kind: 'text',
@@ -56,6 +63,8 @@ export const MORE_FIELDS: readonly RuleField[] = [
   { name: 'subjects', label: 'Only these subjects', kind: 'list', hint: 'Makes it an override' },
   { name: 'priority', label: 'Priority', kind: 'number', hint: 'Lower comes first' },
   { name: 'burst', label: 'Burst', kind: 'number', empty: null, hint: 'token-bucket, leaky-bucket, gcra' },
+  { name: 'timeZone', label: 'Time zone', kind: 'text', empty: null, hint: 'Of the calendar; none: UTC' },
+  { name: 'anchorDay', label: 'Months begin on day', kind: 'number', empty: null },
   { name: 'buckets', label: 'Buckets', kind: 'number', empty: null, hint: 'sliding-window-buckets' },
   { name: 'cost', label: 'Cost of a request', kind: 'number' },
   { name: 'status', label: 'Status of a denial', kind: 'number' },

@@ -75,6 +75,8 @@ export interface Peek {
 
 /** Of one limit. */
 export interface Peeked {
+  /** How long its window is now: those of a calendar differ. */
+  readonly windowSeconds: number;
   readonly outcome: Outcome;
   readonly leased: number | undefined;
 }
@@ -92,7 +94,8 @@ export async function peek(asked: Peek): Promise<ReadonlyMap<string, Peeked> | u
     checks.flatMap((check, i) => {
       const outcome = outcomes[i];
       const name = outcomeName(check.rule.id, check.rule.windowSeconds);
-      return outcome ? [[name, { outcome, leased: leasedOf(check) }] as const] : [];
+      const windowSeconds = check.windowMs / 1_000;
+      return outcome ? [[name, { outcome, windowSeconds, leased: leasedOf(check) }] as const] : [];
     }),
   );
 }

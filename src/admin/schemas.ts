@@ -47,9 +47,19 @@ export const tierBodies: BodySchemas = bodySchemas({
 export const tenantBodies: BodySchemas = bodySchemas({
   name: 'Tenant',
   writtenId: { id: identifier },
-  fields: createInsertSchema(tenants, { name: plainText(128), tier: tierOf }).pick({ name: true, tier: true })
-    .shape,
-  defaults: { name: '', tier: null },
+  fields: createInsertSchema(tenants, {
+    name: plainText(128),
+    tier: tierOf,
+    anchorDay: z
+      .int()
+      .min(1)
+      .max(31)
+      .nullable()
+      .describe(
+        'On which its months begin, in rules of scope tenant whose window is a month. Null: the first.',
+      ),
+  }).pick({ name: true, tier: true, anchorDay: true }).shape,
+  defaults: { name: '', tier: null, anchorDay: null },
 });
 
 export const userBodies: BodySchemas = bodySchemas({

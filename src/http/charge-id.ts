@@ -1,5 +1,6 @@
 // The id of what a check has charged. It holds the charges themselves, signed: whoever has it can give them back, and
 // nothing has to be kept for the many that nobody does.
+import type { Borders } from '../core/counting/calendar.ts';
 import type { Check } from '../core/counting/check.ts';
 import { toBase64Url } from '../core/digest.ts';
 
@@ -54,6 +55,7 @@ type Fields = [
   chargedAtMs: number,
   extra: number | null,
   leaseId: string | null,
+  borders?: Borders | null,
 ];
 
 const toFields = ({ region, check }: RegionCharge): Fields => [
@@ -67,6 +69,7 @@ const toFields = ({ region, check }: RegionCharge): Fields => [
   check.chargedAtMs,
   check.extra ?? null,
   check.leaseId ?? null,
+  check.borders ?? null,
 ];
 
 const toCharge = ([
@@ -80,6 +83,7 @@ const toCharge = ([
   chargedAtMs,
   extra,
   leaseId,
+  borders,
 ]: Fields) => ({
   region,
   check: {
@@ -92,6 +96,7 @@ const toCharge = ([
     chargedAtMs,
     extra: extra ?? undefined,
     leaseId: leaseId ?? undefined,
+    borders: borders ?? undefined,
   },
 });
 

@@ -126,7 +126,7 @@ const describeCaller = ({ userId, apiKeyId, tenantId }: Caller, tier: string | u
 
 const limitsIn = (decision: Decision) => (decision.kind === 'counted' ? decision.results.map(toLimit) : []);
 
-const toLimit = ({ check: { rule, full }, outcome }: CheckResult<RuleCheck>) => ({
+const toLimit = ({ check: { rule, full, windowMs }, outcome }: CheckResult<RuleCheck>) => ({
   rule: policyOf(rule),
   resource: resourcesOf(rule).join(', '),
   methods: rule.methods,
@@ -134,7 +134,8 @@ const toLimit = ({ check: { rule, full }, outcome }: CheckResult<RuleCheck>) => 
   limit: full.limit,
   remaining: outcome.remaining,
   resetAt: new Date(outcome.resetAtMs).toISOString(),
-  windowSeconds: rule.windowSeconds,
+  windowSeconds: windowMs / 1_000,
+  ...(rule.window && { window: rule.window }),
   allowed: outcome.allowed,
   retryAfterMs: outcome.retryAfterMs ?? null,
 });

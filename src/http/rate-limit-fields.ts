@@ -48,14 +48,17 @@ export function rateLimitFields(results: readonly CheckResult<RuleCheck>[], nowM
   };
 }
 
-/** The same for every request that a rule gives the same limit: made once. */
-const policies = new WeakMap<CompiledRule, { readonly limit: number; readonly text: string }>();
+/** The same for every request that a rule gives the same limit and window: made once. */
+const policies = new WeakMap<
+  CompiledRule,
+  { readonly limit: number; readonly windowMs: number; readonly text: string }
+>();
 
 function memberOf(check: RuleCheck): string {
   const known = policies.get(check.rule);
-  if (known?.limit === check.full.limit) return known.text;
+  if (known?.limit === check.full.limit && known.windowMs === check.windowMs) return known.text;
   const text = nameOf(check.rule) + policyParameters(check);
-  policies.set(check.rule, { limit: check.full.limit, text });
+  policies.set(check.rule, { limit: check.full.limit, windowMs: check.windowMs, text });
   return text;
 }
 

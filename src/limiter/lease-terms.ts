@@ -1,5 +1,6 @@
 // What may be leased, how much of it, and for how long. docs/leases.md tells why that is exact.
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
+import { windowAt } from '../core/counting/calendar.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 
 /** A lease is for so long at the pace of now: 200 requests a second make two calls a second. */
@@ -54,6 +55,7 @@ export function wantOf(check: RuleCheck, pace: Pace): number {
 
 /** How long units may be used that are charged at that moment, by the clock of the region: until their cell ends. */
 export function lastsMs(check: RuleCheck, atMs: number): number {
+  if (check.borders) return windowAt(atMs, check).endMs - atMs - CLOCK_MARGIN_MS;
   const cellMs = traitsOf(check.algorithm).leaseCellMs?.({ ...check, extra: check.extra }) ?? 0;
   return cellMs > 0 ? cellMs - (atMs % cellMs) - CLOCK_MARGIN_MS : 0;
 }

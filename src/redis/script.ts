@@ -82,6 +82,7 @@ function composeText(): string {
   const lines: Record<string, string> = {
     locals: `local ${[...new Set(names)].join(', ')}`,
     traits: ENTRIES.map(traitsIn).join('\n'),
+    limitMayBeLarge: ENTRIES.map(limitMayBeLarge).join(''),
     limitFits: ENTRIES.map(limitFits).join(''),
     bucketsFit: ENTRIES.map(bucketsFit).join(''),
     judge: byCode(({ id }) => `${needsOf(id)}${loadOf(of(id))}\n${read(id)}`, UNKNOWN),
@@ -96,9 +97,13 @@ const codeOf = ({ letter }: Entry) => letter.charCodeAt(0);
 
 /** The name of an algorithm and its traits, for invalid-check.lua. */
 function traitsIn({ id, letter }: Entry): string {
-  const { holdsLeases = false, mostUnits = false, extra } = traitsOf(id);
-  return `if letter == '${letter}' then return '${id}', ${holdsLeases}, ${mostUnits}, ${extra === 'buckets'} end`;
+  const { holdsLeases = false, mostUnits = false, countsUnits = false, extra } = traitsOf(id);
+  const traits = [`'${id}'`, holdsLeases, mostUnits, extra === 'buckets', countsUnits];
+  return `if letter == '${letter}' then return ${traits.join(', ')} end`;
 }
+
+const limitMayBeLarge = (entry: Entry): string =>
+  traitsOf(entry.id).countsUnits ? ` or limit <= LARGEST and code == ${codeOf(entry)}` : '';
 
 /** A check with a lease is always looked at closely: only the others are asked in passing. */
 function limitFits(entry: Entry): string {

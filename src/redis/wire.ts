@@ -14,21 +14,18 @@ export interface ScriptCall {
 
 type Column = (check: Check) => number | string | undefined;
 
-const HOME_COLUMN: Column = ({ cession }) => cession?.home;
-
-/** Columns that a check can have beside the plain ones, in the order of lua/counters.lua. */
-const COLUMNS: readonly Column[] = [
-  ({ cost }) => (cost === 1 ? undefined : cost),
-  ({ extra }) => extra,
-  ({ want }) => want || undefined,
-  ({ blockMs }) => blockMs || undefined,
-  ({ countDenied, log }) => (countDenied ? 1 : 0) + (log ? 2 : 0) || undefined,
-  ({ chargedAtMs }) => chargedAtMs,
-  ({ leaseId }) => leaseId,
-  HOME_COLUMN,
+/** Columns that a check can have beside the plain ones, in the order of lua/counters.lua; some go together. */
+const COLUMNS: readonly (readonly [Column, ...Column[]])[] = [
+  [({ cost }) => (cost === 1 ? undefined : cost)],
+  [({ extra }) => extra],
+  [({ want }) => want || undefined],
+  [({ blockMs }) => blockMs || undefined],
+  [({ countDenied, log }) => (countDenied ? 1 : 0) + (log ? 2 : 0) || undefined],
+  [({ chargedAtMs }) => chargedAtMs],
+  [({ leaseId }) => leaseId],
+  [({ cession }) => cession?.home, ({ cession }) => cession?.termMs, ({ cession }) => cession?.holdMs],
+  [({ borders }) => borders?.join(' ')],
 ];
-/** Those that go with a home. */
-const TERMS: readonly Column[] = [({ cession }) => cession?.termMs, ({ cession }) => cession?.holdMs];
 
 export function toScriptCall({ operation, checks, nowMs }: CounterCall): ScriptCall {
   const keys = keysOf(checks);
@@ -56,12 +53,11 @@ function keysOf(checks: readonly Check[]): string[] {
 function columnsOf(checks: readonly Check[]): { readonly columns: readonly Column[]; readonly mask: string } {
   const columns: Column[] = [];
   let mask = '';
-  for (const column of COLUMNS) {
-    const isUsed = checks.some((check) => column(check) !== undefined);
-    if (isUsed) columns.push(column);
+  for (const group of COLUMNS) {
+    const isUsed = checks.some((check) => group[0](check) !== undefined);
+    if (isUsed) columns.push(...group);
     mask += isUsed ? '1' : '0';
   }
-  if (columns.at(-1) === HOME_COLUMN) columns.push(...TERMS);
   return { columns, mask };
 }
 

@@ -15,6 +15,8 @@ const LIMIT = { algorithm: 'fixed-window', limit: 10, windowSeconds: 60 };
 const ONE = { resource: '/x', scope: 'user', ...LIMIT };
 const SEVERAL = { resource: '/x', scope: 'user', algorithm: 'fixed-window' };
 
+const CALENDAR = { ...SEVERAL, limit: 10 };
+
 const FORMS = [
   {
     ...SEVERAL,
@@ -27,6 +29,17 @@ const FORMS = [
   { ...LIMIT, scope: 'user', name: 'resources', resources: ['/a/*', '/b/:id'], policy: 'both' },
   { ...ONE, name: 'costs', resource: '/c/*', costs: [{ resource: '/c/d', methods: ['GET'], cost: 3 }] },
   { resource: '/e', scope: 'ip', name: 'allow', action: 'allow' },
+  { ...CALENDAR, name: 'day', resource: '/days', window: 'day', timeZone: 'Asia/Tokyo' },
+  {
+    ...SEVERAL,
+    name: 'months',
+    resource: '/months',
+    limits: [
+      { limit: 5, window: 'month', timeZone: 'Europe/Berlin', anchorDay: 31 },
+      { limit: 2, window: 'week' },
+      { limit: 1, windowSeconds: 60, algorithm: 'gcra' },
+    ],
+  },
   { ...ONE, name: 'replaces', resource: '/f', replaces: true, percent: 40 },
   {
     ...ONE,
@@ -81,6 +94,25 @@ describe('what is refused is named', () => {
     [
       { ...ONE, algorithm: 'leaky-bucket', action: 'throttle', costs: [{ resource: '/c', cost: 1 }] },
       ['#/costs'],
+    ],
+    [{ ...ONE, window: 'day' }, ['#/window']],
+    [{ ...CALENDAR, algorithm: 'gcra', window: 'day' }, ['#/window']],
+    [{ ...CALENDAR, window: 'year' }, ['#/window']],
+    [{ ...CALENDAR, window: 'week', anchorDay: 2 }, ['#/anchorDay']],
+    [{ ...ONE, timeZone: 'UTC' }, ['#/timeZone']],
+    ...['Mars/Olympus', '+01:00', 'UTC+3'].map((timeZone): [object, string[]] => [
+      { ...CALENDAR, window: 'day', timeZone },
+      ['#/timeZone'],
+    ]),
+    [
+      {
+        ...SEVERAL,
+        limits: [
+          { limit: 1, window: 'day' },
+          { limit: 2, windowSeconds: 86_400 },
+        ],
+      },
+      ['#/limits/1/windowSeconds'],
     ],
     [{ ...ONE, resources: ['/y'] }, ['#/resource']],
     [{ ...LIMIT, scope: 'user', resources: ['/y/:a', '/z', '/Y/{b}/'] }, ['#/resources/2']],

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Decision } from '../../src/core/counting/decision.ts';
 import { setDecisionHeaders, setIncidentHeaders } from '../../src/http/headers.ts';
-import { createResult, headersOf, NOW_MS, policiesIn, type Result } from './headers-harness.ts';
+import { createResult, createRule, headersOf, NOW_MS, policiesIn, type Result } from './headers-harness.ts';
 
 const OURS = ['RateLimit-Policy', 'RateLimit', 'Retry-After'].concat(
   ['Limit', 'Remaining', 'Reset', 'Cost'].map((what) => `X-RateLimit-${what}`),
@@ -29,6 +29,20 @@ describe('an admitted request', () => {
       'x-ratelimit-reset': String(NOW_MS / 1000 + 2),
       'x-ratelimit-cost': '1',
     });
+  });
+
+  it('is told how long the month of now is, whatever the last one was', () => {
+    const rule = createRule({ name: 'monthly', limit: 9, window: 'month' });
+    const policyOf = (days: number) => {
+      const { check, outcome } = createResult({}, {});
+      return headersOf([
+        {
+          check: { ...check, rule, full: { limit: 9, extra: undefined }, windowMs: days * 86_400_000 },
+          outcome,
+        },
+      ]).get('RateLimit-Policy');
+    };
+    expect([policyOf(31), policyOf(28)]).toEqual(['"monthly";q=9;w=2678400', '"monthly";q=9;w=2419200']);
   });
 
   it('counts in requests like this one: a high cost leaves fewer', () => {

@@ -23,6 +23,15 @@ describe('a lease', () => {
     expect(lastsMs({ ...minute, algorithm, extra }, START_MS + 59_000)).toBe(goodMs);
   });
 
+  it('of a month ends a moment before the month does', () => {
+    const borders = ['2026-01-31', '2026-02-28', '2026-03-31', '2026-04-30'].map(Date.parse) as [
+      ...[number, number, number, number],
+    ];
+    const atMs = borders[2] - 5_000;
+    expect(lastsMs({ ...minute, borders }, atMs)).toBe(4_990);
+    expect(lastsMs({ ...minute, borders }, atMs + 6_000)).toBe(borders[3] - atMs - 6_010);
+  });
+
   it('is not given in the last moment', () => {
     expect(lastsMs(minute, START_MS + 59_995)).toBeLessThan(0);
   });

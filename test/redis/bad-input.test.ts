@@ -3,6 +3,7 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
+import type { Borders } from '../../src/core/counting/calendar.ts';
 import { type Answer, type Check, type Operation, problemOf } from '../../src/core/counting/check.ts';
 import { runChecks } from '../../src/core/counting/counters.ts';
 import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
@@ -229,6 +230,10 @@ describe('the script and problemOf', () => {
       leaseLength: fc.constantFrom(0, 15, 16, 16, 16, 17),
       countDenied: fc.boolean(),
       chargedAtMs: fc.option(number, { nil: undefined }),
+      borders: fc.option(
+        fc.oneof(fc.tuple(number, number, number, number), fc.constant<Borders>([1, 2, 3, 2 ** 47])),
+        { nil: undefined },
+      ),
       cession: fc.option(
         fc.record({ home: fc.constantFrom('eu', 'EU', ''), termMs: number, holdMs: number }),
         { nil: undefined },

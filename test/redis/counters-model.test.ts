@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
+import type { Borders } from '../../src/core/counting/calendar.ts';
 import type { Check, Operation } from '../../src/core/counting/check.ts';
 import { runChecks } from '../../src/core/counting/counters.ts';
 import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
@@ -38,6 +39,10 @@ const rule = fc.record({
   countDenied: fc.boolean(),
   blockMs: fc.option(fc.integer({ min: 1, max: 2_000 }), { nil: undefined }),
   log: fc.option(fc.constant(true), { nil: undefined }),
+  // Windows of a calendar, which are not all of one length.
+  lengthsMs: fc.option(fc.array(fc.constantFrom(7, 28, 31, 1_000, 60_001), { minLength: 2, maxLength: 4 }), {
+    nil: undefined,
+  }),
 });
 
 const step = fc.record({
@@ -59,6 +64,8 @@ const step = fc.record({
     fc.integer({ min: 1, max: 40 }),
     fc.constantFrom(999, 1_000, 1_001, 30_000, 60_000, 86_400_000, -1, -500, -60_000),
   ),
+  // What the clock of the isolate is ahead of the server's.
+  skewMs: fc.constantFrom(0, 0, 3, -3, 40, -40),
   // Also moments to come, since the clock may have gone back.
   chargedAgoMs: fc.oneof(
     fc.constant(0),
@@ -66,6 +73,17 @@ const step = fc.record({
     fc.constantFrom(1_000, 60_000, -1, -500, -60_000),
   ),
 });
+
+/** As an isolate whose clock says so would name them. */
+function bordersAround(lengthsMs: readonly number[], atMs: number): Borders {
+  const roundMs = lengthsMs.reduce((sum, one) => sum + one, 0);
+  const borders = [atMs - (atMs % roundMs) - roundMs];
+  for (let i = 0; i < 4 * lengthsMs.length; i += 1)
+    borders.push((borders.at(-1) ?? 0) + (lengthsMs[i % lengthsMs.length] ?? 0));
+  const start = borders.findLastIndex((borderMs) => borderMs <= atMs);
+  const [before = 0, startMs = 0, endMs = 0, after = 0] = borders.slice(start - 1, start + 3);
+  return [before, startMs, endMs, after];
+}
 
 let subjects = 0;
 
@@ -88,12 +106,14 @@ describe('the script and its model', () => {
             cession,
             limitTimes,
             advanceMs,
+            skewMs,
             chargedAgoMs,
           } of steps) {
             nowMs += advanceMs;
             const checks = used.flatMap((i): Check[] => {
-              const chosen = rules[i];
-              if (!chosen) return [];
+              const found = rules[i];
+              if (!found) return [];
+              const { lengthsMs, ...chosen } = found;
               const isLease = chosen.algorithm === 'concurrency';
               if (operation === 'renew' && !isLease) return [];
               if (operation === 'settle' && isLease) return [];
@@ -110,6 +130,7 @@ describe('the script and its model', () => {
                     Math.max(1, Math.round(chosen.limit * limitTimes)),
                     chosen.algorithm === 'sliding-window-log' || isLease ? 100 : 1e6,
                   ),
+                  borders: lengthsMs && bordersAround(lengthsMs, nowMs + skewMs),
                   cost,
                   want,
                   cession: operation === 'cede' ? cession : undefined,

@@ -59,6 +59,8 @@ export interface Case {
 }
 
 const YEAR = 366 * 86_400;
+const DAY = { window_seconds: null, window: 'day' };
+const MONTH = { ...DAY, window: 'month' };
 const TRILLION = 1_000_000_000_000;
 const LEASE = { algorithm: 'concurrency', window_seconds: 30 };
 const THROTTLE = { action: 'throttle', algorithm: 'leaky-bucket' };
@@ -104,6 +106,7 @@ export const CASES: Readonly<Record<string, Case>> = {
   ),
   tenants_pkey: pkey('tenants'),
   tenants_id_is_short: each('id', ['', long(257)], ['x', long(256)]),
+  tenants_anchor_day_is_a_day: each('anchor_day', [0, 32], [1, 31, null]),
   tenants_name_is_short: each('name', [long(129)], ['', long(128)]),
   tenants_tier_tiers_name_fk: each('tier', ['gold'], ['free', null]),
   users_pkey: pkey('users'),
@@ -142,11 +145,38 @@ export const CASES: Readonly<Record<string, Case>> = {
     taken: [{ algorithm: null, action: 'allow' }],
   },
   rules_has_a_window: {
-    refused: [{ window_seconds: null }],
-    taken: [{ window_seconds: null, action: 'allow' }, SEVERAL],
+    refused: [{ window_seconds: null }, { window: 'day' }],
+    taken: [{ window_seconds: null, action: 'allow' }, SEVERAL, DAY],
+  },
+  rules_window_is_known: {
+    refused: ['', 'Day', 'year'].map((window) => ({ ...DAY, window })),
+    taken: ['day', 'week', 'month'].map((window) => ({ ...DAY, window })),
+  },
+  rules_calendar_has_its_algorithm: {
+    refused: ['gcra', 'sliding-window-counter', 'token-bucket'].map((algorithm) => ({ ...DAY, algorithm })),
+    taken: [DAY, { ...DAY, algorithm: null, action: 'allow' }],
+  },
+  rules_time_zone_is_of_a_calendar: {
+    refused: [
+      { time_zone: 'UTC' },
+      ...['', '+01:00', 'UTC+3 ', '/Berlin'].map((time_zone) => ({ ...DAY, time_zone })),
+    ],
+    taken: ['UTC', 'Europe/Berlin', 'America/Argentina/Buenos_Aires', 'Etc/GMT+3', null].map((time_zone) => ({
+      ...DAY,
+      time_zone,
+    })),
+  },
+  rules_anchor_day_is_of_a_month: {
+    refused: [
+      { anchor_day: 1 },
+      { ...DAY, anchor_day: 1 },
+      { ...MONTH, anchor_day: 0 },
+      { ...MONTH, anchor_day: 32 },
+    ],
+    taken: [MONTH, { ...MONTH, anchor_day: 1 }, { ...MONTH, anchor_day: 31 }],
   },
   rules_limits_stand_alone: {
-    refused: [{ limit: 1 }, { limit_name: 'x' }, { window_seconds: 1 }].map((row) => ({
+    refused: [{ limit: 1 }, { limit_name: 'x' }, { window_seconds: 1 }, { window: 'day' }].map((row) => ({
       ...SEVERAL,
       ...row,
     })),
@@ -162,11 +192,21 @@ export const CASES: Readonly<Record<string, Case>> = {
       '[{"windowSeconds": 1, "limit": 1, "burst": 0}]',
       '[{"windowSeconds": 1, "limit": 1, "buckets": 101}]',
       '[{"windowSeconds": 1, "limitName": 5}]',
+      ...[
+        '"windowSeconds": 1, "window": "day"',
+        '"window": "year"',
+        '"window": null',
+        '"window": "day", "anchorDay": 1',
+      ].map((of) => `[{"limit": 1, ${of}}]`),
+      ...['0', '32', '1.5', '"1"'].map((of) => `[{"limit": 1, "window": "month", "anchorDay": ${of}}]`),
+      '[{"limit": 1, "windowSeconds": 1, "timeZone": "UTC"}]',
+      '[{"limit": 1, "window": "day", "timeZone": 5}]',
       `[${Array.from({ length: 6 }, (_, i) => `{"limit": 1, "windowSeconds": ${i + 1}}`)}]`,
     ],
     [
       '[{"limit": 1, "windowSeconds": 1, "algorithm": "gcra", "burst": 5}, {"limitName": "x", "windowSeconds": 60}]',
       '[{"limit": 1, "windowSeconds": 1, "algorithm": "sliding-window-buckets", "buckets": 100}]',
+      '[{"limit": 1, "window": "day"}, {"limit": 9, "window": "month", "timeZone": "Asia/Tokyo", "anchorDay": 31}]',
     ],
     { limit: null, window_seconds: null },
   ),

@@ -68,6 +68,7 @@ const several = fc.constantFrom<WrittenLimit[][]>(
     { limit: 4, windowSeconds: 1 },
     { limitName: 'exports', windowSeconds: 60 },
     { limit: 5, limitName: 'requests', windowSeconds: 3600 },
+    { limit: 6, window: 'month', timeZone: 'Europe/Berlin', anchorDay: 15 },
   ],
 );
 const costs = fc.oneof(
@@ -104,11 +105,15 @@ const ruleFields = fc
     priority: fc.integer({ min: 1, max: 3 }),
     enabled: fc.constantFrom(true, true, true, false),
     limits,
+    window: fc.constantFrom(
+      { windowSeconds: 60, window: null, timeZone: null },
+      { windowSeconds: null, window: 'day' as const, timeZone: 'Asia/Tokyo' },
+    ),
   })
-  .map(({ limits, several, subjects, others, ...fields }) => ({
+  .map(({ limits, several, subjects, others, window, ...fields }) => ({
     ...fields,
     resources: others.length > 0 ? [fields.resource, ...others] : [],
-    ...(several.length > 0 ? { limits: several } : { ...limits, windowSeconds: 60 }),
+    ...(several.length > 0 ? { limits: several } : { ...limits, ...window }),
     ...(fields.scope === 'global' && {
       percent: 100,
       by: fields.by.filter((part) => part !== 'header:X-Model'),

@@ -31,7 +31,7 @@ const KEY_DEFAULTS = { name: '', userId: null, tenantId: null, tier: null, expir
 const LIST_DEFAULTS = { reason: '', expiresAt: null };
 
 export const CALLER_PARTS: Readonly<Record<CallerKind, CallerPart>> = {
-  tenants: partOf(tenants, 'tenants', { key: ['id'], defaults: { name: '', tier: null } }),
+  tenants: partOf(tenants, 'tenants', { key: ['id'], defaults: { name: '', tier: null, anchorDay: null } }),
   users: partOf(users, 'users', { key: ['id'], defaults: { tier: null, tenantId: null } }),
   keys: partOf(apiKeys, 'api_keys', { key: ['id'], also: ['hash', 'prefix'], defaults: KEY_DEFAULTS }),
   lists: partOf(listEntries, 'list_entries', { key: ['list', 'kind', 'value'], defaults: LIST_DEFAULTS }),

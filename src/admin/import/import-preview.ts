@@ -27,7 +27,7 @@ export function previewImport(
   const rules = rowsAfter(stored.rules, plan.rules, NEW_RULE).filter(({ enabled }) => enabled);
   const parsed = parseRules(rules);
   const routes = rowsAfter(stored.routes, plan.routes, {}).filter(({ enabled }) => enabled);
-  const { content, rejected } = assemble(parsed.rules, [tiers, [], [], routes, []], origins);
+  const { content, rejected } = assemble(parsed.rules, [tiers, [], [], routes, [], []], origins);
   return {
     rejected: [...parsed.rejected, ...rejected],
     warnings: findWarnings({ ...content, regions }),

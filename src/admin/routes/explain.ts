@@ -3,6 +3,7 @@
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
 import type { Outcome } from '../../core/counting/check.ts';
+import { CALENDAR_WINDOWS } from '../../core/matching/calendar.ts';
 import { canonicalPath } from '../../core/matching/canonical-path.ts';
 import type { RequestFacts } from '../../core/matching/counted-by.ts';
 import { explain, REASONS_AGAINST } from '../../core/matching/explain.ts';
@@ -111,7 +112,13 @@ const explanationBody = z
           policy: z.string().describe('The name of this limit that clients read.'),
           limit: z.int(),
           limitFrom: z.enum(['rule', 'tier']),
-          windowSeconds: z.int(),
+          windowSeconds: z
+            .int()
+            .describe('Of a calendar window: how long it is now, if the counters answer.'),
+          window: z
+            .enum(CALENDAR_WINDOWS)
+            .nullable()
+            .describe('Of the calendar; null: aligned to the epoch.'),
           cost: z.int().describe('What the request takes of it.'),
           subject: z
             .strictObject({ scope: z.enum([...SCOPES, 'by']), id: z.string() })
@@ -239,14 +246,15 @@ function toShown(
   peeked: ReadonlyMap<string, Peeked> | undefined,
   moving: Moving,
 ) {
-  return limits.map(({ limit, limitFrom, windowSeconds, policy }) => {
+  return limits.map(({ limit, limitFrom, windowSeconds, window, policy }) => {
     const found = peeked?.get(outcomeName(ruleId, windowSeconds));
     const left = toLeft(found?.outcome);
     const bound = boundTimes === undefined ? null : limit * boundTimes;
     const counted = {
       limit,
       limitFrom,
-      windowSeconds,
+      windowSeconds: found?.windowSeconds ?? windowSeconds,
+      window,
       cost,
       subject,
       bound,

@@ -1,6 +1,7 @@
 // What limits one caller now, and what is left of each limit: by the rules in force, charging nothing.
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
+import { CALENDAR_WINDOWS } from '../../core/matching/calendar.ts';
 import { type Caller, subjectOf } from '../../core/matching/caller.ts';
 import { countedIp } from '../../core/matching/ip.ts';
 import { planRequest, type RuleCheck } from '../../core/matching/plan.ts';
@@ -42,7 +43,8 @@ const limitsBody = z
         isOverride: z.boolean().describe('The rule names its subjects.'),
         validUntil: z.iso.datetime().nullable(),
         limit: z.int(),
-        windowSeconds: z.int(),
+        windowSeconds: z.int().describe('Of a calendar window: how long it is now.'),
+        window: z.enum(CALENDAR_WINDOWS).nullable().describe('Of the calendar; null: aligned to the epoch.'),
         subject: z.strictObject({ scope: z.enum(SCOPES), id: z.string() }).describe('Who is counted.'),
         left: left.nullable().describe('Null: no region answers, or the caller is on a list.'),
       }),
@@ -141,6 +143,7 @@ const toLimit = ({ rule, full, windowMs }: RuleCheck, caller: Caller) => ({
   validUntil: rule.validUntilMs === null ? null : new Date(rule.validUntilMs).toISOString(),
   limit: full.limit,
   windowSeconds: windowMs / 1_000,
+  window: rule.window,
   subject: subjectOf(rule.scope, caller),
 });
 

@@ -1,5 +1,6 @@
 // A check is one rule, one subject, one cost, as the counters see it; an outcome is the answer to it.
 import { ALGORITHM_IDS, type AlgorithmId, traitsOf } from './algorithms/registry.ts';
+import type { Borders } from './calendar.ts';
 
 export interface Check {
   /** Where the counters of the subject are kept. */
@@ -9,6 +10,8 @@ export interface Check {
   readonly algorithm: AlgorithmId;
   readonly limit: number;
   readonly windowMs: number;
+  /** Of a calendar window, which `windowMs` is the length of. */
+  readonly borders?: Borders | undefined;
   /** Burst (token-bucket, leaky-bucket, gcra) or number of buckets (sliding-window-buckets). */
   readonly extra?: number | undefined;
   /** Of a `concurrency` check: 16 letters, digits, - or _. */
@@ -88,13 +91,20 @@ const MAX_BUCKETS = 100;
 const LEASE_ID = /^[\w-]{16}$/;
 const REGION_NAME = /^[a-z0-9-]{1,32}$/;
 
+/** The year 6429. */
+const LATEST_MS = 2 ** 47;
+
 const isWhole = (value: number) => Number.isInteger(value) && value >= 1 && value <= LARGEST;
+
+const areBorders = (borders: Borders): boolean =>
+  borders.length === 4 &&
+  borders.every((ms, i) => isWhole(ms) && ms <= LATEST_MS && ms > (i === 0 ? 0 : (borders[i - 1] ?? ms)));
 
 /** What makes a check unusable, in the words of the script; undefined if nothing does. */
 export function problemOf(check: Check, operation: Operation = 'take'): string | undefined {
   const { algorithm, limit, windowMs, cost, extra, leaseId = '', chargedAtMs } = check;
   if (!ALGORITHM_IDS.includes(algorithm)) return 'unknown algorithm';
-  const { holdsLeases, mostUnits, extra: meaning } = traitsOf(algorithm);
+  const { holdsLeases, mostUnits, countsUnits, extra: meaning } = traitsOf(algorithm);
   if (!isWhole(limit)) return 'limit must be a whole number above 0';
   if (!isWhole(windowMs) || windowMs > LONGEST_MS) return 'windowMs must be a whole number from 1 to 2^40';
   if (!isWhole(cost)) return 'cost must be a whole number above 0';
@@ -108,6 +118,7 @@ export function problemOf(check: Check, operation: Operation = 'take'): string |
   ] as const)
     if (value && !isWhole(value)) return `${option} must be a whole number above 0`;
   if (chargedAtMs !== undefined && !isWhole(chargedAtMs)) return 'at must be a whole number above 0';
+  if (check.borders && !areBorders(check.borders)) return 'borders must be four times, one after the other';
   if (operation === 'cede') {
     const { home = '', termMs = 0, holdMs = 0 } = check.cession ?? {};
     if (!REGION_NAME.test(home)) return 'to cede takes the name of a region';
@@ -122,6 +133,7 @@ export function problemOf(check: Check, operation: Operation = 'take'): string |
   if (mostUnits !== undefined && limit > mostUnits) return `${algorithm} takes a limit of up to ${mostUnits}`;
   if (meaning === 'buckets' && extra !== undefined && extra > MAX_BUCKETS)
     return `there can be up to ${MAX_BUCKETS} buckets`;
-  if (Math.max(limit, extra ?? 0) * windowMs > LARGEST) return 'limit times windowMs must stay below 2^52';
+  if (Math.max(countsUnits ? 0 : limit, extra ?? 0) * windowMs > LARGEST)
+    return 'limit times windowMs must stay below 2^52';
   return undefined;
 }

@@ -41,9 +41,10 @@ export interface Judged extends Reading<unknown> {
   readonly retryMs: number;
 }
 
-export const paramsOf = ({ limit, windowMs, extra, leaseId = '', want: kept = 0 }: Check) => ({
+export const paramsOf = ({ limit, windowMs, borders, extra, leaseId = '', want: kept = 0 }: Check) => ({
   limit,
   windowMs,
+  borders,
   extra,
   leaseId,
   kept,

@@ -52,15 +52,18 @@ export function groupOf(algorithm: AlgorithmId, counterId: string, ordinal = 0):
   return group === 0 ? '' : `group${group}`;
 }
 
-/** The id of a counter within its key. Another algorithm or window starts from nothing; another limit does not. */
+/**
+ * The id of a counter within its key. Another algorithm, another length of its windows in ms or another calendar starts
+ * from nothing; another limit does not.
+ */
 export function counterId(
   ruleId: string,
   algorithm: AlgorithmId,
-  windowMs: number,
+  windows: number | string,
   extra = 0,
 ): Promise<string> {
   const buckets = traitsOf(algorithm).extra === 'buckets' ? extra : 0;
-  return short(`${ruleId}\n${algorithm}\n${windowMs}\n${buckets}`, COUNTER_ID_LENGTH);
+  return short(`${ruleId}\n${algorithm}\n${windows}\n${buckets}`, COUNTER_ID_LENGTH);
 }
 
 /** What two keys must share to be in one slot of a cluster. */

@@ -1,14 +1,20 @@
 // From a rule as people wrote it to one compiled rule for each of its limits: what one counter needs.
 import type { AlgorithmId } from '../counting/algorithms/registry.ts';
 import { counterId } from '../counting/keys.ts';
-import type { Rule } from './rule.ts';
+import { CALENDAR_SECONDS, type CalendarWindow } from './calendar.ts';
+import type { Rule, WrittenLimit } from './rule.ts';
 
 /** What one limit of a rule says, with nothing left open. */
 export interface RuleLimit {
   readonly algorithm: AlgorithmId;
   readonly limit: number | null;
   readonly limitName: string | null;
+  /** Of a calendar window: about how long it is. */
   readonly windowSeconds: number;
+  /** Null: its windows are aligned to the epoch. */
+  readonly window: CalendarWindow | null;
+  readonly timeZone: string | null;
+  readonly anchorDay: number | null;
   readonly burst: number | null;
   readonly buckets: number | null;
 }
@@ -34,20 +40,29 @@ export type CompiledRule = PublishedRule &
 /** None if the rule allows. */
 export function limitsOf(rule: Rule): RuleLimit[] {
   if (rule.action === 'allow') return [];
-  if (rule.limits.length === 0) return isLimit(rule) ? [rule] : [];
-  return rule.limits
-    .map(({ limit = null, limitName = null, burst = null, buckets = null, ...one }) => ({
-      limit,
-      limitName,
-      burst,
-      buckets,
-      windowSeconds: one.windowSeconds,
-      algorithm: one.algorithm ?? rule.algorithm,
-    }))
-    .filter(isLimit);
+  const said: Said[] = rule.limits.length === 0 ? [rule] : rule.limits.map((one) => completed(one, rule));
+  return said.map((one) => withLength(one)).filter(isLimit);
 }
 
-const isLimit = <T extends Pick<Rule, 'algorithm' | 'windowSeconds'>>(said: T): said is T & RuleLimit =>
+const completed = (one: WrittenLimit, rule: Rule) => ({
+  limit: one.limit ?? null,
+  limitName: one.limitName ?? null,
+  burst: one.burst ?? null,
+  buckets: one.buckets ?? null,
+  windowSeconds: one.windowSeconds ?? null,
+  window: one.window ?? null,
+  timeZone: one.timeZone ?? null,
+  anchorDay: one.anchorDay ?? null,
+  algorithm: one.algorithm ?? rule.algorithm,
+});
+
+/** A limit that may lack what it needs. */
+type Said = Pick<Rule, keyof RuleLimit>;
+
+const withLength = (said: Said): Said =>
+  said.window === null ? said : { ...said, windowSeconds: CALENDAR_SECONDS[said.window] };
+
+const isLimit = (said: Said): said is Said & RuleLimit =>
   said.algorithm !== null && said.windowSeconds !== null;
 
 /** The most that one request can cost. Parts of regions are cut by it, so that they are the same for all requests. */
@@ -59,8 +74,8 @@ export function withCounterIds<R extends Rule>(rules: readonly R[]): Promise<(R 
   return Promise.all(
     rules.map(async (rule) => {
       const ids = await Promise.all(
-        limitsOf(rule).map(({ algorithm, windowSeconds, buckets }) =>
-          counterId(rule.id, algorithm, windowSeconds * 1000, buckets ?? 0),
+        limitsOf(rule).map((limit) =>
+          counterId(rule.id, limit.algorithm, windowsOf(limit), limit.buckets ?? 0),
         ),
       );
       return rule.limits.length === 0
@@ -70,13 +85,17 @@ export function withCounterIds<R extends Rule>(rules: readonly R[]): Promise<(R 
   );
 }
 
-/** One for each limit. A rule with one limit is its own compiled rule. */
+/** Another length or another calendar starts from nothing. */
+const windowsOf = ({ window, timeZone, anchorDay, windowSeconds }: RuleLimit): number | string =>
+  window === null ? windowSeconds * 1000 : [window, timeZone ?? 'UTC', anchorDay ?? ''].join(' ');
+
+/** One for each limit. A rule with one limit is its own compiled rule, unless that has a calendar. */
 export function countersOf(rule: PublishedRule): CompiledRule[] {
   return limitsOf(rule).map((limit, i) =>
-    isCompiled(rule, limit) ? rule : { ...rule, ...limit, counterId: rule.counterIds?.[i] ?? '' },
+    isCompiled(rule, limit) ? rule : { ...rule, ...limit, counterId: rule.counterIds?.[i] ?? rule.counterId },
   );
 }
 
-/** `limitsOf` gives the rule itself if it has one limit. */
+/** `limitsOf` gives the rule itself if that says all of its one limit. */
 const isCompiled = (rule: PublishedRule, limit: RuleLimit): rule is CompiledRule =>
   (limit as object) === (rule as object);

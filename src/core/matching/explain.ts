@@ -204,10 +204,10 @@ function appliedLimit(rule: Rule, said: RuleLimit, tier: CallerTier): AppliedLim
   const ofTier = limitOfTier(said, tier.limits);
   const limit = ofTier === undefined ? said.limit : ofTier;
   if (limit === null) return undefined;
-  const { algorithm, limitName, windowSeconds, burst, buckets } = said;
+  const { algorithm, limitName, windowSeconds, window, timeZone, anchorDay, burst, buckets } = said;
   return {
-    ...{ algorithm, limitName, windowSeconds, burst, buckets, limit },
-    policy: limitPolicyOf(rule, windowSeconds),
+    ...{ algorithm, limitName, windowSeconds, window, timeZone, anchorDay, burst, buckets, limit },
+    policy: limitPolicyOf(rule, said),
     limitFrom: ofTier === undefined ? 'rule' : 'tier',
   };
 }

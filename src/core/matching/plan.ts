@@ -1,7 +1,9 @@
 // What a request is up against under one snapshot: the lists, or the checks of the rules that apply.
 import { traitsOf } from '../counting/algorithms/registry.ts';
+import type { Borders } from '../counting/calendar.ts';
 import type { Check } from '../counting/check.ts';
 import { groupOf, subjectKey } from '../counting/keys.ts';
+import type { Calendars } from './calendar.ts';
 import { type Caller, subjectOf } from './caller.ts';
 import { type RequestFacts, subjectBy } from './counted-by.ts';
 import type { ListEntry } from './rule.ts';
@@ -41,6 +43,8 @@ export interface PlannedRequest {
   readonly facts?: RequestFacts | undefined;
   /** Rules only record what they would have done, whatever they and the settings say. */
   readonly isLogOnly?: boolean | undefined;
+  /** Undefined: no rule has a calendar. */
+  readonly calendars?: Calendars | undefined;
   /** Gives 16 characters that nobody else has: a lease is held by them. */
   readonly leaseId: () => string;
 }
@@ -49,7 +53,7 @@ export interface PlannedRequest {
 export function planRequest(snapshot: Snapshot, request: PlannedRequest): Plan | Promise<Plan> {
   const list = snapshot.listed(request.caller, request.nowMs);
   if (list) return { kind: 'listed', list };
-  const checks = toChecks(snapshot.match(request), withSwitch(snapshot, request));
+  const checks = toChecks(snapshot.match(request), withSettings(snapshot, request));
   return checks instanceof Promise
     ? checks.then((all): Plan => ({ kind: 'checks', checks: all }))
     : { kind: 'checks', checks };
@@ -60,17 +64,20 @@ export const planAnybody = (
   snapshot: Snapshot,
   request: PlannedRequest,
 ): readonly RuleCheck[] | Promise<readonly RuleCheck[]> =>
-  toChecks(snapshot.matchAnybody(request), withSwitch(snapshot, request));
+  toChecks(snapshot.matchAnybody(request), withSettings(snapshot, request));
 
-const withSwitch = ({ isLogOnly }: Snapshot, request: PlannedRequest): PlannedRequest =>
-  isLogOnly ? { ...request, isLogOnly } : request;
+/** With what the snapshot says for all rules. */
+const withSettings = ({ isLogOnly, calendars }: Snapshot, request: PlannedRequest): PlannedRequest =>
+  isLogOnly || calendars
+    ? { ...request, isLogOnly: isLogOnly || request.isLogOnly === true, calendars }
+    : request;
 
 /** The checks of limits that were found in another way than by a path. */
 export const planMatches = (
   snapshot: Snapshot,
   matches: readonly Match[],
   request: PlannedRequest,
-): readonly RuleCheck[] | Promise<readonly RuleCheck[]> => toChecks(matches, withSwitch(snapshot, request));
+): readonly RuleCheck[] | Promise<readonly RuleCheck[]> => toChecks(matches, withSettings(snapshot, request));
 
 function toChecks(
   matches: readonly Match[],
@@ -93,11 +100,9 @@ function keyOf({ rule, parameters }: Match, request: PlannedRequest) {
   return subjectKey(subject.scope, subject.id, group);
 }
 
-function toCheck(
-  { rule, limit, cost }: Match,
-  key: string,
-  { leaseId, isLogOnly = false }: PlannedRequest,
-): RuleCheck {
+function toCheck({ rule, limit, cost }: Match, key: string, request: PlannedRequest): RuleCheck {
+  const { leaseId, isLogOnly = false } = request;
+  const borders = bordersOf(rule, request);
   const isLease = traitsOf(rule.algorithm).holdsLeases === true;
   const extra = isLease ? undefined : extraOf(rule, limit);
   return {
@@ -107,7 +112,8 @@ function toCheck(
     algorithm: rule.algorithm,
     limit,
     full: { limit, extra },
-    windowMs: rule.windowSeconds * 1000,
+    windowMs: borders ? borders[2] - borders[1] : rule.windowSeconds * 1000,
+    borders,
     cost,
     extra,
     leaseId: isLease ? leaseId() : undefined,
@@ -115,6 +121,13 @@ function toCheck(
     blockMs: rule.blockSeconds === null ? undefined : rule.blockSeconds * 1000,
     log: isLogOnly || rule.action === 'log',
   };
+}
+
+function bordersOf(rule: CompiledRule, { calendars, caller, nowMs }: PlannedRequest): Borders | undefined {
+  const { window, timeZone, anchorDay } = rule;
+  if (window === null) return undefined;
+  const counted = { rule, tenantId: caller.tenantId };
+  return calendars?.bordersFor({ window, timeZone, anchorDay }, counted, nowMs);
 }
 
 export function extraOf(rule: CompiledRule, limit: number): number | undefined {

@@ -1,5 +1,5 @@
 // The name of a limit that clients read. A rule's own name is for operators, and may hold what is nobody's business.
-import type { CompiledRule } from './compiled-rule.ts';
+import type { CompiledRule, RuleLimit } from './compiled-rule.ts';
 import type { Rule } from './rule.ts';
 
 /** What can stand in a header as it is. */
@@ -11,15 +11,18 @@ const known = new WeakMap<CompiledRule, string>();
 export function policyOf(rule: CompiledRule): string {
   const found = known.get(rule);
   if (found !== undefined) return found;
-  const policy = limitPolicyOf(rule, rule.windowSeconds);
+  const policy = limitPolicyOf(rule, rule);
   known.set(rule, policy);
   return policy;
 }
 
 /** Of the limit of a rule that has this window. */
-export function limitPolicyOf(rule: Rule, windowSeconds: number): string {
+export function limitPolicyOf(
+  rule: Rule,
+  { window, windowSeconds }: Pick<RuleLimit, 'window' | 'windowSeconds'>,
+) {
   const name = ruleNameOf(rule);
-  return rule.limits.length === 0 ? name : `${name}-${inUnits(windowSeconds)}`;
+  return rule.limits.length === 0 ? name : `${name}-${window ?? inUnits(windowSeconds)}`;
 }
 
 /** As the rule says it; else `/users/:id` of scope `ip` is `users-id-ip`. */

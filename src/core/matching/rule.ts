@@ -1,5 +1,6 @@
 // What a rule says, once it has been validated. Everything downstream may trust these fields.
 import { type AlgorithmId, traitsOf } from '../counting/algorithms/registry.ts';
+import type { CalendarWindow } from './calendar.ts';
 
 /** Whom a rule counts: everybody together, or each tenant, user, API key or IP for itself. */
 export const SCOPES = ['global', 'tenant', 'user', 'apiKey', 'ip'] as const;
@@ -52,8 +53,14 @@ export interface Rule {
   readonly limit: number | null;
   /** The limit of this name of the caller's tier comes before `limit`. */
   readonly limitName: string | null;
-  /** Null if the rule allows, or has several `limits`. */
+  /** Null if the rule allows, has a calendar `window` or several `limits`. */
   readonly windowSeconds: number | null;
+  /** A day, week or month of the calendar, instead of `windowSeconds`. */
+  readonly window: CalendarWindow | null;
+  /** Of the calendar; null: UTC. */
+  readonly timeZone: string | null;
+  /** The day on which a month begins. Null: that of the tenant, if the rule counts tenants; else the first. */
+  readonly anchorDay: number | null;
   readonly burst: number | null;
   readonly buckets: number | null;
   /** Several limits that hold together; none: the one that the fields above say. */
@@ -100,7 +107,11 @@ export interface Rule {
 export interface WrittenLimit {
   readonly limit?: number | undefined;
   readonly limitName?: string | undefined;
-  readonly windowSeconds: number;
+  /** This or a calendar `window`. */
+  readonly windowSeconds?: number | undefined;
+  readonly window?: CalendarWindow | undefined;
+  readonly timeZone?: string | undefined;
+  readonly anchorDay?: number | undefined;
   /** Left out: the rule's. */
   readonly algorithm?: AlgorithmId | undefined;
   readonly burst?: number | undefined;
@@ -178,6 +189,9 @@ export const RULE_DEFAULTS = {
   limit: null,
   limitName: null,
   windowSeconds: null,
+  window: null,
+  timeZone: null,
+  anchorDay: null,
   burst: null,
   buckets: null,
   limits: [] as WrittenLimit[],

@@ -1,5 +1,6 @@
 // All rules, tiers and lists, compiled for matching, under one version. Immutable: a change is a new snapshot.
 
+import { type Calendars, compileCalendars, type PublishedCalendars } from './calendar.ts';
 import type { Caller } from './caller.ts';
 import type { CompiledRule, PublishedRule } from './compiled-rule.ts';
 import { withoutExtension } from './file-extensions.ts';
@@ -45,6 +46,8 @@ export interface SnapshotContent {
   readonly routes?: readonly OriginRoute[] | undefined;
   /** Undefined: all of them are as by default. */
   readonly settings?: Settings | undefined;
+  /** Undefined if no rule has a calendar. */
+  readonly calendars?: PublishedCalendars | undefined;
 }
 
 export interface Snapshot {
@@ -53,6 +56,8 @@ export interface Snapshot {
   /** Every rule only records what it would have done. */
   readonly isLogOnly: boolean;
   readonly split?: Split | undefined;
+  /** Undefined if no rule has one. */
+  readonly calendars?: Calendars | undefined;
   /** Where requests go; undefined if all go to the one origin. */
   readonly routes?: OriginRoutes | undefined;
   /**
@@ -101,6 +106,7 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
     ruleCount: content.rules.length,
     isLogOnly: content.settings?.enforcement === 'log',
     split: content.split,
+    calendars: compileCalendars(content.calendars),
     routes: origins,
     tierOf: (caller) => tierOf(caller).name,
     listed: compileLists(content.lists),

@@ -9,8 +9,10 @@ import { compileSnapshot, type PublishedRule, type Snapshot, type SnapshotConten
  * count by several parts, and be for some hosts.
  */
 const FORMAT = 3;
+/** With calendars. Older Workers go on reading what has none. */
+const FORMAT_WITH_CALENDARS = 4;
 /** What this Worker can read. Each has all that those before it have. */
-const READABLE: readonly number[] = [1, 2, FORMAT];
+const READABLE: readonly number[] = [1, 2, FORMAT, FORMAT_WITH_CALENDARS];
 
 export const versionOf = async (text: string): Promise<string> =>
   toHex((await digest('SHA-256', text)).slice(0, 8));
@@ -21,9 +23,10 @@ export const encodeSnapshot = ({ rules, ...others }: SnapshotContent): string =>
 export const encodeRule = (rule: PublishedRule): string => JSON.stringify(withoutDefaults(rule));
 
 /** From rules that are encoded already: a publisher keeps the texts of those that stay the same. */
-export function joinSnapshot({ rules, tiers, lists, split, routes, settings }: EncodedContent): string {
-  const rest = JSON.stringify({ tiers, lists, split, routes, settings });
-  return `{"format":${FORMAT},"rules":[${rules.join(',')}],${rest.slice(1)}`;
+export function joinSnapshot({ rules, ...content }: EncodedContent): string {
+  const { tiers, lists, split, routes, settings, calendars } = content;
+  const rest = JSON.stringify({ tiers, lists, split, routes, settings, calendars });
+  return `{"format":${calendars ? FORMAT_WITH_CALENDARS : FORMAT},"rules":[${rules.join(',')}],${rest.slice(1)}`;
 }
 
 export interface EncodedContent extends Omit<SnapshotContent, 'rules'> {

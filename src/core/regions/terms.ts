@@ -1,5 +1,6 @@
 // For how long things hold between regions: a part that was ceded, a charge that was made, a rule that is being moved.
 import { type AlgorithmId, traitsOf } from '../counting/algorithms/registry.ts';
+import type { Borders } from '../counting/calendar.ts';
 import { type Counting, hasBurst, type Share, type Shares } from './shares.ts';
 
 /** Two clocks differ by no more than this, and no command is later. */
@@ -19,6 +20,7 @@ export const ROUNDED_BURSTS = 4;
 interface Timed {
   readonly algorithm: AlgorithmId;
   readonly windowMs: number;
+  readonly borders?: Borders | undefined;
 }
 
 export const termMs = ({ windowMs }: Pick<Timed, 'windowMs'>): number =>

@@ -2,6 +2,7 @@
 // may note it too: Postgres keeps the first one.
 import { createBoundedCache } from '../bounded-cache.ts';
 import { traitsOf } from '../counting/algorithms/registry.ts';
+import { windowAt } from '../counting/calendar.ts';
 import type { CheckResult } from '../counting/decision.ts';
 import type { RuleCheck } from '../matching/plan.ts';
 import type { Scope } from '../matching/rule.ts';
@@ -12,7 +13,7 @@ export interface Crossing {
   readonly scope: Scope;
   readonly subject: string;
   readonly percent: number;
-  /** Windows are counted from the epoch, by the clock of the counters, whatever the algorithm. */
+  /** Windows are counted from the epoch or by the calendar, by the clock of the counters, whatever the algorithm. */
   readonly windowStartMs: number;
   readonly windowSeconds: number;
   readonly limit: number;
@@ -48,12 +49,12 @@ export function createCrossings(): Crossings {
       const isUsedUp = !outcome.allowed && outcome.retryAfterMs !== undefined;
       const reached = rule.alertAt.filter((percent) => isUsedUp || used * 100 >= percent * limit);
       if (reached.length === 0) return;
-      const windowStartMs = Math.floor(nowMs / windowMs) * windowMs;
+      const { startMs: windowStartMs, endMs } = windowAt(nowMs, check);
       const key = `${rule.id}\t${windowMs}\t${windowStartMs}\t${scope}\t${subject}`;
       const known = told.get(key, nowMs) ?? 0;
       const fresh = reached.filter((percent) => percent > known);
       if (fresh.length === 0 || rows.length + fresh.length > MAX_CROSSINGS) return;
-      told.set(key, Math.max(...fresh), windowStartMs + windowMs);
+      told.set(key, Math.max(...fresh), endMs);
       const common = { ruleId: rule.id, ruleName: rule.name, scope, subject, windowStartMs, limit, used };
       for (const percent of fresh)
         rows.push({ ...common, percent, windowSeconds: windowMs / 1_000, atMs: nowMs });

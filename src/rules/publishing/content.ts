@@ -1,6 +1,6 @@
 // All rules, tiers and lists, from Postgres. What is wrong is put aside, with the reason.
 
-import { asc, eq, gt, isNull, or, sql } from 'drizzle-orm';
+import { asc, eq, gt, isNotNull, isNull, or, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { traitsOf } from '../../core/counting/algorithms/registry.ts';
 import { limitsOf } from '../../core/matching/compiled-rule.ts';
@@ -17,8 +17,9 @@ import { parseRoutes } from '../tables/route-schema.ts';
 import { type RouteRow, routes as routesTable } from '../tables/route-table.ts';
 import { limitProblem } from '../tables/rule-problems.ts';
 import { parseRules, type RejectedRow } from '../tables/rule-schema.ts';
-import { listEntries, rules as rulesTable, tiers as tiersTable } from '../tables/schema.ts';
+import { listEntries, rules as rulesTable, tenants, tiers as tiersTable } from '../tables/schema.ts';
 import { type SettingsRow, settings as settingsTable } from '../tables/settings-table.ts';
+import { type AnchoredTenant, calendarsFor } from './calendars.ts';
 import { type PlacementRow, selectPlacements, toSplit } from './placements.ts';
 
 /** A rule as it stands in Postgres; `enabled` is told only of those that are not. */
@@ -49,7 +50,7 @@ export async function readContent(database: Database): Promise<ReadContent> {
   return { content: { ...content, rules }, rejected: [...parsed.rejected, ...rejected] };
 }
 
-/** Of tiers, lists, placements, routes and settings, for a transaction; `assemble` takes what they return. */
+/** Of tiers, lists, placements, routes, settings and anchor days, for a transaction; `assemble` takes what they return. */
 export const otherQueries = (database: Database) =>
   [
     database.select().from(tiersTable).orderBy(asc(tiersTable.name)),
@@ -61,6 +62,11 @@ export const otherQueries = (database: Database) =>
     selectPlacements(database),
     database.select().from(routesTable).where(eq(routesTable.enabled, true)).orderBy(asc(routesTable.name)),
     database.select().from(settingsTable),
+    database
+      .select({ id: tenants.id, anchorDay: tenants.anchorDay })
+      .from(tenants)
+      .where(isNotNull(tenants.anchorDay))
+      .orderBy(asc(tenants.id)),
   ] as const;
 
 export type OtherRows = readonly [
@@ -69,6 +75,7 @@ export type OtherRows = readonly [
   placements: readonly PlacementRow[],
   routes: readonly RouteRow[],
   settings: readonly SettingsRow[],
+  tenants: readonly AnchoredTenant[],
 ];
 
 /**
@@ -77,7 +84,7 @@ export type OtherRows = readonly [
  */
 export function assemble<R extends Rule>(
   rules: readonly R[],
-  [tierRows, listRows, placed, routeRows, settingRows]: OtherRows,
+  [tierRows, listRows, placed, routeRows, settingRows, anchoredTenants]: OtherRows,
   origins?: OriginPolicy,
 ) {
   const tiers = parseTiers(tierRows);
@@ -92,6 +99,7 @@ export function assemble<R extends Rule>(
       split: toSplit(placed, rules),
       routes: routes.good.length > 0 ? routes.good : undefined,
       settings: toSettings(settingRows),
+      calendars: calendarsFor(usable.good, anchoredTenants, Date.now()),
     },
     rejected: [...usable.rejected, ...tiers.rejected, ...lists.rejected, ...routes.rejected],
   };

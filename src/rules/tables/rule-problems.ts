@@ -3,6 +3,7 @@
 import type * as z from 'zod';
 import { type AlgorithmId, idsWith, traitsOf } from '../../core/counting/algorithms/registry.ts';
 import { problemOf } from '../../core/counting/check.ts';
+import { CALENDAR_SECONDS } from '../../core/matching/calendar.ts';
 import { isChosenByClient, parametersOf, parsePart } from '../../core/matching/counted-by.ts';
 import { slotOf } from '../../core/matching/resource.ts';
 import { SHORTEST_LEASE_SECONDS } from '../../core/matching/rule.ts';
@@ -83,15 +84,24 @@ function* throttleProblems({ algorithm, costFromOrigin, limits, costs }: RuleFie
 
 type Limits = NonNullable<RuleFields['limits']>;
 
-const OF_ONE_LIMIT = ['limit', 'limitName', 'windowSeconds', 'burst', 'buckets'] as const;
+const OF_ONE_LIMIT = [
+  'limit',
+  'limitName',
+  'windowSeconds',
+  'window',
+  'timeZone',
+  'anchorDay',
+  'burst',
+  'buckets',
+] as const;
 
 function* severalProblems(rule: RuleFields, limits: Limits): Iterable<Problem> {
   for (const field of OF_ONE_LIMIT)
     if (rule[field] != null) yield [[field], 'is said in limits: a rule has either one limit or limits'];
   for (const [i, limit] of limits.entries()) {
     const path = ['limits', i];
-    if (limits.findIndex(({ windowSeconds }) => windowSeconds === limit.windowSeconds) < i)
-      yield [[...path, 'windowSeconds'], 'is that of another limit of this rule'];
+    if (limits.findIndex((other) => secondsOf(other) === secondsOf(limit)) < i)
+      yield [[...path, limit.window ? 'window' : 'windowSeconds'], 'is that of another limit of this rule'];
     const algorithm = limit.algorithm ?? rule.algorithm;
     if (algorithm != null && traitsOf(algorithm).holdsLeases)
       yield [[...path, 'algorithm'], 'cannot be one of several: connections take a rule of their own'];
@@ -103,9 +113,11 @@ type Said = Pick<RuleFields, (typeof OF_ONE_LIMIT)[number] | 'algorithm'>;
 
 /** Of one limit, which is said at this path of the rule. */
 function* limitProblems(rule: RuleFields, said: Said, path: Problem[0]): Iterable<Problem> {
-  const { algorithm, limit, limitName, windowSeconds, burst, buckets } = said;
+  const { algorithm, limit, limitName, burst, buckets } = said;
+  const windowSeconds = secondsOf(said);
   if (limit == null && limitName == null) yield [[...path, 'limit'], 'is needed, or else a limitName'];
-  if (windowSeconds == null) yield [[...path, 'windowSeconds'], 'is needed'];
+  if (windowSeconds == null) yield [[...path, 'windowSeconds'], 'is needed, or else a window'];
+  for (const [field, problem] of calendarProblems(said)) yield [[...path, field], problem];
   if (algorithm == null || windowSeconds == null) return;
   const traits = traitsOf(algorithm);
   for (const field of ['burst', 'buckets'] as const)
@@ -118,6 +130,22 @@ function* limitProblems(rule: RuleFields, said: Said, path: Problem[0]): Iterabl
   if (problem) yield [[...path, 'limit'], problem];
   else if (hasBound({ by: rule.by ?? [] }))
     yield* boundProblems(rule, { algorithm, windowSeconds, burst, buckets }, limit);
+}
+
+type Windowed = Pick<RuleFields, 'algorithm' | 'windowSeconds' | 'window' | 'timeZone' | 'anchorDay'>;
+
+/** Of a calendar window: about how long it is. */
+const secondsOf = ({ window, windowSeconds }: Windowed): number | null | undefined =>
+  window == null ? windowSeconds : CALENDAR_SECONDS[window];
+
+function* calendarProblems(said: Windowed): Iterable<[field: string, problem: string]> {
+  const { algorithm, window, windowSeconds, timeZone, anchorDay } = said;
+  if (window != null && windowSeconds != null)
+    yield ['window', 'cannot go with windowSeconds: a limit has one window'];
+  if (window != null && algorithm != null && !traitsOf(algorithm).hasCalendar)
+    yield ['window', `belongs to ${idsWith(({ hasCalendar }) => hasCalendar === true).join(', ')}`];
+  if (window == null && timeZone != null) yield ['timeZone', 'belongs to a window: day, week or month'];
+  if (window !== 'month' && anchorDay != null) yield ['anchorDay', 'belongs to the window month'];
 }
 
 /** The counters must be able to hold the bound, too. */

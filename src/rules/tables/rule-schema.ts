@@ -2,6 +2,7 @@
 import { createInsertSchema } from 'drizzle-zod';
 import * as z from 'zod';
 import { ALGORITHM_IDS } from '../../core/counting/algorithms/registry.ts';
+import { CALENDAR_WINDOWS } from '../../core/matching/calendar.ts';
 import { MAX_PARTS, PART } from '../../core/matching/counted-by.ts';
 import { EVERY_HOST } from '../../core/matching/origin-route.ts';
 import { POLICY } from '../../core/matching/policy.ts';
@@ -24,6 +25,7 @@ import { moment } from './moment.ts';
 import { plainText } from './plain-text.ts';
 import { checkRule } from './rule-problems.ts';
 import { rules } from './schema.ts';
+import { timeZoneProblem } from './time-zone.ts';
 
 const whole = (most: number) => z.int().min(1).max(most);
 const names = (describe: string) => z.array(z.string().min(1).max(256)).max(1000).describe(describe);
@@ -51,13 +53,24 @@ const host = z.string().superRefine((text, context) => {
 
 const limitName = z.string().min(1).max(64);
 
+const timeZone = z
+  .string()
+  .max(64)
+  .superRefine((name, context) => {
+    const problem = timeZoneProblem(name);
+    if (problem) context.addIssue({ code: 'custom', message: problem });
+  });
+
 const limits = z
   .array(
     z
       .strictObject({
         limit: whole(LARGEST_LIMIT).optional(),
         limitName: limitName.optional(),
-        windowSeconds: whole(LONGEST_WINDOW_SECONDS),
+        windowSeconds: whole(LONGEST_WINDOW_SECONDS).optional().describe('Needed unless there is a window.'),
+        window: z.enum(CALENDAR_WINDOWS).optional(),
+        timeZone: timeZone.optional(),
+        anchorDay: whole(31).optional(),
         algorithm: z.enum(ALGORITHM_IDS).optional().describe('Left out: that of the rule.'),
         burst: whole(LARGEST_LIMIT).optional(),
         buckets: whole(100).optional(),
@@ -116,7 +129,22 @@ export const ruleFields = createInsertSchema(rules, {
   algorithm: z.enum(ALGORITHM_IDS).nullable().describe('Needed unless the action is allow.'),
   limit: whole(LARGEST_LIMIT).nullable().describe('Needed unless there is a limitName, or limits.'),
   limitName: limitName.nullable().describe('A named limit of the caller’s tier; it comes before limit.'),
-  windowSeconds: whole(LONGEST_WINDOW_SECONDS).nullable().describe('Needed unless there are limits.'),
+  windowSeconds: whole(LONGEST_WINDOW_SECONDS)
+    .nullable()
+    .describe('Needed unless there is a window, or limits.'),
+  window: z
+    .enum(CALENDAR_WINDOWS)
+    .nullable()
+    .describe(
+      'A day, a week from Monday or a month of the calendar, instead of windowSeconds. Of fixed-window.',
+    ),
+  timeZone: timeZone.nullable().describe('Of the window, such as Europe/Berlin; null: UTC.'),
+  anchorDay: whole(31)
+    .nullable()
+    .describe(
+      'The day on which a month begins; its last, if it has no such day. Null: the anchorDay of the tenant in rules of ' +
+        'scope tenant, else the first.',
+    ),
   burst: whole(LARGEST_LIMIT)
     .nullable()
     .describe('Capacity of token-bucket, leaky-bucket and gcra; the limit if left out.'),

@@ -2,6 +2,7 @@
 import { sql } from 'drizzle-orm';
 import { bigint, boolean, check, integer, jsonb, text, uniqueIndex, uuid } from 'drizzle-orm/pg-core';
 import { ALGORITHM_IDS, idsWith } from '../../core/counting/algorithms/registry.ts';
+import { CALENDAR_WINDOWS } from '../../core/matching/calendar.ts';
 import { MAX_PARTS, PART } from '../../core/matching/counted-by.ts';
 import { POLICY } from '../../core/matching/policy.ts';
 import {
@@ -36,9 +37,16 @@ import {
   weir,
   within,
 } from './columns.ts';
+import { TIME_ZONE } from './time-zone.ts';
+
+const IS_CALENDAR_WINDOW = CALENDAR_WINDOWS.map((window) => `@.window == "${window}"`).join(' || ');
 
 const IS_LIMIT = [
-  isWholeMember('windowSeconds', 1, LONGEST_WINDOW_SECONDS),
+  '!(exists(@.windowSeconds) && exists(@.window))',
+  `(exists(@.window) || ${isWholeMember('windowSeconds', 1, LONGEST_WINDOW_SECONDS)})`,
+  `(!exists(@.window) || ${IS_CALENDAR_WINDOW})`,
+  '(!exists(@.timeZone) || exists(@.window) && @.timeZone.type() == "string")',
+  `(!exists(@.anchorDay) || @.window == "month" && ${isWholeMember('anchorDay', 1, 31)})`,
   '(exists(@.limit) || exists(@.limitName))',
   `(!exists(@.limit) || ${isWholeMember('limit', 1, LARGEST_LIMIT)})`,
   `(!exists(@.burst) || ${isWholeMember('burst', 1, LARGEST_LIMIT)})`,
@@ -80,6 +88,9 @@ export const rules = weir.table(
     limit: bigint({ mode: 'number' }),
     limitName: text(),
     windowSeconds: integer(),
+    window: text({ enum: CALENDAR_WINDOWS }),
+    timeZone: text(),
+    anchorDay: integer(),
     burst: bigint({ mode: 'number' }),
     buckets: integer(),
     limits: jsonb().$type<WrittenLimit[]>().notNull().default(RULE_DEFAULTS.limits),
@@ -167,11 +178,27 @@ export const rules = weir.table(
     ),
     check(
       'rules_has_a_window',
-      sql`${table.action} = 'allow' or ${table.limits} <> '[]' or ${table.windowSeconds} is not null`,
+      sql`${table.action} = 'allow' or ${table.limits} <> '[]' or num_nonnulls(${table.windowSeconds}, ${table.window}) = 1`,
+    ),
+    check('rules_window_is_known', oneOf(table.window, CALENDAR_WINDOWS)),
+    check(
+      'rules_calendar_has_its_algorithm',
+      sql`${table.window} is null or ${oneOf(
+        table.algorithm,
+        idsWith(({ hasCalendar }) => hasCalendar === true),
+      )}`,
+    ),
+    check(
+      'rules_time_zone_is_of_a_calendar',
+      sql`${table.timeZone} is null or ${table.window} is not null and ${matches(table.timeZone, TIME_ZONE.source)} and timezone(${table.timeZone}, timestamp '2000-01-01') is not null`,
+    ),
+    check(
+      'rules_anchor_day_is_of_a_month',
+      sql`${table.anchorDay} is null or coalesce(${table.window}, '') = 'month' and ${within(table.anchorDay, 1, 31)}`,
     ),
     check(
       'rules_limits_stand_alone',
-      sql`${table.limits} = '[]' or num_nonnulls(${table.limit}, ${table.limitName}, ${table.windowSeconds}, ${table.burst}, ${table.buckets}) = 0`,
+      sql`${table.limits} = '[]' or num_nonnulls(${table.limit}, ${table.limitName}, ${table.windowSeconds}, ${table.window}, ${table.timeZone}, ${table.anchorDay}, ${table.burst}, ${table.buckets}) = 0`,
     ),
     check('rules_limits_are_limits', areObjects(table.limits, MAX_LIMITS_OF_A_RULE, IS_LIMIT)),
     check(

@@ -4,7 +4,7 @@
 import { sql } from 'drizzle-orm';
 import { bigint, boolean, check, index, integer, jsonb, text, uniqueIndex, uuid } from 'drizzle-orm/pg-core';
 import { LISTED_KINDS, LISTS, type WrittenTierLimits } from '../../core/matching/rule.ts';
-import { kept, matches, moment, oneOf, weir } from './columns.ts';
+import { kept, matches, moment, oneOf, weir, within } from './columns.ts';
 
 export { weir } from './columns.ts';
 export { lastPublication, type Placed, type PlacedThen, placements } from './publication-tables.ts';
@@ -53,12 +53,17 @@ export const tenants = weir.table(
     id: text().primaryKey(),
     name: text().notNull().default(''),
     tier: text().references(() => tiers.name, { onUpdate: 'cascade' }),
+    /** The day of the month on which its subscription is renewed. */
+    anchorDay: integer(),
     ...kept,
   },
   (table) => [
+    check('tenants_anchor_day_is_a_day', within(table.anchorDay, 1, 31)),
     check('tenants_id_is_short', sql`length(${table.id}) between 1 and 256`),
     check('tenants_name_is_short', sql`length(${table.name}) <= 128`),
     index('tenants_tier').on(table.tier),
+    // Each publication reads them.
+    index('tenants_anchored').on(table.id).where(sql`${table.anchorDay} is not null`),
   ],
 );
 

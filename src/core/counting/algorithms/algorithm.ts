@@ -1,9 +1,12 @@
 // What every algorithm can do. Each is the exact twin of the Lua module of the same name: same state, same
 // whole-number arithmetic, same answers. States are never changed in place.
+import type { Borders } from '../calendar.ts';
 
 export interface Params {
   readonly limit: number;
   readonly windowMs: number;
+  /** Of a calendar; undefined: windows are aligned to the epoch. */
+  readonly borders?: Borders | undefined;
   /** Burst or number of buckets; undefined for the default. */
   readonly extra: number | undefined;
   /** Of a `concurrency` check; '' elsewhere. */
@@ -22,6 +25,10 @@ export interface Traits {
   readonly hasQueue?: true;
   /** It remembers every unit: so its limit is bounded, and its state has a key of its own. */
   readonly mostUnits?: number;
+  /** Its windows may be those of a calendar. */
+  readonly hasCalendar?: true;
+  /** It never multiplies units by milliseconds: its limit may be large, however long its window is. */
+  readonly countsUnits?: true;
   /** At the limit it leaves a unit unused in each window: so does each part of a limit that is split. */
   readonly roundsEachPart?: true;
   /** The longest time for which a charge counts. */
@@ -33,7 +40,7 @@ export interface Traits {
   leaseCellMs?(counting: Counting): number;
 }
 
-type Counting = Pick<Params, 'limit' | 'windowMs' | 'extra'>;
+type Counting = Pick<Params, 'limit' | 'windowMs' | 'borders' | 'extra'>;
 
 export interface Reading<S> {
   /** As of now: what has expired is gone. */

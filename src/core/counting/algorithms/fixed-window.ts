@@ -1,33 +1,38 @@
-// fixed-window: at most `limit` units in each window; windows are aligned to the epoch.
+// fixed-window: at most `limit` units in each window; windows are aligned to the epoch, or those of a calendar.
+import { longestMs, windowAt } from '../calendar.ts';
 import type { Algorithm } from './algorithm.ts';
 
 export interface State {
-  readonly startMs: number;
+  readonly endMs: number;
   readonly used: number;
 }
 
 export const fixedWindow: Algorithm<State> = {
   traits: {
-    chargeLastsMs: ({ windowMs }) => windowMs,
+    hasCalendar: true,
+    countsUnits: true,
+    chargeLastsMs: longestMs,
     // Units count in the window that they were charged in.
     leaseCellMs: ({ windowMs }) => windowMs,
   },
 
-  advance(seen, nowMs, { limit, windowMs }) {
-    const startMs = nowMs - (nowMs % windowMs);
+  advance(seen, nowMs, params) {
+    const { startMs, endMs, nextEndMs } = windowAt(nowMs, params);
     // The window after now's can only come from a clock that went back: it stays the current one. One further
     // ahead counts as none, so that nobody is locked out for longer than a window.
-    const isCurrent = seen && seen.used > 0 && seen.startMs >= startMs && seen.startMs <= startMs + windowMs;
-    const state = isCurrent ? seen : { startMs, used: 0 };
-    return { state, room: limit - state.used, capacity: limit, delayMs: 0 };
+    const isCurrent = seen && seen.used > 0 && seen.endMs > startMs && seen.endMs <= nextEndMs;
+    const state = isCurrent ? seen : { endMs, used: 0 };
+    return { state, room: params.limit - state.used, capacity: params.limit, delayMs: 0 };
   },
 
-  waitMs: ({ startMs }, nowMs, { windowMs }) => startMs + windowMs - nowMs,
+  waitMs: ({ endMs }, nowMs) => endMs - nowMs,
 
-  charge({ startMs, used }, units, chargedAtMs = startMs, nowMs, { windowMs }) {
+  charge({ endMs, used }, units, chargedAtMs, nowMs, params) {
     // What comes afterwards (a refund, a settlement) moves only the window of the charge.
-    const counts = chargedAtMs >= startMs && chargedAtMs < startMs + windowMs;
+    const now = windowAt(nowMs, params);
+    const startMs = endMs > now.endMs ? now.endMs : now.startMs;
+    const counts = chargedAtMs === undefined || (chargedAtMs >= startMs && chargedAtMs < endMs);
     const after = counts ? Math.max(0, used + units) : used;
-    return { state: { startMs, used: after }, resetAtMs: after > 0 ? startMs + windowMs : nowMs };
+    return { state: { endMs, used: after }, resetAtMs: after > 0 ? endMs : nowMs };
   },
 };

@@ -1,0 +1,88 @@
+// Calendar windows on the request path. Publishing works out their borders, so that all isolates
+// go by the same ones; an isolate only looks up which of them are around now.
+import type { Borders } from '../counting/calendar.ts';
+import type { Rule } from './rule.ts';
+
+export const CALENDAR_WINDOWS = ['day', 'week', 'month'] as const;
+export type CalendarWindow = (typeof CALENDAR_WINDOWS)[number];
+
+/** About how long they are. A month has its longest length, because charges count for so long. */
+export const CALENDAR_SECONDS: Readonly<Record<CalendarWindow, number>> = {
+  day: 86_400,
+  week: 7 * 86_400,
+  month: 31 * 86_400,
+};
+
+/** What a limit says of its calendar. */
+export interface Calendar {
+  readonly window: CalendarWindow;
+  /** Null: UTC. */
+  readonly timeZone: string | null;
+  /** The day on which a month begins. Null: that of the tenant, if the rule counts tenants; else the first. */
+  readonly anchorDay: number | null;
+}
+
+/** As they are published. */
+export interface PublishedCalendars {
+  /** Epoch ms of the borders by the name of a calendar. */
+  readonly borders: Readonly<Record<string, readonly number[]>>;
+  /** Of tenants that have one, by their ids; none if no rule asks for it. */
+  readonly anchorDays: Readonly<Record<string, number>>;
+}
+
+export interface Calendars {
+  /** Those around now of the calendar that the caller is counted by. Undefined if it was not published. */
+  bordersFor(calendar: Calendar, counted: Counted, nowMs: number): Borders | undefined;
+}
+
+interface Counted {
+  readonly rule: Pick<Rule, 'scope' | 'by'>;
+  readonly tenantId: string | undefined;
+}
+
+export const calendarName = ({ window, timeZone, anchorDay }: Calendar): string =>
+  `${window} ${timeZone ?? 'UTC'}${window === 'month' ? ` ${anchorDay ?? 1}` : ''}`;
+
+/** Whether each tenant has months of its own. Only where a tenant is who is counted: a counter has one calendar. */
+export const isAnchoredByTenant = ({ window, anchorDay }: Calendar, { scope, by }: Counted['rule']) =>
+  window === 'month' &&
+  anchorDay === null &&
+  scope === 'tenant' &&
+  (by.length === 0 || by.includes('tenant'));
+
+/** Undefined if no rule has a calendar: most snapshots have none. */
+export function compileCalendars(published: PublishedCalendars | undefined): Calendars | undefined {
+  if (!published) return undefined;
+  const all = new Map(Object.entries(published.borders));
+  const anchorDays = new Map(Object.entries(published.anchorDays));
+  const latest = new Map<string, Borders>();
+
+  const anchorDayFor = (calendar: Calendar, { rule, tenantId = '' }: Counted) =>
+    isAnchoredByTenant(calendar, rule) ? (anchorDays.get(tenantId) ?? null) : calendar.anchorDay;
+
+  return {
+    bordersFor(calendar, counted, nowMs) {
+      const name = calendarName({ ...calendar, anchorDay: anchorDayFor(calendar, counted) });
+      const known = latest.get(name);
+      if (known && nowMs >= known[1] && nowMs < known[2]) return known;
+      const published = all.get(name);
+      if (!published) return undefined;
+      const borders = bordersAround(published, nowMs);
+      latest.set(name, borders);
+      return borders;
+    },
+  };
+}
+
+/** If nothing could be published for months, windows go on at the length of the last one. */
+function bordersAround(all: readonly number[], nowMs: number): Borders {
+  const last = all.length - 1;
+  const [lastMs = 0, lastLengthMs = 1] = [all[last], (all[last] ?? 0) - (all[last - 1] ?? 0)];
+  const at = (i: number) => (i <= last ? (all[i] ?? 0) : lastMs + (i - last) * lastLengthMs);
+  const known = Math.max(
+    1,
+    all.findLastIndex((borderMs) => borderMs <= nowMs),
+  );
+  const start = known < last ? known : last + Math.floor((nowMs - lastMs) / lastLengthMs);
+  return [at(start - 1), at(start), at(start + 1), at(start + 2)];
+}

@@ -1,0 +1,90 @@
+// Which borders an isolate goes by, of those that were published.
+import { describe, expect, it } from 'vitest';
+import { windowAt } from '../../src/core/counting/calendar.ts';
+import { compileCalendars, type PublishedCalendars } from '../../src/core/matching/calendar.ts';
+import { planRequest } from '../../src/core/matching/plan.ts';
+import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
+import { compileSnapshot, type PublishedRule } from '../../src/core/matching/snapshot.ts';
+import { decodeSnapshot, encodeSnapshot, versionOf } from '../../src/core/matching/stored-snapshot.ts';
+
+const at = (text: string) => Date.parse(`${text}Z`);
+const days = (...dates: string[]) => dates.map((date) => at(`${date}T00:00:00`));
+const FIRSTS = days('2026-12-01', '2027-01-01', '2027-02-01', '2027-03-01');
+const FIFTEENTHS = days('2026-11-15', '2026-12-15', '2027-01-15', '2027-02-15', '2027-03-15');
+const PUBLISHED: PublishedCalendars = {
+  borders: { 'month UTC 1': FIRSTS, 'month UTC 15': FIFTEENTHS },
+  anchorDays: { acme: 15 },
+};
+const MONTH = { window: 'month', timeZone: null, anchorDay: null } as const;
+
+const bordersAt = (moment: string, tenantId?: string, scope: 'tenant' | 'user' = 'tenant') =>
+  compileCalendars(PUBLISHED)
+    ?.bordersFor(MONTH, { rule: { scope, by: [] }, tenantId }, at(moment))
+    ?.map((ms) => new Date(ms).toISOString().slice(0, 10));
+
+describe('the borders of a month', () => {
+  it('are those around now', () => {
+    expect(bordersAt('2027-01-31T23:59:59.999')).toEqual([
+      '2026-12-01',
+      '2027-01-01',
+      '2027-02-01',
+      '2027-03-01',
+    ]);
+  });
+
+  it('are those of the tenant, where tenants are counted', () => {
+    expect(bordersAt('2027-01-31T00:00:00', 'acme')?.[1]).toBe('2027-01-15');
+    expect(bordersAt('2027-01-31T00:00:00', 'globex')?.[1]).toBe('2027-01-01');
+    expect(bordersAt('2027-01-31T00:00:00', 'acme', 'user')?.[1]).toBe('2027-01-01');
+  });
+
+  it('go on at the length of the last month where none were published any more', () => {
+    expect(bordersAt('2027-02-28T23:00:00')).toEqual([
+      '2027-01-01',
+      '2027-02-01',
+      '2027-03-01',
+      '2027-03-29',
+    ]);
+    expect(bordersAt('2027-04-01T00:00:00')).toEqual([
+      '2027-03-01',
+      '2027-03-29',
+      '2027-04-26',
+      '2027-05-24',
+    ]);
+  });
+});
+
+describe('a check', () => {
+  const rule: PublishedRule = {
+    ...{ ...RULE_DEFAULTS, id: 'r', name: 'r', resource: '/*', ordinal: 0, counterId: 'c', limit: 5 },
+    ...{ scope: 'tenant', algorithm: 'fixed-window', window: 'month' },
+  };
+  const content = { rules: [rule], tiers: [], lists: [], calendars: PUBLISHED };
+  const request = (moment: string) => ({
+    ...{ matchPath: '/', method: 'GET', nowMs: at(moment), leaseId: () => '' },
+    caller: { ip: '192.0.2.1', address: '192.0.2.1', tenantId: 'acme' },
+  });
+
+  it('has the real length of its window, also after the snapshot was stored', async () => {
+    const text = encodeSnapshot(content);
+    const stored = await decodeSnapshot(await versionOf(text), text);
+    for (const snapshot of [compileSnapshot('v', content), stored]) {
+      const plan = snapshot && (await planRequest(snapshot, request('2027-02-20T12:00:00')));
+      expect(plan?.kind === 'checks' && plan.checks).toMatchObject([
+        {
+          id: 'c',
+          windowMs: 28 * 86_400_000,
+          borders: FIFTEENTHS.slice(2).concat(at('2027-04-12T00:00:00')),
+        },
+      ]);
+    }
+  });
+
+  it('is in the window that the clock of the counters says', () => {
+    const [before, start, end, after] = FIRSTS as [number, number, number, number];
+    const windowed = { windowMs: end - start, borders: [before, start, end, after] } as const;
+    expect(windowAt(start - 1, windowed)).toEqual({ startMs: before, endMs: start, nextEndMs: end });
+    expect(windowAt(start, windowed)).toEqual({ startMs: start, endMs: end, nextEndMs: after });
+    expect(windowAt(end, windowed)).toMatchObject({ startMs: end, endMs: after });
+  });
+});
