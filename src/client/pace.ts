@@ -15,7 +15,9 @@ export interface SentRequest {
 }
 
 /** Part of the limit that nobody aims for: what others send meanwhile comes out of it. */
-const MARGIN = 0.005;
+const MARGIN = 0.002;
+/** The clients aim to have used a window when so much of it is left: time to make up for a pause of theirs. */
+const RESERVE = 0.1;
 /** A policy that refills all the time is used at its full rate while so much of it remains. */
 const CUSHION = 0.01;
 /** So much of the past each response leaves behind in the estimate of the share. */
@@ -24,6 +26,8 @@ const MEMORY = 0.9;
 const JITTER_MS = 100;
 /** Units that come back at once: so many of the limit come only with a new window. */
 const JUMP = 0.2;
+/** What is left of a window is not spread over less. */
+const MIN_USEFUL_MS = 20;
 /** Nobody waits longer than this many of its usual gaps, if waiting might have become needless. */
 const MAX_GAPS = 4;
 
@@ -37,9 +41,12 @@ export function createPace(random: () => number): Pace {
   let refills = false;
   let own = 1;
   let total = 1;
-  let nextAtMs = 0;
+  /** Of the request that was let go last. */
+  let sentLastMs = 0;
   /** Of the units that the last response told of: less what was sent since. */
   let left = 0;
+  /** That ever remained. A bucket may hold fewer units than come in a window. */
+  let most = 1;
 
   const share = () => Math.min(1, Math.max(0.001, own / Math.max(own, total)));
 
@@ -66,11 +73,30 @@ export function createPace(random: () => number): Pace {
     total = total * MEMORY + used;
   };
 
-  /** Units that everybody together should send, in a millisecond. */
-  const rate = ({ quota, windowMs }: Reading, nowMs: number) => {
-    const free = left - quota * MARGIN;
-    if (!refills) return free / Math.max((resetFromMs + resetToMs) / 2 - nowMs, (resetToMs - nowMs) / 2, 20);
-    return (quota / windowMs) * Math.min(1 + left / quota, free / (quota * CUSHION));
+  /** Between two requests of this client, if all of them use the whole limit. */
+  const usualGapMs = ({ quota, windowMs }: Reading) => windowMs / quota / share();
+
+  const around = (gapMs: number) => gapMs * (0.75 + random() / 2);
+
+  /** Under a policy that refills all the time. */
+  const refillGapMs = (reading: Reading) => {
+    const { quota } = reading;
+    const usualMs = usualGapMs(reading);
+    // A full bucket loses what comes in: the fuller it is, the faster it is used, up to twice as fast.
+    const speed = Math.min(1 + left / most, (left - quota * MARGIN) / (quota * CUSHION));
+    return Math.min(around(usualMs / Math.max(0, speed)), MAX_GAPS * usualMs);
+  };
+
+  /** Under a policy whose window ends for all units at once. */
+  const windowGapMs = (reading: Reading, fromMs: number) => {
+    const { quota, windowMs } = reading;
+    const endsInMs = resetToMs - fromMs;
+    const usefulMs = (resetFromMs + resetToMs) / 2 - fromMs - windowMs * RESERVE;
+    const ownUnits = (left - quota * MARGIN) * share();
+    // Less than one is for the others, who have a request under way: its time was chosen when more was left.
+    return ownUnits < 1
+      ? endsInMs + usualGapMs(reading) * random()
+      : around(Math.max(usefulMs, endsInMs / 2, MIN_USEFUL_MS) / ownUnits);
   };
 
   /** The last one has ended, and nobody has told of the next one yet. */
@@ -88,21 +114,18 @@ export function createPace(random: () => number): Pace {
       last = reading;
       lastAtMs = nowMs;
       left = reading.remaining;
+      most = Math.max(most, left);
     },
 
     claim(nowMs) {
       if (!last) return nowMs;
       const { quota, windowMs } = last;
-      const usualMs = windowMs / quota / share();
       if (!refills && nowMs >= resetToMs) startWindow(windowMs, quota, nowMs);
-      const gapMs = 1 / Math.max(0, rate(last, nowMs)) / share();
-      const mostMs = refills ? MAX_GAPS * usualMs : Math.max(0, resetToMs - nowMs) + usualMs * random();
-      const waitMs = Math.min(gapMs * (0.75 + random() / 2), mostMs);
-      const isOver = !refills && left <= quota * MARGIN;
-      const atMs = Math.max(nowMs, nextAtMs, isOver ? nowMs + mostMs : 0);
-      nextAtMs = atMs + (isOver ? usualMs : waitMs);
+      // Time that nobody asked for is not saved up.
+      const fromMs = Math.max(sentLastMs, nowMs - usualGapMs(last));
+      sentLastMs = Math.max(nowMs, fromMs + (refills ? refillGapMs(last) : windowGapMs(last, fromMs)));
       left -= 1;
-      return atMs;
+      return sentLastMs;
     },
   };
 }

@@ -11,7 +11,7 @@ export interface LimitedServer {
   denied: number;
 }
 
-export type Limit = Pick<Check, 'algorithm' | 'limit' | 'windowMs'>;
+export type Limit = Pick<Check, 'algorithm' | 'limit' | 'windowMs' | 'extra'>;
 
 /** `sleep` is the way of a request to the server, and back. */
 export function createLimitedServer(limit: Limit, sleep: () => Promise<unknown>): LimitedServer {

@@ -9,14 +9,29 @@ const CLIENTS = 20;
 beforeEach(() => void vi.useFakeTimers({ now: 1_700_000_003_400 }));
 afterEach(() => void vi.useRealTimers());
 
+/** Of a machine that stands still for `pauseMs`, once in each `everyMs`: what falls into that time happens after it. */
+interface Pauses {
+  readonly everyMs: number;
+  readonly pauseMs: number;
+}
+
+function createSleep({ everyMs, pauseMs }: Pauses) {
+  const wait = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+  return async (ms: number) => {
+    await wait(ms);
+    const intoMs = Date.now() % everyMs;
+    if (intoMs < pauseMs) await wait(pauseMs - intoMs);
+  };
+}
+
 /** Each client asks again as soon as it is answered. The first two windows are for getting to know each other. */
-async function share(limit: Limit) {
+async function share(limit: Limit, pauses: Pauses = { everyMs: 1, pauseMs: 0 }) {
   const random = createRandom(7);
-  const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+  const sleep = createSleep(pauses);
   const server = createLimitedServer(limit, () => sleep(2 + Math.floor(random() * 10)));
   let isOver = false;
   const clients = Array.from({ length: CLIENTS }, async () => {
-    const fetch = createFetch({ fetch: server.fetch, random });
+    const fetch = createFetch({ fetch: server.fetch, random, sleep });
     while (!isOver) await fetch('https://api.test/');
   });
   await vi.advanceTimersByTimeAsync(2 * limit.windowMs);
@@ -45,5 +60,19 @@ it.each(['sliding-window-log', 'sliding-window-counter'] as const)(
     const { used, denied } = await share({ algorithm, limit: 1_000, windowMs: 10_000 });
     expect(used).toBeGreaterThanOrEqual(0.9);
     expect(denied).toBeLessThanOrEqual(0.005);
+  },
+);
+
+it.each([
+  { algorithm: 'fixed-window' },
+  { algorithm: 'token-bucket', extra: 50 },
+  { algorithm: 'gcra', extra: 50 },
+] as const)(
+  'twenty clients on a machine that stands still now and then still use 98 in 100 of a $algorithm limit',
+  async (how) => {
+    const limit = { ...how, limit: 500, windowMs: 10_000 };
+    const { used, denied } = await share(limit, { everyMs: 3_700, pauseMs: 800 });
+    expect(used).toBeGreaterThanOrEqual(0.98);
+    expect(denied).toBeLessThanOrEqual(0.001);
   },
 );
