@@ -112,7 +112,7 @@ export function createManagement({
       if (entry instanceof Response) return entry;
       return entry.role === 'check' ? render(CHECK_ONLY) : undefined;
     },
-    page: createPage({ gate, sessions }),
+    page: createPage({ gate, sessions, admin: async (request) => app.fetch(request) }),
     runCron: (scheduledTime) =>
       runCron(
         {

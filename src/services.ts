@@ -193,7 +193,7 @@ export function createParts(env: Bindings, source?: RulesSource): Parts {
       },
       admin: async (request, context) => (await management()).admin(request, context),
       adminRefusal: async (request) => (await management()).adminRefusal(request),
-      page: async (request) => (await management()).page(request),
+      page: async (request, health) => (await management()).page(request, health),
       metrics: async () => (await management()).metrics(),
       telemetry,
       pingDatabase: async (signal) => void (await withDeadline(signal, (await postgres()).ping())),

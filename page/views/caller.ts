@@ -7,7 +7,7 @@ import { live } from '../live.ts';
 import { fillMinutes, fillSteps, type Points, type Series } from '../series.ts';
 import { actionsOf, openOverride } from './caller-actions.ts';
 import { badge } from './overview.ts';
-import type { View } from './view.ts';
+import { failed, type View } from './view.ts';
 
 export interface CallerLimit {
   readonly ruleId: string;
@@ -67,7 +67,7 @@ export const showCallerPage: View = (main, { parts: [scope = '', id = ''], signa
     signal,
   });
   const actions = h('div', { class: 'actions', hidden: true }, actionsOf(who));
-  live({
+  const recordsSign = live({
     everyMs: 5_000,
     from: 'Postgres',
     read: (within) => readRecords(who, within),
@@ -86,7 +86,7 @@ export const showCallerPage: View = (main, { parts: [scope = '', id = ''], signa
     limits,
     h('div', { class: 'columns' }, used.element, denials.element),
     usageCurve(who, signal),
-    h('h2', {}, 'Last denials'),
+    h('div', { class: 'head' }, h('h2', {}, 'Last denials'), recordsSign),
     events,
   );
 };
@@ -240,7 +240,9 @@ function usageCurve({ scope, id }: Who, signal: AbortSignal): Child {
       const counts = items.map(({ name, requests }) => ({ at: name, count: requests }));
       drawn.show(fillSteps({ from: from.toISOString(), to: to.toISOString(), items: counts }, HOUR));
     },
-    () => {},
+    (error) => {
+      if (!signal.aborted) drawn.element.append(failed('Usage could not be read', error));
+    },
   );
   return drawn.element;
 }

@@ -4,7 +4,7 @@ import { type Child, empty, fill, h, hrefOf, link, table } from '../dom.ts';
 import { textField } from '../fields.ts';
 import { showCallerPage } from './caller.ts';
 import { callerLink } from './overview.ts';
-import { type View, waiting } from './view.ts';
+import { failed, type View, waiting } from './view.ts';
 import type { Violator } from './violators.ts';
 
 export const showCaller: View = showCallerPage;
@@ -55,13 +55,35 @@ async function suggestions(signal: AbortSignal): Promise<Child> {
 }
 
 async function search(q: string, signal: AbortSignal): Promise<Child> {
+  try {
+    const found = await findCallers(q, signal);
+    return [foundTable(found), elsewhere(q, found)];
+  } catch (error) {
+    // Who limits a caller is known without Postgres.
+    return [failed('The callers that were entered could not be read', error), elsewhere(q, [])];
+  }
+}
+
+const foundTable = (found: readonly Found[]) =>
+  found.length > 0
+    ? table('Callers', found, [
+        { title: 'Caller', cell: ({ scope, id }) => link(['callers', scope, id], id) },
+        { title: 'Kind', cell: ({ scope }) => scope },
+        { title: 'About', cell: ({ about }) => about },
+      ])
+    : empty('Nobody who was entered is like that.');
+
+const elsewhere = (q: string, found: readonly Found[]) =>
+  h('p', { class: 'hint' }, 'Not all callers are entered: ', directLinks(q, found));
+
+async function findCallers(q: string, signal: AbortSignal): Promise<Found[]> {
   const ask = <T>(what: string) => get<Page<T>>(`/${what}`, { q, limit: 20 }, signal);
   const [users, keys, tenants] = await Promise.all([
     ask<{ id: string; tier: string | null; tenantId: string | null }>('users'),
     ask<{ id: string; name: string; prefix: string; userId: string | null; disabled: boolean }>('keys'),
     ask<{ id: string; name: string; tier: string | null }>('tenants'),
   ]);
-  const found: Found[] = [
+  return [
     ...users.items.map(({ id, tier, tenantId }) => ({
       scope: 'user',
       id,
@@ -77,16 +99,6 @@ async function search(q: string, signal: AbortSignal): Promise<Child> {
       id,
       about: [name, said({ tier })].filter(Boolean).join(', '),
     })),
-  ];
-  return [
-    found.length > 0
-      ? table('Callers', found, [
-          { title: 'Caller', cell: ({ scope, id }) => link(['callers', scope, id], id) },
-          { title: 'Kind', cell: ({ scope }) => scope },
-          { title: 'About', cell: ({ about }) => about },
-        ])
-      : empty('Nobody who was entered is like that.'),
-    h('p', { class: 'hint' }, 'Not all callers are entered: ', directLinks(q, found)),
   ];
 }
 

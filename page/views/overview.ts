@@ -49,7 +49,7 @@ export const showOverview: View = (main, { signal }) => {
     show: (traffic) => showTraffic(traffic, { tiles, regions, curve }),
     signal,
   });
-  live({
+  const recordsSign = live({
     everyMs: 2 * EVERY_MS,
     from: 'Postgres',
     read: (within) => readRecords(within),
@@ -69,7 +69,12 @@ export const showOverview: View = (main, { signal }) => {
     h(
       'div',
       { class: 'columns' },
-      h('section', {}, h('h2', {}, 'Denied most, last hour'), violators),
+      h(
+        'section',
+        {},
+        h('div', { class: 'head' }, h('h2', {}, 'Denied most, last hour'), recordsSign),
+        violators,
+      ),
       h('section', {}, h('h2', {}, 'Last changes'), changes),
     ),
   );

@@ -8,7 +8,7 @@ import { type RuleBody, sentenceOf } from '../rule-sentence.ts';
 import type { Traffic } from '../traffic.ts';
 import { showEnforcement } from './enforcement.ts';
 import { badge } from './overview.ts';
-import { type View, waiting } from './view.ts';
+import { failed, type View, waiting } from './view.ts';
 
 export interface Rule extends RuleBody {
   readonly id: string;
@@ -42,6 +42,7 @@ export const showRules: View = async (main, { query, signal }) => {
   const form = filterForm(asked);
   const list = h('div', {});
   const enforcement = h('div', {});
+  const troubles = h('div', {});
   fill(
     main,
     h(
@@ -51,15 +52,21 @@ export const showRules: View = async (main, { query, signal }) => {
       me.mayChange && link(['rules', 'new'], h('span', { class: 'primary as-button' }, 'New rule')),
     ),
     enforcement,
+    troubles,
     form,
     list,
     h('p', { class: 'hint' }, WHAT_IS_NEAR),
   );
-  void showEnforcement(enforcement, signal);
-  // The table does not wait for what the rules have done.
+  /** The table does not wait for these. */
+  const beside = <T>(what: string, work: Promise<T>) =>
+    work.catch((error) => {
+      if (!signal.aborted) troubles.append(failed(what, error));
+      return undefined;
+    });
+  void beside('Whether rules are enforced', showEnforcement(enforcement, signal));
   const done: Done = {
-    lastDay: readLastDay(signal).catch(() => undefined),
-    traffic: get<Traffic>('/traffic', {}, signal).catch(() => undefined),
+    lastDay: beside('What rules admitted and denied', readLastDay(signal)),
+    traffic: beside('How near the limits are', get<Traffic>('/traffic', {}, signal)),
   };
   const show = async (cursor?: string): Promise<void> => {
     const read = get<Page<Rule>>('/rules', { ...asked, limit: PAGE, cursor }, signal);

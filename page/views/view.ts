@@ -1,4 +1,5 @@
 // What a view is given, and what several views say alike.
+import { messageOf } from '../api.ts';
 import { h } from '../dom.ts';
 
 export interface Where {
@@ -24,3 +25,7 @@ export async function waiting<T>(place: HTMLElement, from: string, work: Promise
     note.remove();
   }
 }
+
+/** Stands where a part of the view would be: the others are shown nevertheless. */
+export const failed = (what: string, error: unknown): HTMLElement =>
+  h('p', { class: 'notice bad', role: 'alert' }, `${what}: ${messageOf(error)}`);

@@ -2,6 +2,7 @@
 import { type Context, Hono } from 'hono';
 import { hasAdminCredentials } from '../core/authorization.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
+import { PLAIN_VIEWS, plainPath } from '../core/page-paths.ts';
 import { whenNeeded } from '../core/when-needed.ts';
 import { createOwnLimit } from './own-limit.ts';
 import { problem } from './problem.ts';
@@ -40,16 +41,21 @@ export function createOwnRoutes(services: Services): Hono {
   app.all('/check/*', check);
   app.all('/admin', (c) => services.admin(c.req.raw, c.executionCtx));
   app.all('/admin/*', (c) => services.admin(c.req.raw, c.executionCtx));
-  app.all('*', ({ req: { raw, path } }) => (PAGE_PATHS.has(path) ? services.page(raw) : nothingHere()));
+  app.all('*', ({ req: { raw, path } }) =>
+    PAGE_PATHS.has(path)
+      ? services.page(raw, async () => (await answers()).health(raw, { hasDetails: true }))
+      : nothingHere(),
+  );
   return app;
 }
 
 const OPEN_TO_TOKENS: ReadonlySet<string> = new Set([`${OWN_PREFIX}/health`, `${OWN_PREFIX}/metrics`]);
 
 /** Hono would take a route `/` for the path without the slash alone. */
-const PAGE_PATHS: ReadonlySet<string> = new Set(
-  ['', '/', '/login', '/logout'].map((end) => OWN_PREFIX + end),
-);
+const PAGE_PATHS: ReadonlySet<string> = new Set([
+  ...['', '/', '/login', '/logout'].map((end) => OWN_PREFIX + end),
+  ...PLAIN_VIEWS.map(plainPath),
+]);
 
 /** The gate of the admin route counts failures itself, and a right token has no limit. */
 function isForTheGate(request: Request): boolean {

@@ -48,8 +48,8 @@ export interface Services {
   readonly admin: (request: Request, context: ExecutionContext) => Promise<Response>;
   /** The answer to a request whose admin credentials are not good; undefined if it may read what admins read. */
   readonly adminRefusal: (request: Request) => Promise<Response | undefined>;
-  /** The page for people: /_weir/, and how they log in and out. */
-  readonly page: (request: Request) => Promise<Response>;
+  /** The page for people: /_weir/, its plain views, and how they log in and out. */
+  readonly page: (request: Request, health: () => Promise<Response>) => Promise<Response>;
   /** GET /_weir/metrics, for those who may read what admins read. */
   readonly metrics: (request: Request) => Promise<Response>;
   readonly telemetry: Telemetry;

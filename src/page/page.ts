@@ -6,7 +6,8 @@ import { CLOSED_SESSION, type Sessions } from '../admin/session.ts';
 import { hasAdminCredentials } from '../core/authorization.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
 import { problem } from '../http/problem.ts';
-import { HALF_LOGGED_OUT, reasonOf, renderFrame, renderLogIn } from './documents.ts';
+import { HALF_LOGGED_OUT, reasonOf, renderFrame, renderLogIn } from './documents.tsx';
+import { plainViewOf, renderPlain } from './plain/plain.tsx';
 
 const HOME = `${OWN_PREFIX}/`;
 /** A token and the name of its field. */
@@ -15,18 +16,23 @@ const MAX_FORM_LENGTH = 8_192;
 export interface PageOptions {
   readonly gate: Gate;
   readonly sessions: Sessions;
+  /** The admin route: views that the Worker renders ask it as the page's script does. */
+  readonly admin: (request: Request) => Promise<Response>;
 }
 
-export type Page = (request: Request) => Promise<Response>;
+/** `health` answers as /_weir/health does to somebody with a token. */
+export type Page = (request: Request, health: () => Promise<Response>) => Promise<Response>;
 
-export function createPage({ gate, sessions }: PageOptions): Page {
-  const show = async (request: Request): Promise<Response> => {
+export function createPage({ gate, sessions, admin }: PageOptions): Page {
+  const show = async (request: Request, health: () => Promise<Response>): Promise<Response> => {
     if (!hasAdminCredentials(request)) return document(renderLogIn());
     const actor = await gate(request);
     if (actor instanceof Response) return logInAgain(actor);
     const session = await sessions.read(request);
     const csrf = session?.kind === 'open' ? session.csrf : '';
-    return document(renderFrame({ ...actor, csrf }));
+    const view = plainViewOf(new URL(request.url).pathname);
+    if (view === undefined) return document(renderFrame({ actor, csrf }));
+    return document(await renderPlain(view, { request, actor, hasSession: csrf !== '', admin, health }));
   };
 
   const logIn = async (request: Request): Promise<Response> => {
@@ -52,10 +58,10 @@ export function createPage({ gate, sessions }: PageOptions): Page {
       },
     );
 
-  return async (request) => {
+  return async (request, health) => {
     const { pathname } = new URL(request.url);
     const act = { [`${HOME}login`]: logIn, [`${HOME}logout`]: logOut }[pathname];
-    if (!act) return isReading(request) ? show(request) : methodNotAllowed('GET, HEAD');
+    if (!act) return isReading(request) ? show(request, health) : methodNotAllowed('GET, HEAD');
     // Somebody who reloads the answer to a failed attempt.
     if (isReading(request)) return toHome();
     if (request.method !== 'POST') return methodNotAllowed('GET, HEAD, POST');

@@ -38,12 +38,14 @@ export async function startPageTest(): Promise<PageTest> {
   const [weir, browser] = await Promise.all([startWeir(variables, { hasPage: true }), startChromium()]);
   cleanup.use(weir);
   cleanup.defer(() => browser.close());
+  /** By token: the cookies of a person who has logged in with it before. */
+  const sessions: Sessions = new Map();
   const url = (weir.isolates.urls['one'] ?? '').replace('127.0.0.1', 'localhost');
   const owned = cleanup.move();
   return {
     weir,
     url,
-    open: (options) => openPage(browser, url, options),
+    open: (options) => openPage({ browser, url, sessions }, options),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
@@ -54,9 +56,22 @@ export async function startChromium(): Promise<Browser> {
   return chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
 }
 
-async function openPage(browser: Browser, url: string, options: OpenOptions = {}): Promise<OpenedPage> {
+type Sessions = Map<string, Awaited<ReturnType<BrowserContext['storageState']>>>;
+
+interface Opening {
+  readonly browser: Browser;
+  readonly url: string;
+  readonly sessions: Sessions;
+}
+
+async function openPage({ browser, url, sessions }: Opening, options: OpenOptions = {}): Promise<OpenedPage> {
   const { token = TOKEN, theme = 'light', width = 1200 } = options;
-  const context = await browser.newContext({ colorScheme: theme, viewport: { width, height: 800 } });
+  const storageState = sessions.get(token);
+  const context = await browser.newContext({
+    colorScheme: theme,
+    viewport: { width, height: 800 },
+    ...(storageState && { storageState }),
+  });
   context.setDefaultTimeout(60_000);
   const page = await context.newPage();
   const trouble: string[] = [];
@@ -65,9 +80,12 @@ async function openPage(browser: Browser, url: string, options: OpenOptions = {}
     if (/Content Security Policy|Uncaught/.test(message.text())) trouble.push(message.text());
   });
   await page.goto(`${url}/_weir/`);
-  await page.fill('#token', token);
-  await page.click('button:has-text("Log in")');
+  if (!storageState) {
+    await page.fill('#token', token);
+    await page.click('button:has-text("Log in")');
+  }
   await page.waitForSelector('h1:has-text("Overview")');
+  if (!storageState) sessions.set(token, await context.storageState());
   return {
     page,
     context,

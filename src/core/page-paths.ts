@@ -1,0 +1,7 @@
+// Views of the page that the Worker renders itself: the front door lets them through by these names.
+import { OWN_PREFIX } from './matching/resource.ts';
+
+export const PLAIN_VIEWS = ['overview', 'rules', 'violators', 'health'] as const;
+export type PlainView = (typeof PLAIN_VIEWS)[number];
+
+export const plainPath = (view: PlainView): string => `${OWN_PREFIX}/plain/${view}`;

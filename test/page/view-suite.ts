@@ -1,0 +1,123 @@
+// What holds for every view: with data, empty, and while parts are gone. Part of loop.test.ts, on its browser and stack.
+import { describe, expect, it } from 'vitest';
+import { isLong } from '../rounds.ts';
+import { type PageTest, READER } from './browser.ts';
+import {
+  EMPTY_VIEWS,
+  type KnownView,
+  type Seen,
+  viewsWith,
+  viewsWithoutPostgres,
+  violationsIn,
+} from './views.ts';
+
+export interface Suite {
+  readonly test: () => PageTest;
+  readonly seen: () => Seen;
+}
+
+type Opened = Awaited<ReturnType<PageTest['open']>>;
+
+async function visit({ page, go }: Opened, { path, ready }: KnownView): Promise<void> {
+  await go(path);
+  await page.locator(ready).first().waitFor();
+}
+
+export function describeEmptyViews({ test }: Suite): void {
+  it('every view tells the next step while there is nothing to see', async () => {
+    await test().weir.sql('delete from rules');
+    await test().weir.admin('/publish', { method: 'POST' });
+    const opened = await test().open();
+    for (const view of EMPTY_VIEWS) await visit(opened, view);
+    expect(opened.trouble).toEqual([]);
+  });
+}
+
+export function describeEveryView({ test, seen }: Suite): void {
+  describe('every view', () => {
+    /** The next test looks at all views. These have most of the parts that colours differ in. */
+    const isMain = ({ name }: KnownView) => ['overview', 'a rule'].includes(name);
+
+    it('has no violation that axe-core knows, on a light screen', async () => {
+      const opened = await test().open();
+      for (const view of viewsWith(seen()).filter((one) => isLong || isMain(one))) {
+        await visit(opened, view);
+        expect(await violationsIn(opened.page), view.name).toEqual([]);
+      }
+    });
+
+    it('has none on a dark phone of 360 pixels, either, fits it, and shows evil names as text', async () => {
+      const opened = await test().open({ width: 360, theme: 'dark' });
+      const { page, trouble } = opened;
+      page.on('dialog', (dialog) => {
+        trouble.push(`a dialog: ${dialog.message()}`);
+        void dialog.dismiss();
+      });
+      for (const view of viewsWith(seen())) {
+        await visit(opened, view);
+        expect(await page.locator('img[src=x], main script').count(), view.name).toBe(0);
+        const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
+        expect(overflow, `${view.name}: too wide by`).toBeLessThanOrEqual(0);
+        expect(await violationsIn(page), view.name).toEqual([]);
+      }
+      expect(trouble).toEqual([]);
+    });
+
+    it('has no button that fails for somebody who may only read', async () => {
+      const opened = await test().open({ token: READER });
+      for (const view of viewsWith(seen()).filter(({ name }) => name !== 'a new rule')) {
+        await visit(opened, view);
+        const buttons = await opened.page.locator('main button:visible').allInnerTexts();
+        expect(buttons.filter((text) => !/^(Search|More|Older|Curve|Explain)/.test(text))).toEqual([]);
+      }
+      await opened.page.getByText('reader (read only)').waitFor();
+    });
+  });
+}
+
+export function describeFailingParts({ test, seen }: Suite): void {
+  describe('when parts fail', () => {
+    it('the page says which region, and goes on', async () => {
+      const { page, go } = await test().open();
+      await test().weir.withFault('eu', { status: 500 }, async () => {
+        await go('#/overview');
+        await page.waitForSelector('tr:has-text("eu") .badge.bad:has-text("does not answer")');
+        await page.waitForSelector('tr:has-text("us") .badge.good:has-text("answers")');
+        await go('#/health');
+        await page.waitForSelector('tr:has-text("redis:eu") .badge.bad');
+      });
+    });
+
+    it('no region answers, so there are no metrics: records and rules are shown nevertheless', async () => {
+      const { page, go } = await test().open();
+      const { weir } = test();
+      const broken = { status: 500 };
+      await weir.withFault('us', broken, () =>
+        weir.withFault('eu', broken, () =>
+          weir.withFault('ap', broken, async () => {
+            await go('#/overview');
+            await expect.poll(() => page.locator('.badge.bad:has-text("does not answer")').count()).toBe(3);
+            await page.waitForSelector(`section:has-text("Denied most") td:has-text("${seen().caller}")`);
+            await go('#/rules');
+            await page.waitForSelector('tr:has-text("logins"):has-text("no checks")');
+          }),
+        ),
+      );
+    });
+
+    it('a session that ended leads to the form', async () => {
+      const { page, context, go } = await test().open();
+      await context.clearCookies();
+      await go('#/rules');
+      await page.waitForSelector('#token');
+    });
+
+    // Postgres does not come back: nothing follows.
+    it('Postgres is gone: every view says so, and shows what does not need it', async () => {
+      const opened = await test().open();
+      await test().weir.stack.stopPostgres();
+      for (const view of viewsWithoutPostgres(seen())) await visit(opened, view);
+      expect(opened.trouble).toEqual([]);
+    });
+  });
+}

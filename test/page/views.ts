@@ -1,0 +1,95 @@
+// All views of the page, and what is asked of each of them.
+import axe from 'axe-core';
+import type { Page } from 'playwright-core';
+
+export interface KnownView {
+  readonly name: string;
+  /** What follows /_weir/. */
+  readonly path: string;
+  /** A selector of something that is there once the view is. */
+  readonly ready: string;
+}
+
+export interface Seen {
+  readonly ruleId: string;
+  readonly caller: string;
+  readonly evil: string;
+}
+
+export const viewsWith = ({ ruleId, caller, evil }: Seen): KnownView[] => [
+  { name: 'overview', path: '#/overview', ready: 'section:has-text("Denied most") table' },
+  { name: 'rules', path: '#/rules', ready: 'tr:has-text("alert(2)")' },
+  { name: 'a rule', path: `#/rules/${ruleId}`, ready: '.sentence:has-text("5 every hour")' },
+  { name: 'a new rule', path: '#/rules/new', ready: 'form.rule' },
+  { name: 'callers', path: '#/callers', ready: 'main li' },
+  { name: 'callers found', path: '#/callers?q=onerror', ready: 'td:has-text("tenant")' },
+  { name: 'a caller', path: `#/callers/ip/${caller}`, ready: 'meter' },
+  {
+    name: 'a caller with an evil name',
+    path: `#/callers/user/${encodeURIComponent(evil)}`,
+    ready: '.badge:has-text("deny list")',
+  },
+  { name: 'violators', path: '#/violators', ready: `td:has-text("${caller}")` },
+  { name: 'explain', path: '#/explain', ready: 'form.explain' },
+  { name: 'history', path: '#/history', ready: '.changes li' },
+  { name: 'health', path: '#/health', ready: 'td:has-text("redis:us")' },
+  { name: 'plain overview', path: 'plain/overview', ready: `td:has-text("${caller}")` },
+  { name: 'plain rules', path: 'plain/rules', ready: 'td:has-text("alert(2)")' },
+  { name: 'plain violators', path: 'plain/violators', ready: `td:has-text("${caller}")` },
+  { name: 'plain health', path: 'plain/health', ready: 'td:has-text("redis:us")' },
+];
+
+/** Before anything was entered, and before anybody came. */
+export const EMPTY_VIEWS: readonly KnownView[] = [
+  {
+    name: 'overview',
+    path: '#/overview',
+    ready: 'section:has-text("Nobody was denied") >> text=npm run demo',
+  },
+  { name: 'rules', path: '#/rules', ready: '.empty:has-text("every request passes") a' },
+  { name: 'callers', path: '#/callers', ready: '.empty:has-text("Search for a caller")' },
+  { name: 'callers found', path: '#/callers?q=ada', ready: 'a:has-text("look at user ada")' },
+  {
+    name: 'a caller',
+    path: '#/callers/ip/192.0.2.1',
+    ready: '.empty:has-text("No rule limits this caller")',
+  },
+  { name: 'violators', path: '#/violators', ready: '.empty:has-text("Nobody was denied") a' },
+  { name: 'history', path: '#/history', ready: 'main h1' },
+  { name: 'health', path: '#/health', ready: '.empty:has-text("None since this isolate started")' },
+  { name: 'plain overview', path: 'plain/overview', ready: '.empty:has-text("Nobody was denied")' },
+  { name: 'plain rules', path: 'plain/rules', ready: '.empty:has-text("every request passes")' },
+  { name: 'plain violators', path: 'plain/violators', ready: '.empty:has-text("Nobody was denied")' },
+];
+
+const GONE = 'Postgres does not answer';
+
+/** While Postgres is gone: what failed is said, and what does not need it is shown. */
+export const viewsWithoutPostgres = ({ ruleId, caller }: Seen): KnownView[] => [
+  { name: 'overview', path: '#/overview', ready: `section:has-text("${GONE}")` },
+  { name: 'overview, regions', path: '#/overview', ready: 'td:has-text("answers")' },
+  { name: 'rules', path: '#/rules', ready: `.notice:has-text("${GONE}")` },
+  { name: 'a rule', path: `#/rules/${ruleId}`, ready: `.notice:has-text("${GONE}")` },
+  { name: 'callers', path: '#/callers', ready: `.notice:has-text("${GONE}")` },
+  { name: 'callers found', path: '#/callers?q=ada', ready: `.notice:has-text("${GONE}") + .hint a` },
+  { name: 'a caller', path: `#/callers/ip/${caller}`, ready: `.head:has-text("${GONE}")` },
+  { name: 'a caller, limits', path: `#/callers/ip/${caller}`, ready: 'meter' },
+  { name: 'violators', path: '#/violators', ready: `.notice:has-text("${GONE}")` },
+  { name: 'history', path: '#/history', ready: `.notice:has-text("${GONE}")` },
+  { name: 'health', path: '#/health', ready: 'tr:has-text("postgres") .badge.bad' },
+  { name: 'plain overview', path: 'plain/overview', ready: `.notice:has-text("${GONE}")` },
+  { name: 'plain overview, regions', path: 'plain/overview', ready: 'td:has-text("answers")' },
+  { name: 'plain rules', path: 'plain/rules', ready: `.notice:has-text("${GONE}")` },
+  { name: 'plain health', path: 'plain/health', ready: 'tr:has-text("postgres") .badge.bad' },
+];
+
+/** What axe-core says against the view as it stands, without the rules that are advice only. */
+export async function violationsIn(page: Page): Promise<string[]> {
+  await page.evaluate(axe.source);
+  return page.evaluate(async () => {
+    const run: typeof axe.run = Reflect.get(globalThis, 'axe').run;
+    return (await run()).violations.map(
+      ({ id, nodes }) => `${id}: ${nodes.map(({ target }) => target).join(', ')}`,
+    );
+  });
+}
