@@ -1,12 +1,16 @@
 // Two tiers: `node` (core, local stack, end to end) and `workerd` (what must run inside the Workers runtime). A third
 // one, for `npm run test:upstash-lua` alone: all that runs scripts, on the Lua that Upstash runs.
 import { availableParallelism } from 'node:os';
+import { fileURLToPath } from 'node:url';
 import { cloudflareTest } from '@cloudflare/vitest-plugin';
 import { defineConfig, type TestProjectConfiguration } from 'vitest/config';
 import LongestFirst from './test/longest-first.ts';
 import { isLong } from './test/rounds.ts';
 import { luaAsText } from './test/shared/lua-as-text.ts';
 import { createSharedParts } from './test/shared/parts.ts';
+
+// Tests start many Node processes, of the same few programs: each finds compiled what an earlier one has loaded.
+process.env['NODE_COMPILE_CACHE'] ??= fileURLToPath(new URL('node_modules/.cache/node', import.meta.url));
 
 const common = {
   // For what never comes: all else is waited for, however busy the machine is.

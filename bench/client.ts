@@ -18,9 +18,16 @@ const WINDOWS = 3;
 /** At first nobody knows of the others. */
 const WARM_UP_WINDOWS = 1;
 const ALGORITHMS = ['fixed-window', 'token-bucket'] as const;
-/** A large one would be used up in the warm-up, and be missing later. */
-const BURST = { 'fixed-window': {}, 'token-bucket': { burst: LIMIT / 10 } };
+/** In the short form: two that share a limit. */
+const LEAST = { clients: 2, limit: 10 };
+/** A large burst would be used up in the warm-up, and be missing later. */
+const burstOf = { 'fixed-window': () => ({}), 'token-bucket': (limit: number) => ({ burst: limit / 10 }) };
 const NAMES = ['weir', 'ky', 'got'] as const;
+
+interface Crowd {
+  readonly clients: number;
+  readonly limit: number;
+}
 
 export const keys = ALGORITHMS.flatMap((algorithm) =>
   NAMES.flatMap((name) => ['used', 'denied'].map((figure) => `${algorithm}.${name}.${figure}`)),
@@ -65,7 +72,7 @@ function createSenders(note: (response: Response | { statusCode: number; headers
   } satisfies Record<(typeof NAMES)[number], () => Send>;
 }
 
-interface Play {
+interface Play extends Crowd {
   readonly path: string;
   readonly windowMs: number;
   readonly windows: number;
@@ -75,7 +82,7 @@ interface Play {
 async function play(
   weir: Weir,
   name: (typeof NAMES)[number],
-  { path, windowMs, windows, warmUpWindows }: Play,
+  { path, windowMs, windows, warmUpWindows, clients, limit }: Play,
 ) {
   let tally: Tally = { admitted: 0, denied: 0, degraded: [] };
   const senders = createSenders((response) => {
@@ -94,7 +101,7 @@ async function play(
     result = { ...tally };
   }, untilMs - Date.now());
   await Promise.all(
-    Array.from({ length: CLIENTS }, async () => {
+    Array.from({ length: clients }, async () => {
       const send = senders[name]();
       while (Date.now() < untilMs) await send(`${weir.isolates.urls['one']}${path}`, headers).catch(() => {});
     }),
@@ -103,7 +110,7 @@ async function play(
   clearTimeout(end);
   const { admitted, denied, degraded } = result;
   return {
-    used: admitted / (windows * LIMIT),
+    used: admitted / (windows * limit),
     denied: denied / Math.max(1, admitted + denied),
     admitted,
     degraded,
@@ -121,6 +128,8 @@ function read(response: Response | { statusCode: number; headers: object }) {
 
 export const run: Bench = async ({ say, scaled, parts }) => {
   await using weir = await startWeir({}, parts);
+  const clients = scaled(CLIENTS, LEAST.clients);
+  const limit = scaled(LIMIT, LEAST.limit);
   const windowSeconds = scaled(WINDOW_SECONDS, 1);
   const windows = scaled(WINDOWS, 1);
   const warmUpWindows = scaled(WARM_UP_WINDOWS, 0);
@@ -131,9 +140,9 @@ export const run: Bench = async ({ say, scaled, parts }) => {
         resource: `/${algorithm}`,
         scope: 'ip',
         algorithm,
-        limit: LIMIT,
+        limit,
         windowSeconds,
-        ...BURST[algorithm],
+        ...burstOf[algorithm](limit),
       },
     });
   await new Promise((resolve) => setTimeout(resolve, 600));
@@ -142,7 +151,8 @@ export const run: Bench = async ({ say, scaled, parts }) => {
     figures[algorithm] = {};
     for (const name of NAMES) {
       say(`${name}, ${algorithm}`);
-      const how = { path: `/${algorithm}`, windowMs: windowSeconds * 1_000, windows, warmUpWindows };
+      const path = `/${algorithm}`;
+      const how = { path, windowMs: windowSeconds * 1_000, windows, warmUpWindows, clients, limit };
       figures[algorithm][name] = await play(weir, name, how);
     }
   }
@@ -151,7 +161,7 @@ export const run: Bench = async ({ say, scaled, parts }) => {
   return {
     tables: [
       {
-        title: `${CLIENTS} clients on one limit of ${LIMIT} in ${windowSeconds} s, ${windows} windows`,
+        title: `${clients} clients on one limit of ${limit} in ${windowSeconds} s, ${windows} windows`,
         head: ['', 'used', 'denied'],
         rows: Object.entries(figures).flatMap(([algorithm, byName]) =>
           Object.entries(byName).map(([name, { used, denied }]) => [

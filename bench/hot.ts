@@ -14,6 +14,7 @@ export const measures =
   'Redis commands of hot subjects, and whether leases keep limits, beside @upstash/ratelimit';
 
 const WINDOWS = 2;
+const WINDOW_SECONDS = 4;
 /** The peers are measured at so many isolates: what differs with their number is Weir's. */
 const PEERS_AT = 3;
 /** And the highest that this machine gives. */
@@ -21,11 +22,18 @@ const RATES = [200, 1_000];
 const shapesAt = (rates: readonly number[]): readonly Shape[] =>
   [1, 100].flatMap((subjects) =>
     rates.flatMap((perSecond) =>
-      [1, 3, 10].flatMap((isolates) => [1.2, 0.5].map((load) => ({ subjects, isolates, perSecond, load }))),
+      [1, 3, 10].flatMap((isolates) =>
+        [1.2, 0.5].map((load) => ({
+          ...{ subjects, isolates, perSecond, load },
+          windowSeconds: WINDOW_SECONDS,
+        })),
+      ),
     ),
   );
-/** The short form has one of them, and so little of it that no window is used up. */
-const SHORTEST: readonly Shape[] = [{ subjects: 1, isolates: PEERS_AT, perSecond: 600, load: 1.2 }];
+/** The short form has one of them, in the shortest windows. */
+const SHORTEST: readonly Shape[] = [
+  { subjects: 1, isolates: PEERS_AT, perSecond: 600, load: 1.2, windowSeconds: 1 },
+];
 
 type Measured = Shape & { readonly by: Readonly<Partial<Record<System, Figures>> & Record<'weir', Figures>> };
 

@@ -2,7 +2,7 @@
 import { parseArgs } from 'node:util';
 import { findOrInstallRedis } from '../local/redis-server.ts';
 import { findBenches, loadBench } from './shared/find.ts';
-import { renderTable } from './shared/table.ts';
+import { runBench } from './shared/run-bench.ts';
 
 const say = (line: string) => console.error(`· ${line}`);
 
@@ -28,9 +28,6 @@ ${(await Promise.all(lines)).join('\n')}
 --database URL   use this Postgres, which should be empty`;
 }
 
-/** Next to nothing of everything: each step runs, and no figure means anything. */
-const SHORT_SCALE = 0.001;
-
 async function main(args: readonly string[]): Promise<number> {
   const { values, name, complaint } = parse(args);
   if (values?.help) {
@@ -41,17 +38,12 @@ async function main(args: readonly string[]): Promise<number> {
     console.error(`${complaint}\n\n${await usage()}`);
     return 2;
   }
-  const { json, short, bundle, database } = values;
+  const { json: wantsJson, short: isShort, bundle, database } = values;
   await findOrInstallRedis({ say });
-  const { run } = await loadBench(name);
-  const result = await run({
-    say,
-    scaled: (count, least = 1) => Math.max(least, Math.round(count * (short ? SHORT_SCALE : 1))),
-    parts: { ...(bundle && { bundle }), ...(database && { databaseUrl: database }) },
-  });
-  if (short) console.log('The short form: these figures mean nothing.\n');
-  console.log(result.tables.map(renderTable).join('\n\n'));
-  if (json) console.log(JSON.stringify({ ...(short && { short }), ...result.json }));
+  const parts = { ...(bundle && { bundle }), ...(database && { databaseUrl: database }) };
+  const { text, json } = await runBench(name, { isShort, say, parts });
+  console.log(text);
+  if (wantsJson) console.log(json);
   return 0;
 }
 

@@ -1,6 +1,7 @@
 // The Worker as `wrangler deploy` would upload it.
 import { execFile } from 'node:child_process';
 import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
@@ -16,10 +17,12 @@ export async function runWrangler(...args: string[]): Promise<string> {
   return stdout;
 }
 
-/** Writes the modules to `folder`. */
+/** Writes to `folder` the modules, and all of them as the one file that is uploaded. */
 export async function buildWorker(folder: string): Promise<void> {
-  await runWrangler('deploy', '--dry-run', '--outdir', folder);
+  await runWrangler('deploy', '--dry-run', '--outdir', folder, '--outfile', uploadIn(folder));
 }
+
+export const uploadIn = (folder: string): string => join(folder, 'worker.bundle');
 
 /** Names of all modules, the entry first. */
 export async function modulesIn(folder: string): Promise<string[]> {

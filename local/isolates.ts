@@ -25,8 +25,8 @@ export interface IsolatesOptions {
 export interface Isolates extends AsyncDisposable {
   /** By name: where each of them answers. */
   readonly urls: Readonly<Record<string, string>>;
-  /** What the isolates share, past any faults. */
-  readonly kv: Awaited<ReturnType<Miniflare['getKVNamespace']>>;
+  /** What the isolates share, past any faults. Miniflare takes a while to open it. */
+  kv(): ReturnType<Miniflare['getKVNamespace']>;
   /** Breaks KV for all of them while they run. */
   readonly kvFaults: KvFaultSwitch;
   /** Runs the cron trigger in one of them. */
@@ -60,12 +60,11 @@ export async function startIsolates(options: IsolatesOptions): Promise<Isolates>
 
   const urls: Record<string, string> = {};
   for (const name of names) urls[name] = (await miniflare.unsafeGetDirectURL(name)).origin;
-  const kv = await miniflare.getKVNamespace('RULES', KV_WORKER);
   const kvFaults = createKvFaultSwitch(await kvControlUrl(miniflare));
   const owned = cleanup.move();
   return {
     urls,
-    kv,
+    kv: () => miniflare.getKVNamespace('RULES', KV_WORKER),
     kvFaults,
     async scheduled(name) {
       const worker = await miniflare.getWorker(name);

@@ -56,7 +56,7 @@ async function copyTypes(from: string, file: string, copied: Set<string>): Promi
 async function buildTypes(): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'weir-types-'));
   try {
-    const args = [TSC, '-p', 'tsconfig.package.json', '--outDir', folder];
+    const args = [TSC, '-p', 'tsconfig.package.json', '--singleThreaded', '--outDir', folder];
     await promisify(execFile)(process.execPath, args, { cwd: ROOT });
     const copied = new Set<string>();
     for (const file of Object.values(ENTRIES)) await copyTypes(folder, file, copied);

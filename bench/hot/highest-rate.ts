@@ -3,7 +3,7 @@ import type { Edges } from '../../local/edges.ts';
 import { openSystem } from './systems.ts';
 import type { Shape } from './traffic.ts';
 
-const ROOMY: Shape = { subjects: 1, isolates: 1, perSecond: 10_000_000, load: 1 };
+const ROOMY: Shape = { subjects: 1, isolates: 1, perSecond: 10_000_000, load: 1, windowSeconds: 4 };
 const WARM_UP_MS = 2_000;
 const MEASURE_MS = 1_000;
 const AT_ONCE = 50;

@@ -4,7 +4,7 @@ import { Redis } from '@upstash/redis';
 import { Redis as IoRedis } from 'ioredis';
 import type { Edges } from '../../local/edges.ts';
 import { CENSUS_KEY } from '../../src/core/counting/keys.ts';
-import { type Ask, limitOf, type Shape, WINDOW_SECONDS } from './traffic.ts';
+import { type Ask, limitOf, type Shape } from './traffic.ts';
 
 export const SYSTEMS = ['weir', 'upstash', 'upstashCached'] as const;
 export type System = (typeof SYSTEMS)[number];
@@ -12,7 +12,8 @@ export type System = (typeof SYSTEMS)[number];
 export const openSystem: Readonly<Record<System, (edges: Edges, shape: Shape) => Promise<Ask>>> = {
   async weir(edges, shape) {
     await forgetIsolates(edges);
-    const rule = { algorithm: 'fixed-window', limit: limitOf(shape), windowSeconds: WINDOW_SECONDS } as const;
+    const { windowSeconds } = shape;
+    const rule = { algorithm: 'fixed-window', limit: limitOf(shape), windowSeconds } as const;
     const system = await edges.open([{ ...rule, onUnavailable: 'closed', shares: { us: 1 } }]);
     const isolates = Array.from({ length: shape.isolates }, () => system.openEdge('us'));
     return async (isolate, subject) => {
@@ -23,9 +24,9 @@ export const openSystem: Readonly<Record<System, (edges: Edges, shape: Shape) =>
     };
   },
   upstash: async (edges, shape) =>
-    askPeer(edges, shape, Ratelimit.fixedWindow(limitOf(shape), `${WINDOW_SECONDS} s`)),
+    askPeer(edges, shape, Ratelimit.fixedWindow(limitOf(shape), `${shape.windowSeconds} s`)),
   upstashCached: async (edges, shape) =>
-    askPeer(edges, shape, Ratelimit.cachedFixedWindow(limitOf(shape), `${WINDOW_SECONDS} s`)),
+    askPeer(edges, shape, Ratelimit.cachedFixedWindow(limitOf(shape), `${shape.windowSeconds} s`)),
 };
 
 /** Those of the shape before are gone, but a region would still count them for two minutes. */

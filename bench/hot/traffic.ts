@@ -22,6 +22,7 @@ export interface Shape {
   readonly perSecond: number;
   /** Times the limit. */
   readonly load: number;
+  readonly windowSeconds: number;
 }
 
 export interface Figures {
@@ -34,13 +35,11 @@ export interface Figures {
   readonly uncounted: readonly string[];
 }
 
-export const WINDOW_SECONDS = 4;
-const WINDOW_MS = WINDOW_SECONDS * 1_000;
 /** Requests keep this distance to the ends of windows. */
 const EDGE_MS = 60;
 
-export const limitOf = ({ perSecond, subjects, load }: Shape): number =>
-  Math.max(1, Math.round((perSecond * WINDOW_SECONDS) / subjects / load));
+export const limitOf = ({ perSecond, subjects, load, windowSeconds }: Shape): number =>
+  Math.max(1, Math.round((perSecond * windowSeconds) / subjects / load));
 
 export interface Sending {
   readonly edges: Edges;
@@ -52,6 +51,7 @@ export interface Sending {
 /** Nothing is sent around the end of a window, so that each request belongs to one. */
 export async function sendHot({ edges, shape, windows, ask }: Sending): Promise<Figures> {
   const { perSecond, isolates, subjects } = shape;
+  const windowMs = shape.windowSeconds * 1_000;
   let before = 0;
   const seen = new Map<string, { sent: number; admitted: number }>();
   const uncounted: string[] = [];
@@ -62,19 +62,19 @@ export async function sendHot({ edges, shape, windows, ask }: Sending): Promise<
       before = await commandsOf(edges);
       requests = 0;
     }
-    await sleep(WINDOW_MS - (Date.now() % WINDOW_MS) + EDGE_MS);
-    const ms = WINDOW_MS - (Date.now() % WINDOW_MS) - EDGE_MS;
+    await sleep(windowMs - (Date.now() % windowMs) + EDGE_MS);
+    const ms = windowMs - (Date.now() % windowMs) - EDGE_MS;
     const send = async (number: number) => {
       const subject = `subject-${number % subjects}`;
       const verdict = await ask(Math.floor(Math.random() * isolates), subject);
       if (verdict.uncounted !== undefined) return void uncounted.push(verdict.uncounted);
-      const name = `${Math.floor(verdict.atMs / WINDOW_MS)} ${subject}`;
+      const name = `${Math.floor(verdict.atMs / windowMs)} ${subject}`;
       const one = seen.get(name) ?? { sent: 0, admitted: 0 };
       seen.set(name, one);
       one.sent += 1;
       one.admitted += Number(verdict.allowed);
     };
-    const results = await steadyLoad({ perSecond: (perSecond * WINDOW_MS) / ms, ms, send });
+    const results = await steadyLoad({ perSecond: (perSecond * windowMs) / ms, ms, send });
     requests += results.length;
   }
   const limit = limitOf(shape);

@@ -1,4 +1,4 @@
-// Every bench still runs: its short form as people start it, and all figures that issues and docs name. No time is
+// Every bench still runs: its short form, and all figures that issues and docs name. No time is
 // judged here, so a busy machine changes nothing.
 import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
@@ -7,6 +7,8 @@ import { promisify } from 'node:util';
 import { describe, expect, inject, it } from 'vitest';
 import { OLDER_LIMIT } from '../../bench/rules/propagation.ts';
 import { findBenches, loadBench } from '../../bench/shared/find.ts';
+import { type RanBench, runBench } from '../../bench/shared/run-bench.ts';
+import type { WeirParts } from '../../local/weir.ts';
 import { createSharedParts } from '../shared/parts.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -17,17 +19,18 @@ const REASONS_OF_A_BUSY_MACHINE = ['timeout', 'breaker-open', 'no-rules', 'stale
 
 type Json = Readonly<Record<string, unknown>>;
 
-async function runShortForm(name: string): Promise<Json> {
-  const parts = createSharedParts(inject('sharedParts'));
-  const database = await parts.createDatabase('migrated');
-  const options = ['--short', '--json', '--bundle', await parts.worker(), '--database', database];
-  const { stdout } = await promisify(execFile)(
-    process.execPath,
-    ['--import', './local/lua-text.ts', 'bench/run.ts', name, ...options],
-    { cwd: ROOT, timeout: TIMEOUT_MS },
-  ).finally(() => parts.dropDatabase(database));
-  return JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '') as Json;
+/** The bundle and a database of this run, so that a bench need not make them. */
+async function withParts<T>(use: (parts: Required<BenchParts>) => Promise<T>): Promise<T> {
+  const shared = createSharedParts(inject('sharedParts'));
+  const databaseUrl = await shared.createDatabase('migrated');
+  const bundle = await shared.worker();
+  return await use({ bundle, databaseUrl }).finally(() => shared.dropDatabase(databaseUrl));
 }
+type BenchParts = Pick<WeirParts, 'bundle' | 'databaseUrl'>;
+
+/** In this process: to start another one for each bench takes longer than most short forms. */
+const runShortForm = (name: string): Promise<RanBench> =>
+  withParts((parts) => runBench(name, { isShort: true, say: () => {}, parts }));
 
 /** A number, null if too little was counted for one, or yes and no. */
 function isFigure(value: unknown): boolean {
@@ -47,9 +50,19 @@ describe.each(findBenches())('the bench %s', (name) => {
   it('runs in its short form, with every figure that it promises', { timeout: TIMEOUT_MS }, async () => {
     const { keys } = await loadBench(name);
     expect(keys.length).toBeGreaterThan(0);
-    const json = await runShortForm(name);
+    const ran = await runShortForm(name);
+    expect(ran.text).toContain('The short form');
+    const json = JSON.parse(ran.json) as Json;
     expect(keys.filter((key) => !isFigure(valueAt(json, key)))).toEqual([]);
     const reasons = Object.keys((json['uncountedReasons'] as Json | undefined) ?? {});
     expect(reasons.filter((reason) => !REASONS_OF_A_BUSY_MACHINE.includes(reason))).toEqual([]);
   });
+});
+
+it('npm run bench prints the tables, and with --json one object as the last line', async () => {
+  const args = ['--import', './local/lua-text.ts', 'bench/run.ts', 'locks', '--short', '--json'];
+  const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: ROOT, timeout: TIMEOUT_MS });
+  expect(stdout).toMatch(/^The short form: these figures mean nothing\.$/m);
+  expect(stdout).toMatch(/^announcement +ms for all/m);
+  expect(JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '')).toMatchObject({ short: true, holdMs: 1 });
 });

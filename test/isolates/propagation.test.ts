@@ -220,6 +220,6 @@ describe('what is announced', () => {
   it('is in KV too, for isolates that cannot reach Redis', async () => {
     await addRule('/in-kv', 4);
     const inRedis = await announced('us');
-    expect(await weir.isolates.kv.get('current')).toBe(inRedis && formatAnnouncement(inRedis));
+    expect(await (await weir.isolates.kv()).get('current')).toBe(inRedis && formatAnnouncement(inRedis));
   });
 });

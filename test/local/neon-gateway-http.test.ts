@@ -3,17 +3,17 @@ import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { type NeonGateway, startNeonGateway } from '../../local/neon-gateway/server.ts';
 import { freePort, StackError } from '../../local/ports.ts';
-import { type LocalPostgres, startPostgres } from '../../local/postgres.ts';
 import type { Faults } from '../../local/upstash-gateway/faults.ts';
+import { createFreshDatabase, type FreshDatabase } from '../shared/database.ts';
 
 const MAX_BYTES = 20_000;
 const CONNECTION_STRING = 'postgresql://weir:secret@db.example.test/weir';
-let postgres: LocalPostgres;
+let postgres: FreshDatabase;
 let gateway: NeonGateway;
 let chance = 0;
 
 beforeAll(async () => {
-  postgres = await startPostgres({ port: await freePort() });
+  postgres = await createFreshDatabase('empty');
   gateway = await startNeonGateway({
     port: await freePort(),
     databaseUrl: postgres.url,
@@ -25,7 +25,7 @@ beforeAll(async () => {
 afterEach(() => gateway.faults.clear());
 afterAll(async () => {
   await gateway.stop();
-  await postgres.stop();
+  await postgres[Symbol.asyncDispose]();
 });
 
 function post(
@@ -200,13 +200,17 @@ describe('stopping', () => {
   it('does not wait for a query that waits for somebody else', async () => {
     const blocker = new pg.Client({ connectionString: postgres.url });
     await blocker.connect();
-    await blocker.query('begin');
+    await blocker.query('create table held (n int)');
+    await blocker.query('begin; lock table held in access exclusive mode');
     const stopped = await startNeonGateway({ port: 0, databaseUrl: postgres.url });
     const headers = { 'Neon-Connection-String': CONNECTION_STRING };
-    const waiting = fetch(stopped.fetchEndpoint, { method: 'POST', headers, body: '{"query":"select 1"}' });
+    const body = '{"query":"select n from held"}';
+    const waiting = fetch(stopped.fetchEndpoint, { method: 'POST', headers, body });
     const failed = expect(waiting).rejects.toThrow();
-    // Round trips of the same process: by then the query above is in the queue for Postgres.
-    for (let round = 0; round < 50; round += 1) await blocker.query('select 1');
+    const lockWaits = async () =>
+      (await blocker.query(`select from pg_locks where not granted and relation = 'held'::regclass`))
+        .rowCount;
+    await expect.poll(lockWaits).toBe(1);
     await stopped.stop();
     await failed;
     await blocker.query('commit');

@@ -6,22 +6,22 @@ import { join } from 'node:path';
 import { drizzle } from 'drizzle-orm/node-postgres';
 import { migrate } from 'drizzle-orm/node-postgres/migrator';
 import pg from 'pg';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { freePort, LOOPBACK, StackError } from '../../local/ports.ts';
 import { describePostgres, type LocalPostgres, startPostgres } from '../../local/postgres.ts';
 
 const scratch = mkdtempSync(join(tmpdir(), 'weir-postgres-'));
 const open: { end(): unknown }[] = [];
+const dataDir = join(scratch, 'nested', 'data');
+/** Each start takes seconds: the tests use this one in turn, and start it anew where that is the subject. */
 let postgres: LocalPostgres;
+const start = async () => startPostgres({ dataDir, port: await freePort() });
 
-beforeAll(async () => {
-  postgres = await startPostgres({ port: await freePort() });
-});
 afterEach(async () => {
   for (const client of open.splice(0)) await client.end();
 });
 afterAll(async () => {
-  await postgres.stop();
+  await postgres?.stop();
   rmSync(scratch, { recursive: true });
 });
 
@@ -37,6 +37,25 @@ async function countOf(client: pg.Client, table: string): Promise<number> {
   const { rows } = await client.query(`select count(*)::int as count from ${table}`);
   return rows[0].count;
 }
+
+describe('a process that is killed', () => {
+  it('leaves what was committed, and a lock that the next one takes over', async () => {
+    const port = await freePort();
+    const child = spawnPostgres(port);
+    await child.ready;
+    const writer = await connectClient(`postgres://postgres@${LOOPBACK}:${port}/postgres`);
+    await writer.query('create table survivors (n int)');
+    await writer.query('insert into survivors select generate_series(1, 200)');
+    await expect(start()).rejects.toThrow(`is in use by process ${child.pid}`);
+    await writer.query('begin');
+    await writer.query('insert into survivors values (201)');
+    await child.kill();
+    expect(existsSync(`${dataDir}.lock`)).toBe(true);
+
+    postgres = await start();
+    expect(await countOf(await connectClient(), 'survivors')).toBe(200);
+  });
+});
 
 describe('migrations', () => {
   it('applies a drizzle migration over TCP once, and again without effect', async () => {
@@ -77,74 +96,46 @@ describe('ports and existing databases', () => {
   });
 });
 
-describe('a database in a folder', () => {
-  const dataDir = join(scratch, 'nested', 'data');
-
-  it('keeps its data over a restart, and its folder to one process', async () => {
-    const first = await startPostgres({ dataDir, port: await freePort() });
-    const client = await connectClient(first.url);
+describe('a restart', () => {
+  it('keeps the data, in a folder that only one process has at a time', async () => {
+    const client = await connectClient();
     await client.query('create table kept (n int)');
     await client.query('insert into kept select generate_series(1, 500)');
-    await expect(startPostgres({ dataDir, port: await freePort() })).rejects.toThrow(
+    await expect(start()).rejects.toThrow(
       `${dataDir} is in use by process ${process.pid}; if that is not Weir, delete ${dataDir}.lock`,
     );
     await client.query('begin');
     await client.query('insert into kept values (501)');
-    await first.stop();
+    await postgres.stop();
     expect(existsSync(`${dataDir}.lock`)).toBe(false);
 
-    const second = await startPostgres({ dataDir, port: await freePort() });
-    expect(await countOf(await connectClient(second.url), 'kept')).toBe(500);
-    await second.stop();
-  });
-
-  it('keeps what was committed when its process is killed, and takes over the lock it left', async () => {
-    const port = await freePort();
-    const child = spawnPostgres(port);
-    await child.ready;
-    const writer = await connectClient(`postgres://postgres@${LOOPBACK}:${port}/postgres`);
-    await writer.query('create table survivors (n int)');
-    await writer.query('insert into survivors select generate_series(1, 200)');
-    await expect(startPostgres({ dataDir, port: await freePort() })).rejects.toThrow(
-      `is in use by process ${child.pid}`,
-    );
-    await writer.query('begin');
-    await writer.query('insert into survivors values (201)');
-    await child.kill();
-    expect(existsSync(`${dataDir}.lock`)).toBe(true);
-
-    const next = await startPostgres({ dataDir, port: await freePort() });
-    expect(await countOf(await connectClient(next.url), 'survivors')).toBe(200);
-    await next.stop();
-  });
-
-  it('takes over a lock whose process id now belongs to another program', async () => {
-    // A container that restarts uses the same ids again. Elsewhere than on Linux only our own id can be told.
+    // A lock whose process id now belongs to another program: a container that restarts uses the same ids again.
+    // Elsewhere than on Linux only our own id can be told.
     const pid = existsSync('/proc/self/stat') ? process.ppid : process.pid;
     writeFileSync(`${dataDir}.lock`, `${pid} 1\n`);
-    const restarted = await startPostgres({ dataDir, port: await freePort() });
-    await restarted.stop();
+    postgres = await start();
+    expect(await countOf(await connectClient(), 'kept')).toBe(500);
   });
-
-  function spawnPostgres(port: number) {
-    const module = new URL('../../local/postgres.ts', import.meta.url).href;
-    const options = JSON.stringify({ dataDir, port });
-    const script = `import { startPostgres } from ${JSON.stringify(module)};
-      await startPostgres(${options}); process.stdout.write('up');`;
-    const child = spawn(process.execPath, ['--input-type=module', '-e', script], {
-      stdio: ['ignore', 'pipe', 'inherit'],
-    });
-    const exited = new Promise((resolve) => child.once('exit', resolve));
-    return {
-      pid: child.pid,
-      ready: new Promise((resolve) => child.stdout.once('data', resolve)),
-      kill() {
-        child.kill('SIGKILL');
-        return exited;
-      },
-    };
-  }
 });
+
+function spawnPostgres(port: number) {
+  const module = new URL('../../local/postgres.ts', import.meta.url).href;
+  const options = JSON.stringify({ dataDir, port });
+  const script = `import { startPostgres } from ${JSON.stringify(module)};
+    await startPostgres(${options}); process.stdout.write('up');`;
+  const child = spawn(process.execPath, ['--input-type=module', '-e', script], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const exited = new Promise((resolve) => child.once('exit', resolve));
+  return {
+    pid: child.pid,
+    ready: new Promise((resolve) => child.stdout.once('data', resolve)),
+    kill() {
+      child.kill('SIGKILL');
+      return exited;
+    },
+  };
+}
 
 const MIGRATION = `CREATE TYPE "mode_demo" AS ENUM('enforce', 'shadow');
 --> statement-breakpoint

@@ -61,7 +61,8 @@ function setup(args: readonly string[], variables: Readonly<Record<string, strin
   writeFileSync(join(folder, 'answers.json'), JSON.stringify(answers));
   const script = join(ROOT, 'local/setup/setup.ts');
   const all = [script, '--file', 'answers.json', '--config', 'wrangler.toml', ...args];
-  const env = { PATH: `${join(folder, 'bin')}:${process.env['PATH']}`, WEIR_TOLD: folder, ...variables };
+  const { PATH, NODE_COMPILE_CACHE } = process.env;
+  const env = { PATH: `${join(folder, 'bin')}:${PATH}`, NODE_COMPILE_CACHE, WEIR_TOLD: folder, ...variables };
   return new Promise((resolve) => {
     execFile(process.execPath, all, { cwd: folder, env }, (error, out, said) =>
       resolve({ code: error ? 1 : 0, out: out + said }),

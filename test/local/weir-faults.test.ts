@@ -35,7 +35,7 @@ describe.sequential('the KV of all isolates', () => {
   it.each(['throw', 'hang', 'null', 'garbage'] as const)('reads: %s', async (read) => {
     await weir.isolates.kvFaults.set({ read });
     expect(await seen({ isolate })).toEqual([200, null, 'no-rules']);
-    expect(await weir.isolates.kv.get('current')).toEqual(expect.any(String));
+    expect(await (await weir.isolates.kv()).get('current')).toEqual(expect.any(String));
   });
 
   it('writes: throw', async () => {

@@ -65,6 +65,7 @@ async function typeErrors(folder: string, flags: readonly string[]): Promise<str
   const args = [
     bin('typescript/bin/tsc'),
     '--noEmit',
+    '--singleThreaded',
     '--ignoreConfig',
     '--strict',
     '--target',

@@ -1,7 +1,8 @@
 // A database that has been in use for a while, and then gets the later migrations.
 import { readdirSync, readFileSync } from 'node:fs';
-import { PGlite } from '@electric-sql/pglite';
+import pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { createFreshDatabase, type FreshDatabase } from '../shared/database.ts';
 
 const FOLDER = new URL('../../drizzle/', import.meta.url);
 const MIGRATIONS = readdirSync(FOLDER)
@@ -9,11 +10,12 @@ const MIGRATIONS = readdirSync(FOLDER)
   .sort();
 const BEFORE = MIGRATIONS.findIndex((name) => name.endsWith('_publication-record.sql'));
 
-let db: PGlite;
+let postgres: FreshDatabase;
+let db: pg.Client;
 const migrate = async (names: readonly string[]) => {
   for (const name of names)
     for (const statement of readFileSync(new URL(name, FOLDER), 'utf8').split('--> statement-breakpoint'))
-      await db.exec(statement);
+      await db.query(statement);
 };
 const addRule = (name: string) =>
   db.query(
@@ -35,14 +37,19 @@ const names = async () =>
   );
 
 beforeAll(async () => {
-  db = await PGlite.create();
+  postgres = await createFreshDatabase('empty');
+  db = new pg.Client({ connectionString: postgres.url });
+  await db.connect();
   await migrate(MIGRATIONS.slice(0, BEFORE));
   await addRule('old');
   await addRule('rings\u0007');
   await migrate(MIGRATIONS.slice(BEFORE));
-  await db.exec('set search_path = weir');
+  await db.query('set search_path = weir');
 });
-afterAll(() => db?.close());
+afterAll(async () => {
+  await db?.end();
+  await postgres?.[Symbol.asyncDispose]();
+});
 
 it('a change from before can still be rolled back, and new ones are numbered above it', async () => {
   await addRule('new');

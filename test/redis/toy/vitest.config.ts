@@ -4,5 +4,12 @@ import { luaAsText } from '../../shared/lua-as-text.ts';
 
 export default defineConfig({
   plugins: [luaAsText],
-  test: { include: ['test/redis/*.test.ts'], testTimeout: 240_000, hookTimeout: 240_000 },
+  test: {
+    include: ['test/redis/*.test.ts'],
+    testTimeout: 240_000,
+    hookTimeout: 240_000,
+    // Beside all other tests: one process that loads each module once.
+    isolate: false,
+    maxWorkers: 1,
+  },
 });
