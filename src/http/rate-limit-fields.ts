@@ -26,12 +26,10 @@ export function rateLimitFields(results: readonly CheckResult<RuleCheck>[], nowM
   const [only] = results;
   if (only && results.length === 1) return { policy: memberOf(only.check), limit: limitOf(only, nowMs) };
   const members: { readonly policy: string; readonly limit: string; readonly rule: CompiledRule }[] = [];
-  const told = new Set<CompiledRule>();
   let bytes = 0;
   for (const result of results) {
     // A rule that is being moved between regions is counted twice.
-    if (told.has(result.check.rule)) continue;
-    told.add(result.check.rule);
+    if (members.some(({ rule }) => rule === result.check.rule)) continue;
     const policy = memberOf(result.check);
     const limit = limitOf(result, nowMs);
     // All of it is ASCII by now.

@@ -13,8 +13,9 @@ const CATCH_UP_MS = 5_000;
 /** Charges the newer region with what only the older one has counted. */
 export function catchUp(pending: readonly Pending[], afterResponse: AfterResponse, nowMs: number): void {
   for (let i = 1; i < pending.length; i += 1) {
+    if (pending[i - 1]?.placed.check !== pending[i]?.placed.check) continue;
     const [older, newer] = [usedOf(pending[i - 1]), usedOf(pending[i])];
-    if (!older || !newer || older.placed !== newer.placed || older.units <= newer.units) continue;
+    if (!older || !newer || older.units <= newer.units) continue;
     const { check, region } = newer;
     const lacking = { ...check, cost: older.units - newer.units, want: older.units, chargedAtMs: nowMs };
     afterResponse(settle(region, lacking));
@@ -31,7 +32,6 @@ function usedOf(one: Pending | undefined) {
   if (!one?.admitted || one.placed.at === undefined || !hasBurst(one.placed.check)) return undefined;
   const { region, outcome, result } = one.admitted;
   return {
-    placed: one.placed.check,
     region,
     check: result.check,
     units: capacityOf(result.check) - outcome.remaining,

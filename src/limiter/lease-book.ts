@@ -159,6 +159,7 @@ export function createLeaseBook(now: () => number): LeaseBook {
     },
 
     claim(regions, placed, check) {
+      if (!check.rule.lease) return 0;
       const [region] = regions;
       const ms = nowMs();
       const counter = counterOf(check);

@@ -28,7 +28,7 @@ export function createLeasing({ era, ...options }: LeasingOptions): Leasing {
   return {
     find(placed, { operation }) {
       book.enter(era());
-      return operation === 'take' ? placed.filter(book.has) : [];
+      return operation === 'take' ? placed.filter((one) => one.check.rule.lease && book.has(one)) : [];
     },
     use(leased, request) {
       book.enter(era());

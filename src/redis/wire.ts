@@ -1,5 +1,5 @@
 // The script's KEYS, ARGV and reply, as lua/counters.lua describes them, from and to what the core speaks.
-import type { Answer, Check, Outcome } from '../core/counting/check.ts';
+import { type Answer, type Check, keysOf, type Outcome } from '../core/counting/check.ts';
 import { type CounterCall, CounterStoreError } from '../core/ports/counter-store.ts';
 import { letterOf } from './script.ts';
 
@@ -41,12 +41,6 @@ export function toScriptCall({ operation, checks, nowMs }: CounterCall): ScriptC
     for (const of of columns) args.push(String(of(check) ?? ''));
   }
   return { keys, args };
-}
-
-function keysOf(checks: readonly Check[]): string[] {
-  const keys: string[] = [];
-  for (const { key } of checks) if (!keys.includes(key)) keys.push(key);
-  return keys;
 }
 
 /** Every argument costs Redis time: columns that say nothing are left out. */

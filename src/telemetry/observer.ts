@@ -41,17 +41,19 @@ export function createObserver({ sums, denials, usage, crossings, now, clockMs }
 
   const addUsage = (results: readonly Result[], caller: Caller | undefined, counts: Counts) => {
     const { tenantId = '', userId = '', apiKeyId = '' } = caller ?? {};
-    const who = { nowMs: now(), tenantId, userId, apiKeyId, requests: counts.requests };
+    const { requests } = counts;
+    const costs: { ruleId: string; cost: number }[] = [];
     let most = 0;
     for (const { check } of results) {
       // A bound stands beside the counter of its rule.
       const cost = check.log || check.rule.isBound ? undefined : counts.costOf(check);
       if (cost === undefined) continue;
       if (Math.abs(cost) > Math.abs(most)) most = cost;
-      if (cost !== 0 || counts.requests !== 0) usage.add({ ...who, ruleId: check.rule.id, cost });
+      if (cost !== 0 || requests !== 0) costs.push({ ruleId: check.rule.id, cost });
     }
-    const total = counts.requests > 0 && results.length === 0 ? 1 : most;
-    if (total !== 0 || counts.requests !== 0) usage.add({ ...who, ruleId: '', cost: total });
+    const total = requests > 0 && results.length === 0 ? 1 : most;
+    if (total !== 0 || requests !== 0) costs.push({ ruleId: '', cost: total });
+    if (costs.length > 0) usage.add({ nowMs: now(), tenantId, userId, apiKeyId, requests, costs });
   };
 
   return {

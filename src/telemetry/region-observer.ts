@@ -1,5 +1,6 @@
 // Counts the calls to the counters of one region, by the parts of it that hear of each call anyway. No call takes longer
 // for it, and nothing is awaited.
+import { keysOf } from '../core/counting/check.ts';
 import { type CounterCall, type CounterStore, CounterStoreError } from '../core/ports/counter-store.ts';
 import type { MetricSums } from '../core/telemetry/metric-sums.ts';
 
@@ -47,6 +48,5 @@ const reasonOf = (error: unknown) => (error instanceof CounterStoreError ? error
 
 /** As Upstash bills an admitted call: EVALSHA, TIME, a read, a write for each key. A denied one costs less. */
 function commandsOf({ checks, withAnnouncement }: CounterCall): number {
-  const keys = checks.length === 1 ? 1 : new Set(checks.map(({ key }) => key)).size;
-  return 3 + keys + (withAnnouncement ? 1 : 0);
+  return 3 + keysOf(checks).length + (withAnnouncement ? 1 : 0);
 }

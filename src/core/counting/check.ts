@@ -137,3 +137,10 @@ export function problemOf(check: Check, operation: Operation = 'take'): string |
     return 'limit times windowMs must stay below 2^52';
   return undefined;
 }
+
+/** Each key once. A call has so few that a list is found through faster than a set is made. */
+export function keysOf(checks: readonly Pick<Check, 'key'>[]): string[] {
+  const keys: string[] = [];
+  for (const { key } of checks) if (!keys.includes(key)) keys.push(key);
+  return keys;
+}

@@ -99,44 +99,64 @@ function restOf(rows: ReadonlyMap<string, Denial>, { atMs, route }: Omit<Denial,
   return { ...rest, route, atMs: oldest?.atMs ?? atMs };
 }
 
-export type UsageFields = Omit<Usage, 'atMs'> & { readonly nowMs: number };
+export interface UsageFields extends Pick<Usage, 'tenantId' | 'userId' | 'apiKeyId' | 'requests'> {
+  readonly nowMs: number;
+  /** What the caller used by each rule, and in all. */
+  readonly costs: readonly Pick<Usage, 'ruleId' | 'cost'>[];
+}
+
+type UsageOfCaller = Map<string, Usage>;
+type Used = Omit<Usage, 'requests' | 'cost'>;
 
 export function createUsageSums(): Sums<Usage, UsageFields> {
-  let rows = new Map<string, Usage>();
+  let size = 0;
+  /** By hour and caller, then by rule. */
+  let callers = new Map<string, UsageOfCaller>();
   const isKept = createNames();
   const nobody = { tenantId: OTHER, userId: OTHER, apiKeyId: OTHER };
 
-  const rowOf = (fields: Omit<Usage, 'requests' | 'cost'>, isRest = false): Usage => {
-    const { atMs, tenantId, userId, apiKeyId, ruleId } = fields;
-    const key = `${atMs}\t${tenantId}\t${userId}\t${apiKeyId}\t${ruleId}`;
-    const known = rows.get(key);
-    if (known) return known;
-    if (rows.size >= MAX_ROWS && !isRest) {
-      const [oldest] = rows.values();
-      // Two rows at most: each request is counted under '' once, and under rules as often as it has rules.
-      const rest = { ...nobody, ruleId: ruleId === '' ? '' : OTHER, atMs: oldest?.atMs ?? atMs };
-      return rowOf(rest, true);
-    }
-    const row = { ...fields, requests: 0, cost: 0 };
-    rows.set(key, row);
+  const keyOf = (atMs: number, name: string) => `${atMs}\t${name}`;
+
+  const create = (key: string, used: Used): Usage => {
+    const rows = callers.get(key) ?? new Map<string, Usage>();
+    callers.set(key, rows);
+    const row = { ...used, requests: 0, cost: 0 };
+    rows.set(used.ruleId, row);
+    size += 1;
     return row;
   };
 
+  /** Two rows at most: each request is counted under '' once, and under rules as often as it has rules. */
+  const restOf = ({ ruleId, atMs }: Used): Usage => {
+    const [first] = callers.values();
+    const [oldest] = first?.values() ?? [];
+    const rest = { ...nobody, ruleId: ruleId === '' ? '' : OTHER, atMs: oldest?.atMs ?? atMs };
+    const key = keyOf(rest.atMs, OTHER);
+    return callers.get(key)?.get(rest.ruleId) ?? create(key, rest);
+  };
+
+  const createRow = (key: string, used: Used) => (size >= MAX_ROWS ? restOf(used) : create(key, used));
+
   return {
     get size() {
-      return rows.size;
+      return size;
     },
-    add({ nowMs, requests, cost, ...fields }) {
+    add({ nowMs, requests, costs, tenantId, userId, apiKeyId }) {
       const atMs = startOf(nowMs, HOUR_MS);
-      const { tenantId, userId, apiKeyId, ruleId } = fields;
-      const isNamed = isKept(atMs, `${tenantId}\t${userId}\t${apiKeyId}`);
-      const row = rowOf(isNamed ? { ...fields, atMs } : { ...nobody, ruleId, atMs });
-      row.requests += requests;
-      row.cost += cost;
+      const name = `${tenantId}\t${userId}\t${apiKeyId}`;
+      const isNamed = isKept(atMs, name);
+      const key = keyOf(atMs, isNamed ? name : OTHER);
+      const who = isNamed ? { tenantId, userId, apiKeyId } : nobody;
+      for (const { ruleId, cost } of costs) {
+        const row = callers.get(key)?.get(ruleId) ?? createRow(key, { ...who, ruleId, atMs });
+        row.requests += requests;
+        row.cost += cost;
+      }
     },
     take() {
-      const taken = [...rows.values()];
-      rows = new Map();
+      const taken = [...callers.values()].flatMap((rows) => [...rows.values()]);
+      callers = new Map();
+      size = 0;
       return taken;
     },
   };
