@@ -174,7 +174,7 @@ while i < count do
   local counter, limit, windowMs, cost, want = ARGV[first], ARGV[first + 1] * 1, ARGV[first + 2] * 1, 1, 0
   local code = byte(counter, -1)
   local extra, blockMs, countsDenied, isLog, chargedAt, asking, termMs, holdMs
-  local borderBefore, borderStart, borderEnd, borderAfter
+  local borderBefore, borderStart, borderEnd, borderAfter, hasBadBorders
   local isValid = limit >= 1 and windowMs >= 1 and windowMs <= LONGEST and limit % 1 + windowMs % 1 == 0
     and (limit * windowMs <= LARGEST
     --@limitMayBeLarge
@@ -221,15 +221,13 @@ while i < count do
     end
     if bordersAt and ARGV[first + bordersAt] ~= '' then
       local _, _, before, start, ends, after = find(ARGV[first + bordersAt], '^(%d+) (%d+) (%d+) (%d+)$')
-      isValid = isValid and after
-      if after then
-        borderBefore = before * 1
-        borderStart = start * 1
-        borderEnd = ends * 1
-        borderAfter = after * 1
-        isValid = isValid and borderBefore > 0 and borderStart > borderBefore and borderEnd > borderStart
-          and borderAfter > borderEnd and borderAfter <= LATEST
-      end
+      borderBefore = (before or 0) * 1
+      borderStart = (start or 0) * 1
+      borderEnd = (ends or 0) * 1
+      borderAfter = (after or 0) * 1
+      hasBadBorders = borderBefore < 1 or borderStart <= borderBefore or borderEnd <= borderStart
+        or borderAfter <= borderEnd or borderAfter > LATEST
+      isValid = isValid and not hasBadBorders
     end
     if hasRareColumns or not isValid or not text then
       local function column(at) return at and ARGV[first + at] ~= '' and ARGV[first + at] or nil end
@@ -238,7 +236,7 @@ while i < count do
         letter = sub(counter, -1), limit = ARGV[first + 1], windowMs = ARGV[first + 2], cost = column(costAt),
         extra = column(extraAt), want = column(wantAt), block = column(blockAt), at = column(atAt),
         lease = column(leaseAt), countsDenied = countsDenied, home = column(homeAt),
-        term = column(homeAt and homeAt + 1), hold = column(homeAt and homeAt + 2), borders = column(bordersAt),
+        term = column(homeAt and homeAt + 1), hold = column(homeAt and homeAt + 2), hasBadBorders = hasBadBorders,
       })
       if problem then return { err = 'WEIR_BAD_ARGUMENT check ' .. i .. ': ' .. problem } end
       extra = lease or extra

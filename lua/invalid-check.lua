@@ -1,19 +1,11 @@
 -- invalid-check: what is wrong with one check, or nil. Loaded only for checks that are not plain; the words are
 -- those of problemOf in src/core/counting/check.ts. Columns are text as in ARGV of counters; those that the check does
 -- not have are nil.
-local LARGEST, LONGEST, LATEST, MAX_BUCKETS = 4503599627370496, 1099511627776, 140737488355328, 100
+local LARGEST, LONGEST, MAX_BUCKETS = 4503599627370496, 1099511627776, 100
 
 local function whole(text)
   local number = tonumber(text)
   return number and number >= 1 and number <= LARGEST and number % 1 == 0 and number
-end
-
--- Whether these are four times, one after the other.
-local function areBorders(text)
-  local _, _, before, start, ends, after = string.find(text, '^(%d+) (%d+) (%d+) (%d+)$')
-  local first, second, third, fourth = whole(before), whole(start), whole(ends), whole(after)
-  return first and second and third and fourth and first < second and second < third and third < fourth
-    and fourth <= LATEST
 end
 
 -- The algorithm with this letter: its name, whether it holds leases, its largest limit or false, whether it has
@@ -45,9 +37,7 @@ return function(operation, hasKey, check)
     local value = check[option]
     if value and not whole(value) then return option .. ' must be a whole number above 0' end
   end
-  if check.borders and not areBorders(check.borders) then
-    return 'borders must be four times, one after the other'
-  end
+  if check.hasBadBorders then return 'borders must be four times, one after the other' end
   if operation == 'cede' then
     local home = check.home or ''
     if #home < 1 or #home > 32 or string.find(home, '[^%l%d-]') then return 'to cede takes the name of a region' end

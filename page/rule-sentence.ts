@@ -19,6 +19,7 @@ export interface RuleBody extends RuleLimit {
   readonly burst?: number | null | undefined;
   readonly limits?: readonly RuleLimit[] | undefined;
   readonly action?: string | undefined;
+  readonly times?: number | null | undefined;
   readonly status?: number | undefined;
   readonly enabled?: boolean | undefined;
   readonly percent?: number | undefined;
@@ -37,14 +38,18 @@ const WHO: Readonly<Record<string, string>> = {
 
 export function sentenceOf(rule: RuleBody): string {
   const start = `${whoOf(rule)}${tiersOf(rule)}`;
-  const where = `${methodsOf(rule)} to ${resourcesOf(rule)}`;
-  const sentence =
-    rule.action === 'allow'
-      ? `${start} may send any number of ${where}: broader rules do not apply there.`
-      : `${start} may send ${where}: ${limitsOf(rule)}; ${consequenceOf(rule)}.`;
+  const sentence = `${start} ${effectOf(rule)}`;
   return [rule.enabled === false ? 'Switched off:' : '', sentence, percentOf(rule), timeOf(rule)]
     .filter(Boolean)
     .join(' ');
+}
+
+function effectOf(rule: RuleBody): string {
+  const where = `${methodsOf(rule)} to ${resourcesOf(rule)}`;
+  if (rule.action === 'allow') return `may send any number of ${where}: broader rules do not apply there.`;
+  if (rule.action === 'multiply')
+    return `has ${rule.times ?? '…'} times what rules of this scope allow for ${where}.`;
+  return `may send ${where}: ${limitsOf(rule)}; ${consequenceOf(rule)}.`;
 }
 
 const whoOf = ({ subjects = [], scope = '' }: RuleBody) =>

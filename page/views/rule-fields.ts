@@ -54,7 +54,7 @@ export const MAIN_FIELDS: readonly RuleField[] = [
     empty: null,
     hint: 'The name of a limit that tiers have',
   },
-  { name: 'action', label: 'When it is exceeded', kind: ['reject', 'throttle', 'log', 'allow'] },
+  { name: 'action', label: 'When it is exceeded', kind: ['reject', 'throttle', 'log', 'allow', 'multiply'] },
   { name: 'enabled', label: 'Enabled', kind: 'flag' },
 ];
 
@@ -63,6 +63,13 @@ export const MORE_FIELDS: readonly RuleField[] = [
   { name: 'subjects', label: 'Only these subjects', kind: 'list', hint: 'Makes it an override' },
   { name: 'priority', label: 'Priority', kind: 'number', hint: 'Lower comes first' },
   { name: 'burst', label: 'Burst', kind: 'number', empty: null, hint: 'token-bucket, leaky-bucket, gcra' },
+  {
+    name: 'times',
+    label: 'Times',
+    kind: 'number',
+    empty: null,
+    hint: 'multiply: limits of its scope are so many times as large',
+  },
   { name: 'timeZone', label: 'Time zone', kind: 'text', empty: null, hint: 'Of the calendar; none: UTC' },
   { name: 'anchorDay', label: 'Months begin on day', kind: 'number', empty: null },
   { name: 'buckets', label: 'Buckets', kind: 'number', empty: null, hint: 'sliding-window-buckets' },

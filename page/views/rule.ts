@@ -97,7 +97,7 @@ function showNew(main: HTMLElement): void {
     const { scope, algorithm, action } = values;
     const body = {
       scope,
-      ...(action !== 'allow' && { algorithm }),
+      ...(action !== 'allow' && action !== 'multiply' && { algorithm }),
       ...changes,
       ...(name !== '' && name !== undefined && { name }),
     };

@@ -144,10 +144,12 @@ function together(check: RuleCheck, outcomes: readonly Outcome[], nowMs: number)
 
 export type Applying = Extract<RuleExplanation, { readonly reason: 'applies' }>;
 type Allowing = Extract<RuleExplanation, { readonly reason: 'allows' }>;
-type Against = Exclude<RuleExplanation, Applying | Allowing>;
+type Multiplying = Extract<RuleExplanation, { readonly reason: 'multiplies' }>;
+type Against = Exclude<RuleExplanation, Applying | Allowing | Multiplying>;
 
 export const isApplying = (rule: RuleExplanation): rule is Applying => rule.reason === 'applies';
 export const isAllowing = (rule: RuleExplanation): rule is Allowing => rule.reason === 'allows';
+export const isMultiplying = (rule: RuleExplanation): rule is Multiplying => rule.reason === 'multiplies';
 
 export interface ReasonAgainst {
   readonly id: string;
@@ -165,7 +167,9 @@ export function reasonsAgainst(
   const byId = new Map(content.rules.map((rule) => [rule.id, rule]));
   const isNear = ({ ruleId }: Against) =>
     resourcesIn(byId.get(ruleId)).some((resource) => compileResource(resource)(matchPath));
-  const against = rules.filter((rule): rule is Against => !isApplying(rule) && !isAllowing(rule));
+  const against = rules.filter(
+    (rule): rule is Against => !isApplying(rule) && !isAllowing(rule) && !isMultiplying(rule),
+  );
   const [near, far] = [against.filter(isNear), against.filter((rule) => !isNear(rule))];
   return [
     ...rejected.map(({ id, name, problems }) => ({

@@ -60,7 +60,7 @@ async function planOne(snapshot: Snapshot, { one, at, problems }: Place, options
   const caller = callerOf(named.rule.scope, one, options.ipv6Prefix);
   if (typeof caller === 'string') problems.push(`${at}.subject: ${caller}`);
   if (typeof caller === 'string' || !isInForce(named, options.nowMs)) return [];
-  const matches = limitsFor(snapshot, named, caller, one.cost);
+  const matches = limitsFor(snapshot, named, caller, { cost: one.cost, nowMs: options.nowMs });
   const request = { caller, matchPath: '/', method: 'GET', ...options };
   return (await planMatches(snapshot, matches, request)).map((check) => ({ check, subject: one.subject }));
 }
@@ -68,10 +68,15 @@ async function planOne(snapshot: Snapshot, { one, at, problems }: Place, options
 const isInForce = ({ rule: { validFromMs, validUntilMs } }: NamedRule, nowMs: number) =>
   (validFromMs === null || validFromMs <= nowMs) && (validUntilMs === null || nowMs < validUntilMs);
 
-const limitsFor = (snapshot: Snapshot, { counters }: NamedRule, caller: Caller, cost: number | undefined) =>
+const limitsFor = (
+  snapshot: Snapshot,
+  { counters }: NamedRule,
+  caller: Caller,
+  { cost, nowMs }: { readonly cost: number | undefined; readonly nowMs: number },
+) =>
   counters.flatMap((counter): Match[] => {
-    const limit = snapshot.limitOf(counter, caller);
-    return limit === null ? [] : [{ rule: checkedRule(counter), limit, cost: cost ?? counter.cost }];
+    const said = snapshot.limitOf(counter, caller, nowMs);
+    return said === null ? [] : [{ rule: checkedRule(counter), ...said, cost: cost ?? counter.cost }];
   });
 
 const checkedRules = new WeakMap<CompiledRule, CompiledRule>();

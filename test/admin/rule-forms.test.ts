@@ -41,6 +41,7 @@ const FORMS = [
     ],
   },
   { ...ONE, name: 'replaces', resource: '/f', replaces: true, percent: 40 },
+  { resource: '/*', scope: 'user', name: 'multiply', action: 'multiply', times: 2.5, subjects: ['acme-*'] },
   {
     ...ONE,
     name: 'span',
@@ -118,6 +119,13 @@ describe('what is refused is named', () => {
     [{ ...LIMIT, scope: 'user', resources: ['/y/:a', '/z', '/Y/{b}/'] }, ['#/resources/2']],
     [{ ...LIMIT, scope: 'user' }, ['#/resource']],
     [{ ...ONE, policy: 'Not a slug' }, ['#/policy']],
+    [{ ...ONE, times: 2 }, ['#/times']],
+    [{ ...ONE, action: 'multiply' }, ['#/times']],
+    [{ ...ONE, action: 'multiply', times: 0 }, ['#/times']],
+    [
+      { ...ONE, action: 'multiply', times: 2, methods: ['GET'], by: ['ip'], replaces: true },
+      ['#/methods', '#/by', '#/replaces'],
+    ],
     [{ ...ONE, percent: 101 }, ['#/percent']],
     [{ ...ONE, scope: 'global', percent: 50 }, ['#/percent']],
     [{ ...ONE, scope: 'ip', subjects: ['10.*'] }, ['#/subjects']],

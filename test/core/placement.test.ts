@@ -59,6 +59,18 @@ const keyAt = (name: string, shares: SharesByRegion) => {
   return keys.find((key) => home(shares, key) === name) ?? '';
 };
 
+describe('a limit that a rule has multiplied', () => {
+  it('is split with its own burst, whoever was first with the same limit', () => {
+    const check = createRuleCheck({ ...MINUTE, algorithm: 'token-bucket', extra: 6 });
+    const placements = createPlacements(splitBy(EVEN));
+    const burstOf = (extra: number) => {
+      const [placed] = placements.of({ ...check, extra, full: { limit: 12, extra } }, AT_MS);
+      return [...(placed?.parts.values() ?? [])].reduce((sum, part) => sum + (part.extra ?? 0), 0);
+    };
+    expect([burstOf(6), burstOf(18), burstOf(6)]).toEqual([6, 18, 6]);
+  });
+});
+
 describe('a limit is split', () => {
   it('as configured, if the rule says nothing else', () => {
     expect(partsOf(splitBy({ us: 2, eu: 1 }))).toEqual({

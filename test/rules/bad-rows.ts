@@ -61,6 +61,7 @@ export interface Case {
 const YEAR = 366 * 86_400;
 const DAY = { window_seconds: null, window: 'day' };
 const MONTH = { ...DAY, window: 'month' };
+const MULTIPLY = { action: 'multiply', times: 2 };
 const TRILLION = 1_000_000_000_000;
 const LEASE = { algorithm: 'concurrency', window_seconds: 30 };
 const THROTTLE = { action: 'throttle', algorithm: 'leaky-bucket' };
@@ -143,6 +144,25 @@ export const CASES: Readonly<Record<string, Case>> = {
   rules_has_an_algorithm: {
     refused: [{ algorithm: null }, { algorithm: null, ...SEVERAL }],
     taken: [{ algorithm: null, action: 'allow' }],
+  },
+  rules_times_are_of_multiply: {
+    refused: [{ times: 2 }, { action: 'multiply' }],
+    taken: [{ ...MULTIPLY, algorithm: null, limit: null, window_seconds: null }],
+  },
+  rules_times_are_positive: {
+    refused: [0, -1, 0.0001, 1_000_001].map((times) => ({ ...MULTIPLY, times })),
+    taken: [0.001, 1.5, 1_000_000].map((times) => ({ ...MULTIPLY, times })),
+  },
+  rules_multiply_looks_at_callers_alone: {
+    refused: [
+      ...['methods', 'hosts', 'by', 'per'].map((field) => ({
+        ...MULTIPLY,
+        [field]: { methods: '{GET}', hosts: '{a.example}', by: '{ip}', per: '{method}' }[field],
+      })),
+      { ...MULTIPLY, routes: '{old}' },
+      { ...MULTIPLY, replaces: true },
+    ],
+    taken: [{ ...MULTIPLY, subjects: '{"10.0.0.1"}', tiers: '{pro}', percent: 50 }],
   },
   rules_has_a_window: {
     refused: [{ window_seconds: null }, { window: 'day' }],

@@ -84,6 +84,9 @@ const costs = fc.oneof(
   },
 );
 
+/** A rule that multiplies looks at nothing else. */
+const OF_CALLERS = { methods: [], hosts: [], by: [], per: [], replaces: false };
+
 const ruleFields = fc
   .record({
     resource: ruleResource,
@@ -92,7 +95,7 @@ const ruleFields = fc
     per: fc.constantFrom<Per[][]>([], [], ['route', 'method']),
     hosts: someOf('a.example', '*.example'),
     scope: fc.constantFrom(...SCOPES),
-    action: fc.constantFrom('reject', 'reject', 'reject', 'log', 'allow'),
+    action: fc.constantFrom('reject', 'reject', 'reject', 'log', 'allow', 'multiply'),
     replaces: fc.constantFrom(false, false, false, true),
     several,
     costs,
@@ -119,6 +122,7 @@ const ruleFields = fc
       by: fields.by.filter((part) => part !== 'header:X-Model'),
     }),
     ...(isBackwards(fields) && { validUntilMs: null }),
+    ...(fields.action === 'multiply' && { ...OF_CALLERS, times: fields.priority / 2 }),
     subjects: subjects.filter(
       (one) => fields.scope !== 'global' && !(fields.scope === 'ip' && one.endsWith('*')),
     ),
@@ -272,9 +276,12 @@ async function askPostgres(requests: readonly MatchRequest[]): Promise<string[][
     ...caller,
   }));
   const answers = requests.map((): string[] => []);
-  const { rows } = await postgres.database.execute<{ number: number; line: string }>(
-    QUESTION(JSON.stringify(asked)),
-  );
+  const { database } = postgres;
+  const [, { rows }] = await database.batch([
+    // To compile so long a question takes far longer than to answer it.
+    database.execute(sql`set local jit = off`),
+    database.execute<{ number: number; line: string }>(QUESTION(JSON.stringify(asked))),
+  ]);
   for (const { number, line } of rows) answers[number]?.push(line);
   return answers;
 }
@@ -320,8 +327,16 @@ const QUESTION = (asked: string) => sql`
       number int, "matchPath" text, method text, host text, now timestamptz, ip text, "userId" text, "apiKeyId" text, "tenantId" text, tier text)
   ),
   slots as (
-    select rules.*, slot_of(one) as slot, (select string_agg(part, ' ' order by part) from unnest("by") as part) as by_parts
+    select rules.*, slot_of(one) as slot, case action when 'multiply' then action
+      else (select string_agg(part, ' ' order by part) from unnest("by") as part) end as by_parts
     from weir.rules, unnest(case resources when '{}' then array[resource] else resources end) as one where enabled
+  ),
+  -- All of whose resources are among those of the rule that multiplies, or narrower.
+  multiplied as materialized (
+    select own.id, other.id as by_id from weir.rules as own, weir.rules as other
+    where other.action = 'multiply' and other.scope = own.scope and own.enabled and other.enabled and not exists (
+      select from slots as narrow where narrow.id = own.id and not exists (
+        select from slots as wide where wide.id = other.id and contains(wide.slot, narrow.slot)))
   ),
   winners as (
     select distinct on (number, scope, by_parts, slot, action = 'log') requests.number, requests.path, requests.method,
@@ -342,7 +357,7 @@ const QUESTION = (asked: string) => sql`
       (hosts <> '{}') desc, id
   ),
   applying as (
-    select distinct on (number, id) * from winners where action <> 'allow' and not exists (
+    select distinct on (number, id) * from winners where action not in ('allow', 'multiply') and not exists (
       select from winners as other where other.number = winners.number and other.scope = winners.scope
         and (other.replaces or other.action = 'allow') and (winners.action = 'log' or other.action <> 'log')
         and other.slot <> winners.slot and contains(winners.slot, other.slot))
@@ -354,13 +369,17 @@ const QUESTION = (asked: string) => sql`
           or one -> 'methods' ? method or (method = 'HEAD' and one -> 'methods' ? 'GET'))
         order by outline_of(slot_of(one ->> 'resource')), one ? 'methods' desc, place limit 1), cost) as cost,
       case when tiers.limits ? (line ->> 'limitName') then (tiers.limits ->> (line ->> 'limitName'))::bigint
-        else (line ->> 'limit')::bigint end as "limit"
+        else (line ->> 'limit')::bigint end as "limit", (
+        select times from winners as other where other.number = applying.number and other.action = 'multiply'
+          and exists (select from multiplied where by_id = other.id and multiplied.id = applying.id)
+        order by priority, (subjects <> '{}') desc, (exists (select from unnest(subjects) as one where one like '%*')),
+          (tiers <> '{}') desc, id limit 1) as factor
     from applying left join weir.tiers on tiers.name = applying.tier
       cross join jsonb_array_elements(case applying.limits when '[]'
         then jsonb_build_array(jsonb_build_object('limit', applying."limit", 'limitName', limit_name))
         else applying.limits end) as line
   )
-  select number, name || suffix || ': ' || "limit" * times || ' for ' || cost as line from limited
+  select number, name || suffix || ': ' || case when factor is null then "limit" * times else greatest(1, floor("limit" * times * factor)) end || ' for ' || cost as line from limited
   cross join lateral (
     select '' as suffix, 1 as times union all select ' bound', bound_times where 'header:X-Model' = any("by")) as counter
   where "limit" is not null`;

@@ -18,6 +18,7 @@ import {
   completeCaller,
   isAllowing,
   isApplying,
+  isMultiplying,
   outcomeName,
   type Peeked,
   peek,
@@ -104,6 +105,11 @@ const explanationBody = z
     allowedBy: z
       .array(z.strictObject({ id: z.string(), name: z.string() }))
       .describe('Rules with the action allow: they count nothing and put broader ones aside.'),
+    multipliedBy: z
+      .array(z.strictObject({ id: z.string(), name: z.string(), times: z.number() }))
+      .describe(
+        'Rules with the action multiply: limits of their scope and resource are so many times as large.',
+      ),
     applies: z
       .array(
         z.strictObject({
@@ -112,6 +118,7 @@ const explanationBody = z
           policy: z.string().describe('The name of this limit that clients read.'),
           limit: z.int(),
           limitFrom: z.enum(['rule', 'tier']),
+          times: z.number().nullable().describe('What it is multiplied by; null: nothing.'),
           windowSeconds: z
             .int()
             .describe('Of a calendar window: how long it is now, if the counters answer.'),
@@ -215,6 +222,9 @@ export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
         enforcement: services.isLogOnly ? 'log' : (read.content.settings?.enforcement ?? 'on'),
         listed: explanation.listed ?? null,
         allowedBy: explanation.rules.filter(isAllowing).map(({ ruleId, name }) => ({ id: ruleId, name })),
+        multipliedBy: explanation.rules
+          .filter(isMultiplying)
+          .map(({ ruleId, name, times }) => ({ id: ruleId, name, times })),
         applies: explanation.rules
           .filter(isApplying)
           .flatMap((rule) => toShown(rule, peeked, movingOf(rule, read.content, now()))),
@@ -246,13 +256,14 @@ function toShown(
   peeked: ReadonlyMap<string, Peeked> | undefined,
   moving: Moving,
 ) {
-  return limits.map(({ limit, limitFrom, windowSeconds, window, policy }) => {
+  return limits.map(({ limit, limitFrom, times, windowSeconds, window, policy }) => {
     const found = peeked?.get(outcomeName(ruleId, windowSeconds));
     const left = toLeft(found?.outcome);
     const bound = boundTimes === undefined ? null : limit * boundTimes;
     const counted = {
       limit,
       limitFrom,
+      times: times ?? null,
       windowSeconds: found?.windowSeconds ?? windowSeconds,
       window,
       cost,

@@ -96,6 +96,12 @@ const LATEST_MS = 2 ** 47;
 
 const isWhole = (value: number) => Number.isInteger(value) && value >= 1 && value <= LARGEST;
 
+/** The most units that an algorithm counts exactly in such a window. */
+export function largestLimit(algorithm: AlgorithmId, windowMs: number): number {
+  const { mostUnits = LARGEST, countsUnits } = traitsOf(algorithm);
+  return countsUnits ? mostUnits : Math.min(mostUnits, Math.floor(LARGEST / windowMs));
+}
+
 const areBorders = (borders: Borders): boolean =>
   borders.length === 4 &&
   borders.every((ms, i) => isWhole(ms) && ms <= LATEST_MS && ms > (i === 0 ? 0 : (borders[i - 1] ?? ms)));

@@ -75,14 +75,13 @@ export function compileCalendars(published: PublishedCalendars | undefined): Cal
 }
 
 /** If nothing could be published for months, windows go on at the length of the last one. */
-function bordersAround(all: readonly number[], nowMs: number): Borders {
-  const last = all.length - 1;
-  const [lastMs = 0, lastLengthMs = 1] = [all[last], (all[last] ?? 0) - (all[last - 1] ?? 0)];
-  const at = (i: number) => (i <= last ? (all[i] ?? 0) : lastMs + (i - last) * lastLengthMs);
-  const known = Math.max(
+function bordersAround(published: readonly number[], nowMs: number): Borders {
+  const all = [...published];
+  const [before = 0, last = 1] = all.slice(-2);
+  while ((all.at(-2) ?? nowMs) <= nowMs) all.push((all.at(-1) ?? 0) + last - before);
+  const start = Math.max(
     1,
     all.findLastIndex((borderMs) => borderMs <= nowMs),
   );
-  const start = known < last ? known : last + Math.floor((nowMs - lastMs) / lastLengthMs);
-  return [at(start - 1), at(start), at(start + 1), at(start + 2)];
+  return all.slice(start - 1, start + 3) as [number, number, number, number];
 }

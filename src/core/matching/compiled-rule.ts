@@ -2,7 +2,7 @@
 import type { AlgorithmId } from '../counting/algorithms/registry.ts';
 import { counterId } from '../counting/keys.ts';
 import { CALENDAR_SECONDS, type CalendarWindow } from './calendar.ts';
-import type { Rule, WrittenLimit } from './rule.ts';
+import { isUncounted, type Rule, type WrittenLimit } from './rule.ts';
 
 /** What one limit of a rule says, with nothing left open. */
 export interface RuleLimit {
@@ -37,9 +37,9 @@ export type CompiledRule = PublishedRule &
     readonly isBound?: true;
   };
 
-/** None if the rule allows. */
+/** None if the rule allows or multiplies. */
 export function limitsOf(rule: Rule): RuleLimit[] {
-  if (rule.action === 'allow') return [];
+  if (isUncounted(rule)) return [];
   const said: Said[] = rule.limits.length === 0 ? [rule] : rule.limits.map((one) => completed(one, rule));
   return said.map((one) => withLength(one)).filter(isLimit);
 }

@@ -7,6 +7,7 @@ import { compileCosts } from './costs.ts';
 import { parametersOf, subjectBy } from './counted-by.ts';
 import { type Paths, pathsOf, withoutExtension } from './file-extensions.ts';
 import { compileLists } from './lists.ts';
+import { isMultiplying, multiplied, multiplies } from './multiplying.ts';
 import type { OriginRoute } from './origin-route.ts';
 import { compileOriginRoutes } from './origin-routes.ts';
 import { limitPolicyOf } from './policy.ts';
@@ -60,6 +61,8 @@ export interface AppliedLimit extends RuleLimit {
   /** The name of it that clients read. */
   readonly policy: string;
   readonly limitFrom: 'rule' | 'tier';
+  /** By what another rule multiplies it. */
+  readonly times: number | undefined;
 }
 
 export type Verdict =
@@ -74,6 +77,8 @@ export type Verdict =
     }
   /** It wins its slot, counts nothing, and puts broader rules aside. */
   | { readonly reason: 'allows' }
+  /** It wins its slot, counts nothing, and changes the limits of others. */
+  | { readonly reason: 'multiplies'; readonly times: number }
   | { readonly reason: 'outranked' | 'replaced'; readonly winnerId: string }
   | { readonly reason: Exclude<(typeof REASONS_AGAINST)[number], 'outranked' | 'replaced'> };
 
@@ -169,7 +174,9 @@ function verdictOn(
   // One slot that it wins is enough.
   if (lost && !verdicts.includes(undefined)) return lost;
   if (rule.action === 'allow') return { reason: 'allows' };
-  const limits = limitsOf(rule).flatMap((limit) => appliedLimit(rule, limit, tier) ?? []);
+  if (isMultiplying(rule)) return { reason: 'multiplies', times: rule.times ?? 1 };
+  const times = timesOf(rule, winners);
+  const limits = limitsOf(rule).flatMap((limit) => appliedLimit(rule, limit, { tier, times }) ?? []);
   if (limits.length === 0) return { reason: 'unlimited' };
   const cost = compileCosts(rule)?.(request) ?? rule.cost;
   const boundTimes = hasBound(rule) ? rule.boundTimes : undefined;
@@ -186,6 +193,7 @@ function countedOf(rule: Rule, request: MatchRequest): { scope: Scope | 'by'; id
 function verdictAt(placed: Placed, winners: ReadonlyMap<string, Placed>): Verdict | undefined {
   const winner = winners.get(slotKey(placed));
   if (winner && winner.rule !== placed.rule) return { reason: 'outranked', winnerId: winner.rule.id };
+  if (isMultiplying(placed.rule)) return undefined;
   const replacing = [...winners.values()].find((other) => isReplacedBy(placed, other));
   return replacing && { reason: 'replaced', winnerId: replacing.rule.id };
 }
@@ -200,14 +208,29 @@ function asSlot({ rule, resource }: Placed) {
   return route.ok ? { scope: rule.scope, route, isShadow: isShadowRule(rule) } : undefined;
 }
 
-function appliedLimit(rule: Rule, said: RuleLimit, tier: CallerTier): AppliedLimit | undefined {
+/** By what the winners multiply the limits of a rule: the best of them alone. */
+function timesOf(rule: Rule, winners: ReadonlyMap<string, Placed>): number | undefined {
+  const [best] = [...winners.values()]
+    .filter((other) => isMultiplying(other.rule) && multiplies(other.rule, rule))
+    .sort((a, b) => byRank(a.rule, b.rule));
+  return best?.rule.times ?? undefined;
+}
+
+interface ForCaller {
+  readonly tier: CallerTier;
+  readonly times: number | undefined;
+}
+
+function appliedLimit(rule: Rule, said: RuleLimit, { tier, times }: ForCaller): AppliedLimit | undefined {
   const ofTier = limitOfTier(said, tier.limits);
-  const limit = ofTier === undefined ? said.limit : ofTier;
-  if (limit === null) return undefined;
+  const written = ofTier === undefined ? said.limit : ofTier;
+  if (written === null) return undefined;
+  const limit = times === undefined ? written : multiplied(written, times, said);
   const { algorithm, limitName, windowSeconds, window, timeZone, anchorDay, burst, buckets } = said;
   return {
     ...{ algorithm, limitName, windowSeconds, window, timeZone, anchorDay, burst, buckets, limit },
     policy: limitPolicyOf(rule, said),
     limitFrom: ofTier === undefined ? 'rule' : 'tier',
+    times,
   };
 }

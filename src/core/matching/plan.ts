@@ -6,6 +6,7 @@ import { groupOf, subjectKey } from '../counting/keys.ts';
 import type { Calendars } from './calendar.ts';
 import { type Caller, subjectOf } from './caller.ts';
 import { type RequestFacts, subjectBy } from './counted-by.ts';
+import { multiplied } from './multiplying.ts';
 import type { ListEntry } from './rule.ts';
 import type { CompiledRule, Match, Snapshot } from './snapshot.ts';
 
@@ -100,11 +101,11 @@ function keyOf({ rule, parameters }: Match, request: PlannedRequest) {
   return subjectKey(subject.scope, subject.id, group);
 }
 
-function toCheck({ rule, limit, cost }: Match, key: string, request: PlannedRequest): RuleCheck {
+function toCheck({ rule, limit, cost, times }: Match, key: string, request: PlannedRequest): RuleCheck {
   const { leaseId, isLogOnly = false } = request;
   const borders = bordersOf(rule, request);
   const isLease = traitsOf(rule.algorithm).holdsLeases === true;
-  const extra = isLease ? undefined : extraOf(rule, limit);
+  const extra = isLease ? undefined : extraOf(rule, limit, times);
   return {
     rule,
     key,
@@ -130,8 +131,11 @@ function bordersOf(rule: CompiledRule, { calendars, caller, nowMs }: PlannedRequ
   return calendars?.bordersFor({ window, timeZone, anchorDay }, counted, nowMs);
 }
 
-export function extraOf(rule: CompiledRule, limit: number): number | undefined {
-  return rule.action === 'throttle' ? queueOf(rule, limit) : (rule.burst ?? rule.buckets ?? undefined);
+export function extraOf(rule: CompiledRule, limit: number, times?: number): number | undefined {
+  const burst = rule.burst !== null && times ? multiplied(rule.burst, times, rule) : rule.burst;
+  return rule.action === 'throttle'
+    ? queueOf({ ...rule, burst }, limit)
+    : (burst ?? rule.buckets ?? undefined);
 }
 
 /** The wait of a request is the time that those before it take: a queue this long never makes it longer. */

@@ -6,8 +6,11 @@ import type { CalendarWindow } from './calendar.ts';
 export const SCOPES = ['global', 'tenant', 'user', 'apiKey', 'ip'] as const;
 export type Scope = (typeof SCOPES)[number];
 
-/** `log` only records what it would have done. `allow` counts nothing: it is an exception from broader rules. */
-export const ACTIONS = ['reject', 'throttle', 'log', 'allow'] as const;
+/**
+ * `log` only records what it would have done. `allow` counts nothing: it is an exception from broader rules. `multiply`
+ * counts nothing either: it changes the limits of other rules for some callers.
+ */
+export const ACTIONS = ['reject', 'throttle', 'log', 'allow', 'multiply'] as const;
 export type Action = (typeof ACTIONS)[number];
 
 /** What happens to a request while its counters cannot be reached. */
@@ -47,7 +50,7 @@ export interface Rule {
   readonly subjects: readonly string[];
   /** Of the subjects that it is for, the part that it applies to: by a hash, so that it stays the same for each. */
   readonly percent: number;
-  /** Null only if the rule allows: it has no limit then. */
+  /** Null only if the rule allows or multiplies: it has no limit then. */
   readonly algorithm: AlgorithmId | null;
   /** Null: only tiers that have `limitName` are limited. */
   readonly limit: number | null;
@@ -73,6 +76,8 @@ export interface Rule {
   /** What was charged is given back if the origin cannot be reached or does not answer in time. */
   readonly refundOnError: boolean;
   readonly action: Action;
+  /** Of `multiply`: the limits of rules of the same scope, for its resource or a narrower one, are so many times as large. */
+  readonly times: number | null;
   /** Rules of the same scope whose resource contains this one's do not apply where this rule does. */
   readonly replaces: boolean;
   /** The longest that `throttle` makes a request wait. */
@@ -158,6 +163,8 @@ export interface Split {
 export const LARGEST_LIMIT = 1_000_000_000_000;
 /** Of a tier's limit that is a multiple of another one. */
 export const MAX_TIMES = 1_000_000;
+/** Of a rule that multiplies: less is a denial in other words. */
+export const LEAST_TIMES = 0.001;
 export const LARGEST_COST = 1_000_000_000;
 export const LONGEST_WINDOW_SECONDS = 366 * 86_400;
 /** Of one rule: each is a counter that a request reads and writes. */
@@ -200,6 +207,7 @@ export const RULE_DEFAULTS = {
   costFromOrigin: false,
   refundOnError: false,
   action: 'reject',
+  times: null,
   replaces: false,
   maxDelayMs: null,
   priority: 100,
@@ -243,6 +251,12 @@ export const isCentral = ({ central, spill, ...rule }: PlacingFields): boolean =
       rule.countDenied ||
       rule.blockSeconds !== null ||
       rule.costFromOrigin));
+
+/** Whether it has no counters: it says something of other rules. */
+export const isUncounted = ({ action }: { readonly action?: Action | undefined }): boolean =>
+  UNCOUNTED_ACTIONS.some((one) => one === action);
+
+export const UNCOUNTED_ACTIONS = ['allow', 'multiply'] as const satisfies Action[];
 
 /** Named limits of a tier; null is unlimited. */
 export type TierLimits = Readonly<Record<string, number | null>>;

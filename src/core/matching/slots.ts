@@ -4,6 +4,7 @@ import type { CompiledRule, PublishedRule } from './compiled-rule.ts';
 import { type Asker, type Condition, conditionOf } from './conditions.ts';
 import { type CostOf, compileCosts } from './costs.ts';
 import { parametersOf, type RequestFacts } from './counted-by.ts';
+import { isMultiplying, MULTIPLYING } from './multiplying.ts';
 import { NameTable } from './name-table.ts';
 import { isShadowRule, methodsOf, names } from './rank.ts';
 import type { Route } from './resource.ts';
@@ -30,6 +31,8 @@ export interface Match {
   readonly rule: CompiledRule;
   readonly limit: number;
   readonly cost: number;
+  /** Of the rule's own limit, if another rule multiplies it. */
+  readonly times?: number | undefined;
   /** Where the parameters are that the rule counts by. */
   readonly parameters?: ReadonlyMap<string, number> | undefined;
 }
@@ -65,7 +68,7 @@ type Counted = Pick<Candidate, 'counters' | 'matches'>;
  */
 export interface Slot {
   readonly scope: Scope;
-  /** What its rules count by instead of the scope; '': by the scope. */
+  /** What its rules count by instead of the scope; '': by the scope; MULTIPLYING: they count nothing. */
   readonly by: string;
   readonly route: Route;
   readonly isShadow: boolean;
@@ -79,8 +82,9 @@ export interface Slot {
   byPattern?: PrefixTable<Candidate[]>;
 }
 
-/** The order of the parts makes no difference. */
-export const slotBy = ({ by }: Pick<Rule, 'by'>): string => [...by].sort().join(' ');
+/** The order of the parts makes no difference. Rules that multiply are among themselves. */
+export const slotBy = (rule: Pick<Rule, 'by' | 'action'>): string =>
+  isMultiplying(rule) ? MULTIPLYING : [...rule.by].sort().join(' ');
 
 export const createSlot = (rule: Rule, route: Route): Slot => ({
   scope: rule.scope,

@@ -5,6 +5,7 @@ import type { Caller } from './caller.ts';
 import type { CompiledRule, PublishedRule } from './compiled-rule.ts';
 import { withoutExtension } from './file-extensions.ts';
 import { compileLists } from './lists.ts';
+import { isMultiplying, MULTIPLYING, multiplied, timesFor } from './multiplying.ts';
 import { compileNames, type RulesNamed } from './named-rules.ts';
 import type { OriginRoute } from './origin-route.ts';
 import { compileOriginRoutes, type OriginRoutes } from './origin-routes.ts';
@@ -21,6 +22,7 @@ import {
   countedOf,
   countersOfAll,
   createSlot,
+  EVERY_METHOD,
   isEmpty,
   type Match,
   type MatchRequest,
@@ -76,8 +78,8 @@ export interface Snapshot {
   listed(caller: Caller, nowMs: number): ListEntry['list'] | undefined;
   /** For those who name a rule instead of describing a request. */
   readonly rulesNamed: RulesNamed;
-  /** Of one counter, for a caller of that tier; null is unlimited. */
-  limitOf(counter: CompiledRule, caller: Caller): number | null;
+  /** Of one counter, for that caller; null is unlimited. */
+  limitOf(counter: CompiledRule, caller: Caller, nowMs: number): Pick<Match, 'limit' | 'times'> | null;
   /** The name of the caller's tier, the default one included. */
   tierOf(caller: Caller): string | undefined;
 }
@@ -86,7 +88,7 @@ export interface Snapshot {
 export const MAX_LIMITS = 200;
 
 export function compileSnapshot(version: string, content: SnapshotContent): Snapshot {
-  const { routes, enforced } = compileRoutes(content.rules);
+  const { routes, enforced, multiplyingSlots } = compileRoutes(content.rules);
   const tierOf = compileTiers(content.tiers);
   const origins = compileOriginRoutes(content.routes);
   const hasRoutes = content.rules.some((rule) => rule.routes.length > 0);
@@ -98,6 +100,13 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
     const otherPath = ignoresExtensions ? withoutExtension(asked.matchPath) : undefined;
     if (!hasRoutes && otherPath === undefined) return asked;
     return { ...asked, otherPath, routeName: () => nameOfRoute(asked) };
+  };
+  const hasMultiplying = multiplyingSlots.length > 0;
+  const multiplyingFor = (caller: Caller, nowMs: number): Candidate[] => {
+    const tier = tierOf(caller).name;
+    return multiplyingSlots.flatMap(
+      (slot) => bestOf(slot, { caller, nowMs, method: EVERY_METHOD }, tier) ?? [],
+    );
   };
   // Those pass whatever rules say.
   const isAllowedByName = content.lists.some(({ list, kind }) => list === 'allow' && kind !== 'ip');
@@ -111,26 +120,37 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
     tierOf: (caller) => tierOf(caller).name,
     listed: compileLists(content.lists),
     rulesNamed: compileNames(content.rules),
-    limitOf: (counter, caller) => limitIn(counter, tierOf(caller).limits),
+    limitOf(counter, caller, nowMs) {
+      const limit = limitIn(counter, tierOf(caller).limits);
+      if (limit === null) return null;
+      const times = hasMultiplying ? timesFor(counter, multiplyingFor(caller, nowMs)) : undefined;
+      return times === undefined ? { limit } : { limit: multiplied(limit, times, counter), times };
+    },
     match(asked) {
       const request = completed(asked);
       const tier = tierOf(request.caller);
       const winners = winnersIn(routes, request, tier.name);
-      return matchesOf(withoutReplaced(winners), request, tier.limits);
+      if (!hasMultiplying) return matchesOf(withoutReplaced(winners), { request, limits: tier.limits });
+      const multiplying = winners.filter(({ rule }) => isMultiplying(rule));
+      const others = winners.filter(({ rule }) => !isMultiplying(rule));
+      return matchesOf(withoutReplaced(others), { request, limits: tier.limits, multiplying });
     },
     matchAnybody(asked) {
       const request = completed(asked);
-      return isAllowedByName ? [] : matchesOf(winnersForAnybody(routes, request), request, undefined);
+      return isAllowedByName
+        ? []
+        : matchesOf(winnersForAnybody(routes, request), { request, limits: undefined });
     },
     limitsOf(caller, nowMs) {
       const tier = tierOf(caller);
       const limits: Match[] = [];
       const told = new Set<PublishedRule>();
+      const multiplying = multiplyingFor(caller, nowMs);
       for (const slot of enforced)
         for (const winner of winnersOf(slot, { caller, nowMs }, tier.name)) {
           if (told.has(winner.rule) || hasBound(winner.rule)) continue;
           if (winner.rule.resources.length > 1) told.add(winner.rule);
-          addMatches(limits, winner, { limits: tier.limits });
+          addMatches(limits, winner, { limits: tier.limits, multiplying });
           if (limits.length >= MAX_LIMITS) return limits.slice(0, MAX_LIMITS);
         }
       return limits;
@@ -156,26 +176,25 @@ function slotsFor(routes: RouteTrie<Slot[]>, { matchPath, otherPath }: MatchRequ
   return otherPath === undefined ? found : [...new Set([...found, ...routes.find(otherPath)])];
 }
 
-/** A slot that looks at who calls may put others aside for some callers: those are not certain to apply. */
+/** A slot that looks at who calls may put others aside, or change their limits: those are not certain to apply. */
 function winnersForAnybody(routes: RouteTrie<Slot[]>, request: MatchRequest): readonly Candidate[] {
   if (isOwnPath(request.matchPath)) return [];
   const slots = slotsFor(routes, request).flatMap((found) => found.filter(({ isShadow }) => !isShadow));
   const unsure = slots.filter((slot) => slot.isReplacing && !isForAnybody(slot));
+  const multiplying = slots.filter(({ by }) => by === MULTIPLYING);
   const winners = slots.filter(isForAnybody).flatMap((slot) => bestOf(slot, request, undefined) ?? []);
-  return withoutReplaced(winners).filter(({ slot }) => !unsure.some((other) => reaches(other, slot)));
+  return withoutReplaced(winners).filter(
+    ({ slot }) =>
+      !unsure.some((other) => reaches(other, slot)) && !multiplying.some(({ scope }) => scope === slot.scope),
+  );
 }
 
 /** An address is the same for every caller. */
 const isForAnybody = ({ scope, by, isTiered }: Slot) =>
   (scope === 'ip' || scope === 'global') && by === '' && !isTiered;
 
-function matchesOf(
-  winners: readonly Candidate[],
-  request: MatchRequest,
-  limits: TierLimits | undefined,
-): Match[] {
+function matchesOf(winners: readonly Candidate[], said: Said): Match[] {
   const matches: Match[] = [];
-  const said = { limits, request };
   for (const winner of winners) if (!isRepeated(winners, winner)) addMatches(matches, winner, said);
   return matches;
 }
@@ -192,22 +211,28 @@ interface Said {
   readonly limits: TierLimits | undefined;
   /** Undefined: no request in particular, so that costs are the flat ones. */
   readonly request?: MatchRequest;
+  /** Rules that multiply limits of this caller. */
+  readonly multiplying?: readonly Candidate[];
 }
 
 /** A caller whose tier is unlimited by the rule that won is not limited by the next rule of the slot instead. */
-function addMatches(into: Match[], winner: Candidate, { limits, request }: Said): void {
+function addMatches(into: Match[], winner: Candidate, { limits, request, multiplying }: Said): void {
   const { costOf, rule, parameters } = winner;
+  const times = multiplying?.length ? timesFor(rule, multiplying) : undefined;
   const { counters, matches } = request
     ? countedOf(winner, request.method)
     : { counters: countersOfAll(winner), matches: winner.matches };
-  if (!winner.slot.isTiered && costOf === undefined && (request || rule.per.length === 0)) {
+  const isPlain = !winner.slot.isTiered && costOf === undefined && times === undefined;
+  if (isPlain && (request || rule.per.length === 0)) {
     for (const match of matches) into.push(match);
     return;
   }
   const cost = request && costOf ? costOf(request) : rule.cost;
   for (const counter of counters) {
-    const limit = limitIn(counter, limits);
-    if (limit !== null) into.push({ rule: counter, limit, cost, ...(parameters && { parameters }) });
+    const said = limitIn(counter, limits);
+    if (said === null) continue;
+    const limit = times === undefined ? said : multiplied(said, times, counter);
+    into.push({ rule: counter, limit, cost, ...(times && { times }), ...(parameters && { parameters }) });
   }
 }
 
@@ -221,11 +246,14 @@ interface CompiledRoutes {
   readonly routes: RouteTrie<Slot[]>;
   /** All slots but the shadow ones, in the order of their best rules. */
   readonly enforced: readonly Slot[];
+  /** Of rules that multiply. */
+  readonly multiplyingSlots: readonly Slot[];
 }
 
 function compileRoutes(rules: readonly PublishedRule[]): CompiledRoutes {
   const routes = createRouteTrie<Slot[]>();
   const enforced: Slot[] = [];
+  const multiplyingSlots: Slot[] = [];
   const parsed = new Map<string, ParsedResource>();
   for (const [rank, rule] of [...rules].sort(byRank).entries()) {
     for (const resource of resourcesOf(rule)) {
@@ -233,11 +261,11 @@ function compileRoutes(rules: readonly PublishedRule[]): CompiledRoutes {
       parsed.set(resource, route);
       if (!route.ok) continue;
       const slot = slotFor(rule, route, routes.at(route, createSlots));
-      if (isEmpty(slot) && !slot.isShadow) enforced.push(slot);
+      if (isEmpty(slot) && !slot.isShadow) (slot.by === MULTIPLYING ? multiplyingSlots : enforced).push(slot);
       addToSlot(slot, rule, rank, resource);
     }
   }
-  return { routes, enforced };
+  return { routes, enforced, multiplyingSlots };
 }
 
 const createSlots = (): Slot[] => [];

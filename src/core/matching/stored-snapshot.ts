@@ -9,10 +9,10 @@ import { compileSnapshot, type PublishedRule, type Snapshot, type SnapshotConten
  * count by several parts, and be for some hosts.
  */
 const FORMAT = 3;
-/** With calendars. Older Workers go on reading what has none. */
-const FORMAT_WITH_CALENDARS = 4;
+/** With calendars, or rules that multiply. Older Workers go on reading what has neither. */
+const NEW_FORMAT = 4;
 /** What this Worker can read. Each has all that those before it have. */
-const READABLE: readonly number[] = [1, 2, FORMAT, FORMAT_WITH_CALENDARS];
+const READABLE: readonly number[] = [1, 2, FORMAT, NEW_FORMAT];
 
 export const versionOf = async (text: string): Promise<string> =>
   toHex((await digest('SHA-256', text)).slice(0, 8));
@@ -26,8 +26,12 @@ export const encodeRule = (rule: PublishedRule): string => JSON.stringify(withou
 export function joinSnapshot({ rules, ...content }: EncodedContent): string {
   const { tiers, lists, split, routes, settings, calendars } = content;
   const rest = JSON.stringify({ tiers, lists, split, routes, settings, calendars });
-  return `{"format":${calendars ? FORMAT_WITH_CALENDARS : FORMAT},"rules":[${rules.join(',')}],${rest.slice(1)}`;
+  const isNew = calendars !== undefined || rules.some((text) => text.includes(MULTIPLYING));
+  return `{"format":${isNew ? NEW_FORMAT : FORMAT},"rules":[${rules.join(',')}],${rest.slice(1)}`;
 }
+
+/** In the text of a rule that multiplies. */
+const MULTIPLYING = '"action":"multiply"';
 
 export interface EncodedContent extends Omit<SnapshotContent, 'rules'> {
   readonly rules: readonly string[];

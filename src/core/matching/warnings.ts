@@ -7,7 +7,7 @@ import { formatIpRange, parseIpRange } from './ip.ts';
 import { ruleNameOf } from './policy.ts';
 import { slotOf } from './resource.ts';
 import { findRivals, type RuleWarning } from './rivals.ts';
-import { type Rule, resourcesOf, type Split, type Tier } from './rule.ts';
+import { isUncounted, type Rule, resourcesOf, type Split, type Tier } from './rule.ts';
 
 export type { RuleWarning } from './rivals.ts';
 
@@ -100,7 +100,7 @@ function sharedPolicies(rules: readonly Rule[]): RuleWarning[] {
 }
 
 /** Clients never read of rules that only log, or count nothing. */
-const isTold = ({ action }: Rule) => action !== 'log' && action !== 'allow';
+const isTold = (rule: Rule) => rule.action !== 'log' && !isUncounted(rule);
 
 function* tierProblems(rule: Rule, tiers: readonly Tier[]): Iterable<string> {
   const unknown = rule.tiers.filter((name) => !tiers.some((tier) => tier.name === name));

@@ -40,8 +40,11 @@ interface Way {
   readonly central: boolean;
   /** When everybody had been told that it is replaced; infinite if not, and for the one that holds. */
   readonly untilMs: number;
-  /** Of a way that splits: few limits, those of the tiers. */
-  readonly byLimit: Map<number, readonly [Placement]>;
+  /** Of a way that splits: few limits, those of the tiers. A rule that multiplies can make the same limit with another burst. */
+  readonly byLimit: Map<
+    number,
+    { readonly extra: number | undefined; readonly placed: readonly [Placement] }
+  >;
 }
 
 export function createPlacements(split: Split): Placements {
@@ -69,10 +72,10 @@ export function createPlacements(split: Split): Placements {
 function placeBy({ central, regions, byLimit }: Way, check: RuleCheck): readonly [Placement] {
   if (central) return [wholeAt(homeOf(hashTagOf(check.key), regions), check)];
   const found = byLimit.get(check.limit);
-  if (found) return found;
-  const made = [{ parts: withShortQueues(check.rule, partsOf(check, regions)), at: undefined }] as const;
-  byLimit.set(check.limit, made);
-  return made;
+  if (found && found.extra === check.extra) return found.placed;
+  const placed = [{ parts: withShortQueues(check.rule, partsOf(check, regions)), at: undefined }] as const;
+  byLimit.set(check.limit, { extra: check.extra, placed });
+  return placed;
 }
 
 /** One region has all of it. */

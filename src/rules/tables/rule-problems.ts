@@ -6,7 +6,7 @@ import { problemOf } from '../../core/counting/check.ts';
 import { CALENDAR_SECONDS } from '../../core/matching/calendar.ts';
 import { isChosenByClient, parametersOf, parsePart } from '../../core/matching/counted-by.ts';
 import { slotOf } from '../../core/matching/resource.ts';
-import { SHORTEST_LEASE_SECONDS } from '../../core/matching/rule.ts';
+import { isUncounted, SHORTEST_LEASE_SECONDS } from '../../core/matching/rule.ts';
 import { isPattern } from '../../core/matching/subjects.ts';
 import { hasBound } from '../../core/matching/variants.ts';
 import type { RuleFields } from './rule-schema.ts';
@@ -37,8 +37,9 @@ function* problemsOf(rule: RuleFields): Iterable<Problem> {
   if (rule.maxDelayMs != null && rule.action !== 'throttle')
     yield [['maxDelayMs'], 'belongs to the action throttle'];
   if (rule.action === 'throttle') yield* throttleProblems(rule);
-  // What allows counts nothing: a limit that it has is kept for later.
-  if (rule.action === 'allow') return;
+  yield* multiplyProblems(rule);
+  // What allows or multiplies counts nothing: a limit that it has is kept for later.
+  if (isUncounted(rule)) return;
   if (rule.algorithm == null) yield [['algorithm'], 'is needed'];
   if (rule.limits?.length) yield* severalProblems(rule, rule.limits);
   else yield* limitProblems(rule, rule, []);
@@ -69,6 +70,22 @@ function* partProblems(rule: RuleFields): Iterable<Problem> {
     const without = all.find((one) => !parametersOf(one).has(name));
     if (kind === 'param' && without !== undefined) yield [['by', i], `is no parameter of ${without}`];
   }
+}
+
+const NOT_OF_MULTIPLY = ['methods', 'hosts', 'routes', 'by', 'per'] as const;
+
+/** A counter is held to one limit, whatever the request: so only who calls decides. */
+function* multiplyProblems(rule: RuleFields): Iterable<Problem> {
+  if (rule.action !== 'multiply') {
+    if (rule.times != null) yield [['times'], 'belongs to the action multiply'];
+    return;
+  }
+  if (rule.times == null) yield [['times'], 'is needed: how many times as large limits are'];
+  for (const field of NOT_OF_MULTIPLY)
+    if (rule[field]?.length)
+      yield [[field], 'cannot go with multiply, which looks at callers and resources alone'];
+  if (rule.replaces)
+    yield [['replaces'], 'cannot go with multiply, which changes limits and puts none aside'];
 }
 
 function* throttleProblems({ algorithm, costFromOrigin, limits, costs }: RuleFields): Iterable<Problem> {

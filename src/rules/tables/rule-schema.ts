@@ -11,12 +11,14 @@ import { hostProblem } from '../../core/matching/route-fields.ts';
 import {
   LARGEST_COST,
   LARGEST_LIMIT,
+  LEAST_TIMES,
   LONGEST_WINDOW_SECONDS,
   MAX_BOUND_TIMES,
   MAX_COSTS_OF_A_RULE,
   MAX_HOSTS_OF_A_RULE,
   MAX_LIMITS_OF_A_RULE,
   MAX_RESOURCES_OF_A_RULE,
+  MAX_TIMES,
   PER,
   RULE_DEFAULTS,
   type Rule,
@@ -126,7 +128,7 @@ export const ruleFields = createInsertSchema(rules, {
     .max(MAX_HOSTS_OF_A_RULE)
     .describe('None: every host. api.example.com, or *.example.com for all below it.'),
   routes: names('Names of routes; none: whatever route a request takes.'),
-  algorithm: z.enum(ALGORITHM_IDS).nullable().describe('Needed unless the action is allow.'),
+  algorithm: z.enum(ALGORITHM_IDS).nullable().describe('Needed unless the action is allow or multiply.'),
   limit: whole(LARGEST_LIMIT).nullable().describe('Needed unless there is a limitName, or limits.'),
   limitName: limitName.nullable().describe('A named limit of the caller’s tier; it comes before limit.'),
   windowSeconds: whole(LONGEST_WINDOW_SECONDS)
@@ -158,6 +160,14 @@ export const ruleFields = createInsertSchema(rules, {
   refundOnError: z
     .boolean()
     .describe('Give back what was charged if the request certainly did not reach the origin.'),
+  times: z
+    .number()
+    .min(LEAST_TIMES)
+    .max(MAX_TIMES)
+    .nullable()
+    .describe(
+      'Of multiply: limits of rules of the same scope, for its resource or a narrower one, are so many times as large.',
+    ),
   replaces: z
     .boolean()
     .describe('Rules of the same scope whose resource contains this one do not apply where this rule does.'),

@@ -1,6 +1,17 @@
 // The table of rules, and what Postgres refuses of one.
 import { sql } from 'drizzle-orm';
-import { bigint, boolean, check, integer, jsonb, text, uniqueIndex, uuid } from 'drizzle-orm/pg-core';
+import {
+  type AnyPgColumn,
+  bigint,
+  boolean,
+  check,
+  doublePrecision,
+  integer,
+  jsonb,
+  text,
+  uniqueIndex,
+  uuid,
+} from 'drizzle-orm/pg-core';
 import { ALGORITHM_IDS, idsWith } from '../../core/counting/algorithms/registry.ts';
 import { CALENDAR_WINDOWS } from '../../core/matching/calendar.ts';
 import { MAX_PARTS, PART } from '../../core/matching/counted-by.ts';
@@ -9,12 +20,14 @@ import {
   ACTIONS,
   LARGEST_COST,
   LARGEST_LIMIT,
+  LEAST_TIMES,
   LONGEST_WINDOW_SECONDS,
   MAX_BOUND_TIMES,
   MAX_COSTS_OF_A_RULE,
   MAX_HOSTS_OF_A_RULE,
   MAX_LIMITS_OF_A_RULE,
   MAX_RESOURCES_OF_A_RULE,
+  MAX_TIMES,
   ON_UNAVAILABLE,
   PER,
   type Per,
@@ -23,6 +36,7 @@ import {
   SCOPES,
   SHORTEST_LEASE_SECONDS,
   type SharesByRegion,
+  UNCOUNTED_ACTIONS,
   type WrittenLimit,
 } from '../../core/matching/rule.ts';
 import {
@@ -66,6 +80,9 @@ const IS_PART = PART.source.slice(1, -1);
 const LABEL = '[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?';
 const IS_HOST = `(\\*\\.)?${LABEL}(\\.${LABEL})*`;
 
+/** As `isUncounted` says. */
+const IS_UNCOUNTED = (table: { readonly action: AnyPgColumn }) => oneOf(table.action, UNCOUNTED_ACTIONS);
+
 export const rules = weir.table(
   'rules',
   {
@@ -99,6 +116,7 @@ export const rules = weir.table(
     costFromOrigin: boolean().notNull().default(RULE_DEFAULTS.costFromOrigin),
     refundOnError: boolean().notNull().default(RULE_DEFAULTS.refundOnError),
     action: text({ enum: ACTIONS }).notNull().default(RULE_DEFAULTS.action),
+    times: doublePrecision(),
     replaces: boolean().notNull().default(RULE_DEFAULTS.replaces),
     maxDelayMs: integer(),
     priority: integer().notNull().default(RULE_DEFAULTS.priority),
@@ -171,14 +189,14 @@ export const rules = weir.table(
     ),
     check('rules_ends_after_it_begins', sql`${table.validFrom} < ${table.validUntil}`),
     check('rules_algorithm_is_known', oneOf(table.algorithm, ALGORITHM_IDS)),
-    check('rules_has_an_algorithm', sql`${table.action} = 'allow' or ${table.algorithm} is not null`),
+    check('rules_has_an_algorithm', sql`${IS_UNCOUNTED(table)} or ${table.algorithm} is not null`),
     check(
       'rules_has_a_limit',
-      sql`${table.action} = 'allow' or ${table.limits} <> '[]' or ${table.limit} is not null or ${table.limitName} is not null`,
+      sql`${IS_UNCOUNTED(table)} or ${table.limits} <> '[]' or ${table.limit} is not null or ${table.limitName} is not null`,
     ),
     check(
       'rules_has_a_window',
-      sql`${table.action} = 'allow' or ${table.limits} <> '[]' or num_nonnulls(${table.windowSeconds}, ${table.window}) = 1`,
+      sql`${IS_UNCOUNTED(table)} or ${table.limits} <> '[]' or num_nonnulls(${table.windowSeconds}, ${table.window}) = 1`,
     ),
     check('rules_window_is_known', oneOf(table.window, CALENDAR_WINDOWS)),
     check(
@@ -226,6 +244,12 @@ export const rules = weir.table(
     ),
     check('rules_cost_is_positive', within(table.cost, 1, LARGEST_COST)),
     check('rules_action_is_known', oneOf(table.action, ACTIONS)),
+    check('rules_times_are_of_multiply', sql`(${table.times} is null) = (${table.action} <> 'multiply')`),
+    check('rules_times_are_positive', within(table.times, LEAST_TIMES, MAX_TIMES)),
+    check(
+      'rules_multiply_looks_at_callers_alone',
+      sql`${table.action} <> 'multiply' or cardinality(${table.methods} || ${table.hosts} || ${table.routes} || ${table.by} || ${table.per}) = 0 and not ${table.replaces}`,
+    ),
     check(
       'rules_max_delay_is_of_throttle',
       sql`${table.maxDelayMs} is null or ${table.maxDelayMs} between 1 and 30000 and ${table.action} = 'throttle'`,
