@@ -7,7 +7,7 @@ import { measureModules } from './module-sizes.ts';
 
 /** The start of a cold isolate grows with it. */
 const GATEWAY_KIB = 100;
-const ALL_KIB = 360;
+const ALL_KIB = 366;
 
 function hold(what: string, kib: number, budgetKib: number): void {
   console.log(`${what}: ${kib.toFixed(1)} KiB gzip, budget ${budgetKib} KiB`);
