@@ -134,7 +134,11 @@ function limitTable({ limits }: CallerLimits, who: Who, used: UsedChart): Child 
       ],
     },
     { title: 'For', cell: ({ resource }) => h('code', {}, resource) },
-    { title: 'Limit', isNumber: true, cell: (one) => `${count(one.limit)} / ${span(one.windowSeconds)}` },
+    {
+      title: 'Limit',
+      isNumber: true,
+      cell: (one) => `${count(one.limit)} / ${one.window ?? span(one.windowSeconds)}`,
+    },
     { title: 'Left', isNumber: true, cell: leftOf },
     {
       title: '',

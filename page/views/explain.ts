@@ -13,6 +13,7 @@ interface Applied {
   readonly limit: number;
   readonly limitFrom: string;
   readonly windowSeconds: number;
+  readonly window: string | null;
   readonly cost: number;
   readonly subject: { readonly scope: string; readonly id: string };
   readonly left: {
@@ -120,9 +121,9 @@ const wayOf = (explanation: Explanation): Child => {
 const step = (title: string, body: Child, kind = '') =>
   h('li', { class: kind }, h('b', {}, title), ' ', body);
 
-const appliedText = ({ id, name, limit, limitFrom, windowSeconds, cost, subject, left }: Applied): Child => [
+const appliedText = ({ id, name, limit, limitFrom, cost, subject, left, ...rest }: Applied): Child => [
   link(['rules', id], name),
-  `: ${count(limit)} every ${span(windowSeconds)}${limitFrom === 'tier' ? ' (of the tier)' : ''}, counts ${subject.scope} ${subject.id}, takes ${cost}. `,
+  `: ${count(limit)} every ${rest.window ?? span(rest.windowSeconds)}${limitFrom === 'tier' ? ' (of the tier)' : ''}, counts ${subject.scope} ${subject.id}, takes ${cost}. `,
   left ? `${count(left.remaining)} left, whole again ${ago(left.resetAt)}.` : 'What is left is not known.',
 ];
 

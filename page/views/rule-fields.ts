@@ -43,9 +43,9 @@ export const MAIN_FIELDS: readonly RuleField[] = [
   {
     name: 'window',
     label: 'Window of the calendar',
-    kind: 'text',
+    kind: ['', 'day', 'week', 'month'],
     empty: null,
-    hint: 'day, week or month, instead of seconds: fixed-window',
+    hint: 'Instead of seconds: fixed-window',
   },
   {
     name: 'limitName',
@@ -117,7 +117,10 @@ const ALL = [...MAIN_FIELDS, ...MORE_FIELDS];
 export function inputOf({ name, label, kind, hint }: RuleField, value: unknown): HTMLElement {
   const options = { name, label, hint };
   if (kind === 'flag') return flagField(options, value === true);
-  if (typeof kind === 'object') return choiceField(options, kind, String(value ?? kind[0]));
+  if (typeof kind === 'object') {
+    const choices = kind.map((one) => [one, one || 'none'] as const);
+    return choiceField(options, choices, String(value ?? kind[0]));
+  }
   if (kind === 'json') return areaField(options, value == null ? '' : JSON.stringify(value, null, 1));
   if (kind === 'number')
     return textField(

@@ -1,8 +1,9 @@
 // Cloudflare Access in front of the admin route, beside tokens.
 import { OpenAPIHono } from '@hono/zod-openapi';
 import { expect, test } from 'vitest';
-import { createAuth, createGate as openGate } from '../../src/admin/auth.ts';
+import { createAuth, createGate as openGate, sessionsOf } from '../../src/admin/auth.ts';
 import type { AdminEnv } from '../../src/admin/services.ts';
+import { createPage } from '../../src/page/page.ts';
 import { AUDIENCE, useAccess } from './access-jwt-harness.ts';
 import { TOKENS } from './harness.ts';
 
@@ -76,4 +77,33 @@ test('another site cannot make a browser change anything', async () => {
   expect(await from('null')).toBe(403);
   expect(await from('https://weir.test')).toBe(200);
   expect(await from('https://evil.test', 'GET')).toBe(200);
+});
+
+test('the page knows the person by Access, without a form, a session or a button to log out', async () => {
+  const services = {
+    regions: [],
+    auth: { tokens: [], access: { teamDomain: access.certs.url, audience: AUDIENCE, admins: [] } },
+    deadlineMs: 1_000,
+    now: () => access.nowMs,
+  };
+  const sessions = sessionsOf(services);
+  const admin = async () => Response.json({ items: [], nextCursor: null });
+  const page = createPage({ gate: openGate(services, sessions), sessions, admin });
+  const show = async (path: string, jwt?: string) => {
+    const request = new Request(`https://weir.test${path}`, {
+      headers: jwt ? { 'Cf-Access-Jwt-Assertion': jwt } : {},
+    });
+    const answer = await page(request, async () => Response.json({ status: 'ok' }));
+    return { status: answer.status, html: await answer.text() };
+  };
+  const frame = await show('/_weir/', await assert());
+  expect(frame.html).toContain('data-name="alice@example.com" data-role="read" data-csrf=""');
+  expect(frame.html).not.toContain('Log out');
+  const plain = await show('/_weir/plain/violators', await assert());
+  expect(plain.html).toContain('alice@example.com (read only)');
+  expect((await show('/_weir/')).html).toContain('Admin token');
+  expect(await show('/_weir/', 'nonsense')).toMatchObject({
+    status: 401,
+    html: expect.stringContaining('not good, or no longer'),
+  });
 });

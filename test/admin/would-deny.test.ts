@@ -26,6 +26,7 @@ beforeAll(async () => {
   await create('shadow', { scope: 'user', resource: '/d', action: 'log' });
   await create('parts', { scope: 'user', resource: '/e', by: ['user', 'header:x-project'] });
   await create('open', { scope: 'user', resource: '/f', algorithm: 'concurrency' });
+  await create('monthly', { scope: 'user', resource: '/h', windowSeconds: undefined, window: 'month' });
   await create('several', {
     scope: 'user',
     resource: '/g',
@@ -151,6 +152,7 @@ it.each([
   ['shadow', 'only logs'],
   ['parts', 'several counters'],
   ['open', 'open at once'],
+  ['monthly', 'of the calendar'],
 ])('of the rule “%s” it says why nothing is known', async (rule, why) => {
   expect((await ask(rule, 'limit=5')).unknown).toContain(why);
 });

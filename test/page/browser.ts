@@ -11,6 +11,8 @@ export interface OpenOptions {
   readonly token?: string;
   readonly theme?: 'light' | 'dark';
   readonly width?: number;
+  /** False: a browser that runs no script. */
+  readonly hasScript?: boolean;
 }
 
 export interface PageTest extends AsyncDisposable {
@@ -65,11 +67,12 @@ interface Opening {
 }
 
 async function openPage({ browser, url, sessions }: Opening, options: OpenOptions = {}): Promise<OpenedPage> {
-  const { token = TOKEN, theme = 'light', width = 1200 } = options;
+  const { token = TOKEN, theme = 'light', width = 1200, hasScript = true } = options;
   const storageState = sessions.get(token);
   const context = await browser.newContext({
     colorScheme: theme,
     viewport: { width, height: 800 },
+    javaScriptEnabled: hasScript,
     ...(storageState && { storageState }),
   });
   context.setDefaultTimeout(60_000);

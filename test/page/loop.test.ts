@@ -120,9 +120,17 @@ describe('with rules and traffic', () => {
   });
 
   describe('the form of a rule', () => {
-    interface Schema {
-      readonly properties: Readonly<Record<string, { readonly enum?: readonly string[] }>>;
+    interface Property {
+      readonly enum?: readonly (string | null)[];
+      readonly anyOf?: readonly Property[];
     }
+    interface Schema {
+      readonly properties: Readonly<Record<string, Property>>;
+    }
+    const valuesOf = ({ enum: values = [], anyOf = [] }: Property): (string | null)[] => [
+      ...values,
+      ...anyOf.flatMap(valuesOf),
+    ];
 
     it('has every field that the API takes, and every value of a choice', async () => {
       const { components } = await test.weir.admin<{ components: { schemas: Record<string, Schema> } }>(
@@ -136,9 +144,14 @@ describe('with rules and traffic', () => {
         .locator('form.rule [name]')
         .evaluateAll((all) => all.map((field) => field.getAttribute('name')));
       expect(fields.toSorted()).toEqual(Object.keys(properties).toSorted());
-      for (const [name, { enum: values = [] }] of Object.entries(properties)) {
-        const options = await page.locator(`form.rule select[name=${name}] option`).allInnerTexts();
-        expect(options.toSorted(), name).toEqual(options.length > 0 ? values.toSorted() : []);
+      const choices = Object.entries(properties).filter(([, property]) => valuesOf(property).length > 0);
+      expect(choices.map(([name]) => name)).toContain('algorithm');
+      for (const [name, property] of choices) {
+        const options = await page
+          .locator(`form.rule select[name=${name}] option`)
+          .evaluateAll((all) => all.map((option) => option.getAttribute('value')));
+        const values = valuesOf(property).map((value) => value ?? '');
+        expect(options.toSorted(), name).toEqual(expect.arrayContaining(values.filter(Boolean)));
       }
     });
   });

@@ -31,7 +31,7 @@ const effectBody = z
     from: z.iso.datetime(),
     to: z.iso.datetime(),
     limit: z.int(),
-    windowSeconds: z.int(),
+    windowSeconds: z.int().describe('0: days, weeks or months of the calendar.'),
     unknown: z
       .string()
       .nullable()
@@ -98,7 +98,7 @@ export function addWouldDenyRoutes(app: AdminApp, { database, now }: AdminServic
     const asked = c.req.valid('query');
     const [rule] = isUuid(id) ? await database.select().from(rules).where(eq(rules.id, id)) : [];
     if (!rule) throw notFound('rule');
-    const windowSeconds = asked.windowSeconds ?? rule.windowSeconds;
+    const windowSeconds = asked.windowSeconds ?? rule.windowSeconds ?? (rule.window === null ? null : 0);
     if (windowSeconds === null) throw noWindow();
     const algorithm = asked.algorithm ?? (rule.algorithm as AlgorithmId | null);
     const period = {
@@ -111,7 +111,7 @@ export function addWouldDenyRoutes(app: AdminApp, { database, now }: AdminServic
       limit: asked.limit,
       windowSeconds,
     };
-    const unknown = unknownBecause(rule, algorithm);
+    const unknown = windowSeconds === 0 ? BY_THE_CALENDAR : unknownBecause(rule, algorithm);
     if (unknown !== undefined || algorithm === null)
       return c.json({ ...told, ...NOTHING, unknown: unknown ?? '' }, 200);
     const counted = {
@@ -124,6 +124,9 @@ export function addWouldDenyRoutes(app: AdminApp, { database, now }: AdminServic
     return c.json({ ...told, ...toBody(rule, effect), unknown: null }, 200);
   });
 }
+
+const BY_THE_CALENDAR =
+  'The rule counts by days, weeks or months of the calendar, and only one day is looked at. Name windowSeconds to ask nevertheless.';
 
 /** Where the records say nothing about what the rule counts. */
 function unknownBecause(rule: Rule, algorithm: AlgorithmId | null): string | undefined {
