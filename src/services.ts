@@ -1,7 +1,7 @@
 // Puts the real parts together, once per isolate. Only this file and the entry see everything.
 import type { Bindings } from './bindings.ts';
 import { type Config, parseConfig } from './config.ts';
-import { toBase64Url } from './core/digest.ts';
+import { randomId } from './core/digest.ts';
 import { createCensus } from './core/ports/census.ts';
 import { createBreaker } from './core/regions/breaker.ts';
 import { nearestRegion, type RequestOrigin, routesFrom } from './core/regions/nearest.ts';
@@ -64,7 +64,7 @@ export function createParts(env: Bindings, source?: RulesSource): Parts {
       }),
   );
   let ownId: string | undefined;
-  const isolateId = () => (ownId ??= toBase64Url(crypto.getRandomValues(new Uint8Array(12))));
+  const isolateId = () => (ownId ??= randomId());
   const { queue, everyMs, isHashed, subjectsKey, ...kept } = config.telemetry;
   const subjects = { isHashed, key: subjectsKey };
   const clients = new Map(regions.map(({ name, client }) => [name, client]));

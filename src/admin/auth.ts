@@ -2,6 +2,7 @@
 // right credential every path and method gives the same answer, so that not even the shape of the route shows.
 import type { MiddlewareHandler } from 'hono';
 import { hasAdminCredentials, parseAuthorization } from '../core/authorization.ts';
+import { textFromBase64 } from '../core/digest.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
 import { cookieIn } from '../core/session-cookie.ts';
 import { createTokenFinder } from '../core/token-finder.ts';
@@ -103,13 +104,8 @@ function tokenOf(request: Request): string | undefined {
 }
 
 function passwordOf(base64: string): string {
-  try {
-    const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
-    const text = new TextDecoder().decode(bytes);
-    return text.slice(text.indexOf(':') + 1);
-  } catch {
-    return '';
-  }
+  const text = textFromBase64(base64);
+  return text.slice(text.indexOf(':') + 1);
 }
 
 const isReading = ({ method }: Request) => method === 'GET' || method === 'HEAD';

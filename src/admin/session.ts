@@ -1,6 +1,15 @@
 // The session of a person at the page: a cookie that Weir signs when somebody logs in with a token. The key of the signature
 // is made of that token, so a token that is changed or removed ends its sessions. Only their early ends are stored.
-import { digest, toBase64Url } from '../core/digest.ts';
+import {
+  createSigner,
+  digest,
+  fromBase64,
+  isSameBytes,
+  randomId,
+  textFromBase64,
+  textToBase64Url,
+  toBase64Url,
+} from '../core/digest.ts';
 import { cookieIn, SESSION_COOKIE } from '../core/session-cookie.ts';
 import type { EndedSessions } from './ended-sessions.ts';
 import type { Actor, AdminToken } from './services.ts';
@@ -48,13 +57,8 @@ interface Claims {
 export const CLOSED_SESSION = `${SESSION_COOKIE}=; Max-Age=0; ${ATTRIBUTES}`;
 
 export function createSessions({ tokens, secret, ended, now }: SessionOptions): Sessions {
-  const keyOf = async ({ token }: AdminToken) => {
-    const bytes = await digest('SHA-256', JSON.stringify(['weir session', token, secret]));
-    return crypto.subtle.importKey('raw', bytes, { name: 'HMAC', hash: 'SHA-256' }, false, [
-      'sign',
-      'verify',
-    ]);
-  };
+  const signerOf = async ({ token }: AdminToken) =>
+    createSigner(await digest('SHA-256', JSON.stringify(['weir session', token, secret])));
   const find = (name: string) => tokens.find((token) => token.name === name);
 
   /** What the cookie says, if its signature is good. */
@@ -63,19 +67,18 @@ export function createSessions({ tokens, secret, ended, now }: SessionOptions): 
     const claims = parseClaims(payload);
     const token = claims && find(claims.name);
     if (!token) return undefined;
-    const key = await keyOf(token);
-    const isGood = await crypto.subtle.verify('HMAC', key, fromBase64Url(signature), encode(payload));
-    return isGood ? { claims, token, key } : undefined;
+    const sign = await signerOf(token);
+    return isSameBytes(await sign(payload), fromBase64(signature)) ? { claims, token, sign } : undefined;
   };
 
   return {
     async open(name) {
       const token = find(name);
       if (!token) throw new Error(`there is no token ${name}`);
-      const id = toBase64Url(crypto.getRandomValues(new Uint8Array(16)));
-      const claims: Claims = { name, id, expiresAtMs: now() + SESSION_MS };
-      const payload = toBase64Url(new TextEncoder().encode(JSON.stringify(claims)));
-      const signature = await sign(await keyOf(token), payload);
+      const claims: Claims = { name, id: randomId(), expiresAtMs: now() + SESSION_MS };
+      const payload = textToBase64Url(JSON.stringify(claims));
+      const sign = await signerOf(token);
+      const signature = toBase64Url(await sign(payload));
       return `${SESSION_COOKIE}=${payload}.${signature}; Max-Age=${SESSION_MS / 1_000}; ${ATTRIBUTES}`;
     },
 
@@ -84,12 +87,12 @@ export function createSessions({ tokens, secret, ended, now }: SessionOptions): 
       if (cookie === undefined) return undefined;
       const verified = await verify(cookie);
       if (!verified) return { kind: 'refused' };
-      const { claims, token, key } = verified;
+      const { claims, token, sign } = verified;
       if (claims.expiresAtMs <= now()) return { kind: 'ended' };
       const isEnded = ended ? await ended.isEnded(claims.id) : false;
       if (isEnded) return { kind: 'ended' };
       const actor = { name: token.name, role: token.role };
-      const csrf = await sign(key, `csrf ${claims.id}`);
+      const csrf = toBase64Url(await sign(`csrf ${claims.id}`));
       return { kind: 'open', actor, csrf, isConfirmed: isEnded === false };
     },
 
@@ -101,16 +104,9 @@ export function createSessions({ tokens, secret, ended, now }: SessionOptions): 
   };
 }
 
-const encode = (text: string) => new TextEncoder().encode(text);
-
-type Key = Parameters<typeof crypto.subtle.sign>[1];
-
-const sign = async (key: Key, text: string): Promise<string> =>
-  toBase64Url(new Uint8Array(await crypto.subtle.sign('HMAC', key, encode(text))));
-
 function parseClaims(payload: string): Claims | undefined {
   try {
-    const claims: unknown = JSON.parse(new TextDecoder().decode(fromBase64Url(payload)));
+    const claims: unknown = JSON.parse(textFromBase64(payload));
     return isClaims(claims) ? claims : undefined;
   } catch {
     return undefined;
@@ -126,13 +122,3 @@ const isClaims = (value: unknown): value is Claims =>
   typeof value.id === 'string' &&
   'expiresAtMs' in value &&
   typeof value.expiresAtMs === 'number';
-
-/** What is not base64 is no bytes: it fails the signature. */
-function fromBase64Url(text: string): Uint8Array<ArrayBuffer> {
-  try {
-    const binary = atob(text.replaceAll('-', '+').replaceAll('_', '/'));
-    return Uint8Array.from(binary, (character) => character.charCodeAt(0));
-  } catch {
-    return new Uint8Array(0);
-  }
-}

@@ -1,6 +1,6 @@
 // Finds whose token was given. What is compared are digests, all bytes of all of them: neither content, length nor place
 // shows in the time.
-import { digest } from './digest.ts';
+import { digest, isSameBytes } from './digest.ts';
 
 export function createTokenFinder<T extends { readonly token: string }>(tokens: readonly T[]) {
   let digests: readonly Uint8Array[] | undefined;
@@ -10,14 +10,8 @@ export function createTokenFinder<T extends { readonly token: string }>(tokens: 
     const wanted = await digest('SHA-256', given);
     let found = -1;
     digests.forEach((one, i) => {
-      found = differenceOf(one, wanted) === 0 ? i : found;
+      found = isSameBytes(one, wanted) ? i : found;
     });
     return tokens[found];
   };
-}
-
-function differenceOf(a: Uint8Array, b: Uint8Array): number {
-  let difference = a.length ^ b.length;
-  for (let i = 0; i < a.length; i += 1) difference |= (a[i] ?? 0) ^ (b[i] ?? 0);
-  return difference;
 }

@@ -1,8 +1,15 @@
-// The id of what a check has charged. It holds the charges themselves, signed: whoever has it can give them back, and
-// nothing has to be kept for the many that nobody does.
+// The id of what a check has charged. It holds the charges themselves, signed: a service that has it can give them back, and
+// Weir need not keep the many that nobody gives back.
 import type { Borders } from '../core/counting/calendar.ts';
 import type { Check } from '../core/counting/check.ts';
-import { toBase64Url } from '../core/digest.ts';
+import {
+  createSigner,
+  fromBase64,
+  isSameBytes,
+  textFromBase64,
+  textToBase64Url,
+  toBase64Url,
+} from '../core/digest.ts';
 
 /** A check that a region has charged. */
 export interface RegionCharge {
@@ -16,30 +23,22 @@ export interface ChargeIds {
   read(id: string): Promise<readonly RegionCharge[] | undefined>;
 }
 
-const HMAC = { name: 'HMAC', hash: 'SHA-256' };
 /** 128 bits of the signature. */
 const SIGNATURE_BYTES = 16;
 
 export function createChargeIds(secret: string): ChargeIds {
-  const sign = async (payload: string) => {
-    const bytes = new TextEncoder();
-    const key = await crypto.subtle.importKey('raw', bytes.encode(secret), HMAC, false, ['sign']);
-    const signature = await crypto.subtle.sign('HMAC', key, bytes.encode(`weir check ${payload}`));
-    return toBase64Url(new Uint8Array(signature).slice(0, SIGNATURE_BYTES));
-  };
+  const signAll = createSigner(secret);
+  const sign = async (payload: string) => (await signAll(`weir check ${payload}`)).slice(0, SIGNATURE_BYTES);
 
   return {
     async write(charges) {
-      const payload = toBase64Url(new TextEncoder().encode(JSON.stringify(charges.map(toFields))));
-      return `${payload}.${await sign(payload)}`;
+      const payload = textToBase64Url(JSON.stringify(charges.map(toFields)));
+      return `${payload}.${toBase64Url(await sign(payload))}`;
     },
     async read(id) {
       const [payload = '', signature = ''] = id.split('.');
-      if (!isSame(await sign(payload), signature)) return undefined;
-      const bytes = Uint8Array.from(atob(payload.replaceAll('-', '+').replaceAll('_', '/')), (one) =>
-        one.charCodeAt(0),
-      );
-      return (JSON.parse(new TextDecoder().decode(bytes)) as Fields[]).map(toCharge);
+      if (!isSameBytes(await sign(payload), fromBase64(signature))) return undefined;
+      return (JSON.parse(textFromBase64(payload)) as Fields[]).map(toCharge);
     },
   };
 }
@@ -99,10 +98,3 @@ const toCharge = ([
     borders: borders ?? undefined,
   },
 });
-
-/** In a time that does not tell how much of it is right. */
-function isSame(a: string, b: string): boolean {
-  let difference = a.length ^ b.length;
-  for (let i = 0; i < a.length; i += 1) difference |= a.charCodeAt(i) ^ (b.charCodeAt(i) || 0);
-  return difference === 0;
-}

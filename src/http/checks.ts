@@ -1,7 +1,7 @@
 // Checks without a request: other services (queues, cron jobs, back-ends) limit themselves by the same rules and counters.
 // What was charged can be given back or settled once, by the id of the answer.
 import { type Decision, decisiveResult, denyingResults, resultsOf } from '../core/counting/decision.ts';
-import { digest, toBase64Url } from '../core/digest.ts';
+import { digest, randomId, toBase64Url } from '../core/digest.ts';
 import type { AfterResponse } from '../core/matching/caller.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { policyOf } from '../core/matching/policy.ts';
@@ -158,9 +158,6 @@ export function createChecks(services: CheckServices): Checks {
     },
   };
 }
-
-/** 16 characters that no other check has. */
-const randomId = () => toBase64Url(crypto.getRandomValues(new Uint8Array(12)));
 
 async function available<T>(work: () => Promise<T>): Promise<T> {
   try {

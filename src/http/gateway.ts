@@ -2,7 +2,7 @@
 // and what clients read about it.
 
 import type { CheckResult, Decision } from '../core/counting/decision.ts';
-import { toBase64Url } from '../core/digest.ts';
+import { randomId } from '../core/digest.ts';
 import type { AfterResponse, Caller } from '../core/matching/caller.ts';
 import { planAnybody, planRequest, type RuleCheck } from '../core/matching/plan.ts';
 import type { AnsweredRequest } from '../core/ports/telemetry.ts';
@@ -140,9 +140,6 @@ const plannedFor = (
   isLogOnly,
   leaseId: randomId,
 });
-
-/** 16 characters that no other request has. */
-const randomId = () => toBase64Url(crypto.getRandomValues(new Uint8Array(12)));
 
 /** What is worth telling about how a decision came about: the gravest thing, if several went wrong. */
 function incidentOf(

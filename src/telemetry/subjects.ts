@@ -1,6 +1,6 @@
 // Subjects as they are stored: as they are, or as keyed hashes. With a hash, the same subject is still the same row, but
 // nobody can read an address or a user out of it, nor try them all out, without the key.
-import { toBase64Url } from '../core/digest.ts';
+import { createSigner, toBase64Url } from '../core/digest.ts';
 import { OTHER } from '../core/telemetry/metrics.ts';
 import type { Denial, Usage } from '../core/telemetry/records.ts';
 
@@ -27,20 +27,8 @@ export interface SubjectsOptions {
 const isPersonal = (scope: Denial['scope']) => scope === 'ip' || scope === 'user';
 
 export function createSubjects({ isHashed, key }: SubjectsOptions): Subjects {
-  let imported: Awaited<ReturnType<typeof crypto.subtle.importKey>> | undefined;
-
-  const hash = async (subject: string) => {
-    const encoder = new TextEncoder();
-    imported ??= await crypto.subtle.importKey(
-      'raw',
-      encoder.encode(`weir-subjects ${key}`),
-      { name: 'HMAC', hash: 'SHA-256' },
-      false,
-      ['sign'],
-    );
-    const bytes = await crypto.subtle.sign('HMAC', imported, encoder.encode(subject));
-    return `h:${toBase64Url(new Uint8Array(bytes)).slice(0, LENGTH)}`;
-  };
+  const sign = createSigner(`weir-subjects ${key}`);
+  const hash = async (subject: string) => `h:${toBase64Url(await sign(subject)).slice(0, LENGTH)}`;
   const stored = async (scope: Denial['scope'], subject: string) =>
     isHashed && isPersonal(scope) && subject !== OTHER && subject !== '' ? hash(subject) : subject;
 

@@ -1,4 +1,5 @@
 // Posts a message to a webhook, signed as Standard Webhooks says: HMAC-SHA-256 over its id, the time and the body.
+import { createSigner, fromBase64, toBase64 } from '../core/digest.ts';
 
 export interface Webhook {
   readonly url: string;
@@ -34,14 +35,7 @@ export async function postSigned({ url, secret }: Webhook, message: Message): Pr
 
 export async function signedHeaders(secret: string, { id, nowMs, body }: Message) {
   const timestamp = String(Math.floor(nowMs / 1_000));
-  const key = await crypto.subtle.importKey(
-    'raw',
-    Uint8Array.from(atob(secret.slice('whsec_'.length)), (character) => character.charCodeAt(0)),
-    { name: 'HMAC', hash: 'SHA-256' },
-    false,
-    ['sign'],
-  );
-  const bytes = await crypto.subtle.sign('HMAC', key, new TextEncoder().encode(`${id}.${timestamp}.${body}`));
-  const signature = btoa(String.fromCharCode(...new Uint8Array(bytes)));
+  const sign = createSigner(fromBase64(secret.slice('whsec_'.length)));
+  const signature = toBase64(await sign(`${id}.${timestamp}.${body}`));
   return { 'webhook-id': id, 'webhook-timestamp': timestamp, 'webhook-signature': `v1,${signature}` };
 }

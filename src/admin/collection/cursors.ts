@@ -1,9 +1,8 @@
 // Where a page begins, as text that clients hand back untouched.
-import { toBase64Url } from '../../core/digest.ts';
+import { textFromBase64, textToBase64Url } from '../../core/digest.ts';
 import { AdminError } from '../problems.ts';
 
-export const toCursor = (position: readonly string[]): string =>
-  toBase64Url(new TextEncoder().encode(JSON.stringify(position)));
+export const toCursor = (position: readonly string[]): string => textToBase64Url(JSON.stringify(position));
 
 export function parseCursor(cursor: string, length: number): readonly string[] {
   const position = decode(cursor);
@@ -22,10 +21,7 @@ export const badCursor = () =>
 
 function decode(cursor: string): unknown {
   try {
-    const binary = atob(cursor.replaceAll('-', '+').replaceAll('_', '/'));
-    return JSON.parse(
-      new TextDecoder().decode(Uint8Array.from(binary, (character) => character.charCodeAt(0))),
-    );
+    return JSON.parse(textFromBase64(cursor));
   } catch {
     return undefined;
   }
