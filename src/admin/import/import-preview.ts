@@ -23,10 +23,10 @@ export function previewImport(
   plan: ImportPlan,
   { regions, origins }: PreviewedWith,
 ): ImportPreview {
-  const tiers = rowsAfter(stored.tiers, plan.tiers, {});
-  const rules = rowsAfter(stored.rules, plan.rules, NEW_RULE).filter(({ enabled }) => enabled);
+  const tiers = rowsAfter(stored.tiers, plan.tiers, (tier) => ({ ...NEW_ROW, ...tier }));
+  const rules = rowsAfter(stored.rules, plan.rules, (rule) => ({ ...NEW_ROW, ordinal: 0, ...rule })).filter(({ enabled }) => enabled);
   const parsed = parseRules(rules);
-  const routes = rowsAfter(stored.routes, plan.routes, {}).filter(({ enabled }) => enabled);
+  const routes = rowsAfter(stored.routes, plan.routes, (route) => ({ ...NEW_ROW, ...route })).filter(({ enabled }) => enabled);
   const { content, rejected } = assemble(parsed.rules, [tiers, [], [], routes, [], []], origins);
   return {
     rejected: [...parsed.rejected, ...rejected],
@@ -34,8 +34,8 @@ export function previewImport(
   };
 }
 
-/** What only the database gives to a rule, and warnings do not depend on. */
-const NEW_RULE = { ordinal: 0 };
+/** What only the database gives to a row. Nothing that is told here depends on it. */
+const NEW_ROW = { revision: 0, createdAt: new Date(0), updatedAt: new Date(0) };
 
 interface PartOfPlan<Planned, Row> {
   readonly created: readonly Planned[];
@@ -46,10 +46,10 @@ interface PartOfPlan<Planned, Row> {
 function rowsAfter<Planned extends object, Row extends object>(
   rows: readonly Row[],
   { created, updated, deleted }: PartOfPlan<Planned, Row>,
-  ofNew: object,
+  toRow: (planned: Planned) => Row,
 ): Row[] {
   const going = new Set<Row>(deleted);
   const changed = new Map(updated.map(({ from, to }) => [from, to]));
   const staying = rows.filter((row) => !going.has(row)).map((row) => ({ ...row, ...changed.get(row) }));
-  return [...staying, ...created.map((planned) => ({ ...ofNew, ...planned }) as unknown as Row)];
+  return [...staying, ...created.map(toRow)];
 }
