@@ -24,9 +24,13 @@ export function previewImport(
   { regions, origins }: PreviewedWith,
 ): ImportPreview {
   const tiers = rowsAfter(stored.tiers, plan.tiers, (tier) => ({ ...NEW_ROW, ...tier }));
-  const rules = rowsAfter(stored.rules, plan.rules, (rule) => ({ ...NEW_ROW, ordinal: 0, ...rule })).filter(({ enabled }) => enabled);
+  const rules = rowsAfter(stored.rules, plan.rules, (rule) => ({ ...NEW_ROW, ordinal: 0, ...rule })).filter(
+    ({ enabled }) => enabled,
+  );
   const parsed = parseRules(rules);
-  const routes = rowsAfter(stored.routes, plan.routes, (route) => ({ ...NEW_ROW, ...route })).filter(({ enabled }) => enabled);
+  const routes = rowsAfter(stored.routes, plan.routes, (route) => ({ ...NEW_ROW, ...route })).filter(
+    ({ enabled }) => enabled,
+  );
   const { content, rejected } = assemble(parsed.rules, [tiers, [], [], routes, [], []], origins);
   return {
     rejected: [...parsed.rejected, ...rejected],
