@@ -31,6 +31,8 @@ export interface Isolates extends AsyncDisposable {
   readonly kvFaults: KvFaultSwitch;
   /** Runs the cron trigger in one of them. */
   scheduled(name: string): Promise<void>;
+  /** Hands messages of a queue to one of them, as Cloudflare does: until it has consumed them, or was killed. */
+  deliver(name: string, queue: string, bodies: readonly unknown[]): Promise<void>;
 }
 
 export async function startIsolates(options: IsolatesOptions): Promise<Isolates> {
@@ -70,6 +72,18 @@ export async function startIsolates(options: IsolatesOptions): Promise<Isolates>
       const worker = await miniflare.getWorker(name);
       const { outcome } = await worker.scheduled();
       if (outcome !== 'ok') throw new Error(`the cron run ended with ${outcome}`);
+    },
+    async deliver(name, queue, bodies) {
+      const worker = await miniflare.getWorker(name);
+      const messages = bodies.map((body) => ({
+        id: crypto.randomUUID(),
+        timestamp: new Date(),
+        attempts: 1,
+        body,
+      }));
+      const { outcome, retryMessages } = await worker.queue(queue, messages);
+      if (outcome !== 'ok' || retryMessages.length > 0)
+        throw new Error(`${retryMessages.length} messages were left: ${outcome}`);
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };

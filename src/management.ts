@@ -15,7 +15,7 @@ import { readFreshRules } from './rules/book/fresh-rules.ts';
 import { type PublishOptions, publish } from './rules/publishing/publish.ts';
 import { createRuleReader } from './rules/publishing/rule-reader.ts';
 import { createDatabase, type DatabaseOptions } from './rules/tables/database.ts';
-import { sendAlerts } from './telemetry/alerts.ts';
+import { type AlertOptions, sendAlerts } from './telemetry/alerts.ts';
 import { type ConsumerOptions, createConsumer, type QueuedBatch } from './telemetry/consumer.ts';
 import { readFleet } from './telemetry/fleet.ts';
 import { keepRecords } from './telemetry/keep-records.ts';
@@ -51,6 +51,16 @@ export interface Management extends Pick<Services, 'admin' | 'adminRefusal' | 'p
   runCron(scheduledTime: number): Promise<void>;
   metrics(): Promise<Response>;
   consume(batch: QueuedBatch): Promise<void>;
+}
+
+/** An isolate that only runs the cron trigger has no responses to hand its sums over after. */
+async function sendAgain(options: AlertOptions, { handOver }: ManagedTelemetry): Promise<void> {
+  let isCounted = true;
+  try {
+    isCounted = (await sendAlerts(options)) > 0;
+  } finally {
+    if (isCounted) await handOver();
+  }
 }
 
 const toSmoke = ({ admin }: Pick<ManagementOptions, 'admin'>, { clients }: ManagedTelemetry) =>
@@ -122,7 +132,8 @@ export function createManagement({
             deleteOld: () => deleteOld(database, { ...telemetry, nowMs: now() }),
             pushMetrics:
               otlpUrl === undefined ? undefined : async () => pushOtlp(otlpUrl, await fleet(), now()),
-            sendAlerts: webhook && (() => sendAlerts({ database, webhook, now })),
+            sendAlerts:
+              webhook && (() => sendAgain({ database, webhook, now, sums: telemetry.sums }, telemetry)),
             onError: telemetry.onError,
           },
         },

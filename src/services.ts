@@ -58,6 +58,7 @@ export function createParts(env: Bindings, source?: RulesSource): Parts {
     () => import('./postgres.ts'),
     ({ createPostgres }) =>
       createPostgres(database, {
+        sums: collected.sums,
         webhook: config.telemetry.webhook,
         now,
         onError: reportAs('telemetry-failed'),

@@ -1,6 +1,7 @@
 // Tells a webhook of thresholds. The table `alerts` is the outbox. To send a row, an isolate first puts off its next attempt, so
 // that no other isolate sends it at the same time. What fails is sent again by the cron run.
 import { sql } from 'drizzle-orm';
+import type { MetricSums } from '../core/telemetry/metric-sums.ts';
 import type { Database } from '../rules/tables/database.ts';
 import { postSigned, type Webhook } from './webhook.ts';
 
@@ -18,6 +19,8 @@ export interface AlertOptions {
   readonly database: Database;
   readonly webhook: Webhook;
   readonly now: () => number;
+  /** Counts the messages that were taken, and those that were not. */
+  readonly sums: MetricSums;
 }
 
 interface AlertRow extends Record<string, unknown> {
@@ -40,13 +43,20 @@ export async function sendAlerts(options: AlertOptions): Promise<number> {
   for (let round = 0; round < MAX_ROUNDS; round += 1) {
     const rows = await claim(options.database);
     const results = await Promise.allSettled(rows.map((row) => sendOne(options, row)));
-    const failed = results.find((result) => result.status === 'rejected');
+    const failures = results.filter((result) => result.status === 'rejected');
+    count(options.sums, { sent: rows.length - failures.length, failed: failures.length });
+    const [failed] = failures;
     // A webhook that is down is not tried with all the others.
     if (failed) throw failed.reason;
     sent += rows.length;
     if (rows.length < AT_ONCE) break;
   }
   return sent;
+}
+
+function count(sums: MetricSums, results: Readonly<Record<'sent' | 'failed', number>>): void {
+  for (const [result, messages] of Object.entries(results))
+    if (messages > 0) sums.counter('webhook', result).add(messages);
 }
 
 async function sendOne({ database, webhook, now }: AlertOptions, row: AlertRow): Promise<void> {

@@ -1,5 +1,6 @@
 // Keeps a batch in Postgres, and then tells the webhook of the thresholds in it. A webhook that fails does not make the
 // batch fail: it is written, and the cron run tells the webhook later.
+import type { MetricSums } from '../core/telemetry/metric-sums.ts';
 import type { Database } from '../rules/tables/database.ts';
 import { sendAlerts } from './alerts.ts';
 import type { RecordBatch } from './record-batch.ts';
@@ -11,16 +12,18 @@ export interface KeepOptions {
   /** Undefined: nobody is told. */
   readonly webhook: Webhook | undefined;
   readonly now: () => number;
+  readonly sums: MetricSums;
   readonly onError: (error: unknown) => void;
 }
 
 /** Whether it was new. */
 export async function keepRecords(
-  { database, webhook, now, onError }: KeepOptions,
+  { database, webhook, now, sums, onError }: KeepOptions,
   batch: RecordBatch,
 ): Promise<boolean> {
-  const isNew = await writeRecords(database, batch);
+  const { isNew, newAlerts } = await writeRecords(database, batch);
+  if (webhook && newAlerts > 0) sums.counter('webhook', 'due').add(newAlerts);
   if (webhook && batch.crossings?.length)
-    await sendAlerts({ database, webhook, now }).catch((error) => onError(error));
+    await sendAlerts({ database, webhook, now, sums }).catch((error) => onError(error));
   return isNew;
 }

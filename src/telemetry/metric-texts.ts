@@ -32,6 +32,10 @@ export const METRIC_TEXTS: Readonly<Record<MetricId, MetricText>> = {
     help: 'Age of batches when they were written to Postgres.',
   },
   deadLetters: { name: 'weir_dead_letters_total', help: 'Batches that came to the dead-letter queue.' },
+  webhook: {
+    name: 'weir_webhook_messages_total',
+    help: 'Messages for the webhook: those that became due, and what became of each attempt.',
+  },
   batchesLost: { name: 'weir_metrics_lost_total', help: 'Batches of metrics that could not be handed over.' },
 };
 

@@ -4,11 +4,17 @@ import { sql } from 'drizzle-orm';
 import type { Database } from '../rules/tables/database.ts';
 import type { RecordBatch } from './record-batch.ts';
 
-/** Whether it was new. */
-export async function writeRecords(database: Database, batch: RecordBatch): Promise<boolean> {
+export interface Written {
+  /** False: it had come before, and nothing was added. */
+  readonly isNew: boolean;
+  /** Thresholds that nobody had noticed before. */
+  readonly newAlerts: number;
+}
+
+export async function writeRecords(database: Database, batch: RecordBatch): Promise<Written> {
   // The rows are one parameter, however many they are. In the order of the key, so that two writers never wait for each
   // other in a circle.
-  const { rows } = await database.execute<{ fresh: number }>(sql`
+  const { rows } = await database.execute<{ fresh: number; noted: number }>(sql`
     with fresh as (
       insert into weir.record_batches (id) values (${batch.id}) on conflict do nothing returning id
     ), denied as (
@@ -38,8 +44,8 @@ export async function writeRecords(database: Database, batch: RecordBatch): Prom
         as crossing ("ruleId" text, "windowSeconds" int, "windowStartMs" bigint, scope text, subject text, percent int,
                      "ruleName" text, "limit" bigint, used bigint, "atMs" bigint)
       order by "ruleId", "windowSeconds", "windowStartMs", scope, subject, percent
-      on conflict do nothing
+      on conflict do nothing returning 1
     )
-    select count(*)::int as fresh from fresh`);
-  return rows[0]?.fresh === 1;
+    select (select count(*) from fresh)::int as fresh, (select count(*) from crossed)::int as noted`);
+  return { isNew: rows[0]?.fresh === 1, newAlerts: rows[0]?.noted ?? 0 };
 }

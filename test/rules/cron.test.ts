@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it, vi } from 'vitest';
 import { formatAnnouncement } from '../../src/core/ports/announcement.ts';
+import { createMetricSums } from '../../src/core/telemetry/metric-sums.ts';
 import { type CronTelemetry, runCron } from '../../src/cron.ts';
 import { readCurrent, readRules } from '../../src/rules/book/snapshot-kv.ts';
 import { type PublishOptions, publish } from '../../src/rules/publishing/publish.ts';
@@ -31,7 +32,9 @@ function telemetryOf({ database }: PublishOptions, hasWebhook: boolean): CronTel
   return {
     deleteOld: () => deleteOld(database, { eventsDays: 30, usageDays: 400, nowMs: now() }),
     pushMetrics: undefined,
-    sendAlerts: hasWebhook ? () => sendAlerts({ database, webhook, now }) : undefined,
+    sendAlerts: hasWebhook
+      ? () => sendAlerts({ database, webhook, now, sums: createMetricSums() })
+      : undefined,
     onError: (error) => void errors.push(error),
   };
 }

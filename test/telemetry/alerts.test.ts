@@ -2,6 +2,7 @@
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Crossing } from '../../src/core/telemetry/crossings.ts';
+import { createMetricSums } from '../../src/core/telemetry/metric-sums.ts';
 import { sendAlerts } from '../../src/telemetry/alerts.ts';
 import { keepRecords } from '../../src/telemetry/keep-records.ts';
 import { startDatabase, type TestDatabase } from '../rules/database.ts';
@@ -23,6 +24,7 @@ beforeEach(async () => {
   await sql.query('delete from alerts; delete from record_batches');
   receiver.received.length = 0;
   receiver.answers.status = 204;
+  sums = createMetricSums();
 });
 
 const WINDOW_START_MS = Date.UTC(2030, 0, 1, 12);
@@ -42,14 +44,16 @@ const crossingOf = (subject: string, changes: Partial<Crossing> = {}): Crossing 
 
 const errors: unknown[] = [];
 const now = () => Date.now();
-const send = () => sendAlerts({ database: db.database, webhook: receiver.webhook, now });
+let sums = createMetricSums();
+const counted = () => Object.fromEntries(sums.take(10));
+const send = () => sendAlerts({ database: db.database, webhook: receiver.webhook, now, sums });
 let lastId = 0;
 const keep = (crossings: readonly Crossing[], { isTold = true } = {}) => {
   lastId += 1;
   const batch = { id: `batch ${lastId}`, cutAtMs: 0, denials: [], usage: [], crossings };
   const webhook = isTold ? receiver.webhook : undefined;
   const onError = (error: unknown) => void errors.push(error);
-  return keepRecords({ database: db.database, webhook, now, onError }, batch);
+  return keepRecords({ database: db.database, webhook, now, sums, onError }, batch);
 };
 const attempts = async () => (await sql.query('select attempts from alerts')).rows.map((row) => row.attempts);
 const passSeconds = (seconds: number) =>
@@ -80,6 +84,7 @@ describe('the webhook', () => {
     await Promise.all([keep([crossingOf('a')]), keep([crossingOf('a')]), keep([crossingOf('a')])]);
     await send();
     expect(receiver.received).toHaveLength(1);
+    expect(counted()).toEqual({ 'webhook\tdue': 1, 'webhook\tsent': 1 });
   });
 
   it('is told of other thresholds, windows and subjects by themselves', async () => {
@@ -139,6 +144,7 @@ describe('a message that the webhook does not take', () => {
     await keep(Array.from({ length: 50 }, (_, i) => crossingOf(`${i}`)));
     expect(receiver.received).toHaveLength(6);
     expect((await attempts()).filter((count) => count === 0)).toHaveLength(44);
+    expect(counted()).toEqual({ 'webhook\tdue': 50, 'webhook\tfailed': 6 });
   });
 
   it('is no longer sent after a day', async () => {

@@ -1,6 +1,9 @@
 // Denials and usage on their whole way: three isolates in workerd, a queue, its consumer, Postgres, the admin route.
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { startIsolates } from '../../local/isolates.ts';
 import { freshIp, type Weir } from '../../local/weir.ts';
+import { createSharedParts } from '../shared/parts.ts';
 import { startWeir } from '../shared/weir.ts';
 
 interface Page<T> {
@@ -60,4 +63,49 @@ describe.each([
     await sendAll(ip, 2);
     await expect.poll(() => countOf(ip)).toBe(7);
   });
+
+  it.runIf(queue)(
+    'a consumer whose process is killed in the middle of a batch counts nothing twice',
+    async () => {
+      const [a, b] = [freshIp(), freshIp()];
+      const messages = [batchOf(a), batchOf(b)];
+      await using stuck = await holdBatch(weir.stack.databaseUrl, messages[1]?.id ?? '');
+      const victim = await startVictim(weir);
+      const delivered = victim.deliver('victim', 'weir-records', messages).catch(() => 'killed');
+      await expect.poll(() => countOf(a)).toBe(3);
+      await victim[Symbol.asyncDispose]();
+      expect(await delivered).toBe('killed');
+      expect(await countOf(b)).toBe(0);
+      await stuck.release();
+      await weir.isolates.deliver('one', 'weir-records', messages);
+      expect([await countOf(a), await countOf(b)]).toEqual([3, 3]);
+    },
+  );
 });
+
+/** Three denials of one caller, just now. */
+function batchOf(subject: string) {
+  const atMs = Math.floor(Date.now() / 60_000) * 60_000;
+  const denial = { atMs, ruleId: 'r', ruleName: 'two', scope: 'ip', subject, route: 'default', count: 3 };
+  return { id: crypto.randomUUID(), cutAtMs: Date.now(), denials: [denial], usage: [] };
+}
+
+/** An isolate in a workerd of its own, which the end of these isolates kills (SIGKILL). */
+async function startVictim({ stack, token }: Weir) {
+  const bundle = await createSharedParts(inject('sharedParts')).worker();
+  return startIsolates({ names: ['victim'], bundle, variables: { ...stack.variables, ADMIN_TOKEN: token } });
+}
+
+/** A writer of the batch with this id waits, because another transaction has not ended yet. */
+async function holdBatch(databaseUrl: string, id: string) {
+  const client = new pg.Client({ connectionString: databaseUrl });
+  await client.connect();
+  await client.query('begin');
+  await client.query('insert into weir.record_batches (id) values ($1)', [id]);
+  let isHeld = true;
+  const release = async () => {
+    if (isHeld) await client.query('rollback').finally(() => client.end());
+    isHeld = false;
+  };
+  return { release, [Symbol.asyncDispose]: release };
+}

@@ -27,6 +27,7 @@ const metrics = {
   denialsWritten: { labels: [] },
   recordsLag: { labels: [], boundsMs: LAG_BOUNDS_MS },
   deadLetters: { labels: [] },
+  webhook: { labels: ['result'] },
   batchesLost: { labels: [] },
 } satisfies Record<string, Metric>;
 
