@@ -5,6 +5,7 @@ import * as z from 'zod';
 import { formatIpRange, ipRangeProblem, parseIpRange } from '../core/matching/ip.ts';
 import { ROUTE_DEFAULTS } from '../core/matching/origin-route.ts';
 import { LISTED_KINDS, LISTS } from '../core/matching/rule.ts';
+import { ENFORCEMENTS, FILE_EXTENSIONS } from '../core/matching/settings.ts';
 import { type BodySchemas, bodySchemas, identifier } from '../rules/tables/body-schemas.ts';
 import { moment } from '../rules/tables/moment.ts';
 import { plainText } from '../rules/tables/plain-text.ts';
@@ -114,3 +115,12 @@ export function normalizeListed(kind: (typeof LISTED_KINDS)[number], value: stri
 
 const keyIdProblem = (value: string) =>
   z.uuid().safeParse(value).success ? undefined : 'must be the id of an API key, not the key itself';
+
+export const settingsFields = {
+  enforcement: z
+    .enum(ENFORCEMENTS)
+    .describe('log: every rule only records what it would have done. Lists still hold.'),
+  fileExtensions: z
+    .enum(FILE_EXTENSIONS)
+    .describe('ignored: rules for /login hold for /login.json, too; part: that is another name.'),
+};

@@ -8,7 +8,9 @@ import { type Admin, startAdmin, TOKENS } from './harness.ts';
 import { rule } from './import-export-harness.ts';
 
 type Entry = Record<string, unknown>;
-type Everything = Record<'tenants' | 'users' | 'keys' | 'lists' | 'tiers' | 'rules' | 'routes', Entry[]>;
+type Everything = Record<'tenants' | 'users' | 'keys' | 'lists' | 'tiers' | 'rules' | 'routes', Entry[]> & {
+  readonly settings: Entry;
+};
 
 let admin: Admin;
 let sql: pg.Client;
@@ -44,7 +46,7 @@ describe('a backup of a database with everything in it', () => {
   let backup: Everything;
   beforeAll(async () => {
     await send('/tiers', { name: 'pro', limits: { calls: 7 }, priceCents: 500, isDefault: true });
-    await send('/tenants', { id: 'acme', name: 'Acme', tier: 'pro' });
+    await send('/tenants', { id: 'acme', name: 'Acme', tier: 'pro', anchorDay: 31 });
     await send('/users', { id: 'ann', tier: 'pro', tenantId: 'acme' });
     await send('/rules', rule('by tier', { limit: null, limitName: 'calls' }));
     // An override: it replaces the rule for one user and for a time.
@@ -88,6 +90,27 @@ describe('a backup of a database with everything in it', () => {
     expect(sorted(await everything())).toEqual(sorted(backup));
     const { rows } = await sql.query('select distinct change_id, actor from history');
     expect(rows).toEqual([{ change_id: expect.anything(), actor: TOKENS.admin.name }]);
+  });
+
+  test('has the settings: an import puts back what it names, and leaves the rest', async () => {
+    const patch = (body: object) => admin.call('/settings', { method: 'PATCH', body });
+    const read = async () => (await (await admin.call('/settings')).json()) as Entry;
+    await patch({ enforcement: 'log', fileExtensions: 'ignored' });
+    const document = (await (await admin.call('/export')).json()) as Entry;
+    expect(document['settings']).toEqual({ enforcement: 'log', fileExtensions: 'ignored' });
+    await patch({ enforcement: 'on', fileExtensions: 'part' });
+    // What was exported before the change would undo it unseen.
+    expect((await admin.call('/import', { method: 'POST', body: document })).status).toBe(409);
+    expect(await send('/import', { weir: 1, settings: { enforcement: 'log' } })).toMatchObject({
+      settings: { changes: { enforcement: { from: 'on', to: 'log' } } },
+    });
+    expect(await read()).toMatchObject({ enforcement: 'log', fileExtensions: 'part' });
+    expect(await send('/import?force=true', document)).toMatchObject({
+      settings: { changes: { fileExtensions: { from: 'part', to: 'ignored' } } },
+    });
+    expect((await everything()).settings).toEqual(document['settings']);
+    await send('/import', backup);
+    expect(await read()).toMatchObject({ enforcement: 'on', fileExtensions: 'part' });
   });
 
   test('the same keys work afterwards, and belong to the same callers', async () => {

@@ -41,8 +41,18 @@ afterEach(async () => {
   for (const harness of harnesses) await harness.stop();
 });
 
+interface Shape {
+  readonly subject?: string;
+  /** The end of its counter's id. */
+  readonly variant?: string;
+}
+
 let created = 0;
-async function createRule(scope: string, algorithm: AlgorithmId = 'fixed-window', subject = 'x') {
+async function createRule(
+  scope: string,
+  algorithm: AlgorithmId = 'fixed-window',
+  { subject = 'x', variant = '', ...fields }: Record<string, unknown> & Shape = {},
+) {
   created += 1;
   const body = {
     name: `rule-${created}`,
@@ -51,13 +61,14 @@ async function createRule(scope: string, algorithm: AlgorithmId = 'fixed-window'
     algorithm,
     limit: 10,
     windowSeconds: 86_400,
+    ...fields,
   };
   const response = await admin.call('/rules', { method: 'POST', body });
   const { id } = (await response.json()) as { id: string };
   const { rows } = await admin.db.database.execute<{ ordinal: number }>(
     `select ordinal from weir.rules where id = '${id}'`,
   );
-  const counter = await counterId(id, algorithm, 86_400_000);
+  const counter = `${await counterId(id, algorithm, 86_400_000)}${variant}`;
   const group = groupOf(algorithm, counter, rows[0]?.ordinal);
   return {
     /** The check as the gateway makes it. */
@@ -101,6 +112,36 @@ test('forgets all counters of the subject in every region, and those of nobody e
     expect(await leftEverywhere(await checkOf('user', 'u1'))).toEqual([10, 10]);
     expect(await leftEverywhere(await checkOf('user', 'u2'))).toEqual([9, 9]);
   }
+});
+
+test('forgets what was counted for each route and method, whatever the method', async () => {
+  for (const variant of ['_GET', '_OTHER']) {
+    const { checkOf } = await createRule('user', 'sliding-window-log', { per: ['method'], variant });
+    await takeEverywhere(await checkOf('user', 'u1'));
+    await reset({ scope: 'user', subject: 'u1' });
+    expect(await leftEverywhere(await checkOf('user', 'u1'))).toEqual([10, 10]);
+  }
+});
+
+test('forgets what was counted by several parts if all of them are told, and says so if not', async () => {
+  const by = { by: ['user', 'header:X-Model'], name: 'by model' };
+  const { checkOf } = await createRule('user', 'sliding-window-log', by);
+  for (const parts of ['u1/large', 'u1/small', '@192.0.2.1/large'])
+    await takeEverywhere(await checkOf('by', parts));
+  const left = async (parts: string) => (await leftEverywhere(await checkOf('by', parts)))[0];
+
+  expect(await (await reset({ scope: 'user', subject: 'u1' })).json()).toMatchObject({
+    warnings: [expect.stringContaining('"by model" counts by user, header:X-Model')],
+  });
+  expect(await left('u1/large')).toBe(9);
+  const values = { 'header:x-model': 'large' };
+  expect(await (await reset({ scope: 'user', subject: 'u1', values })).json()).toMatchObject({
+    warnings: [],
+  });
+  expect([await left('u1/large'), await left('u1/small')]).toEqual([10, 9]);
+  await reset({ scope: 'ip', subject: '192.0.2.1', values });
+  expect(await left('@192.0.2.1/large')).toBe(10);
+  expect((await reset({ scope: 'user', subject: 'u1', values: { model: 'x' } })).status).toBe(400);
 });
 
 test('reaches the counters of rules that are far apart or switched off', async () => {

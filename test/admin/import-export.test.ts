@@ -42,6 +42,7 @@ describe('an export', () => {
         },
       ],
       routes: [],
+      settings: { enforcement: 'on', fileExtensions: 'part' },
     });
     const { rows } = await query(
       `select max(id)::int as last from history where entity in ('rules', 'tiers')`,

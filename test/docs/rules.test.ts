@@ -1,9 +1,10 @@
-// Runs every JSON and every SQL of docs/rules.md, in order, as a reader would.
+// Runs every JSON and every SQL of docs/rules.md, in order, as a reader would; and the sessions of docs/rule-sessions.md.
 import { readFileSync } from 'node:fs';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { seedDemoSet } from '../../local/demo-set.ts';
 import { type Admin, startAdmin } from '../admin/harness.ts';
+import { runSession, sessions, showing } from './curl-sessions.ts';
 
 const text = readFileSync(new URL('../../docs/rules.md', import.meta.url), 'utf8');
 const BLOCK = /^```(json|sql) ?(.*)\n([\s\S]*?)^```$/gm;
@@ -68,4 +69,14 @@ it.each(blocks)('line $line: $language $says', async ({ language, says, code }) 
   if (language === 'sql') await runSql(code);
   else if (says.startsWith('answer ')) compare(says, code);
   else await send(says, code);
+});
+
+it('there are eleven sessions', () => {
+  expect(sessions.map(({ title }) => Number.parseInt(title, 10))).toEqual(
+    Array.from({ length: 11 }, (_, i) => i + 1),
+  );
+});
+
+it.each(sessions)('session $title', async ({ commands, answer }) => {
+  expect(await runSession(admin, commands)).toEqual(showing(JSON.parse(answer)));
 });

@@ -12,9 +12,9 @@ const READ_IN_ORDER: readonly CallerKind[] = ['keys', 'users', 'tenants', 'lists
 export async function* everythingAsText(database: Database): AsyncGenerator<string> {
   yield '{\n  "weir": 1';
   for (const kind of READ_IN_ORDER) yield* listAsText(kind, readCallerPages(database, kind));
-  const { tiers, rules, routes } = toDocument(await readStoredRows(database));
+  const { tiers, rules, routes, settings } = toDocument(await readStoredRows(database));
   for (const [name, entries] of Object.entries({ tiers, rules, routes })) yield* listAsText(name, [entries]);
-  yield '\n}\n';
+  yield `,\n  "settings": ${JSON.stringify(settings)}\n}\n`;
 }
 
 type Pages = AsyncIterable<readonly object[]> | Iterable<readonly object[]>;

@@ -4,6 +4,7 @@
 import { asc, getTableColumns, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { ROUTE_DEFAULTS } from '../../core/matching/origin-route.ts';
+import { SETTINGS_DEFAULTS, type Settings } from '../../core/matching/settings.ts';
 import { asOfOneMoment } from '../../rules/publishing/content.ts';
 import type { Database } from '../../rules/tables/database.ts';
 import { checkRoute, routeFields } from '../../rules/tables/route-schema.ts';
@@ -11,7 +12,9 @@ import { type RouteRow, routes as routesTable } from '../../rules/tables/route-t
 import { checkRule } from '../../rules/tables/rule-problems.ts';
 import { ruleFields, WRITTEN_DEFAULTS } from '../../rules/tables/rule-schema.ts';
 import { rules as rulesTable, tiers as tiersTable } from '../../rules/tables/schema.ts';
+import { settings as settingsTable } from '../../rules/tables/settings-table.ts';
 import { tierFields, tierName } from '../../rules/tables/tier-schema.ts';
+import { settingsFields } from '../schemas.ts';
 import { callerLists } from './caller-document.ts';
 import { withoutDefaults } from './document-values.ts';
 
@@ -41,6 +44,8 @@ export const documentTier = tierFields
   .strict()
   .meta({ id: 'DocumentTier' });
 
+export const documentSettings = z.strictObject(settingsFields).partial().meta({ id: 'DocumentSettings' });
+
 export const importDocument = z
   .strictObject({
     weir: z.literal(1).describe('The version of this format.'),
@@ -48,10 +53,11 @@ export const importDocument = z
       .int()
       .min(0)
       .optional()
-      .describe('The import is refused if rules, tiers or routes have changed since.'),
+      .describe('The import is refused if rules, tiers, routes or settings have changed since.'),
     tiers: z.array(documentTier).max(MAX_TIERS).optional().describe('Left out: tiers stay as they are.'),
     rules: z.array(documentRule).max(MAX_RULES).optional().describe('Left out: rules stay as they are.'),
     routes: z.array(documentRoute).max(MAX_ROUTES).optional().describe('Left out: routes stay as they are.'),
+    settings: documentSettings.optional().describe('What is left out stays as it is.'),
     ...callerLists,
   })
   .meta({ id: 'RulesDocument' });
@@ -70,7 +76,7 @@ export type RuleRow = typeof rulesTable.$inferSelect;
 export type TierRow = typeof tiersTable.$inferSelect & { readonly isInUse: boolean };
 
 export interface StoredRows {
-  /** The last id in the history of rules, tiers and routes. */
+  /** The last id in the history of rules, tiers, routes and settings. */
   readonly basedOn: number;
   /** Of all rows and their revisions. */
   readonly fingerprint: string;
@@ -79,44 +85,50 @@ export interface StoredRows {
   readonly rules: readonly RuleRow[];
   readonly tiers: readonly TierRow[];
   readonly routes: readonly RouteRow[];
+  readonly settings: Settings;
 }
 
 /** As of one moment. */
 export async function readStoredRows(database: Database): Promise<StoredRows> {
-  const [, state, rules, tiers, routes] = await database.batch([
+  const [, state, rules, tiers, routes, settingRows] = await database.batch([
     asOfOneMoment(database),
     database.execute<{ based_on: string; fingerprint: string; bytes: string | null }>(sql`
       select coalesce(max(id), 0)::text as based_on, ${FINGERPRINT} as fingerprint,
         (select bytes::text from weir.last_publication) as bytes
-      from weir.history where entity in ('rules', 'tiers', 'routes')`),
+      from weir.history where entity in ('rules', 'tiers', 'routes', 'settings')`),
     database.select().from(rulesTable).orderBy(asc(rulesTable.id)),
     database
       .select({ ...getTableColumns(tiersTable), isInUse: IS_IN_USE })
       .from(tiersTable)
       .orderBy(asc(tiersTable.name)),
     database.select().from(routesTable).orderBy(asc(routesTable.id)),
+    database.select().from(settingsTable),
   ]);
   const { based_on = '0', fingerprint = '', bytes } = state.rows[0] ?? {};
   const publishedBytes = Number(bytes ?? 0);
-  return { basedOn: Number(based_on), fingerprint, publishedBytes, rules, tiers, routes };
+  const { enforcement, fileExtensions } = settingRows[0] ?? SETTINGS_DEFAULTS;
+  const settings = { enforcement, fileExtensions };
+  return { basedOn: Number(based_on), fingerprint, publishedBytes, rules, tiers, routes, settings };
 }
 
 /** The history alone does not tell: of two changes at once, the one with the lower number can come to light last. */
 export const FINGERPRINT = sql`(select md5(string_agg(part, ',' order by part)) from (
   select revision::text as part from weir.rules union all select revision::text from weir.tiers
-  union all select revision::text from weir.routes) parts)`;
+  union all select revision::text from weir.routes union all select revision::text from weir.settings) parts)`;
 
 const IS_IN_USE = sql<boolean>`(exists (select 1 from weir.tenants where tier = tiers.name)
   or exists (select 1 from weir.users where tier = tiers.name)
   or exists (select 1 from weir.api_keys where tier = tiers.name))`;
 
-export function toDocument({ basedOn, rules, tiers, routes }: StoredRows) {
+export function toDocument({ basedOn, rules, tiers, routes, settings }: StoredRows) {
   return {
     weir: 1 as const,
     basedOn,
     tiers: tiers.map(toDocumentTier).sort(byName),
     rules: rules.map(toDocumentRule).sort(byName),
     routes: routes.map(toDocumentRoute).sort(byName),
+    // Spelled out, because what a document leaves out stays as it is.
+    settings,
   };
 }
 

@@ -2,6 +2,7 @@
 
 import type { OriginPolicy } from '../../core/matching/origin.ts';
 import { originProblemHere } from '../../core/matching/origin-problems.ts';
+import type { Settings } from '../../core/matching/settings.ts';
 import { normalizeRoute } from '../../rules/tables/route-schema.ts';
 import type { RouteRow } from '../../rules/tables/route-table.ts';
 import { unknownRegions } from '../../rules/tables/share-problems.ts';
@@ -54,6 +55,7 @@ export interface ImportPlan {
   readonly rules: Plan<PlannedRule, RuleRow>;
   readonly tiers: Plan<PlannedTier, TierRow>;
   readonly routes: Plan<PlannedRoute, RouteRow>;
+  readonly settings: Pick<Update<Settings, Settings>, 'to' | 'changes'>;
   readonly problems: readonly ImportProblem[];
 }
 
@@ -93,7 +95,14 @@ export function planImport(
     ...sharesOfNoRegion(documentRules ?? [], rules, regions),
     ...secondDefaults(documentTiers ?? [], stored.tiers, tiers),
   ];
-  return { rules, tiers, routes, problems };
+  const { enforcement, fileExtensions } = stored.settings;
+  const said = document.settings ?? {};
+  const to = {
+    enforcement: said.enforcement ?? enforcement,
+    fileExtensions: said.fileExtensions ?? fileExtensions,
+  };
+  const settings = { to, changes: changesOf(stored.settings, to, Object.keys(to)) };
+  return { rules, tiers, routes, settings, problems };
 }
 
 function planRules(wanted: readonly DocumentRule[], rows: readonly RuleRow[], mode: ImportMode) {

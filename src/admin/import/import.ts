@@ -10,6 +10,7 @@ import {
 import type { Values } from '../../rules/tables/body-schemas.ts';
 import type { Database } from '../../rules/tables/database.ts';
 import { asActor } from '../../rules/tables/repository.ts';
+import { ALL_RULES } from '../../rules/tables/settings-table.ts';
 import { postgresErrorOf } from '../history.ts';
 import {
   type CallerSummary,
@@ -117,14 +118,17 @@ async function write(database: Database, { plan, stored, actor, document, mode }
     ...tierStatements(plan.tiers),
     ...ruleStatements(plan.rules, stored),
     ...routeStatements(plan.routes, stored),
+    ...settingsStatements(plan.settings),
     ...callerWrites(document),
   ];
   if (changes.length === 0) return;
   await database.batch([
     asActor(database, actor),
-    database.execute(sql`lock table weir.tiers, weir.rules, weir.routes in share row exclusive mode`),
+    database.execute(
+      sql`lock table weir.tiers, weir.rules, weir.routes, weir.settings in share row exclusive mode`,
+    ),
     database.execute(sql`
-      select weir.weir_expect_unchanged(array['rules', 'tiers', 'routes'],
+      select weir.weir_expect_unchanged(array['rules', 'tiers', 'routes', 'settings'],
         case when ${FINGERPRINT} is not distinct from ${stored.fingerprint} then ${stored.basedOn}::bigint else -1 end)`),
     ...changes.map((statement) => database.execute(statement)),
   ]);
@@ -194,6 +198,15 @@ function routeStatements({ created, updated, deleted }: ImportPlan['routes'], st
     ...insertRows('routes', ROUTE_FIELDS, created),
   ];
 }
+
+const settingsStatements = ({ to, changes }: ImportPlan['settings']): SQL[] =>
+  Object.keys(changes).length === 0
+    ? []
+    : [
+        sql`insert into weir.settings (id, enforcement, file_extensions)
+          values (${ALL_RULES}, ${to.enforcement}, ${to.fileExtensions})
+          on conflict (id) do update set enforcement = excluded.enforcement, file_extensions = excluded.file_extensions`,
+      ];
 
 function deleteRows(table: string, id: string, rows: readonly object[]): SQL[] {
   if (rows.length === 0) return [];

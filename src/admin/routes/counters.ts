@@ -2,10 +2,12 @@
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
 import { groupOf, subjectKey } from '../../core/counting/keys.ts';
-import { countersOf } from '../../core/matching/compiled-rule.ts';
+import { escaped, PART, parsePart } from '../../core/matching/counted-by.ts';
 import { countedIp, parseIpRange } from '../../core/matching/ip.ts';
+import { BY } from '../../core/matching/plan.ts';
 import { SCOPES, type Scope } from '../../core/matching/rule.ts';
-import type { SnapshotContent } from '../../core/matching/snapshot.ts';
+import type { PublishedRule, SnapshotContent } from '../../core/matching/snapshot.ts';
+import { countersFor, everyVariant, OTHER_METHOD } from '../../core/matching/variants.ts';
 import { readContent } from '../../rules/publishing/content.ts';
 import { isUuid } from '../collection/declaration.ts';
 import { AdminError, problemResponses } from '../problems.ts';
@@ -36,6 +38,13 @@ const resetBody = z
       .max(256)
       .optional()
       .describe('The id of the tenant, user or key; or the IP address. Needed unless the scope is global.'),
+    values: z
+      .record(
+        z.string().regex(PART, 'must be what a rule counts `by`, such as header:X-Model'),
+        z.string().max(1024),
+      )
+      .default({})
+      .describe('Of what rules count `by` besides the subject: {"header:X-Model": "large"}.'),
   })
   .superRefine(({ scope, subject }, context) => {
     const message = subjectProblem(scope, subject);
@@ -72,17 +81,18 @@ const resetCounters = createRoute({
 
 export function addCounterRoutes(app: AdminApp, services: AdminServices): void {
   app.openapi(resetCounters, async (c) => {
-    const { scope, subject: given } = c.req.valid('json');
+    const { scope, subject: given, values } = c.req.valid('json');
     const subject = countedSubject(scope, services.ipv6Prefix, given);
     const { content } = await readContent(services.database);
-    const keys = await keysOf(scope, subject, content);
+    const { keys, untold } = await keysOf({ scope, subject, values }, content);
     const regions = await Promise.all(
       services.regions.map((region) => reset(region, keys, services.deadlineMs)),
     );
     if (!regions.some((region) => region.reset)) throw unavailable();
     // A new announcement, because isolates remember whom they have denied.
     const { version } = await publishChange(services, []);
-    return c.json({ scope, subject, regions, warnings: version === undefined ? [NOT_TOLD] : [] }, 200);
+    const warnings = [...untold.map(notForgotten), ...(version === undefined ? [NOT_TOLD] : [])];
+    return c.json({ scope, subject, regions, warnings }, 200);
   });
 }
 
@@ -92,13 +102,63 @@ function countedSubject(scope: Scope, ipv6Prefix: number, subject = ''): string 
   return scope === 'ip' ? (countedIp(subject, ipv6Prefix)?.ip ?? subject) : subject;
 }
 
-/** Rules of other scopes count the IP of callers that have no id of their kind. */
-async function keysOf(scope: Scope, subject: string, { rules }: SnapshotContent): Promise<string[]> {
-  const counting = rules.filter((rule) => (scope === 'ip' ? rule.scope !== 'global' : rule.scope === scope));
-  const counters = counting.flatMap(countersOf);
-  const groups = new Set(counters.map((rule) => groupOf(rule.algorithm, rule.counterId, rule.ordinal)));
-  return Promise.all(['', ...groups].map((group) => subjectKey(scope, subject, group)));
+interface Forgotten {
+  readonly scope: Scope;
+  readonly subject: string;
+  /** Of what rules count `by`. */
+  readonly values: Readonly<Record<string, string>>;
 }
+
+/** Rules of other scopes count the IP of callers that have no id of their kind. */
+async function keysOf(forgotten: Forgotten, { rules }: SnapshotContent) {
+  const { scope, subject } = forgotten;
+  const counting = rules.filter((rule) => (scope === 'ip' ? rule.scope !== 'global' : rule.scope === scope));
+  const parted = counting.filter(({ by }) => by.length > 0);
+  const wanted = [
+    subjectKey(scope, subject),
+    ...counting.flatMap((rule) => groupsOf(rule).map((group) => subjectKey(scope, subject, group))),
+    ...parted.flatMap((rule) => {
+      const parts = partsOf(rule.by, forgotten);
+      return parts === undefined ? [] : groupsOf(rule).map((group) => subjectKey(BY, parts, group));
+    }),
+  ];
+  const untold = parted.filter(({ by }) => partsOf(by, forgotten) === undefined);
+  return { keys: await Promise.all(wanted), untold };
+}
+
+/** Of all counters that a rule can have: for each route and method, and as a bound. */
+function groupsOf(rule: PublishedRule): string[] {
+  const known = everyVariant(rule);
+  const others = known.filter(({ method }) => method).map((one) => ({ ...one, method: OTHER_METHOD }));
+  const counters = [...known, ...others].flatMap((variant) => countersFor(rule, variant));
+  return counters.map(({ algorithm, counterId, ordinal }) => groupOf(algorithm, counterId, ordinal));
+}
+
+/** As `subjectBy` makes it of a request; undefined if a value is not told. */
+function partsOf(by: readonly string[], { scope, subject, values }: Forgotten): string | undefined {
+  const told = new Map(Object.entries(values).map(([part, value]) => [nameOf(part), escaped(value.trim())]));
+  const own = escaped(subject);
+  if (scope !== 'global') told.set(scope, own);
+  const texts = by.map((part) => {
+    const name = nameOf(part);
+    // Callers without the id of a part are told apart by their IP.
+    if (name === 'ip' || (scope === 'ip' && IS_ID.test(name))) return withIp(told.get('ip'));
+    return told.get(name);
+  });
+  return texts.includes(undefined) ? undefined : texts.join('/');
+}
+
+const IS_ID = /^(user|apiKey|tenant|claim:.*)$/;
+const withIp = (ip: string | undefined) => (ip === undefined ? undefined : `@${ip}`);
+
+/** Names of headers in one case. */
+function nameOf(part: string): string {
+  const { kind, name } = parsePart(part);
+  return `${kind}:${name}`.replace(/:$/, '');
+}
+
+const notForgotten = ({ name, by }: PublishedRule): string =>
+  `"${name}" counts by ${by.join(', ')}: what it counted is forgotten only for \`values\` that name all of these`;
 
 async function reset(
   { name, store }: AdminServices['regions'][number],

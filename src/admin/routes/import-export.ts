@@ -38,12 +38,14 @@ const exportRules = createRoute({
   },
 });
 
+const partChanges = z.record(z.string(), z.strictObject({ from: z.unknown(), to: z.unknown() }));
+
 const partSummary = z.strictObject({
   created: z.array(z.string()).describe('Names.'),
   updated: z.array(
     z.strictObject({
       name: z.string().describe('Before the change.'),
-      changes: z.record(z.string(), z.strictObject({ from: z.unknown(), to: z.unknown() })),
+      changes: partChanges,
     }),
   ),
   deleted: z.array(z.string()),
@@ -64,6 +66,7 @@ const summary = z
     tiers: partSummary,
     rules: partSummary,
     routes: partSummary,
+    settings: z.strictObject({ changes: partChanges }),
     ...Object.fromEntries(CALLER_KINDS.map((kind) => [kind, callerCounts])),
     warnings: z.array(z.string()),
   })
@@ -120,8 +123,13 @@ export function addImportExportRoutes(app: AdminApp, services: AdminServices): v
     const published = dryRun
       ? warningsBeforehand(previewImport(stored, plan, services))
       : await publishChange(services, 'all');
-    const { tiers, rules, routes } = plan;
-    const parts = { tiers: summarize(tiers), rules: summarize(rules), routes: summarize(routes) };
+    const { tiers, rules, routes, settings } = plan;
+    const parts = {
+      tiers: summarize(tiers),
+      rules: summarize(rules),
+      routes: summarize(routes),
+      settings: { changes: { ...settings.changes } },
+    };
     return c.json(
       { dryRun, basedOn: stored.basedOn, ...parts, ...callers, warnings: [...published.warnings] },
       200,
@@ -152,7 +160,7 @@ function doneOrThrow(result: ImportResult): Extract<ImportResult, { kind: 'done'
     throw new AdminError({
       status: 409,
       code: 'changed-since',
-      title: 'Rules, tiers or routes have changed since',
+      title: 'Rules, tiers, routes or settings have changed since',
       detail: `They are at ${result.basedOn} now. With force=true the document is taken over nevertheless.`,
     });
   if (result.kind === 'tiers-in-use')

@@ -3,7 +3,7 @@
 import { createRoute } from '@hono/zod-openapi';
 import { eq } from 'drizzle-orm';
 import * as z from 'zod';
-import { ENFORCEMENTS, FILE_EXTENSIONS, SETTINGS_DEFAULTS } from '../../core/matching/settings.ts';
+import { SETTINGS_DEFAULTS } from '../../core/matching/settings.ts';
 import type { Database } from '../../rules/tables/database.ts';
 import { asActor } from '../../rules/tables/repository.ts';
 import { ALL_RULES, type SettingsRow, settings } from '../../rules/tables/settings-table.ts';
@@ -11,22 +11,14 @@ import { changedSince } from '../collection/answers.ts';
 import { allowedRevisions, toETag } from '../collection/etags.ts';
 import { problemResponses } from '../problems.ts';
 import { publishChange, versionHeader } from '../publish-change.ts';
+import { settingsFields } from '../schemas.ts';
 import type { AddRoutes } from './index.ts';
 
-const fields = {
-  enforcement: z
-    .enum(ENFORCEMENTS)
-    .describe('log: every rule only records what it would have done. Lists still hold.'),
-  fileExtensions: z
-    .enum(FILE_EXTENSIONS)
-    .describe('ignored: rules for /login hold for /login.json, too; part: that is another name.'),
-};
-
 const shown = z
-  .strictObject({ ...fields, revision: z.int(), updatedAt: z.iso.datetime() })
+  .strictObject({ ...settingsFields, revision: z.int(), updatedAt: z.iso.datetime() })
   .meta({ id: 'Settings' });
 const changed = shown.extend({ warnings: z.array(z.string()) });
-const patch = z.strictObject(fields).partial().meta({ id: 'SettingsPatch' });
+const patch = z.strictObject(settingsFields).partial().meta({ id: 'SettingsPatch' });
 
 const common = { path: '/settings', tags: ['settings'], security: [{ bearer: [] }] };
 

@@ -91,4 +91,4 @@ const segmentAt = (matchPath: string, place: number | undefined): string =>
   place === undefined ? '' : (matchPath.split('/').filter((segment) => segment !== '')[place] ?? '');
 
 /** No value contains what stands between two of them. */
-const escaped = (value: string): string => encodeURIComponent(value.toWellFormed());
+export const escaped = (value: string): string => encodeURIComponent(value.toWellFormed());

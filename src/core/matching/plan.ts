@@ -14,7 +14,7 @@ import type { CompiledRule, Match, Snapshot } from './snapshot.ts';
 const DEFAULT_MAX_DELAY_MS = 5_000;
 
 /** No scope has this name: subjects of several parts share no key with others. */
-const BY = 'by';
+export const BY = 'by';
 
 /** A check that knows the rule it comes from. */
 export interface RuleCheck extends Check {

@@ -9,7 +9,7 @@ import { LARGEST_LIMIT, type Rule, resourcesOf } from './rule.ts';
 
 /** All others share one counter: a client that makes up methods gets no fresh one. */
 export const COUNTED_METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const;
-const OTHER_METHOD = 'OTHER';
+export const OTHER_METHOD = 'OTHER';
 
 /** `HEAD` counts as `GET`. */
 export function countedMethod(method: string): string {
