@@ -2,6 +2,7 @@
 import { messageOf } from './api.ts';
 import { fill, h } from './dom.ts';
 import { showCaller, showCallers } from './views/callers.ts';
+import { showCost } from './views/cost.ts';
 import { showExplain } from './views/explain.ts';
 import { showHealth } from './views/health.ts';
 import { showHistory } from './views/history.ts';
@@ -19,6 +20,7 @@ const VIEWS: Readonly<Record<string, View>> = {
   explain: showExplain,
   history: showHistory,
   health: showHealth,
+  cost: showCost,
 };
 
 let left = new AbortController();

@@ -62,7 +62,7 @@ export function reasonOf({ status, seconds }: FailedLogIn): string {
   return 'This token or session is not good, or no longer. Log in with an admin token.';
 }
 
-const VIEWS = ['overview', 'rules', 'callers', 'violators', 'explain', 'history', 'health'] as const;
+const VIEWS = ['overview', 'rules', 'callers', 'violators', 'explain', 'history', 'health', 'cost'] as const;
 
 const withoutScript = (
   <noscript>

@@ -11,6 +11,8 @@ export interface OpenOptions {
   readonly token?: string;
   readonly theme?: 'light' | 'dark';
   readonly width?: number;
+  /** Logs in anew, for a test that ends the session. */
+  readonly isFresh?: boolean;
   /** False: a browser that runs no script. */
   readonly hasScript?: boolean;
 }
@@ -67,8 +69,8 @@ interface Opening {
 }
 
 async function openPage({ browser, url, sessions }: Opening, options: OpenOptions = {}): Promise<OpenedPage> {
-  const { token = TOKEN, theme = 'light', width = 1200, hasScript = true } = options;
-  const storageState = sessions.get(token);
+  const { token = TOKEN, theme = 'light', width = 1200, hasScript = true, isFresh = false } = options;
+  const storageState = isFresh ? undefined : sessions.get(token);
   const context = await browser.newContext({
     colorScheme: theme,
     viewport: { width, height: 800 },
@@ -88,7 +90,7 @@ async function openPage({ browser, url, sessions }: Opening, options: OpenOption
     await page.click('button:has-text("Log in")');
   }
   await page.waitForSelector('h1:has-text("Overview")');
-  if (!storageState) sessions.set(token, await context.storageState());
+  if (!storageState && !isFresh) sessions.set(token, await context.storageState());
   return {
     page,
     context,

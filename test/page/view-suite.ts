@@ -113,9 +113,16 @@ export function describeFailingParts({ test, seen }: Suite): void {
       );
     });
 
-    it('a session that ended leads to the form', async () => {
-      const { page, context, go } = await test().open();
-      await context.clearCookies();
+    it('a session that was logged out of leads to the form, and its cookie is good in no isolate', async () => {
+      const { page, context, go } = await test().open({ isFresh: true });
+      const [cookie] = await context.cookies();
+      const headers = { Cookie: `${cookie?.name}=${cookie?.value}` };
+      const ask = async () =>
+        (await test().weir.call('/_weir/admin/rules', { isolate: 'two', headers })).status;
+      expect(await ask()).toBe(200);
+      await page.getByRole('button', { name: 'Log out' }).click();
+      await page.waitForSelector('#token');
+      expect(await ask()).toBe(401);
       await go('#/rules');
       await page.waitForSelector('#token');
     });

@@ -33,6 +33,7 @@ export const viewsWith = ({ ruleId, caller, evil }: Seen): KnownView[] => [
   { name: 'explain', path: '#/explain', ready: 'form.explain' },
   { name: 'history', path: '#/history', ready: '.changes li' },
   { name: 'health', path: '#/health', ready: 'td:has-text("redis:us")' },
+  { name: 'cost', path: '#/cost', ready: 'tr:has-text("Together"):has-text("$14.87")' },
   { name: 'plain overview', path: 'plain/overview', ready: `td:has-text("${caller}")` },
   { name: 'plain rules', path: 'plain/rules', ready: 'td:has-text("alert(2)")' },
   { name: 'plain violators', path: 'plain/violators', ready: `td:has-text("${caller}")` },

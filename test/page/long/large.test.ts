@@ -95,6 +95,13 @@ it('stays quick with 10,000 rules and 100,000 denials', async () => {
     insert into weir.events (at, scope, rule_id, rule_name, subject, count)
     select date_trunc('minute', now()) - make_interval(mins => n % 1400), 'ip', 'r' || n % 100, 'rule ' || n % 100,
       '10.' || n % 200 || '.' || n / 400 || '.1', 1 + n % 5 from generate_series(1, 100000) n on conflict do nothing`);
+  const { items } = await test.weir.admin<{ items: { id: string; name: string }[] }>('/rules?q=everything');
+  const rule = items[0]?.id;
+  await test.weir.sql(`
+    update rules set scope = 'user' where id = '${rule}';
+    insert into usage (at, tenant_id, user_id, api_key_id, rule_id, requests, cost)
+    select date_trunc('hour', now()) - make_interval(hours => n / 5000), '', 'user ' || n % 5000, '', '${rule}', n % 90, n % 90
+    from generate_series(0, 99999) n; analyze usage; analyze events`);
   const { page, go } = await test.open();
   const times: [string, number][] = [];
   const measure = async (hash: string, ready: string) => {
@@ -107,6 +114,11 @@ it('stays quick with 10,000 rules and 100,000 denials', async () => {
   await measure('#/rules?q=rule+9999', 'tr:has-text("rule 9999")');
   await measure('#/violators?by=all&since=24h', 'td:has-text("10.")');
   await measure('#/callers/ip/10.7.3.1', 'h2:has-text("Last denials")');
+  await measure('plain/rules', 'td:has-text("rule 1")');
+  await measure('plain/violators', 'td:has-text("10.")');
+  const askedAtMs = performance.now();
+  await test.weir.admin(`/rules/${rule}/would-deny?limit=50&windowSeconds=3600`);
+  times.push(['would-deny of 100,000 rows of usage', Math.round(performance.now() - askedAtMs)]);
   console.log(
     `with 10,000 rules and 100,000 denials, in ms: ${times.map(([hash, ms]) => `${hash} ${ms}`).join(', ')}`,
   );
