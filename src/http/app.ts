@@ -22,7 +22,7 @@ export function createApp(services: Services): App {
   const app = new Hono<Env>({ getPath: ({ url }) => pathnameOf(url) });
   app.route(OWN_PREFIX, createOwnRoutes(services));
   app.all('*', (c) =>
-    c.req.raw.headers.has(HOP_HEADER) ? unlessLoop(services, c) : throughGateway(services, c),
+    c.req.raw.headers.has(HOP_HEADER) ? unlessLoop(services, c) : throughGateway(services, c, true),
   );
   app.onError((error) => {
     throw error;
@@ -32,10 +32,10 @@ export function createApp(services: Services): App {
 
 /** A request that some Weir has sent. */
 async function unlessLoop(services: Services, c: Context<Env>): Promise<Response> {
-  return (await services.origins.refuseLoop(c.req.raw)) ?? throughGateway(services, c);
+  return (await services.origins.refuseLoop(c.req.raw)) ?? throughGateway(services, c, false);
 }
 
-function throughGateway(services: Services, c: Context<Env>): Response | Promise<Response> {
+function throughGateway(services: Services, c: Context<Env>, isFirst: boolean): Response | Promise<Response> {
   const request = c.req.raw;
   const canonical = canonicalPath(c.req.path);
   if (!canonical.ok)
@@ -45,7 +45,14 @@ function throughGateway(services: Services, c: Context<Env>): Response | Promise
   const regions = services.regionsOf(request);
   if (!regions) return unknownRegion(services.regions);
   const toOrigin: Forward = (caller, options) =>
-    services.origins.forward(request, { ...options, path, matchPath, query: queryOf(request.url), caller });
+    services.origins.forward(request, {
+      ...options,
+      path,
+      matchPath,
+      query: queryOf(request.url),
+      caller,
+      isFirst,
+    });
   return handleGateway(services, {
     request,
     regions,

@@ -10,8 +10,8 @@ const MAX_HOPS = 8;
 export interface LoopGuard {
   /** The answer to a request that has been here before; undefined if it has not. */
   refuse(request: Request): Promise<Response | undefined>;
-  /** The value of the header for a request on its way to the origin. */
-  mark(request: Request): Promise<string>;
+  /** The value of the header for a request on its way to the origin. Most have passed no Weir before this one. */
+  mark(request: Request, isFirst: boolean): Promise<string> | string;
 }
 
 /** `identity`: what all isolates of this Weir have in common, and no other Weir has. It is never sent itself. */
@@ -27,8 +27,9 @@ export function createLoopGuard(identity: string): LoopGuard {
       if (hops.length === 0) return undefined;
       return hops.length === MAX_HOPS || hops.includes(await ownId()) ? loopDetected() : undefined;
     },
-    async mark({ headers }) {
-      return [...hopsIn(headers), await ownId()].join(', ');
+    mark({ headers }, isFirst) {
+      if (isFirst) return id ?? ownId();
+      return ownId().then((own) => [...hopsIn(headers), own].join(', '));
     },
   };
 }

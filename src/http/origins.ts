@@ -9,6 +9,8 @@ import type { HeaderPolicy } from './proxy/headers.ts';
 import { type ProxyResult, proxy } from './proxy.ts';
 
 export interface ToOrigin extends AskedPath {
+  /** No other Weir has sent it. */
+  readonly isFirst: boolean;
   readonly caller: Caller | undefined;
   /** For so long the origin may still answer a client that has left. */
   readonly outlivesClientMs?: number | undefined;
@@ -39,15 +41,16 @@ export function createOrigins({ snapshots, headers, identity, now, ...options }:
 
   return {
     refuseLoop: loops.refuse,
-    async forward(request, { caller, outlivesClientMs, ...asked }) {
+    async forward(request, { caller, outlivesClientMs, isFirst, ...asked }) {
       const choice = choose(request.url, asked);
+      const hop = loops.mark(request, isFirst);
       const tier = caller && (caller.tier ?? snapshots.current()?.tierOf(caller));
       const result = await proxy(request, {
         ...choice,
         outlivesClientMs,
         policy: headers,
         identity: identityHeaders(caller, tier),
-        hop: await loops.mark(request),
+        hop: typeof hop === 'string' ? hop : await hop,
       });
       health.record(choice, result);
       return result;

@@ -102,6 +102,7 @@ const forward = (
     path: path.split('?')[0] ?? '/',
     matchPath: path.split('?')[0] ?? '/',
     query: /\?.*/.exec(path)?.[0] ?? '',
+    isFirst: true,
     caller: undefined,
   });
 
@@ -135,7 +136,7 @@ describe('on its way', () => {
 
 describe('a loop', () => {
   const marked = (hop: string) => new Request('https://weir.test/', { headers: { 'X-Weir-Hop': hop } });
-  const own = () => createLoopGuard('one').mark(new Request('https://weir.test/'));
+  const own = () => createLoopGuard('one').mark(new Request('https://weir.test/'), true);
 
   it('is a request that this Weir has sent itself, in this isolate or another one', async () => {
     const answer = await createLoopGuard('one').refuse(marked(await own()));
@@ -143,7 +144,7 @@ describe('a loop', () => {
   });
 
   it('is noticed through another Weir, which adds its own id', async () => {
-    const both = await createLoopGuard('two').mark(marked(await own()));
+    const both = await createLoopGuard('two').mark(marked(await own()), false);
     expect(both).toMatch(/^[0-9a-f]{16}, [0-9a-f]{16}$/);
     expect((await createLoopGuard('one').refuse(marked(both)))?.status).toBe(508);
     expect(await createLoopGuard('three').refuse(marked(both))).toBeUndefined();
@@ -153,7 +154,7 @@ describe('a loop', () => {
     const guard = createLoopGuard('two');
     for (const hop of [await own(), 'x', '', 'a'.repeat(10_000)])
       expect(await guard.refuse(marked(hop))).toBeUndefined();
-    expect(await guard.mark(marked('made up'))).toMatch(/^[0-9a-f]{16}$/);
+    expect(await guard.mark(marked('made up'), false)).toMatch(/^[0-9a-f]{16}$/);
   });
 
   it('ends after eight Weirs', async () => {
