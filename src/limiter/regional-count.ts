@@ -45,16 +45,6 @@ export interface Counted extends Pick<Tally, 'failure' | 'heard'> {
   readonly isStopped: boolean;
 }
 
-/** No region was asked. */
-export const FROM_MEMORY: Counted = {
-  results: [],
-  regions: [],
-  missing: [],
-  failure: undefined,
-  heard: [],
-  isStopped: false,
-};
-
 export interface RegionalCount {
   count(request: CountRequest): Promise<Counted>;
   /** What memory alone tells: the results of a denial; undefined if a region must be asked. */
@@ -147,7 +137,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   const askForParts = (some: Ask, { deadline }: CountRequest) => {
     const { from } = some;
     const signal = AbortSignal.timeout(Math.ceil(from.distance.fitMs(deadline.remainingMs(), true)));
-    return askRegion({ region: from, signal, isFair: true, now, ask: () => cessions.ask(some, signal) });
+    return askRegion({ region: from, isFair: true, now, ask: () => cessions.ask(some, signal) });
   };
 
   const take = ({ turns, wishes }: Step, tally: Tally, request: CountRequest): Promise<unknown> => {
