@@ -86,8 +86,10 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   /** Where it is tried next; undefined if all that have a part have spoken. With an era, memory speaks for them. */
   const turnOf = (one: Pending, regions: Regions, era: string | undefined): Turn | undefined => {
     const { placed, verdicts } = one;
-    for (const region of cessions.candidates(placed, regions)) {
-      const check = cessions.checkAt(placed, region.name);
+    const near = cessions.checkAt(placed, regions[0].name);
+    // Mostly the nearest region counts it, and nobody has to look up where it was ceded to.
+    for (const region of near ? regions : cessions.candidates(placed, regions)) {
+      const check = region === regions[0] ? near : cessions.checkAt(placed, region.name);
       if (!check) continue;
       const verdict = verdicts.get(region.name);
       // It was denied with a smaller part than the region has by now.
