@@ -51,7 +51,7 @@ export function createLeaseUpkeep({ now, book, cessions }: LeaseUpkeepOptions): 
     const signal = AbortSignal.timeout(REFILL_MS);
     const checks = refills.map(({ wanting }) => wanting);
     const ask = () => region.store.run({ operation: 'take', checks }, signal);
-    const asked = await askRegion({ region, signal, isFair: false, now, ask });
+    const asked = await askRegion({ region, isFair: false, now, ask });
     if (asked.kind === 'unanswered') return;
     const { nowMs, outcomes } = asked.answer;
     for (const { check } of refills) book.answered(check);

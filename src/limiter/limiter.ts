@@ -6,7 +6,6 @@ import {
   type CheckResult,
   type Decision,
   type DegradedDecision,
-  type DegradedReason,
   denyingResults,
 } from '../core/counting/decision.ts';
 import type { AfterResponse } from '../core/matching/caller.ts';
@@ -20,10 +19,10 @@ import { createKnownDenials } from './known-denials.ts';
 import { createLeaseBook, type Leased } from './lease-book.ts';
 import { createLeasing } from './leasing.ts';
 import { createLedger, type Ledger, needsFollowUp } from './ledger.ts';
-import { createLocalLimiter } from './local-limiter.ts';
+import { createLocalLimiter, type Uncounted } from './local-limiter.ts';
 import { createPlacing, type PlacedCheck } from './placed-checks.ts';
 import { type LimiterRegion, type Regions, reasonOf } from './region-ladder.ts';
-import { type Counted, createRegionalCount, FROM_MEMORY } from './regional-count.ts';
+import { type Counted, createRegionalCount } from './regional-count.ts';
 import { createRulesInForce } from './rules-in-force.ts';
 
 export interface DecisionRequest {
@@ -103,7 +102,9 @@ export function createLimiter(options: LimiterOptions): Limiter {
   let ownId: string | undefined;
 
   const begin: Limiter['begin'] = async (asked) => {
-    const request = { ...asked, afterResponse: reportingBugs(asked.afterResponse, onBug) };
+    // What goes wrong after the response is told, too.
+    const afterResponse: AfterResponse = (work) => asked.afterResponse(work.catch(onBug));
+    const request = { ...asked, afterResponse };
     try {
       const snapshot = snapshots.current() ?? (await rules.start(request.regions));
       if (!snapshot) return decided(request, degraded(request, { reason: 'no-rules' }));
@@ -122,37 +123,28 @@ export function createLimiter(options: LimiterOptions): Limiter {
   };
 
   const decide: Limiter['decide'] = async (round, plan) => {
+    const { request, probe } = round;
     const checks = plan.kind === 'checks' ? plan.checks : [];
     try {
-      return await decideRound(round, plan, checks);
+      const { enforced, shadow } = placeAll(round, checks);
+      const leased = leasing.find(enforced, request);
+      const open = leased.length === 0 ? enforced : enforced.filter((one) => !leased.includes(one));
+      const denial = knownDenial(request, open);
+      if (open.length === 0 || denial) {
+        const news = await rules.hear(round);
+        if (news && (await rules.follow(news, round))) return await again(round);
+        if (leased.length === 0 || denial) return finish(round, uncounted(plan, denial), shadow);
+      }
+      const used = leasing.use(leased, request);
+      if (used && open.length === 0) return finish(round, judge(round, used), shadow);
+      const counted = await count(round, used ? open : enforced);
+      const news = probe && counted.regions.length > 0 ? rules.learn(probe, counted.heard) : undefined;
+      const isReplaced = news !== undefined && (await rules.follow(news, round));
+      if (isReplaced || counted.isStopped) return await again(round);
+      return finish(round, judge(round, used, counted), shadow);
     } catch (error) {
-      return decided(round.request, recover(round.request, error, checks));
+      return decided(request, recover(request, error, checks));
     }
-  };
-
-  const decideRound = async (
-    round: Round,
-    plan: RequestPlan,
-    checks: readonly RuleCheck[],
-  ): Promise<Step> => {
-    const { request } = round;
-    const { enforced, shadow } = placeAll(round, checks);
-    const leased = leasing.find(enforced, request);
-    const open = leased.length === 0 ? enforced : enforced.filter((one) => !leased.includes(one));
-    const denial = knownDenial(request, open);
-    if (open.length === 0 || denial) {
-      const news = await rules.hear(round);
-      if (news && (await rules.follow(news, round))) return again(round);
-      if (leased.length === 0 || denial) return finish(round, uncounted(plan, denial), shadow);
-    }
-    const used = leasing.use(leased, request);
-    if (used && open.length === 0) return finish(round, judge(round, FROM_MEMORY, used), shadow);
-    const counted = await count(round, used ? open : enforced);
-    const news =
-      round.probe && counted.regions.length > 0 ? rules.learn(round.probe, counted.heard) : undefined;
-    const isReplaced = news !== undefined && (await rules.follow(news, round));
-    if (isReplaced || counted.isStopped) return again(round);
-    return finish(round, judge(round, counted, used), shadow);
   };
 
   /**
@@ -202,9 +194,10 @@ export function createLimiter(options: LimiterOptions): Limiter {
     return counted;
   };
 
-  const judge = ({ request, startedAtMs }: Round, counted: Counted, used: Results = []): Unstamped => {
-    const { missing, failure } = counted;
-    const results = used.length === 0 ? counted.results : [...used, ...counted.results];
+  /** By what was used from memory, and what regions have counted. */
+  const judge = ({ request, startedAtMs }: Round, used: Results = [], counted?: Counted): Unstamped => {
+    const { results: others = [], missing = [], failure } = counted ?? {};
+    const results = used.length === 0 ? others : [...used, ...others];
     const allowed = denyingResults(results).length === 0;
     // A region that denies is not overruled by one that cannot be asked.
     if (allowed && missing.length > 0)
@@ -252,14 +245,11 @@ export function createLimiter(options: LimiterOptions): Limiter {
   /** No region has counted it. */
   const degraded = (
     { regions, operation, ledger }: DecisionRequest,
-    {
-      reason,
-      checks,
-    }: { readonly reason: DegradedReason; readonly checks?: readonly RuleCheck[] | undefined },
+    what: Pick<Uncounted, 'reason' | 'checks'>,
   ): DegradedDecision =>
     operation === 'take'
-      ? local.decide({ reason, checks, ledger, isolates: regions[0].census.count(), regions: regions.length })
-      : { kind: 'degraded', allowed: false, fallback: 'closed', reason };
+      ? local.decide({ ...what, ledger, isolates: regions[0].census.count(), regions: regions.length })
+      : { kind: 'degraded', allowed: false, fallback: 'closed', reason: what.reason };
 
   /** As the rules say, if they are known. If not even they can be asked, the request goes on. */
   const recover = (request: DecisionRequest, error: unknown, checks?: readonly RuleCheck[]): Decision => {
@@ -299,12 +289,6 @@ export function createLimiter(options: LimiterOptions): Limiter {
       knownDenial(round.request, placeAll(round, checks).enforced) !== undefined,
   };
 }
-
-/** What goes wrong after the response is told, too. */
-const reportingBugs =
-  (afterResponse: AfterResponse, onBug: (error: unknown) => void): AfterResponse =>
-  (work) =>
-    afterResponse(work.catch(onBug));
 
 type Results = readonly CheckResult<RuleCheck>[];
 /** Without the rules that it was made by. */

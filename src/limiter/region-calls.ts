@@ -163,7 +163,7 @@ export function createRegionCalls({ now, cessions, denials, leases, isUnsettled 
       if (answer.outcomes.length === checks.length) return { ...answer, sentAtMs, checks };
       throw new CounterStoreError('bad-reply', 'the store answered for fewer checks than it was given');
     };
-    return askRegion({ region, signal, isFair, now, ask });
+    return askRegion({ region, isFair, now, ask });
   };
 
   return async (region: LimiterRegion, turns: readonly Turn[], tally: Tally, request: CountRequest) => {

@@ -1,13 +1,11 @@
-// Asks the nearest region that can be asked, and the next one if it does not answer. All of it under one deadline:
-// as long as there is another region to turn to, one gets no more than half of the time that is left. A region whose
-// breaker is not closed is passed over: whether it is back is found out after the response (region-watch.ts).
+// Asks a region, if its breaker is closed: whether one that is out is back is found out after the response
+// (region-watch.ts).
 
 import type { DegradedReason } from '../core/counting/decision.ts';
 import type { AnnouncementBoard } from '../core/ports/announcement.ts';
 import type { Census, CensusBoard } from '../core/ports/census.ts';
 import { type CounterStore, CounterStoreError } from '../core/ports/counter-store.ts';
 import type { Breaker } from '../core/regions/breaker.ts';
-import type { Deadline } from './deadline.ts';
 import type { Distance } from './distance.ts';
 import type { RegionWatch } from './region-watch.ts';
 
@@ -28,14 +26,6 @@ export interface LimiterRegion {
 /** Nearest first. */
 export type Regions = readonly [LimiterRegion, ...LimiterRegion[]];
 
-export interface Asking<T> {
-  /** Nearest first. */
-  readonly regions: readonly LimiterRegion[];
-  readonly deadline: Deadline;
-  readonly now: () => number;
-  readonly ask: (region: LimiterRegion, signal: AbortSignal) => Promise<T>;
-}
-
 /** Of the deadline: a region that had less cannot be blamed for not answering in time. */
 export const FAIR_PART = 0.25;
 
@@ -46,40 +36,25 @@ export interface Unanswered {
   readonly isInDoubt: boolean;
 }
 
-export type Asked<T> =
-  | Unanswered
-  | { readonly kind: 'answered'; readonly region: LimiterRegion; readonly answer: T };
+export type Asked<T> = Unanswered | { readonly kind: 'answered'; readonly answer: T };
 
-/** The first one that answers. */
-export async function askRegions<T>({ regions, deadline, now, ask }: Asking<T>): Promise<Asked<T>> {
-  for (const [i, region] of regions.entries()) {
-    const remainingMs = deadline.remainingMs();
-    if (remainingMs <= 0) break;
-    const hasNext = regions.slice(i + 1).some(({ breaker }) => breaker.state(now()) === 'closed');
-    const givenMs = hasNext ? remainingMs / 2 : remainingMs;
-    const isFair = givenMs >= deadline.totalMs * FAIR_PART;
-    const asked = await askRegion({ region, signal: deadline.signal(givenMs), isFair, now, ask });
-    if (asked.kind === 'answered') return asked;
-  }
-  return { kind: 'unanswered', isInDoubt: false, reason: 'timeout' };
-}
-
-export interface AskingOne<T> extends Pick<Asking<T>, 'now' | 'ask'> {
+export interface Asking<T> {
   readonly region: LimiterRegion;
-  readonly signal: AbortSignal;
+  readonly ask: () => Promise<T>;
+  readonly now: () => number;
   /** It has time enough: if it does not answer, that is its fault. */
   readonly isFair: boolean;
 }
 
-export async function askRegion<T>({ region, signal, isFair, now, ask }: AskingOne<T>): Promise<Asked<T>> {
+export async function askRegion<T>({ region, isFair, now, ask }: Asking<T>): Promise<Asked<T>> {
   const permit = region.breaker.enter();
   if (permit === undefined) return { kind: 'unanswered', isInDoubt: false, reason: 'breaker-open' };
   const askedAtMs = now();
   try {
-    const answer = await ask(region, signal);
+    const answer = await ask();
     region.breaker.succeed(permit, now());
     region.distance.note(now() - askedAtMs);
-    return { kind: 'answered', region, answer };
+    return { kind: 'answered', answer };
   } catch (error) {
     const reason = reasonOf(error);
     region.watch.note(error);

@@ -45,16 +45,6 @@ export interface Counted extends Pick<Tally, 'failure' | 'heard'> {
   readonly isStopped: boolean;
 }
 
-/** No region was asked. */
-export const FROM_MEMORY: Counted = {
-  results: [],
-  regions: [],
-  missing: [],
-  failure: undefined,
-  heard: [],
-  isStopped: false,
-};
-
 export interface RegionalCount {
   count(request: CountRequest): Promise<Counted>;
   /** What memory alone tells: the results of a denial; undefined if a region must be asked. */
@@ -96,8 +86,10 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   /** Where it is tried next; undefined if all that have a part have spoken. With an era, memory speaks for them. */
   const turnOf = (one: Pending, regions: Regions, era: string | undefined): Turn | undefined => {
     const { placed, verdicts } = one;
-    for (const region of cessions.candidates(placed, regions)) {
-      const check = cessions.checkAt(placed, region.name);
+    const near = cessions.checkAt(placed, regions[0].name);
+    // Mostly the nearest region counts it, and nobody has to look up where it was ceded to.
+    for (const region of near ? regions : cessions.candidates(placed, regions)) {
+      const check = region === regions[0] ? near : cessions.checkAt(placed, region.name);
       if (!check) continue;
       const verdict = verdicts.get(region.name);
       // It was denied with a smaller part than the region has by now.
@@ -147,7 +139,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   const askForParts = (some: Ask, { deadline }: CountRequest) => {
     const { from } = some;
     const signal = AbortSignal.timeout(Math.ceil(from.distance.fitMs(deadline.remainingMs(), true)));
-    return askRegion({ region: from, signal, isFair: true, now, ask: () => cessions.ask(some, signal) });
+    return askRegion({ region: from, isFair: true, now, ask: () => cessions.ask(some, signal) });
   };
 
   const take = ({ turns, wishes }: Step, tally: Tally, request: CountRequest): Promise<unknown> => {

@@ -5,7 +5,7 @@ import type { Snapshot } from '../core/matching/snapshot.ts';
 import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { OutdatedNotice, Probe, SnapshotSource } from '../core/ports/snapshot-source.ts';
 import { createDeadline, type Deadline, waitHalf } from './deadline.ts';
-import { askRegions, type Regions } from './region-ladder.ts';
+import { askRegion, FAIR_PART, type Regions } from './region-ladder.ts';
 
 /** What a region announces; null if nothing. */
 export interface RegionAnnouncement extends Omit<OutdatedNotice, 'announced'> {
@@ -36,8 +36,18 @@ export interface RulesInForceOptions {
 }
 
 export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceOptions): RulesInForce {
-  const read = (regions: Regions, deadline: Deadline) =>
-    askRegions({ regions, deadline, now, ask: ({ board }, signal) => board.read(signal) });
+  /** By the nearest region that answers. As long as there is another one to turn to, one gets half of the time that is left. */
+  const read = async (regions: Regions, deadline: Deadline): Promise<RegionAnnouncement | undefined> => {
+    for (const [i, region] of regions.entries()) {
+      const hasNext = regions.slice(i + 1).some(({ breaker }) => breaker.state(now()) === 'closed');
+      const givenMs = deadline.remainingMs() / (hasNext ? 2 : 1);
+      const isFair = givenMs >= deadline.totalMs * FAIR_PART;
+      const ask = () => region.board.read(deadline.signal(givenMs));
+      const asked = givenMs > 0 ? await askRegion({ region, isFair, now, ask }) : undefined;
+      if (asked?.kind === 'answered') return { announced: asked.answer ?? null, board: region.board };
+    }
+    return undefined;
+  };
 
   const learn: RulesInForce['learn'] = (probe, heard) => {
     const isOutdated = (one: RegionAnnouncement): one is OutdatedNotice =>
@@ -52,13 +62,13 @@ export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceO
     learn,
 
     start(regions) {
-      let [{ board }] = regions;
+      let { board }: Pick<RegionAnnouncement, 'board'> = regions[0];
       return snapshots.start({
         async read() {
-          const asked = await read(regions, createDeadline(deadlineMs, now));
-          if (asked.kind === 'unanswered') throw new CounterStoreError('unavailable', 'no region answers');
-          board = asked.region.board;
-          return asked.answer;
+          const heard = await read(regions, createDeadline(deadlineMs, now));
+          if (!heard) throw new CounterStoreError('unavailable', 'no region answers');
+          board = heard.board;
+          return heard.announced ?? undefined;
         },
         readParts: (parts, signal) => board.readParts(parts, signal),
       });
@@ -67,9 +77,8 @@ export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceO
     async hear({ request: { regions, afterResponse }, deadline, probe }) {
       if (!probe) return undefined;
       const ask = async (within: Deadline) => {
-        const asked = await read(regions, within);
-        if (asked.kind === 'unanswered') return learn(probe, []);
-        return learn(probe, [{ announced: asked.answer ?? null, board: asked.region.board }]);
+        const heard = await read(regions, within);
+        return learn(probe, heard ? [heard] : []);
       };
       if (probe.isOverdue) return ask(deadline);
       const heard = ask(createDeadline(deadlineMs, now));

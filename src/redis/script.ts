@@ -1,4 +1,8 @@
 // Composes the Lua modules into the one script that Redis runs, and knows its SHA-1.
+import args from '../../lua/arguments.lua';
+import call from '../../lua/call.lua';
+import ceding from '../../lua/ceding.lua';
+import charging from '../../lua/charging.lua';
 import concurrency from '../../lua/concurrency.lua';
 import counters from '../../lua/counters.lua';
 import fixedWindow from '../../lua/fixed-window.lua';
@@ -6,10 +10,13 @@ import gcra from '../../lua/gcra.lua';
 import invalidCheck from '../../lua/invalid-check.lua';
 import leakyBucket from '../../lua/leaky-bucket.lua';
 import liveRecords from '../../lua/live-records.lua';
+import placing from '../../lua/placing.lua';
+import record from '../../lua/record.lua';
 import slidingWindowBuckets from '../../lua/sliding-window-buckets.lua';
 import slidingWindowCounter from '../../lua/sliding-window-counter.lua';
 import slidingWindowLog from '../../lua/sliding-window-log.lua';
 import tokenBucket from '../../lua/token-bucket.lua';
+import writing from '../../lua/writing.lua';
 import { type AlgorithmId, traitsOf } from '../core/counting/algorithms/registry.ts';
 import { digest, toHex } from '../core/digest.ts';
 
@@ -23,6 +30,17 @@ const SOURCES: Readonly<Record<AlgorithmId, string>> = {
   'sliding-window-buckets': slidingWindowBuckets,
   'sliding-window-log': slidingWindowLog,
   concurrency,
+};
+
+/** What counters.lua is made of: where it says `--@room NAME`, that text stands. */
+const ROOMS: Readonly<Record<string, string>> = {
+  call,
+  arguments: args,
+  record,
+  ceding,
+  charging,
+  placing,
+  writing,
 };
 
 interface Entry {
@@ -89,7 +107,8 @@ function composeText(): string {
     charge: byCode(({ id }) => `${charge(id)}\n${storeOf(of(id))}`),
     again: byCode(({ id }) => read(id)),
   };
-  const text = [FLAG, composeModules(), counters].join('\n');
+  const whole = counters.replace(/^ *--@room (\w+)$/gm, (_, name: string) => ROOMS[name] ?? '');
+  const text = [FLAG, composeModules(), whole].join('\n');
   return text.replace(/^ *--@(\w+)$/gm, (_, name: string) => lines[name] ?? '');
 }
 
