@@ -1,5 +1,6 @@
 // What the tests of this folder share: the Worker under test, and switches of the stack around it.
 import { env, exports } from 'cloudflare:workers';
+import { sumCalls } from '../../local/upstash-gateway/billing.ts';
 
 interface LocalRegion {
   readonly name: string;
@@ -49,22 +50,21 @@ export async function redis(region: string, ...command: (string | number)[]): Pr
   return ((await answer.json()) as { result: unknown }).result;
 }
 
-export async function billed(region: string): Promise<number> {
-  const answer = await fetch(`${regionNamed(region).url}/_gateway/stats`);
-  return ((await answer.json()) as { billed: number }).billed;
-}
-
-/** How often a plain GET was sent, which is what reads the announcement; and how often an isolate counted itself in. */
-export async function readings(
-  region: string,
-): Promise<{ readonly reads: number; readonly presences: number }> {
+/** Commands that Upstash would bill, by what they were for. All at one moment: isolates go on working meanwhile. */
+export async function billed(region: string) {
   const stats = String(await redis(region, 'INFO', 'commandstats'));
   const calls = (name: string) =>
     Number(new RegExp(`^cmdstat_${name}:calls=(\\d+)`, 'm').exec(stats)?.[1] ?? 0);
-  // Each run of the script reads its counters once.
-  const reads = calls('get') + calls('mget') - calls('evalsha');
-  return { reads, presences: calls('zadd') };
+  // Each run of the script reads its counters once; all other reads are of the announcement.
+  const announcements = calls('get') + calls('mget') - calls('evalsha');
+  // About once a minute, after a response: see redis/census.test.ts.
+  const census = CENSUS_COMMANDS * calls('zadd');
+  // After a response, too: EVAL, SET and HMGET each time, the rest now and then. See redis/metrics-board.test.ts.
+  const metrics = 3 * calls('hmget') + calls('hlen') + calls('hset') + calls('pexpire') - calls('zadd');
+  return { announcements, requests: sumCalls(stats) - announcements - census - metrics };
 }
+
+const CENSUS_COMMANDS = 6;
 
 /** Breaks a region for as long as `during` runs. */
 export async function withFault(region: string, fault: object, during: () => Promise<void>): Promise<void> {
