@@ -127,7 +127,7 @@ function read(response: Response | { statusCode: number; headers: object }) {
 }
 
 export const run: Bench = async ({ say, scaled, parts }) => {
-  await using weir = await startWeir({}, parts);
+  await using weir = await startWeir({}, { ...parts, isolates: ['one'] });
   const clients = scaled(CLIENTS, LEAST.clients);
   const limit = scaled(LIMIT, LEAST.limit);
   const windowSeconds = scaled(WINDOW_SECONDS, 1);

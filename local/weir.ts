@@ -51,6 +51,8 @@ export interface WeirParts {
   readonly databaseUrl?: string;
   /** The folder that `buildWorker` has written to. */
   readonly bundle?: string;
+  /** Those that are started; all three if left out. Each takes processor time, whether it is asked or not. */
+  readonly isolates?: readonly IsolateName[] | undefined;
   /** See isolates.ts. */
   readonly queue?: string | undefined;
   readonly hasPage?: boolean | undefined;
@@ -58,14 +60,14 @@ export interface WeirParts {
 
 export async function startWeir(
   variables: Record<string, string> = {},
-  { databaseUrl, bundle, queue, hasPage }: WeirParts = {},
+  { databaseUrl, bundle, isolates: names = NAMES, queue, hasPage }: WeirParts = {},
 ): Promise<Weir> {
   await using cleanup = new AsyncDisposableStack();
   const ports = { origin: 0, upstash: 0, neon: 0, redis: 0, postgres: 0 };
   const stack = cleanup.use(await startStack({ ports, databaseUrl, say: () => {} }));
   const isolates = cleanup.use(
     await startIsolates({
-      names: NAMES,
+      names,
       bundle,
       queue,
       hasPage,

@@ -10,10 +10,13 @@ const LONG = [
   'page/',
   'faults/',
   'package/',
-  'cli/',
+  'local/setup',
   'regions/',
+  'redis/toy',
   'simulator/',
   'isolates/',
+  'local/postgres',
+  'local/neon-gateway-tcp',
 ];
 
 export default class LongestFirst extends BaseSequencer {

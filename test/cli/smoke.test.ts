@@ -6,7 +6,7 @@ import { runCli, urlOf, variablesOf } from './run-cli.ts';
 
 let weir: Weir;
 beforeAll(async () => {
-  weir = await startWeir();
+  weir = await startWeir({}, { isolates: ['one'] });
 });
 afterAll(() => weir[Symbol.asyncDispose]());
 

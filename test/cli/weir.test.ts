@@ -13,7 +13,7 @@ let weir: Weir;
 let folder: string;
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), 'weir-cli-'));
-  weir = await startWeir({ TELEMETRY_SECONDS: '1' });
+  weir = await startWeir({ TELEMETRY_SECONDS: '1' }, { isolates: ['one'] });
 });
 afterAll(async () => {
   rmSync(folder, { recursive: true });

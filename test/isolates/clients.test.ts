@@ -7,7 +7,7 @@ import { startWeir } from '../shared/weir.ts';
 
 let weir: Weir;
 beforeAll(async () => {
-  weir = await startWeir();
+  weir = await startWeir({}, { isolates: ['one'] });
   const rule = { scope: 'ip', limit: 2, windowSeconds: 2 };
   for (const algorithm of ['fixed-window', 'sliding-window-log', 'token-bucket', 'gcra'])
     await weir.admin('/rules', { method: 'POST', body: { ...rule, algorithm, resource: `/${algorithm}` } });

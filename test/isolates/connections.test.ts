@@ -16,7 +16,7 @@ let weir: Weir;
 let origin: Origin;
 beforeAll(async () => {
   origin = await startOrigin({ port: 0 });
-  weir = await startWeir({ ORIGIN_URL: origin.url, DEADLINE_MS: String(DEADLINE_MS) });
+  weir = await startWeir({ ORIGIN_URL: origin.url, DEADLINE_MS: String(DEADLINE_MS) }, { isolates: ['one'] });
   const rule = { scope: 'ip', algorithm: 'concurrency' };
   const few = { ...rule, resource: '/few', limit: 3, windowSeconds: 30 };
   const many = { ...rule, resource: '/many', limit: MANY, windowSeconds: 60 };

@@ -98,7 +98,7 @@ async function enforcementOf(isolate: IsolateName) {
 }
 
 it('the variable ENFORCEMENT turns it without Postgres and without rules', async () => {
-  await using other = await startWeir({ ENFORCEMENT: 'log' });
+  await using other = await startWeir({ ENFORCEMENT: 'log' }, { isolates: ['one'] });
   await other.admin('/rules', { method: 'POST', body: RULES[0] });
   await other.sql(`update weir.settings set enforcement = 'on'`);
   const ip = freshIp();

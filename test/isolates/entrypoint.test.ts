@@ -23,7 +23,7 @@ const CALLER = `export default {
 let weir: Weir;
 let workers: Miniflare;
 beforeAll(async () => {
-  weir = await startWeir();
+  weir = await startWeir({}, { isolates: ['one'] });
   const rule = { name: 'jobs', resource: '/jobs', scope: 'user', algorithm: 'fixed-window', central: true };
   await weir.admin('/rules', { method: 'POST', body: { ...rule, limit: 5, windowSeconds: 86_400 } });
   workers = await startWorkers(weir.stack.variables);

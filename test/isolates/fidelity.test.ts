@@ -22,7 +22,8 @@ let weir: Weir;
 let url: string;
 beforeAll(async () => {
   origin = await startOrigin();
-  weir = await startWeir({ ORIGIN_URL: origin.url, ORIGIN_TIMEOUT_MS: String(TIMEOUT_MS) });
+  const variables = { ORIGIN_URL: origin.url, ORIGIN_TIMEOUT_MS: String(TIMEOUT_MS) };
+  weir = await startWeir(variables, { isolates: ['one'] });
   const rule = { scope: 'ip', algorithm: 'fixed-window', limit: 1_000_000, windowSeconds: 3600 };
   await weir.admin('/rules', { method: 'POST', body: { resource: '/*', ...rule } });
   url = weir.isolates.urls['one'] ?? '';

@@ -6,7 +6,7 @@ import { startWeir } from '../shared/weir.ts';
 
 let weir: Weir;
 beforeAll(async () => {
-  weir = await startWeir({ ORIGIN_TIMEOUT_MS: '2000' });
+  weir = await startWeir({ ORIGIN_TIMEOUT_MS: '2000' }, { isolates: ['one'] });
 });
 afterAll(() => weir?.[Symbol.asyncDispose]());
 

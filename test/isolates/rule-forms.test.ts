@@ -41,7 +41,7 @@ const RULES = [
 
 let weir: Weir;
 beforeAll(async () => {
-  weir = await startWeir();
+  weir = await startWeir({}, { isolates: ['one'] });
   for (const rule of RULES) await weir.admin('/rules', { method: 'POST', body: rule });
 });
 afterAll(() => weir?.[Symbol.asyncDispose]());

@@ -13,7 +13,7 @@ const RULES = [
 
 let weir: Weir;
 beforeAll(async () => {
-  weir = await startWeir();
+  weir = await startWeir({}, { isolates: ['one'] });
   for (const body of RULES) await weir.admin('/rules', { method: 'POST', body });
 });
 afterAll(() => weir?.[Symbol.asyncDispose]());

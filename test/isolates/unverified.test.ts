@@ -6,11 +6,12 @@ import { startWeir } from '../shared/weir.ts';
 
 let weir: Weir;
 beforeAll(async () => {
-  weir = await startWeir({
+  const variables = {
     UNVERIFIED: 'reject',
     JWT: JSON.stringify({ algorithms: ['HS256'] }),
     JWT_SECRET: 'a-secret-of-at-least-thirty-two-characters',
-  });
+  };
+  weir = await startWeir(variables, { isolates: ['one'] });
   await weir.admin('/publish', { method: 'POST' });
 });
 afterAll(() => weir?.[Symbol.asyncDispose]());
