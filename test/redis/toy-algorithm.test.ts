@@ -14,6 +14,7 @@ const TOY = join(ROOT, 'test/redis/toy');
 const COPIED = [
   'src',
   'lua',
+  'page',
   'local',
   'test/redis',
   'test/shared',
