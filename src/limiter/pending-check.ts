@@ -79,12 +79,10 @@ const capacityOfAll = ({ check, parts }: PlacedCheck): number =>
   );
 
 /** Nothing if the nearest region does not answer: parts that it was given now would be lost to all. */
-export function useOf({ placed, admitted, verdicts }: Pending, [nearest]: Regions): Use[] {
-  if (isUnanswered(verdicts.get(nearest.name))) return [];
+export function useOf({ placed, admitted, verdicts }: Pending, [nearest]: Regions): Use | undefined {
+  if (isUnanswered(verdicts.get(nearest.name))) return undefined;
   if (admitted)
-    return [{ placed, region: admitted.region, counted: admitted.result.check, outcome: admitted.outcome }];
+    return { placed, region: admitted.region, counted: admitted.result.check, outcome: admitted.outcome };
   const verdict = [...verdicts.values()].find(({ outcome }) => outcome);
-  return verdict?.outcome
-    ? [{ placed, region: nearest, counted: verdict.check, outcome: verdict.outcome }]
-    : [];
+  return verdict?.outcome && { placed, region: nearest, counted: verdict.check, outcome: verdict.outcome };
 }

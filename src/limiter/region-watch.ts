@@ -83,6 +83,8 @@ export function createRegionWatch(options: RegionWatchOptions): RegionWatch {
     },
 
     look(afterResponse) {
+      // Mostly all is well, and then nothing is looked up after a request.
+      if (said === undefined && breaker.enter() !== undefined) return;
       const permit = breaker.probe(now());
       if (permit !== undefined) afterResponse(probeOutage(permit));
       else if (said !== undefined && !isJudged()) afterResponse(probeScript(said));

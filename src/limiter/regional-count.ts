@@ -188,7 +188,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     // With one region there is nobody to ask.
     if (regions.length === 1) return;
     catchUp(pending, afterResponse, now());
-    const uses = pending.flatMap((one) => useOf(one, regions));
+    const uses = pending.map((one) => useOf(one, regions)).filter((use) => use !== undefined);
     cessions.follow(uses, regions, afterResponse);
   };
 
