@@ -32,7 +32,7 @@ function openOf({ perhapsDenied, surelyNotDenied }: Effect): string[] {
     return ['Of addresses only denials are recorded: who else would have been denied is not known.'];
   return [
     perhapsDenied > 0
-      ? `${callers(perhapsDenied)} sent enough to be denied, if they sent it at once: the records cannot tell.`
+      ? `Of ${callers(perhapsDenied)} the records cannot tell: they sent enough, if they sent it at once, or only their denials are recorded.`
       : '',
     surelyNotDenied > 0 ? `${callers(surelyNotDenied)} would certainly not have been denied.` : '',
   ].filter(Boolean);

@@ -7,6 +7,9 @@ export interface Nearness {
   readonly near: number;
 }
 
+export const WHAT_IS_NEAR =
+  'Near the limit: the part of a rule’s checks, since the metrics began, that were denied or found a fifth of the limit or less left.';
+
 const NEAR = ['near-limit', 'denied', 'would-deny'];
 
 /** Undefined: nothing was counted under its name. */

@@ -3,7 +3,7 @@ import { get, me, type Page } from '../api.ts';
 import { button, type Child, empty, fill, h, hrefOf, link, table } from '../dom.ts';
 import { choiceField, textField } from '../fields.ts';
 import { count, percent } from '../format.ts';
-import { type Nearness, nearnessOf } from '../nearness.ts';
+import { type Nearness, nearnessOf, WHAT_IS_NEAR } from '../nearness.ts';
 import { type RuleBody, sentenceOf } from '../rule-sentence.ts';
 import type { Traffic } from '../traffic.ts';
 import { showEnforcement } from './enforcement.ts';
@@ -22,8 +22,6 @@ export interface Rule extends RuleBody {
 const PAGE = 50;
 const DAY_MS = 86_400_000;
 const FILTERS = ['q', 'scope', 'enabled'] as const;
-const WHAT_IS_NEAR =
-  'Near the limit: the part of a rule’s checks, since the metrics began, that were denied or found a fifth of the limit or less left.';
 
 /** By the id of the rule. What is not among the busiest has no number. */
 export interface LastDay {

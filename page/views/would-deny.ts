@@ -48,6 +48,9 @@ const queryOf = (values: Values) => ({
 
 const textOf = (value: unknown) => (value === null || value === undefined ? undefined : String(value));
 
+/** Usage is recorded for callers with a name, not for addresses. */
+const admittedOf = ({ scope, admitted }: Caller) => (scope === 'ip' ? 'not recorded' : count(admitted));
+
 const effectOf = (answer: Answer): Child => [
   h('h3', {}, 'In the last day, with this limit'),
   h(
@@ -58,7 +61,7 @@ const effectOf = (answer: Answer): Child => [
   answer.callers.length > 0 &&
     table('Who would have been denied', answer.callers, [
       { title: 'Caller', cell: ({ scope, subject }) => callerLink(scope, subject) },
-      { title: 'Admitted, units', cell: ({ admitted }) => count(admitted), isNumber: true },
+      { title: 'Admitted, units', cell: admittedOf, isNumber: true },
       { title: 'Denied, requests', cell: ({ denied }) => count(denied), isNumber: true },
       { title: 'Too many by, units', cell: ({ atLeast }) => `${count(atLeast)} or more`, isNumber: true },
     ]),

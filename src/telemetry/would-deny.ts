@@ -125,7 +125,8 @@ export function wouldDenyQuery(question: WouldDenyQuestion): SQL {
     ), callers as (
       select scope, subject, is_unnamed, sum(units) as units, sum(denied) as denied,
         greatest(sum(beyond), sum(units + denied * ${leastCost}::bigint) - ${question.mostInAll}::bigint) as at_least,
-        max(together) > ${question.capacity}::bigint as is_possible
+        -- What an address was admitted is not recorded, so nothing speaks against its denial.
+        scope = 'ip' or max(together) > ${question.capacity}::bigint as is_possible
       from summed group by 1, 2, 3
     ), named as (
       select * from callers where not is_unnamed

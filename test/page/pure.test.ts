@@ -103,7 +103,7 @@ describe('the effect of another limit', () => {
       { atLeast: 1_200, surelyDenied: 1, perhapsDenied: 2, surelyNotDenied: 3 },
       [
         'At least 1,200 units of 1 caller would have been denied.',
-        '2 callers sent enough to be denied, if they sent it at once: the records cannot tell.',
+        'Of 2 callers the records cannot tell: they sent enough, if they sent it at once, or only their denials are recorded.',
         '3 callers would certainly not have been denied.',
       ],
     ],

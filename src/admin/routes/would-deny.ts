@@ -46,7 +46,10 @@ const effectBody = z
     surelyDenied: count.describe('Callers that these units are of.'),
     perhapsDenied: count
       .nullable()
-      .describe('Callers who sent enough to be denied, if they sent it at once. Null: not known.'),
+      .describe(
+        'Callers who sent enough to be denied, if they sent it at once; and addresses, of which only denials are recorded. ' +
+          'Null: not known.',
+      ),
     surelyNotDenied: count.nullable().describe('Callers who sent too little to be denied. Null: not known.'),
     callers: z
       .array(

@@ -1,7 +1,7 @@
 // The views that can be read without a script: what the page shows, as tables of this moment.
 import type { Child } from 'hono/jsx';
 import { count, percent } from '../../../page/format.ts';
-import { nearnessOf } from '../../../page/nearness.ts';
+import { nearnessOf, WHAT_IS_NEAR } from '../../../page/nearness.ts';
 import { type RuleBody, sentenceOf } from '../../../page/rule-sentence.ts';
 import type { Traffic } from '../../../page/traffic.ts';
 import { type PlainView, plainPath } from '../../core/page-paths.ts';
@@ -143,6 +143,7 @@ const showRules: View = async ({ ask, query }) => {
         </>
       ))}
       {traffic.kind === 'failed' && shown(traffic, () => null)}
+      <p class="hint">{WHAT_IS_NEAR}</p>
     </>
   );
 };
