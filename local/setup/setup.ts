@@ -1,7 +1,6 @@
 // `npm run setup`: from what a deployment needs to what `npm run deploy` needs. It checks everything first, says what it
 // is about to do, and then does it.
 import { readFileSync, writeFileSync } from 'node:fs';
-import { createInterface } from 'node:readline/promises';
 import { parseArgs } from 'node:util';
 import { renderTable } from '../../cli/table.ts';
 import { parseConfig } from '../../src/config.ts';
@@ -9,6 +8,7 @@ import { applyMigrations } from '../migrations.ts';
 import { StackError } from '../ports.ts';
 import { type Answers, askAnswers, readAnswers } from './answers.ts';
 import { checkServices, expectAllWell } from './checks.ts';
+import { openTerminal, type Terminal } from './terminal.ts';
 import { putSecrets } from './wrangler.ts';
 import { editWranglerFile } from './wrangler-file.ts';
 
@@ -34,7 +34,8 @@ const { values } = parseArgs({
 
 async function main(): Promise<void> {
   if (values.help) return console.log(HELP);
-  const answers = values.file === undefined ? await atTerminal(askAnswers) : readAnswers(values.file);
+  using terminal = openTerminal({ input: process.stdin, output: process.stdout });
+  const answers = values.file === undefined ? await askAnswers(terminal.ask) : readAnswers(values.file);
   const secrets = secretsOf(answers);
   expectConfig(answers, secrets);
   const findings = await checkServices(answers);
@@ -47,7 +48,7 @@ async function main(): Promise<void> {
   const after = editWranglerFile(before, { ...answers, environment: values.env });
   announce(answers, { before, after, secrets });
   if (values['dry-run']) return console.log('\nnothing was changed: this was a dry run');
-  if (!values.yes && !(await isConfirmed())) return console.log('nothing was changed');
+  if (!values.yes && !(await isConfirmed(terminal))) return console.log('nothing was changed');
   await carryOut(answers, after, secrets);
 }
 
@@ -105,16 +106,7 @@ async function carryOut(
   if (isTokenMade) console.log(`Keep the admin token, it is shown only now: ${adminToken}`);
 }
 
-async function atTerminal<T>(work: (ask: (question: string) => Promise<string>) => Promise<T>): Promise<T> {
-  const terminal = createInterface({ input: process.stdin, output: process.stdout });
-  try {
-    return await work(async (question) => (await terminal.question(question)).trim());
-  } finally {
-    terminal.close();
-  }
-}
-
-const isConfirmed = () => atTerminal(async (ask) => /^y(es)?$/i.test(await ask('\nGo on? (y/n) ')));
+const isConfirmed = async ({ ask }: Terminal) => /^y(es)?$/i.test(await ask('\nGo on? (y/n) '));
 
 try {
   await main();

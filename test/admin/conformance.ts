@@ -12,7 +12,13 @@ interface Described {
   readonly content?: Readonly<Record<string, Media>>;
 }
 
-type Operations = Readonly<Record<string, { readonly responses: Readonly<Record<string, Described>> }>>;
+interface Operation {
+  readonly parameters?: readonly { readonly name: string; readonly in: string; readonly schema: object }[];
+  readonly requestBody?: Described;
+  readonly responses: Readonly<Record<string, Described>>;
+}
+
+type Operations = Readonly<Record<string, Operation>>;
 
 export interface OpenApiDocument {
   readonly paths: Readonly<Record<string, Operations>>;
@@ -34,6 +40,28 @@ export function createConformance(document: OpenApiDocument): Conformance {
     const described = operation.responses[response.status];
     if (described === undefined) throw new Error(`${where} is not in the document: ${await response.text()}`);
     if (request.method !== 'HEAD') await expectContent(where, described, response, validatorOf);
+  };
+}
+
+/** Throws if a request is not one that the document offers: its operation, the names of its query, its body. */
+export function createRequestConformance(document: OpenApiDocument): (request: Request) => Promise<void> {
+  const validatorOf = createValidators(document);
+
+  return async (request) => {
+    const { pathname, searchParams } = new URL(request.url);
+    const operation = findPath(document, pathname)?.[1][methodOf(request)];
+    const where = `${request.method} ${pathname}`;
+    if (operation === undefined) throw new Error(`${where} is not in the document`);
+    const offered = operation.parameters?.filter((parameter) => parameter.in === 'query') ?? [];
+    for (const name of searchParams.keys())
+      if (!offered.some((parameter) => parameter.name === name))
+        throw new Error(`${where}: ${name} is not in the document`);
+    const text = await request.text();
+    const schema = operation.requestBody?.content?.['application/json']?.schema;
+    if (text === '') return;
+    if (schema === undefined) throw new Error(`${where} takes no body`);
+    const validate = validatorOf(schema);
+    if (!validate(JSON.parse(text))) throw new Error(`${where}: ${JSON.stringify(validate.errors)}`);
   };
 }
 

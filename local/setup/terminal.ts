@@ -1,0 +1,27 @@
+// Asks a person at a terminal, or reads the answers from a pipe, a line for each question.
+import { createInterface } from 'node:readline';
+import { StackError } from '../ports.ts';
+
+export interface Terminal extends Disposable {
+  ask(question: string): Promise<string>;
+}
+
+export interface TerminalStreams {
+  readonly input: NodeJS.ReadableStream;
+  readonly output: NodeJS.WritableStream;
+}
+
+/** One for all questions: lines that come before they are asked for (pasted, or from a pipe) wait for their question. */
+export function openTerminal({ input, output }: TerminalStreams): Terminal {
+  const reader = createInterface({ input });
+  const lines = reader[Symbol.asyncIterator]();
+  return {
+    async ask(question) {
+      output.write(question);
+      const { value, done } = await lines.next();
+      if (done) throw new StackError(`there is no answer to: ${question.trim()}`);
+      return value.trim();
+    },
+    [Symbol.dispose]: () => reader.close(),
+  };
+}

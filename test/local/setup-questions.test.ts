@@ -1,0 +1,57 @@
+// The questions of `npm run setup`, answered as at a terminal.
+import { PassThrough } from 'node:stream';
+import { expect, it } from 'vitest';
+import { askAnswers } from '../../local/setup/answers.ts';
+import { openTerminal } from '../../local/setup/terminal.ts';
+
+function answerWith(lines: readonly string[]) {
+  const [input, output] = [new PassThrough(), new PassThrough()];
+  // All at once, as when somebody pastes them: no line may be lost before its question comes.
+  input.end(lines.map((line) => `${line}\n`).join(''));
+  const asked = (async () => {
+    using terminal = openTerminal({ input, output });
+    return await askAnswers(terminal.ask);
+  })();
+  return { asked, questions: () => String(output.read()) };
+}
+
+const UP_TO_REGIONS = ['https://api.example.com', 'postgres://user:word@db.example.com/weir'];
+const EU = ['eu', 'https://eu.example.com', 'token-eu'];
+
+it('asks for origin, database, regions and route, and knows where a region lies', async () => {
+  const { asked, questions } = answerWith([...UP_TO_REGIONS, ...EU, '', 'www.example.com/*', 'example.com']);
+  expect(await asked).toMatchObject({
+    origin: 'https://api.example.com',
+    databaseUrl: 'postgres://user:word@db.example.com/weir',
+    regions: [
+      {
+        name: 'eu',
+        url: 'https://eu.example.com',
+        token: 'token-eu',
+        latitude: 50.1,
+        longitude: 8.7,
+        share: 1,
+      },
+    ],
+    route: 'www.example.com/*',
+    zone: 'example.com',
+    isTokenMade: true,
+  });
+  expect(questions()).toContain('REST token of Upstash in eu: ');
+});
+
+it('asks where a region lies that it does not know, and for no zone without a route', async () => {
+  const home = ['home', 'https://home.example.com', 'token-home', '48.2', '16.4'];
+  const answers = await answerWith([...UP_TO_REGIONS, ...home, ...EU, '', '']).asked;
+  expect(answers.regions).toMatchObject([{ name: 'home', latitude: 48.2, longitude: 16.4 }, { name: 'eu' }]);
+  expect([answers.route, answers.zone]).toEqual([undefined, undefined]);
+});
+
+it('names an answer that cannot be used', async () => {
+  const { asked } = answerWith(['https://api.example.com', 'mysql://db.example.com', ...EU, '', '']);
+  await expect(asked).rejects.toThrow('databaseUrl: must be a postgres:// URL');
+});
+
+it('names the question that got no answer', async () => {
+  await expect(answerWith(UP_TO_REGIONS).asked).rejects.toThrow('there is no answer to: Region 1');
+});
