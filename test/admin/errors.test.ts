@@ -35,7 +35,7 @@ describe('a bad body', () => {
         '#/resource is needed, or else resources',
         '#/algorithm is needed',
         '#/limit is needed, or else a limitName',
-        '#/windowSeconds is needed',
+        '#/windowSeconds is needed, or else a window',
       ),
     );
     expect(await refusal(['/rules', { method: 'POST' }])).toMatchObject({

@@ -21,7 +21,7 @@ describe('a bad row that SQL does not refuse is left out and reported:', () => {
     ['too many subjects', { subjects: Array(1001).fill('x') }, 'subjects: '],
     [
       'more than can be counted in a window',
-      { limit: 1e12, window_seconds: 1e5 },
+      { algorithm: 'gcra', limit: 1e12, window_seconds: 1e5 },
       'limit: is too large for so long a window',
     ],
     [

@@ -122,7 +122,7 @@ describe('a cold isolate', () => {
   });
 
   it('does not take a format from the future for rules', async () => {
-    const text = '{"format":4,"rules":[],"tiers":[],"lists":[]}';
+    const text = '{"format":5,"rules":[],"tiers":[],"lists":[]}';
     const version = await versionOf(text);
     await writeRules(kv, version, text);
     expect(await readRules(kv, version)).toBeUndefined();

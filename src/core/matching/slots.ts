@@ -8,7 +8,7 @@ import { isMultiplying, MULTIPLYING } from './multiplying.ts';
 import { NameTable } from './name-table.ts';
 import { isShadowRule, methodsOf, names } from './rank.ts';
 import type { Route } from './resource.ts';
-import { type Rule, SCOPES, type Scope } from './rule.ts';
+import { isUncounted, type Rule, SCOPES, type Scope } from './rule.ts';
 import { isPattern, PrefixTable, prefixOf } from './subjects.ts';
 import { countedMethod, countersFor, everyVariant, isPerMethod, type Variant } from './variants.ts';
 
@@ -44,13 +44,11 @@ export interface Candidate {
   /** Its place among all rules. */
   readonly rank: number;
   readonly methods: readonly string[];
-  /** One for each limit; none if the rule allows. */
-  readonly counters: readonly CompiledRule[];
-  /** With the rule's own limits and its flat cost. */
-  readonly matches: readonly Match[];
+  /** Made when a request first meets the rule: of thousands, an isolate meets few. */
+  counted: Counted | undefined;
   /** The resource by which it is in the slot. */
   readonly resource: string;
-  /** Those of each method, if each has counters of its own; made when they are first needed. */
+  /** Those of each method, if each has counters of its own. */
   readonly ofMethods: Map<string, Counted> | undefined;
   readonly parameters: ReadonlyMap<string, number> | undefined;
   /** Undefined: every request costs the same. */
@@ -60,7 +58,12 @@ export interface Candidate {
   readonly condition: Condition | undefined;
 }
 
-type Counted = Pick<Candidate, 'counters' | 'matches'>;
+interface Counted {
+  /** One for each limit; none if the rule allows or multiplies. */
+  readonly counters: readonly CompiledRule[];
+  /** With the rule's own limits and its flat cost. */
+  readonly matches: readonly Match[];
+}
 
 /**
  * The rules of one scope and resource, best first, by the narrowest thing that they ask of a caller. Shadow rules are
@@ -106,12 +109,16 @@ export const placeOf = ({ scope, isShadow }: Pick<Slot, 'scope' | 'isShadow'>): 
 /** Rules must be added by rank, the best one first. */
 export function addToSlot(slot: Slot, rule: PublishedRule, rank: number, resource = rule.resource): void {
   const candidate = toCandidate(slot, rule, { rank, resource });
-  slot.isTiered ||= rule.tiers.length > 0 || candidate.counters.some(({ limitName }) => limitName !== null);
+  slot.isTiered ||= rule.tiers.length > 0 || takesLimitOfTier(rule);
   slot.isReplacing ||= candidate.isReplacing;
   if (rule.subjects.length > 0) addBySubject(slot, candidate);
   else if (rule.tiers.length > 0) slot.byTier = addByName(slot.byTier, rule.tiers, candidate);
   else addUnlessCovered(slot.everybody, candidate);
 }
+
+export const takesLimitOfTier = (rule: Rule): boolean =>
+  !isUncounted(rule) &&
+  (rule.limitName !== null || rule.limits.some(({ limitName }) => limitName !== undefined));
 
 function toCandidate(
   slot: Slot,
@@ -125,7 +132,7 @@ function toCandidate(
     rank,
     resource,
     methods: methodsOf(rule),
-    ...countedAs(rule, { resource }, parameters),
+    counted: undefined,
     ofMethods: isPerMethod(rule) ? new Map() : undefined,
     parameters,
     costOf: compileCosts(rule),
@@ -149,18 +156,25 @@ function countedAs(rule: PublishedRule, variant: Variant, parameters: Candidate[
 /** For a request with this method. */
 export function countedOf(candidate: Candidate, method: string): Counted {
   const { ofMethods, rule, resource, parameters } = candidate;
-  if (ofMethods === undefined) return candidate;
+  if (ofMethods === undefined) return countedOfAny(candidate);
   const counted = countedMethod(method);
   const known = ofMethods.get(counted) ?? countedAs(rule, { resource, method: counted }, parameters);
   ofMethods.set(counted, known);
   return known;
 }
 
+/** Whatever the method. */
+export function countedOfAny(candidate: Candidate): Counted {
+  const { rule, resource, parameters } = candidate;
+  candidate.counted ??= countedAs(rule, { resource }, parameters);
+  return candidate.counted;
+}
+
 /** All that a caller can be counted by, whatever the request. */
-export const countersOfAll = ({ rule, counters, ofMethods }: Candidate): readonly CompiledRule[] =>
-  ofMethods === undefined && rule.per.length === 0
-    ? counters
-    : everyVariant(rule).flatMap((variant) => countersFor(rule, variant));
+export const countersOfAll = (candidate: Candidate): readonly CompiledRule[] =>
+  candidate.ofMethods === undefined && candidate.rule.per.length === 0
+    ? countedOfAny(candidate).counters
+    : everyVariant(candidate.rule).flatMap((variant) => countersFor(candidate.rule, variant));
 
 function addBySubject(slot: Slot, candidate: Candidate): void {
   const { subjects } = candidate.rule;

@@ -20,6 +20,7 @@ import {
   bestOf,
   type Candidate,
   countedOf,
+  countedOfAny,
   countersOfAll,
   createSlot,
   EVERY_METHOD,
@@ -221,7 +222,7 @@ function addMatches(into: Match[], winner: Candidate, { limits, request, multipl
   const times = multiplying?.length ? timesFor(rule, multiplying) : undefined;
   const { counters, matches } = request
     ? countedOf(winner, request.method)
-    : { counters: countersOfAll(winner), matches: winner.matches };
+    : { counters: countersOfAll(winner), matches: countedOfAny(winner).matches };
   const isPlain = !winner.slot.isTiered && costOf === undefined && times === undefined;
   if (isPlain && (request || rule.per.length === 0)) {
     for (const match of matches) into.push(match);
@@ -250,6 +251,9 @@ interface CompiledRoutes {
   readonly multiplyingSlots: readonly Slot[];
 }
 
+/** Of the last snapshot: the next one has almost the same, and to read them is a good part of the work. */
+let lastParsed: ReadonlyMap<string, ParsedResource> = new Map();
+
 function compileRoutes(rules: readonly PublishedRule[]): CompiledRoutes {
   const routes = createRouteTrie<Slot[]>();
   const enforced: Slot[] = [];
@@ -257,7 +261,7 @@ function compileRoutes(rules: readonly PublishedRule[]): CompiledRoutes {
   const parsed = new Map<string, ParsedResource>();
   for (const [rank, rule] of [...rules].sort(byRank).entries()) {
     for (const resource of resourcesOf(rule)) {
-      const route = parsed.get(resource) ?? parseResource(resource);
+      const route = parsed.get(resource) ?? lastParsed.get(resource) ?? parseResource(resource);
       parsed.set(resource, route);
       if (!route.ok) continue;
       const slot = slotFor(rule, route, routes.at(route, createSlots));
@@ -265,6 +269,7 @@ function compileRoutes(rules: readonly PublishedRule[]): CompiledRoutes {
       addToSlot(slot, rule, rank, resource);
     }
   }
+  lastParsed = parsed;
   return { routes, enforced, multiplyingSlots };
 }
 

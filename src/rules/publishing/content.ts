@@ -9,6 +9,7 @@ import type { OriginPolicy } from '../../core/matching/origin.ts';
 import { names } from '../../core/matching/rank.ts';
 import type { ListEntry, Rule, Tier } from '../../core/matching/rule.ts';
 import type { Settings } from '../../core/matching/settings.ts';
+import { takesLimitOfTier } from '../../core/matching/slots.ts';
 import { type PublishedRule, type SnapshotContent, withCounterIds } from '../../core/matching/snapshot.ts';
 import { resolveTiers, type WrittenTier } from '../../core/matching/tier-multiples.ts';
 import { limitOfTier } from '../../core/matching/tiers.ts';
@@ -149,7 +150,8 @@ function parseTiers(rows: readonly { readonly name: string }[]): Sorted<Tier> {
 function withUsableLimits<R extends Rule>(rules: readonly R[], tiers: readonly Tier[]): Sorted<R> {
   const sorted: Sorted<R> = { good: [], rejected: [] };
   for (const rule of rules) {
-    const problems = tiers.flatMap((tier) => tierProblems(rule, tier));
+    // Most rules take nothing from tiers, and there may be thousands.
+    const problems = takesLimitOfTier(rule) ? tiers.flatMap((tier) => tierProblems(rule, tier)) : [];
     if (problems.length === 0) sorted.good.push(rule);
     else sorted.rejected.push({ id: rule.id, name: rule.name, problems });
   }
