@@ -13,6 +13,7 @@ const TOY = join(ROOT, 'test/redis/toy');
 /** All that the contract and the model comparison import. */
 const COPIED = [
   'src',
+  'page',
   'lua',
   'page',
   'local',
