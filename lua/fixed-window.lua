@@ -32,7 +32,8 @@ if borderAfter then
   end
 end
 windowStart = start
-if not reset or used == 0 or reset <= start or reset > start + lengthMs + nextMs then
+-- Borders that were changed can leave a window that ends within the one of now: it is over at its own end.
+if not reset or used == 0 or reset <= start or reset <= now or reset > start + lengthMs + nextMs then
   reset = start + lengthMs
   used = 0
 elseif reset > start + lengthMs then

@@ -1,5 +1,6 @@
 // Which borders an isolate goes by, of those that were published.
 import { describe, expect, it } from 'vitest';
+import { fixedWindow } from '../../src/core/counting/algorithms/fixed-window.ts';
 import { windowAt } from '../../src/core/counting/calendar.ts';
 import { compileCalendars, type PublishedCalendars } from '../../src/core/matching/calendar.ts';
 import { planRequest } from '../../src/core/matching/plan.ts';
@@ -86,5 +87,13 @@ describe('a check', () => {
     expect(windowAt(start - 1, windowed)).toEqual({ startMs: before, endMs: start, nextEndMs: end });
     expect(windowAt(start, windowed)).toEqual({ startMs: start, endMs: end, nextEndMs: after });
     expect(windowAt(end, windowed)).toMatchObject({ startMs: end, endMs: after });
+  });
+
+  it('a window of borders that were changed since is over at its own end', () => {
+    const [before, start, end, after] = FIRSTS as [number, number, number, number];
+    const params = { limit: 5, windowMs: end - start, borders: [before, start, end, after] as const };
+    const seen = { endMs: start + 1_000, used: 5 };
+    expect(fixedWindow.advance(seen, start + 999, params).room).toBe(0);
+    expect(fixedWindow.advance(seen, start + 1_000, params).room).toBe(5);
   });
 });

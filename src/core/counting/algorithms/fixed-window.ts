@@ -20,7 +20,9 @@ export const fixedWindow: Algorithm<State> = {
     const { startMs, endMs, nextEndMs } = windowAt(nowMs, params);
     // The window after now's can only come from a clock that went back: it stays the current one. One further
     // ahead counts as none, so that nobody is locked out for longer than a window.
-    const isCurrent = seen && seen.used > 0 && seen.endMs > startMs && seen.endMs <= nextEndMs;
+    // Borders that were changed can leave a window that ends within the one of now: it is over at its own end.
+    const isOver = !seen || seen.endMs <= startMs || seen.endMs <= nowMs;
+    const isCurrent = !isOver && seen.used > 0 && seen.endMs <= nextEndMs;
     const state = isCurrent ? seen : { endMs, used: 0 };
     return { state, room: params.limit - state.used, capacity: params.limit, delayMs: 0 };
   },
