@@ -132,7 +132,7 @@ export function createParts(env: Bindings, source?: RulesSource): Parts {
           sums: collected.sums,
           // A batch is retried no later than the isolate would hand over the next one, and after 10 s at most.
           retrySeconds: Math.min(10, Math.ceil(everyMs / 1_000)),
-          handOver: () => telemetry.handOverNow(regions),
+          handOver: () => telemetry.handOverMetrics(regions),
           onError: reportAs('telemetry-failed'),
         },
       }),

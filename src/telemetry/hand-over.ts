@@ -6,14 +6,18 @@ import { createRecordsHandOver, type RecordsHandOverOptions } from './records-ha
 
 export type HandOverOptions = MetricsHandOverOptions & RecordsHandOverOptions;
 
-export type HandOver = (regions: readonly HandOverRegion[], report: IsolateReport) => Promise<void>;
+export type HandOver = (
+  regions: readonly HandOverRegion[],
+  report: IsolateReport,
+  what?: 'all' | 'metrics',
+) => Promise<void>;
 
 export function createHandOver(options: HandOverOptions): HandOver {
   const records = createRecordsHandOver(options);
   const metrics = createMetricsHandOver(options);
-  return async (regions, report) => {
+  return async (regions, report, what = 'all') => {
     // First: how much was handed over is one of the metrics.
-    await records();
+    if (what === 'all') await records();
     await metrics(regions, report);
   };
 }

@@ -21,8 +21,13 @@ export interface TelemetryOptions {
 }
 
 export interface IsolateTelemetry extends Telemetry {
-  /** For what has no responses to hand over after: the cron run, the consumer of a queue. */
+  /** All that was counted so far. */
   handOverNow(regions: readonly HandOverRegion[]): Promise<void>;
+  /**
+   * For what has no responses to hand over after: the cron run, the consumer of a queue. Without records: those that a
+   * consumer handed over would come back to it as the next batch.
+   */
+  handOverMetrics(regions: readonly HandOverRegion[]): Promise<void>;
   /** What rules found that are counted after the response. */
   shadowed(results: readonly CheckResult<RuleCheck>[]): void;
 }
@@ -75,6 +80,7 @@ export function createTelemetry(options: TelemetryOptions): IsolateTelemetry {
     answered: observer.answered,
     shadowed: observer.shadowed,
     handOverNow: run,
+    handOverMetrics: (regions) => handOver(regions, report(), 'metrics'),
     handOver(regions, afterResponse) {
       if (isBusy()) return afterResponse(run(regions));
       const isPlanned = plannedAtMs !== undefined && Math.abs(now() - plannedAtMs) < everyMs + LOST_MS;
