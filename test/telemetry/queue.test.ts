@@ -64,9 +64,9 @@ describe.each([
     await expect.poll(() => countOf(ip)).toBe(7);
   });
 
-  it.runIf(queue)(
-    'a consumer whose process is killed in the middle of a batch counts nothing twice',
-    async () => {
+  // Without a queue there is no consumer.
+  if (queue)
+    it('a consumer whose process is killed in the middle of a batch counts nothing twice', async () => {
       const [a, b] = [freshIp(), freshIp()];
       const messages = [batchOf(a), batchOf(b)];
       await using stuck = await holdBatch(weir.stack.databaseUrl, messages[1]?.id ?? '');
@@ -79,8 +79,7 @@ describe.each([
       await stuck.release();
       await weir.isolates.deliver('one', 'weir-records', messages);
       expect([await countOf(a), await countOf(b)]).toEqual([3, 3]);
-    },
-  );
+    });
 });
 
 /** Three denials of one caller, just now. */
