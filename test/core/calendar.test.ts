@@ -91,7 +91,15 @@ describe('a check', () => {
 
   it('a window of borders that were changed since is over at its own end', () => {
     const [before, start, end, after] = FIRSTS as [number, number, number, number];
-    const params = { limit: 5, windowMs: end - start, borders: [before, start, end, after] as const };
+    const borders = [before, start, end, after] as const;
+    const params = {
+      limit: 5,
+      windowMs: end - start,
+      borders,
+      extra: undefined,
+      leaseId: undefined,
+      kept: 0,
+    };
     const seen = { endMs: start + 1_000, used: 5 };
     expect(fixedWindow.advance(seen, start + 999, params).room).toBe(0);
     expect(fixedWindow.advance(seen, start + 1_000, params).room).toBe(5);
