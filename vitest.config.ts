@@ -71,8 +71,8 @@ export default defineConfig({
   test: {
     reporters: ['default', './test/closing-line.ts'],
     globalSetup: ['test/shared/setup.ts'],
-    // Twice as many as there are cores: files wait for processes, sockets and clocks, too.
-    maxWorkers: 2 * availableParallelism(),
+    // Three times as many as there are cores: files wait for processes, sockets and clocks, too.
+    maxWorkers: 3 * availableParallelism(),
     sequence: { sequencer: LongestFirst },
     projects: process.env['WEIR_LUA'] === 'gopher' ? [upstashLua] : [node, workerd],
   },

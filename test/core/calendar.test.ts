@@ -97,7 +97,7 @@ describe('a check', () => {
       windowMs: end - start,
       borders,
       extra: undefined,
-      leaseId: undefined,
+      leaseId: '',
       kept: 0,
     };
     const seen = { endMs: start + 1_000, used: 5 };

@@ -15,7 +15,6 @@ const COPIED = [
   'src',
   'page',
   'lua',
-  'page',
   'local',
   'test/redis',
   'test/shared',
