@@ -3,8 +3,7 @@
 import {
   createSigner,
   digest,
-  fromBase64,
-  isSameBytes,
+  isSameText,
   randomId,
   textFromBase64,
   textToBase64Url,
@@ -68,7 +67,7 @@ export function createSessions({ tokens, secret, ended, now }: SessionOptions): 
     const token = claims && find(claims.name);
     if (!token) return undefined;
     const sign = await signerOf(token);
-    return isSameBytes(await sign(payload), fromBase64(signature)) ? { claims, token, sign } : undefined;
+    return isSameText(toBase64Url(await sign(payload)), signature) ? { claims, token, sign } : undefined;
   };
 
   return {

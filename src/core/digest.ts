@@ -23,6 +23,10 @@ export function isSameBytes(a: Uint8Array, b: Uint8Array): boolean {
   return difference === 0;
 }
 
+/** As text: two texts can stand for the same bytes, and only one of them is what was written. */
+export const isSameText = (a: string, b: string): boolean =>
+  isSameBytes(new TextEncoder().encode(a), new TextEncoder().encode(b));
+
 /** 16 characters that nobody else has. */
 export const randomId = (): string => toBase64Url(crypto.getRandomValues(new Uint8Array(12)));
 

@@ -2,14 +2,7 @@
 // Weir need not keep the many that nobody gives back.
 import type { Borders } from '../core/counting/calendar.ts';
 import type { Check } from '../core/counting/check.ts';
-import {
-  createSigner,
-  fromBase64,
-  isSameBytes,
-  textFromBase64,
-  textToBase64Url,
-  toBase64Url,
-} from '../core/digest.ts';
+import { createSigner, isSameText, textFromBase64, textToBase64Url, toBase64Url } from '../core/digest.ts';
 
 /** A check that a region has charged. */
 export interface RegionCharge {
@@ -28,16 +21,17 @@ const SIGNATURE_BYTES = 16;
 
 export function createChargeIds(secret: string): ChargeIds {
   const signAll = createSigner(secret);
-  const sign = async (payload: string) => (await signAll(`weir check ${payload}`)).slice(0, SIGNATURE_BYTES);
+  const sign = async (payload: string) =>
+    toBase64Url((await signAll(`weir check ${payload}`)).slice(0, SIGNATURE_BYTES));
 
   return {
     async write(charges) {
       const payload = textToBase64Url(JSON.stringify(charges.map(toFields)));
-      return `${payload}.${toBase64Url(await sign(payload))}`;
+      return `${payload}.${await sign(payload)}`;
     },
     async read(id) {
       const [payload = '', signature = ''] = id.split('.');
-      if (!isSameBytes(await sign(payload), fromBase64(signature))) return undefined;
+      if (!isSameText(await sign(payload), signature)) return undefined;
       return (JSON.parse(textFromBase64(payload)) as Fields[]).map(toCharge);
     },
   };
