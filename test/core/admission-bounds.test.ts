@@ -72,6 +72,12 @@ describe.each(counted)('%s', (algorithm) => {
   });
 });
 
+it('knows that buckets which do not fit into the window count for longer than a window and a bucket', () => {
+  expect(deniesWithinMs({ algorithm: 'sliding-window-buckets', limit: 6, windowMs: 97, extra: 10 })).toBe(
+    110,
+  );
+});
+
 it('has no bounds for what is held open', () => {
   expect([hasAdmissionBounds('concurrency'), hasAdmissionBounds('fixed-window')]).toEqual([false, true]);
 });

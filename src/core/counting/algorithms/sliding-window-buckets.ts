@@ -14,7 +14,8 @@ export interface State {
 const bucketMs = ({ windowMs, extra = DEFAULT_BUCKETS }: Pick<Params, 'windowMs' | 'extra'>) =>
   Math.ceil(windowMs / extra);
 /** The current bucket, all that the window can touch before it, and the one at the edge. */
-const keptBuckets = (params: Params) => Math.ceil(params.windowMs / bucketMs(params)) + 1;
+const keptBuckets = (params: Pick<Params, 'windowMs' | 'extra'>) =>
+  Math.ceil(params.windowMs / bucketMs(params)) + 1;
 const sum = (used: readonly number[]) => used.reduce((total, units) => total + units, 0);
 const leavesAtMs = (state: State, place: number, params: Params) =>
   (state.number - place + keptBuckets(params)) * bucketMs(params);
@@ -22,7 +23,8 @@ const leavesAtMs = (state: State, place: number, params: Params) =>
 export const slidingWindowBuckets: Algorithm<State> = {
   traits: {
     extra: 'buckets',
-    chargeLastsMs: (counting) => counting.windowMs + bucketMs(counting),
+    // Longer than a window and a bucket, if buckets do not fit into the window.
+    chargeLastsMs: (counting) => keptBuckets(counting) * bucketMs(counting),
     // A bucket counts for a window after its end: for whatever was used in it.
     leaseCellMs: bucketMs,
   },
