@@ -59,7 +59,10 @@ const FORMS: readonly Partial<Rule>[] = [
   { hosts: ['elsewhere.example.com'] },
   { per: ['method'], resources: [] },
   { algorithm: 'fixed-window', window: 'day', windowSeconds: null },
-  { action: 'multiply', times: 2, algorithm: null, limit: null, limitName: null, windowSeconds: null },
+  {
+    ...{ action: 'multiply', times: 2, methods: [] },
+    ...{ algorithm: null, limit: null, limitName: null, windowSeconds: null },
+  },
 ];
 
 export function createContent(count: number): SnapshotContent {
