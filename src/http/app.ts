@@ -46,7 +46,7 @@ function throughGateway(services: Services, c: Context<Env>, isFirst: boolean): 
   if (!regions) return unknownRegion(services.regions);
   const toOrigin: Forward = (caller, options) =>
     services.origins.forward(request, {
-      ...options,
+      outlivesClientMs: options.outlivesClientMs,
       path,
       matchPath,
       query: queryOf(request.url),

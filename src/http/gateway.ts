@@ -226,9 +226,10 @@ const sentNow = ({ telemetry }: Services, decision: Decision, identity: Identity
 
 /** With the headers that are for the client, and what the origin says the request cost. */
 function readAnswer({ origin, telemetry }: Services, sent: Sent, { kind, response }: ProxyResult) {
+  const { decision, caller, startedAtMs } = sent;
   const cost = kind === 'failed' ? undefined : takeOriginHeaders(response.headers, origin);
   const { status } = response;
   const isRefunded = kind !== 'failed' && NOT_CONNECTED.has(status);
-  telemetry.answered({ ...sent, route: ROUTE, status, cost, isRefunded });
+  telemetry.answered({ decision, caller, startedAtMs, route: ROUTE, status, cost, isRefunded });
   return { response, cost };
 }

@@ -41,13 +41,18 @@ export function createOrigins({ snapshots, headers, identity, now, ...options }:
 
   return {
     refuseLoop: loops.refuse,
-    async forward(request, { caller, outlivesClientMs, isFirst, ...asked }) {
+    async forward(request, asked) {
+      const { caller } = asked;
       const choice = choose(request.url, asked);
-      const hop = loops.mark(request, isFirst);
+      const hop = loops.mark(request, asked.isFirst);
       const tier = caller && (caller.tier ?? snapshots.current()?.tierOf(caller));
       const result = await proxy(request, {
-        ...choice,
-        outlivesClientMs,
+        url: choice.url,
+        via: choice.via,
+        timeoutMs: choice.timeoutMs,
+        resolveOverride: choice.resolveOverride,
+        headers: choice.headers,
+        outlivesClientMs: asked.outlivesClientMs,
         policy: headers,
         identity: identityHeaders(caller, tier),
         hop: typeof hop === 'string' ? hop : await hop,

@@ -33,11 +33,10 @@ export type ProxyResult =
   | { readonly kind: 'failed'; readonly reason: ProxyFailure; readonly response: Response };
 
 export async function proxy(request: Request, target: ProxyTarget): Promise<ProxyResult> {
-  const { via } = target;
-  if (via === undefined) return failed('not-bound');
+  if (!isReachable(target)) return failed('not-bound');
   const deadline = createDeadline(request.signal, target);
   try {
-    const answer = await deadline.race(askOrigin(request, { ...target, via }, deadline));
+    const answer = await deadline.race(askOrigin(request, target, deadline));
     return { kind: 'answered', response: toClient(answer), isRaw: true };
   } catch {
     return failed(deadline.reason() ?? 'unreachable');
@@ -56,31 +55,34 @@ interface ReachableTarget extends ProxyTarget {
   readonly via: 'network' | ServiceBinding;
 }
 
+const isReachable = (target: ProxyTarget): target is ReachableTarget => target.via !== undefined;
+
 function askOrigin(request: Request, target: ReachableTarget, deadline: OriginDeadline): Promise<Response> {
-  const { url, via, policy } = target;
-  const ask = (to: string | Request, how: RequestInit) =>
-    via === 'network' ? fetch(to, how) : via.fetch(to, how);
+  const { url, via, resolveOverride } = target;
+  const { method, body } = request;
+  const isRead = method === 'GET' || method === 'HEAD';
   const init = {
-    headers: toOriginHeaders(request, { ...target, ...policy, isWebSocket: isWebSocket(request) }),
+    method,
+    headers: toOriginHeaders(request, target, isWebSocket(request)),
     redirect: 'manual',
     signal: deadline.signal,
-    ...(target.resolveOverride !== undefined && { cf: { resolveOverride: target.resolveOverride } }),
     // Neither decoded here nor encoded again for the client.
     encodeResponseBody: 'manual',
+    body: isRead || body === null ? null : pass(request, body, deadline),
   } as const;
-  if (request.body === null) {
-    deadline.start();
-    return ask(url, { ...init, method: request.method });
-  }
+  const ask = (to: string | Request, how: RequestInit) => {
+    const inFull = resolveOverride === undefined ? how : { ...how, cf: { resolveOverride } };
+    return via === 'network' ? fetch(to, inFull) : via.fetch(to, inFull);
+  };
+  if (init.body === null) deadline.start();
+  if (!isRead || body === null) return ask(url, init);
   // Another fetch would refuse a GET with a body; what came with one is passed on with it.
-  if (request.method === 'GET' || request.method === 'HEAD') {
-    deadline.start();
-    return ask(new Request(url, request), init);
-  }
-  const length = request.headers.get('Content-Length');
-  const body = passBody(request.body, length, () => deadline.start());
-  return ask(url, { ...init, method: request.method, body });
+  const { body: _, ...withoutBody } = init;
+  return ask(new Request(url, request), withoutBody);
 }
+
+const pass = ({ headers }: Request, body: ReadableStream, deadline: OriginDeadline): ReadableStream =>
+  passBody(body, headers.get('Content-Length'), () => deadline.start());
 
 /** Nothing but a GET is one: of any other method with this header, fetch would make a GET that no rule has judged. */
 const isWebSocket = ({ method, headers }: Request): boolean =>

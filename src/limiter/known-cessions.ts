@@ -2,7 +2,7 @@
 // of a region that has ceded its part refuses to count, and says to whom it was ceded.
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { Outcome } from '../core/counting/check.ts';
-import type { RuleCheck } from '../core/matching/plan.ts';
+import { checkAt, type RuleCheck } from '../core/matching/plan.ts';
 import { capacityOf, hasBurst, isUsable, type Share, type Shares } from '../core/regions/shares.ts';
 import { holdMs } from '../core/regions/terms.ts';
 import type { Moment } from './known-denials.ts';
@@ -89,7 +89,7 @@ export function createKnownCessions(now: () => number): KnownCessions {
 
     checkAt(placed, region) {
       const part = usableAt(placed, region);
-      return part && { ...placed.check, limit: part.limit, extra: part.extra, region };
+      return part && checkAt(region, placed.check, part);
     },
 
     candidates({ check }, regions) {

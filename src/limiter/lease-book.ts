@@ -2,6 +2,7 @@
 // lease-upkeep.ts makes the calls.
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
+import { outcomeWith } from '../core/counting/check.ts';
 import type { CheckResult } from '../core/counting/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { nameOf } from './known-cessions.ts';
@@ -115,7 +116,7 @@ export function createLeaseBook(now: () => number): LeaseBook {
       open.add(lease);
     });
     const nowMs = lease.chargedAtMs + (ms - lease.heardAtMs);
-    return { check: counted, outcome: { ...lease.outcome, remaining, granted: 0, nowMs } };
+    return { check: counted, outcome: outcomeWith(lease.outcome, { remaining, nowMs }) };
   };
 
   /** What they still have is given back with what is idle. */
@@ -134,8 +135,10 @@ export function createLeaseBook(now: () => number): LeaseBook {
     const { check, region, sentAtMs, chargedAtMs, outcome, whole } = granted;
     const endsAtMs = sentAtMs + lastsMs(check, chargedAtMs);
     const size = outcome.granted;
+    // A request that uses a unit of it leases nothing.
+    const each = { ...whole, granted: 0 };
     const charge = { region, check, chargedAtMs, sentAtMs, heardAtMs: ms, endsAtMs };
-    const lease = { ...charge, outcome: whole, size, units: size };
+    const lease = { ...charge, outcome: each, size, units: size };
     counter.leases.push(lease);
     open.add(lease);
   };
@@ -165,8 +168,11 @@ export function createLeaseBook(now: () => number): LeaseBook {
       const counter = counterOf(check);
       if (!counter || isAsking(counter, ms) || open.size >= MAX_COUNTERS || isBeingMoved(placed)) return 0;
       endLeases(counter, ms);
+      const { unitsPerMs, unitsPerMsBefore, remaining } = counter;
       const pace = {
-        ...counter,
+        unitsPerMs,
+        unitsPerMsBefore,
+        remaining,
         isolates: region.census.count(),
         nowMs: ms + counter.aheadMs,
         callMs: region.distance.ms() ?? 0,
@@ -194,7 +200,7 @@ export function createLeaseBook(now: () => number): LeaseBook {
       counter.aheadMs = chargedAtMs - granted.sentAtMs;
       const isLease = outcome.granted > 0 && lastsMs(check, chargedAtMs) > 0;
       if (isLease) endLeases(counter, ms);
-      const left = noteLeft(counter, { ...granted, leased: isLease ? outcome.granted : 0 }, ms);
+      const left = noteLeft(counter, granted, isLease ? outcome.granted : 0, ms);
       if (isLease) add(counter, granted, ms);
       return left;
     },

@@ -134,23 +134,18 @@ const isSameLimit = ({ full }: RuleCheck, check: RuleCheck): boolean =>
  * that has asked for a lease and is on its way may have been charged before this one or not: nobody can tell. If other
  * isolates have used nothing meanwhile, the isolate knows what must be left, and that decides.
  */
-export function noteLeft(counter: LeaseCounter, granted: Granted & HasLease, ms: number): number {
+export function noteLeft(counter: LeaseCounter, granted: Granted, leased: number, ms: number): number {
   const { whole, check, region, chargedAtMs, usedNow } = granted;
   const held = counter.leases.filter((lease) => lease.endsAtMs > ms && lease.region === region);
   const sum = (leases: readonly Lease[]) => leases.reduce((units, lease) => units + lease.units, 0);
   const before = held.filter((lease) => lease.chargedAtMs < chargedAtMs);
-  const least = whole.remaining + granted.leased + sum(before);
+  const least = whole.remaining + leased + sum(before);
   const inDoubt = askedUnits(counter, ms) + sum(held.filter((lease) => lease.chargedAtMs === chargedAtMs));
   const units = Math.max(least, Math.min(least + inDoubt, expectedLeft(counter, granted) - usedNow));
   const { left } = counter;
   const isOlder = left && left.region === region && chargedAtMs < left.chargedAtMs;
   if (!isOlder) counter.left = { check, region, chargedAtMs, resetAtMs: whole.resetAtMs, units };
   return units;
-}
-
-interface HasLease {
-  /** Units of it that can be used. */
-  readonly leased: number;
 }
 
 function expectedLeft({ left }: LeaseCounter, { check, region, chargedAtMs }: Granted): number {

@@ -56,6 +56,7 @@ export function wantOf(check: RuleCheck, pace: Pace): number {
 /** How long units may be used that are charged at that moment, by the clock of the region: until their cell ends. */
 export function lastsMs(check: RuleCheck, atMs: number): number {
   if (check.borders) return windowAt(atMs, check).endMs - atMs - CLOCK_MARGIN_MS;
-  const cellMs = traitsOf(check.algorithm).leaseCellMs?.({ ...check, extra: check.extra }) ?? 0;
+  const { limit, windowMs, borders, extra } = check;
+  const cellMs = traitsOf(check.algorithm).leaseCellMs?.({ limit, windowMs, borders, extra }) ?? 0;
   return cellMs > 0 ? cellMs - (atMs % cellMs) - CLOCK_MARGIN_MS : 0;
 }

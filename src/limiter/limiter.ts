@@ -4,6 +4,7 @@
 
 import {
   type CheckResult,
+  type CountedDecision,
   type Decision,
   type DegradedDecision,
   denyingResults,
@@ -104,7 +105,8 @@ export function createLimiter(options: LimiterOptions): Limiter {
   const begin: Limiter['begin'] = async (asked) => {
     // What goes wrong after the response is told, too.
     const afterResponse: AfterResponse = (work) => asked.afterResponse(work.catch(onBug));
-    const request = { ...asked, afterResponse };
+    const { regions, operation, ledger } = asked;
+    const request = { regions, operation, ledger, afterResponse };
     try {
       const snapshot = snapshots.current() ?? (await rules.start(request.regions));
       if (!snapshot) return decided(request, degraded(request, { reason: 'no-rules' }));
@@ -181,8 +183,12 @@ export function createLimiter(options: LimiterOptions): Limiter {
   };
 
   const count = async ({ request, deadline, probe }: Round, placed: readonly PlacedCheck[]) => {
+    const { regions, operation, ledger, afterResponse } = request;
     const counted = await regional.count({
-      ...request,
+      regions,
+      operation,
+      ledger,
+      afterResponse,
       placed,
       deadline,
       era: snapshots.announced(),
@@ -190,7 +196,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
       // Rules that were confirmed a moment ago are good for one more request.
       expected: probe?.isOverdue ? probe.expected : undefined,
     });
-    for (const region of counted.regions) beCounted(region, request.afterResponse);
+    for (const region of counted.regions) beCounted(region, afterResponse);
     return counted;
   };
 
@@ -210,7 +216,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
     const { request, snapshot, startedAtMs } = round;
     if (decision.allowed && shadow.length > 0) request.afterResponse(countShadow(request, shadow));
     const isStale = !snapshots.isConfirmed(startedAtMs);
-    return decided(request, { ...decision, rulesVersion: snapshot.version, isStale });
+    return decided(request, stamped(decision, { rulesVersion: snapshot.version, isStale }));
   };
 
   const countShadow = async ({ regions, afterResponse }: DecisionRequest, placed: readonly PlacedCheck[]) => {
@@ -290,6 +296,14 @@ export function createLimiter(options: LimiterOptions): Limiter {
   };
 }
 
+/** Most decisions are counted ones. */
+const stamped = (decision: Unstamped, { rulesVersion, isStale }: Stamp): Decision => {
+  if (decision.kind !== 'counted') return { ...decision, rulesVersion, isStale };
+  const { kind, allowed, nowMs, results, failedOver } = decision;
+  return { kind, allowed, nowMs, results, failedOver, rulesVersion, isStale };
+};
+
+type Stamp = Pick<CountedDecision, 'rulesVersion' | 'isStale'>;
 type Results = readonly CheckResult<RuleCheck>[];
 /** Without the rules that it was made by. */
 type Unstamped = {

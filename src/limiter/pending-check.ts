@@ -1,5 +1,5 @@
 // A check of a request on its way over regions: what each of them has said, and what that comes to.
-import type { Outcome } from '../core/counting/check.ts';
+import { type Outcome, outcomeWith } from '../core/counting/check.ts';
 import type { CheckResult } from '../core/counting/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { capacityOf } from '../core/regions/shares.ts';
@@ -19,9 +19,9 @@ export interface Pending {
   /** Of regions that have not admitted it. */
   readonly verdicts: Map<string, Verdict>;
   /** By the region that has admitted it. */
-  admitted?: Admitted | undefined;
+  admitted: Admitted | undefined;
   /** It would have been admitted, had all the others been. */
-  seen?: CheckResult<RuleCheck> | undefined;
+  seen: CheckResult<RuleCheck> | undefined;
 }
 
 export interface Admitted {
@@ -40,7 +40,12 @@ export interface Turn {
 }
 
 /** At the start. */
-export const pendingOf = (placed: PlacedCheck): Pending => ({ placed, verdicts: new Map() });
+export const pendingOf = (placed: PlacedCheck): Pending => ({
+  placed,
+  verdicts: new Map(),
+  admitted: undefined,
+  seen: undefined,
+});
 
 export const isUnanswered = (verdict: Verdict | undefined): boolean =>
   verdict !== undefined && verdict.outcome === undefined;
@@ -69,7 +74,7 @@ export function asWhole({ placed, verdicts }: Pending, check: RuleCheck, outcome
   const others = [...verdicts.values()].filter((one) => one.outcome && one.check.region !== check.region);
   const used = others.reduce((sum, one) => sum + capacityOf(one.check) - (one.outcome?.remaining ?? 0), 0);
   const remaining = outcome.remaining + capacityOfAll(placed) - capacityOf(check) - used;
-  return { ...outcome, remaining: Math.max(outcome.remaining, remaining) };
+  return remaining > outcome.remaining ? outcomeWith(outcome, { remaining }) : outcome;
 }
 
 const capacityOfAll = ({ check, parts }: PlacedCheck): number =>

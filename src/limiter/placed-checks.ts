@@ -28,7 +28,10 @@ export function createPlacing(shares: SharesByRegion, now: () => number): Placin
   return {
     place(checks, regions, split = configured) {
       if (regions.length === 1 && isSettled(checks, split))
-        return checks.map((check) => ({ check, split, ...wholeAt(regions[0].name, check) }));
+        return checks.map((check) => {
+          const { parts, at } = wholeAt(regions[0].name, check);
+          return { check, split, parts, at };
+        });
       const placements = placementsOf(split);
       const nowMs = now();
       const placed: PlacedCheck[] = [];

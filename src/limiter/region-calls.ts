@@ -1,5 +1,5 @@
 // Asks one region to count checks of a request, and writes into the tally what it says.
-import type { Answer, Outcome } from '../core/counting/check.ts';
+import { type Answer, type Outcome, outcomeWith } from '../core/counting/check.ts';
 import type { DegradedReason } from '../core/counting/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { CounterStoreError } from '../core/ports/counter-store.ts';
@@ -76,23 +76,25 @@ export function createRegionCalls({ now, cessions, denials, leases, isUnsettled 
 
   /** What an answer means for the checks that the region was asked about. */
   const hear = (turns: readonly Turn[], answer: Sent, request: CountRequest) => {
-    const { outcomes, nowMs, checks } = answer;
+    const { outcomes, nowMs, sentAtMs, checks } = answer;
     const passes = turns.every(({ check }, i) => {
       const outcome = outcomes[i];
       return outcome?.allowed || (check.log && outcome?.movedTo === undefined);
     });
     for (const [i, turn] of turns.entries()) {
       if (checks[i]?.want) leases.answered(turn.check);
-      const outcome = outcomes[i] && { nowMs, ...outcomes[i] };
-      if (outcome?.allowed) admit(turn, outcome, { ...answer, passes }, request);
-      else if (outcome) refuse(turn, outcome, answer, request);
+      const told = outcomes[i];
+      if (!told) continue;
+      const outcome = outcomeWith(told, { nowMs: told.nowMs ?? nowMs });
+      if (outcome.allowed) admit(turn, outcome, { nowMs, sentAtMs, passes }, request);
+      else refuse(turn, outcome, answer, request);
     }
   };
 
   const admit = (
     { region, check, ones }: Turn,
     outcome: Outcome,
-    { nowMs, sentAtMs, passes }: Sent & { readonly passes: boolean },
+    { nowMs, sentAtMs, passes }: Admitting,
     { operation, regions, ledger, era }: CountRequest,
   ) => {
     const isCharged = passes && operation === 'take';
@@ -103,7 +105,10 @@ export function createRegionCalls({ now, cessions, denials, leases, isUnsettled 
       isCharged && region === regions[0]
         ? leases.note({ region, check, outcome, whole, sentAtMs, era, chargedAtMs, usedNow: check.cost })
         : whole.remaining;
-    const result = { check, outcome: remaining === whole.remaining ? whole : { ...whole, remaining } };
+    const result = {
+      check,
+      outcome: remaining === whole.remaining ? whole : outcomeWith(whole, { remaining }),
+    };
     for (const one of ones) {
       if (passes || operation === 'peek') one.admitted = { region, result, outcome };
       else one.seen = result;
@@ -159,8 +164,11 @@ export function createRegionCalls({ now, cessions, denials, leases, isUnsettled 
     const checks = turns.map((turn) => (isLeasing ? wanting(turn, request) : turn.check));
     const sentAtMs = now();
     const ask = async (): Promise<Sent> => {
-      const answer = await region.store.run({ operation, checks, withAnnouncement }, signal);
-      if (answer.outcomes.length === checks.length) return { ...answer, sentAtMs, checks };
+      const { nowMs, outcomes, announced } = await region.store.run(
+        { operation, checks, withAnnouncement },
+        signal,
+      );
+      if (outcomes.length === checks.length) return { nowMs, outcomes, announced, sentAtMs, checks };
       throw new CounterStoreError('bad-reply', 'the store answered for fewer checks than it was given');
     };
     return askRegion({ region, isFair, now, ask });
@@ -195,6 +203,12 @@ interface Sent extends Answer {
   readonly sentAtMs: number;
   /** With the units that they wanted to lease. */
   readonly checks: readonly RuleCheck[];
+}
+
+/** The answer that lets a check pass. */
+interface Admitting extends Pick<Sent, 'nowMs' | 'sentAtMs'> {
+  /** All checks of the call pass, so they are charged. */
+  readonly passes: boolean;
 }
 
 const TOO_LATE = { kind: 'unanswered', isInDoubt: false, reason: 'timeout' } as const;

@@ -15,7 +15,7 @@ export function createUpstashStore(client: Client): CounterStore {
     const how = { client, script, call: toScriptCall(call), signal };
     if (!call.withAnnouncement) return parseAnswer(await count(how), call.checks);
     const { reply, announced } = await readAndCount(how);
-    return { ...parseAnswer(reply, call.checks), announced };
+    return parseAnswer(reply, call.checks, announced);
   };
 
   return {

@@ -56,7 +56,11 @@ function columnsOf(checks: readonly Check[]): { readonly columns: readonly Colum
 }
 
 /** Checks the shape of a reply before anything trusts it. */
-export function parseAnswer(reply: unknown, checks: readonly Check[]): Answer {
+export function parseAnswer(
+  reply: unknown,
+  checks: readonly Check[],
+  announced?: Answer['announced'],
+): Answer {
   const detailsAt = 1 + PLAIN * checks.length;
   const length = detailsAt + DETAILS * checks.length;
   const isHome = (field: unknown, i: number) =>
@@ -71,6 +75,7 @@ export function parseAnswer(reply: unknown, checks: readonly Check[]): Answer {
   return {
     nowMs: fields[0] ?? 0,
     outcomes: checks.map((check, i) => toOutcome(fields, i, detailsAt, check)),
+    announced,
   };
 }
 
@@ -102,6 +107,7 @@ function toOutcome(fields: readonly number[], i: number, detailsAt: number, chec
     retryAfterMs: retryMs === -1 ? undefined : retryMs,
     granted,
     delayMs,
-    ...(movedTo !== undefined && { movedTo }),
+    nowMs: undefined,
+    movedTo,
   };
 }

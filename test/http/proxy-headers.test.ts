@@ -1,22 +1,25 @@
 // What of a request's and an answer's headers goes through, and what Weir adds.
 import { describe, expect, test } from 'vitest';
 import { takeOriginHeaders } from '../../src/http/origin-headers.ts';
-import { type ForwardedHeaders, toOriginHeaders } from '../../src/http/proxy/headers.ts';
+import { type ForwardedHeaders, type HeaderPolicy, toOriginHeaders } from '../../src/http/proxy/headers.ts';
 
 type Pairs = [string, string][];
 
-const sent = (pairs: Pairs, { url = 'https://api.example.com/x', ...options }: Options = {}) =>
-  Object.fromEntries(
-    toOriginHeaders(new Request(url, { headers: pairs }), {
-      isWebSocket: false,
-      hop: HOP,
-      overrides: 'drop',
-      hidesAccess: false,
-      ...options,
-    }),
-  );
+const sent = (pairs: Pairs, options: Options = {}) => {
+  const { url = 'https://api.example.com/x', isWebSocket = false, policy, ...others } = options;
+  const asked = {
+    hop: HOP,
+    policy: { overrides: 'drop', hidesAccess: false, ...policy },
+    ...others,
+  } as const;
+  return Object.fromEntries(toOriginHeaders(new Request(url, { headers: pairs }), asked, isWebSocket));
+};
 
-type Options = Partial<ForwardedHeaders> & { readonly url?: string };
+interface Options extends Partial<Omit<ForwardedHeaders, 'policy'>> {
+  readonly url?: string;
+  readonly isWebSocket?: boolean;
+  readonly policy?: Partial<HeaderPolicy>;
+}
 
 const HOP = '0123456789abcdef';
 const FORWARDED = { 'x-forwarded-proto': 'https', 'x-forwarded-host': 'api.example.com', 'x-weir-hop': HOP };
@@ -102,7 +105,7 @@ describe('to the origin', () => {
     '%s, which would make another request of it, goes only if that is wanted',
     (...pair) => {
       expect(sent([[...pair]])).toEqual(FORWARDED);
-      expect(sent([[...pair]], { overrides: 'keep' })).toEqual({
+      expect(sent([[...pair]], { policy: { overrides: 'keep' } })).toEqual({
         ...FORWARDED,
         [pair[0].toLowerCase()]: pair[1],
       });
@@ -110,7 +113,7 @@ describe('to the origin', () => {
   );
 
   describe('where Cloudflare Access protects the admin route', () => {
-    const hidden = (pairs: Pairs) => sent(pairs, { hidesAccess: true });
+    const hidden = (pairs: Pairs) => sent(pairs, { policy: { hidesAccess: true } });
     const cookie = (value: string) => hidden([['Cookie', value]])['cookie'];
 
     test.each([

@@ -101,7 +101,11 @@ function keyOf({ rule, parameters }: Match, request: PlannedRequest) {
   return subjectKey(subject.scope, subject.id, group);
 }
 
-function toCheck({ rule, limit, cost, times }: Match, key: string, request: PlannedRequest): RuleCheck {
+function toCheck(
+  { rule, limit, cost, times }: Match,
+  key: string,
+  request: PlannedRequest,
+): Required<RuleCheck> {
   const { leaseId, isLogOnly = false } = request;
   const borders = bordersOf(rule, request);
   const isLease = traitsOf(rule.algorithm).holdsLeases === true;
@@ -112,17 +116,47 @@ function toCheck({ rule, limit, cost, times }: Match, key: string, request: Plan
     id: rule.counterId,
     algorithm: rule.algorithm,
     limit,
+    extra,
+    region: undefined,
     full: { limit, extra },
     windowMs: borders ? borders[2] - borders[1] : rule.windowSeconds * 1000,
     borders,
     cost,
-    extra,
+    want: undefined,
     leaseId: isLease ? leaseId() : undefined,
     countDenied: rule.countDenied,
     blockMs: rule.blockSeconds === null ? undefined : rule.blockSeconds * 1000,
     log: isLogOnly || rule.action === 'log',
+    chargedAtMs: undefined,
+    cession: undefined,
   };
 }
+
+/** As a region counts it. Each field is written out: `outcomeWith` tells why. */
+export const checkAt = (
+  region: string,
+  check: RuleCheck,
+  { limit, extra }: RuleCheck['full'],
+): Required<RuleCheck> => ({
+  rule: check.rule,
+  key: check.key,
+  id: check.id,
+  algorithm: check.algorithm,
+  limit,
+  extra,
+  region,
+  full: check.full,
+  windowMs: check.windowMs,
+  borders: check.borders,
+  cost: check.cost,
+  want: check.want,
+  leaseId: check.leaseId,
+  countDenied: check.countDenied,
+  blockMs: check.blockMs,
+  log: check.log,
+  chargedAtMs: check.chargedAtMs,
+  cession: check.cession,
+});
 
 function bordersOf(rule: CompiledRule, { calendars, caller, nowMs }: PlannedRequest): Borders | undefined {
   const { window, timeZone, anchorDay } = rule;

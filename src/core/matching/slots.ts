@@ -148,7 +148,7 @@ function countedAs(rule: PublishedRule, variant: Variant, parameters: Candidate[
     matches: counters.flatMap((counter) =>
       counter.limit === null
         ? []
-        : [{ rule: counter, limit: counter.limit, cost: rule.cost, ...(parameters && { parameters }) }],
+        : [{ rule: counter, limit: counter.limit, cost: rule.cost, times: undefined, parameters }],
     ),
   };
 }

@@ -233,7 +233,7 @@ function addMatches(into: Match[], winner: Candidate, { limits, request, multipl
     const said = limitIn(counter, limits);
     if (said === null) continue;
     const limit = times === undefined ? said : multiplied(said, times, counter);
-    into.push({ rule: counter, limit, cost, ...(times && { times }), ...(parameters && { parameters }) });
+    into.push({ rule: counter, limit, cost, times, parameters });
   }
 }
 

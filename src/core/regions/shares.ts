@@ -80,7 +80,7 @@ export const capacityOf = ({ algorithm, limit, extra = limit }: Omit<Counting, '
 
 /** Whether a request of that cost can ever pass by this part alone. */
 export const isUsable = ({ algorithm, cost }: Counting, part: Share): boolean =>
-  capacityOf({ algorithm, ...part }) >= cost;
+  capacityOf({ algorithm, limit: part.limit, extra: part.extra }) >= cost;
 
 /** The part of each region; one that is left out has none. Parts add up to the whole, and so do those of a burst. */
 export function partsOf(counting: Counting, regions: readonly WeightedRegion[]): Shares {

@@ -11,8 +11,8 @@ export interface HeaderPolicy {
 /** Ids of the Weirs that a request has passed, oldest first. A client that makes one up gets itself refused. */
 export const HOP_HEADER = 'X-Weir-Hop';
 
-export interface ForwardedHeaders extends HeaderPolicy {
-  readonly isWebSocket: boolean;
+export interface ForwardedHeaders {
+  readonly policy: HeaderPolicy;
   /** Who the caller is, as Weir has verified it. */
   readonly identity?: Readonly<Record<string, string>> | undefined;
   /** Names the Weirs that the request has passed. */
@@ -55,11 +55,11 @@ const ACCESS_CREDENTIALS: ReadonlySet<string> = new Set([
 const KEPT = 'cf-connecting-ip';
 const ACCESS_COOKIE = 'cf_authorization';
 
-export function toOriginHeaders(request: Request, options: ForwardedHeaders): Headers {
-  const { isWebSocket, identity, hop, hidesAccess } = options;
+export function toOriginHeaders(request: Request, options: ForwardedHeaders, isWebSocket: boolean): Headers {
+  const { policy, identity, hop } = options;
   const headers = new Headers(request.headers);
-  remove(headers, options);
-  if (hidesAccess) removeAccessCookie(headers);
+  remove(headers, policy);
+  if (policy.hidesAccess) removeAccessCookie(headers);
   if (isWebSocket) headers.set('Upgrade', 'websocket');
   setForwarded(headers, request);
   setAll(headers, identity);
