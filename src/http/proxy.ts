@@ -77,8 +77,8 @@ function askOrigin(request: Request, target: ReachableTarget, deadline: OriginDe
   if (init.body === null) deadline.start();
   if (!isRead || body === null) return ask(url, init);
   // Another fetch would refuse a GET with a body; what came with one is passed on with it.
-  const { body: _, ...withoutBody } = init;
-  return ask(new Request(url, request), withoutBody);
+  const { headers, redirect, signal, encodeResponseBody } = init;
+  return ask(new Request(url, request), { headers, redirect, signal, encodeResponseBody } as RequestInit);
 }
 
 const pass = ({ headers }: Request, body: ReadableStream, deadline: OriginDeadline): ReadableStream =>
