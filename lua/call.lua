@@ -19,10 +19,10 @@ if not isTake then
   isCession = word == 'cede' or word == 'reclaim'
 end
 -- Where a check has each further column, counted from its first.
-local keyAt, costAt, extraAt, wantAt, blockAt, flagsAt, atAt, leaseAt, homeAt, bordersAt
+local keyAt, costAt, extraAt, wantAt, blockAt, flagsAt, atAt, seatAt, homeAt, bordersAt
 if given and given ~= '' then
   local ONE = 49
-  local hasKey, hasCost, hasExtra, hasWant, hasBlock, hasFlags, hasAt, hasLease, hasHome, hasBorders = byte(given, 1, 10)
+  local hasKey, hasCost, hasExtra, hasWant, hasBlock, hasFlags, hasAt, hasSeat, hasHome, hasBorders = byte(given, 1, 10)
   if hasKey == ONE then keyAt = width width = width + 1 end
   if hasCost == ONE then costAt = width width = width + 1 end
   if hasExtra == ONE then extraAt = width width = width + 1 end
@@ -30,11 +30,11 @@ if given and given ~= '' then
   if hasBlock == ONE then blockAt = width width = width + 1 end
   if hasFlags == ONE then flagsAt = width width = width + 1 end
   if hasAt == ONE then atAt = width width = width + 1 end
-  if hasLease == ONE then leaseAt = width width = width + 1 end
+  if hasSeat == ONE then seatAt = width width = width + 1 end
   if hasHome == ONE then homeAt = width width = width + 3 end
   if hasBorders == ONE then bordersAt = width width = width + 1 end
 end
-local count, hasRareColumns = (#ARGV - 1) / width, atAt or leaseAt or homeAt or not isTake
+local count, hasRareColumns = (#ARGV - 1) / width, atAt or seatAt or homeAt or not isTake
 local hasOptions = width > 3 or not isTake
 if count < 1 or count % 1 ~= 0 then
   return { err = 'WEIR_BAD_ARGUMENT expected 1 argument and ' .. width .. ' for each check' }

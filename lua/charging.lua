@@ -25,7 +25,7 @@ else
     if want > 0 then units = math.min(units, want - capacity + room) end
     units = math.max(0, units)
   elseif operation == 'renew' then
-    -- A lease that is still held is taken again.
+    -- A seat that is still held is taken again.
     units = held
     fits = held > 0
   end

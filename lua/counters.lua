@@ -4,7 +4,7 @@
 --
 -- KEYS   each holds the counters of some rules for one subject; at most 100. No two checks name the same counter
 -- ARGV   [1] operation: take, peek (a take that changes nothing), refund, settle (charges what a request cost beyond
---            what it was charged, room or not, up to a debt of the whole capacity), renew (of leases),
+--            what it was charged, room or not, up to a debt of the whole capacity), renew (of seats),
 --            cede (another region asks for this region's part of a counter), reclaim (this region wants it back);
 --            then, if checks have further columns, a space and a 1 or 0 for each of those below, in their order;
 --            and last, for tests, ' now=MS' (else it is the server's own clock)
@@ -22,7 +22,7 @@
 --          block      ms to deny everything for once exceeded
 --          flags      1: count denied requests too; 2: log, never deny; 3: both
 --          at         refund, settle, cede: epoch ms at which the charge was made
---          lease      id of a lease: 16 letters, digits, - and _
+--          seat       id of a seat: 16 letters, digits, - and _
 --          home, term, hold   (one digit for the three) cede: the region that asks; ms for which it may use the part; ms for
 --                     which what it charges still counts after that
 --          borders    of a calendar window: epoch ms of four borders in a row, with spaces between them; the window of
@@ -31,7 +31,7 @@
 --          remaining  units that would still pass now. Of a cede that is refused because the counter is in use: units used
 --          resetAt    epoch ms at which the whole limit is free again
 --        then, unless a take passes and these are 1, 0, 0 and 0 for all of them, four more for each check:
---          allowed    1 or 0, by this check alone (renew: whether the lease was still held; cede: whether it is ceded);
+--          allowed    1 or 0, by this check alone (renew: whether the seat was still held; cede: whether it is ceded);
 --                     or, of a take or peek, '>' and the name of the region that the counter was ceded to
 --          retryMs    of a take or peek: wait until the cost fits; 0 if it does, -1 if it never will. Of a cede
 --                     that is refused: wait until it is worth asking again. Of what was ceded: time for which its

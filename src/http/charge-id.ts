@@ -47,7 +47,7 @@ type Fields = [
   cost: number,
   chargedAtMs: number,
   extra: number | null,
-  leaseId: string | null,
+  seatId: string | null,
   borders?: Borders | null,
 ];
 
@@ -61,7 +61,7 @@ const toFields = ({ region, check }: RegionCharge): Fields => [
   check.cost,
   check.chargedAtMs,
   check.extra ?? null,
-  check.leaseId ?? null,
+  check.seatId ?? null,
   check.borders ?? null,
 ];
 
@@ -75,7 +75,7 @@ const toCharge = ([
   cost,
   chargedAtMs,
   extra,
-  leaseId,
+  seatId,
   borders,
 ]: Fields) => ({
   region,
@@ -88,7 +88,7 @@ const toCharge = ([
     cost,
     chargedAtMs,
     extra: extra ?? undefined,
-    leaseId: leaseId ?? undefined,
+    seatId: seatId ?? undefined,
     borders: borders ?? undefined,
   },
 });

@@ -10,7 +10,7 @@ import { CheckError, type ReadCall } from './check-messages.ts';
 export interface CheckPlanOptions {
   readonly ipv6Prefix: number;
   readonly nowMs: number;
-  readonly leaseId: () => string;
+  readonly seatId: () => string;
 }
 
 /** A check, and the subject as the caller wrote it. */

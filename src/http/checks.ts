@@ -64,7 +64,7 @@ export function createChecks(services: CheckServices): Checks {
     let planned: readonly PlannedCheck[] = [];
     let step = await limiter.begin({ regions, operation, ledger, afterResponse });
     while (step.kind === 'round') {
-      const options = { ipv6Prefix: services.ipv6Prefix, nowMs: now(), leaseId: randomId };
+      const options = { ipv6Prefix: services.ipv6Prefix, nowMs: now(), seatId: randomId };
       planned = await planChecks(step.snapshot, call.checks, options);
       step = await limiter.decide(step, { kind: 'checks', checks: planned.map(({ check }) => check) });
     }
@@ -146,7 +146,7 @@ export function createChecks(services: CheckServices): Checks {
       const by = (units: (charged: number) => number, want = 0) =>
         charges
           .map(({ region, check }) => ({ region, check: { ...check, cost: units(check.cost), want } }))
-          .filter(({ check }) => check.cost > 0 && check.leaseId === undefined);
+          .filter(({ check }) => check.cost > 0 && check.seatId === undefined);
       await run(
         'settle',
         by((charged) => cost - charged),

@@ -1,7 +1,7 @@
-// Leases last as long as what they are for: until the last byte of an answer, or until a WebSocket is closed from
-// either side. What has lost its lease is closed: somebody else has its place.
+// Seats last as long as what they are for: until the last byte of an answer, or until a WebSocket is closed from
+// either side. A connection that has lost its seat is closed: somebody else has it.
 import type { AfterResponse } from '../core/matching/caller.ts';
-import type { Held } from '../limiter/held-leases.ts';
+import type { Held } from '../limiter/held-seats.ts';
 
 export interface OpenAnswer {
   readonly request: Request;
@@ -10,7 +10,7 @@ export interface OpenAnswer {
   readonly isRaw: boolean;
 }
 
-/** The answer, which gives its leases back when it is over. */
+/** The answer, which gives its seats back when it is over. */
 export function holdWhileOpen(answer: OpenAnswer, held: Held, afterResponse: AfterResponse): Response {
   const { request, response, isRaw } = answer;
   if (response.webSocket) return bridge(response, response.webSocket, held, afterResponse);
@@ -60,7 +60,7 @@ function bridge(response: Response, origin: WebSocket, held: Held, afterResponse
 function closeWhenLost({ lost }: Held, ...sockets: readonly WebSocket[]): Promise<void> {
   return new Promise((resolve) => {
     const closeAll = () => {
-      for (const socket of sockets) close(socket, TRY_AGAIN_LATER, 'the place of this connection is lost');
+      for (const socket of sockets) close(socket, TRY_AGAIN_LATER, 'this connection has lost its seat');
       resolve();
     };
     if (lost.aborted) closeAll();
@@ -88,7 +88,7 @@ const TRY_AGAIN_LATER = 1013;
 /** Codes that say that there was none, or that the connection broke: nobody may send them. */
 const UNSENDABLE = [1005, 1006, 1015];
 
-/** With the same words if they may be said, but in any case: a place given back must not stay taken. */
+/** With the same words if they may be said, but in any case: a seat given back must not stay taken. */
 function close(socket: WebSocket, code: number, reason: string): void {
   const isClosed = attempt(() => (UNSENDABLE.includes(code) ? socket.close() : socket.close(code, reason)));
   if (!isClosed) attempt(() => socket.close(INTERNAL_ERROR));

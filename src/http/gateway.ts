@@ -6,7 +6,7 @@ import { randomId } from '../core/digest.ts';
 import type { AfterResponse, Caller } from '../core/matching/caller.ts';
 import { planAnybody, planRequest, type RuleCheck } from '../core/matching/plan.ts';
 import type { AnsweredRequest } from '../core/ports/telemetry.ts';
-import { type Held, holdLeases } from '../limiter/held-leases.ts';
+import { type Held, holdSeats } from '../limiter/held-seats.ts';
 import { createLedger, type Ledger } from '../limiter/ledger.ts';
 import type { RequestPlan, Round } from '../limiter/limiter.ts';
 import type { Regions } from '../limiter/region-ladder.ts';
@@ -138,7 +138,7 @@ const plannedFor = (
   nowMs: now(),
   facts: factsOf(request),
   isLogOnly,
-  leaseId: randomId,
+  seatId: randomId,
 });
 
 /** What is worth telling about how a decision came about: the gravest thing, if several went wrong. */
@@ -184,7 +184,7 @@ async function pass(services: Services, asked: GatewayRequest, decided: Decided)
     const sent = sentNow(services, decision, identity);
     return readAnswer(services, sent, await asked.forward(identity?.caller, {})).response;
   }
-  const held = holdLeases(ledger);
+  const held = holdSeats(ledger);
   // A region that did not answer may hold one all the same.
   if (!held) asked.afterResponse(ledger.release());
   const passing = passWith(held, services, asked, decided);

@@ -22,7 +22,7 @@ const MAX_KEPT = 100;
 /** Per second and isolate. */
 const MAX_PEEKS = 50;
 /** No random id looks like that: nobody holds this one. */
-const noLease = () => '-'.repeat(16);
+const noSeat = () => '-'.repeat(16);
 
 export interface QuotaServices
   extends Pick<Services, 'regions' | 'regionsOf' | 'limiter' | 'now' | 'deadlineMs' | 'showsDegraded'>,
@@ -114,7 +114,7 @@ function createPeekBudget(now: () => number): () => boolean {
 /** As if there were a request that all limits of the caller apply to. */
 function planAll(snapshot: Snapshot, caller: Caller, nowMs: number): Plan | Promise<Plan> {
   const everywhere: Snapshot = { ...snapshot, match: () => snapshot.limitsOf(caller, nowMs) };
-  return planRequest(everywhere, { caller, nowMs, leaseId: noLease, matchPath: '/', method: 'GET' });
+  return planRequest(everywhere, { caller, nowMs, seatId: noSeat, matchPath: '/', method: 'GET' });
 }
 
 const describeCaller = ({ userId, apiKeyId, tenantId }: Caller, tier: string | undefined) => ({

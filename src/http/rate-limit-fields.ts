@@ -66,6 +66,6 @@ const limitOf = (result: CheckResult<RuleCheck>, nowMs: number): string =>
   `${nameOf(result.check.rule)};r=${result.outcome.remaining};t=${toSeconds(untilFreeMs(result, nowMs))}`;
 
 const policyParameters = ({ algorithm, full, windowMs }: RuleCheck) =>
-  traitsOf(algorithm).holdsLeases
+  traitsOf(algorithm).holdsSeats
     ? `;q=${full.limit};qu="concurrent-requests"`
     : `;q=${full.limit};w=${toSeconds(windowMs)}`;

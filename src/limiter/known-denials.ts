@@ -1,5 +1,5 @@
 // Denials that are remembered until exactly the moment they end: meanwhile the subject is denied at no cost to Redis.
-// Kept is only what nothing can end earlier: no lease that may be released, no charge that may be given back, and
+// Kept is only what nothing can end earlier: no seat that may be released, no charge that may be given back, and
 // nothing that a denied request would still change.
 
 import { createBoundedCache } from '../core/bounded-cache.ts';
@@ -83,7 +83,7 @@ function isLasting({
   cost,
   limit,
 }: RuleCheck): boolean {
-  if (traitsOf(algorithm).holdsLeases || countDenied || log) return false;
+  if (traitsOf(algorithm).holdsSeats || countDenied || log) return false;
   // A block that may end before there is room is begun again by the next request.
   if (blockMs && (blockMs < 2 * windowMs || cost > limit)) return false;
   return rule.action === 'reject' && !rule.refundOnError && !rule.costFromOrigin;

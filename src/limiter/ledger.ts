@@ -8,7 +8,7 @@ import { type CounterStore, OutOfCalls } from '../core/ports/counter-store.ts';
 
 /** Nobody waits for these calls any more. */
 const DEADLINE_MS = 5_000;
-/** A lost release keeps a place taken until it expires. Releasing twice does no harm, unlike refunding twice. */
+/** A lost release keeps a seat taken until it expires. Releasing twice does no harm, unlike refunding twice. */
 const RELEASE_AGAIN_MS = [500, 2_000, 5_000];
 
 /** A charge, or what may be one: then nobody knows when it was made. */
@@ -27,10 +27,10 @@ export const createLedger = (onError: (error: unknown) => void): Ledger => new L
 /** A class, because every request has one: its methods are made once. */
 export class Ledger {
   #spent: Charge[] = [];
-  #leases: Charge[] = [];
+  #seats: Charge[] = [];
   /** Paid for by units of this isolate, which are put back if the request is not admitted. */
   #leased: { readonly charge: Charge; readonly putBack: () => void }[] = [];
-  /** Leases that a silent store may hold. */
+  /** Seats that a silent store may hold. */
   #doubts: Charge[] = [];
   readonly #onError: (error: unknown) => void;
 
@@ -40,34 +40,34 @@ export class Ledger {
 
   /** A store has charged this check, at that moment by its own clock. */
   noteCharge(store: CounterStore, check: RuleCheck, chargedAtMs: number): void {
-    (holdsLease(check) ? this.#leases : this.#spent).push({ store, check, chargedAtMs });
+    (holdsSeat(check) ? this.#seats : this.#spent).push({ store, check, chargedAtMs });
   }
 
-  /** A charge that was made in advance pays for it: see lease-book.ts. */
+  /** A charge that was made in advance pays for it: see seat-book.ts. */
   noteLeased(charge: Charge, putBack: () => void): void {
     this.#leased.push({ charge, putBack });
   }
 
   /** A store was asked to charge these checks and has not answered: it may have charged them. */
   noteDoubt(store: CounterStore, checks: readonly RuleCheck[]): void {
-    for (const check of checks) if (holdsLease(check)) this.#doubts.push({ store, check });
+    for (const check of checks) if (holdsSeat(check)) this.#doubts.push({ store, check });
   }
 
   /** All that is known to be charged. */
   get charges(): readonly Charge[] {
-    return [...this.#spent, ...this.#leases, ...this.#leased.map(({ charge }) => charge)];
+    return [...this.#spent, ...this.#seats, ...this.#leased.map(({ charge }) => charge)];
   }
 
-  /** Nothing was charged, and no lease is in doubt. */
+  /** Nothing was charged, and no seat is in doubt. */
   get isEmpty(): boolean {
     const { length } = this.#leased;
-    return length + this.#spent.length + this.#leases.length + this.#doubts.length === 0;
+    return length + this.#spent.length + this.#seats.length + this.#doubts.length === 0;
   }
 
   /** Whether something is to be done about these charges once the request is over. Mostly not. */
   get needsFollowUp(): boolean {
-    const hasLeases = this.#leases.length > 0 || this.#doubts.length > 0;
-    return hasLeases || this.#spent.some(({ check }) => needsFollowUp(check));
+    const hasSeats = this.#seats.length > 0 || this.#doubts.length > 0;
+    return hasSeats || this.#spent.some(({ check }) => needsFollowUp(check));
   }
 
   /** Whether a rule takes its cost from the origin. */
@@ -75,10 +75,10 @@ export class Ledger {
     return this.#spent.some(({ check }) => check.rule.costFromOrigin);
   }
 
-  /** How long leases are good without being renewed; undefined if there are none. */
-  get leaseMs(): number | undefined {
-    if (this.#leases.length === 0) return undefined;
-    return Math.min(...this.#leases.map(({ check }) => check.windowMs));
+  /** How long seats are good without being renewed; undefined if there are none. */
+  get seatMs(): number | undefined {
+    if (this.#seats.length === 0) return undefined;
+    return Math.min(...this.#seats.map(({ check }) => check.windowMs));
   }
 
   /** The request is not admitted after all: gives back everything, and forgets it. */
@@ -113,16 +113,16 @@ export class Ledger {
     );
   }
 
-  /** False if a lease is lost: somebody else has its place, or this request can never renew it again. */
+  /** False if a seat is lost: somebody else has it, or this request can never renew it again. */
   async renew(): Promise<boolean> {
-    const renewed = await atEachStore(this.#leases, (store, held) => this.#renewAt(store, held));
+    const renewed = await atEachStore(this.#seats, (store, held) => this.#renewAt(store, held));
     return renewed.every(Boolean);
   }
 
-  /** Gives leases back, also where nobody answered. */
+  /** Gives seats back, also where nobody answered. */
   async release(): Promise<void> {
-    const held = [...this.#leases, ...this.#doubts];
-    this.#leases = [];
+    const held = [...this.#seats, ...this.#doubts];
+    this.#seats = [];
     this.#doubts = [];
     await atEachStore(held, (store, checks) => this.#releaseAt(store, checks));
   }
@@ -149,7 +149,7 @@ export class Ledger {
     }
   }
 
-  /** What Redis has forgotten (a restart, a reset, an outage that outlasted the lease) is taken again, if it is free. */
+  /** What Redis has forgotten (a restart, a reset, an outage that outlasted the seat) is taken again, if it is free. */
   async #renewAt(store: CounterStore, held: readonly RuleCheck[]): Promise<boolean> {
     const signal = () => AbortSignal.timeout(DEADLINE_MS);
     try {
@@ -185,12 +185,12 @@ const atEachStore = <T>(
     ),
   );
 
-const holdsLease = ({ algorithm }: RuleCheck): boolean => traitsOf(algorithm).holdsLeases === true;
+const holdsSeat = ({ algorithm }: RuleCheck): boolean => traitsOf(algorithm).holdsSeats === true;
 
 /** Whether the charge of such a check may be changed once the request is over. */
 export const needsFollowUp = (check: RuleCheck): boolean => {
   const { action, costFromOrigin, refundOnError } = check.rule;
-  return holdsLease(check) || action === 'throttle' || costFromOrigin || refundOnError;
+  return holdsSeat(check) || action === 'throttle' || costFromOrigin || refundOnError;
 };
 
 /** The check, addressed as a past charge. */

@@ -95,8 +95,8 @@ function toLocalCheck(check: RuleCheck, { isolates, regions }: Sharing): RuleChe
 }
 
 const isLog = ({ algorithm }: RuleCheck): boolean => {
-  const { mostUnits, holdsLeases } = traitsOf(algorithm);
-  return mostUnits !== undefined && !holdsLeases;
+  const { mostUnits, holdsSeats } = traitsOf(algorithm);
+  return mostUnits !== undefined && !holdsSeats;
 };
 
 /**

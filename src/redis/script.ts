@@ -116,18 +116,18 @@ const codeOf = ({ letter }: Entry) => letter.charCodeAt(0);
 
 /** The name of an algorithm and its traits, for invalid-check.lua. */
 function traitsIn({ id, letter }: Entry): string {
-  const { holdsLeases = false, mostUnits = false, countsUnits = false, extra } = traitsOf(id);
-  const traits = [`'${id}'`, holdsLeases, mostUnits, extra === 'buckets', countsUnits];
+  const { holdsSeats = false, mostUnits = false, countsUnits = false, extra } = traitsOf(id);
+  const traits = [`'${id}'`, holdsSeats, mostUnits, extra === 'buckets', countsUnits];
   return `if letter == '${letter}' then return ${traits.join(', ')} end`;
 }
 
 const limitMayBeLarge = (entry: Entry): string =>
   traitsOf(entry.id).countsUnits ? ` or limit <= LARGEST and code == ${codeOf(entry)}` : '';
 
-/** A check with a lease is always looked at closely: only the others are asked in passing. */
+/** A check with a seat is always looked at closely: only the others are asked in passing. */
 function limitFits(entry: Entry): string {
-  const { mostUnits, holdsLeases } = traitsOf(entry.id);
-  if (mostUnits === undefined || holdsLeases) return '';
+  const { mostUnits, holdsSeats } = traitsOf(entry.id);
+  if (mostUnits === undefined || holdsSeats) return '';
   return ` and (limit <= ${mostUnits} or code ~= ${codeOf(entry)})`;
 }
 
@@ -137,10 +137,10 @@ const bucketsFit = (entry: Entry): string =>
 /** What is no letter of an algorithm is found out here, before anything is written. */
 const UNKNOWN = "else return { err = 'WEIR_BAD_ARGUMENT check ' .. i .. ': unknown algorithm' }";
 
-/** A call without a column of leases is not looked at closely: so that is asked here. */
+/** A call without a column of seats is not looked at closely: so that is asked here. */
 const needsOf = (id: AlgorithmId): string =>
-  traitsOf(id).holdsLeases
-    ? "if not leaseAt then return { err = 'WEIR_BAD_ARGUMENT check ' .. i .. ': a lease has an id' } end\n"
+  traitsOf(id).holdsSeats
+    ? "if not seatAt then return { err = 'WEIR_BAD_ARGUMENT check ' .. i .. ': a seat has an id' } end\n"
     : '';
 
 /** One branch for each algorithm, by the code of its letter. */
@@ -236,7 +236,7 @@ const ARGUMENTS: Record<Block, string> = {
   charge: 'units, chargedAt, now, limit, windowMs, extra',
 };
 
-/** What each returns before the state; `read` also returns the units that a lease holds, after it. */
+/** What each returns before the state; `read` also returns the units that a seat holds, after it. */
 const RESULTS: Record<Block, readonly string[]> = {
   read: ['room', 'capacity', 'wait'],
   charge: ['reset'],

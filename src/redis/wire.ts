@@ -22,7 +22,7 @@ const COLUMNS: readonly (readonly [Column, ...Column[]])[] = [
   [({ blockMs }) => blockMs || undefined],
   [({ countDenied, log }) => (countDenied ? 1 : 0) + (log ? 2 : 0) || undefined],
   [({ chargedAtMs }) => chargedAtMs],
-  [({ leaseId }) => leaseId],
+  [({ seatId }) => seatId],
   [({ cession }) => cession?.home, ({ cession }) => cession?.termMs, ({ cession }) => cession?.holdMs],
   [({ borders }) => borders?.join(' ')],
 ];

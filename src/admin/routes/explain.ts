@@ -27,8 +27,8 @@ import {
 import { AdminError, problemResponses } from '../problems.ts';
 import type { AdminApp, AdminServices } from '../services.ts';
 
-/** Nothing is taken, and so no lease is held. */
-export const noLease = () => '-'.repeat(16);
+/** Nothing is taken, and so no seat is held. */
+export const noSeat = () => '-'.repeat(16);
 
 /** Of rules that do not apply: enough to find the one that was expected. */
 const MAX_AGAINST = 1_000;
@@ -201,7 +201,7 @@ export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
       method: body.method,
       caller,
       nowMs: now(),
-      leaseId: noLease,
+      seatId: noSeat,
       facts: factsOf(body),
     };
     const explanation = explain(read.content, request);

@@ -15,9 +15,9 @@ export interface Span {
   readonly toMs: number;
 }
 
-/** A lease that is held says nothing about how many requests pass in an hour. */
+/** How many seats are held says nothing about how many requests pass in an hour. */
 export const hasAdmissionBounds = (algorithm: AlgorithmId): boolean =>
-  traitsOf(algorithm).holdsLeases !== true;
+  traitsOf(algorithm).holdsSeats !== true;
 
 /** A burst, or the limit: the most units that pass at once. */
 export const capacityOf = ({ algorithm, limit, extra }: CountedLimit): number =>

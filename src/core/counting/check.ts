@@ -15,7 +15,7 @@ export interface Check {
   /** Burst (token-bucket, leaky-bucket, gcra) or number of buckets (sliding-window-buckets). */
   readonly extra?: number | undefined;
   /** Of a `concurrency` check: 16 letters, digits, - or _. */
-  readonly leaseId?: string | undefined;
+  readonly seatId?: string | undefined;
   /** Units to take, to give back, or to charge afterwards. */
   readonly cost: number;
   /**
@@ -46,7 +46,7 @@ export interface Cession {
 }
 
 export interface Outcome {
-  /** By this check alone. For a renewal: whether the lease was still held. Of a `cede`: whether the part is ceded. */
+  /** By this check alone. For a renewal: whether the seat was still held. Of a `cede`: whether the part is ceded. */
   readonly allowed: boolean;
   /** Exactly this many more units would pass now. Of a `cede` that is refused because the counter is in use: units used. */
   readonly remaining: number;
@@ -87,7 +87,7 @@ export const outcomeWith = (
 
 /**
  * `settle` charges what a request cost beyond what it was charged, once that is known: always, up to a debt of the
- * whole capacity. `renew` is for leases. `cede` gives this region's part of a counter to another region for a time, if
+ * whole capacity. `renew` is for seats. `cede` gives this region's part of a counter to another region for a time, if
  * nothing is counted here, or all of it there; `reclaim` refuses to do so again.
  */
 export type Operation = 'take' | 'peek' | 'refund' | 'settle' | 'renew' | 'cede' | 'reclaim';
@@ -106,7 +106,7 @@ const LARGEST = 2 ** 52;
 const LONGEST_MS = 2 ** 40;
 const MAX_BUCKETS = 100;
 /** Nothing that could end a record of the script. */
-const LEASE_ID = /^[\w-]{16}$/;
+const SEAT_ID = /^[\w-]{16}$/;
 const REGION_NAME = /^[a-z0-9-]{1,32}$/;
 
 /** The year 6429. */
@@ -126,14 +126,14 @@ const areBorders = (borders: Borders): boolean =>
 
 /** What makes a check unusable, in the words of the script; undefined if nothing does. */
 export function problemOf(check: Check, operation: Operation = 'take'): string | undefined {
-  const { algorithm, limit, windowMs, cost, extra, leaseId = '', chargedAtMs } = check;
+  const { algorithm, limit, windowMs, cost, extra, seatId = '', chargedAtMs } = check;
   if (!ALGORITHM_IDS.includes(algorithm)) return 'unknown algorithm';
-  const { holdsLeases, mostUnits, countsUnits, extra: meaning } = traitsOf(algorithm);
+  const { holdsSeats, mostUnits, countsUnits, extra: meaning } = traitsOf(algorithm);
   if (!isWhole(limit)) return 'limit must be a whole number above 0';
   if (!isWhole(windowMs) || windowMs > LONGEST_MS) return 'windowMs must be a whole number from 1 to 2^40';
   if (!isWhole(cost)) return 'cost must be a whole number above 0';
-  if (holdsLeases) {
-    if (!LEASE_ID.test(leaseId)) return 'a lease id must have 16 letters, digits, - or _';
+  if (holdsSeats) {
+    if (!SEAT_ID.test(seatId)) return 'a seat id must have 16 letters, digits, - or _';
     if (check.countDenied) return `${algorithm} cannot count denied requests`;
   } else if (extra !== undefined && !isWhole(extra)) return 'burst and buckets must be whole numbers above 0';
   for (const [option, value] of [
@@ -149,9 +149,9 @@ export function problemOf(check: Check, operation: Operation = 'take'): string |
     if (![termMs, holdMs].every((ms) => isWhole(ms) && ms <= LONGEST_MS))
       return 'term and hold must be whole numbers from 1 to 2^40';
   }
-  if (operation === 'renew' && !holdsLeases) return 'only leases can be renewed';
+  if (operation === 'renew' && !holdsSeats) return 'only seats can be renewed';
   if (operation === 'settle') {
-    if (holdsLeases) return 'leases cannot be settled';
+    if (holdsSeats) return 'seats cannot be settled';
     if (chargedAtMs === undefined) return 'to settle takes the time of the charge';
   }
   if (mostUnits !== undefined && limit > mostUnits) return `${algorithm} takes a limit of up to ${mostUnits}`;

@@ -63,7 +63,7 @@ const OPERATIONS: Record<
 
   renew: (judged, nowMs) =>
     judged.map((one) => {
-      const held = heldUnits(one.state, one.check.leaseId ?? '');
+      const held = heldUnits(one.state, one.check.seatId ?? '');
       return { ...charge(one, held, nowMs), allowed: held > 0, retryMs: 0 };
     }),
 };

@@ -41,12 +41,12 @@ export interface Judged extends Reading<unknown> {
   readonly retryMs: number;
 }
 
-export const paramsOf = ({ limit, windowMs, borders, extra, leaseId = '', want: kept = 0 }: Check) => ({
+export const paramsOf = ({ limit, windowMs, borders, extra, seatId = '', want: kept = 0 }: Check) => ({
   limit,
   windowMs,
   borders,
   extra,
-  leaseId,
+  seatId,
   kept,
 });
 export const fits = ({ retryMs }: Judged) => retryMs === 0;

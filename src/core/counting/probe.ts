@@ -16,7 +16,7 @@ export const PROBE_CHECKS: readonly Check[] = ALGORITHM_IDS.map((algorithm) => (
   windowMs: WINDOW_MS,
   cost: 1,
   // No random id looks like that.
-  ...(traitsOf(algorithm).holdsLeases && { leaseId: '-'.repeat(16) }),
+  ...(traitsOf(algorithm).holdsSeats && { seatId: '-'.repeat(16) }),
 }));
 
 function keyOf(algorithm: AlgorithmId): string {

@@ -174,10 +174,10 @@ export const MAX_RESOURCES_OF_A_RULE = 20;
 export const MAX_HOSTS_OF_A_RULE = 20;
 export const MAX_BOUND_TIMES = 1_000_000;
 /**
- * Of `concurrency`. A lease is renewed each third of it, and each renewal is one of the calls that a request may make:
+ * Of `concurrency`. A seat is renewed each third of it, and each renewal is one of the calls that a request may make:
  * 50 on the free plan of Workers, which last for 8 minutes, and 10,000 on a paid one, which last for a day.
  */
-export const SHORTEST_LEASE_SECONDS = 30;
+export const SHORTEST_SEAT_SECONDS = 30;
 
 /** What a rule need not say, as it is published. */
 export const RULE_DEFAULTS = {
@@ -246,7 +246,7 @@ export type PlacingFields = Pick<
 export const isCentral = ({ central, spill, ...rule }: PlacingFields): boolean =>
   central ||
   (spill &&
-    ((rule.algorithm !== null && traitsOf(rule.algorithm).holdsLeases) ||
+    ((rule.algorithm !== null && traitsOf(rule.algorithm).holdsSeats) ||
       rule.action === 'throttle' ||
       rule.countDenied ||
       rule.blockSeconds !== null ||

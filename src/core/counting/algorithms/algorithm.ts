@@ -10,7 +10,7 @@ export interface Params {
   /** Burst or number of buckets; undefined for the default. */
   readonly extra: number | undefined;
   /** Of a `concurrency` check; '' elsewhere. */
-  readonly leaseId: string;
+  readonly seatId: string;
   /** Of a refund: units of the same charge that are not given back. */
   readonly kept: number;
 }
@@ -19,8 +19,8 @@ export interface Params {
 export interface Traits {
   /** What `extra` is, if anything. */
   readonly extra?: 'burst' | 'buckets';
-  /** Units are held by leases until they are given back. A lease can be renewed, but not settled. */
-  readonly holdsLeases?: true;
+  /** Units are held as seats until they are given back. A seat can be renewed, but not settled. */
+  readonly holdsSeats?: true;
   /** It tells how long a request waits for its turn: rules may throttle by it. */
   readonly hasQueue?: true;
   /** It remembers every unit: so its limit is bounded, and its state has a key of its own. */
@@ -76,9 +76,9 @@ export interface Algorithm<S> {
 export const floorDivide = (a: number, b: number): number => (a - (a % b)) / b;
 export const ceilDivide = (a: number, b: number): number => floorDivide(a, b) + (a % b > 0 ? 1 : 0);
 
-/** Units of a lease, for `concurrency`; nothing else has any. */
+/** Units of a seat, for `concurrency`; nothing else has any. */
 export interface Holder<S> {
-  held(state: S, leaseId: string): number;
+  held(state: S, seatId: string): number;
 }
 
 /**

@@ -1,17 +1,17 @@
-// Leases from the decision on: renewed for as long as they are needed, then given back. If the Worker dies they expire.
+// Seats from the decision on: renewed for as long as they are needed, then given back. If the Worker dies they expire.
 import type { Ledger } from './ledger.ts';
 
 export interface Held {
-  /** Aborted when a lease is lost, and with it the right to be open. */
+  /** Aborted when a seat is lost, and with it the right to be open. */
   readonly lost: AbortSignal;
   /** Resolves when everything has been given back. Once is enough. */
   end(): Promise<void>;
 }
 
 /** Undefined if there is nothing to hold. Renewed three times within a lifetime, so that one failure does no harm. */
-export function holdLeases(ledger: Pick<Ledger, 'leaseMs' | 'renew' | 'release'>): Held | undefined {
-  const { leaseMs } = ledger;
-  if (leaseMs === undefined) return undefined;
+export function holdSeats(ledger: Pick<Ledger, 'seatMs' | 'renew' | 'release'>): Held | undefined {
+  const { seatMs } = ledger;
+  if (seatMs === undefined) return undefined;
   const losing = new AbortController();
   let isOver = false;
   const renew = async () => {
@@ -25,7 +25,7 @@ export function holdLeases(ledger: Pick<Ledger, 'leaseMs' | 'renew' | 'release'>
     () => {
       renewing = renew();
     },
-    Math.ceil(leaseMs / 3),
+    Math.ceil(seatMs / 3),
   );
   return {
     lost: losing.signal,
