@@ -12,7 +12,8 @@ import { isUuid } from '../collection/declaration.ts';
 import { completeCaller, peekChecks } from '../explanation.ts';
 import { AdminError, notFound, problemResponses } from '../problems.ts';
 import type { AdminApp, AdminServices } from '../services.ts';
-import { left, noSeat, toLeft } from './explain.ts';
+import { noSeat, toLeft } from './explain.ts';
+import { left } from './explain-schemas.ts';
 
 const UNKNOWN = { ip: 'unknown', address: 'unknown' };
 const CALLER_SCOPES = ['user', 'apiKey', 'tenant', 'ip'] as const;
