@@ -1,5 +1,5 @@
-// The id of what a check has charged. It holds the charges themselves, signed: a service that has it can give them back, and
-// Weir need not keep the many that nobody gives back.
+// The id of the charges of a check. It contains the charges themselves, signed. A service gives them back with the id,
+// and Weir need not store charges that nobody will give back.
 import type { Borders } from '../core/counting/calendar.ts';
 import type { Check } from '../core/counting/check.ts';
 import { createSigner, isSameText, textFromBase64, textToBase64Url, toBase64Url } from '../core/digest.ts';
@@ -12,7 +12,7 @@ export interface RegionCharge {
 
 export interface ChargeIds {
   write(charges: readonly RegionCharge[]): Promise<string>;
-  /** Undefined if it is none that was written with this secret. */
+  /** Undefined if the id was not signed with this secret. */
   read(id: string): Promise<readonly RegionCharge[] | undefined>;
 }
 
