@@ -1,14 +1,15 @@
-// Seats from the decision on: renewed for as long as they are needed, then given back. If the Worker dies they expire.
+// Holds the seats of an admitted request: renews them until the request ends, then gives them back. If the Worker dies,
+// they expire.
 import type { Ledger } from './ledger.ts';
 
 export interface Held {
-  /** Aborted when a seat is lost, and with it the right to be open. */
+  /** Aborts when a seat is lost: the connection must then close. */
   readonly lost: AbortSignal;
-  /** Resolves when everything has been given back. Once is enough. */
+  /** Resolves when all seats have been given back. Further calls do nothing. */
   end(): Promise<void>;
 }
 
-/** Undefined if there is nothing to hold. Renewed three times within a lifetime, so that one failure does no harm. */
+/** Undefined if there is no seat. Renews three times within a lifetime, so that one failure does no harm. */
 export function holdSeats(ledger: Pick<Ledger, 'seatMs' | 'renew' | 'release'>): Held | undefined {
   const { seatMs } = ledger;
   if (seatMs === undefined) return undefined;
@@ -33,7 +34,7 @@ export function holdSeats(ledger: Pick<Ledger, 'seatMs' | 'renew' | 'release'>):
       if (isOver) return;
       isOver = true;
       clearInterval(timer);
-      // A renewal on its way may take again what is released meanwhile.
+      // Waits for a renewal in flight: it could take the seat again after the release.
       await renewing;
       await ledger.release();
     },
