@@ -1,4 +1,4 @@
--- arguments: those of the check at hand.
+-- arguments: reads the arguments of the current check.
 
 local counter, limit, windowMs, cost, want = ARGV[first], ARGV[first + 1] * 1, ARGV[first + 2] * 1, 1, 0
 local code = byte(counter, -1)

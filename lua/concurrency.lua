@@ -1,9 +1,9 @@
--- concurrency: at most `limit` units held at once. A request that takes some holds a seat: an id (16 letters,
--- digits, - or _) and an expiry, `windowMs` after it was taken or last renewed. Taking with an id that is held
--- already replaces that seat. Giving back and renewing go by the id.
+-- concurrency: at most `limit` seats are held at once. A request takes as many seats as its cost, under one id (16
+-- letters, digits, - or _). They expire `windowMs` after they were taken or last renewed. Taking again with the same id
+-- replaces the seats of that id. Giving back and renewing go by the id.
 --
--- State: the seats by expiry, one record of 23 bytes for each unit: its id, then its expiry in 7 bytes that carry
--- 7 bits each and have the eighth bit set: so no record holds a character that ends the counter's own.
+-- State: the seats by expiry. A seat is a record of 23 bytes: its id, then its expiry in 7 bytes. Each of these carries
+-- 7 bits and has the eighth bit set, so no seat contains a character that ends the counter's record.
 
 --@letter h
 --@state seatsText
@@ -26,7 +26,7 @@ local function record(id, value)
   )
 end
 
--- Number of records that expire before `moment` or then.
+-- Number of seats that expire at `moment` or before.
 local function endedBy(seats, moment)
   local low, high = 1, #seats / RECORD + 1
   while low < high do
@@ -36,8 +36,8 @@ local function endedBy(seats, moment)
   return low - 1
 end
 
--- The seats without those of one id, and how many units it held. Its records stand together: they were all
--- written at once, with one expiry.
+-- The seats without those of one id, and how many that id held. Seats of one id stand together: they were written at
+-- once, with one expiry.
 local function without(seats, id)
   local from = 1
   while true do

@@ -1,6 +1,5 @@
--- invalid-check: what is wrong with one check, or nil. Loaded only for checks that are not plain; the words are
--- those of problemOf in src/core/counting/check.ts. Columns are text as in ARGV of counters; those that the check does
--- not have are nil.
+-- invalid-check: returns what is wrong with one check, or nil. It is loaded only for checks that are not plain. The
+-- messages are those of problemOf in src/core/counting/check.ts. Columns are text as in ARGV of counters, or nil.
 local LARGEST, LONGEST, MAX_BUCKETS = 4503599627370496, 1099511627776, 100
 
 local function whole(text)
@@ -56,6 +55,6 @@ return function(operation, hasKey, check)
     return 'there can be up to ' .. MAX_BUCKETS .. ' buckets'
   end
   if math.max(countsUnits and 0 or limit, most) * windowMs > LARGEST then return 'limit times windowMs must stay below 2^52' end
-  -- Of what holds no seats, an id says nothing.
+  -- An algorithm without seats ignores the id.
   return nil, holdsSeats and check.seat or nil
 end
