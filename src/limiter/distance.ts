@@ -17,7 +17,7 @@ export interface Distance {
 /** A slower call moves the average by half, a faster one by little: slow calls must fit into the time, too. */
 const UP = 0.5;
 const DOWN = 0.1;
-/** A call may take this many times the average, up to MAX_MS. */
+/** A call may take this many times the average, up to LONGEST_MS. */
 const TIMES = 2;
 const LONGEST_MS = 1_500;
 const UNKNOWN_MS = 1_000;

@@ -46,7 +46,10 @@ export interface Rule {
   readonly routes: readonly string[];
   /** None: callers of every tier. */
   readonly tiers: readonly string[];
-  /** None: every subject of the scope. An override names the users, tenants, keys or IPs it is made for; `acme-*`: all that begin so. */
+  /**
+   * None: every subject of the scope. An override names the users, tenants, keys or IPs it is made for; `acme-*`: all
+   * that begin so.
+   */
   readonly subjects: readonly string[];
   /** Of the subjects that it is for, the part that it applies to: by a hash, so that it stays the same for each. */
   readonly percent: number;
@@ -76,7 +79,10 @@ export interface Rule {
   /** What was charged is given back if the origin cannot be reached or does not answer in time. */
   readonly refundOnError: boolean;
   readonly action: Action;
-  /** Of `multiply`: the limits of rules of the same scope, for its resource or a narrower one, are so many times as large. */
+  /**
+   * Of `multiply`: the limits of rules of the same scope, for its resource or a narrower one, are so many times as
+   * large.
+   */
   readonly times: number | null;
   /** Rules of the same scope whose resource contains this one's do not apply where this rule does. */
   readonly replaces: boolean;
@@ -238,10 +244,10 @@ export type PlacingFields = Pick<
 >;
 
 /**
- * Whether its subjects are counted in one region each: if it says so, or if its counters cannot be split over regions that
- * help each other out.
- * Connections are held where they were opened; a queue is one queue; a denial that counts, or blocks, is not one before
- * all regions have said no; and a cost that is known only afterwards may be more than a part can owe.
+ * Whether its subjects are counted in one region each: if it says so, or if its counters cannot be split over regions
+ * that help each other out. Connections are held where they were opened; a queue is one queue; a denial that counts, or
+ * blocks, is not one before all regions have said no; and a cost that is known only afterwards may be more than a part
+ * can owe.
  */
 export const isCentral = ({ central, spill, ...rule }: PlacingFields): boolean =>
   central ||

@@ -1,5 +1,5 @@
-// concurrency: at most `limit` units held at once. A seat has an id and expires one window after it was
-// taken or last renewed.
+// concurrency: at most `limit` units are held at once. A seat has an id and expires one window after it was taken or
+// last renewed.
 import type { Algorithm, Holder } from './algorithm.ts';
 
 export interface Seat {
