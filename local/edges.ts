@@ -141,7 +141,7 @@ function createSystem(regions: readonly RegionOfEdges[], deadlineMs: number): Ed
                 method: 'GET',
                 caller: { ip: subject, address: subject },
                 nowMs: Date.now(),
-                leaseId: () => crypto.randomUUID().replaceAll('-', '').slice(0, 16),
+                seatId: () => crypto.randomUUID().replaceAll('-', '').slice(0, 16),
               }),
           }),
       };

@@ -1,9 +1,9 @@
 #!lua flags=allow-key-locking
--- announce: puts an announcement in its place, unless a newer one stands there.
+-- announce: writes an announcement, unless a newer one is there.
 --
 -- KEYS   [1] the announcement
 -- ARGV   [1] number of the publication  [2] the announcement, which begins with that number and a dot  [3] TTL in ms
--- reply  1 if it stands there now, 0 if a newer one does
+-- reply  1 if this announcement is there now, 0 if a newer one is
 local standing = redis.call('GET', KEYS[1])
 local number = standing and string.match(standing, '^(%d+)%.')
 if number and tonumber(number) > tonumber(ARGV[1]) then return 0 end

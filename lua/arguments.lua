@@ -1,4 +1,4 @@
--- arguments: those of the check at hand.
+-- arguments: reads the arguments of the current check.
 
 local counter, limit, windowMs, cost, want = ARGV[first], ARGV[first + 1] * 1, ARGV[first + 2] * 1, 1, 0
 local code = byte(counter, -1)
@@ -61,14 +61,14 @@ if hasOptions or not isValid then
   if hasRareColumns or not isValid or not text then
     local function column(at) return at and ARGV[first + at] ~= '' and ARGV[first + at] or nil end
     local problemOf = module('invalid-check')
-    local problem, lease = problemOf(operation, text, {
+    local problem, seat = problemOf(operation, text, {
       letter = sub(counter, -1), limit = ARGV[first + 1], windowMs = ARGV[first + 2], cost = column(costAt),
       extra = column(extraAt), want = column(wantAt), block = column(blockAt), at = column(atAt),
-      lease = column(leaseAt), countsDenied = countsDenied, home = column(homeAt),
+      seat = column(seatAt), countsDenied = countsDenied, home = column(homeAt),
       term = column(homeAt and homeAt + 1), hold = column(homeAt and homeAt + 2), hasBadBorders = hasBadBorders,
     })
     if problem then return { err = 'WEIR_BAD_ARGUMENT check ' .. i .. ': ' .. problem } end
-    extra = lease or extra
+    extra = seat or extra
     if isAfterwards or isCession then chargedAt = tonumber(column(atAt) or now) end
     asking = column(homeAt)
     if asking then

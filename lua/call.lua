@@ -1,4 +1,4 @@
--- call: the operation, the columns that checks have, the clock, and the texts of the keys.
+-- call: reads the operation, the columns of the checks, the clock, and the values of the keys.
 
 local operation, width = ARGV[1], 3
 local isTake = operation == 'take'
@@ -18,11 +18,11 @@ if not isTake then
   isAfterwards = word == 'refund' or word == 'settle'
   isCession = word == 'cede' or word == 'reclaim'
 end
--- Where a check has each further column, counted from its first.
-local keyAt, costAt, extraAt, wantAt, blockAt, flagsAt, atAt, leaseAt, homeAt, bordersAt
+-- The position of each optional column, counted from the first column of a check.
+local keyAt, costAt, extraAt, wantAt, blockAt, flagsAt, atAt, seatAt, homeAt, bordersAt
 if given and given ~= '' then
   local ONE = 49
-  local hasKey, hasCost, hasExtra, hasWant, hasBlock, hasFlags, hasAt, hasLease, hasHome, hasBorders = byte(given, 1, 10)
+  local hasKey, hasCost, hasExtra, hasWant, hasBlock, hasFlags, hasAt, hasSeat, hasHome, hasBorders = byte(given, 1, 10)
   if hasKey == ONE then keyAt = width width = width + 1 end
   if hasCost == ONE then costAt = width width = width + 1 end
   if hasExtra == ONE then extraAt = width width = width + 1 end
@@ -30,11 +30,11 @@ if given and given ~= '' then
   if hasBlock == ONE then blockAt = width width = width + 1 end
   if hasFlags == ONE then flagsAt = width width = width + 1 end
   if hasAt == ONE then atAt = width width = width + 1 end
-  if hasLease == ONE then leaseAt = width width = width + 1 end
+  if hasSeat == ONE then seatAt = width width = width + 1 end
   if hasHome == ONE then homeAt = width width = width + 3 end
   if hasBorders == ONE then bordersAt = width width = width + 1 end
 end
-local count, hasRareColumns = (#ARGV - 1) / width, atAt or leaseAt or homeAt or not isTake
+local count, hasRareColumns = (#ARGV - 1) / width, atAt or seatAt or homeAt or not isTake
 local hasOptions = width > 3 or not isTake
 if count < 1 or count % 1 ~= 0 then
   return { err = 'WEIR_BAD_ARGUMENT expected 1 argument and ' .. width .. ' for each check' }
@@ -44,10 +44,10 @@ if not isTake and not isAfterwards and not isCession and operation ~= 'peek' and
   return { err = 'WEIR_BAD_ARGUMENT unknown operation' }
 end
 if #KEYS > 100 then return { err = 'WEIR_BAD_ARGUMENT more than 100 keys' } end
--- Whether the keys that are written live as long as they already do. An injected clock tells nothing about that.
+-- Whether written keys keep their TTL. With a clock injected by a test, the script cannot tell.
 local keepsTtl = not now
 if not now then
-  -- Numbers in plain digits become numbers by arithmetic, here and below: tonumber costs three times as much.
+  -- Arithmetic turns plain digits into numbers, here and below: tonumber costs three times as much.
   local time = call('TIME')
   local millis = time[2] / 1000
   now = time[1] * 1000 + (millis - millis % 1)
@@ -55,11 +55,15 @@ elseif not (now >= 1 and now <= LATEST and now % 1 == 0) then
   return { err = 'WEIR_BAD_ARGUMENT now must be a whole number above 0' }
 end
 
--- Of the key at hand: its text; the pieces of the new text and their number, and from where on the old text is not among
--- them; when the last counter expires of which that has changed, or INFINITY if one now expires earlier than before, so
--- that all must be looked at; and until when the key lives at least, by what else is in it.
--- Of several keys, all of that stands in tables while another key is at hand. Of one key, which is the rule, it never
--- does: a table costs as much as twenty steps. The pieces are joined once, because Redis hashes every string that Lua
+-- State of the current key:
+--   text     its old value
+--   size     how many pieces of the new value there are
+--   from     the position from which the old value has not been copied yet
+--   newest   the latest expiry among the changed counters; INFINITY if one now expires earlier than before, so that the
+--            script must look at all of them
+--   covered  until when the key lives at least, by its other counters
+-- If there are several keys, tables keep this state while another key is current. Most calls have one key and need no
+-- tables: a table costs as much as twenty steps. The pieces are joined once, because Redis hashes every string that Lua
 -- makes.
 local key, text, size, from, newest, covered = 1, EMPTY, 0, 1, 0, 0
 local pieces, texts, others

@@ -1,7 +1,7 @@
--- ceding: whether this region gives its part of the counter to the one that asks, or wants it back.
+-- ceding: decides whether this region cedes its part of the counter to the region that asks, or wants it back.
 
--- A region that has counted nothing lately cedes its part; so does one that has, if the home has charged itself
--- with as much in the same window. It never takes the part back: it waits.
+-- A region that has counted nothing lately cedes its part. A region that has counted cedes it, too, if the home has
+-- charged itself with as many units in the same window. A region never takes the part back early: it waits.
 local letter, usable, used = 'm', usableUntil, math.min(capacity, capacity - room)
 local isInUse = asking and not cededUntil and expiryBefore and expiryBefore + IDLE_MS > now
 fits = false

@@ -1,7 +1,7 @@
 #!lua flags=allow-key-locking
--- census: counts an isolate in, and forgets those that have not come for longer than the keep time.
+-- census: notes that an isolate is alive, and forgets isolates that have not reported for longer than the keep time.
 --
--- KEYS   [1] the isolates, a sorted set by when they last came
+-- KEYS   [1] the isolates, a sorted set by the time of their last report
 -- ARGV   [1] id of the isolate  [2] keep time in ms
 -- reply  how many isolates there are, this one included
 local time = redis.call('TIME')

@@ -1,6 +1,6 @@
--- charging: moves the counter by what the operation says, and tells what is left then.
+-- charging: moves the counter as the operation says, and works out what is left.
 
--- By how much the counter moves, and whether it blocks from now on.
+-- By how much the counter moves, and the new record's first column: a capital letter if it blocks from now on.
 local units, moves, start = cost, true, counter
 if passes and fits then
   if want > 0 then
@@ -12,7 +12,7 @@ else
   units = 0
   local blocks = false
   if isTake then
-    -- A denied request counts only where it was denied, and up to a debt of the whole capacity.
+    -- A denied request counts only at the rule that denied it, up to a debt of the whole capacity.
     if retryMs > 0 and (passes or not isLog) then
       if countsDenied then units = math.max(0, math.min(cost, room + capacity)) end
       blocks = blockMs and blockedUntil <= now
@@ -25,7 +25,7 @@ else
     if want > 0 then units = math.min(units, want - capacity + room) end
     units = math.max(0, units)
   elseif operation == 'renew' then
-    -- A lease that is still held is taken again.
+    -- Takes a seat that is still held again.
     units = held
     fits = held > 0
   end
@@ -41,7 +41,7 @@ end
 --@charge
 expiry = reset
 
--- What is left then.
+-- What is left after the charge.
 if isUsual then
   room = room - units
 else

@@ -1,17 +1,17 @@
--- concurrency: at most `limit` units held at once. A request that takes some holds a lease: an id (16 letters,
--- digits, - or _) and an expiry, `windowMs` after it was taken or last renewed. Taking with an id that is held
--- already replaces that lease. Giving back and renewing go by the id.
+-- concurrency: at most `limit` seats are held at once. A request takes as many seats as its cost, under one id (16
+-- letters, digits, - or _). They expire `windowMs` after they were taken or last renewed. Taking again with the same id
+-- replaces the seats of that id. Giving back and renewing go by the id.
 --
--- State: the leases by expiry, one record of 23 bytes for each unit: its id, then its expiry in 7 bytes that carry
--- 7 bits each and have the eighth bit set: so no record holds a character that ends the counter's own.
+-- State: the seats by expiry. A seat is a record of 23 bytes: its id, then its expiry in 7 bytes. Each of these carries
+-- 7 bits and has the eighth bit set, so no seat contains a character that ends the counter's record.
 
 --@letter h
---@state leasesText
+--@state seatsText
 
 local ID, RECORD = 16, 23
 
-local function expiry(leases, i)
-  local a, b, c, d, e, f, g = string.byte(leases, (i - 1) * RECORD + ID + 1, i * RECORD)
+local function expiry(seats, i)
+  local a, b, c, d, e, f, g = string.byte(seats, (i - 1) * RECORD + ID + 1, i * RECORD)
   local high = ((a - 128) * 128 + b - 128) * 128 + c - 128
   return high * 268435456 + (((d - 128) * 128 + e - 128) * 128 + f - 128) * 128 + g - 128
 end
@@ -26,57 +26,57 @@ local function record(id, value)
   )
 end
 
--- Number of records that expire before `moment` or then.
-local function endedBy(leases, moment)
-  local low, high = 1, #leases / RECORD + 1
+-- Number of seats that expire at `moment` or before.
+local function endedBy(seats, moment)
+  local low, high = 1, #seats / RECORD + 1
   while low < high do
     local middle = math.floor((low + high) / 2)
-    if expiry(leases, middle) <= moment then low = middle + 1 else high = middle end
+    if expiry(seats, middle) <= moment then low = middle + 1 else high = middle end
   end
   return low - 1
 end
 
--- The leases without those of one id, and how many units it held. Its records stand together: they were all
--- written at once, with one expiry.
-local function without(leases, id)
+-- The seats without those of one id, and how many that id held. Seats of one id stand together: they were written at
+-- once, with one expiry.
+local function without(seats, id)
   local from = 1
   while true do
-    local at = string.find(leases, id, from, true)
-    if not at then return leases, 0 end
+    local at = string.find(seats, id, from, true)
+    if not at then return seats, 0 end
     local offset = at - 1
     if offset % RECORD == 0 then
       local past = at
-      while string.sub(leases, past, past + ID - 1) == id do past = past + RECORD end
-      return string.sub(leases, 1, at - 1) .. string.sub(leases, past), (past - at) / RECORD
+      while string.sub(seats, past, past + ID - 1) == id do past = past + RECORD end
+      return string.sub(seats, 1, at - 1) .. string.sub(seats, past), (past - at) / RECORD
     end
     from = at + 1
   end
 end
 
-local function insert(leases, id, units, moment)
-  local place = endedBy(leases, moment) * RECORD
-  return string.sub(leases, 1, place) .. string.rep(record(id, moment), units) .. string.sub(leases, place + 1)
+local function insert(seats, id, units, moment)
+  local place = endedBy(seats, moment) * RECORD
+  return string.sub(seats, 1, place) .. string.rep(record(id, moment), units) .. string.sub(seats, place + 1)
 end
 
-local function read(now, limit, windowMs, id, cost, leases)
-  leases = leases and string.sub(leases, endedBy(leases, now) * RECORD + 1) or ''
-  local others, held = without(leases, id)
+local function read(now, limit, windowMs, id, cost, seats)
+  seats = seats and string.sub(seats, endedBy(seats, now) * RECORD + 1) or ''
+  local others, held = without(seats, id)
   local room = limit - #others / RECORD
   local wait = cost > room and cost <= limit and expiry(others, cost - room) - now
-  return room, limit, wait, leases, held
+  return room, limit, wait, seats, held
 end
 
-local function charge(units, at, now, limit, windowMs, id, leases)
+local function charge(units, at, now, limit, windowMs, id, seats)
   if units ~= 0 then
-    local others = without(leases, id)
-    leases = others
+    local others = without(seats, id)
+    seats = others
   end
   if units > 0 then
-    local all = insert(leases, id, units, now + windowMs)
-    leases = all
+    local all = insert(seats, id, units, now + windowMs)
+    seats = all
   end
-  local count = #leases / RECORD
-  return count > 0 and expiry(leases, count) or now, leases
+  local count = #seats / RECORD
+  return count > 0 and expiry(seats, count) or now, seats
 end
 
 return read, charge

@@ -1,10 +1,10 @@
--- counters: judges the checks of one request and charges all of them, or none. The algorithms are in
--- the files beside this one. So are the rooms of this part, which knows keys, columns and operations: the composer puts
--- a room where --@room names it, and it goes on with the names that stand before it.
+-- counters: judges the checks of one request and charges all of them, or none. This file knows keys, columns and
+-- operations. The algorithms are in files beside this one, and so are parts of this file: the composer
+-- (src/redis/script.ts) puts a part in place of its line --@room. A part can use all locals declared before that line.
 --
 -- KEYS   each holds the counters of some rules for one subject; at most 100. No two checks name the same counter
 -- ARGV   [1] operation: take, peek (a take that changes nothing), refund, settle (charges what a request cost beyond
---            what it was charged, room or not, up to a debt of the whole capacity), renew (of leases),
+--            what it was charged, room or not, up to a debt of the whole capacity), renew (of seats),
 --            cede (another region asks for this region's part of a counter), reclaim (this region wants it back);
 --            then, if checks have further columns, a space and a 1 or 0 for each of those below, in their order;
 --            and last, for tests, ' now=MS' (else it is the server's own clock)
@@ -22,7 +22,7 @@
 --          block      ms to deny everything for once exceeded
 --          flags      1: count denied requests too; 2: log, never deny; 3: both
 --          at         refund, settle, cede: epoch ms at which the charge was made
---          lease      id of a lease: 16 letters, digits, - and _
+--          seat       id of a seat: 16 letters, digits, - and _
 --          home, term, hold   (one digit for the three) cede: the region that asks; ms for which it may use the part; ms for
 --                     which what it charges still counts after that
 --          borders    of a calendar window: epoch ms of four borders in a row, with spaces between them; the window of
@@ -31,7 +31,7 @@
 --          remaining  units that would still pass now. Of a cede that is refused because the counter is in use: units used
 --          resetAt    epoch ms at which the whole limit is free again
 --        then, unless a take passes and these are 1, 0, 0 and 0 for all of them, four more for each check:
---          allowed    1 or 0, by this check alone (renew: whether the lease was still held; cede: whether it is ceded);
+--          allowed    1 or 0, by this check alone (renew: whether the seat was still held; cede: whether it is ceded);
 --                     or, of a take or peek, '>' and the name of the region that the counter was ceded to
 --          retryMs    of a take or peek: wait until the cost fits; 0 if it does, -1 if it never will. Of a cede
 --                     that is refused: wait until it is worth asking again. Of what was ceded: time for which its
@@ -58,25 +58,25 @@
 -- A counter that was ceded has this instead; docs/regions.md tells why:
 --   ';', id, ':', m (n if this region wants it back), epoch ms until which nothing is counted here, epoch ms until
 --   which the home may use this part, home
--- What does not read like that counts as no state. A key is never without a TTL: it is written whole, with its TTL or
--- with the one that it has. Docs/decisions tell why it is text.
+-- A value that does not have this form counts as no state. A key always has a TTL: the script writes the whole value,
+-- with a new TTL or with KEEPTTL. docs/decisions tells why the value is text.
 --
--- All reading and judging happens in memory, before the first write, because Redis does not undo what a script
--- wrote before an error. A take is worked out as if it passes. If a check then denies it, those before that check are
--- worked out again as denied.
+-- All reading and judging happens in memory, before the first write, because Redis does not undo what a script wrote
+-- before an error. The script first assumes that a take passes. If a check then denies it, the script works out the
+-- checks before that one again, as denied.
 --
--- It must mean the same on Redis' Lua and on gopher-lua, which Upstash runs: docs/decisions has the rules, and a test
--- reads every file here for them. One straight piece on purpose: a function costs Redis time in each run by being
--- made, and again when called.
+-- The script must mean the same on Redis' Lua and on gopher-lua, which Upstash runs: docs/decisions has the rules, and
+-- a test reads every file here for them. The script has no functions on purpose: making one costs Redis time in each
+-- run, and so does calling it.
 local FORMAT, EMPTY, HEADER = ' weir3;', '000000000000000 weir3;', 22
 -- Products of units and milliseconds stay whole numbers up to here, with room for twice the capacity.
 local LARGEST = 4503599627370496
 -- Windows of up to 34 years, until the year 6429.
 local LONGEST, LATEST = 1099511627776, 140737488355328
 -- A region cedes a counter this long after its last charge stopped counting. By then that charge is over by every other
--- region's clock, too; and a caller who is between two requests does not look idle. Keys live this much longer.
+-- region's clock, too, and a caller between two requests does not look idle. Keys live this much longer.
 local IDLE_MS = 5000
--- The most buckets; from a small letter's code to that of its capital.
+-- The most buckets; the distance from the code of a capital letter to that of its small letter.
 local MAX_BUCKETS, CAPITAL = 100, 32
 local INFINITY = math.huge
 
@@ -85,7 +85,7 @@ local find, sub, byte, format = string.find, string.sub, string.byte, string.for
 --@room call
 
 local passes, details = isTake, nil
--- It has its first places from the start: to make room for them later costs more.
+-- The table has its first slots from the start, because growing it later costs more.
 local reply = count < 3 and { now, 0, 0 } or count < 5 and { now, 0, 0, 0, 0, 0, 0 }
   or { now, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 local i = 0
@@ -94,19 +94,19 @@ while i < count do
   local first = 2 + i * width
   i = i + 1
 
-  -- What is no number ends the script here, before it has written anything.
+  -- A text that is no number ends the script here, before it has written anything.
   --@room arguments
   --@room record
-  -- What its record becomes from `changesAt` on, if that changes; and when it expires.
+  -- The new text of the record from `changesAt` on, if it changes, and when the record expires.
   local record, expiry
 
-  -- What this check alone says, and what is told of it.
+  -- The result of this check alone, and what the reply tells about it.
   local fits, isNotable, isAgain, isKept, delayMs, held, wait
   local room, capacity, retryMs, granted = 0, 0, 0, 0
   --@locals
 
   if home and not isCession then
-    -- Nothing is counted here for it: the caller asks its home.
+    -- This region has ceded the counter and counts nothing: the caller asks the home.
     isAgain = passes and i > 1
     passes = false
     fits = isAfterwards
@@ -147,7 +147,7 @@ while i < count do
       --@room placing
     end
 
-    -- Its answer. Every integer costs: what goes without saying is left out.
+    -- The answer for this check. Every integer costs, so the usual values are left out.
     if isNotable or delayMs then
       if room < 0 or blockedUntil > now then room = 0 end
       details = details or {}
@@ -159,7 +159,7 @@ while i < count do
   end
 end
 
--- Everything is known.
+-- All checks are judged. Now the script writes.
 --@room writing
 if details then
   local size = 1 + 2 * count

@@ -1,11 +1,11 @@
 -- fixed-window: at most `limit` units in each window of `windowMs`; windows are aligned to the epoch, or those of a
 -- calendar, whose borders the check names.
 --
--- Simplest and cheapest, but two windows meet: up to twice the limit can pass around their border.
+-- The simplest and cheapest algorithm, but up to twice the limit can pass around the border of two windows.
 --
 -- State: the units used in the window that ends at `reset`.
--- A window ahead of the current one comes from a clock that went back. If it is the next one, it stays in
--- force; one further ahead counts as none, so that nobody is locked out for longer than a window.
+-- A stored window ahead of the current one means that the clock went back. If it is the next window, it stays in force.
+-- If it is further ahead, the script ignores it, so that nobody is locked out for longer than a window.
 
 --@letter f
 --@state used
@@ -32,7 +32,7 @@ if borderAfter then
   end
 end
 windowStart = start
--- Borders that were changed can leave a window that ends within the one of now: it is over at its own end.
+-- After a change of borders, a stored window may end within the current one. It ends at its own end.
 if not reset or used == 0 or reset <= start or reset <= now or reset > start + lengthMs + nextMs then
   reset = start + lengthMs
   used = 0

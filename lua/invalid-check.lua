@@ -1,6 +1,5 @@
--- invalid-check: what is wrong with one check, or nil. Loaded only for checks that are not plain; the words are
--- those of problemOf in src/core/counting/check.ts. Columns are text as in ARGV of counters; those that the check does
--- not have are nil.
+-- invalid-check: returns what is wrong with one check, or nil. It is loaded only for checks that are not plain. The
+-- messages are those of problemOf in src/core/counting/check.ts. Columns are text as in ARGV of counters, or nil.
 local LARGEST, LONGEST, MAX_BUCKETS = 4503599627370496, 1099511627776, 100
 
 local function whole(text)
@@ -8,7 +7,7 @@ local function whole(text)
   return number and number >= 1 and number <= LARGEST and number % 1 == 0 and number
 end
 
--- The algorithm with this letter: its name, whether it holds leases, its largest limit or false, whether it has
+-- The algorithm with this letter: its name, whether it holds seats, its largest limit or false, whether it has
 -- buckets, whether it counts units alone. The composer writes them from the traits in TypeScript.
 local function algorithmOf(letter)
   --@traits
@@ -16,17 +15,17 @@ local function algorithmOf(letter)
 end
 
 return function(operation, hasKey, check)
-  local algorithm, holdsLeases, maxUnits, hasBuckets, countsUnits = algorithmOf(check.letter)
+  local algorithm, holdsSeats, maxUnits, hasBuckets, countsUnits = algorithmOf(check.letter)
   local limit, windowMs, most = whole(check.limit), whole(check.windowMs), 0
   if not algorithm then return 'unknown algorithm' end
   if not hasKey then return 'key must be the number of a key' end
   if not limit then return 'limit must be a whole number above 0' end
   if not windowMs or windowMs > LONGEST then return 'windowMs must be a whole number from 1 to 2^40' end
   if check.cost and not whole(check.cost) then return 'cost must be a whole number above 0' end
-  if holdsLeases then
-    local lease = check.lease or ''
-    if #lease ~= 16 or string.find(lease, '[^%w_-]') then
-      return 'a lease id must have 16 letters, digits, - or _'
+  if holdsSeats then
+    local seat = check.seat or ''
+    if #seat ~= 16 or string.find(seat, '[^%w_-]') then
+      return 'a seat id must have 16 letters, digits, - or _'
     end
     if check.countsDenied then return algorithm .. ' cannot count denied requests' end
   elseif check.extra then
@@ -46,9 +45,9 @@ return function(operation, hasKey, check)
       return 'term and hold must be whole numbers from 1 to 2^40'
     end
   end
-  if operation == 'renew' and not holdsLeases then return 'only leases can be renewed' end
+  if operation == 'renew' and not holdsSeats then return 'only seats can be renewed' end
   if operation == 'settle' then
-    if holdsLeases then return 'leases cannot be settled' end
+    if holdsSeats then return 'seats cannot be settled' end
     if not check.at then return 'to settle takes the time of the charge' end
   end
   if maxUnits and limit > maxUnits then return algorithm .. ' takes a limit of up to ' .. maxUnits end
@@ -56,6 +55,6 @@ return function(operation, hasKey, check)
     return 'there can be up to ' .. MAX_BUCKETS .. ' buckets'
   end
   if math.max(countsUnits and 0 or limit, most) * windowMs > LARGEST then return 'limit times windowMs must stay below 2^52' end
-  -- Of what holds no leases, an id says nothing.
-  return nil, holdsLeases and check.lease or nil
+  -- An algorithm without seats ignores the id.
+  return nil, holdsSeats and check.seat or nil
 end

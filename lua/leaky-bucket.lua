@@ -1,8 +1,9 @@
 -- leaky-bucket: requests are poured into a bucket of size `extra` (the limit if not given) that leaks at
--- limit / windowMs units per millisecond. What does not fit is denied. A rule that throttles lets a request wait
--- until all that was poured in before it has leaked out: then requests leave at an even pace.
+-- limit / windowMs units per millisecond. A request that does not fit is denied. A rule that throttles makes a request
+-- wait until everything before it has leaked out, so that requests leave at an even pace.
 --
--- The content of this bucket is what a token bucket lacks: same state, same arithmetic. It also tells the wait.
+-- The content of this bucket is what a token bucket lacks, so both have the same state and arithmetic. This one also
+-- tells the wait.
 
 --@letter k
 --@like token-bucket

@@ -1,6 +1,6 @@
--- live-records: the records of a key without those that have expired, and when the last of the others does (0 if there
--- is none). Of more than `max`, those that expire first go too. Loaded only when a counter has become shorter-lived,
--- or the text is long.
+-- live-records: returns the records of a key that have not expired, and when the last of them does (0 if there is
+-- none). If there are more than `max`, it drops those that expire first. It is loaded only when a counter has become
+-- shorter-lived, or when the text is long.
 return function(text, now, max)
   local records, expiries = {}, {}
   local from = 1
@@ -8,7 +8,7 @@ return function(text, now, max)
     local past = string.find(text, ';', from + 1, true) or #text + 1
     local _, _, letter, first, second = string.find(text, '^;[%w_-]+:(%a)(%d+) (%d*)', from)
     local expiry = tonumber(first or 0)
-    -- A capital letter: the end of a block comes before the counter's own.
+    -- A capital letter means that the end of a block precedes the expiry of the counter.
     if letter and letter < 'a' then expiry = math.max(expiry, tonumber(second) or 0) end
     if expiry > now then
       records[#records + 1] = string.sub(text, from, past - 1)
@@ -24,7 +24,7 @@ return function(text, now, max)
     table.remove(records, first)
     table.remove(expiries, first)
   end
-  -- A hundred at a time: a long list does not fit on every server's stack.
+  -- Joins a hundred at a time, because a long list does not fit on every server's stack.
   local live, newest = '', 0
   for first = 1, #records, 100 do
     live = live .. table.concat(records, '', first, math.min(first + 99, #records))

@@ -1,5 +1,5 @@
 #!lua flags=allow-key-locking
--- metrics: adds what an isolate has counted to the sums of its region. A batch that comes twice is added once.
+-- metrics: adds the counts of an isolate to the sums of its region. A batch that arrives twice is added once.
 --
 -- KEYS   [1] the sums, a hash: a field for each series  [2] what this isolate has told last
 -- ARGV   [1] number of the batch  [2] what else the isolate tells  [3] how long [2] is kept, in ms
@@ -7,7 +7,7 @@
 --        [7] so many series come first that are always kept; then for each series its field and the amount
 -- reply  the places of the series that were refused because the hash is full: 1 is the first one
 local DAY_MS, FIRST, RENEWED = 86400000, 8, 'renewed'
--- gopher-lua has room for some thousand values at once.
+-- gopher-lua can hold only some thousand values at once.
 local MAX_SERIES = 200
 if #ARGV > FIRST - 1 + 2 * MAX_SERIES then return redis.error_reply('WEIR_BAD_ARGUMENT too many series') end
 local batch = ARGV[1] .. ' '
@@ -35,7 +35,7 @@ for i = 2, #fields do
   end
 end
 
--- Once a day, so that the sums of a region that nobody uses go away.
+-- The TTL is renewed once a day, so that the sums of an unused region expire.
 local isDue = tonumber(ARGV[4]) - (tonumber(sums[1] or '0') or 0) >= DAY_MS
 if isDue then
   changes[#changes + 1] = RENEWED

@@ -1,9 +1,9 @@
--- placing: puts the new record where the counter stands in the new text of its key.
+-- placing: puts the new record into the new text of its key.
 
 if isUsual then
-  -- Neither of the following.
+  -- Nothing to do: the record keeps its position.
 elseif not place then
-  -- In the order of the checks, so that it is found at once.
+  -- Records are in the order of the checks, so that each is found at once.
   changesAt = from > HEADER and from or HEADER
   last = changesAt - 1
   isBehind = false

@@ -1,15 +1,15 @@
--- record: finds what the key's text has of the counter, or of what it was ceded to.
+-- record: finds the counter in the key's text, or the record that it was ceded.
 
--- Its record: in `source` from the semicolon at `place` to `last`. Records are mostly in the order of the checks, so
--- it is searched for from where the one before has ended.
+-- The record is in `source`, from the semicolon at `place` to `last`. Records are mostly in the order of the checks, so
+-- the search starts where the record before has ended.
 local place, letterAt = find(text, counter, from, true)
 local source, blockedUntil = text, 0
 local fields, last, changesAt, reset, expiryBefore, isBehind
--- It goes, or was not whole: when the key's other counters expire must be looked up.
+-- The record is dropped or damaged, so the script must look up when the key's other counters expire.
 local isLost
--- Where it is counted until when, if not here.
+-- The region that counts instead of this one, and until when.
 local home, cededUntil, usableUntil, isWanted
--- A take that passes, by a counter that is there: the usual, for which nothing else is asked.
+-- The usual case: a take that passes, of a counter that exists. It skips all other questions.
 local isUsual = isTake
 if place then
   fields = letterAt + 1
@@ -17,8 +17,8 @@ else
   isUsual = false
 end
 if not place and (#text > HEADER or size > 0) then
-  -- Out of order, it is in the new text. Under its id alone there can be a blocked counter, one that was ceded, or
-  -- another algorithm's.
+  -- A record out of order is in the new text already. The id alone also finds a blocked counter, one that was ceded, or
+  -- one of another algorithm.
   local id = sub(counter, 1, -2)
   local at, colon = find(text, id, from, true)
   if not at and size > 0 then

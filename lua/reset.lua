@@ -1,5 +1,6 @@
 #!lua flags=allow-key-locking
--- reset: forgets the counters of some keys. What was ceded stays: its home goes on counting with this region's part.
+-- reset: forgets the counters of some keys. Records of cessions stay, because the home goes on using this region's
+-- part.
 --
 -- KEYS   as of counters, which tells what a value looks like
 -- reply  how many of the keys had something to forget

@@ -37,8 +37,8 @@ local function read(now, limit, windowMs, extra, cost, number, countsText)
   local kept = keptBuckets(windowMs, extra)
   local current = math.floor(now / bucketMs(windowMs, extra))
   local stored = number and fromText(countsText) or {}
-  -- A bucket ahead of now comes from a clock that went back: it stays the current one, unless that is by
-  -- more than the window.
+  -- A bucket ahead of now means that the clock went back. The bucket stays the current one, unless the clock
+  -- went back by more than the window.
   local known = #stored == kept and number - current <= kept
   local steps = known and math.max(0, current - number) or kept
   local counts, used = {}, 0
@@ -62,7 +62,7 @@ end
 
 local function charge(units, at, now, limit, windowMs, extra, number, countsText)
   local counts = fromText(countsText)
-  -- A refund or a settlement moves only the bucket of the charge, if it is kept.
+  -- A refund or a settlement changes only the bucket of the charge, if it is still kept.
   local place = at and 1 + number - math.floor(at / bucketMs(windowMs, extra)) or 1
   if counts[place] then counts[place] = math.max(0, counts[place] + units) end
   countsText = toText(counts)

@@ -4,8 +4,8 @@
 --
 -- State: units in the current window and in the previous one. `reset` tells where the current window begins:
 -- two windows before it, or one if the current window is empty.
--- A clock that went back stands at the start of the window; by more than a window, it starts from nothing.
--- Everything is multiplied by W, so that it stays a whole number.
+-- If the clock went back, time stands still at the start of the window. If it went back by more than a window, counting
+-- starts anew. All values are multiplied by W, so that they stay whole numbers.
 
 --@letter c
 --@state previous current
@@ -30,8 +30,8 @@ local rest = weight % windowMs
 room = limit - current - (weight - rest) / windowMs - (rest > 0 and 1 or 0)
 capacity = limit
 if cost > room and cost <= limit then
-  -- The first millisecond at which the cost fits: in this window if what it has used leaves room for the
-  -- cost, else in the next one, where this window's units are those that fade.
+  -- The first millisecond at which the cost fits: in this window if its own units leave room, else in the next
+  -- window, where the units of this one fade.
   local ends, fading, left = windowStart + windowMs, previous, limit - current - cost
   if left < 0 then
     ends = ends + windowMs
@@ -43,8 +43,8 @@ if cost > room and cost <= limit then
 end
 
 --@charge
--- A refund or a settlement moves only the window of the charge. A settlement weighs less in the previous
--- window than its units: that alone would not bound them, so they end at twice the limit.
+-- A refund or a settlement changes only the window of the charge. Units in the previous window weigh less than
+-- their number, so the weight alone would not bound a settlement: it ends at twice the limit.
 if not chargedAt or chargedAt >= windowStart and chargedAt < windowStart + windowMs then
   current = current + units
   if current < 0 then current = 0 end

@@ -1,10 +1,9 @@
--- sliding-window-log: every charge is remembered for `windowMs`, so the sum over any window is exact.
--- Charges of one millisecond share an entry. The memory is bounded by the limit, and is what it costs.
+-- sliding-window-log: remembers every charge for `windowMs`, so the sum over any window is exact. The price is memory,
+-- which the limit bounds. Charges of one millisecond share an entry.
 --
--- State: units ever charged before the first entry; the entries.
--- An entry is 15 bytes: its time in 7, and the units ever charged up to and with it in 8. Both only grow, so
--- that a place in the log is found by halving, without reading all of it. A byte carries 7 bits and has its
--- eighth bit set: so no entry holds a character that ends a record.
+-- State: units ever charged before the first entry; the entries. An entry is 15 bytes: its time in 7, and in 8 the
+-- units ever charged up to and including this entry. Both only grow, so a binary search finds an entry. Each byte
+-- carries 7 bits and has its eighth bit set, so no entry contains a character that ends a record.
 
 --@letter l
 --@state before logText
@@ -55,8 +54,8 @@ local function totalBy(before, log)
   return count > 0 and totalOf(log, count) or before
 end
 
--- The entries from the first to the last of these places, with so much less in their totals. Joined a hundred
--- at a time: a long list does not fit on every server's stack.
+-- The entries from `first` to `last`, with `by` subtracted from their totals. Joins a hundred at a time, because a long
+-- list does not fit on every server's stack.
 local function lowered(log, first, last, by)
   local text, parts = '', {}
   for i = first, last do
@@ -71,7 +70,7 @@ end
 
 local function read(now, limit, windowMs, extra, cost, before, log)
   local count = log and #log / ENTRY or 0
-  -- A clock that went back stands still at the last entry; by more than a window, it starts from nothing.
+  -- If the clock went back, time stands still at the last entry. By more than a window, counting starts anew.
   if count == 0 or timeOf(log, count) - now > windowMs then return limit, limit, false, 0, '' end
   local live = firstAtLeast(log, timeOf, math.max(now, timeOf(log, count)) - windowMs + 1)
   if live > 1 then
@@ -93,8 +92,8 @@ local function append(before, log, units, now)
   return string.sub(log, 1, (count - 1) * ENTRY) .. entry(timeOf(log, count), total)
 end
 
--- Changes what was charged at one moment: its entry, which comes and goes with its units, and the totals of all
--- entries after it.
+-- Changes the charge of one moment: its entry, which exists only while it has units, and the totals of all entries
+-- after it.
 local function amend(before, log, units, at)
   local count = #log / ENTRY
   local i = firstAtLeast(log, timeOf, at)
@@ -110,7 +109,7 @@ local function charge(units, at, now, limit, windowMs, extra, before, log)
   local count = #log / ENTRY
   if units ~= 0 and at then
     local latest = count > 0 and math.max(now, timeOf(log, count)) or now
-    -- Only if the window still holds that moment.
+    -- Only if that moment is still inside the window.
     if at > latest - windowMs and at <= latest then
       local amended = amend(before, log, units, at)
       log = amended

@@ -1,10 +1,10 @@
 -- token-bucket: a bucket holds up to `extra` tokens (the limit if not given) and is refilled continuously at
 -- limit / windowMs tokens per millisecond. A request takes its cost out of it.
 --
--- State: `missing`, what a full bucket has more; `rate`, the limit by which it is refilled from then on. It was so much
--- at the moment `missingAt`, which follows from `reset`: by then all of it is refilled. If limit or burst change, what
--- was taken is still missing.
--- `missing` is in tokens times W: then a millisecond refills exactly `limit`, and nothing is ever rounded.
+-- State: `missing`, the tokens that a full bucket would have more; `rate`, the limit that refills them. `missing` is as
+-- of the moment `missingAt`, which follows from `reset`: at `reset` the bucket is full. If limit or burst change,
+-- tokens that were taken are still missing. `missing` is in tokens times W, so that a millisecond refills exactly
+-- `limit` and nothing is ever rounded.
 
 --@letter t
 --@state missing rate
@@ -24,7 +24,7 @@ else
     if missing < 0 then missing = 0 end
     missingAt = now
   elseif missingAt - now > windowMs then
-    -- The clock went back by more than a window: go on from here instead of standing still so long.
+    -- The clock went back by more than a window: go on from here instead of standing still for so long.
     missingAt = now
   end
 end
@@ -39,8 +39,9 @@ if cost > room then
 end
 
 --@charge
--- What is given back is what is certain to be still missing of that charge: the rest may have been refilled, and what is
--- missing now be another's. It can be given back for the time W. What is settled later is a debt like any other.
+-- A refund gives back only tokens of that charge that are certainly still missing. The others may have been refilled,
+-- and the tokens missing now may belong to another charge. A refund works for the time W. A settlement is a debt like
+-- any other.
 local change = units * windowMs
 if chargedAt and units < 0 then
   local ago = now > chargedAt and now - chargedAt or 0

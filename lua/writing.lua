@@ -1,4 +1,4 @@
--- writing: what has changed, to live until it tells nothing more.
+-- writing: writes the keys that have changed, with a TTL until their last counter expires.
 
 if others then others[key] = { pieces = pieces, size = size, from = from, newest = newest, covered = covered } end
 for each = 1, #KEYS do
@@ -26,7 +26,7 @@ for each = 1, #KEYS do
       expires = keepsTtl and INFINITY
     end
     expires = expires or tonumber(sub(text, 1, 15)) or 0
-    -- A long value is searched for what has expired. Beyond 500 counters, those that expire first make room.
+    -- Removes expired counters from a long value. Beyond 500 counters, it drops those that expire first.
     if newest == INFINITY or #text > 8192 then
       local live = module('live-records')
       local records, last = live(sub(value, HEADER), now - IDLE_MS, 500)
@@ -36,7 +36,8 @@ for each = 1, #KEYS do
     end
     newest = newest + IDLE_MS
     if newest <= expires and keepsTtl then
-      -- All counters were read less than IDLE_MS ago from a key that lives longer than that: so it has a TTL to keep.
+      -- The key still has a TTL to keep: the script has just read its counters, and a key lives IDLE_MS longer than
+      -- they do.
       call('SET', KEYS[each], value, 'KEEPTTL')
     elseif newest <= now then
       call('DEL', KEYS[each])

@@ -46,7 +46,7 @@ async function weirBytes(
   startMs: number,
 ): Promise<number> {
   const calls = moments(startMs).map(async (nowMs) =>
-    takeCall(sha, await checksOf(rules, { subject: SUBJECT, lease: String(nowMs) }), nowMs),
+    takeCall(sha, await checksOf(rules, { subject: SUBJECT, seat: String(nowMs) }), nowMs),
   );
   await redis.clear();
   await redis.run(await Promise.all(calls));

@@ -30,7 +30,7 @@ export async function countCommands(
   verdict: Verdict,
 ): Promise<Commands> {
   const once = async (verdictWanted: Verdict, subject: string, used: readonly BenchRule[], cost = 1) => {
-    const checks = await checksOf(used, { subject, cost, lease: `lease-${++names}` });
+    const checks = await checksOf(used, { subject, cost, seat: `seat-${++names}` });
     return redis.billed(async () =>
       expectVerdict(await redis.run([takeCall(sha, checks)]), checks, verdictWanted),
     );

@@ -35,19 +35,19 @@ export const subjects = (set: number): string[] =>
 export interface CheckOptions {
   readonly subject: string;
   readonly cost?: number;
-  /** Each take of a `concurrency` rule is a lease of its own, by this name of at most 16 characters. */
-  readonly lease?: string;
+  /** Each take of a `concurrency` rule is a seat of its own, by this name of at most 16 characters. */
+  readonly seat?: string;
 }
 
 /** The checks as the gateway makes them of rules. */
 export function checksOf(rules: readonly BenchRule[], options: CheckOptions): Promise<Check[]> {
-  const { subject, cost = 1, lease = 'lease' } = options;
+  const { subject, cost = 1, seat = 'seat' } = options;
   return Promise.all(
     rules.map(async ({ algorithm, limit, windowMs, burst }, i): Promise<Check> => {
       const id = await counterId(`rule-${i}`, algorithm, windowMs);
       const key = await subjectKey('ip', subject, groupOf(algorithm, id));
-      const held = algorithm === 'concurrency' ? lease.padEnd(16, '-') : undefined;
-      return { key, id, algorithm, limit, windowMs, cost, extra: burst, leaseId: held };
+      const held = algorithm === 'concurrency' ? seat.padEnd(16, '-') : undefined;
+      return { key, id, algorithm, limit, windowMs, cost, extra: burst, seatId: held };
     }),
   );
 }

@@ -11,7 +11,7 @@ export const LENGTH_MS = 45_000;
 const START_MS = 1_800_000_000_000;
 const SAMPLE_MS = 50;
 const BURST = 3;
-const LEASE_MS = 3_000;
+const SEAT_MS = 3_000;
 
 const evenly = (count: number, fromMs: number, untilMs: number) =>
   Array.from({ length: count }, (_, i) => Math.round(fromMs + (i * (untilMs - fromMs)) / count));
@@ -48,7 +48,7 @@ const NOTES: Readonly<Partial<Record<AlgorithmId, string>>> = {
   'token-bucket': 'one token a second, up to 10',
   'leaky-bucket': 'one leaks a second: ○ its turn',
   gcra: `one a second, bursts of ${BURST}`,
-  concurrency: `10 at once, ${LEASE_MS / 1_000} s each`,
+  concurrency: `10 at once, ${SEAT_MS / 1_000} s each`,
 };
 
 export const tellStories = (): Story[] => ALGORITHM_IDS.map(tellStory);
@@ -87,7 +87,7 @@ const samples = () =>
 
 function checkOf(algorithm: AlgorithmId, name: string): Check {
   const common = { key: 'someone', id: algorithm, algorithm, limit: LIMIT, cost: 1 };
-  if (algorithm === 'concurrency') return { ...common, windowMs: LEASE_MS, leaseId: name.padStart(16, '-') };
+  if (algorithm === 'concurrency') return { ...common, windowMs: SEAT_MS, seatId: name.padStart(16, '-') };
   return { ...common, windowMs: WINDOW_MS, extra: algorithm === 'gcra' ? BURST : undefined };
 }
 

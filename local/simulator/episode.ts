@@ -85,7 +85,7 @@ async function checksOf(snapshot: Snapshot, { name, path }: SubjectPlan): Promis
     // Two callers of one user; everybody of a path shares its global limits.
     caller: { ip: name, address: name, userId: `u${path.slice(1)}-${name.length}` },
     nowMs: START_MS,
-    leaseId: () => '',
+    seatId: () => '',
   });
   return plan.kind === 'checks' ? plan.checks : [];
 }

@@ -12,7 +12,7 @@ import { hasBurst } from '../../src/core/regions/shares.ts';
 import type { Random } from '../random.ts';
 import { happens, oneOf, wholeBetween } from './draw.ts';
 
-/** Leases are counted in one place, and held: they have tests of their own. */
+/** Seats are counted in one region, and held: they have tests of their own. */
 export const SIMULATED = ALGORITHM_IDS.filter((id) => id !== 'concurrency');
 
 export const SIZES = [

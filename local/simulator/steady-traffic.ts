@@ -100,7 +100,7 @@ function scenarioOf({ algorithm, limit, windowSeconds, roundTripMs }: SteadyTraf
 async function checksOf(rules: readonly CompiledRule[]): Promise<readonly RuleCheck[]> {
   const snapshot = compileSnapshot('0', { rules, tiers: [], lists: [] });
   const caller = { ip: 'subject', address: 'subject' };
-  const request = { matchPath: '/', method: 'GET', caller, nowMs: START_MS, leaseId: () => '' };
+  const request = { matchPath: '/', method: 'GET', caller, nowMs: START_MS, seatId: () => '' };
   const plan = await planRequest(snapshot, request);
   return plan.kind === 'checks' ? plan.checks : [];
 }

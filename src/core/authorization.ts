@@ -1,5 +1,5 @@
-// The Authorization header in its two parts. Anybody may send one, so it is read without a regular expression: two
-// repetitions side by side that can both match a blank take time by the square of its length.
+// Parses the Authorization header without a regular expression. Anybody may send one, and a pattern with two
+// repetitions that both match blanks takes quadratic time.
 import { cookieIn } from './session-cookie.ts';
 
 export interface Authorization {
@@ -8,10 +8,10 @@ export interface Authorization {
   readonly credentials: string;
 }
 
-/** Longer than any token that Weir takes: what is longer is read as if it had no credentials. */
+/** Longer than any token that Weir accepts. A longer header counts as no credentials. */
 const MAX_LENGTH = 16_384;
 
-/** Blanks at the end are no part of a header, but workerd leaves them there. */
+/** Trims blanks at the end, because workerd leaves them in the header. */
 export function parseAuthorization(header: string): Authorization {
   const text = header.trim();
   const blank = text.indexOf(' ');
@@ -20,7 +20,7 @@ export function parseAuthorization(header: string): Authorization {
   return { scheme: text.slice(0, blank).toLowerCase(), credentials };
 }
 
-/** Whether a request claims to be an admin's: by a token, by what Cloudflare Access says of it, or by a session. */
+/** Whether a request carries admin credentials of any kind: a token, a Cloudflare Access header or a session. */
 export const hasAdminCredentials = (request: Pick<Request, 'headers'>): boolean =>
   request.headers.has('Authorization') ||
   request.headers.has('Cf-Access-Jwt-Assertion') ||

@@ -1,8 +1,8 @@
-// A map that never grows beyond a number of entries: the one used longest ago makes room. Each entry has its own
-// expiry. It holds values, never promises: those belong to one request.
+// A map with a maximum size: it drops the entry used longest ago. Each entry has its own expiry. It holds values, never
+// promises, because a promise belongs to one request.
 
 export interface BoundedCache<Value> {
-  /** Entries that have expired are counted until they are asked for or make room. */
+  /** Includes expired entries until they are looked up or dropped. */
   readonly size: number;
   get(key: string, nowMs: number): Value | undefined;
   set(key: string, value: Value, expiresAtMs: number): void;
@@ -10,7 +10,7 @@ export interface BoundedCache<Value> {
 }
 
 export function createBoundedCache<Value>(maxEntries: number): BoundedCache<Value> {
-  // In the order of use, as a Map keeps the order of insertion: the first one was used longest ago.
+  // A Map keeps the order of insertion, and each use inserts again: so the first entry was used longest ago.
   const entries = new Map<string, { readonly value: Value; readonly expiresAtMs: number }>();
 
   return {

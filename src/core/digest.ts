@@ -1,4 +1,4 @@
-// Digests and signatures of text, random ids, and how bytes are written.
+// Digests and signatures of text, random ids, hex and base64.
 
 export async function digest(algorithm: 'SHA-1' | 'SHA-256', text: string): Promise<Uint8Array<ArrayBuffer>> {
   return new Uint8Array(await crypto.subtle.digest(algorithm, new TextEncoder().encode(text)));
@@ -16,14 +16,14 @@ export function createSigner(key: string | Uint8Array<ArrayBuffer>) {
   };
 }
 
-/** In a time that does not tell how much of it is the same. */
+/** Compares in constant time, so that the time tells nothing about the bytes. */
 export function isSameBytes(a: Uint8Array, b: Uint8Array): boolean {
   let difference = a.length ^ b.length;
   for (let i = 0; i < a.length; i += 1) difference |= (a[i] ?? 0) ^ (b[i] ?? 0);
   return difference === 0;
 }
 
-/** As text: two texts can stand for the same bytes, and only one of them is what was written. */
+/** Compares texts, because several base64 texts can stand for the same bytes, and only one was issued. */
 export const isSameText = (a: string, b: string): boolean =>
   isSameBytes(new TextEncoder().encode(a), new TextEncoder().encode(b));
 
@@ -38,7 +38,7 @@ export const toBase64 = (bytes: Uint8Array): string => btoa(String.fromCharCode(
 export const toBase64Url = (bytes: Uint8Array): string =>
   toBase64(bytes).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
 
-/** Of both alphabets. What is not base64 is no bytes. */
+/** Accepts both alphabets. Text that is not base64 gives no bytes. */
 export function fromBase64(text: string): Uint8Array<ArrayBuffer> {
   try {
     const binary = atob(text.replaceAll('-', '+').replaceAll('_', '/'));

@@ -1,6 +1,6 @@
-// A long text made short, and plain enough for any store: gzip, in base64.
+// Packs a long text for any store: gzip, in base64.
 
-/** How many bytes are turned into text at once: more arguments than that, no function takes. */
+/** How many bytes become text at once. A function takes no more arguments than that. */
 const AT_ONCE = 0x8000;
 
 export async function packText(text: string): Promise<string> {
@@ -11,7 +11,7 @@ export async function packText(text: string): Promise<string> {
   return btoa(binary);
 }
 
-/** Undefined if it was not packed here. */
+/** Undefined if the text was not packed by `packText`. */
 export async function unpackText(packed: string): Promise<string | undefined> {
   try {
     const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));

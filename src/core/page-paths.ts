@@ -1,4 +1,4 @@
-// Views of the page that the Worker renders itself: the front door lets them through by these names.
+// The views of the page that the Worker renders itself. The front door routes them by these names.
 import { OWN_PREFIX } from './matching/resource.ts';
 
 export const PLAIN_VIEWS = ['overview', 'rules', 'violators', 'health'] as const;

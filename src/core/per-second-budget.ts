@@ -1,12 +1,12 @@
-// So many a second in one isolate: a coarse cap on requests that pass uncounted, and on look-ups of callers.
+// A budget per second and isolate: a coarse cap on uncounted requests and on look-ups of callers.
 
 export interface PerSecondBudget {
   hasRoom(nowMs: number): boolean;
-  /** After `hasRoom` has said so. */
+  /** Call it only after `hasRoom`. */
   take(): void;
 }
 
-/** By whole seconds, which is coarse enough. 0: any number. */
+/** Counts by whole seconds, which is exact enough here. 0 means no cap. */
 export function createPerSecondBudget(perSecond: number): PerSecondBudget {
   let second = Number.NaN;
   let taken = 0;

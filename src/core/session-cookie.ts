@@ -1,10 +1,10 @@
-// Where the session of a person at the page is found in a request.
+// Finds the session cookie of the page in a request.
 
 export const SESSION_COOKIE = '__Secure-weir';
-/** Longer than any session: what is longer is not read. */
+/** Longer than any session. A longer cookie is ignored. */
 const MAX_LENGTH = 2_048;
 
-/** Undefined: there is none. */
+/** Undefined if there is none. */
 export function cookieIn({ headers }: Pick<Request, 'headers'>): string | undefined {
   const prefix = `${SESSION_COOKIE}=`;
   const found = headers

@@ -1,7 +1,7 @@
-// Reads data from outside (a variable, a value in KV) and names each problem by its place, never by its value. The
-// gateway reads with this and not with zod: evaluating zod takes longer than all the rest of an isolate's start.
+// Parses data from outside (a variable, a value in KV). Problems name the field, never its value. The gateway uses this
+// instead of zod, because evaluating zod takes longer than all the rest of an isolate's start.
 
-/** What was read. Undefined after a problem, which is then in `problems`. */
+/** Returns the parsed value, or undefined after it has added to `problems`. */
 export type Shape<T> = (value: unknown, at: string, problems: string[]) => T | undefined;
 export type Shaped<S> = S extends Shape<infer T> ? T : never;
 
@@ -25,7 +25,7 @@ export const wholeNumber = typed<number>('a whole number', Number.isSafeInteger)
 const anyObject = typed<Record<string, unknown>>('an object', isObject);
 const anyList = typed<unknown[]>('a list', Array.isArray);
 
-/** With one more condition. */
+/** The shape with one more condition. */
 export function such<T>(shape: Shape<T>, isSuch: (value: T) => boolean, problem: string): Shape<T> {
   return (value, at, problems) => {
     const read = shape(value, at, problems);
@@ -60,7 +60,7 @@ export function oneOf<const T extends string>(names: readonly T[]): Shape<T> {
   return (value, at, problems) => names.find((name) => name === value) ?? refuse(at, problem, problems);
 }
 
-/** Without blanks around it, otherwise as it was written. */
+/** Keeps the text as written, without blanks around it. */
 export function url(start: RegExp, problem: string): Shape<string> {
   return (value, at, problems) => {
     const written = typeof value === 'string' ? value.trim() : '';
@@ -93,7 +93,7 @@ export function listOf<T>(item: Shape<T>, least = 0): Shape<T[]> {
   };
 }
 
-/** An object that is looked up by names from outside. */
+/** An object whose keys are data, such as ids of callers. */
 export function recordOf<T>(item: Shape<T>): Shape<Record<string, T>> {
   return (value, at, problems) => {
     const before = problems.length;
@@ -114,7 +114,7 @@ export function withDefault<T>(shape: Shape<T>, byDefault: T): Shape<T> {
 export type Fields = Readonly<Record<string, Shape<unknown>>>;
 export type ObjectOf<F extends Fields> = { readonly [Name in keyof F]: Shaped<F[Name]> };
 
-/** Those that are good. Other fields are left out. */
+/** Reads the named fields and ignores all others. */
 export function readFields<F extends Fields>(fields: F, given: object, at: string, problems: string[]) {
   const read: Record<string, unknown> = {};
   for (const [name, shape] of Object.entries(fields)) {
@@ -133,7 +133,7 @@ export function object<F extends Fields>(fields: F): Shape<ObjectOf<F>> {
   };
 }
 
-/** Other fields are refused: most likely one is misspelt. */
+/** Refuses unknown fields, because most likely one is misspelt. */
 export function strictObject<F extends Fields>(fields: F): Shape<ObjectOf<F>> {
   const shape = object(fields);
   return (value, at, problems) => {

@@ -1,5 +1,5 @@
-// Finds whose token was given. What is compared are digests, all bytes of all of them: neither content, length nor place
-// shows in the time.
+// Finds the owner of a token. It compares digests, all bytes of all of them, so that the time tells nothing about
+// content, length or position.
 import { digest, isSameBytes } from './digest.ts';
 
 export function createTokenFinder<T extends { readonly token: string }>(tokens: readonly T[]) {

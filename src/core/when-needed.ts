@@ -1,6 +1,6 @@
-// Modules that most isolates never need. Each is a file of its own in what is deployed (local/build.ts).
+// Loads modules that most isolates never need. Each is deployed as a file of its own (local/build.ts).
 
-/** Loads a module when it is first needed, and makes one thing of it. Requests share that thing, never a promise. */
+/** Loads a module on first use and makes one value from it. Requests share that value, never a promise. */
 export function whenNeeded<Module, Made>(
   load: () => Promise<Module>,
   make: (module: Module) => Made,

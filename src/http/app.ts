@@ -10,7 +10,7 @@ import { unknownRegion } from './refusals.ts';
 import type { Services } from './services.ts';
 
 export interface App {
-  /** `forward` is for those who have something else behind Weir than an origin. */
+  /** `forward` replaces the origin: the middleware passes requests on to its own app. */
   fetch(request: Request, context: ExecutionContext, forward?: Forward): Promise<Response>;
 }
 
@@ -18,7 +18,8 @@ type Forward = GatewayRequest['forward'];
 type Env = { Bindings: { readonly forward: Forward | undefined } };
 
 export function createApp(services: Services): App {
-  // As the path is spelled, because ids in it may be in upper case. Other spellings of Weir's own paths are nobody's.
+  // Routes match the path as the client spelled it, because ids in it may be in upper case. Other spellings of Weir's
+  // own paths match no route.
   const app = new Hono<Env>({ getPath: ({ url }) => pathnameOf(url) });
   app.route(OWN_PREFIX, createOwnRoutes(services));
   app.all('*', (c) =>
@@ -62,7 +63,7 @@ function throughGateway(services: Services, c: Context<Env>, isFirst: boolean): 
   });
 }
 
-/** The URL of a request is in its normal form: between its host and its query nothing has to be parsed. */
+/** The runtime has normalised the URL, so the path is the text between host and query. */
 function pathnameOf(url: string): string {
   const start = url.indexOf('/', url.indexOf('://') + 3);
   if (start === -1) return '/';
@@ -73,7 +74,7 @@ function pathnameOf(url: string): string {
 const firstOf = (a: number, b: number): number | undefined =>
   a === -1 ? (b === -1 ? undefined : b) : b === -1 ? a : Math.min(a, b);
 
-/** As it was sent: `URL` would lose a question mark that nothing follows. */
+/** The query as the client sent it. `URL` would drop a question mark at the very end. */
 function queryOf(url: string): string {
   const start = url.indexOf('?');
   if (start === -1) return '';

@@ -1,5 +1,5 @@
-// The id of what a check has charged. It holds the charges themselves, signed: a service that has it can give them back, and
-// Weir need not keep the many that nobody gives back.
+// The id of the charges of a check. It contains the charges themselves, signed. A service gives them back with the id,
+// and Weir need not store charges that nobody will give back.
 import type { Borders } from '../core/counting/calendar.ts';
 import type { Check } from '../core/counting/check.ts';
 import { createSigner, isSameText, textFromBase64, textToBase64Url, toBase64Url } from '../core/digest.ts';
@@ -12,7 +12,7 @@ export interface RegionCharge {
 
 export interface ChargeIds {
   write(charges: readonly RegionCharge[]): Promise<string>;
-  /** Undefined if it is none that was written with this secret. */
+  /** Undefined if the id was not signed with this secret. */
   read(id: string): Promise<readonly RegionCharge[] | undefined>;
 }
 
@@ -47,7 +47,7 @@ type Fields = [
   cost: number,
   chargedAtMs: number,
   extra: number | null,
-  leaseId: string | null,
+  seatId: string | null,
   borders?: Borders | null,
 ];
 
@@ -61,7 +61,7 @@ const toFields = ({ region, check }: RegionCharge): Fields => [
   check.cost,
   check.chargedAtMs,
   check.extra ?? null,
-  check.leaseId ?? null,
+  check.seatId ?? null,
   check.borders ?? null,
 ];
 
@@ -75,7 +75,7 @@ const toCharge = ([
   cost,
   chargedAtMs,
   extra,
-  leaseId,
+  seatId,
   borders,
 ]: Fields) => ({
   region,
@@ -88,7 +88,7 @@ const toCharge = ([
     cost,
     chargedAtMs,
     extra: extra ?? undefined,
-    leaseId: leaseId ?? undefined,
+    seatId: seatId ?? undefined,
     borders: borders ?? undefined,
   },
 });

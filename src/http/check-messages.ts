@@ -1,4 +1,4 @@
-// What a check without a request says and is told, and how its input is read.
+// The input and the answer of a check without a request, and how the input is parsed.
 import { LARGEST_COST } from '../core/matching/rule.ts';
 import {
   flag,
@@ -13,7 +13,7 @@ import {
   wholeNumber,
 } from '../core/shape.ts';
 
-/** Each is a counter at least, and all of them are one call to Redis. */
+/** Each check is at least one counter, and one call to Redis covers all of them. */
 const MAX_CHECKS = 20;
 const MAX_CHARACTERS = 256;
 
@@ -23,22 +23,25 @@ export interface CheckInput {
   readonly rule?: string | undefined;
   /** Or the name that clients read. */
   readonly policy?: string | undefined;
-  /** Whom it counts: an IP, or the id of a user, tenant or API key, as the scope of the rule says. None if it is global. */
+  /**
+   * Who is counted: an IP, or the id of a user, tenant or API key, by the scope of the rule. Leave it out if that is
+   * global.
+   */
   readonly subject?: string | undefined;
   /** The rule's own cost if left out. */
   readonly cost?: number | undefined;
-  /** Only look; the same for all checks of a call. */
+  /** Only look, charge nothing. All checks of a call must agree. */
   readonly peek?: boolean | undefined;
   /** The tier of the subject; the default one if left out. */
   readonly tier?: string | undefined;
 }
 
-/** Several checks are charged all together, or none of them. */
+/** Weir charges all checks of a call, or none of them. */
 export type CheckCall = (
   | CheckInput
   | { readonly checks: readonly CheckInput[]; readonly peek?: boolean | undefined }
 ) & {
-  /** The same call with the same key is charged once, and answered alike, for a day. */
+  /** For a day, Weir charges calls with the same key once and gives all of them the same answer. */
   readonly idempotencyKey?: string | undefined;
 };
 
@@ -58,18 +61,18 @@ export interface CheckOutcome {
 
 export interface CheckAnswer {
   readonly allowed: boolean;
-  /** Gives back or settles what was charged; null if nothing was. */
+  /** Use it to give back or settle the charges; null if nothing was charged. */
   readonly id: string | null;
   /** The longest of all waits; null if it is allowed, or if no wait helps. */
   readonly retryAfterMs: number | null;
-  /** Of rules that throttle: wait so long before you go on. */
+  /** Wait this long before you go on: a rule throttles. */
   readonly delayMs: number;
-  /** Why nothing was counted, if that is so: each rule's `onUnavailable` has decided. */
+  /** Why nothing was counted; each rule's `onUnavailable` has decided. Null if the call was counted. */
   readonly degraded: string | null;
   readonly results: readonly CheckOutcome[];
 }
 
-/** Bad input, or an id that cannot be used (again). It is rendered as a problem. */
+/** Bad input, or an id that cannot be used (again). The route renders it as a problem. */
 export class CheckError extends Error {
   readonly status: number;
   readonly code: string;

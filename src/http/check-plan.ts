@@ -1,4 +1,4 @@
-// From the rules and subjects that a call names to the checks of the limiter.
+// Turns the rules and subjects that a call names into checks for the limiter.
 import type { Caller } from '../core/matching/caller.ts';
 import { countedIp } from '../core/matching/ip.ts';
 import type { NamedRule } from '../core/matching/named-rules.ts';
@@ -10,7 +10,7 @@ import { CheckError, type ReadCall } from './check-messages.ts';
 export interface CheckPlanOptions {
   readonly ipv6Prefix: number;
   readonly nowMs: number;
-  readonly leaseId: () => string;
+  readonly seatId: () => string;
 }
 
 /** A check, and the subject as the caller wrote it. */
@@ -81,14 +81,17 @@ const limitsFor = (
 
 const checkedRules = new WeakMap<CompiledRule, CompiledRule>();
 
-/** Without leases, whose units another isolate could not give back. Made once: where it is counted is known by the rule. */
+/**
+ * The rule without leases, because another isolate could not give leased units back. One copy for each rule: the
+ * limiter remembers by rule object where a rule is counted.
+ */
 function checkedRule(counter: CompiledRule): CompiledRule {
   const made = checkedRules.get(counter) ?? { ...counter, lease: false };
   checkedRules.set(counter, made);
   return made;
 }
 
-/** A caller of whom nothing is known but the subject; or what is wrong with that. */
+/** A caller with only the subject's identity; or a message that says what is wrong with the subject. */
 function callerOf(scope: Scope, { subject, tier }: One, ipv6Prefix: number): Caller | string {
   const nobody = { ip: 'unknown', address: 'unknown', tier };
   if (scope === 'global')

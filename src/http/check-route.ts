@@ -17,7 +17,7 @@ export function createCheckRoute(services: Services) {
   const checks = createServiceChecks(services);
   const findToken = createTokenFinder(services.check.tokens);
 
-  /** The answer to somebody who may not check; wrong tokens are counted where those of admins are. */
+  /** The answer to a caller who may not check. Wrong tokens count towards the limit of failed admin log-ins. */
   const refusalTo = async (request: Request): Promise<Response | undefined> => {
     const { scheme, credentials } = parseAuthorization(request.headers.get('Authorization') ?? '');
     const token = scheme === 'bearer' ? await findToken(credentials) : undefined;
@@ -54,7 +54,7 @@ export function createCheckRoute(services: Services) {
     if (request.method !== 'POST') return problem(NOT_POSTED, { Allow: 'POST' });
     try {
       const answered = answer(request, afterResponse);
-      // A client that leaves must not keep a charge from being noted.
+      // The charge must be noted even if the client leaves.
       afterResponse(answered.catch(() => {}));
       return await answered;
     } catch (error) {
@@ -66,7 +66,7 @@ export function createCheckRoute(services: Services) {
   };
 }
 
-/** The header counts if the body names no key. */
+/** The header applies if the body names no key. */
 function withKey(request: Request, body: unknown) {
   const call = readCall(body);
   return {

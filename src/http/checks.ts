@@ -1,5 +1,5 @@
-// Checks without a request: other services (queues, cron jobs, back-ends) limit themselves by the same rules and counters.
-// What was charged can be given back or settled once, by the id of the answer.
+// Checks without a request: other services (queues, cron jobs, back-ends) limit themselves by the same rules and
+// counters. A service can give back or settle the charges once, by the id in the answer.
 import { type Decision, decisiveResult, denyingResults, resultsOf } from '../core/counting/decision.ts';
 import { digest, randomId, toBase64Url } from '../core/digest.ts';
 import type { AfterResponse } from '../core/matching/caller.ts';
@@ -23,7 +23,7 @@ export interface CheckServices extends Pick<Services, 'limiter' | 'log' | 'now' 
 export interface CheckOptions {
   /** Signs the ids of charges. */
   readonly secret: string;
-  /** Each with what it remembers of checks. */
+  /** Each region keeps its own records of checks. */
   readonly regions: readonly (WeightedRegion & { readonly checkRecords: CheckRecords })[];
 }
 
@@ -35,13 +35,13 @@ export interface Asked {
 
 export interface Checks {
   check(call: ReadCall, asked: Asked): Promise<CheckAnswer>;
-  /** Gives everything back. Throws a CheckError if that was done before, or is too late. */
+  /** Gives all charges back. Throws a CheckError if the id was used before or is too old. */
   refund(id: string): Promise<void>;
   /** Brings every charge to this cost. Throws as `refund` does. */
   settle(id: string, cost: number): Promise<void>;
 }
 
-/** Nobody's request waits for it. */
+/** No request waits for this call, so it may take long. */
 const SETTLE_MS = 5_000;
 const PENDING = 'pending';
 
@@ -50,7 +50,7 @@ export function createChecks(services: CheckServices): Checks {
   const ids = createChargeIds(services.check.secret);
   const stores = new Map(services.regions.map(({ name, store }) => [name, store]));
 
-  /** A name is always kept in the same region, wherever it is asked from. */
+  /** A name is always kept in the same region, whichever region the call comes from. */
   const recordsOf = (name: string): CheckRecords => {
     const home = homeOf(name, services.check.regions);
     const region = services.check.regions.find((one) => one.name === home);
@@ -64,7 +64,7 @@ export function createChecks(services: CheckServices): Checks {
     let planned: readonly PlannedCheck[] = [];
     let step = await limiter.begin({ regions, operation, ledger, afterResponse });
     while (step.kind === 'round') {
-      const options = { ipv6Prefix: services.ipv6Prefix, nowMs: now(), leaseId: randomId };
+      const options = { ipv6Prefix: services.ipv6Prefix, nowMs: now(), seatId: randomId };
       planned = await planChecks(step.snapshot, call.checks, options);
       step = await limiter.decide(step, { kind: 'checks', checks: planned.map(({ check }) => check) });
     }
@@ -81,7 +81,7 @@ export function createChecks(services: CheckServices): Checks {
     return allowed && charges.length > 0 ? ids.write(charges) : null;
   };
 
-  /** The first call decides, and leaves its answer to those that come again. */
+  /** The first call decides and stores its answer for the repeats. */
   const decideOnce = async (key: string, call: ReadCall, asked: Asked): Promise<CheckAnswer> => {
     const name = `key:${toBase64Url(await digest('SHA-256', key))}`;
     const said = toBase64Url(await digest('SHA-256', JSON.stringify([call.checks, call.isPeek])));
@@ -95,7 +95,7 @@ export function createChecks(services: CheckServices): Checks {
       await drop().catch(() => {});
       throw error;
     });
-    // What was not counted may be tried again.
+    // The call was not counted, so the client may try again.
     if (answer.degraded !== null) await drop().catch(() => {});
     else {
       const written = records.write(
@@ -109,7 +109,7 @@ export function createChecks(services: CheckServices): Checks {
     return answer;
   };
 
-  /** An id is used once: what may have been done is never done again. */
+  /** Marks the id as used before anything is done with it: a refund must never happen twice. */
   const spend = async (id: string): Promise<readonly RegionCharge[]> => {
     const charges = await ids.read(id).catch(() => undefined);
     if (!charges) throw new CheckError(404, 'unknown-check', ['id: is none of this Weir']);
@@ -146,7 +146,7 @@ export function createChecks(services: CheckServices): Checks {
       const by = (units: (charged: number) => number, want = 0) =>
         charges
           .map(({ region, check }) => ({ region, check: { ...check, cost: units(check.cost), want } }))
-          .filter(({ check }) => check.cost > 0 && check.leaseId === undefined);
+          .filter(({ check }) => check.cost > 0 && check.seatId === undefined);
       await run(
         'settle',
         by((charged) => cost - charged),

@@ -1,20 +1,20 @@
-// Leases last as long as what they are for: until the last byte of an answer, or until a WebSocket is closed from
-// either side. What has lost its lease is closed: somebody else has its place.
+// A request holds its seats until the last byte of the answer, or until either side closes the WebSocket. Weir closes a
+// connection that has lost its seat: somebody else has that seat.
 import type { AfterResponse } from '../core/matching/caller.ts';
-import type { Held } from '../limiter/held-leases.ts';
+import type { Held } from '../limiter/held-seats.ts';
 
 export interface OpenAnswer {
   readonly request: Request;
   readonly response: Response;
-  /** Its body is as the origin sent it, encoded or not. */
+  /** The body is as the origin sent it, encoded or not. */
   readonly isRaw: boolean;
 }
 
-/** The answer, which gives its leases back when it is over. */
+/** The same answer; its seats are given back when it ends. */
 export function holdWhileOpen(answer: OpenAnswer, held: Held, afterResponse: AfterResponse): Response {
   const { request, response, isRaw } = answer;
   if (response.webSocket) return bridge(response, response.webSocket, held, afterResponse);
-  // The body of an answer to HEAD is never read.
+  // Nobody reads the body of an answer to HEAD, so its end would never come.
   if (!response.body || request.method === 'HEAD') {
     afterResponse(held.end());
     return response;
@@ -25,7 +25,7 @@ export function holdWhileOpen(answer: OpenAnswer, held: Held, afterResponse: Aft
   return isRaw ? rawAnswer(readable, response) : new Response(readable, withoutLength(response));
 }
 
-/** Of a known length, or the client would get it chunked. */
+/** Keeps the length, because without one the client would get the body chunked. */
 function rawPassage(headers: Headers) {
   const length = headers.get('Content-Length');
   const isKnown = length !== null && /^\d{1,15}$/.test(length);
@@ -35,13 +35,13 @@ function rawPassage(headers: Headers) {
 const rawAnswer = (body: ReadableStream, { status, statusText, headers }: Response) =>
   new Response(body, { status, statusText, headers, encodeBody: 'manual' });
 
-/** What is encoded on its way out has another length than it says. */
+/** The runtime encodes this body on the way out, so the Content-Length is wrong. */
 function withoutLength(response: Response): Response {
   if (response.headers.has('Content-Encoding')) response.headers.delete('Content-Length');
   return response;
 }
 
-/** Both sides end here, because only then it is known when one of them closes. */
+/** Weir terminates both sockets, because only then does it see which one closes. */
 function bridge(response: Response, origin: WebSocket, held: Held, afterResponse: AfterResponse): Response {
   const { 0: client, 1: server } = new WebSocketPair();
   for (const socket of [origin, server]) {
@@ -60,7 +60,7 @@ function bridge(response: Response, origin: WebSocket, held: Held, afterResponse
 function closeWhenLost({ lost }: Held, ...sockets: readonly WebSocket[]): Promise<void> {
   return new Promise((resolve) => {
     const closeAll = () => {
-      for (const socket of sockets) close(socket, TRY_AGAIN_LATER, 'the place of this connection is lost');
+      for (const socket of sockets) close(socket, TRY_AGAIN_LATER, 'this connection has lost its seat');
       resolve();
     };
     if (lost.aborted) closeAll();
@@ -68,7 +68,7 @@ function closeWhenLost({ lost }: Held, ...sockets: readonly WebSocket[]): Promis
   });
 }
 
-/** Messages as they are; resolves when `from` has closed or failed, and `to` has been told. */
+/** Passes messages on unchanged. Resolves when `from` has closed or failed and `to` is closed as well. */
 function passOn(from: WebSocket, to: WebSocket): Promise<void> {
   from.addEventListener('message', ({ data }) => attempt(() => to.send(data)));
   return new Promise((resolve) => {
@@ -85,16 +85,16 @@ function passOn(from: WebSocket, to: WebSocket): Promise<void> {
 
 const INTERNAL_ERROR = 1011;
 const TRY_AGAIN_LATER = 1013;
-/** Codes that say that there was none, or that the connection broke: nobody may send them. */
+/** Codes that a runtime reports itself ("no code", "broken connection"). No side may send them. */
 const UNSENDABLE = [1005, 1006, 1015];
 
-/** With the same words if they may be said, but in any case: a place given back must not stay taken. */
+/** Closes with this code and reason if the runtime accepts them, else without: the socket must close with its seat. */
 function close(socket: WebSocket, code: number, reason: string): void {
   const isClosed = attempt(() => (UNSENDABLE.includes(code) ? socket.close() : socket.close(code, reason)));
   if (!isClosed) attempt(() => socket.close(INTERNAL_ERROR));
 }
 
-/** False if it threw: the socket is closed already, or does not take this. */
+/** False if it threw: the socket is closed already, or refuses the arguments. */
 function attempt(action: () => void): boolean {
   try {
     action();

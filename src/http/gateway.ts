@@ -1,12 +1,12 @@
-// The way of a request, top to bottom: who calls, which rules apply, the decision, then a refusal or the origin's answer,
-// and what clients read about it.
+// The way of a request, top to bottom: who calls, which rules apply, the decision, then a refusal or the origin's
+// answer, and what clients read about it.
 
 import type { CheckResult, Decision } from '../core/counting/decision.ts';
 import { randomId } from '../core/digest.ts';
 import type { AfterResponse, Caller } from '../core/matching/caller.ts';
 import { planAnybody, planRequest, type RuleCheck } from '../core/matching/plan.ts';
 import type { AnsweredRequest } from '../core/ports/telemetry.ts';
-import { type Held, holdLeases } from '../limiter/held-leases.ts';
+import { type Held, holdSeats } from '../limiter/held-seats.ts';
 import { createLedger, type Ledger } from '../limiter/ledger.ts';
 import type { RequestPlan, Round } from '../limiter/limiter.ts';
 import type { Regions } from '../limiter/region-ladder.ts';
@@ -26,39 +26,39 @@ export interface GatewayRequest {
   readonly regions: Regions;
   readonly matchPath: string;
   readonly afterResponse: AfterResponse;
-  /** To the origin, or to whatever else lies behind. */
+  /** Sends the request to the origin, or to whatever else lies behind Weir. */
   readonly forward: (caller: Caller | undefined, options: ForwardOptions) => Promise<ProxyResult>;
 }
 
 export interface ForwardOptions {
-  /** For so long the origin may still answer a client that has left. */
+  /** How long the origin may still answer after the client has left. */
   readonly outlivesClientMs?: number | undefined;
 }
 
-/** What was decided about a request, who sends it, and what it was charged. */
+/** The decision, the caller, and the charges of the request. */
 interface Decided {
   readonly decision: Decision;
   readonly identity: Identity | undefined;
   readonly ledger: Ledger;
 }
 
-/** Less than the 30 s that the runtime leaves to what is handed over after a client has left. */
+/** Less than the 30 s for which the runtime keeps `waitUntil` work alive after a client has left. */
 const AWAIT_COST_MS = 25_000;
 
 /**
- * What Cloudflare answers for an origin that it could not connect to: refused, unreachable, no TLS, no name. Nothing
- * else tells that a request did not reach the origin: a connection that broke may have been open for long.
+ * Cloudflare's own answers when it cannot connect to an origin: refused, unreachable, no TLS, no name. Only these prove
+ * that a request did not reach the origin. A connection that broke may have been open for long.
  */
 const NOT_CONNECTED: ReadonlySet<number> = new Set([521, 523, 525, 526, 530]);
 
-/** Until routes have names: all requests go to one origin. */
+/** The route label of all requests: telemetry does not tell routes apart. */
 const ROUTE = 'default';
 
 export async function handleGateway(services: Services, asked: GatewayRequest): Promise<Response> {
   const { telemetry } = services;
   const startedAtMs = telemetry.clockMs();
   const deciding = decide(services, asked);
-  // When a client leaves, the runtime drops all that is not handed over: what was charged or held would stay so.
+  // When a client leaves, the runtime drops work that was not handed over. Charges and seats would then stay taken.
   asked.afterResponse(deciding);
   const decided = await deciding;
   const { decision, identity } = decided;
@@ -75,7 +75,7 @@ export async function handleGateway(services: Services, asked: GatewayRequest): 
   return response;
 }
 
-/** One round by the rules that this isolate has; one more, if they turn out to be outdated. */
+/** Decides by the rules that this isolate has, and once more if Redis says that they are outdated. */
 async function decide(services: Services, asked: GatewayRequest): Promise<Decided> {
   const { limiter, log } = services;
   const { regions, afterResponse } = asked;
@@ -94,7 +94,7 @@ async function decide(services: Services, asked: GatewayRequest): Promise<Decide
   }
 }
 
-/** A caller that memory does not know is looked up, unless every request from that address is refused anyway. */
+/** Looks up a caller that memory does not know, unless the address is denied anyway. */
 async function whoCalls(services: Services, asked: GatewayRequest, round: Round): Promise<Identity> {
   const { afterResponse, request } = asked;
   if (!hasCredential(request, services.identity)) return { caller: addressOf(request, services.identity) };
@@ -138,10 +138,10 @@ const plannedFor = (
   nowMs: now(),
   facts: factsOf(request),
   isLogOnly,
-  leaseId: randomId,
+  seatId: randomId,
 });
 
-/** What is worth telling about how a decision came about: the gravest thing, if several went wrong. */
+/** What went wrong with this decision; the gravest incident, if there are several. */
 function incidentOf(
   decision: Decision,
   identity: Identity | undefined,
@@ -150,7 +150,7 @@ function incidentOf(
   if (decision.kind === 'counted' && decision.failedOver)
     return { reason: decision.failedOver, fallback: 'next-region' };
   if (decision.isStale) return { reason: 'stale-rules' };
-  // A caller that could not be looked up was counted by IP, in the default tier.
+  // The look-up failed, so the caller was counted by IP, in the default tier.
   return identity?.unknown ? { reason: 'caller-unknown' } : undefined;
 }
 
@@ -167,7 +167,7 @@ function report(
   if (decision.kind === 'counted') reportShadow(log, decision.results, region);
 }
 
-/** What shadow rules would have denied. */
+/** Reports the requests that shadow rules would have denied. */
 export function reportShadow(
   log: Pick<Services['log'], 'shadow'>,
   results: readonly CheckResult<RuleCheck>[],
@@ -184,8 +184,8 @@ async function pass(services: Services, asked: GatewayRequest, decided: Decided)
     const sent = sentNow(services, decision, identity);
     return readAnswer(services, sent, await asked.forward(identity?.caller, {})).response;
   }
-  const held = holdLeases(ledger);
-  // A region that did not answer may hold one all the same.
+  const held = holdSeats(ledger);
+  // A region that did not answer may hold a seat all the same.
   if (!held) asked.afterResponse(ledger.release());
   const passing = passWith(held, services, asked, decided);
   asked.afterResponse(passing.catch(() => held?.end()));
@@ -224,7 +224,7 @@ const sentNow = ({ telemetry }: Services, decision: Decision, identity: Identity
   startedAtMs: telemetry.clockMs(),
 });
 
-/** With the headers that are for the client, and what the origin says the request cost. */
+/** Takes headers that are for Weir alone out of the answer, and reads the real cost from them. */
 function readAnswer({ origin, telemetry }: Services, sent: Sent, { kind, response }: ProxyResult) {
   const { decision, caller, startedAtMs } = sent;
   const cost = kind === 'failed' ? undefined : takeOriginHeaders(response.headers, origin);

@@ -1,4 +1,4 @@
-// What clients read about a decision.
+// Writes the rate-limit headers that clients read.
 import {
   type CheckResult,
   type CountedDecision,
@@ -13,7 +13,7 @@ import type { Incident } from './incident-counts.ts';
 import { rateLimitFields, toSeconds } from './rate-limit-fields.ts';
 
 export interface HeaderOptions {
-  /** Which rules a decision was made by is nobody's business in production. */
+  /** Only then do answers name the version of the rules: it is not for the public. */
   readonly isDevelopment: boolean;
 }
 
@@ -27,13 +27,13 @@ export function setDecisionHeaders(
   else if (decision.kind === 'degraded' && decision.local) setRetryAfter(headers, decision.local.results);
 }
 
-/** What was wrong, and what was done instead. */
+/** Says what went wrong and which fallback decided. */
 export function setIncidentHeaders(headers: Headers, { reason, fallback }: Omit<Incident, 'region'>): void {
   headers.set('X-Weir-Degraded', reason);
   if (fallback) headers.set('X-Weir-Fallback', fallback);
 }
 
-/** An isolate that counts for itself can say when to come back, but not what is left. */
+/** An isolate that counts alone knows when to retry, but not how much of the limit is left. */
 function setRetryAfter(headers: Headers, results: readonly CheckResult<RuleCheck>[]): void {
   const decisive = decisiveResult(denyingResults(results));
   const retryAfterMs = decisive?.outcome.retryAfterMs;
@@ -50,7 +50,7 @@ function setRateLimitHeaders(headers: Headers, { results, nowMs }: CountedDecisi
   setLegacyHeaders(headers, decisive, nowMs);
 }
 
-/** They have room for one policy. */
+/** The X-RateLimit headers have room for one policy. */
 function setLegacyHeaders(headers: Headers, decisive: CheckResult<RuleCheck>, nowMs: number): void {
   const { check, outcome } = decisive;
   headers.set('X-RateLimit-Limit', String(check.full.limit));

@@ -1,25 +1,25 @@
-// GET /_weir/health: whether all is well; for those who have a token also which version runs, by which rules, and how
-// each part is doing. It answers 200 even when parts are down: requests go on without them, and that is what a load
-// balancer must know.
+// GET /_weir/health tells whether all is well. A caller with a token also sees the version, the rules in force, and the
+// state of each part. The answer is 200 even when parts are down: requests go on without them, so a load balancer must
+// keep sending them.
 import { version } from '../../package.json';
 import type { Snapshot } from '../core/matching/snapshot.ts';
 import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { Services } from './services.ts';
 
-/** `script-failed`: the server answers, but cannot run Weir's script. Nothing is counted there until that is mended. */
+/** `script-failed`: the server answers, but cannot run Weir's script. It counts nothing until somebody fixes that. */
 interface Part {
   readonly state: 'ok' | 'down' | 'script-failed';
-  /** What a server said that cannot run the script. */
+  /** The error of a server that cannot run the script. */
   readonly said?: string;
 }
 
-/** Anyone may ask, so the answer is kept for a moment: asking often costs the parts nothing. */
+/** Anybody may ask, so the isolate keeps the answer for a moment. Frequent requests then cost the parts nothing. */
 const KEEP_MS = 1_000;
 
 const NOT_STORED = { headers: { 'cache-control': 'no-store' } };
 
 export interface HealthOptions {
-  /** What runs here, and what is wrong with it, is nobody else's business. */
+  /** Only callers with a token see what runs here and what is wrong with it. */
   readonly hasDetails: boolean;
 }
 
@@ -32,7 +32,7 @@ export function createHealth(services: Services) {
     const { snapshots } = services;
     const snapshot = snapshots.current() ?? (await snapshots.start((region ?? services.regions[0]).board));
     if (services.now() - checkedAt >= KEEP_MS) {
-      // Before the probes: those who ask meanwhile get the last answer.
+      // Set before the probes, so that requests during the probes get the last answer.
       checkedAt = services.now();
       parts = await probeParts(services);
     }
@@ -61,7 +61,7 @@ export function createHealth(services: Services) {
   };
 }
 
-/** What turns it off, if something does: the variable of this deployment, or the settings that are published. */
+/** Whether rules are enforced, and what decides that: a variable of this deployment, or the published settings. */
 const enforcementOf = ({ isLogOnly }: Services, snapshot: Snapshot | undefined) =>
   isLogOnly
     ? { mode: 'log', by: 'ENFORCEMENT' }

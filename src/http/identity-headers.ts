@@ -1,4 +1,4 @@
-// What the origin is told about the caller. Nothing that a client sends under these names passes.
+// Headers that tell the origin who calls. The proxy removes headers of these names that a client sends.
 import type { Caller } from '../core/matching/caller.ts';
 
 /** `tier`: the caller's own, or the default one. */
@@ -14,6 +14,6 @@ export function identityHeaders(
   return headers;
 }
 
-/** What a header cannot hold is percent-encoded, and so is the percent sign. */
+/** Percent-encodes characters that a header cannot hold, and the percent sign. */
 const toValue = (text: string) =>
   text.replace(/[^\x21-\x24\x26-\x7e]/gu, (character) => encodeURIComponent(character));

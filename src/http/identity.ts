@@ -1,5 +1,5 @@
-// Who sends a request: the address that Cloudflare names, and the API key or the user's token if it is a good one.
-// What cannot be verified is nobody's: it counts against the IP.
+// Finds out who sends a request: the address that Cloudflare names, and the API key or user token if it is valid.
+// A credential that cannot be verified identifies nobody: the request counts against the IP.
 import { parseAuthorization } from '../core/authorization.ts';
 import type {
   AfterResponse,
@@ -14,16 +14,16 @@ import { countedIp } from '../core/matching/ip.ts';
 import type { Credential } from '../core/matching/plan.ts';
 import { waitHalf } from '../limiter/deadline.ts';
 
-/** Without an address all callers share one bucket, rather than escape. */
+/** Callers without an address share one bucket. Otherwise they would escape the limits. */
 const UNKNOWN = { ip: 'unknown', address: 'unknown' };
 
 export interface IdentityOptions {
   readonly callers: CallerDirectory;
-  /** Undefined: no tokens are read, whatever they are. */
+  /** Undefined: Weir reads no tokens. */
   readonly tokens: TokenVerifier | undefined;
   readonly ipv6Prefix: number;
   readonly afterResponse: AfterResponse;
-  /** Of the decision: half of it, at most, is spent on who calls. */
+  /** The deadline of the decision. Finding the caller takes at most half of it. */
   readonly deadline: { remainingMs(): number };
   /** Asks neither KV nor Postgres. A caller that memory does not know is `unknown`. */
   readonly memoryOnly?: boolean | undefined;
@@ -33,13 +33,13 @@ export type Address = Pick<Caller, 'ip' | 'address'>;
 
 export interface Identity {
   readonly caller: Caller;
-  /** What the caller has shown, if none of it was good. */
+  /** The credential that the caller has shown, if it is not valid. */
   readonly unverified?: Credential | undefined;
-  /** What the caller has shown, if it cannot be told now whether it is good. */
+  /** The credential that the caller has shown, if Weir cannot tell now whether it is valid. */
   readonly unknown?: Credential | undefined;
 }
 
-/** Blanks at the end are no part of a header, but workerd leaves them there. */
+/** Trims the key: workerd leaves blanks at the end of a header. */
 export async function identify(request: Request, options: IdentityOptions): Promise<Identity> {
   const { headers } = request;
   const from = addressOf(request, options);
@@ -52,7 +52,7 @@ export async function identify(request: Request, options: IdentityOptions): Prom
   return waitHalf<Identity>(options.deadline, verifying, unknown);
 }
 
-/** Whether the client shows anything that could say who it is. */
+/** Whether the client shows any credential. */
 export const hasCredential = ({ headers }: Request, { tokens }: Pick<IdentityOptions, 'tokens'>): boolean =>
   headers.has('X-API-Key') || (tokens !== undefined && bearerTokenIn(headers) !== undefined);
 
@@ -69,11 +69,11 @@ interface Shown {
   readonly lookUp: LookUp;
 }
 
-/** The key comes first: if it is good, the token is not even read. No other header says who somebody is. */
+/** The API key comes first. If it is valid, the token is not read. No other header identifies a caller. */
 async function verify({ from, key, token, lookUp }: Shown, options: IdentityOptions): Promise<Identity> {
   const ofKey = key === undefined ? undefined : await options.callers.ofApiKey(key, lookUp);
   if (ofKey) return { caller: toCaller(from, ofKey) };
-  // A key that has not been looked up may still turn out to be good.
+  // Memory does not know the key, but KV or Postgres may.
   if (ofKey === null && lookUp.memoryOnly) return { caller: from, unknown: 'api-key' };
   const ofToken = token === undefined ? undefined : await bearerOf(token, lookUp, options);
   if (ofToken) return { caller: toCaller(from, ofToken) };
@@ -91,7 +91,7 @@ const toCaller = (from: Address, { userId, apiKeyId, tenantId, tier, claims }: C
   ...(claims && { claims }),
 });
 
-/** What the token does not say of its user, the directory may know. */
+/** The directory adds what the token does not say about its user. */
 async function bearerOf(
   token: string,
   lookUp: LookUp,
@@ -108,7 +108,7 @@ async function bearerOf(
   };
 }
 
-/** Undefined if there is none. Several headers come as one, with commas between: such a token is nobody's. */
+/** Undefined if there is none. Several headers arrive as one value with commas, which is never a valid token. */
 function bearerTokenIn(headers: Headers): string | undefined {
   const { scheme, credentials } = parseAuthorization(headers.get('Authorization') ?? '');
   return scheme === 'bearer' ? credentials : undefined;

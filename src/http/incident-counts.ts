@@ -1,7 +1,7 @@
-// How often requests could not be decided as they should, since this isolate started: by step, reason and region.
+// Counts decisions in which something went wrong, since this isolate started: by step, reason and region.
 import type { DegradedReason, Fallback } from '../core/counting/decision.ts';
 
-/** Without a step: it was counted as it should be, but by rules or for a caller that may be out of date. */
+/** Without a `fallback`, the request was counted, but the rules or the caller may be out of date. */
 export interface Incident {
   readonly reason: DegradedReason;
   readonly fallback?: Fallback | undefined;
@@ -10,7 +10,7 @@ export interface Incident {
 
 export interface IncidentCounts {
   add(incident: Incident): void;
-  /** All that has happened, with its count. */
+  /** Each kind of incident with its count. */
   list(): readonly (Incident & { readonly count: number })[];
 }
 

@@ -1,12 +1,12 @@
-// Structured log lines, one JSON object each, at most one a second of a kind: an outage must not become a flood of
-// lines. No line ever holds a key, a token or an argument.
+// Log lines, one JSON object each. Each kind is logged at most once a second, so that an outage does not flood the log.
+// No line ever holds a key, a token or an argument.
 
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { BreakerState } from '../core/regions/breaker.ts';
 import type { Incident } from './incident-counts.ts';
 
-/** Each is explained in docs/operations.md. */
+/** docs/operations.md explains each of them. */
 export const LOG_EVENTS = [
   'degraded',
   'breaker',
@@ -30,14 +30,14 @@ export type LogEvent = (typeof LOG_EVENTS)[number];
 
 export interface Log {
   degraded(incident: Incident): void;
-  /** A region is no longer asked, or is asked again. */
+  /** Weir no longer calls a region, or calls it again. */
   breaker(region: string, state: BreakerState): void;
   /** A region could not run the script: at all (`isBroken`), or for this one call. */
   script(region: string, said: string, isBroken: boolean): void;
-  /** A mistake in Weir itself: where it was made. */
+  /** A bug in Weir itself, with the place in the code. */
   bug(error: unknown): void;
   error(event: LogEvent, error: unknown, region?: string): void;
-  /** A sample of those who were denied. The subject is a hash. */
+  /** A sample of the denied requests. The subject is a hash. */
   denied(rule: string, route: string, subject: string): void;
   /** A shadow rule would have denied a request. */
   shadow(rule: string, region: string): void;
@@ -53,7 +53,7 @@ export function createLog(now: () => number, write: (line: string) => void): Log
 
   const sampled = (kind: string, fields: Record<string, unknown> & { readonly event: LogEvent }) => {
     const known = kinds.get(kind, 0);
-    // A clock that was put back must not silence it.
+    // `abs`, because a clock that was put back must not silence the log.
     if (known && Math.abs(now() - known.lastAtMs) < INTERVAL_MS) {
       known.suppressed += 1;
       return;
@@ -91,7 +91,7 @@ const failureOf = (error: unknown) =>
     ...(error.failure === 'script-failed' && { said: error.message }),
   };
 
-/** Where it happened, innermost first. Not its message, which can quote anything, over several lines. */
+/** The stack without the message: the message can quote anything, over several lines. Innermost frame first. */
 function framesOf(error: unknown): string[] {
   if (!(error instanceof Error)) return [];
   const { stack = '', message } = error;

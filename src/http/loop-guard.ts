@@ -1,5 +1,5 @@
-// A route that leads back to Weir would send a request round and round. So each request to an origin names the Weirs
-// that it has passed, and one that comes back to a Weir it has passed is refused with 508.
+// Stops loops: a route can lead back to Weir. Each request to an origin names the Weirs that it has passed. A Weir
+// that finds itself among them answers 508.
 import { digest, toHex } from '../core/digest.ts';
 import { problem } from './problem.ts';
 import { HOP_HEADER } from './proxy/headers.ts';
@@ -8,13 +8,13 @@ const HOPS = /^[0-9a-f]{16}(?:, [0-9a-f]{16}){0,7}$/;
 const MAX_HOPS = 8;
 
 export interface LoopGuard {
-  /** The answer to a request that has been here before; undefined if it has not. */
+  /** A 508 if the request has been here before, else undefined. */
   refuse(request: Request): Promise<Response | undefined>;
   /** The value of the header for a request on its way to the origin. Most have passed no Weir before this one. */
   mark(request: Request, isFirst: boolean): Promise<string> | string;
 }
 
-/** `identity`: what all isolates of this Weir have in common, and no other Weir has. It is never sent itself. */
+/** `identity` is the same in all isolates of this Weir and in no other Weir. It is never sent itself. */
 export function createLoopGuard(identity: string): LoopGuard {
   let id: string | undefined;
   const ownId = async () => {

@@ -1,4 +1,4 @@
-// Which origin a request goes to: that of its route, or the default one; and the URL that it has there.
+// Chooses the origin of a request (that of its route, or the default one) and the URL there.
 
 import { type Origin, parseOrigin } from '../core/matching/origin.ts';
 import { type OriginRoute, strip } from '../core/matching/origin-route.ts';
@@ -6,39 +6,39 @@ import type { OriginRoutes } from '../core/matching/origin-routes.ts';
 import { hostOf } from '../core/matching/origin-routes.ts';
 
 export interface AskedPath {
-  /** Canonical: what was matched is what the origin sees. */
+  /** The canonical path: the origin sees the path that the rules have matched. */
   readonly path: string;
   readonly matchPath: string;
-  /** With its question mark, as it was sent. */
+  /** With its question mark, as the client sent it. */
   readonly query: string;
 }
 
-/** Something that answers requests without a network: another Worker. */
+/** Another Worker, which answers without a network call. */
 export interface ServiceBinding {
   fetch(to: string | Request, init: RequestInit): Promise<Response>;
 }
 
 export interface OriginChoice {
-  /** Of the route; the default origin has none. */
+  /** Undefined for the default origin. */
   readonly routeName: string | undefined;
-  /** As it was written. */
+  /** As the configuration or the route spells it. */
   readonly origin: string;
   readonly url: string;
-  /** Where the request is sent: the network, another Worker, or nowhere because that Worker is not bound. */
+  /** The network, or another Worker; undefined if that Worker is not bound. */
   readonly via: 'network' | ServiceBinding | undefined;
   readonly timeoutMs: number;
-  /** Where Cloudflare is to send the request, if the host of the URL is only what the origin reads. */
+  /** The host that Cloudflare connects to, if the URL has the host that the origin should read. */
   readonly resolveOverride: string | undefined;
   readonly headers: Readonly<Record<string, string>> | undefined;
 }
 
 export interface OriginChooserOptions {
-  /** ORIGIN_URL: where everything goes that no route takes. */
+  /** ORIGIN_URL, for requests that no route takes. */
   readonly defaultOrigin: string;
   readonly timeoutMs: number;
   readonly service: (name: string) => ServiceBinding | undefined;
   readonly routes: () => OriginRoutes | undefined;
-  /** Cloudflare can send a request elsewhere than its URL says. The runtime by itself, in development, cannot. */
+  /** Cloudflare can connect to another host than the URL names. The local runtime cannot. */
   readonly canOverrideHost: boolean;
 }
 
@@ -55,7 +55,7 @@ export function createOriginChooser(options: OriginChooserOptions): ChooseOrigin
     const origin = route ? routed(route) : byDefault;
     const toOrigin = route?.stripPrefix ? strip(path, route.stripPrefix) : path;
     const base = origin.kind === 'url' ? origin.url : baseOf(requestUrl);
-    // Another Worker reads its host from the URL, and needs nobody to find it.
+    // Another Worker reads the host from the URL. Its binding says where it is.
     const isRenamed = route?.hostHeader && (canOverrideHost || origin.kind === 'service');
     const renamed = isRenamed ? withHost(base, route.hostHeader) : base;
     return {
@@ -70,7 +70,7 @@ export function createOriginChooser(options: OriginChooserOptions): ChooseOrigin
   };
 }
 
-/** A route's origin is read once, not with each request. */
+/** Parses the origin of a route once, not with each request. */
 function createRouteReader(): (route: OriginRoute) => Origin {
   const read = new WeakMap<OriginRoute, Origin>();
   return (route) => {
@@ -82,7 +82,7 @@ function createRouteReader(): (route: OriginRoute) => Origin {
   };
 }
 
-/** Both the configuration and the publisher have let it pass. */
+/** Cannot fail: the configuration or the publisher has checked the text. */
 function readOrigin(text: string): Origin {
   const origin = parseOrigin(text);
   if (!origin) throw new Error('an origin that was checked cannot be read');

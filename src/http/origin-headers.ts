@@ -1,11 +1,11 @@
-// Headers of the origin's answer, in one look at each: those of its connection stay there, what it says about limits is
-// kept apart from what Weir says, and the one that tells the real cost is for Weir alone.
+// Cleans the headers of the origin's answer in one pass. It removes hop-by-hop headers, keeps the origin's rate-limit
+// headers apart from Weir's, and takes out the header with the real cost.
 import { HOP_BY_HOP, namesIn } from './proxy/headers.ts';
 
 const RATE_LIMIT = /^(x-ratelimit-.+|ratelimit|ratelimit-.+)$/;
 const isRateLimit = (name: string) =>
   (name.startsWith('x-r') || name.startsWith('r')) && RATE_LIMIT.test(name);
-/** Mostly `Connection` names nothing else. */
+/** The usual value of `Connection`, which names no other header. */
 const KEEP_ALIVE = 'keep-alive';
 const COST = /^\d{1,12}$/;
 
@@ -17,7 +17,7 @@ export interface OriginHeaderPolicy {
   readonly costHeader: string;
 }
 
-/** Takes out what is not for the client. Gives the real cost; undefined if the origin tells none that can be read. */
+/** Removes headers that are not for the client. Returns the real cost; undefined if the origin names no valid one. */
 export function takeOriginHeaders(
   headers: Headers,
   { rateLimitHeaders, costHeader }: OriginHeaderPolicy,
@@ -41,7 +41,7 @@ export function takeOriginHeaders(
   return COST.test(costText) ? Number(costText) : undefined;
 }
 
-/** What `Connection` names belongs to the connection, too. */
+/** Headers that `Connection` names are hop-by-hop, too. */
 function removeNamed(headers: Headers, connection: string): void {
   const named = namesIn(connection);
   if (named) for (const name of [...headers.keys()]) if (named.has(name)) headers.delete(name);

@@ -1,4 +1,4 @@
-// How each origin has answered lately, as this isolate has seen it. Nothing is probed: these are the results of requests.
+// How each origin has answered this isolate lately. Weir sends no probes: these are the results of real requests.
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { OriginChoice } from './origin-choice.ts';
 import type { ProxyFailure, ProxyResult } from './proxy.ts';
@@ -8,7 +8,7 @@ export type OriginResult = 'ok' | 'error' | Exclude<ProxyFailure, 'client-gone'>
 
 /** Enough to tell a bad minute from a bad request. */
 const LATELY = 20;
-/** More origins than an isolate meets; those used longest ago are forgotten. */
+/** More origins than an isolate meets. The one used longest ago is dropped first. */
 const MAX_ORIGINS = 1_000;
 
 type OriginName = Pick<OriginChoice, 'routeName' | 'origin'>;
@@ -41,7 +41,7 @@ export interface OriginHealth {
 
 export function createOriginHealth(now: () => number): OriginHealth {
   const origins = createBoundedCache<Seen>(MAX_ORIGINS);
-  /** Of the request before: mostly it went to the same origin. */
+  /** The origin of the last request. The next request mostly goes to the same one. */
   let latest: OriginName & { readonly seen: Seen } = { routeName: undefined, origin: '', seen: createSeen() };
   const seenOf = ({ routeName, origin }: OriginName): Seen => {
     if (latest.origin === origin && latest.routeName === routeName) return latest.seen;
@@ -75,7 +75,7 @@ const createSeen = (): Seen => ({
   lastFailure: undefined,
 });
 
-/** A client that left says nothing about the origin. */
+/** Undefined if the client has left: that says nothing about the origin. */
 function resultOf(result: ProxyResult): OriginResult | undefined {
   if (result.kind === 'failed') return result.reason === 'client-gone' ? undefined : result.reason;
   return result.response.status >= 500 ? 'error' : 'ok';

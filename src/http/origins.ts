@@ -1,4 +1,4 @@
-// What lies behind Weir: the choice of an origin, the way there, and how it has answered lately.
+// Puts the parts of the way to an origin together: choice, loop guard, proxy, health.
 import type { Caller } from '../core/matching/caller.ts';
 import type { SnapshotSource } from '../core/ports/snapshot-source.ts';
 import { identityHeaders } from './identity-headers.ts';
@@ -9,17 +9,17 @@ import type { HeaderPolicy } from './proxy/headers.ts';
 import { type ProxyResult, proxy } from './proxy.ts';
 
 export interface ToOrigin extends AskedPath {
-  /** No other Weir has sent it. */
+  /** No other Weir has forwarded the request before. */
   readonly isFirst: boolean;
   readonly caller: Caller | undefined;
-  /** For so long the origin may still answer a client that has left. */
+  /** How long the origin may still answer after the client has left. */
   readonly outlivesClientMs?: number | undefined;
 }
 
 export interface Origins {
-  /** The answer to a request that Weir itself has sent; undefined for all others. */
+  /** A 508 for a request that this Weir itself has sent, else undefined. */
   refuseLoop(request: Request): Promise<Response | undefined>;
-  /** To the origin of the request's route, or to the default one. */
+  /** Sends the request to the origin of its route, or to the default one. */
   forward(request: Request, asked: ToOrigin): Promise<ProxyResult>;
   /** The default origin first, then those of all routes in force. */
   report(): readonly OriginReport[];
@@ -28,7 +28,7 @@ export interface Origins {
 export interface OriginsOptions extends Omit<OriginChooserOptions, 'routes'> {
   readonly snapshots: Pick<SnapshotSource, 'current'>;
   readonly headers: HeaderPolicy;
-  /** What all isolates of this Weir have in common, and no other Weir has. */
+  /** The same in all isolates of this Weir, and in no other Weir. */
   readonly identity: string;
   readonly now: () => number;
 }

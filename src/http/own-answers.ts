@@ -1,4 +1,4 @@
-// What Weir answers under its own paths. One module, loaded when the first of them is asked for.
+// The handlers of Weir's own paths, in one module that an isolate loads with the first request to any of them.
 export { readCall } from './check-messages.ts';
 export { createCheckRoute, createServiceChecks } from './check-route.ts';
 export { createHealth } from './health.ts';

@@ -1,5 +1,5 @@
-// Anybody may ask Weir's own paths, and some of them cost calls to Redis, KV or Postgres. So each address may ask only
-// so often, counted in the memory of this isolate before anything else is done.
+// Limits requests to Weir's own paths. They are public, and some cost calls to Redis, KV or Postgres. The isolate
+// counts each address in memory, before it does anything else.
 import { createBoundedCounters } from '../core/counting/bounded-counters.ts';
 import { runChecks } from '../core/counting/counters.ts';
 import { countedIp } from '../core/matching/ip.ts';
@@ -9,7 +9,7 @@ import { problem } from './problem.ts';
 const PER_MINUTE = 120;
 /** A page that opens, or a test that polls. */
 const AT_ONCE = 60;
-/** The one seen longest ago makes room. */
+/** Beyond this, the isolate forgets the address seen longest ago. */
 const MAX_ADDRESSES = 10_000;
 
 export interface OwnLimitOptions {
@@ -17,7 +17,7 @@ export interface OwnLimitOptions {
   readonly ipv6Prefix: number;
 }
 
-/** The answer to an address that has asked too often; undefined if it may ask. */
+/** A 429 if the address has asked too often, else undefined. */
 export type OwnLimit = (request: Request) => Response | undefined;
 
 export function createOwnLimit({ now, ipv6Prefix }: OwnLimitOptions): OwnLimit {
@@ -25,7 +25,7 @@ export function createOwnLimit({ now, ipv6Prefix }: OwnLimitOptions): OwnLimit {
   const check = { id: 'own', limit: PER_MINUTE, windowMs: 60_000, extra: AT_ONCE, cost: 1 } as const;
 
   return ({ headers }) => {
-    // Without an address all share one allowance, rather than escape.
+    // Callers without an address share one allowance. Otherwise they would escape the limit.
     const key = countedIp(headers.get('CF-Connecting-IP') ?? '', ipv6Prefix)?.ip ?? 'unknown';
     const { outcomes } = runChecks('take', [{ ...check, key, algorithm: 'token-bucket' }], now(), counters);
     const [outcome] = outcomes;

@@ -1,4 +1,4 @@
-// Weir's own paths, all under /_weir. Nothing here is ever proxied.
+// Weir's own paths, all under /_weir. None of them is ever proxied.
 import { type Context, Hono } from 'hono';
 import { hasAdminCredentials } from '../core/authorization.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
@@ -51,13 +51,13 @@ export function createOwnRoutes(services: Services): Hono {
 
 const OPEN_TO_TOKENS: ReadonlySet<string> = new Set([`${OWN_PREFIX}/health`, `${OWN_PREFIX}/metrics`]);
 
-/** Hono would take a route `/` for the path without the slash alone. */
+/** Listed by hand, because Hono matches a route `/` only without the slash. */
 const PAGE_PATHS: ReadonlySet<string> = new Set([
   ...['', '/', '/login', '/logout'].map((end) => OWN_PREFIX + end),
   ...PLAIN_VIEWS.map(plainPath),
 ]);
 
-/** The gate of the admin route counts failures itself, and a right token has no limit. */
+/** The admin route counts failed log-ins itself, and a valid token has no limit. */
 function isForTheGate(request: Request): boolean {
   if (!hasAdminCredentials(request)) return false;
   const { pathname } = new URL(request.url);

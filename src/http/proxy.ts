@@ -1,4 +1,4 @@
-// Passes a request on to the origin and its answer back, both streamed, compressed bodies as they are.
+// Forwards a request to the origin and streams both bodies. Compressed bodies stay as they are.
 import type { ServiceBinding } from './origin-choice.ts';
 import { problem } from './problem.ts';
 import { passBody } from './proxy/body.ts';
@@ -8,27 +8,27 @@ import { type HeaderPolicy, toOriginHeaders } from './proxy/headers.ts';
 export interface ProxyTarget {
   /** With path and query. */
   readonly url: string;
-  /** Where it is sent: the network, another Worker, or nowhere because that Worker is not bound. */
+  /** The network, or another Worker; undefined if that Worker is not bound. */
   readonly via: 'network' | ServiceBinding | undefined;
-  /** Headers that tell the origin who calls. Nothing that the client sends under their names passes. */
+  /** Headers that tell the origin who calls. They replace what the client sends under these names. */
   readonly identity?: Readonly<Record<string, string>> | undefined;
   /** Names the Weirs that the request has passed. */
   readonly hop: string;
-  /** Cloudflare sends the request to this host, whatever the URL says. */
+  /** Cloudflare connects to this host instead of the one in the URL. */
   readonly resolveOverride?: string | undefined;
-  /** Of the route: in place of what the client sent under these names. */
+  /** Headers of the route. They replace what the client sends under these names. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
   readonly policy: HeaderPolicy;
-  /** For the origin's headers, once it has the whole request; its body may take as long as it likes. */
+  /** How long the origin may take for its headers, once it has the whole request. The body has no time limit. */
   readonly timeoutMs: number;
-  /** For so long the origin may still answer a client that has left. */
+  /** How long the origin may still answer after the client has left. */
   readonly outlivesClientMs?: number | undefined;
 }
 
 export type ProxyFailure = EndReason | 'unreachable' | 'not-bound';
 
 export type ProxyResult =
-  /** Raw: its body is as the origin sent it, encoded or not. */
+  /** `isRaw`: the body is as the origin sent it, encoded or not. */
   | { readonly kind: 'answered'; readonly response: Response; readonly isRaw?: boolean }
   | { readonly kind: 'failed'; readonly reason: ProxyFailure; readonly response: Response };
 
@@ -88,11 +88,11 @@ const pass = ({ headers }: Request, body: ReadableStream, deadline: OriginDeadli
 const isWebSocket = ({ method, headers }: Request): boolean =>
   method === 'GET' && headers.get('Upgrade')?.toLowerCase() === 'websocket';
 
-/** A copy, because the headers of what fetch returns cannot be changed: the gateway has to. */
+/** A copy, because the gateway changes headers, and those of a fetched response are immutable. */
 function toClient(answer: Response): Response {
   const { status } = answer;
   const hasNoBody = status === 101 || status === 204 || status === 205 || status === 304;
-  // Its body stays as it is encoded, because the answer says so.
+  // The body stays encoded, because the copied headers still name its encoding.
   return new Response(hasNoBody ? null : answer.body, answer);
 }
 
@@ -121,7 +121,7 @@ const FAILURES: Readonly<Record<ProxyFailure, () => Response>> = {
   'client-gone': clientGone,
 };
 
-/** Nobody is there to read it. */
+/** An answer that nobody reads: the client has left. */
 export function clientGone(): Response {
   return problem({ status: 499, code: 'client-gone', title: 'The client has left' });
 }

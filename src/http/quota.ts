@@ -1,5 +1,5 @@
-// GET /_weir/quota: a caller's own limits and what is left of them. It charges nothing; and however often it is
-// asked, Redis is not: an answer is good for a moment, and an isolate asks only so many times a second.
+// GET /_weir/quota tells a caller its own limits and what is left of them. It charges nothing. The isolate keeps each
+// answer for a moment and asks Redis only so many times a second, however often clients ask.
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { CheckResult, Decision, DegradedReason } from '../core/counting/decision.ts';
 import type { AfterResponse, Caller } from '../core/matching/caller.ts';
@@ -21,8 +21,8 @@ const KEEP_MS = 1_000;
 const MAX_KEPT = 100;
 /** Per second and isolate. */
 const MAX_PEEKS = 50;
-/** No random id looks like that: nobody holds this one. */
-const noLease = () => '-'.repeat(16);
+/** Nobody holds a seat with this id: no random id looks like it. */
+const noSeat = () => '-'.repeat(16);
 
 export interface QuotaServices
   extends Pick<Services, 'regions' | 'regionsOf' | 'limiter' | 'now' | 'deadlineMs' | 'showsDegraded'>,
@@ -42,7 +42,7 @@ export function createQuota(services: QuotaServices) {
   const kept = createBoundedCache<string>(MAX_KEPT);
   const mayPeek = createPeekBudget(now);
 
-  /** By the rules at hand, and once more if they are outdated. Callers may have changed together with the rules. */
+  /** Decides by the rules at hand, and once more if they are outdated. Then it also looks up the caller again. */
   const decide = async (request: DecisionRequest, whoCalls: () => Promise<Identity>) => {
     let identity = await whoCalls();
     let tier: string | undefined;
@@ -93,15 +93,15 @@ export function createQuota(services: QuotaServices) {
   };
 }
 
-/** All that is known of the caller. Counters differ by region. */
+/** The key of a cached answer: all that is known of the caller, and the region, because counters differ by region. */
 const keyOf = (identity: Identity, [{ name }]: Regions) => JSON.stringify([name, identity]);
 
-/** A fixed number from the first peek on, for a second. */
+/** Allows MAX_PEEKS in the second that begins with the first peek. */
 function createPeekBudget(now: () => number): () => boolean {
   let startedAtMs = Number.NEGATIVE_INFINITY;
   let used = 0;
   return () => {
-    // A clock that went back must not keep anybody out.
+    // `abs`, because a clock that went back must not block peeks.
     if (Math.abs(now() - startedAtMs) >= 1_000) {
       startedAtMs = now();
       used = 0;
@@ -111,10 +111,10 @@ function createPeekBudget(now: () => number): () => boolean {
   };
 }
 
-/** As if there were a request that all limits of the caller apply to. */
+/** Plans a request to which all limits of the caller apply. */
 function planAll(snapshot: Snapshot, caller: Caller, nowMs: number): Plan | Promise<Plan> {
   const everywhere: Snapshot = { ...snapshot, match: () => snapshot.limitsOf(caller, nowMs) };
-  return planRequest(everywhere, { caller, nowMs, leaseId: noLease, matchPath: '/', method: 'GET' });
+  return planRequest(everywhere, { caller, nowMs, seatId: noSeat, matchPath: '/', method: 'GET' });
 }
 
 const describeCaller = ({ userId, apiKeyId, tenantId }: Caller, tier: string | undefined) => ({

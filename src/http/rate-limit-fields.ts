@@ -1,5 +1,5 @@
-// The fields RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers: every policy that a request was
-// held to by name, what it allows, and what is left of it.
+// The fields RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers. They name every policy that
+// applied to a request, what it allows, and what is left of it.
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
 import { type CheckResult, untilFreeMs } from '../core/counting/decision.ts';
 import type { CompiledRule } from '../core/matching/compiled-rule.ts';
@@ -9,7 +9,7 @@ import { policyOf } from '../core/matching/policy.ts';
 /** Whole seconds, rounded up: a client that waits that long has waited long enough. */
 export const toSeconds = (ms: number) => Math.ceil(ms / 1000);
 
-/** For both fields together: what is beyond it, proxies on the way might refuse. */
+/** For both fields together. Proxies might refuse longer headers. */
 const MAX_BYTES = 4096;
 const SEPARATOR = ', ';
 
@@ -19,8 +19,8 @@ export interface RateLimitFields {
 }
 
 /**
- * Takes the results most restrictive first, and so does RateLimit: the first ones are worth the most, and are those
- * that stay if all are too many. The policies are in an order of their own, which is the same for every answer.
+ * Expects the results most restrictive first, and RateLimit keeps that order: if there is no room for all, the most
+ * important ones stay. RateLimit-Policy has a fixed order, the same in every answer.
  */
 export function rateLimitFields(results: readonly CheckResult<RuleCheck>[], nowMs: number): RateLimitFields {
   const [only] = results;
@@ -28,11 +28,11 @@ export function rateLimitFields(results: readonly CheckResult<RuleCheck>[], nowM
   const members: { readonly policy: string; readonly limit: string; readonly rule: CompiledRule }[] = [];
   let bytes = 0;
   for (const result of results) {
-    // A rule that is being moved between regions is counted twice.
+    // While a rule moves between regions, it has two results.
     if (members.some(({ rule }) => rule === result.check.rule)) continue;
     const policy = memberOf(result.check);
     const limit = limitOf(result, nowMs);
-    // All of it is ASCII by now.
+    // The text is ASCII, so its length is its size in bytes.
     bytes += policy.length + limit.length + 2 * SEPARATOR.length;
     if (bytes > MAX_BYTES && members.length > 0) break;
     members.push({ policy, limit, rule: result.check.rule });
@@ -46,7 +46,7 @@ export function rateLimitFields(results: readonly CheckResult<RuleCheck>[], nowM
   };
 }
 
-/** The same for every request that a rule gives the same limit and window: made once. */
+/** The text of a policy is the same for each rule, limit and window, so it is made once. */
 const policies = new WeakMap<
   CompiledRule,
   { readonly limit: number; readonly windowMs: number; readonly text: string }
@@ -66,6 +66,6 @@ const limitOf = (result: CheckResult<RuleCheck>, nowMs: number): string =>
   `${nameOf(result.check.rule)};r=${result.outcome.remaining};t=${toSeconds(untilFreeMs(result, nowMs))}`;
 
 const policyParameters = ({ algorithm, full, windowMs }: RuleCheck) =>
-  traitsOf(algorithm).holdsLeases
+  traitsOf(algorithm).holdsSeats
     ? `;q=${full.limit};qu="concurrent-requests"`
     : `;q=${full.limit};w=${toSeconds(windowMs)}`;

@@ -1,4 +1,4 @@
-// The answers to requests that do not pass: problem+json that says which rule, and how long to wait.
+// Answers to requests that do not pass: problem+json that names the rule and how long to wait.
 import {
   type CheckResult,
   type Decision,
@@ -12,10 +12,10 @@ import { problem } from './problem.ts';
 import { toSeconds } from './rate-limit-fields.ts';
 
 const TYPES = 'https://iana.org/assignments/http-problem-types';
-/** Until counters that cannot be reached may be back. */
+/** A guess at how long the counters stay unreachable. */
 export const REDUCED_RETRY_SECONDS = 5;
 
-/** What a decision that lets nobody pass is answered with; for HEAD, without a body. */
+/** The answer to a denied request; for HEAD, without a body. */
 export function refusal(decision: Decision, method = 'GET'): Response {
   const answer = refusalWithBody(decision);
   return method === 'HEAD' ? new Response(null, answer) : answer;
@@ -56,7 +56,7 @@ function whyDenied({ check, outcome: { retryAfterMs } }: CheckResult<RuleCheck>)
   return { code: 'rate-limited', title: 'Too many requests', detail, 'retry-after': seconds };
 }
 
-/** Says no more: a caller on the list need not know why. */
+/** Says nothing else: a caller on the deny list need not know why. */
 export const listed = () => problem({ status: 403, code: 'denied', title: 'Not allowed' });
 
 const CHALLENGES: Readonly<Record<Credential, string>> = {
@@ -64,7 +64,7 @@ const CHALLENGES: Readonly<Record<Credential, string>> = {
   'api-key': 'ApiKey header="X-API-Key"',
 };
 
-/** Only where what cannot be verified is not simply counted by IP. */
+/** Used with `UNVERIFIED=reject`. Otherwise such a request counts against the IP. */
 export const unverifiedCredentials = (credential: Credential): Response =>
   problem(
     {
@@ -80,7 +80,7 @@ const CLOSED = {
   detail: 'Requests to this path are let through only when they can be counted, which is not possible now.',
   retrySeconds: REDUCED_RETRY_SECONDS,
 };
-/** The cap is by the second. */
+/** The cap of an isolate is per second, so a second is enough. */
 const BUSY = { detail: 'Requests cannot be counted now, and there are too many at once.', retrySeconds: 1 };
 
 const reducedCapacity = ({ detail, retrySeconds }: typeof CLOSED) =>
@@ -96,7 +96,7 @@ const reducedCapacity = ({ detail, retrySeconds }: typeof CLOSED) =>
     { 'Retry-After': String(retrySeconds) },
   );
 
-/** Only where X-Weir-Region plays a region: a typing error should not be served by another one. */
+/** Only in development, where X-Weir-Region names a region. A typing error must not silently use another region. */
 export const unknownRegion = (regions: readonly { readonly name: string }[]): Response =>
   problem({
     status: 400,

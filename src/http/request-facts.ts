@@ -1,4 +1,4 @@
-// What rules may ask about a request beyond its path, method and caller. Nothing is worked out before a rule asks.
+// Facts about a request that rules may count by, beyond its path, method and caller. Each is computed when a rule asks.
 import type { RequestFacts } from '../core/matching/counted-by.ts';
 import { hostOf } from '../core/matching/origin-routes.ts';
 

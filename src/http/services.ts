@@ -1,4 +1,4 @@
-// What the HTTP side needs from the rest, as interfaces: the entry puts the real parts in.
+// The interfaces that the HTTP side needs. The entry (services.ts) provides the real parts.
 import type { ExecutionContext } from 'hono';
 import type { SnapshotSource } from '../core/ports/snapshot-source.ts';
 import type { Telemetry } from '../core/ports/telemetry.ts';
@@ -16,28 +16,28 @@ export interface OriginOptions {
   readonly costHeader: string;
 }
 
-/** Who may check: not role `read`. */
+/** A token that may check: role `check` or `admin`. */
 export interface CheckToken {
   readonly token: string;
   readonly role: 'admin' | 'read' | 'check';
 }
 
 export interface Services {
-  /** What lies behind. */
+  /** The origins behind Weir. */
   readonly origins: Origins;
   readonly origin: OriginOptions;
   readonly identity: Omit<IdentityOptions, 'afterResponse' | 'deadline'> & {
     readonly unverified: 'count' | 'reject';
   };
   readonly isDevelopment: boolean;
-  /** By a variable: rules only record what they would have done. */
+  /** A variable says that rules only record what they would have done. */
   readonly isLogOnly?: boolean | undefined;
-  /** Whether answers say what was wrong when they were decided. */
+  /** Whether answers carry X-Weir-Degraded. */
   readonly showsDegraded: boolean;
   readonly regions: Regions;
   /**
-   * The nearest one first. Undefined only if the request plays a region that there is not. Without a request: as for the
-   * last one that this isolate has looked at.
+   * Nearest region first. Undefined only if the request names an unknown region in X-Weir-Region. Without a request:
+   * the regions of the last request that this isolate has seen.
    */
   readonly regionsOf: (request?: Request) => Regions | undefined;
   readonly snapshots: SnapshotSource;
@@ -46,11 +46,11 @@ export interface Services {
   readonly check: CheckOptions & { readonly tokens: readonly CheckToken[] };
   /** Everything under /_weir/admin. */
   readonly admin: (request: Request, context: ExecutionContext) => Promise<Response>;
-  /** The answer to a request whose admin credentials are not good; undefined if it may read what admins read. */
+  /** The refusal of a request without valid admin credentials; undefined if it may read what admins read. */
   readonly adminRefusal: (request: Request) => Promise<Response | undefined>;
   /** The page for people: /_weir/, its plain views, and how they log in and out. */
   readonly page: (request: Request, health: () => Promise<Response>) => Promise<Response>;
-  /** GET /_weir/metrics, for those who may read what admins read. */
+  /** GET /_weir/metrics, for callers that may read what admins read. */
   readonly metrics: (request: Request) => Promise<Response>;
   readonly telemetry: Telemetry;
   /** Resolves if Postgres answers. Undefined if there is none. */

@@ -1,4 +1,4 @@
-// Waiting for one's turn: `throttle` lets a request go on a little later instead of denying it.
+// `throttle` delays a request until its turn instead of denying it.
 import { type Decision, resultsOf } from '../core/counting/decision.ts';
 
 /** The longest wait that a rule asks for; 0 if none does. */
@@ -10,7 +10,7 @@ export const waitOf = (decision: Decision): number =>
       .map(({ outcome }) => outcome.delayMs),
   );
 
-/** False if the client has left before. */
+/** False if the client leaves during the wait. */
 export function waitForTurn(ms: number, client: AbortSignal): Promise<boolean> {
   if (client.aborted) return Promise.resolve(false);
   if (ms <= 0) return Promise.resolve(true);

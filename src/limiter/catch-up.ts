@@ -1,16 +1,16 @@
-// A bucket under load never empties, so it never forgets what it held when its rule was moved to another region. The counter
-// there starts empty. While both count, the new one is brought up to the level of the old one after a response: then the
-// new one is right when it is alone. Windows need none of this: they end.
+// Carries the level of a bucket over to another region when its rule moves. The counter there starts empty, and a
+// bucket under load never empties, so the old level would be forgotten. While both regions count, Weir raises the new
+// bucket to the level of the old one after responses. Windows need none of this: they end.
 import type { AfterResponse } from '../core/matching/caller.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { capacityOf, hasBurst } from '../core/regions/shares.ts';
 import type { Pending } from './pending-check.ts';
 import type { LimiterRegion } from './region-ladder.ts';
 
-/** Nobody waits for it. What is lost is tried again after the next request. */
+/** No request waits for this call. If it fails, Weir tries again after the next request. */
 const CATCH_UP_MS = 5_000;
 
-/** Charges the newer region with what only the older one has counted. */
+/** Charges the new region with the units that only the old one has counted. */
 export function catchUp(pending: readonly Pending[], afterResponse: AfterResponse, nowMs: number): void {
   for (let i = 1; i < pending.length; i += 1) {
     if (pending[i - 1]?.placed.check !== pending[i]?.placed.check) continue;
@@ -27,7 +27,9 @@ const settle = (region: LimiterRegion, check: RuleCheck): Promise<unknown> =>
     .run({ operation: 'settle', checks: [check] }, AbortSignal.timeout(CATCH_UP_MS))
     .catch(region.watch.note);
 
-/** Of a bucket that one region counts alone. A check that is counted in two ways stands in the list twice, the older first. */
+/**
+ * Units used in a bucket that one region counts alone. A check that is counted twice is in the list twice, older first.
+ */
 function usedOf(one: Pending | undefined) {
   if (!one?.admitted || one.placed.at === undefined || !hasBurst(one.placed.check)) return undefined;
   const { region, outcome, result } = one.admitted;

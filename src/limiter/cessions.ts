@@ -1,6 +1,6 @@
-// How regions ask one another for their parts. An idle region cedes its part of a counter to the region where the caller
-// is, its home: docs/regions.md tells how, and why that is exact. Mostly after responses; a request asks only if it would
-// otherwise be denied.
+// How regions ask one another for their parts. An idle region cedes its part of a counter to the region where the
+// caller is (its home); docs/regions.md tells how, and why that is exact. Weir asks after responses. A request waits
+// for the answer only if it would otherwise be denied.
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { Outcome } from '../core/counting/check.ts';
 import type { AfterResponse } from '../core/matching/caller.ts';
@@ -21,23 +21,23 @@ import { createMerging } from './merging.ts';
 import { isShared, type PlacedCheck } from './placed-checks.ts';
 import type { LimiterRegion, Regions } from './region-ladder.ts';
 
-/** In flight at once, of one isolate. What is not asked now is asked after a later request. */
+/** Calls in flight at once, for each isolate. Beyond that, a later request asks. */
 const MAX_ASKED = 20;
-/** Nobody waits for it. */
+/** No request waits for this call, so it may take long. */
 const ASK_MS = 5_000;
-/** A home asks again when so much of the term is left. */
+/** A home renews a cession when this part of the term is left. */
 const RENEW_AT = 1 / 3;
 
 /** A request of this isolate that was counted. */
 export interface Use {
   readonly placed: PlacedCheck;
-  /** Where; and by what, the last time. */
+  /** The region that counted it, and the check and outcome of its last call. */
   readonly region: LimiterRegion;
   readonly counted: RuleCheck;
   readonly outcome: Outcome;
 }
 
-/** A home should have that other region's part of a counter. */
+/** The home should get the part of `from`. */
 export interface Wish {
   readonly placed: PlacedCheck;
   readonly from: LimiterRegion;
@@ -49,26 +49,26 @@ export interface Ask {
   readonly from: LimiterRegion;
   readonly home: string;
   readonly placed: readonly PlacedCheck[];
-  /** What the home has charged itself with for what the other region holds: see merging.ts. */
+  /** Units that the home has charged itself with, in place of the other region's: see merging.ts. */
   readonly charged?: { readonly units: number; readonly atMs: number } | undefined;
 }
 
 export interface Cessions extends KnownCessions {
-  /** Whether the home should have that other region's part, has not, and was not refused it lately. */
+  /** Whether the home lacks the part of `from` and should ask for it: `from` has not refused lately. */
   isMissing(placed: PlacedCheck, home: string, from: LimiterRegion): boolean;
   ask(ask: Ask, signal: AbortSignal): Promise<readonly Outcome[]>;
-  /** After each request: asks for more where a subject uses a good part of what its region has, and renews. */
+  /** After each request: asks for parts where a subject uses much of its region's part, and renews cessions. */
   follow(uses: readonly Use[], regions: Regions, afterResponse: AfterResponse): void;
 }
 
 export function createCessions(now: () => number): Cessions {
   const known = createKnownCessions(now);
-  /** Not to be asked again before that. */
+  /** Regions that must not be asked again yet. */
   const asked = createBoundedCache<'asking' | 'refused'>(MAX_COUNTERS);
   const guests = createBoundedCache<number>(MAX_COUNTERS);
   let inFlight = 0;
 
-  /** Times are from when it was asked: that is never later than what the other region means. */
+  /** Counts terms from the moment of asking, which is never later than what the other region means. */
   const ask: Cessions['ask'] = async ({ from, home, placed, charged }, signal) => {
     const askedAtMs = now();
     const note = (state: 'asking' | 'refused', { check }: PlacedCheck, ms: number) =>
@@ -87,7 +87,7 @@ export function createCessions(now: () => number): Cessions {
     for (const [i, one] of placed.entries()) {
       const { allowed = false, retryAfterMs = 0, resetAtMs = 0 } = outcomes[i] ?? {};
       const { check, parts } = one;
-      // A region that may merge them does not wait until the other is idle.
+      // If the home may merge the parts, it need not wait until the other region is idle.
       const waitMs = isMerged(check, parts) ? Math.min(retryAfterMs, check.windowMs) : retryAfterMs;
       note('refused', one, allowed ? 0 : waitMs);
       const movedUntilMs = askedAtMs + resetAtMs - nowMs;
@@ -100,7 +100,9 @@ export function createCessions(now: () => number): Cessions {
   const isRefused = (from: string, check: RuleCheck) => asked.get(askName(from, check), now()) === 'refused';
   const merging = createMerging({ ask, isRefused, movedFrom: known.movedFrom });
 
-  /** What fails is tried again after a later request. It says nothing of the breaker: nobody waits for it. */
+  /**
+   * If it fails, a later request tries again. The breaker does not hear of it, because no request waits for this call.
+   */
   const later = (region: LimiterRegion, work: () => Promise<unknown>, afterResponse: AfterResponse) => {
     if (inFlight >= MAX_ASKED || region.breaker.state(now()) !== 'closed') return;
     inFlight += 1;
@@ -110,10 +112,10 @@ export function createCessions(now: () => number): Cessions {
     afterResponse(work().catch(region.watch.note).finally(end));
   };
 
-  /** Whether the home lacks that part, or has it for no longer than that. */
+  /** Whether the home lacks the part, or has it for at most `ms` more. */
   const isLacking = ({ placed, home, from }: Wish, ms: number): boolean => {
     const { check, parts, split } = placed;
-    // A region that is being removed has no share, and gets no parts.
+    // A region without a share is being removed. It gets no parts.
     const mayHave = isShared(placed) && (parts.has(home) || hasShare(check.rule, split, home));
     if (!mayHave || from.name === home || !parts.has(from.name)) return false;
     if (isRefused(from.name, check)) return false;
@@ -122,7 +124,7 @@ export function createCessions(now: () => number): Cessions {
     return cession.home === home && (!covers(cession, check, parts) || cession.usableUntilMs - now() < ms);
   };
 
-  /** A region that sends many to the home wants its part back; but not where parts side by side lose too much. */
+  /** A region that sends many guests to the home takes its part back, unless split parts would lose too much. */
   const welcome = ({ placed, region }: Use, [own]: Regions, afterResponse: AfterResponse) => {
     const { check, parts } = placed;
     const count = (guests.get(nameOf(check), now()) ?? 0) + check.cost * own.census.count();
@@ -140,7 +142,7 @@ export function createCessions(now: () => number): Cessions {
     const [own] = regions;
     const home = placed.at ?? moved?.home ?? own.name;
     if (!isStrained(use, home)) return [];
-    // Guests renew for their home what other regions have ceded to it: it may have no requests of its own.
+    // Guests renew cessions for their home, because the home may have no requests of its own.
     const isWanted = (from: LimiterRegion) =>
       !moved || (from !== own && known.movedFrom(placed.check, from.name) !== undefined);
     return regions
@@ -152,7 +154,7 @@ export function createCessions(now: () => number): Cessions {
   const askAll = async (some: Ask, regions: Regions) => {
     const { from, home, placed } = some;
     const outcomes = await ask(some, AbortSignal.timeout(ASK_MS));
-    // Guests leave it to their home.
+    // Only the home asks for parts, not its guests.
     if (regions[0].name !== home) return;
     for (const [i, outcome] of outcomes.entries())
       if (placed[i]) await merging.merge({ placed: placed[i], from, outcome, regions });
@@ -176,14 +178,14 @@ export function createCessions(now: () => number): Cessions {
   };
 }
 
-/** One for all counters that a home wants of a region. */
+/** One call for all counters that a home wants from a region. */
 export const asksOf = (wishes: readonly Wish[]): Ask[] =>
   [...Map.groupBy(wishes, ({ from, home }) => `${from.name} ${home}`).values()].flatMap(
     ([first, ...others]) =>
       first ? [{ ...first, placed: [first, ...others].map(({ placed }) => placed) }] : [],
   );
 
-/** Whether a region's own part will not do: half of it is used, by more than one request; or it has none. */
+/** Whether the region's own part is too small: more than one request has used half of it, or it has none. */
 function isStrained({ placed, region, counted, outcome }: Use, home: string): boolean {
   const own = placed.parts.get(home);
   if (!own || region.name !== home || !outcome.allowed) return true;

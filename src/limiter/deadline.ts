@@ -1,10 +1,10 @@
-// The time that a whole decision has: whatever is tried on the way draws on the same one.
+// The deadline of a whole decision. Every attempt on the way draws on the same time.
 
 export interface Deadline {
   readonly totalMs: number;
   /** 0 once it is over. */
   remainingMs(): number;
-  /** Aborts after so long, or when the deadline is over, whichever comes first. */
+  /** Aborts after `mostMs`, or when the deadline is over, whichever comes first. */
   signal(mostMs?: number): AbortSignal;
 }
 
@@ -12,7 +12,7 @@ export function createDeadline(totalMs: number, now: () => number): Deadline {
   const endsAtMs = now() + totalMs;
   let leastMs = totalMs;
   const remainingMs = () => {
-    // A clock that is put back must not make it longer.
+    // A clock that is put back must not extend the deadline.
     leastMs = Math.min(leastMs, Math.max(0, endsAtMs - now()));
     return leastMs;
   };
@@ -26,7 +26,9 @@ export function createDeadline(totalMs: number, now: () => number): Deadline {
   };
 }
 
-/** Waits no longer than half of what is left, then answers `late`: the rest is for what comes after. The work goes on. */
+/**
+ * Waits for at most half of the time left, then answers `late`, so that later steps have time, too. The work goes on.
+ */
 export async function waitHalf<T>(
   { remainingMs }: Pick<Deadline, 'remainingMs'>,
   work: Promise<T>,

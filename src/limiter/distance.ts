@@ -1,4 +1,4 @@
-// How far a region is from this isolate, in milliseconds there and back: measured by the calls that are made anyway.
+// The round trip from this isolate to a region, in milliseconds, measured on the calls that it makes anyway.
 import type { AfterResponse } from '../core/matching/caller.ts';
 import type { CounterStore } from '../core/ports/counter-store.ts';
 
@@ -6,16 +6,18 @@ export interface Distance {
   /** Undefined as long as no call has been answered. */
   ms(): number | undefined;
   note(tookMs: number): void;
-  /** How long a call may take, where a near one has so long. `isPatient`: also if nothing is known of the distance. */
+  /**
+   * How long a call may take, if a near one may take `nearMs`. `isPatient`: more time also if the distance is unknown.
+   */
   fitMs(nearMs: number, isPatient?: boolean): number;
-  /** Nothing is known, because a call was not answered in time: asks once more, with more time. */
+  /** The distance is unknown, because a call timed out. Probes the region once more, with more time. */
   measure(afterResponse: AfterResponse): void;
 }
 
-/** A slower call counts for half, a faster one for little: the time must fit those that are slow. */
+/** A slower call moves the average by half, a faster one by little: slow calls must fit into the time, too. */
 const UP = 0.5;
 const DOWN = 0.1;
-/** A call may take so many times what others took, and no longer than this. */
+/** A call may take this many times the average, up to LONGEST_MS. */
 const TIMES = 2;
 const LONGEST_MS = 1_500;
 const UNKNOWN_MS = 1_000;
@@ -35,7 +37,7 @@ export function createDistance(store: Pick<CounterStore, 'probe'>, now: () => nu
 
   const probe = async () => {
     const startedAtMs = now();
-    // The next call to it hears what is wrong.
+    // The next call will find out what is wrong.
     const isThere = await store.probe(AbortSignal.timeout(MEASURE_MS)).then(
       () => true,
       () => false,

@@ -1,5 +1,5 @@
-// What this isolate knows of parts that regions have ceded to one another. It may know too little, or be late: the script
-// of a region that has ceded its part refuses to count, and says to whom it was ceded.
+// What this isolate knows of cessions between regions. It may know too little or too late, and that is safe: the script
+// of a region that has ceded its part refuses to count and names the home.
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { Outcome } from '../core/counting/check.ts';
 import { checkAt, type RuleCheck } from '../core/matching/plan.ts';
@@ -11,34 +11,34 @@ import type { LimiterRegion, Regions } from './region-ladder.ts';
 
 export const MAX_COUNTERS = 10_000;
 
-/** One region's part of a counter is another's, for a time. By the clock of this isolate. */
+/** One region has ceded its part of a counter to another. Times are by the clock of this isolate. */
 export interface Cession {
   readonly from: string;
   readonly home: string;
-  /** The home counts with this part until then, */
+  /** Until then, the home counts with this part. */
   readonly usableUntilMs: number;
-  /** and nobody else does until then. */
+  /** Until then, no other region counts with it. */
   readonly movedUntilMs: number;
 }
 
-/** At the end of the term the region is asked once more: its home may have renewed. */
+/** At the end of the term the isolate asks the region once more, because the home may have renewed. */
 interface Known extends Cession {
   readonly knownUntilMs: number;
 }
 
 export interface KnownCessions {
   note(check: RuleCheck, cession: Cession): void;
-  /** A region has said that it has ceded the counter. */
+  /** Notes that a region says it has ceded the counter. */
   learn(check: RuleCheck, from: string, outcome: Outcome, moment: Moment): void;
-  /** To whom that region has ceded it, if it has. */
+  /** The cession of that region's part, if it has ceded it. */
   movedFrom(check: RuleCheck, region: string): Cession | undefined;
-  /** Whether that region counts it at all. */
+  /** Whether that region counts the check at all. */
   isCountedAt(placed: PlacedCheck, region: string): boolean;
-  /** As that region counts it: with what it has, and what others have ceded to it. Undefined if it counts nothing of it. */
+  /** The check with the region's own part and the parts ceded to it. Undefined if the region does not count it. */
   checkAt(placed: PlacedCheck, region: string): RuleCheck | undefined;
-  /** The regions that may count it, in the order in which they are asked. */
+  /** The regions that may count the check, in the order of asking. */
   candidates(placed: PlacedCheck, regions: Regions): readonly LimiterRegion[];
-  /** All parts are ceded, and the time of their homes is over: the ms until one of them is counted again. */
+  /** All parts are ceded and no home may use them any more: the ms until a region counts again. */
   lockedMs(placed: PlacedCheck): number | undefined;
 }
 
@@ -57,7 +57,7 @@ export function createKnownCessions(now: () => number): KnownCessions {
     known.set(nameOf(check), all, Math.max(...all.map((one) => one.knownUntilMs)));
   };
 
-  /** Its own part, and those that it may use of others. */
+  /** The region's own part, and the parts of others that it may use. */
   const partAt = ({ check, parts }: PlacedCheck, region: string, cessions: readonly Cession[]) =>
     cessions
       .filter((one) => one.home === region && one.usableUntilMs > now() && covers(one, check, parts))
@@ -108,22 +108,22 @@ export function createKnownCessions(now: () => number): KnownCessions {
 
 const NONE: readonly Known[] = [];
 
-/** What is more than the whole can hold is told so by any part. */
+/** A cost above the whole limit never fits, and any part can say so. */
 const fitting = (check: RuleCheck): RuleCheck =>
   check.cost > capacityOf(check) ? { ...check, cost: 1 } : check;
 
-/** Of a counter, whatever its part. */
+/** The name of a counter, the same for all of its parts. */
 export const nameOf = ({ id, key }: RuleCheck) => `${id} ${key}`;
 
-/** As it is named where its part does not matter. */
+/** The check with its whole limit, for code that does not care about parts. */
 export const wholeOf = (check: RuleCheck): RuleCheck => ({ ...check, ...check.full, region: undefined });
 
-/** Where it is no burst, `extra` is the same in all regions. */
+/** If `extra` is no burst, it is the same in all regions. */
 const together = (a: Share, b: Share, addsExtra: boolean): Share => ({
   limit: a.limit + b.limit,
   extra: addsExtra && a.extra !== undefined ? a.extra + (b.extra ?? 0) : a.extra,
 });
 
-/** What was ceded for rules that drain faster does not hold for those of now. */
+/** A cession that was made for rules that drain faster does not cover the rules of now. */
 export const covers = ({ movedUntilMs, usableUntilMs }: Cession, check: RuleCheck, parts: Shares): boolean =>
   movedUntilMs - usableUntilMs >= holdMs(check, parts);

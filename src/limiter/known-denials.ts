@@ -1,6 +1,6 @@
-// Denials that are remembered until exactly the moment they end: meanwhile the subject is denied at no cost to Redis.
-// Kept is only what nothing can end earlier: no lease that may be released, no charge that may be given back, and
-// nothing that a denied request would still change.
+// The isolate remembers each denial until its retry time and answers repeats from memory. It keeps only denials that
+// nothing can end earlier: none of a seat, which may be released, none of a charge that may be given back, and none
+// that the next denied request would change.
 
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
@@ -8,14 +8,14 @@ import type { Outcome } from '../core/counting/check.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 
 const MAX_DENIALS = 10_000;
-/** What can never pass is asked about again after a while, as a precaution. */
+/** A request that can never pass is asked about again after a while, as a precaution. */
 const NEVER_MS = 60_000;
 
 /** When a region was asked, by the clock of this isolate; and when it answered, by its own. */
 export interface Moment {
   readonly askedAtMs: number;
   readonly answeredAtMs: number;
-  /** What was learned in another one no longer counts. */
+  /** The announcement in force. Denials from another era no longer count. */
   readonly era: string;
 }
 
@@ -24,9 +24,9 @@ interface Denial extends Omit<Moment, 'era'>, Pick<RuleCheck, 'limit' | 'extra' 
 }
 
 export interface KnownDenials {
-  /** How many there are, at most. */
+  /** An upper bound of how many are kept. */
   readonly size: number;
-  /** What that region would say now; undefined if it must be asked. */
+  /** The denial that the region would give now; undefined if the isolate must ask it. */
   find(region: string, check: RuleCheck, nowMs: number, era: string): Outcome | undefined;
   remember(region: string, check: RuleCheck, outcome: Outcome, moment: Moment): void;
 }
@@ -43,7 +43,7 @@ export function createKnownDenials(maxEntries = MAX_DENIALS): KnownDenials {
 
   const denialOf = (region: string, check: RuleCheck, nowMs: number): Denial | undefined => {
     const denial = denials.get(nameOf(region, check), nowMs);
-    // Another limit is another question; and so it is after the clock was put back.
+    // A denial with another limit says nothing about this one. Nor does one from before the clock was put back.
     const isSame = denial && denial.limit === check.limit && denial.extra === check.extra;
     return isSame && denial.cost === check.cost && denial.askedAtMs <= nowMs ? denial : undefined;
   };
@@ -64,7 +64,7 @@ export function createKnownDenials(maxEntries = MAX_DENIALS): KnownDenials {
       if (outcome.allowed || !isLasting(check)) return;
       const { limit, extra, cost } = check;
       const denial = { limit, extra, cost, askedAtMs, answeredAtMs, outcome };
-      // From when it was asked: Redis has judged later than that, so no denial outlives its reason.
+      // Counts from the moment of asking. Redis judged later than that, so no denial outlives its reason.
       denials.set(nameOf(region, check), denial, askedAtMs + (outcome.retryAfterMs ?? NEVER_MS));
     },
   };
@@ -72,7 +72,7 @@ export function createKnownDenials(maxEntries = MAX_DENIALS): KnownDenials {
 
 const nameOf = (region: string, { id, key }: RuleCheck) => `${region} ${id} ${key}`;
 
-/** Whether a denial stands until its retry time, whatever happens. */
+/** Whether the denial stands until its retry time, whatever happens meanwhile. */
 function isLasting({
   algorithm,
   countDenied,
@@ -83,8 +83,8 @@ function isLasting({
   cost,
   limit,
 }: RuleCheck): boolean {
-  if (traitsOf(algorithm).holdsLeases || countDenied || log) return false;
-  // A block that may end before there is room is begun again by the next request.
+  if (traitsOf(algorithm).holdsSeats || countDenied || log) return false;
+  // The block may end before there is room, and then the next request must begin a new one.
   if (blockMs && (blockMs < 2 * windowMs || cost > limit)) return false;
   return rule.action === 'reject' && !rule.refundOnError && !rule.costFromOrigin;
 }

@@ -1,5 +1,5 @@
-// Units that this isolate has charged in advance, and uses from memory: docs/leases.md. Everything here is synchronous;
-// lease-upkeep.ts makes the calls.
+// The leases of this isolate: units that it has charged in advance and uses from memory (docs/leases.md). Everything
+// here is synchronous; lease-upkeep.ts makes the calls.
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
 import { outcomeWith } from '../core/counting/check.ts';
@@ -26,10 +26,10 @@ import { isBeingMoved, type PlacedCheck } from './placed-checks.ts';
 import type { Regions } from './region-ladder.ts';
 
 export interface LeaseBook {
-  /** What was leased under other rules, or before a reset, ends. */
+  /** Ends all leases from before a change of rules or a reset. */
   enter(era: string): void;
   era(): string;
-  /** Whether there are units for this check now. */
+  /** Whether a lease has units for this check now. */
   has(placed: PlacedCheck): boolean;
   /** Uses units for all of these checks, or for none. The ledger puts them back if the request is not admitted. */
   use(
@@ -40,14 +40,14 @@ export interface LeaseBook {
   claim(regions: Regions, placed: PlacedCheck, check: RuleCheck): number;
   /** A call that asked for units was answered, whatever the answer. */
   answered(check: RuleCheck): void;
-  /** After every charge of a check: what is left of the whole limit, with what this isolate has leased of it. */
+  /** Called after every charge. Returns what is left of the whole limit, including this isolate's leased units. */
   note(granted: Granted): number;
-  /** Whether the lease of it runs dry soon. */
+  /** Whether the lease runs dry soon. */
   isLow(check: RuleCheck): boolean;
-  /** Takes out what nobody has used in time, to be given back. */
+  /** Removes leases that were not used in time. The caller gives them back. */
   takeIdle(): readonly Lease[];
   total(): Leased;
-  /** Of one counter; undefined if its rule is never leased. */
+  /** Units leased of one counter; undefined if its rule is never leased. */
   unitsOf(check: RuleCheck): number | undefined;
 }
 
@@ -57,14 +57,14 @@ export interface Leased {
 }
 
 const MAX_COUNTERS = 10_000;
-/** Units that were not used by then are given back. */
+/** Units that are not used for this long are given back. */
 const IDLE_MS = 2_000;
-/** After one request. */
+/** The most leases that one request gives back. */
 const MAX_GIVEN_BACK = 50;
 
 export function createLeaseBook(now: () => number): LeaseBook {
   let counters = createBoundedCache<LeaseCounter>(MAX_COUNTERS);
-  /** Oldest first. It has all that still have units, also those whose counters were forgotten. */
+  /** All leases with units, oldest first, also those whose counters the cache has dropped. */
   let open = new Set<Lease>();
   let givenUp: Lease[] = [];
   let currentEra = '';
@@ -76,7 +76,7 @@ export function createLeaseBook(now: () => number): LeaseBook {
     givenUp = [];
   };
 
-  /** What was leased until a moment of a clock that was put back would last too long. */
+  /** If the clock was put back, drops all leases: they would last too long. */
   const nowMs = () => {
     const ms = now();
     if (ms < latestMs) forget();
@@ -110,7 +110,7 @@ export function createLeaseBook(now: () => number): LeaseBook {
     };
     const among = open;
     ledger.noteLeased(charge, () => {
-      // Not if all leases have ended meanwhile.
+      // All leases may have ended meanwhile.
       if (among !== open) return;
       putBackUnits(counter, lease, check.cost);
       open.add(lease);
@@ -119,7 +119,7 @@ export function createLeaseBook(now: () => number): LeaseBook {
     return { check: counted, outcome: outcomeWith(lease.outcome, { remaining, nowMs }) };
   };
 
-  /** What they still have is given back with what is idle. */
+  /** Ends the leases of a counter. Their units are given back with the idle ones. */
   const endLeases = (counter: LeaseCounter, ms: number) => {
     for (const lease of counter.leases) if (lease.endsAtMs <= ms) giveUp(lease, ms);
     counter.leases = counter.leases.filter(({ endsAtMs }) => endsAtMs > ms);
@@ -189,7 +189,7 @@ export function createLeaseBook(now: () => number): LeaseBook {
 
     note(granted) {
       const { check, outcome, whole, usedNow, chargedAtMs } = granted;
-      // The answer of a call from before a change, or a reset, is of no use.
+      // The call was sent before a change or a reset, so its lease is of no use.
       if (!isLeasable(check) || granted.era !== currentEra) return whole.remaining;
       const ms = nowMs();
       const known = counterOf(check);
@@ -240,7 +240,7 @@ interface Found {
   readonly lease: Lease;
 }
 
-/** A charge that counts for longer than a window does so after the end of its lease, too. */
+/** Some charges count for longer than the lease lasts, so giving back helps even after its end. */
 function isWorthGivingBack({ check, units, sentAtMs, endsAtMs }: Lease, ms: number): boolean {
   const lastsMs = traitsOf(check.algorithm).chargeLastsMs({ ...check, extra: check.extra });
   const counts = ms < endsAtMs || (lastsMs > check.windowMs && ms - sentAtMs < lastsMs);

@@ -1,5 +1,5 @@
-// What an isolate knows of one counter that it may lease from: how fast it uses units, the leases it has, and what is left
-// of the limit. Units that the isolate has leased and not used count as left.
+// One counter that an isolate may lease from: how fast the isolate uses units, its leases, and what is left of the
+// limit. Units that are leased and not used count as left.
 import type { Outcome } from '../core/counting/check.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { LimiterRegion } from './region-ladder.ts';
@@ -7,15 +7,15 @@ import type { LimiterRegion } from './region-ladder.ts';
 /** Units of one charge. */
 export interface Lease {
   readonly region: LimiterRegion;
-  /** As the region has charged it. */
+  /** The check as the region has charged it. */
   readonly check: RuleCheck;
   /** By the clock of the region. */
   readonly chargedAtMs: number;
-  /** By the clock of this isolate, like all that follows: when the call was sent. */
+  /** When the call was sent. This time and those below are by the clock of this isolate. */
   readonly sentAtMs: number;
   readonly heardAtMs: number;
   readonly endsAtMs: number;
-  /** What the region said, of the whole limit: these units are not part of `remaining`. */
+  /** The outcome for the whole limit. `remaining` does not include the leased units. */
   readonly outcome: Outcome;
   readonly size: number;
   units: number;
@@ -25,50 +25,50 @@ export interface Lease {
 export interface Granted {
   readonly region: LimiterRegion;
   readonly check: RuleCheck;
-  /** By the region's part, and of the whole limit. */
+  /** The outcome for the region's part; `whole` is that for the whole limit. */
   readonly outcome: Outcome;
   readonly whole: Outcome;
   readonly sentAtMs: number;
   readonly chargedAtMs: number;
-  /** Units that somebody has used already. */
+  /** Units of the charge that the request itself has used. */
   readonly usedNow: number;
-  /** In which it was asked for. */
+  /** The era in which the call was sent. */
   readonly era: string;
 }
 
-/** What was last told of the whole limit, less what was used from memory since. */
+/** The last known rest of the whole limit, less the units used from memory since. */
 interface Left {
   readonly check: RuleCheck;
   readonly region: LimiterRegion;
-  /** By the clock of the region: the answer that told it, and when the counter begins anew. */
+  /** By the clock of the region: the time of that answer, and when the counter starts over. */
   readonly chargedAtMs: number;
   readonly resetAtMs: number;
   units: number;
 }
 
 export interface LeaseCounter {
-  /** The pace of this isolate is measured from then on. */
+  /** The start of the current measurement of the pace. */
   sinceMs: number;
   used: number;
   unitsPerMs: number;
-  /** In the time measured before. A burst is no pace: it is over when a lease would come. */
+  /** The pace of the measurement before. A burst must not count as pace: it is over before a lease arrives. */
   unitsPerMsBefore: number;
-  /** In the region, as it last said. */
+  /** What the region last said is left there. */
   remaining: number;
-  /** What the clock of the region is ahead of this isolate's, at most. */
+  /** How far the region's clock is ahead of this isolate's, at most. */
   aheadMs: number;
-  /** A call has asked for so many units, and may still be answered. */
+  /** Units of a lease call that is still in flight. */
   asked: number;
   askingUntilMs: number;
   leases: Lease[];
   left?: Left | undefined;
 }
 
-/** The pace is measured over so long at least. */
+/** The shortest time over which the pace is measured. */
 const MEASURE_MS = 250;
-/** After a longer one, the pace of before says nothing. */
+/** After a longer pause, the earlier pace says nothing. */
 const LONGEST_PAUSE_MS = 60_000;
-/** Of a lease: with less, it is time for the next one. */
+/** When a lease has only this part left, it is time for the next one. */
 const LOW = 0.4;
 
 export const createLeaseCounter = (sinceMs: number): LeaseCounter => ({
@@ -85,7 +85,7 @@ export const createLeaseCounter = (sinceMs: number): LeaseCounter => ({
 
 export function measure(counter: LeaseCounter, units: number, ms: number): void {
   const passedMs = ms - counter.sinceMs;
-  // Nothing was left: requests were denied meanwhile, and their pace is still the same.
+  // Nothing was left, so requests were denied meanwhile. Their pace is still the same.
   const isPause = counter.remaining < units && passedMs < LONGEST_PAUSE_MS;
   if (isPause && passedMs >= MEASURE_MS) {
     counter.used = 0;
@@ -104,7 +104,7 @@ export const leaseFor = (counter: LeaseCounter, check: RuleCheck, ms: number): L
     (lease) => lease.endsAtMs > ms && lease.units >= check.cost && isSameLimit(lease.check, check),
   );
 
-/** A call that was not answered by then has failed. */
+/** A lease call without an answer after this time has failed. */
 const ASKING_MS = 1_000;
 
 export function ask(counter: LeaseCounter, units: number, ms: number): void {
@@ -112,27 +112,27 @@ export function ask(counter: LeaseCounter, units: number, ms: number): void {
   counter.askingUntilMs = ms + ASKING_MS;
 }
 
-/** Units of a call that is on its way. */
+/** Units of a lease call in flight. */
 const askedUnits = ({ asked, askingUntilMs }: LeaseCounter, ms: number): number =>
   askingUntilMs > ms ? asked : 0;
 
 export const isAsking = (counter: LeaseCounter, ms: number): boolean => askedUnits(counter, ms) > 0;
 
-/** Whether its leases run dry soon. */
+/** Whether the counter's leases run dry soon. */
 export function isLow({ leases }: LeaseCounter, ms: number): boolean {
   const live = leases.filter(({ endsAtMs }) => endsAtMs > ms);
   const units = live.reduce((sum, lease) => sum + lease.units, 0);
   return units < LOW * (live.at(-1)?.size ?? 0);
 }
 
-/** Another limit is another question. */
+/** A lease of another limit does not fit the check. */
 const isSameLimit = ({ full }: RuleCheck, check: RuleCheck): boolean =>
   full.limit === check.full.limit && full.extra === check.full.extra;
 
 /**
- * What is left of the whole limit, once the region has charged this; its own lease is not among the leases yet. A call
- * that has asked for a lease and is on its way may have been charged before this one or not: nobody can tell. If other
- * isolates have used nothing meanwhile, the isolate knows what must be left, and that decides.
+ * What is left of the whole limit after this charge. The lease of this charge is not among the leases yet. A lease call
+ * in flight may have been charged before this one or after it, and the isolate cannot tell. If other isolates have used
+ * nothing meanwhile, the isolate knows what must be left, and takes that.
  */
 export function noteLeft(counter: LeaseCounter, granted: Granted, leased: number, ms: number): number {
   const { whole, check, region, chargedAtMs, usedNow } = granted;
@@ -153,7 +153,7 @@ function expectedLeft({ left }: LeaseCounter, { check, region, chargedAtMs }: Gr
   return isKnown && left.resetAtMs > chargedAtMs ? left.units : check.full.limit;
 }
 
-/** Uses units of a lease: what is left then. */
+/** Uses units of a lease. Returns what is left of the whole limit. */
 export function useUnits({ left }: LeaseCounter, lease: Lease, units: number): number {
   lease.units -= units;
   const isKnown = left && left.region === lease.region && isSameLimit(left.check, lease.check);

@@ -1,5 +1,5 @@
-// After responses: a lease that runs dry is followed by the next one, so that nobody waits for it, and units that nobody
-// uses are given back.
+// Maintains leases after responses. It asks for the next lease before the current one runs dry, so that no request
+// waits, and gives unused units back.
 import type { AfterResponse } from '../core/matching/caller.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { Cessions } from './cessions.ts';
@@ -11,7 +11,7 @@ import type { PlacedCheck } from './placed-checks.ts';
 import { askRegion, type Regions } from './region-ladder.ts';
 
 export interface LeaseUpkeep {
-  /** After a request that these checks were used for. */
+  /** Called after a request that used leases of these checks. */
   follow(placed: readonly PlacedCheck[], request: Following): void;
 }
 
@@ -26,13 +26,13 @@ export interface LeaseUpkeepOptions {
   readonly cessions: Pick<Cessions, 'checkAt' | 'follow'>;
 }
 
-/** Nobody waits for it; but what is charged by a late answer is of no use to anybody. */
+/** No request waits for this call, but a late lease is of no use. */
 const REFILL_MS = 1_000;
 const GIVE_BACK_MS = 5_000;
 
 interface Refill {
   readonly placed: PlacedCheck;
-  /** As the region counts it, and with what is wanted of it. */
+  /** The check as the region counts it, with the units to lease. */
   readonly check: RuleCheck;
   readonly wanting: RuleCheck;
 }
@@ -63,7 +63,7 @@ export function createLeaseUpkeep({ now, book, cessions }: LeaseUpkeepOptions): 
       const whole = asWhole(pendingOf(placed), check, outcome);
       const chargedAtMs = told.nowMs ?? nowMs;
       book.note({ region, check, outcome, whole, sentAtMs, chargedAtMs, usedNow: 0, era });
-      // As after a request: a counter that is used from memory must ask other regions for their parts, too.
+      // As after a request: a counter used from memory must get the parts of other regions, too.
       cessions.follow([{ placed, region, counted: check, outcome: told }], regions, afterResponse);
     }
   };
@@ -81,7 +81,7 @@ export function createLeaseUpkeep({ now, book, cessions }: LeaseUpkeepOptions): 
 
 type Leases = readonly [Lease, ...Lease[]];
 
-/** No call names a counter twice. */
+/** Groups leases by region, so that no call names a counter twice. */
 function callsFor(idle: readonly Lease[]): Leases[] {
   const calls: [Lease, ...Lease[]][] = [];
   for (const lease of idle) {
@@ -94,7 +94,7 @@ function callsFor(idle: readonly Lease[]): Leases[] {
   return calls;
 }
 
-/** Once: units that were given back twice could be another's. */
+/** Tries once. A second refund could give back units of another request. */
 async function giveBack(leases: Leases): Promise<void> {
   const [{ region }] = leases;
   const checks = leases.map(({ check, units, chargedAtMs }) => ({ ...check, cost: units, chargedAtMs }));

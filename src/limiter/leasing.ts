@@ -1,4 +1,4 @@
-// What a request can use of the leases of this isolate: those that were made under the rules of now.
+// Lets a request use the leases of this isolate, if they were made under the rules of now.
 import type { CheckResult } from '../core/counting/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { createLeaseUpkeep, type Following, type LeaseUpkeepOptions } from './lease-upkeep.ts';
@@ -11,9 +11,9 @@ interface LeasingRequest extends Following {
 }
 
 export interface Leasing {
-  /** Those that this isolate has paid for in advance. */
+  /** The checks that this isolate has leased units for. */
   find(placed: readonly PlacedCheck[], request: LeasingRequest): readonly PlacedCheck[];
-  /** Uses units for all of them; undefined if they have ended meanwhile. */
+  /** Uses units for all of them; undefined if a lease has ended meanwhile. */
   use(leased: readonly PlacedCheck[], request: LeasingRequest): readonly CheckResult<RuleCheck>[] | undefined;
 }
 

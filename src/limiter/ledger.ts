@@ -1,36 +1,36 @@
-// What one request has charged, and where. Every call that charges is noted here; giving back, settling, renewing and
-// releasing exist once, as methods of the ledger. None of them can fail a request: what does not work out is reported,
-// and heals by expiry.
+// All charges of one request, and where they were made. Every call that charges notes it here; giving back, settling,
+// renewing and releasing are methods of the ledger and exist once. None of them can fail a request: the ledger reports
+// an error, and the charge expires by itself.
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
 import type { Check, Operation } from '../core/counting/check.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { type CounterStore, OutOfCalls } from '../core/ports/counter-store.ts';
 
-/** Nobody waits for these calls any more. */
+/** No request waits for these calls, so they may take long. */
 const DEADLINE_MS = 5_000;
-/** A lost release keeps a place taken until it expires. Releasing twice does no harm, unlike refunding twice. */
+/** A lost release keeps a seat taken until it expires. Releasing twice does no harm, unlike refunding twice. */
 const RELEASE_AGAIN_MS = [500, 2_000, 5_000];
 
-/** A charge, or what may be one: then nobody knows when it was made. */
+/** A charge. Without `chargedAtMs` it is in doubt: the store did not answer. */
 export interface Charge {
   readonly store: CounterStore;
   readonly check: RuleCheck;
   readonly chargedAtMs?: number | undefined;
-  /** Of a refund: units of the charge that stay. */
+  /** For a refund: units of the charge that stay charged. */
   readonly keptUnits?: number;
-  /** Units that were charged in advance: when they were used, by the clock of this isolate. */
+  /** For leased units: when they were used, by the clock of this isolate. */
   readonly usedAtMs?: number;
 }
 
 export const createLedger = (onError: (error: unknown) => void): Ledger => new Ledger(onError);
 
-/** A class, because every request has one: its methods are made once. */
+/** A class, because every request has a ledger, and the methods of a class are made once. */
 export class Ledger {
   #spent: Charge[] = [];
-  #leases: Charge[] = [];
-  /** Paid for by units of this isolate, which are put back if the request is not admitted. */
+  #seats: Charge[] = [];
+  /** Charges paid from leases of this isolate. The units are put back if the request is not admitted. */
   #leased: { readonly charge: Charge; readonly putBack: () => void }[] = [];
-  /** Leases that a silent store may hold. */
+  /** Seats that a store without an answer may hold. */
   #doubts: Charge[] = [];
   readonly #onError: (error: unknown) => void;
 
@@ -40,34 +40,34 @@ export class Ledger {
 
   /** A store has charged this check, at that moment by its own clock. */
   noteCharge(store: CounterStore, check: RuleCheck, chargedAtMs: number): void {
-    (holdsLease(check) ? this.#leases : this.#spent).push({ store, check, chargedAtMs });
+    (holdsSeat(check) ? this.#seats : this.#spent).push({ store, check, chargedAtMs });
   }
 
-  /** A charge that was made in advance pays for it: see lease-book.ts. */
+  /** A leased unit pays for the check: see lease-book.ts. */
   noteLeased(charge: Charge, putBack: () => void): void {
     this.#leased.push({ charge, putBack });
   }
 
-  /** A store was asked to charge these checks and has not answered: it may have charged them. */
+  /** A store has not answered a call that charges these checks, so it may have charged them. */
   noteDoubt(store: CounterStore, checks: readonly RuleCheck[]): void {
-    for (const check of checks) if (holdsLease(check)) this.#doubts.push({ store, check });
+    for (const check of checks) if (holdsSeat(check)) this.#doubts.push({ store, check });
   }
 
-  /** All that is known to be charged. */
+  /** All charges that are certain. */
   get charges(): readonly Charge[] {
-    return [...this.#spent, ...this.#leases, ...this.#leased.map(({ charge }) => charge)];
+    return [...this.#spent, ...this.#seats, ...this.#leased.map(({ charge }) => charge)];
   }
 
-  /** Nothing was charged, and no lease is in doubt. */
+  /** Nothing was charged, and no seat is in doubt. */
   get isEmpty(): boolean {
     const { length } = this.#leased;
-    return length + this.#spent.length + this.#leases.length + this.#doubts.length === 0;
+    return length + this.#spent.length + this.#seats.length + this.#doubts.length === 0;
   }
 
-  /** Whether something is to be done about these charges once the request is over. Mostly not. */
+  /** Whether the ledger has work to do after the request. Mostly it has none. */
   get needsFollowUp(): boolean {
-    const hasLeases = this.#leases.length > 0 || this.#doubts.length > 0;
-    return hasLeases || this.#spent.some(({ check }) => needsFollowUp(check));
+    const hasSeats = this.#seats.length > 0 || this.#doubts.length > 0;
+    return hasSeats || this.#spent.some(({ check }) => needsFollowUp(check));
   }
 
   /** Whether a rule takes its cost from the origin. */
@@ -75,13 +75,13 @@ export class Ledger {
     return this.#spent.some(({ check }) => check.rule.costFromOrigin);
   }
 
-  /** How long leases are good without being renewed; undefined if there are none. */
-  get leaseMs(): number | undefined {
-    if (this.#leases.length === 0) return undefined;
-    return Math.min(...this.#leases.map(({ check }) => check.windowMs));
+  /** How long the seats last without a renewal; undefined if there are none. */
+  get seatMs(): number | undefined {
+    if (this.#seats.length === 0) return undefined;
+    return Math.min(...this.#seats.map(({ check }) => check.windowMs));
   }
 
-  /** The request is not admitted after all: gives back everything, and forgets it. */
+  /** The request is not admitted after all: gives back all charges and forgets them. */
   async undo(): Promise<void> {
     const refunded = this.#spent;
     this.#spent = [];
@@ -95,7 +95,7 @@ export class Ledger {
     return this.#refundWhere(({ rule }) => rule.refundOnError || rule.action === 'throttle');
   }
 
-  /** The request did not reach the origin: gives back what the rules say should not be paid for then. */
+  /** The request did not reach the origin: gives back the charges of rules with `refundOnError`. */
   refundError(): Promise<void> {
     return this.#refundWhere(({ rule }) => rule.refundOnError);
   }
@@ -113,16 +113,16 @@ export class Ledger {
     );
   }
 
-  /** False if a lease is lost: somebody else has its place, or this request can never renew it again. */
+  /** False if a seat is lost: somebody else has it, or this request can never renew it again. */
   async renew(): Promise<boolean> {
-    const renewed = await atEachStore(this.#leases, (store, held) => this.#renewAt(store, held));
+    const renewed = await atEachStore(this.#seats, (store, held) => this.#renewAt(store, held));
     return renewed.every(Boolean);
   }
 
-  /** Gives leases back, also where nobody answered. */
+  /** Gives seats back, also to stores that did not answer. */
   async release(): Promise<void> {
-    const held = [...this.#leases, ...this.#doubts];
-    this.#leases = [];
+    const held = [...this.#seats, ...this.#doubts];
+    this.#seats = [];
     this.#doubts = [];
     await atEachStore(held, (store, checks) => this.#releaseAt(store, checks));
   }
@@ -138,7 +138,7 @@ export class Ledger {
     return atEachStore(charges, (store, checks) => this.#runAt(store, operation, checks));
   }
 
-  /** False if it is not known to be done. */
+  /** False if the store may not have done it. */
   async #runAt(store: CounterStore, operation: Operation, checks: readonly Check[]): Promise<boolean> {
     try {
       await store.run({ operation, checks }, AbortSignal.timeout(DEADLINE_MS));
@@ -149,7 +149,7 @@ export class Ledger {
     }
   }
 
-  /** What Redis has forgotten (a restart, a reset, an outage that outlasted the lease) is taken again, if it is free. */
+  /** Takes seats again that Redis has forgotten (after a restart, a reset or a long outage), if they are still free. */
   async #renewAt(store: CounterStore, held: readonly RuleCheck[]): Promise<boolean> {
     const signal = () => AbortSignal.timeout(DEADLINE_MS);
     try {
@@ -185,19 +185,19 @@ const atEachStore = <T>(
     ),
   );
 
-const holdsLease = ({ algorithm }: RuleCheck): boolean => traitsOf(algorithm).holdsLeases === true;
+const holdsSeat = ({ algorithm }: RuleCheck): boolean => traitsOf(algorithm).holdsSeats === true;
 
-/** Whether the charge of such a check may be changed once the request is over. */
+/** Whether the charge of such a check may change after the request. */
 export const needsFollowUp = (check: RuleCheck): boolean => {
   const { action, costFromOrigin, refundOnError } = check.rule;
-  return holdsLease(check) || action === 'throttle' || costFromOrigin || refundOnError;
+  return holdsSeat(check) || action === 'throttle' || costFromOrigin || refundOnError;
 };
 
 /** The check, addressed as a past charge. */
 const asCharged = ({ check, chargedAtMs, keptUnits = 0 }: Charge): RuleCheck =>
   chargedAtMs === undefined ? check : { ...check, want: keptUnits, chargedAtMs };
 
-/** The part of the cost that is to be moved, without those where there is none. */
+/** The charges with the difference as their cost, without those whose difference is not above 0. */
 const differences = (entries: readonly Charge[], of: (check: RuleCheck) => number, keptUnits = 0): Charge[] =>
   entries
     .map((entry) => ({ ...entry, check: { ...entry.check, cost: of(entry.check) }, keptUnits }))

@@ -1,6 +1,6 @@
-// Decides a request in rounds. Each round goes by one set of rules: mostly one call to the counters of the nearest region,
-// under one deadline. If the rules turn out to be outdated, there is one more round. A denial that is known is not asked
-// for again. If no region answers, this isolate decides for itself.
+// Decides a request in rounds. A round goes by one set of rules and mostly makes one call to the nearest region. One
+// deadline covers all rounds. If the rules are outdated, there is one more round. Denials that memory knows take no
+// call. If no region answers, this isolate decides alone.
 
 import {
   type CheckResult,
@@ -28,24 +28,24 @@ import { createRulesInForce } from './rules-in-force.ts';
 
 export interface DecisionRequest {
   readonly regions: Regions;
-  /** `peek` only looks: nothing is charged, and nothing is decided without counters. */
+  /** `peek` charges nothing, and without counters it decides nothing. */
   readonly operation: 'take' | 'peek';
-  /** Has all charges of an admitted request. Those of a denied one are given back. */
+  /** Gets all charges of an admitted request. The charges of a denied one are given back. */
   readonly ledger: Ledger;
   readonly afterResponse: AfterResponse;
 }
 
-/** What the request is up against, or why it is not even asked about. */
+/** The checks of the request, or the reason for a decision without checks. */
 export type RequestPlan = Plan | Unverified;
 
-/** One pass over a request, by one set of rules. */
+/** One pass over a request, with one set of rules. */
 export interface Round {
   readonly kind: 'round';
   readonly request: DecisionRequest;
   readonly snapshot: Snapshot;
   readonly deadline: Deadline;
   readonly startedAtMs: number;
-  /** Asked, if there is one, in the call to Redis that is made anyway. */
+  /** If there is one, the round reads the announcement in the call to Redis that it makes anyway. */
   readonly probe?: Probe | undefined;
 }
 
@@ -57,38 +57,38 @@ export interface Decided {
 export type Step = Round | Decided;
 
 export interface Limiter {
-  /** The first round; or the decision, if this isolate has no rules and gets none. */
+  /** Returns the first round, or a decision if this isolate has no rules and gets none. */
   begin(request: DecisionRequest): Promise<Step>;
-  /** The decision; or one more round, if the rules of this one turn out to be outdated. It never throws. */
+  /** Returns the decision, or one more round if the rules are outdated. It never throws. */
   decide(round: Round, plan: RequestPlan): Promise<Step>;
-  /** Whether memory tells that one of these checks denies the request. */
+  /** Whether memory knows that one of these checks denies the request. */
   isKnownDenied(round: Round, checks: readonly RuleCheck[]): boolean;
-  /** What this isolate has charged in advance and not used yet. */
+  /** What this isolate has leased and not used yet. */
   leased(): Leased;
-  /** Of one counter, in units; undefined if its rule is never leased. */
+  /** Units leased of one counter; undefined if its rule is never leased. */
   leasedOf(check: RuleCheck): number | undefined;
-  /** Something broke before there was a plan: that is a mistake in Weir, and the request goes on. */
+  /** For a bug before there was a plan. The request goes on. */
   recover(request: DecisionRequest, error: unknown): Decision;
 }
 
 export interface LimiterOptions {
   readonly snapshots: SnapshotSource;
-  /** For the whole decision: who calls, all regions, and the retry after a lost script cache. */
+  /** For the whole decision: finding the caller, all regions, and the retry after a lost script cache. */
   readonly deadlineMs: number;
-  /** Of the regions, as configured: used for snapshots that predate regional splits. */
+  /** The configured shares, used for snapshots that predate regional splits. */
   readonly shares: SharesByRegion;
-  /** What shadow rules would have done; told later, where there are several regions. */
+  /** Told what shadow rules would have done; with several regions, after the response. */
   readonly onShadow: (results: readonly CheckResult<RuleCheck>[], region: string) => void;
-  /** A mistake in Weir itself. The request goes on as its rules say. */
+  /** Told of a bug in Weir. The request goes on as its rules say. */
   readonly onBug: (error: unknown) => void;
   /** See local-limiter.ts. */
   readonly capPerSecond: number;
-  /** Asked for once: this isolate is counted in by it. */
+  /** Called once. The census counts this isolate by its id. */
   readonly isolateId: () => string;
   readonly now: () => number;
 }
 
-/** Nobody waits for shadow rules. */
+/** No request waits for shadow rules, so they may take long. */
 const SHADOW_MS = 5_000;
 
 export function createLimiter(options: LimiterOptions): Limiter {
@@ -103,7 +103,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
   let ownId: string | undefined;
 
   const begin: Limiter['begin'] = async (asked) => {
-    // What goes wrong after the response is told, too.
+    // Errors after the response are reported, too.
     const afterResponse: AfterResponse = (work) => asked.afterResponse(work.catch(onBug));
     const { regions, operation, ledger } = asked;
     const request = { regions, operation, ledger, afterResponse };
@@ -150,8 +150,8 @@ export function createLimiter(options: LimiterOptions): Limiter {
   };
 
   /**
-   * Where there are several regions, shadow rules are counted after the response: nobody waits for them. Rules whose
-   * charges are changed later are counted now, because the ledger needs the charge.
+   * With several regions, shadow rules are counted after the response, so that no request waits for them. Rules that
+   * settle later are counted now, because the ledger needs the charge.
    */
   const placeAll = ({ request, snapshot }: Round, checks: readonly RuleCheck[]) => {
     const { regions, operation } = request;
@@ -165,20 +165,20 @@ export function createLimiter(options: LimiterOptions): Limiter {
     };
   };
 
-  /** By memory alone. */
+  /** A denial that memory knows, without a call. */
   const knownDenial = ({ operation, regions }: DecisionRequest, placed: readonly PlacedCheck[]) =>
     operation === 'take' && placed.length > 0
       ? regional.recall({ placed, regions, era: snapshots.announced() })
       : undefined;
 
-  /** What takes no call to the counters. */
+  /** A decision that takes no call to the counters. */
   const uncounted = (plan: RequestPlan, denial: Results | undefined): Unstamped => {
     if (denial)
       return { kind: 'counted', allowed: false, nowMs: denial[0]?.outcome.nowMs ?? now(), results: denial };
     if (plan.kind === 'unverified') return { ...plan, allowed: false };
     if (plan.kind === 'listed') return { ...plan, allowed: plan.list === 'allow' };
     if (plan.checks.length === 0) return { kind: 'unlimited', allowed: true };
-    // All of its rules are shadows.
+    // All rules of the request are shadow rules.
     return { kind: 'counted', allowed: true, nowMs: now(), results: [] };
   };
 
@@ -193,19 +193,19 @@ export function createLimiter(options: LimiterOptions): Limiter {
       deadline,
       era: snapshots.announced(),
       withAnnouncement: probe !== undefined,
-      // Rules that were confirmed a moment ago are good for one more request.
+      // Rules that were confirmed a moment ago may decide one more request.
       expected: probe?.isOverdue ? probe.expected : undefined,
     });
     for (const region of counted.regions) beCounted(region, afterResponse);
     return counted;
   };
 
-  /** By what was used from memory, and what regions have counted. */
+  /** Decides by the leases used and by what the regions have counted. */
   const judge = ({ request, startedAtMs }: Round, used: Results = [], counted?: Counted): Unstamped => {
     const { results: others = [], missing = [], failure } = counted ?? {};
     const results = used.length === 0 ? others : [...used, ...others];
     const allowed = denyingResults(results).length === 0;
-    // A region that denies is not overruled by one that cannot be asked.
+    // A region without an answer does not overrule one that denies.
     if (allowed && missing.length > 0)
       return degraded(request, { reason: failure ?? 'unavailable', checks: missing });
     const nowMs = results[0]?.outcome.nowMs ?? startedAtMs;
@@ -228,16 +228,16 @@ export function createLimiter(options: LimiterOptions): Limiter {
       withAnnouncement: false,
       era: snapshots.announced(),
       deadline: createDeadline(SHADOW_MS, now),
-      // Nothing becomes of these charges later.
+      // Charges of shadow rules never change later, so nobody keeps this ledger.
       ledger: createLedger(onBug),
     });
     options.onShadow(results, regions[0].name);
   };
 
   /**
-   * What this round has charged is given back before the next one counts. If that takes too long, the next one counts
-   * all the same: at worst, its own first charge denies the request. If a refund is lost, the request has been charged
-   * twice until its windows end. What a denial has left stays: a block goes on, a denial that counts stays counted.
+   * Gives the charges of this round back before the next round counts. If that takes too long, the next round counts
+   * all the same; at worst, the first charge denies the request. If a refund is lost, the request stays charged twice
+   * until its windows end. Side effects of a denial stay: a block goes on, and a counted denial stays counted.
    */
   const again = async ({ request, snapshot, deadline, startedAtMs }: Round): Promise<Round> => {
     if (!request.ledger.isEmpty) {
@@ -248,7 +248,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
     return { kind: 'round', request, deadline, startedAtMs, snapshot: snapshots.current() ?? snapshot };
   };
 
-  /** No region has counted it. */
+  /** Decides a request that no region has counted. */
   const degraded = (
     { regions, operation, ledger }: DecisionRequest,
     what: Pick<Uncounted, 'reason' | 'checks'>,
@@ -257,7 +257,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
       ? local.decide({ ...what, ledger, isolates: regions[0].census.count(), regions: regions.length })
       : { kind: 'degraded', allowed: false, fallback: 'closed', reason: what.reason };
 
-  /** As the rules say, if they are known. If not even they can be asked, the request goes on. */
+  /** Decides as the rules say, if there are any. Otherwise the request goes on. */
   const recover = (request: DecisionRequest, error: unknown, checks?: readonly RuleCheck[]): Decision => {
     const reason = reasonOf(error);
     if (reason === 'internal-error') onBug(error);
@@ -269,19 +269,19 @@ export function createLimiter(options: LimiterOptions): Limiter {
     }
   };
 
-  /** A denied request keeps no charge. Whether regions that are out are back is found out after the response. */
+  /** A denied request keeps no charge. Failed regions are probed after the response. */
   const decided = ({ regions, ledger, afterResponse }: DecisionRequest, decision: Decision): Decided => {
     if (!decision.allowed && !ledger.isEmpty) afterResponse(regional.undo(ledger));
     for (const { watch } of regions) watch.look(afterResponse);
     return { kind: 'decided', decision };
   };
 
-  /** Now and then, so that isolates know how many they are. */
+  /** Reports this isolate to the census now and then, so that isolates know how many they are. */
   const beCounted = ({ census, censusBoard }: LimiterRegion, afterResponse: AfterResponse) => {
     if (!census.isDue(now())) return;
     ownId ??= options.isolateId();
     const signal = AbortSignal.timeout(deadlineMs);
-    // What does not work out is tried again in a minute; meanwhile the last number stands.
+    // If it fails, the isolate tries again in a minute. Until then the last number stands.
     afterResponse(censusBoard.present(ownId, signal).then(census.tell, () => {}));
   };
 
@@ -305,7 +305,7 @@ const stamped = (decision: Unstamped, { rulesVersion, isStale }: Stamp): Decisio
 
 type Stamp = Pick<CountedDecision, 'rulesVersion' | 'isStale'>;
 type Results = readonly CheckResult<RuleCheck>[];
-/** Without the rules that it was made by. */
+/** A decision without the version of the rules that made it. */
 type Unstamped = {
   [K in Decision['kind']]: Omit<Extract<Decision, { kind: K }>, 'rulesVersion' | 'isStale'>;
 }[Decision['kind']];

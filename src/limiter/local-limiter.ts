@@ -1,6 +1,6 @@
-// The limiter of one isolate, for when no region answers: the same algorithms, on counters in its own memory. It knows
-// nothing of what other isolates admit. A rule that is `local` therefore allows it only its part; one that is `open`
-// allows it everything, so that nobody is denied who would have passed. Over all of it there is a coarse cap.
+// The limiter of one isolate, for when no region answers. It runs the same algorithms on counters in memory and knows
+// nothing of other isolates. So a `local` rule gives the isolate only its part of the limit. An `open` rule gives it
+// the whole limit, so that it denies nobody whom the region would have admitted. A coarse cap covers all requests.
 
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
 import { createBoundedCounters } from '../core/counting/bounded-counters.ts';
@@ -17,7 +17,7 @@ const LOG_BUCKETS = 10;
 
 export interface LocalLimiterOptions {
   readonly now: () => number;
-  /** Requests a second that pass although no region counts them; 0 for any number. */
+  /** Requests a second that pass although no region counts them; 0 means no cap. */
   readonly capPerSecond: number;
 }
 
@@ -25,9 +25,9 @@ export interface Uncounted {
   readonly reason: DegradedReason;
   /** Undefined if there are no rules. */
   readonly checks?: readonly RuleCheck[] | undefined;
-  /** What this isolate charges is noted there. */
+  /** The charges of this isolate are noted there. */
   readonly ledger: Pick<Ledger, 'noteCharge'>;
-  /** That are thought to share what the rules allow in the nearest region. */
+  /** How many isolates share the limits of the nearest region, as far as this one knows. */
   readonly isolates: number;
   readonly regions: number;
 }
@@ -61,19 +61,19 @@ export function createLocalLimiter({ now, capPerSecond }: LocalLimiterOptions): 
       const enforced = checks.filter(({ log }) => !log);
       if (enforced.some(({ rule }) => rule.onUnavailable === 'closed'))
         return { ...degraded, allowed: false, fallback: 'closed' };
-      // What no rule holds back is not held back here either.
+      // If only shadow rules apply, the cap does not hold the request back either.
       const isCapped = checks.length === 0 || enforced.length > 0;
       if (isCapped && !cap.hasRoom(now())) return { ...degraded, allowed: false, fallback: 'cap' };
       const local = count(checks, sharing);
       const denying = denyingResults(local.results).map(({ check }) => check);
       const allowed = denying.length === 0;
-      // A denied request takes nothing from the others.
+      // A denied request charges no rule.
       if (allowed) {
         if (isCapped) cap.take();
         for (const { check, outcome } of local.results)
           if (outcome.allowed) ledger.noteCharge(store, check, local.nowMs);
       }
-      // What the rules are that decided: those that deny, or all of them.
+      // The rules that decided: those that deny, or all of them.
       const isLocal = (allowed ? enforced : denying).some(({ rule }) => rule.onUnavailable === 'local');
       return { ...degraded, allowed, fallback: isLocal ? 'local' : 'open', local };
     },
@@ -89,26 +89,26 @@ function toLocalCheck(check: RuleCheck, { isolates, regions }: Sharing): RuleChe
     ...(!isDivided && check.full),
     ...(isLog(check) && insteadOfLog(isDivided)),
   };
-  // What is not split is shared by the isolates of all regions.
+  // A limit that is not split is shared by the isolates of all regions.
   const isWhole = check.limit === check.full.limit;
   return isDivided ? divided(withoutLog, isWhole ? isolates * regions : isolates) : withoutLog;
 }
 
 const isLog = ({ algorithm }: RuleCheck): boolean => {
-  const { mostUnits, holdsLeases } = traitsOf(algorithm);
-  return mostUnits !== undefined && !holdsLeases;
+  const { mostUnits, holdsSeats } = traitsOf(algorithm);
+  return mostUnits !== undefined && !holdsSeats;
 };
 
 /**
- * The log of every request could take all of the memory. Where it is not to admit more, buckets stand in for it; where
- * it is not to deny anybody else, a window.
+ * A log of every request could use up the memory, so another algorithm stands in for it: buckets where it must not
+ * admit more, a window where it must not deny more.
  */
 const insteadOfLog = (isDivided: boolean) =>
   isDivided
     ? ({ algorithm: 'sliding-window-buckets', extra: LOG_BUCKETS } as const)
     : ({ algorithm: 'fixed-window', extra: undefined } as const);
 
-/** Room for one request at least, as far as the rule itself has it. A burst is cut as much as its limit is. */
+/** The isolate's part of the limit, with room for at least one request. A burst shrinks in proportion. */
 function divided(check: RuleCheck, isolates: number): RuleCheck {
   const { extra, cost } = check;
   const limit = Math.min(check.limit, Math.max(cost, Math.floor(check.limit / isolates)));

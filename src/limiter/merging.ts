@@ -1,6 +1,7 @@
-// Some algorithms lose a unit in each part that is in use (the trait `roundsEachPart`). A small limit of theirs is therefore
-// counted in one region as soon as a caller strains several: the home charges itself with what the other region has
-// counted, and that region then cedes its part although it is in use. docs/regions.md tells why that is exact.
+// Some algorithms lose a unit in each part that is in use (the trait `roundsEachPart`). With a small limit that is too
+// much, so Weir merges the parts once a caller strains several regions: the home charges itself with the units that the
+// other region has counted, and that region then cedes its part although it is in use. docs/regions.md tells why that
+// is exact.
 import type { Outcome } from '../core/counting/check.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { homeOf } from '../core/regions/shares.ts';
@@ -10,14 +11,14 @@ import { wholeOf } from './known-cessions.ts';
 import type { PlacedCheck } from './placed-checks.ts';
 import type { LimiterRegion, Regions } from './region-ladder.ts';
 
-/** Nobody waits for it. */
+/** No request waits for these calls, so they may take long. */
 const MERGE_MS = 5_000;
 const MAX_TRIES = 3;
 
 export interface Merge {
   readonly placed: PlacedCheck;
   readonly from: LimiterRegion;
-  /** How `from` has answered when it was asked for its part. */
+  /** The answer of `from` when it was asked for its part. */
   readonly outcome: Outcome;
   /** The nearest one is the home. */
   readonly regions: Regions;
@@ -30,8 +31,8 @@ export interface MergingOptions extends Pick<Cessions, 'ask' | 'movedFrom'> {
 
 export function createMerging({ ask, movedFrom, isRefused }: MergingOptions) {
   /**
-   * One region at a time may merge a counter: or two could cede to each other, and nobody would count. Whose turn it is is
-   * a cession like any other, of a counter that nobody counts with.
+   * Only one region at a time may merge a counter. Otherwise two regions could cede to each other, and neither would
+   * count. The turn itself is a cession, of a counter that no rule uses.
    */
   const hasTurn = async ({ placed, regions }: Merge): Promise<boolean> => {
     const turn = { ...placed, check: { ...placed.check, id: `${placed.check.id}-home` } };
@@ -46,7 +47,7 @@ export function createMerging({ ask, movedFrom, isRefused }: MergingOptions) {
     return outcome?.allowed === true;
   };
 
-  /** Undefined if that region may have ceded its part, or if there is no room for what it holds. */
+  /** Undefined if that region may have ceded its part, or if the home has no room for its units. */
   const tryOnce = async ({ placed, from, regions }: Merge, units: number): Promise<Outcome | undefined> => {
     const [home] = regions;
     const signal = AbortSignal.timeout(MERGE_MS);
@@ -66,7 +67,7 @@ export function createMerging({ ask, movedFrom, isRefused }: MergingOptions) {
       const { check, parts } = merge.placed;
       if (merge.outcome.allowed || !isMerged(check, parts)) return;
       let units = merge.outcome.remaining;
-      // It may have counted more meanwhile, or a window may have ended.
+      // The region may have counted more meanwhile, or a window may have ended.
       for (let tries = 0; tries < MAX_TRIES && units > 0 && (await hasTurn(merge)); tries += 1)
         units = (await tryOnce(merge, units))?.remaining ?? 0;
     },

@@ -7,16 +7,16 @@ import type { Use } from './cessions.ts';
 import { isShared, type PlacedCheck } from './placed-checks.ts';
 import type { LimiterRegion, Regions } from './region-ladder.ts';
 
-/** What a region has said of a check, or memory for it; no outcome if it has not answered. */
+/** What a region (or memory in its place) has said about a check; no outcome if the region has not answered. */
 export interface Verdict {
   readonly check: RuleCheck;
   readonly outcome?: Outcome | undefined;
 }
 
-/** A check on its way. */
+/** A check that is not decided yet. */
 export interface Pending {
   readonly placed: PlacedCheck;
-  /** Of regions that have not admitted it. */
+  /** From regions that have not admitted the check. */
   readonly verdicts: Map<string, Verdict>;
   /** By the region that has admitted it. */
   admitted: Admitted | undefined;
@@ -35,7 +35,7 @@ export interface Admitted {
 export interface Turn {
   readonly region: LimiterRegion;
   readonly check: RuleCheck;
-  /** Mostly one. While a rule is being moved, a request may be up against one counter in two ways: it is charged once. */
+  /** Mostly one. While a rule moves, a request may meet the same counter twice. It is charged once. */
   readonly ones: [Pending, ...Pending[]];
 }
 
@@ -53,11 +53,11 @@ export const isUnanswered = (verdict: Verdict | undefined): boolean =>
 const denied = ({ verdicts }: Pending): Outcome[] =>
   [...verdicts.values()].flatMap(({ outcome }) => outcome ?? []);
 
-/** Some region has denied it, and none has admitted it. One that cannot be asked does not overrule that. */
+/** Some region has denied the check, and none has admitted it. A region without an answer does not change that. */
 export const isDenied = (one: Pending): boolean =>
   !one.admitted && !one.placed.check.log && denied(one).length > 0;
 
-/** It passes as soon as one of the regions lets it pass. */
+/** The denial of the check. There is none as soon as one region admits it. */
 export function denialOf(one: Pending): CheckResult<RuleCheck> | undefined {
   const outcomes = denied(one);
   const [nearest] = outcomes;
@@ -68,7 +68,7 @@ export function denialOf(one: Pending): CheckResult<RuleCheck> | undefined {
   return { check, outcome: { ...nearest, retryAfterMs } };
 }
 
-/** What is left of the whole: less what is known to be used, here and where it was tried before. */
+/** The outcome for the whole limit, less the units that this and the earlier regions have used. */
 export function asWhole({ placed, verdicts }: Pending, check: RuleCheck, outcome: Outcome): Outcome {
   if (!isShared(placed)) return outcome;
   const others = [...verdicts.values()].filter((one) => one.outcome && one.check.region !== check.region);
@@ -83,7 +83,7 @@ const capacityOfAll = ({ check, parts }: PlacedCheck): number =>
     0,
   );
 
-/** Nothing if the nearest region does not answer: parts that it was given now would be lost to all. */
+/** Undefined if the nearest region does not answer: parts ceded to it now would be lost to all. */
 export function useOf({ placed, admitted, verdicts }: Pending, [nearest]: Regions): Use | undefined {
   if (isUnanswered(verdicts.get(nearest.name))) return undefined;
   if (admitted)

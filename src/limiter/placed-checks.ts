@@ -1,4 +1,4 @@
-// The checks of a request, with what each region may use of their limits.
+// The checks of a request, with each region's part of their limits.
 
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { SharesByRegion, Split } from '../core/matching/rule.ts';
@@ -7,16 +7,16 @@ import type { Regions } from './region-ladder.ts';
 
 export interface PlacedCheck extends Placement {
   readonly check: RuleCheck;
-  /** By which it was placed. */
+  /** The split that the check was placed by. */
   readonly split: Split;
 }
 
 export interface Placing {
-  /** Where there is one region only, checks are as they were. */
+  /** With a single region, checks stay as they are. */
   place(checks: readonly RuleCheck[], regions: Regions, split: Split | undefined): readonly PlacedCheck[];
 }
 
-/** `shares` as configured, for rules that were published before regions were known of. */
+/** `shares` as configured are used for snapshots that predate regional splits. */
 export function createPlacing(shares: SharesByRegion, now: () => number): Placing {
   const configured: Split = { shares, before: [] };
   const known = new WeakMap<Split, Placements>();
@@ -42,14 +42,14 @@ export function createPlacing(shares: SharesByRegion, now: () => number): Placin
   };
 }
 
-/** Nothing was placed in another way before. */
+/** No rule is moving. */
 const isSettled = (checks: readonly RuleCheck[], { before, moved }: Split) =>
   before.length === 0 && (!moved || checks.every(({ rule }) => !moved[rule.id]));
 
-/** Whether it may be counted in two ways for a time. */
+/** Whether the rule is moving, so that old and new placement may both count. */
 export const isBeingMoved = ({ check, split }: PlacedCheck): boolean =>
   (split.moved?.[check.rule.id]?.length ?? 0) > 0;
 
-/** Whether what other regions have of it can be used here. */
+/** Whether this region can use the parts of other regions. */
 export const isShared = ({ check, parts, at }: PlacedCheck): boolean =>
   parts.size > 1 && (at !== undefined || check.rule.spill);

@@ -11,17 +11,17 @@ import { askRegion, FAIR_PART, type LimiterRegion, type Unanswered } from './reg
 import type { CountRequest } from './regional-count.ts';
 import type { RegionAnnouncement } from './rules-in-force.ts';
 
-/** What the regions have said so far. */
+/** The answers of the regions so far. */
 export interface Tally {
   readonly pending: readonly Pending[];
-  /** What they announce. */
+  /** Their announcements. */
   readonly heard: RegionAnnouncement[];
   readonly answered: Set<LimiterRegion>;
-  /** The first one, if any region has failed. */
+  /** The first failure of a region, if any has failed. */
   failure: DegradedReason | undefined;
-  /** The next region is asked what it announces, too. */
+  /** Whether the next call also reads the announcement. */
   asksAnnouncement: boolean;
-  /** How many calls the request has waited for. */
+  /** How many calls the request has waited for. Calls made at once count as one. */
   round: number;
 }
 
@@ -30,17 +30,17 @@ export interface RegionCallsOptions {
   readonly cessions: Cessions;
   readonly denials: KnownDenials;
   readonly leases: LeaseBook;
-  /** Whether a denial of it may end sooner than it says. */
+  /** Whether a denial of this check may end before its retry time. */
   readonly isUnsettled: (check: RuleCheck) => boolean;
 }
 
-/** Of the way to a far one: it has had time enough. */
+/** A region that had this many times its distance has had enough time. */
 const FAIR_TIMES = 2;
-/** A near region is asked again although a far one has taken all the time. */
+/** The least time for a near region that is asked after a far one, even if the far one has used up the time. */
 const AGAIN_MS = 50;
 
 export function createRegionCalls({ now, cessions, denials, leases, isUnsettled }: RegionCallsOptions) {
-  /** Whether another region could count it that has not been asked. */
+  /** Whether there is another region that could count the check and has not been asked. */
   const hasOther = ({ placed, verdicts }: Pending, { regions }: CountRequest) =>
     regions.some(
       ({ name, breaker }, i) =>
@@ -51,8 +51,8 @@ export function createRegionCalls({ now, cessions, denials, leases, isUnsettled 
     );
 
   /**
-   * The nearest region leaves time for the next one. A far one gets the time that its distance takes; and so does the
-   * nearest if it is asked after a far one. Nobody waits long for a region that stands in for one that has failed.
+   * The nearest region leaves time for the next one. A far region gets the time that its distance takes, and so does
+   * the nearest if it is asked after a far one. A region that stands in for a failed one gets little time.
    */
   const givenMs = (region: LimiterRegion, turns: readonly Turn[], request: CountRequest, round: number) => {
     const [nearest] = request.regions;
@@ -68,13 +68,13 @@ export function createRegionCalls({ now, cessions, denials, leases, isUnsettled 
     return knownMs === undefined ? deadline.totalMs * FAIR_PART : knownMs * FAIR_TIMES;
   };
 
-  /** With a lease, if it is time for one. */
+  /** The check with units to lease, if it is time for a lease. */
   const wanting = ({ check, ones: [{ placed }] }: Turn, { regions }: CountRequest): RuleCheck => {
     const want = leases.claim(regions, placed, check);
     return want > 0 ? { ...check, want } : check;
   };
 
-  /** What an answer means for the checks that the region was asked about. */
+  /** Notes the answer of a region for each check of the call. */
   const hear = (turns: readonly Turn[], answer: Sent, request: CountRequest) => {
     const { outcomes, nowMs, sentAtMs, checks } = answer;
     const passes = turns.every(({ check }, i) => {
@@ -100,7 +100,7 @@ export function createRegionCalls({ now, cessions, denials, leases, isUnsettled 
     const isCharged = passes && operation === 'take';
     const whole = asWhole(ones[0], check, outcome);
     const chargedAtMs = outcome.nowMs ?? nowMs;
-    // The lease that came with the charge is noted, too: what is left of the whole limit.
+    // Also notes the lease that came with the charge. The result is the rest of the whole limit.
     const remaining =
       isCharged && region === regions[0]
         ? leases.note({ region, check, outcome, whole, sentAtMs, era, chargedAtMs, usedNow: check.cost })
@@ -129,7 +129,7 @@ export function createRegionCalls({ now, cessions, denials, leases, isUnsettled 
     denials.remember(region.name, check, outcome, moment);
   };
 
-  /** Each way has its own part there. */
+  /** While a rule moves, each placement has its own part in the region. */
   const setVerdicts = (ones: Turn['ones'], region: LimiterRegion, check: RuleCheck, outcome?: Outcome) => {
     for (const one of ones) {
       const own = ones.length === 1 ? check : (cessions.checkAt(one.placed, region.name) ?? check);
@@ -153,7 +153,7 @@ export function createRegionCalls({ now, cessions, denials, leases, isUnsettled 
       if (isInDoubt && operation === 'take') ledger.noteDoubt(region.store, [check]);
     }
     const isTooFar = isInDoubt && reason === 'timeout' && turns[0]?.region !== regions[0];
-    // All of them: else each is given up on by requests of its own.
+    // Measures all of them at once. Otherwise one request would have to fail for each of them.
     if (isTooFar) for (const { distance } of regions.slice(1)) distance.measure(afterResponse);
   };
 
@@ -177,7 +177,7 @@ export function createRegionCalls({ now, cessions, denials, leases, isUnsettled 
   return async (region: LimiterRegion, turns: readonly Turn[], tally: Tally, request: CountRequest) => {
     const ms = givenMs(region, turns, request, tally.round);
     const call = { region, isFair: ms >= fairMs(region, request), withAnnouncement: tally.asksAnnouncement };
-    // Only the first one that answers is asked that.
+    // One announcement is enough, so later calls do not read it.
     tally.asksAnnouncement = false;
     const asked = ms > 0 ? await send(turns, AbortSignal.timeout(Math.ceil(ms)), call, request) : TOO_LATE;
     if (asked.kind === 'unanswered') {
@@ -193,15 +193,15 @@ export function createRegionCalls({ now, cessions, denials, leases, isUnsettled 
 
 interface Call {
   readonly region: LimiterRegion;
-  /** It has time enough: if it does not answer, that is its fault. */
+  /** The region has enough time, so a timeout is its fault. */
   readonly isFair: boolean;
   readonly withAnnouncement: boolean;
 }
 
-/** An answer, and what it answers. */
+/** An answer with its call. */
 interface Sent extends Answer {
   readonly sentAtMs: number;
-  /** With the units that they wanted to lease. */
+  /** The checks as sent, with the units to lease. */
   readonly checks: readonly RuleCheck[];
 }
 

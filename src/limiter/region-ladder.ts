@@ -1,5 +1,5 @@
-// Asks a region, if its breaker is closed: whether one that is out is back is found out after the response
-// (region-watch.ts).
+// Calls a region, if its breaker is closed. Whether a failed region is back is found out after the response, in
+// region-watch.ts.
 
 import type { DegradedReason } from '../core/counting/decision.ts';
 import type { AnnouncementBoard } from '../core/ports/announcement.ts';
@@ -9,7 +9,7 @@ import type { Breaker } from '../core/regions/breaker.ts';
 import type { Distance } from './distance.ts';
 import type { RegionWatch } from './region-watch.ts';
 
-/** What a region has for the limiter. */
+/** A region as the limiter sees it. */
 export interface LimiterRegion {
   readonly name: string;
   readonly store: CounterStore;
@@ -19,20 +19,20 @@ export interface LimiterRegion {
   readonly distance: Distance;
   readonly census: Census;
   readonly censusBoard: CensusBoard;
-  /** Charges may be taken back there: see slot-split.ts. */
+  /** A cluster may take charges back within a call: see slot-split.ts. */
   readonly isCluster: boolean;
 }
 
 /** Nearest first. */
 export type Regions = readonly [LimiterRegion, ...LimiterRegion[]];
 
-/** Of the deadline: a region that had less cannot be blamed for not answering in time. */
+/** The least part of the deadline after which a timeout is the region's fault. */
 export const FAIR_PART = 0.25;
 
 export interface Unanswered {
   readonly kind: 'unanswered';
   readonly reason: DegradedReason;
-  /** It was asked: nobody knows what it has done. */
+  /** The region got the call, so it may have charged the checks. */
   readonly isInDoubt: boolean;
 }
 
@@ -42,7 +42,7 @@ export interface Asking<T> {
   readonly region: LimiterRegion;
   readonly ask: () => Promise<T>;
   readonly now: () => number;
-  /** It has time enough: if it does not answer, that is its fault. */
+  /** The region has enough time, so a timeout is its fault. */
   readonly isFair: boolean;
 }
 
@@ -64,6 +64,6 @@ export async function askRegion<T>({ region, isFair, now, ask }: Asking<T>): Pro
   }
 }
 
-/** Whatever went wrong, a bug included: no request fails because of the limiter. */
+/** Gives every error a reason, bugs included, because no request may fail because of the limiter. */
 export const reasonOf = (error: unknown): DegradedReason =>
   error instanceof CounterStoreError ? error.failure : 'internal-error';

@@ -1,5 +1,5 @@
-// Finds out, after responses, what requests should not wait for: whether a region that is out is back, and whether a
-// script that failed for one request fails for all of them. An isolate asks a region only so often.
+// Probes regions after responses, so that no request waits: is a failed region back, and does a script that failed for
+// one request fail for all of them? An isolate probes a region only so often.
 
 import type { AfterResponse } from '../core/matching/caller.ts';
 import { type CounterStore, CounterStoreError } from '../core/ports/counter-store.ts';
@@ -7,38 +7,38 @@ import { type Breaker, type Permit, PROBE_MS } from '../core/regions/breaker.ts'
 import type { Distance } from './distance.ts';
 
 export interface RegionWatch {
-  /** A call to the region has failed with this. */
+  /** Notes the error of a failed call to the region. */
   note(error: unknown): void;
-  /** Asks the region what there is to find out, if anything. */
+  /** Probes the region, if there is something to find out. */
   look(afterResponse: AfterResponse): void;
 }
 
 export interface WatchReports {
   /** The server said this about the script; `isBroken`: it cannot run it for anybody. */
   readonly onScriptFailed: (said: string, isBroken: boolean) => void;
-  /** What is no failure of a store is a mistake in Weir. */
+  /** Called with errors that are not failures of a store: those are bugs in Weir. */
   readonly onBug: (error: unknown) => void;
 }
 
 export interface RegionWatchOptions extends WatchReports {
   readonly store: Pick<CounterStore, 'probe'>;
   readonly breaker: Breaker;
-  /** As much as a request would give the region. */
+  /** As much time as a request would give the region. */
   readonly probeMs: number;
   readonly distance: Distance;
   readonly now: () => number;
 }
 
-/** A rule that the script cannot count for is met by every request: it is not looked into for each of them. */
+/** The script may fail for a rule that every request meets. Not every request should look into that. */
 const SCRIPT_EVERY_MS = 10_000;
 
 export function createRegionWatch(options: RegionWatchOptions): RegionWatch {
   const { store, breaker, distance, probeMs, now, onScriptFailed, onBug } = options;
-  /** What the server said of a call, as long as nobody has looked into it. */
+  /** The server's error, until somebody has looked into it. */
   let said: string | undefined;
   let judgedAtMs = Number.NEGATIVE_INFINITY;
 
-  /** What the region fails with, if it does. */
+  /** The region's failure; undefined if it answers. */
   const probe = async (): Promise<CounterStoreError | undefined> => {
     try {
       await store.probe(AbortSignal.timeout(Math.floor(Math.min(distance.fitMs(probeMs), PROBE_MS))));
@@ -49,7 +49,7 @@ export function createRegionWatch(options: RegionWatchOptions): RegionWatch {
     return undefined;
   };
 
-  /** One probe after the other, until they have closed the breaker or one has found the region still out. */
+  /** Probes the region until the breaker closes, or until a probe fails. */
   const probeOutage = async (first: Permit) => {
     for (let permit: Permit | undefined = first; permit !== undefined; permit = breaker.probe(now())) {
       const error = await probe();
@@ -66,14 +66,14 @@ export function createRegionWatch(options: RegionWatchOptions): RegionWatch {
   };
 
   const probeScript = async (ofCall: string) => {
-    // Before the answer: nobody else asks meanwhile.
+    // Set before the answer comes, so that nobody else asks meanwhile.
     judgedAtMs = now();
     const error = await probe();
     if (isOutage(error)) return;
     judge(error?.message ?? ofCall, error !== undefined);
   };
 
-  // A clock that was put back must not keep it from looking.
+  // `abs`, because a clock that was put back must not stop the probes.
   const isJudged = () => Math.abs(now() - judgedAtMs) < SCRIPT_EVERY_MS;
 
   return {
@@ -83,7 +83,7 @@ export function createRegionWatch(options: RegionWatchOptions): RegionWatch {
     },
 
     look(afterResponse) {
-      // Mostly all is well, and then nothing is looked up after a request.
+      // The usual case: all is well, and nothing more is to be done.
       if (said === undefined && breaker.enter() !== undefined) return;
       const permit = breaker.probe(now());
       if (permit !== undefined) afterResponse(probeOutage(permit));
@@ -92,6 +92,6 @@ export function createRegionWatch(options: RegionWatchOptions): RegionWatch {
   };
 }
 
-/** A script that fails was run, or refused, by a server that is well. */
+/** A failed script is no outage: the server has run or refused it. */
 const isOutage = (error: CounterStoreError | undefined): boolean =>
   error !== undefined && error.failure !== 'script-failed';

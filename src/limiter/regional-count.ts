@@ -1,6 +1,6 @@
-// Counts the checks of a request where they are to be counted: most of them in the nearest region, with one call. Checks
-// that this region has ceded go to their home; checks that are denied are tried in the next region that has a part. All
-// or nothing: what was charged is given back if the request is denied after all.
+// Counts the checks of a request, mostly with one call to the nearest region. A check that this region has ceded goes
+// to its home. A denied check is tried in the next region that has a part. If the request is denied after all, its
+// charges are given back: all or nothing.
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { CheckResult } from '../core/counting/decision.ts';
 import type { AfterResponse } from '../core/matching/caller.ts';
@@ -23,13 +23,15 @@ export interface CountRequest {
   readonly placed: readonly PlacedCheck[];
   readonly regions: Regions;
   readonly operation: 'take' | 'peek';
-  /** Ask the first region that answers what it announces, too. */
+  /** Also read the announcement of the first region that answers. */
   readonly withAnnouncement: boolean;
-  /** What it must announce: if it is something else, no further region is asked, because the rules are outdated. */
+  /**
+   * The expected announcement. If a region announces another, the rules are outdated and no further region is asked.
+   */
   readonly expected?: string | undefined;
   readonly deadline: Deadline;
   readonly afterResponse: AfterResponse;
-  /** Of the request: what regions charge, or may have charged, is noted there. */
+  /** The ledger of the request. Charges, and charges in doubt, are noted there. */
   readonly ledger: Ledger;
   /** See known-denials.ts. */
   readonly era: string;
@@ -37,19 +39,21 @@ export interface CountRequest {
 
 export interface Counted extends Pick<Tally, 'failure' | 'heard'> {
   readonly results: readonly CheckResult<RuleCheck>[];
-  /** Those that answered. */
+  /** The regions that answered. */
   readonly regions: readonly LimiterRegion[];
-  /** What no region has counted that should have. */
+  /** Checks that no region has counted, although one should have. */
   readonly missing: readonly RuleCheck[];
-  /** The rules are outdated, and not all has been counted that should have been. */
+  /** Counting stopped early, because the rules are outdated. */
   readonly isStopped: boolean;
 }
 
 export interface RegionalCount {
   count(request: CountRequest): Promise<Counted>;
-  /** What memory alone tells: the results of a denial; undefined if a region must be asked. */
+  /** The results of a denial that memory knows; undefined if a region must be asked. */
   recall(request: Pick<CountRequest, 'placed' | 'regions' | 'era'>): CheckResult<RuleCheck>[] | undefined;
-  /** Gives back all that the request was charged. A caller that these charges deny may then pass sooner than told. */
+  /**
+   * Gives all charges of the request back. A caller that these charges have denied may then pass before its retry time.
+   */
   undo(ledger: Ledger): Promise<void>;
 }
 
@@ -62,7 +66,7 @@ export interface RegionalCountOptions {
 
 const UNSETTLED_MS = 5_000;
 const MAX_UNSETTLED = 10_000;
-/** Each region may be asked for its part, and to count twice: a home may have got more meanwhile. */
+/** Each region may be asked for its part once and to count twice, because a home may have got more parts meanwhile. */
 const roundsFor = (regions: Regions) => 3 * regions.length + 1;
 
 /** Calls that are made at once. */
@@ -83,16 +87,19 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     return ledger.undo();
   };
 
-  /** Where it is tried next; undefined if all that have a part have spoken. With an era, memory speaks for them. */
+  /**
+   * The next region to try; undefined if all regions with a part have answered. With an era, memory may answer for
+   * them.
+   */
   const turnOf = (one: Pending, regions: Regions, era: string | undefined): Turn | undefined => {
     const { placed, verdicts } = one;
     const near = cessions.checkAt(placed, regions[0].name);
-    // Mostly the nearest region counts it, and nobody has to look up where it was ceded to.
+    // The usual case: the nearest region counts the check, and no cession has to be looked up.
     for (const region of near ? regions : cessions.candidates(placed, regions)) {
       const check = region === regions[0] ? near : cessions.checkAt(placed, region.name);
       if (!check) continue;
       const verdict = verdicts.get(region.name);
-      // It was denied with a smaller part than the region has by now.
+      // The region denied the check with a smaller part than it has by now.
       const hasMore = verdict?.outcome !== undefined && verdict.check.limit < check.limit;
       if (!verdict || hasMore) {
         const outcome = era === undefined ? undefined : denials.find(region.name, check, now(), era);
@@ -104,20 +111,20 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     return undefined;
   };
 
-  /** Its home has denied it, or has no part: parts that idle regions cede are of more use than one charge there. */
+  /** The home has denied the check or has no part. Getting parts of idle regions helps more than one charge there. */
   const wishOf = ({ placed, verdicts }: Pending, regions: Regions): Wish | undefined => {
     const home = placed.at ?? regions[0].name;
     const part = placed.parts.get(home);
     const hasPart = part !== undefined && isUsable(placed.check, part);
     if (hasPart && verdicts.get(home)?.outcome === undefined) return undefined;
     const own = regions.find(({ name }) => name === home);
-    // What is ceded to a region that does not answer is lost to all.
+    // A part ceded to a region that does not answer would be lost to all.
     if (!hasPart && !(own?.distance.ms() !== undefined && isClosed(own))) return undefined;
     const from = regions.find((region) => isClosed(region) && cessions.isMissing(placed, home, region));
     return from && { placed, from, home };
   };
 
-  /** Undefined if nothing is left to ask, or if a check is denied that cannot be tried anywhere else. */
+  /** Undefined if there is no region left to ask, or if a check is denied and cannot be tried elsewhere. */
   const stepOf = (pending: readonly Pending[], request: CountRequest): Step | undefined => {
     const { placed, regions, operation, era } = request;
     const memory = operation === 'take' && !placed.some(isTold) ? era : undefined;
@@ -135,7 +142,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     return turns.length + wishes.length === 0 || isOver ? undefined : { turns, wishes };
   };
 
-  /** If that fails, the region is asked to count. */
+  /** Asks a region for its parts. If that fails, the region is asked to count instead. */
   const askForParts = (some: Ask, { deadline }: CountRequest) => {
     const { from } = some;
     const signal = AbortSignal.timeout(Math.ceil(from.distance.fitMs(deadline.remainingMs(), true)));
@@ -143,7 +150,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   };
 
   const take = ({ turns, wishes }: Step, tally: Tally, request: CountRequest): Promise<unknown> => {
-    // Most requests begin, and end, with one call to the nearest region.
+    // Most requests take one call to the nearest region and nothing else.
     const [first] = turns;
     if (first && wishes.length === 0 && turns.every(({ region }) => region === first.region))
       return askToCount(first.region, turns, tally, request);
@@ -155,7 +162,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     ]);
   };
 
-  /** True if the rules are outdated: then no further region is asked. */
+  /** Returns true if the rules are outdated. Then no further region is asked. */
   const askAll = async (tally: Tally, request: CountRequest): Promise<boolean> => {
     for (; tally.round < roundsFor(request.regions); tally.round += 1) {
       const step = stepOf(tally.pending, request);
@@ -167,7 +174,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     return false;
   };
 
-  /** With no region out of reach, what nobody may count now is denied: to let it pass could exceed the limit. */
+  /** Denies a check that no region may count now, if all regions answer. Admitting it could exceed the limit. */
   const denyLocked = ({ placed, admitted, verdicts }: Pending) => {
     const waitMs = admitted || verdicts.size > 0 ? undefined : cessions.lockedMs(placed);
     if (waitMs === undefined) return;
@@ -176,7 +183,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     verdicts.set('', { check: placed.check, outcome });
   };
 
-  /** What should have been counted and was not, as the nearest region that can counts it. */
+  /** The check that should have been counted and was not, with the part of the nearest region that has one. */
   const missedOf = (one: Pending, isRefusal: boolean, regions: Regions): RuleCheck[] => {
     const { placed, admitted, verdicts } = one;
     if (admitted || denialOf(one) || (isRefusal && verdicts.size === 0)) return [];
@@ -185,7 +192,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   };
 
   const followUses = (pending: readonly Pending[], { regions, afterResponse }: CountRequest) => {
-    // With one region there is nobody to ask.
+    // With one region there is no other to ask for parts.
     if (regions.length === 1) return;
     catchUp(pending, afterResponse, now());
     const uses = pending.map((one) => useOf(one, regions)).filter((use) => use !== undefined);
@@ -228,14 +235,14 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       if (denials.size === 0 || placed.some(({ check }) => check.countDenied)) return undefined;
       const all = placed.map(pendingOf);
       const known = all.filter((one) => turnOf(one, regions, era) === undefined && isDenied(one));
-      // Whether it would block from now on, only Redis can tell.
+      // Only Redis can tell whether this request would start a block.
       const isOpen = all.some((one) => one.placed.check.blockMs && !known.includes(one));
       return known.length > 0 && !isOpen ? known.flatMap((one) => denialOf(one) ?? []) : undefined;
     },
   };
 }
 
-/** Of two ways to count one check, the stricter one is asked. */
+/** If a moving rule has two placements in this region, the stricter one is asked. */
 function addTurn(turns: Turn[], turn: Turn): void {
   const { check } = turn.ones[0].placed;
   const at = turns.findIndex(({ region, ones }) => region === turn.region && ones[0].placed.check === check);
@@ -252,5 +259,5 @@ const isAdmitted = ({ admitted }: Pending): boolean => admitted !== undefined;
 const isOutdated = ({ announced }: RegionAnnouncement, expected: string | undefined): boolean =>
   expected !== undefined && announced !== null && announced !== expected;
 
-/** Its counter must hear of every request, also of those that are denied. */
+/** Whether the counter must see every request, also the denied ones. */
 const isTold = ({ check }: PlacedCheck): boolean => check.countDenied === true || check.blockMs !== undefined;

@@ -1,5 +1,5 @@
-// Whether the rules of this isolate are still in force: what the regions announce is asked for along with checks that are
-// made anyway, or by itself, and news is followed.
+// Keeps the rules of this isolate up to date. It reads the announcement of a region along with checks that are made
+// anyway, or by a call of its own, and loads newer rules.
 import type { AfterResponse } from '../core/matching/caller.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
 import { CounterStoreError } from '../core/ports/counter-store.ts';
@@ -7,7 +7,7 @@ import type { OutdatedNotice, Probe, SnapshotSource } from '../core/ports/snapsh
 import { createDeadline, type Deadline, waitHalf } from './deadline.ts';
 import { askRegion, FAIR_PART, type Regions } from './region-ladder.ts';
 
-/** What a region announces; null if nothing. */
+/** The announcement of a region; null if there is none. */
 export interface RegionAnnouncement extends Omit<OutdatedNotice, 'announced'> {
   readonly announced: string | null;
 }
@@ -19,13 +19,13 @@ export interface Asking {
 }
 
 export interface RulesInForce {
-  /** The first rules of this isolate. */
+  /** Loads the first rules of this isolate. */
   start(regions: Regions): Promise<Snapshot | undefined>;
-  /** Notes what a probe has brought. The news, if there is any. */
+  /** Notes what a probe has read. Returns the notice if the rules are outdated. */
   learn(probe: Probe, heard: readonly RegionAnnouncement[]): OutdatedNotice | undefined;
-  /** Asks by itself, and waits for the answer only if the rules must be confirmed before anybody is judged by them. */
+  /** Reads the announcement by a call of its own. It waits only if the rules must be confirmed before they decide. */
   hear(asking: Asking): Promise<OutdatedNotice | undefined>;
-  /** Loads the news. True if other rules than those asked about must decide, and are there in time. */
+  /** Loads the new rules. True if they must decide this request and are there in time. */
   follow(news: OutdatedNotice, asking: Asking): Promise<boolean>;
 }
 
@@ -36,7 +36,7 @@ export interface RulesInForceOptions {
 }
 
 export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceOptions): RulesInForce {
-  /** By the nearest region that answers. As long as there is another one to turn to, one gets half of the time that is left. */
+  /** Asks the nearest region that answers. Each region but the last gets half of the time that is left. */
   const read = async (regions: Regions, deadline: Deadline): Promise<RegionAnnouncement | undefined> => {
     for (const [i, region] of regions.entries()) {
       const hasNext = regions.slice(i + 1).some(({ breaker }) => breaker.state(now()) === 'closed');
@@ -89,11 +89,11 @@ export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceO
     async follow(news, { request, deadline, probe }) {
       const loading = snapshots.load(news);
       request.afterResponse(loading);
-      // Rules that were confirmed a moment ago are good for one more request.
+      // Rules that were confirmed a moment ago may decide one more request.
       if (!probe?.isOverdue) return false;
       await waitHalf<unknown>(deadline, loading, undefined);
       const isThere = snapshots.announced() !== probe.expected;
-      // Rules that take longer are not waited for by everybody. About rules that came late, the next request asks again.
+      // Not every request waits for rules that load slowly. If they came late, the next request asks again.
       if (!isThere && !snapshots.isConfirmed(now())) snapshots.fail();
       return isThere;
     },

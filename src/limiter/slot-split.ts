@@ -1,5 +1,5 @@
-// For a Redis Cluster, where one script run can touch one slot only: one call for each subject, still
-// all-or-nothing. What was charged before a later subject denies is given back.
+// For a Redis Cluster, where a script can touch one hash slot only: one call for each subject, still all or nothing. If
+// a later subject denies, the earlier charges are given back.
 
 import type { Answer, Check, Outcome } from '../core/counting/check.ts';
 import { hashTagOf } from '../core/counting/keys.ts';
@@ -10,7 +10,7 @@ export function splitBySlot(store: CounterStore, board: Pick<AnnouncementBoard, 
   return {
     ...store,
     async run({ withAnnouncement, ...call }, signal) {
-      // The announcement is in a slot of its own: here, asking for it is a call more.
+      // The announcement is in another hash slot, so reading it takes a call of its own.
       const announced = withAnnouncement ? await readAnnouncement(board, signal) : undefined;
       return { ...(await runInSlots(store, call, signal)), announced };
     },
@@ -20,17 +20,19 @@ export function splitBySlot(store: CounterStore, board: Pick<AnnouncementBoard, 
   };
 }
 
-/** Undefined if it cannot be read: the checks are counted all the same. */
+/** Undefined if it cannot be read. The checks are counted all the same. */
 const readAnnouncement = (board: Pick<AnnouncementBoard, 'read'>, signal: AbortSignal) =>
   board.read(signal).then(
     (announced) => announced ?? null,
     () => undefined,
   );
 
-/** The checks of one slot, and their places in the call. */
+/** The checks of one hash slot, and their positions in the call. */
 type Group = readonly { readonly check: Check; readonly place: number }[];
 
-/** One after the other. If one denies a take, those before it are given back, and those after it only look. */
+/**
+ * Runs the groups one after the other. If one denies a take, those before it are given back, and the rest only peek.
+ */
 async function runInSlots(store: CounterStore, call: CounterCall, signal: AbortSignal): Promise<Answer> {
   const all = call.checks.map((check, place) => ({ check, place }));
   const groups = [...Map.groupBy(all, ({ check }) => hashTagOf(check.key)).values()];
@@ -42,7 +44,7 @@ async function runInSlots(store: CounterStore, call: CounterCall, signal: AbortS
   for (const group of groups) {
     const answer = await store.run({ ...call, operation, checks: group.map(({ check }) => check) }, signal);
     nowMs = answer.nowMs;
-    // Each with the time of its slot.
+    // Each outcome has the time of its own slot.
     for (const [i, { place }] of group.entries())
       if (answer.outcomes[i]) outcomes[place] = { ...answer.outcomes[i], nowMs };
     if (operation !== 'take') continue;
@@ -56,7 +58,7 @@ async function runInSlots(store: CounterStore, call: CounterCall, signal: AbortS
   return { nowMs, outcomes };
 }
 
-/** Takes back what a group was charged; its checks still say that they would have let the request pass. */
+/** Gives the charges of a group back. Its outcomes still say that they would have admitted the request. */
 async function giveBack(
   store: CounterStore,
   { group, answer }: { readonly group: Group; readonly answer: Answer },

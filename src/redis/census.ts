@@ -5,13 +5,13 @@ import { type CensusBoard, isIsolateCount } from '../core/ports/census.ts';
 import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { Client } from './client.ts';
 
-/** Isolates come once a minute: one that missed a minute is still counted, one that missed two is gone. */
+/** Isolates report once a minute. One that missed a minute still counts; one that missed two does not. */
 const KEEP_MS = 150_000;
 
 export function createCensusBoard(client: Pick<Client, 'command'>): CensusBoard {
   return {
     async present(isolateId, signal) {
-      // Once a minute, the text is no burden; its SHA would need a way back when Redis has lost the script.
+      // Sends the whole script, because it runs once a minute. A SHA would need a retry when Redis has lost the script.
       const count: unknown = await client.command(signal, [
         'EVAL',
         census,

@@ -1,9 +1,9 @@
-// What one region remembers of checks, in Upstash Redis.
+// The records of checks in one region, in Upstash Redis.
 import { CHECK_RECORD_MS, type CheckRecords } from '../core/ports/check-records.ts';
 import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { Client } from './client.ts';
 
-/** An isolate that dies between a claim and its answer holds the claim for so long. */
+/** A claim ends after this time if its isolate dies before it answers. */
 const CLAIM_MS = 60_000;
 
 const keyOf = (name: string) => `weir:{check}:${name}`;

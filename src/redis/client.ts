@@ -1,4 +1,4 @@
-// Upstash Redis over HTTP, made fit for Workers: one signal for each command, and errors that hold no secrets.
+// Upstash Redis over HTTP for Workers: each command has its own signal, and errors hold no secrets.
 import type { Redis } from '@upstash/redis/cloudflare';
 import { CounterStoreError, OutOfCalls } from '../core/ports/counter-store.ts';
 import { whenNeeded } from '../core/when-needed.ts';
@@ -11,19 +11,19 @@ export interface UpstashOptions {
 
 export interface Client {
   /**
-   * One command, as a list of words. The way of every request: it does what `send` does, without what the library adds
-   * for others (headers merged anew, retries, a class for each command).
+   * One command, as a list of words. Every request takes this way: it does what `send` does, without the library's
+   * overhead (merging headers, retries, a class for each command).
    */
   command(signal: AbortSignal, words: readonly string[]): Promise<unknown>;
-  /** Several commands in one request. They run in their order, but not as one: each may fail by itself. */
+  /** Several commands in one request. They run in order, but not atomically: each may fail by itself. */
   pipeline(signal: AbortSignal, commands: readonly (readonly string[])[]): Promise<Replied[]>;
-  /** Through the library, which is loaded when it is first needed. For what no request waits for. */
+  /** Uses the library, which is loaded on first use. For calls that no request waits for. */
   send<T>(signal: AbortSignal, command: (redis: Redis) => Promise<T>): Promise<T>;
   /** As `pipeline`, through the library. */
   sendAll(signal: AbortSignal, commands: (redis: Redis) => Promise<readonly Entry[]>): Promise<Replied[]>;
 }
 
-/** What a pipeline with `keepErrors` has for each command. */
+/** The entry of one command in a pipeline with `keepErrors`. */
 interface Entry {
   readonly result?: unknown;
   readonly error?: string | undefined;
@@ -34,7 +34,7 @@ export type Replied =
   | { readonly result: unknown; readonly error?: undefined }
   | { readonly error: CounterStoreError; readonly result?: undefined };
 const NOT_UPSTASH = 'the reply is not what Upstash sends';
-/** What the runtime says to a request that has used up its 50 (free plan) or 10,000 calls. */
+/** The runtime's error when a request has used up its 50 (free plan) or 10,000 calls. */
 const OUT_OF_SUBREQUESTS = 'Too many subrequests';
 
 /** Redis does not know the script (any more). */
@@ -84,7 +84,7 @@ export function createClient({ url, token }: UpstashOptions): Client {
   };
 }
 
-/** What Upstash answers one command with: a result, null included, or an error in words. */
+/** Reads Upstash's reply to one command: a result, null included, or an error in words. */
 function resultOf(isOk: boolean, reply: unknown): unknown {
   const { result, error } = (typeof reply === 'object' && reply !== null ? reply : {}) as Entry;
   if (isOk && error === undefined && result !== undefined) return result;
@@ -99,7 +99,7 @@ function toReplied({ result, error }: Entry, signal: AbortSignal): Replied {
     : { result };
 }
 
-/** The client's messages embed the whole command, keys and all: only what kind of failure it was goes on. */
+/** Keeps only the kind of the failure, because the client's messages embed the whole command with its keys. */
 function withoutDetails(error: unknown, signal: AbortSignal): CounterStoreError {
   if (error instanceof CounterStoreError) return error;
   const said = error instanceof Error ? withoutCommand(error.message) : '';
@@ -111,16 +111,16 @@ function withoutDetails(error: unknown, signal: AbortSignal): CounterStoreError 
   return new CounterStoreError('unavailable', 'the command failed');
 }
 
-/** These say how the database is doing, also if it was a command within the script that met them. */
+/** Errors of the database itself, even if a command inside the script ran into them. */
 const OF_THE_DATABASE = /\b(OOM|READONLY|MISCONF|LOADING|BUSY|NOREPLICAS|MASTERDOWN|CLUSTERDOWN|TRYAGAIN)\b/;
 
-/** An unknown command is quoted with its arguments, which can read like anything. */
+/** Not for an unknown command, whose error quotes its arguments: those can contain anything. */
 const OF_THE_SCRIPT = /^(WEIR_BAD_ARGUMENT\b|ERR (?!unknown command).*script|ERR unknown command .?eval)/is;
 
-/** The database is well; what it was given to run is not, or it cannot run that. */
+/** The database works, but the script is wrong or the database cannot run it. */
 const isOfTheScript = (said: string): boolean => OF_THE_SCRIPT.test(said) && !OF_THE_DATABASE.test(said);
 
-/** Not JSON, or JSON without a result or, for a pipeline, no list of them: this is how the client tells. */
+/** The client's errors for a reply that is not JSON, has no result, or, for a pipeline, is no list of results. */
 function isBadReply(error: unknown, message: string): boolean {
   if (error instanceof SyntaxError || message === 'Request did not return a result') return true;
   if (error instanceof TypeError && /is not a function|^Cannot (read|destructure)/.test(message)) return true;

@@ -1,5 +1,5 @@
-// The Upstash library, made fit for Workers. It is a module of its own, loaded when it is first needed: its classes for
-// all commands are a quarter of what a cold isolate would evaluate.
+// The Upstash library, configured for Workers. It is a module of its own and is loaded on first use: its classes would
+// be a quarter of the code that a cold isolate evaluates.
 import { Redis } from '@upstash/redis/cloudflare';
 
 export interface Library {
@@ -12,7 +12,7 @@ export function createLibrary(url: string, token: string): Library {
   const redis = new Redis({
     url,
     token,
-    // Auto-pipelining would join commands of different requests in one promise: forbidden on Workers.
+    // Auto-pipelining would join commands of different requests in one promise, which Workers forbid.
     enableAutoPipelining: false,
     // A retried command could run twice, and its backoff knows nothing of our deadline.
     retry: { retries: 0 },
@@ -25,8 +25,8 @@ export function createLibrary(url: string, token: string): Library {
   });
   return {
     issue(signal, command) {
-      // The library reads its signal synchronously while the command is being issued: no other request can come
-      // between these two lines.
+      // The library reads the signal synchronously when it issues the command, so no other request can come between
+      // these two lines.
       nextSignal = signal;
       return command(redis);
     },

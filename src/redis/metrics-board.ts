@@ -1,4 +1,4 @@
-// The sums of one region, in Upstash Redis: next to its census, and read together with it.
+// The metric sums of one region, in Upstash Redis. They are read together with the region's census.
 import metrics from '../../lua/metrics.lua';
 import { ANNOUNCEMENT_KEY, CENSUS_KEY, METRICS_KEY, reportKey } from '../core/counting/keys.ts';
 import { CounterStoreError } from '../core/ports/counter-store.ts';
@@ -6,12 +6,12 @@ import type { IsolateReport, MetricsBoard } from '../core/ports/metrics-board.ts
 import { isNamed } from '../core/telemetry/metrics.ts';
 import type { Client } from './client.ts';
 
-/** An isolate tries to hand a batch over for less than that: later, nobody knows whether it arrived. */
+/** An isolate retries a batch for less than this. Later, nobody could tell whether the batch has arrived. */
 const REPORT_TTL_MS = 3_600_000;
 const SUMS_TTL_MS = 35 * 24 * 3_600_000;
-/** Of all rules and routes of a region: what comes later is counted under `other`. */
+/** For all rules and routes of a region. Series beyond that are counted under `other`. */
 const MAX_SERIES = 5_000;
-/** Isolates whose reports are read. The newest of the census come last. */
+/** The most reports that are read. The newest isolates of the census come last. */
 const MAX_REPORTS = 500;
 
 export function createMetricsBoard(client: Client): MetricsBoard {
@@ -77,14 +77,14 @@ function toSums(flat: readonly string[]): Map<string, number> {
   return sums;
 }
 
-/** Null is how Redis says that there is none. */
+/** Redis answers null for a missing report. */
 function textsOf(reply: unknown): string[] {
   if (reply === null || reply === undefined) return [];
   if (!Array.isArray(reply)) throw new CounterStoreError('bad-reply', 'the reply is not a list');
   return reply.map(String);
 }
 
-/** After the number of its batch. */
+/** The report follows the number of its batch. */
 function parseReport(text: string): IsolateReport | undefined {
   try {
     const report: unknown = JSON.parse(text.slice(text.indexOf(' ') + 1));

@@ -20,7 +20,7 @@ import writing from '../../lua/writing.lua';
 import { type AlgorithmId, traitsOf } from '../core/counting/algorithms/registry.ts';
 import { digest, toHex } from '../core/digest.ts';
 
-/** The script asks for algorithms in this order, so those that most rules use come first. */
+/** The script compares letters in this order, so the algorithms that most rules use come first. */
 const SOURCES: Readonly<Record<AlgorithmId, string>> = {
   'fixed-window': fixedWindow,
   'sliding-window-counter': slidingWindowCounter,
@@ -32,7 +32,7 @@ const SOURCES: Readonly<Record<AlgorithmId, string>> = {
   concurrency,
 };
 
-/** What counters.lua is made of: where it says `--@room NAME`, that text stands. */
+/** The parts of counters.lua. Each replaces its line `--@room NAME`. */
 const ROOMS: Readonly<Record<string, string>> = {
   call,
   arguments: args,
@@ -45,7 +45,7 @@ const ROOMS: Readonly<Record<string, string>> = {
 
 interface Entry {
   readonly id: AlgorithmId;
-  /** Stands for the algorithm in calls and in stored counters: it is never given to another one. */
+  /** Names the algorithm in calls and in stored counters. No other algorithm may ever get it. */
   readonly letter: string;
   readonly source: string;
 }
@@ -64,7 +64,7 @@ const FLAG = '#!lua flags=allow-key-locking';
 
 export interface Script {
   readonly text: string;
-  /** Of the exact text: Redis knows the script by it. */
+  /** The SHA-1 of the exact text, by which Redis knows the script. */
   readonly sha: string;
 }
 
@@ -77,11 +77,11 @@ type Block = 'read' | 'charge';
 
 /** What the composer knows of an algorithm's source. */
 interface Parts {
-  /** Code blocks by name; none for a module, which returns two functions. */
+  /** Code blocks by name. Undefined for a module, which returns two functions. */
   readonly blocks: Partial<Record<Block, string>> | undefined;
   /** Names of the stored values, in order. Those that end with `Text` are text, the others whole numbers. */
   readonly state: readonly string[];
-  /** The first ones of `reset` and the state that most charges leave as they are. */
+  /** The leading values of `reset` and the state that most charges do not change. */
   readonly keeps: readonly string[];
   /** Names that blocks share without storing them. */
   readonly locals: readonly string[];
@@ -116,31 +116,31 @@ const codeOf = ({ letter }: Entry) => letter.charCodeAt(0);
 
 /** The name of an algorithm and its traits, for invalid-check.lua. */
 function traitsIn({ id, letter }: Entry): string {
-  const { holdsLeases = false, mostUnits = false, countsUnits = false, extra } = traitsOf(id);
-  const traits = [`'${id}'`, holdsLeases, mostUnits, extra === 'buckets', countsUnits];
+  const { holdsSeats = false, mostUnits = false, countsUnits = false, extra } = traitsOf(id);
+  const traits = [`'${id}'`, holdsSeats, mostUnits, extra === 'buckets', countsUnits];
   return `if letter == '${letter}' then return ${traits.join(', ')} end`;
 }
 
 const limitMayBeLarge = (entry: Entry): string =>
   traitsOf(entry.id).countsUnits ? ` or limit <= LARGEST and code == ${codeOf(entry)}` : '';
 
-/** A check with a lease is always looked at closely: only the others are asked in passing. */
+/** The quick check of the limit. A check with a seat always takes the thorough one. */
 function limitFits(entry: Entry): string {
-  const { mostUnits, holdsLeases } = traitsOf(entry.id);
-  if (mostUnits === undefined || holdsLeases) return '';
+  const { mostUnits, holdsSeats } = traitsOf(entry.id);
+  if (mostUnits === undefined || holdsSeats) return '';
   return ` and (limit <= ${mostUnits} or code ~= ${codeOf(entry)})`;
 }
 
 const bucketsFit = (entry: Entry): string =>
   traitsOf(entry.id).extra === 'buckets' ? ` and (extra <= MAX_BUCKETS or code ~= ${codeOf(entry)})` : '';
 
-/** What is no letter of an algorithm is found out here, before anything is written. */
+/** Refuses an unknown letter before the script writes anything. */
 const UNKNOWN = "else return { err = 'WEIR_BAD_ARGUMENT check ' .. i .. ': unknown algorithm' }";
 
-/** A call without a column of leases is not looked at closely: so that is asked here. */
+/** A call without a column of seats skips the thorough check, so the script asks for the column here. */
 const needsOf = (id: AlgorithmId): string =>
-  traitsOf(id).holdsLeases
-    ? "if not leaseAt then return { err = 'WEIR_BAD_ARGUMENT check ' .. i .. ': a lease has an id' } end\n"
+  traitsOf(id).holdsSeats
+    ? "if not seatAt then return { err = 'WEIR_BAD_ARGUMENT check ' .. i .. ': a seat has an id' } end\n"
     : '';
 
 /** One branch for each algorithm, by the code of its letter. */
@@ -158,7 +158,7 @@ function partsOf(source: string): Parts {
   const blocks = isModule(source) ? undefined : blocksOf(source);
   if (base === undefined)
     return { blocks, state: names('state'), keeps: names('keeps'), locals: names('local') };
-  // What it says itself comes after what it takes over.
+  // The algorithm's own code comes after the code of the one it builds on.
   const joined = (name: Block) => `${base.blocks?.[name] ?? ''}${blocks?.[name] ?? ''}`;
   return {
     ...base,
@@ -188,7 +188,7 @@ const isText = (name: string) => name.endsWith('Text');
 function loadOf({ state, keeps }: Parts): string {
   const numbers = ['reset', ...state.filter((name) => !isText(name))];
   const text = state.find(isText);
-  // What a charge leaves as it is, then the place where the rest begins.
+  // The values that a charge does not change, then the position where the others begin.
   const [kept, changed] = [numbers.slice(0, keeps.length), numbers.slice(keeps.length)];
   const place = kept.length > 0 ? '()' : '';
   const pattern = `${kept.map(() => '(%d+) ').join('')}${place}${changed.map(() => '(%d+)').join(' ')}`;
@@ -236,13 +236,13 @@ const ARGUMENTS: Record<Block, string> = {
   charge: 'units, chargedAt, now, limit, windowMs, extra',
 };
 
-/** What each returns before the state; `read` also returns the units that a lease holds, after it. */
+/** The results of each function before the state. `read` also returns the units of a seat, after the state. */
 const RESULTS: Record<Block, readonly string[]> = {
   read: ['room', 'capacity', 'wait'],
   charge: ['reset'],
 };
 
-/** Results go to names of their own first: nothing is written that the call still reads. */
+/** Results go to new names first: gopher-lua may overwrite a variable that the same call still reads. */
 function callOf(id: AlgorithmId, name: Block, state: readonly string[]): string {
   const targets = [...RESULTS[name], ...state, ...(name === 'read' ? ['held'] : [])];
   const results = targets.map((_, i) => `r${i + 1}`);
@@ -251,7 +251,7 @@ local ${results.join(', ')} = ${name}(${[ARGUMENTS[name], ...state].join(', ')})
 ${targets.map((target, i) => `${target} = r${i + 1}`).join(' ')}`;
 }
 
-/** `module` makes a part when it is needed: what is not used costs nothing. */
+/** `module` builds a part on first use, so unused parts cost nothing. */
 function composeModules(): string {
   const modules = ENTRIES.filter(({ source }) => isModule(source));
   const parts = [

@@ -1,17 +1,17 @@
-// What the server says about a script that failed, made fit for logs and answers: its first line without any value.
-// A message can quote keys and arguments, so a word is kept only if it looks like one of the server's own.
+// Cleans a server's error about a failed script for logs and answers: the first line, without any value. A message can
+// quote keys and arguments, so a word is kept only if it looks like one of the server's own.
 
-/** The client appends the whole command, keys and arguments and all. */
+/** The client appends the whole command, with keys and arguments. */
 const COMMAND = ', command was: ';
-/** From here on the server itself quotes what it was given, or tells of its inside. */
+/** After this, the server quotes its arguments or prints a stack trace. */
 const QUOTES = /, with args|stack traceback|[\r\n]/;
 const LONGEST = 200;
 
-/** Of English, or the code of an error. No token is so short, and no key is made of letters only. */
+/** An English word or an error code. No token is so short, and no key consists of letters only. */
 const WORD = `(?:[A-Za-z][a-z]{0,13}(?:[-'][a-z]{1,13})?|[A-Z]{1,14}(?:_[A-Z]{1,14}){0,3})`;
 const SERVERS_OWN = [
   String.raw`\(?${WORD}(?:\(${WORD}\))?`,
-  // Where in the script.
+  // A position in the script.
   String.raw`@?user_script(?::\d{1,5})?`,
   String.raw`line:\d{1,5}(?:\(column:\d{1,5}\))?`,
   // The name of a function, a variable or a piece of the script.
@@ -20,10 +20,10 @@ const SERVERS_OWN = [
   String.raw`#\d`,
 ].map((own) => new RegExp(`^${own}[).,:;]{0,2}$`));
 
-/** The message of an error without the command that it was the answer to. */
+/** The message of an error without the command that the client appends. */
 export const withoutCommand = (message: string): string => message.split(COMMAND, 1)[0] ?? '';
 
-/** Only what the server itself can have put into the message; `…` stands for the rest. */
+/** The server's own words of a message; `…` replaces the rest. */
 export function wordsOf(message: string): string {
   const [unquoted = ''] = withoutCommand(message).trim().split(QUOTES, 1);
   const words = unquoted

@@ -22,7 +22,7 @@ export function createUpstashStore(client: Client): CounterStore {
     run,
 
     async reset(keys, signal) {
-      // Seldom, so its text is no burden.
+      // Sends the whole script, because resets are rare.
       if (keys.length > 0) await client.send(signal, (redis) => redis.eval(reset, [...keys], []));
     },
 
@@ -49,8 +49,8 @@ const count = (run: Run): Promise<unknown> =>
     .catch((error: unknown) => sendText(error, run));
 
 /**
- * One request as well. The announcement is not a key of the script, because Upstash locks those exclusively: all
- * isolates of a region would queue for it. A GET shares its lock with every other GET.
+ * Also one HTTP request. The announcement is not a key of the script, because Upstash locks such keys exclusively, and
+ * all isolates of a region would queue for it. A GET shares its lock with every other GET.
  */
 async function readAndCount(run: Run): Promise<Counted> {
   const { client, script, call, signal } = run;
@@ -65,7 +65,7 @@ async function readAndCount(run: Run): Promise<Counted> {
   };
 }
 
-/** If Redis has lost the script (restart, flush), EVAL once with its text, under the same signal. */
+/** If Redis has lost the script (restart, flush), sends EVAL once with the text, under the same signal. */
 async function sendText(error: unknown, { client, script, call, signal }: Run): Promise<unknown> {
   if (!(error instanceof ScriptMissing)) throw error;
   return client.command(signal, scriptWords('EVAL', script.text, call));
@@ -79,6 +79,6 @@ const scriptWords = (command: 'EVAL' | 'EVALSHA', script: string, { keys, args }
   ...args,
 ];
 
-/** What cannot be read keeps nobody from being counted. */
+/** Undefined if the announcement cannot be read. The checks were counted all the same. */
 const toAnnounced = ({ result }: Replied): Answer['announced'] =>
   typeof result === 'string' || result === null ? result : undefined;

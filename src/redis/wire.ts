@@ -1,9 +1,9 @@
-// The script's KEYS, ARGV and reply, as lua/counters.lua describes them, from and to what the core speaks.
+// Translates checks into KEYS and ARGV of the script, and its reply into outcomes. lua/counters.lua describes both.
 import { type Answer, type Check, keysOf, type Outcome } from '../core/counting/check.ts';
 import { type CounterCall, CounterStoreError } from '../core/ports/counter-store.ts';
 import { letterOf } from './script.ts';
 
-/** Integers for each check: what every reply tells, and what is told when it does not go without saying. */
+/** Integers for each check: in every reply, and the details that are sent only if they are not the usual ones. */
 const PLAIN = 2;
 const DETAILS = 4;
 
@@ -14,7 +14,7 @@ export interface ScriptCall {
 
 type Column = (check: Check) => number | string | undefined;
 
-/** Columns that a check can have beside the plain ones, in the order of lua/counters.lua; some go together. */
+/** Optional columns of a check, in the order of lua/counters.lua. Columns of one entry are sent together. */
 const COLUMNS: readonly (readonly [Column, ...Column[]])[] = [
   [({ cost }) => (cost === 1 ? undefined : cost)],
   [({ extra }) => extra],
@@ -22,7 +22,7 @@ const COLUMNS: readonly (readonly [Column, ...Column[]])[] = [
   [({ blockMs }) => blockMs || undefined],
   [({ countDenied, log }) => (countDenied ? 1 : 0) + (log ? 2 : 0) || undefined],
   [({ chargedAtMs }) => chargedAtMs],
-  [({ leaseId }) => leaseId],
+  [({ seatId }) => seatId],
   [({ cession }) => cession?.home, ({ cession }) => cession?.termMs, ({ cession }) => cession?.holdMs],
   [({ borders }) => borders?.join(' ')],
 ];
@@ -43,7 +43,7 @@ export function toScriptCall({ operation, checks, nowMs }: CounterCall): ScriptC
   return { keys, args };
 }
 
-/** Every argument costs Redis time: columns that say nothing are left out. */
+/** Leaves out columns that no check needs, because every argument costs Redis time. */
 function columnsOf(checks: readonly Check[]): { readonly columns: readonly Column[]; readonly mask: string } {
   const columns: Column[] = [];
   let mask = '';
@@ -79,12 +79,12 @@ export function parseAnswer(
   };
 }
 
-/** Instead of whether it is allowed: the region that the counter was ceded to. */
+/** Stands in place of `allowed`: the region that the counter was ceded to. */
 const HOME = /^>[a-z0-9-]{1,32}$/;
 
 const NO_DETAILS = [1, 0, 0, 0] as const;
 
-/** A check that passes and has nothing else to tell has no details. */
+/** The reply has no details if all checks pass with the usual values. */
 function toOutcome(fields: readonly number[], i: number, detailsAt: number, check: Check): Outcome {
   const { limit, extra = 0 } = check;
   const [at, hasDetails] = [detailsAt + DETAILS * i, fields.length > detailsAt];

@@ -21,7 +21,7 @@ const refusal = (call: Call) => readRefusal(admin, call);
 const invalid = (...at: unknown[]) => ({ status: 400, code: 'invalid-body', at });
 const containing = (text: string) => expect.stringContaining(text);
 
-const SHORT_LEASE = { algorithm: 'concurrency', windowSeconds: 29 };
+const SHORT_SEAT = { algorithm: 'concurrency', windowSeconds: 29 };
 
 describe('a bad body', () => {
   afterEach(async () => {
@@ -91,7 +91,7 @@ describe('a bad body', () => {
     ['not a list', { tiers: 'pro' }, '#/tiers', 'expected array'],
     ['a resource that never matches', { resource: 'login' }, '#/resource', ''],
     ['fields that contradict each other', { burst: 5 }, '#/burst', 'belongs to'],
-    ['a lease that is too short', SHORT_LEASE, '#/windowSeconds', 'must be at least 30 for connections'],
+    ['a seat that is too short', SHORT_SEAT, '#/windowSeconds', 'must be at least 30 for connections'],
     ['subjects of everybody', { scope: 'global', subjects: ['u1'] }, '#/subjects', 'everybody'],
   ])('%s', async (_, change, pointer, detail) => {
     const expected = { status: 400, code: 'invalid-body', at: [expect.stringContaining(`${pointer} `)] };

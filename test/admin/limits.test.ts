@@ -86,7 +86,7 @@ async function take(region: number, userId: string) {
   const request = {
     caller: { ip: '10.9.9.9', address: '10.9.9.9', userId },
     nowMs: Date.now(),
-    leaseId: () => 'x'.repeat(16),
+    seatId: () => 'x'.repeat(16),
     matchPath: '/a',
     method: 'GET',
   };

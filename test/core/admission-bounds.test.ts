@@ -14,7 +14,7 @@ import { rounds } from '../rounds.ts';
 import { type Admission, createExpiringCounters, rules, unitsOf, waitMs, waits } from './whole-limit.ts';
 
 const PERIOD_MS = 60;
-const counted = idsWith(({ holdsLeases }) => !holdsLeases);
+const counted = idsWith(({ holdsSeats }) => !holdsSeats);
 
 interface Sent extends Admission {
   readonly isAdmitted: boolean;

@@ -43,8 +43,8 @@ describe('bounded counters', () => {
         for (const { operation, subject, rule: i, cost, advanceMs } of steps) {
           nowMs += advanceMs;
           const picked = chosen[i] ?? { algorithm: 'gcra' as const, limit: 1, windowMs: 1 };
-          const leaseId = picked.algorithm === 'concurrency' ? 'lease-0000000000' : undefined;
-          const check: Check = { ...picked, key: `key-${subject}`, id: `rule-${i}`, cost, leaseId };
+          const seatId = picked.algorithm === 'concurrency' ? 'seat-00000000000' : undefined;
+          const check: Check = { ...picked, key: `key-${subject}`, id: `rule-${i}`, cost, seatId };
           const answerOf = (counters: Counters) => runChecks(operation, [check], nowMs, counters);
           expect(answerOf(bounded)).toEqual(answerOf(unbounded));
         }

@@ -62,7 +62,7 @@ describe('a check', () => {
   };
   const content = { rules: [rule], tiers: [], lists: [], calendars: PUBLISHED };
   const request = (moment: string) => ({
-    ...{ matchPath: '/', method: 'GET', nowMs: at(moment), leaseId: () => '' },
+    ...{ matchPath: '/', method: 'GET', nowMs: at(moment), seatId: () => '' },
     caller: { ip: '192.0.2.1', address: '192.0.2.1', tenantId: 'acme' },
   });
 
@@ -97,7 +97,7 @@ describe('a check', () => {
       windowMs: end - start,
       borders,
       extra: undefined,
-      leaseId: '',
+      seatId: '',
       kept: 0,
     };
     const seen = { endMs: start + 1_000, used: 5 };

@@ -35,7 +35,7 @@ interface Asked {
 }
 
 const requestOf = ({ tenantId = 'acme', nowMs = FROM_MS }: Asked) => ({
-  ...{ matchPath: '/v1/search', method: 'GET', nowMs, leaseId: () => '' },
+  ...{ matchPath: '/v1/search', method: 'GET', nowMs, seatId: () => '' },
   caller: { ip: '192.0.2.1', address: '192.0.2.1', tenantId },
 });
 

@@ -43,7 +43,7 @@ async function checksAt(rules: readonly Rule[], matchPath: string, asked: Asked 
     caller: { ...CALLER, userId: asked.userId, claims: asked.claims },
     facts: { ...NO_FACTS, ...asked.facts },
     nowMs: 0,
-    leaseId: () => '',
+    seatId: () => '',
   };
   const plan = await planRequest(compileSnapshot('v', content), request);
   const checks = plan.kind === 'checks' ? plan.checks : [];

@@ -49,7 +49,7 @@ const steps = fc.array(
 function createWorld(rule: Rule) {
   const admitted: Admission[] = [];
   let atMs = START_MS;
-  let leases = 0;
+  let seats = 0;
   const counters = createExpiringCounters(() => atMs);
   const run = (operation: 'peek' | 'take', check: Check) =>
     runChecks(operation, [check], atMs, counters).outcomes[0];
@@ -60,10 +60,10 @@ function createWorld(rule: Rule) {
       atMs += Math.max(0, ms);
     },
     take(counted: Counted, cost: number | 'all') {
-      leases += 1;
-      const leaseId = String(leases).padStart(16, '0');
+      seats += 1;
+      const seatId = String(seats).padStart(16, '0');
       const checks = counted.map(
-        ([name, part]): Check => ({ key: name, id: 'id', ...rule, ...part, leaseId }),
+        ([name, part]): Check => ({ key: name, id: 'id', ...rule, ...part, seatId }),
       );
       const left = Math.min(...checks.map((check) => run('peek', check)?.remaining ?? 0));
       const units = cost === 'all' ? Math.max(1, left) : cost;

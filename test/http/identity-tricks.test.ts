@@ -63,7 +63,7 @@ async function checksBy(caller: Caller, model: string) {
   ]);
   const snapshot = compileSnapshot('v', { rules, tiers: [], lists: [] });
   const facts = { ...NO_FACTS, header: () => model };
-  const request = { matchPath: '/', method: 'GET', caller, facts, nowMs: 0, leaseId: () => '' };
+  const request = { matchPath: '/', method: 'GET', caller, facts, nowMs: 0, seatId: () => '' };
   const plan = await planRequest(snapshot, request);
   return plan.kind === 'checks' ? plan.checks : [];
 }

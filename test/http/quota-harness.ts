@@ -137,13 +137,13 @@ export function useQuota() {
       ...{ clock, degraded, ask },
       limits: async (asked?: Ask) => ((await (await ask(asked)).json()) as { limits: Limit[] }).limits,
       /** As a request would be charged. */
-      async take(matchPath: string, leaseId = 'a-lease-of-sixte') {
+      async take(matchPath: string, seatId = 'a-seat-of-sixtee') {
         const request = {
           matchPath,
           method: 'GET',
           caller: { ip: IP, address: IP },
           nowMs: 0,
-          leaseId: () => leaseId,
+          seatId: () => seatId,
         };
         const plan = await planRequest(snapshot, request);
         const checks = plan.kind === 'checks' ? plan.checks : [];

@@ -28,7 +28,7 @@ afterAll(async () => {
   await origin.stop();
 });
 
-/** A lease that nobody gives back would end by itself. */
+/** A seat that nobody gives back would end by itself. */
 const BEFORE_EXPIRY = { timeout: 20_000, interval: 50 };
 
 const openAtOrigin = () => origin.requests.open;
@@ -163,7 +163,7 @@ describe('answers', () => {
   });
 });
 
-/** Leases are renewed each third of their window. */
+/** Seats are renewed each third of their window. */
 const UNTIL_RENEWED = { interval: 250 };
 
 describe.concurrent('a place', () => {

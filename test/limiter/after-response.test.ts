@@ -25,63 +25,63 @@ const planOf =
   (check: ReturnType<typeof createCheck>): TestPlan =>
   async () => ({ kind: 'checks', checks: [check] });
 
-describe('a lease that a region may hold, though it did not answer,', () => {
-  const lease = { ...createCheck({ algorithm: 'concurrency', spill: false }), leaseId: 'lease-0000000001' };
+describe('a seat that a region may hold, though it did not answer,', () => {
+  const seat = { ...createCheck({ algorithm: 'concurrency', spill: false }), seatId: 'seat-00000000001' };
   /** Whether a take is answered or not, what is released is written down. */
   const released = (take: Behaviour['run']) => {
-    const leases: (string | undefined)[] = [];
+    const seats: (string | undefined)[] = [];
     const run = async (call: CounterCall, signal: AbortSignal) => {
       if (call.operation === 'take') return take(call, signal);
       const answer = await answers()(call, signal);
-      leases.push(...call.checks.map(({ leaseId }) => leaseId));
+      seats.push(...call.checks.map(({ seatId }) => seatId));
       return answer;
     };
-    return { leases, run };
+    return { seats, run };
   };
 
   it.each([
     ['failed', fails('timeout')],
     ['hung', hangingRun],
   ])('is released there when another region says that other rules are in force: it %s', async (_, take) => {
-    const { leases, run } = released(take);
+    const { seats, run } = released(take);
     const { regions } = createRegions({ run }, { announces: 'that' });
     const source = createSource();
     source.asks = { ...due, isOverdue: true };
     const { decide, settle } = openIsolate(regions, { source });
     let passes = 0;
-    // A second pass has a lease of its own.
+    // A second pass has a seat of its own.
     const plan: TestPlan = async () => {
       passes += 1;
-      return { kind: 'checks', checks: [{ ...lease, leaseId: `lease-000000000${passes}` }] };
+      return { kind: 'checks', checks: [{ ...seat, seatId: `seat-0000000000${passes}` }] };
     };
     expect((await decide({ plan })).decision).toMatchObject({ kind: 'counted', allowed: true });
     await settle();
-    expect(leases).toEqual(['lease-0000000001']);
+    expect(seats).toEqual(['seat-00000000001']);
   });
 
   it.each(['closed', 'open'] as const)('is released there, also if its rule is %s', async (onUnavailable) => {
-    const { leases, run } = released(fails('timeout'));
+    const { seats, run } = released(fails('timeout'));
     const { regions } = createRegions({ run });
     const { decide, settle } = openIsolate(regions);
     const held = {
       ...createCheck({ algorithm: 'concurrency', spill: false, onUnavailable }),
-      leaseId: lease.leaseId,
+      seatId: seat.seatId,
     };
     const { decision, ledger } = await decide({ plan: planOf(held) });
     expect([decision.kind, decision.allowed]).toEqual(['degraded', onUnavailable === 'open']);
     // The gateway releases what an admitted request may hold; the limiter, what a denied one may.
     if (decision.allowed) await timed(() => ledger.release());
     await settle();
-    expect(leases).toEqual(['lease-0000000001']);
+    expect(seats).toEqual(['seat-00000000001']);
   });
 
   it('is released nowhere when the region that answered is the only one that was asked', async () => {
-    const { leases, run } = released(answers());
+    const { seats, run } = released(answers());
     const { regions } = createRegions({ run }, {});
     const { decide, settle } = openIsolate(regions);
-    await decide({ plan: planOf(lease) });
+    await decide({ plan: planOf(seat) });
     await settle();
-    expect(leases).toEqual([]);
+    expect(seats).toEqual([]);
   });
 });
 

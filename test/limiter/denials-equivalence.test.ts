@@ -8,8 +8,8 @@ import {
   ENGINE_NAMES,
   ENGINES,
   type Engine,
-  nextLeaseId,
-  WITHOUT_LEASES,
+  nextSeatId,
+  WITHOUT_SEATS,
 } from '../redis/engines.ts';
 import { rounds } from '../rounds.ts';
 import {
@@ -48,7 +48,7 @@ const shape = {
 
 const blockingRule = fc.record({
   ...shape,
-  algorithm: fc.constantFrom(...WITHOUT_LEASES),
+  algorithm: fc.constantFrom(...WITHOUT_SEATS),
   blockMs: fc.integer({ min: 1, max: 2_000 }),
 });
 
@@ -122,8 +122,8 @@ const deniedAsked = (steps: readonly Step[]) =>
 const rules = fc.array(
   fc.record({
     ...shape,
-    algorithm: fc.constantFrom(...WITHOUT_LEASES),
-    isLease: seldom,
+    algorithm: fc.constantFrom(...WITHOUT_SEATS),
+    holdsSeat: seldom,
     log: seldom,
     countDenied: seldom,
     blocks: seldom,
@@ -139,26 +139,26 @@ const rules = fc.array(
 
 type AnyRule = typeof rules extends fc.Arbitrary<(infer R)[]> ? R : never;
 
-/** The first one is neither a lease nor only logs, so that there is something to remember. */
+/** The first one is neither a seat nor only logs, so that there is something to remember. */
 function checksOf(chosen: readonly AnyRule[]): [RuleCheck, ...RuleCheck[]] {
   const shared = nextSubject();
-  return chosen.map(({ isLease, sharesKey, blocks, algorithm, extra, log, countDenied, ...rule }, i) =>
+  return chosen.map(({ holdsSeat, sharesKey, blocks, algorithm, extra, log, countDenied, ...rule }, i) =>
     checkOn(sharesKey ? shared : nextSubject(), {
       ...rule,
       id: `rule-${i}`,
-      ...(isLease && i > 0 ? { algorithm: 'concurrency' } : { algorithm, extra }),
+      ...(holdsSeat && i > 0 ? { algorithm: 'concurrency' } : { algorithm, extra }),
       ...(blocks ? { cost: costThatFits({ ...rule, extra }), blockMs: 5 + longestWaitMs(rule) } : {}),
-      countDenied: countDenied && !isLease,
+      countDenied: countDenied && !holdsSeat,
       log: log && i > 0,
     }),
   ) as [RuleCheck, ...RuleCheck[]];
 }
 
-/** Whatever the request is up against; what it leases is its own. */
+/** Whatever the request is up against; the seats that it takes are its own. */
 const someOf = (checks: readonly RuleCheck[], random: () => number): readonly RuleCheck[] => {
   const some = checks.filter(() => random() < 0.7);
   return (some.length > 0 ? some : checks).map((check) =>
-    check.algorithm === 'concurrency' ? { ...check, leaseId: nextLeaseId() } : check,
+    check.algorithm === 'concurrency' ? { ...check, seatId: nextSeatId() } : check,
   );
 };
 
@@ -171,7 +171,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
   const numRuns = RUNS[name];
   const requests = REQUESTS[name];
 
-  it.each(WITHOUT_LEASES)('%s: exactly those pass who pass without memory', async (algorithm) => {
+  it.each(WITHOUT_SEATS)('%s: exactly those pass who pass without memory', async (algorithm) => {
     await fc.assert(
       fc.asyncProperty(fc.record(shape), traffic, async (rule, { load, isolates, seed }) => {
         const checks = [checkOn(nextSubject(), { ...rule, algorithm })] as const;
@@ -181,7 +181,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
     );
   });
 
-  it.each(WITHOUT_LEASES)('%s: a denial is asked for once for all that is free again', async (algorithm) => {
+  it.each(WITHOUT_SEATS)('%s: a denial is asked for once for all that is free again', async (algorithm) => {
     await fc.assert(
       fc.asyncProperty(fc.record(shape), traffic, async (rule, { load, isolates, seed }) => {
         const fitting = { ...rule, algorithm, cost: costThatFits(rule) };
@@ -206,7 +206,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
   it('several rules: a denial is asked for once for all that is free again', async () => {
     await fc.assert(
       fc.asyncProperty(rules, traffic, async (chosen, { load, isolates, seed }) => {
-        const remembered = { countDenied: false, isLease: false, log: false, blocks: false, rule: {} };
+        const remembered = { countDenied: false, holdsSeat: false, log: false, blocks: false, rule: {} };
         const checks = checksOf(chosen.map((rule) => ({ ...rule, ...remembered, cost: costThatFits(rule) })));
         const steps = await play({ engine, requests, load, isolates, seed, checks });
         expect(deniedAsked(steps)).toBe(fewestAsked(steps));
@@ -242,7 +242,7 @@ describe('with up to 20 ms between isolates and counters', () => {
   const engine = createMemoryEngine();
   const cases = [1.2, 5, 50].flatMap((load) => [1, 3, 10].map((isolates) => ({ load, isolates })));
 
-  it.each(WITHOUT_LEASES)(
+  it.each(WITHOUT_SEATS)(
     '%s: hardly anybody fails to pass, and nobody beyond the limit',
     async (algorithm) => {
       let remembering = 0;

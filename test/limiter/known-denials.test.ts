@@ -68,7 +68,7 @@ describe('a denial is known', () => {
 
 describe('Redis is asked', () => {
   it.each<[string, RuleCheckShape]>([
-    ['a lease, which may be released', { algorithm: 'concurrency' }],
+    ['a seat, which may be released', { algorithm: 'concurrency' }],
     ['a rule that counts denied requests', { countDenied: true }],
     ['a rule that only logs', { log: true }],
     ['a rule that throttles', { algorithm: 'leaky-bucket', rule: { action: 'throttle' } }],

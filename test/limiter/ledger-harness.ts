@@ -37,7 +37,7 @@ export function createNotingStore(losesAnswers = 0): NotingStore {
   };
 }
 
-export const lease = createRuleCheck({ id: 'lease', algorithm: 'concurrency', windowMs: 30_000 });
+export const seat = createRuleCheck({ id: 'seat', algorithm: 'concurrency', windowMs: 30_000 });
 export const spending = createRuleCheck({ id: 'spending' });
 export const refunded = createRuleCheck({ id: 'refunded', rule: { refundOnError: true } });
 export const queued = createRuleCheck({
@@ -47,7 +47,7 @@ export const queued = createRuleCheck({
 });
 export const settled = createRuleCheck({ id: 'settled', cost: 5, rule: { costFromOrigin: true } });
 
-/** A ledger that has these charges, and leases that these stores may hold; and what was reported on the way. */
+/** A ledger that has these charges, and seats that these stores may hold; and what was reported on the way. */
 export function openLedger({ store, checks = [], silent = [], asked = checks }: Noted) {
   const errors: unknown[] = [];
   const ledger = createLedger((error) => void errors.push(error));

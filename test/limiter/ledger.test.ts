@@ -6,10 +6,10 @@ import { createLocalLimiter } from '../../src/limiter/local-limiter.ts';
 import {
   charged,
   createNotingStore,
-  lease,
   openLedger,
   queued,
   refunded,
+  seat,
   settled,
   spending,
 } from './ledger-harness.ts';
@@ -25,7 +25,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-const ALL = [spending, refunded, settled, queued, lease];
+const ALL = [spending, refunded, settled, queued, seat];
 
 /** Failed over: the nearest region has not answered, the next one has counted. */
 function failedOver() {
@@ -60,11 +60,11 @@ describe('after failing over, the region that counted is told, and not the neare
     expect(nearest.asked).toEqual([]);
   });
 
-  it('that leases are still held', async () => {
+  it('that seats are still held', async () => {
     const { nearest, store, ledger } = failedOver();
-    await store.run({ operation: 'take', checks: [lease] }, AbortSignal.timeout(1_000));
+    await store.run({ operation: 'take', checks: [seat] }, AbortSignal.timeout(1_000));
     expect(await ledger.renew()).toBe(true);
-    expect(store.asked.slice(1)).toEqual([{ operation: 'renew', checks: [charged(lease)] }]);
+    expect(store.asked.slice(1)).toEqual([{ operation: 'renew', checks: [charged(seat)] }]);
     expect(nearest.asked).toEqual([]);
   });
 });
@@ -80,7 +80,7 @@ it('names the time of each charge, which differs by slot in a cluster', async ()
 it('gives back what was charged once, however often it is undone', async () => {
   const { nearest, store, ledger } = failedOver();
   await Promise.all([ledger.undo(), ledger.undo()]);
-  const [spent, released] = [ALL.filter((check) => check !== lease), [lease]];
+  const [spent, released] = [ALL.filter((check) => check !== seat), [seat]];
   expect(store.asked).toEqual([
     { operation: 'refund', checks: spent.map((check) => charged(check)) },
     { operation: 'refund', checks: released.map((check) => charged(check)) },
@@ -89,20 +89,20 @@ it('gives back what was charged once, however often it is undone', async () => {
   expect([ledger.isEmpty, ledger.needsFollowUp, ledger.charges]).toEqual([true, false, []]);
 });
 
-it('has leases for as long as the shortest of them', () => {
-  const shorter = { ...lease, id: 'shorter', windowMs: 10_000 };
-  const leaseMsOf = (...checks: RuleCheck[]) =>
-    openLedger({ store: createNotingStore(), checks }).ledger.leaseMs;
-  expect(leaseMsOf(lease, shorter)).toBe(10_000);
-  expect(leaseMsOf(spending)).toBeUndefined();
+it('has seats for as long as the shortest of them', () => {
+  const shorter = { ...seat, id: 'shorter', windowMs: 10_000 };
+  const seatMsOf = (...checks: RuleCheck[]) =>
+    openLedger({ store: createNotingStore(), checks }).ledger.seatMs;
+  expect(seatMsOf(seat, shorter)).toBe(10_000);
+  expect(seatMsOf(spending)).toBeUndefined();
 });
 
-describe('leases are released', () => {
+describe('seats are released', () => {
   it('where they were counted, and where nobody answered', async () => {
     const { nearest, store, ledger, errors } = failedOver();
     await ledger.release();
-    expect(store.asked).toEqual([{ operation: 'refund', checks: [charged(lease)] }]);
-    expect(nearest.asked).toEqual([{ operation: 'refund', checks: [lease] }]);
+    expect(store.asked).toEqual([{ operation: 'refund', checks: [charged(seat)] }]);
+    expect(nearest.asked).toEqual([{ operation: 'refund', checks: [seat] }]);
     expect(errors).toEqual([]);
   });
 
@@ -155,22 +155,22 @@ describe('leases are released', () => {
 
   it('in the isolate itself if it has decided alone', async () => {
     const local = createLocalLimiter({ now: () => START_MS, capPerSecond: 0 });
-    const decide = (leaseId: string) => {
+    const decide = (seatId: string) => {
       const { ledger } = openLedger({});
-      const checks = [{ ...lease, limit: 1, full: { limit: 1, extra: undefined }, leaseId }];
+      const checks = [{ ...seat, limit: 1, full: { limit: 1, extra: undefined }, seatId }];
       const { allowed } = local.decide({ reason: 'timeout', checks, ledger, isolates: 1, regions: 1 });
       return { allowed, ledger };
     };
-    const first = decide('lease-aaaaaaaaaa');
-    expect([first.allowed, decide('lease-bbbbbbbbbb').allowed]).toEqual([true, false]);
+    const first = decide('seat-aaaaaaaaaaa');
+    expect([first.allowed, decide('seat-bbbbbbbbbbb').allowed]).toEqual([true, false]);
     await first.ledger.release();
-    expect(decide('lease-cccccccccc').allowed).toBe(true);
+    expect(decide('seat-ccccccccccc').allowed).toBe(true);
   });
 
   it('where nobody answered, also if nothing was charged anywhere', async () => {
     const silent = [createNotingStore(), createNotingStore()];
-    await openLedger({ silent, asked: [spending, lease] }).ledger.release();
-    const released = [{ operation: 'refund', checks: [lease] }];
+    await openLedger({ silent, asked: [spending, seat] }).ledger.release();
+    const released = [{ operation: 'refund', checks: [seat] }];
     expect(silent.map(({ asked }) => asked)).toEqual([released, released]);
   });
 
@@ -182,13 +182,13 @@ describe('leases are released', () => {
   });
 });
 
-it('leaves no lease in either region after a decision that failed over', async () => {
+it('leaves no seat in either region after a decision that failed over', async () => {
   const [nearest, next] = [createNotingStore(1), createNotingStore()];
   const regionOn = (name: string, store: CounterStore) => createRegion(name, { run: store.run.bind(store) });
   const isolate = openIsolate([regionOn('home', nearest), regionOn('next', next)]);
   // Each region has a part of one.
   const held = createRuleCheck({
-    ...lease,
+    ...seat,
     full: { limit: 2, extra: undefined },
     limit: 2,
     rule: { spill: false },
@@ -196,7 +196,7 @@ it('leaves no lease in either region after a decision that failed over', async (
   const plan: TestPlan = async () => ({ kind: 'checks', checks: [held] });
   const { decision, ledger } = await isolate.decide({ plan });
   expect(decision).toMatchObject({ kind: 'counted', allowed: true, failedOver: 'timeout' });
-  const others = { ...held, limit: 1, leaseId: 'lease-9999999999' };
+  const others = { ...held, limit: 1, seatId: 'seat-99999999999' };
   const roomIn = (store: CounterStore) =>
     store.run({ operation: 'peek', checks: [others] }, AbortSignal.timeout(1_000));
   const rooms = async () =>
@@ -240,7 +240,7 @@ describe('nothing throws', () => {
     const { ledger, errors } = openLedger({});
     await Promise.all([ledger.refund(), ledger.refundError(), ledger.settle(9), ledger.undo()]);
     await Promise.all([ledger.renew(), ledger.release()]);
-    expect([errors, ledger.leaseMs, ledger.needsFollowUp, ledger.isEmpty]).toEqual([
+    expect([errors, ledger.seatMs, ledger.needsFollowUp, ledger.isEmpty]).toEqual([
       [],
       undefined,
       false,
@@ -250,7 +250,7 @@ describe('nothing throws', () => {
 });
 
 it.each([
-  ['a lease', lease, true],
+  ['a seat', seat, true],
   ['a turn', createRuleCheck({ algorithm: 'leaky-bucket', rule: { action: 'throttle' } }), true],
   ['a refund', refunded, true],
   ['a settlement', settled, true],

@@ -8,7 +8,7 @@ import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { OnUnavailable } from '../../src/core/matching/rule.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
 import { createLocalLimiter } from '../../src/limiter/local-limiter.ts';
-import { nextLeaseId } from '../redis/engines.ts';
+import { nextSeatId } from '../redis/engines.ts';
 import { rounds } from '../rounds.ts';
 import { type Admission, firstBeyond } from './most-admitted.ts';
 import { createRuleCheck, type RuleCheckShape, START_MS } from './rule-checks.ts';
@@ -48,7 +48,7 @@ const checkFor = (onUnavailable: OnUnavailable, { rule, ...shape }: RuleCheckSha
   createRuleCheck({ ...shape, rule: { ...rule, onUnavailable } });
 
 const asNext = (check: RuleCheck): RuleCheck =>
-  check.algorithm === 'concurrency' ? { ...check, leaseId: nextLeaseId() } : check;
+  check.algorithm === 'concurrency' ? { ...check, seatId: nextSeatId() } : check;
 
 const shape = {
   limit: fc.integer({ min: 1, max: 12 }),
@@ -367,11 +367,11 @@ it('remembers 10,000 of 100,000 subjects: the last ones', async () => {
   expect(known[0]?.key).toBe('{test}:90000');
 });
 
-it('holds leases until they are released', async () => {
+it('holds seats until they are released', async () => {
   const local = startLocal({ isolates: 2 });
-  const lease = () => asNext(checkFor('local', { algorithm: 'concurrency', limit: 4 }));
-  const [first, second, third] = [lease(), lease(), lease()].map((check) => local.decideFor(check));
+  const seat = () => asNext(checkFor('local', { algorithm: 'concurrency', limit: 4 }));
+  const [first, second, third] = [seat(), seat(), seat()].map((check) => local.decideFor(check));
   expect([first?.allowed, second?.allowed, third?.allowed]).toEqual([true, true, false]);
   await first?.ledger.release();
-  expect([local.decide(lease()).allowed, local.decide(lease()).allowed]).toEqual([true, false]);
+  expect([local.decide(seat()).allowed, local.decide(seat()).allowed]).toEqual([true, false]);
 });

@@ -38,13 +38,13 @@ function open({ before, after, regions: names = ['us'] }: World) {
   const source = createSource();
   source.asks = overdue;
   const isolate = openIsolate(seenFrom(regions, 0), { source });
-  let leases = 0;
+  let seats = 0;
   const plan: TestPlan = async ({ version }) => ({
     kind: 'checks',
-    // Each pass has leases of its own.
+    // Each pass has seats of its own.
     checks: (version === 'old' ? before : after).map((check) =>
       check.algorithm === 'concurrency'
-        ? { ...check, leaseId: `lease-${String(++leases).padStart(10, '0')}` }
+        ? { ...check, seatId: `seat-${String(++seats).padStart(11, '0')}` }
         : check,
     ),
   });
@@ -112,7 +112,7 @@ describe('a request that was charged by outdated rules', () => {
     const { us, decide, settle } = open({ before: [places], after: [places, added] });
     expect(await decide()).toMatchObject({
       allowed: true,
-      results: [{ check: { leaseId: 'lease-0000000002' } }, {}],
+      results: [{ check: { seatId: 'seat-00000000002' } }, {}],
     });
     await settle();
     expect(used(places, us)).toBe(1);
@@ -243,7 +243,7 @@ describe('a refund that is', () => {
     expect([errors.length, operations()]).toEqual([1, ['take', 'take']]);
   });
 
-  it('lost is tried again for a lease: it holds nobody else up', async () => {
+  it('lost is tried again for a seat: it holds nobody else up', async () => {
     const places = checkOf('places', { algorithm: 'concurrency', limit: 5, windowMs: 300_000 });
     const { us, decide, settle } = open({ before: [places], after: [places] });
     let lost = 1;

@@ -62,7 +62,7 @@ describe('if the region that alone counts a rule is gone', () => {
     await decide([held, farIs('open')], { ledger });
     expect(ledger.needsFollowUp).toBe(true);
     await timed(() => ledger.release());
-    expect(left(us, { ...held, leaseId: 'lease-9999999999' })).toBe(12);
+    expect(left(us, { ...held, seatId: 'seat-09999999999' })).toBe(12);
   });
 
   it('connections are not released there that it was never asked to hold', async () => {
@@ -141,7 +141,7 @@ describe('if the region that alone counts a rule is gone', () => {
       const decision = await decide([held, other]);
       denied(decision);
       await settle();
-      expect(left(regions[gone], { ...held, leaseId: 'lease-9999999999' })).toBe(12);
+      expect(left(regions[gone], { ...held, seatId: 'seat-09999999999' })).toBe(12);
     },
   );
 });

@@ -15,10 +15,10 @@ export type RuleCheckShape = Partial<Check> & {
 export function createRuleCheck({ rule, ...shape }: RuleCheckShape = {}): RuleCheck {
   const algorithm = shape.algorithm ?? 'fixed-window';
   const check = { key: '{test}:subject', id: 'rule', algorithm, limit: 10, windowMs: 1_000, cost: 1 };
-  const lease = algorithm === 'concurrency' ? { leaseId: 'lease-0000000000' } : {};
+  const seat = algorithm === 'concurrency' ? { seatId: 'seat-00000000000' } : {};
   return {
     ...check,
-    ...lease,
+    ...seat,
     full: { limit: shape.limit ?? check.limit, extra: shape.extra },
     ...shape,
     rule: {

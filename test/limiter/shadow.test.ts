@@ -112,6 +112,6 @@ describe('shadow rules', () => {
     await decide([near(), check], { ledger });
     await settle();
     await timed(() => ledger.release());
-    expect(left(us, { ...check, leaseId: 'lease-9999999999' }, 4)).toBe(4);
+    expect(left(us, { ...check, seatId: 'seat-09999999999' }, 4)).toBe(4);
   });
 });

@@ -24,7 +24,7 @@ describe('the check names file and line of', () => {
     ['the same of find, byte and pcall', 'f(1, find(s, p))\nf(string.byte(s))\nf(pcall(g))'],
     ['an assignment that reads what it writes', 'a, b, c = start, 0, b'],
     ['a swap of places in a table', 'list[1], list[2] = list[2], list[1]'],
-    ['a local that takes the result of a call with itself', 'leases = (without(leases, id))\nx = x and w(x)'],
+    ['a local that takes the result of a call with itself', 'seats = (without(seats, id))\nx = x and w(x)'],
     ['text that becomes a number by arithmetic', 'local number = digits + 0'],
     ['a call of a call', "local wrong = load('refusal')(at)"],
     ['a remainder of a negative number', 'local up = (a + -a % b) / b'],

@@ -40,17 +40,17 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
     });
   });
 
-  describe('a lease', () => {
+  describe('a seat', () => {
     const windowMs = 30_000;
     const acquire = async (limit: number, ...costs: number[]) => {
       const first = createCheck({ algorithm: 'concurrency', limit, windowMs });
-      const leases = costs.map((cost) => next(first, { cost }));
-      for (const lease of leases) await ask(started, 'take', lease, START_MS);
-      const [one = first, two = first] = leases;
+      const seats = costs.map((cost) => next(first, { cost }));
+      for (const seat of seats) await ask(started, 'take', seat, START_MS);
+      const [one = first, two = first] = seats;
       return { one, two };
     };
-    const left = async (lease: ReturnType<typeof createCheck>, nowMs: number) =>
-      (await look(started, lease, nowMs)).remaining;
+    const left = async (seat: ReturnType<typeof createCheck>, nowMs: number) =>
+      (await look(started, seat, nowMs)).remaining;
 
     it('ends one window after it was taken, and not 1 ms earlier', async () => {
       const { one } = await acquire(5, 2);
@@ -74,13 +74,13 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
     it('cannot be renewed once it has ended, was given back or never was', async () => {
       const { one, two } = await acquire(5, 2, 1);
       await ask(started, 'refund', two, START_MS);
-      for (const [lease, nowMs] of [
+      for (const [seat, nowMs] of [
         [one, START_MS + windowMs],
         [two, START_MS + 1],
         [next(one), START_MS + 1],
       ] as const) {
         const before = await look(started, one, nowMs);
-        expect(await ask(started, 'renew', lease, nowMs)).toMatchObject({ allowed: false });
+        expect(await ask(started, 'renew', seat, nowMs)).toMatchObject({ allowed: false });
         expect(await look(started, one, nowMs)).toEqual(before);
       }
     });

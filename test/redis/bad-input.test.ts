@@ -9,7 +9,7 @@ import { runChecks } from '../../src/core/counting/counters.ts';
 import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
 import { toScriptCall } from '../../src/redis/wire.ts';
 import { rounds } from '../rounds.ts';
-import { createCheck, holdsLeases, next, nextKey, WITHOUT_LEASES } from './engines.ts';
+import { createCheck, holdsSeats, next, nextKey, WITHOUT_SEATS } from './engines.ts';
 import { type LuaCounters, startLuaCounters } from './lua-counters.ts';
 
 const HOUR_MS = 3_600_000;
@@ -64,7 +64,7 @@ const refuses = (changes: Partial<Record<keyof Check, unknown>>, problem: string
 const NO_WHOLE_NUMBERS = [0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 52 + 1, 2 ** 53, 1e300];
 
 /** Characters that end a record, or are no plain text. */
-const NO_LEASE_IDS = [' ', '\n', ';', 'ä', '\u0000'].map((odd) => odd + 'x'.repeat(15));
+const NO_SEAT_IDS = [' ', '\n', ';', 'ä', '\u0000'].map((odd) => odd + 'x'.repeat(15));
 
 describe('refused', () => {
   it.each([
@@ -107,26 +107,26 @@ describe('refused', () => {
       await expectRefusal(() => run(operation as Operation, [good]), 'unknown operation');
   });
 
-  it('a lease id that has not 16 letters, digits, - or _', async () => {
-    for (const leaseId of ['', 'x'.repeat(15), 'x'.repeat(17), 'x'.repeat(32), ...NO_LEASE_IDS])
-      await refuses({ algorithm: 'concurrency', leaseId }, 'a lease id must have 16 letters, digits, - or _');
+  it('a seat id that has not 16 letters, digits, - or _', async () => {
+    for (const seatId of ['', 'x'.repeat(15), 'x'.repeat(17), 'x'.repeat(32), ...NO_SEAT_IDS])
+      await refuses({ algorithm: 'concurrency', seatId }, 'a seat id must have 16 letters, digits, - or _');
   });
 
-  it('nothing because of a lease id, if the algorithm has none: it is not read as a burst', async () => {
+  it('nothing because of a seat id, if the algorithm has none: it is not read as a burst', async () => {
     const [before] = (await run('peek', [good])).outcomes;
-    const leased = { ...good, leaseId: '9007199254740993' };
+    const leased = { ...good, seatId: '9007199254740993' };
     for (const operation of ['peek', 'reclaim'] as const)
       expect((await run(operation, [leased])).outcomes[0]?.allowed).toBe(operation === 'peek');
     expect((await run('peek', [leased])).outcomes).toEqual([before]);
   });
 
-  it('a lease without an id, if no other check of the call has one', async () => {
-    await refuses({ algorithm: 'concurrency' }, 'a lease has an id');
+  it('a seat without an id, if no other check of the call has one', async () => {
+    await refuses({ algorithm: 'concurrency' }, 'a seat has an id');
   });
 
-  it('to count denials of leases', async () => {
-    const lease = createCheck({ algorithm: 'concurrency', limit: LIMIT, windowMs: HOUR_MS });
-    await refuses({ ...lease, countDenied: true }, 'concurrency cannot count denied requests');
+  it('to count denials of seats', async () => {
+    const seat = createCheck({ algorithm: 'concurrency', limit: LIMIT, windowMs: HOUR_MS });
+    await refuses({ ...seat, countDenied: true }, 'concurrency cannot count denied requests');
   });
 
   it('more units, buckets or unit-milliseconds than it can count exactly', async () => {
@@ -135,8 +135,8 @@ describe('refused', () => {
       { algorithm: 'sliding-window-log', ...tooMany },
       'sliding-window-log takes a limit of up to 100000',
     );
-    const lease = { algorithm: 'concurrency', leaseId: 'x'.repeat(16) };
-    await refuses({ ...lease, ...tooMany }, 'concurrency takes a limit of up to 100000');
+    const seat = { algorithm: 'concurrency', seatId: 'x'.repeat(16) };
+    await refuses({ ...seat, ...tooMany }, 'concurrency takes a limit of up to 100000');
     await refuses({ algorithm: 'sliding-window-buckets', extra: 101 }, 'there can be up to 100 buckets');
     const product = 'limit times windowMs must stay below 2^52';
     await refuses({ limit: 2 ** 26 + 1, windowMs: 2 ** 26 }, product);
@@ -175,19 +175,19 @@ describe('refused', () => {
         await ceding({ ...fine, [field]: value }, 'term and hold must be whole numbers from 1 to 2^40');
   });
 
-  it('the renewal of what is no lease', async () => {
+  it('the renewal of what is no seat', async () => {
     for (const algorithm of ALGORITHM_IDS.filter((id) => id !== 'concurrency'))
-      await expectRefusal(() => run('renew', [spoilt({ algorithm })]), 'check 1: only leases can be renewed');
+      await expectRefusal(() => run('renew', [spoilt({ algorithm })]), 'check 1: only seats can be renewed');
   });
 
-  it('to settle a lease, to settle without the time of the charge, and to settle nothing', async () => {
+  it('to settle a seat, to settle without the time of the charge, and to settle nothing', async () => {
     const settling = (changes: Partial<Record<keyof Check, unknown>>, problem: string) =>
       expectRefusal(
         () => run('settle', [{ ...good, chargedAtMs: 1 }, spoilt({ chargedAtMs: 1, ...changes })]),
         `check 2: ${problem}`,
       );
-    const lease = createCheck({ algorithm: 'concurrency', limit: LIMIT, windowMs: HOUR_MS });
-    await settling({ ...lease, chargedAtMs: 1 }, 'leases cannot be settled');
+    const seat = createCheck({ algorithm: 'concurrency', limit: LIMIT, windowMs: HOUR_MS });
+    await settling({ ...seat, chargedAtMs: 1 }, 'seats cannot be settled');
     await settling({ chargedAtMs: undefined }, 'to settle takes the time of the charge');
     for (const value of NO_WHOLE_NUMBERS) {
       await settling({ chargedAtMs: value }, 'at must be a whole number above 0');
@@ -227,7 +227,7 @@ describe('the script and problemOf', () => {
       windowMs: number,
       cost: number,
       extra: fc.option(number, { nil: undefined }),
-      leaseLength: fc.constantFrom(0, 15, 16, 16, 16, 17),
+      seatLength: fc.constantFrom(0, 15, 16, 16, 16, 17),
       countDenied: fc.boolean(),
       chargedAtMs: fc.option(number, { nil: undefined }),
       borders: fc.option(
@@ -239,9 +239,9 @@ describe('the script and problemOf', () => {
         { nil: undefined },
       ),
     })
-    .map(({ algorithm, extra, leaseLength, ...rest }): Check => {
-      const isLease = holdsLeases(algorithm as AlgorithmId);
-      const own = isLease ? { leaseId: 'x'.repeat(leaseLength) } : { extra };
+    .map(({ algorithm, extra, seatLength, ...rest }): Check => {
+      const holdsSeat = holdsSeats(algorithm as AlgorithmId);
+      const own = holdsSeat ? { seatId: 'x'.repeat(seatLength) } : { extra };
       return { key: nextKey(), id: 'rule', algorithm: algorithm as AlgorithmId, ...rest, ...own };
     });
 
@@ -250,14 +250,14 @@ describe('the script and problemOf', () => {
   );
 
   it('refuse the same checks, in the same words', async () => {
-    const lease = createCheck({ algorithm: 'concurrency', limit: LIMIT, windowMs: HOUR_MS });
+    const seat = createCheck({ algorithm: 'concurrency', limit: LIMIT, windowMs: HOUR_MS });
     await fc.assert(
       fc.asyncProperty(anyCheck, operation, async (check, asked) => {
         const problem = problemOf(check, asked);
         const words = problem === undefined ? undefined : `check 2: ${problem}`;
         const refusal = (error: Error) => error.message;
         const cession = { home: 'eu', termMs: 1, holdMs: 1 };
-        const first = asked === 'renew' ? lease : { ...good, chargedAtMs: 1, cession };
+        const first = asked === 'renew' ? seat : { ...good, chargedAtMs: 1, cession };
         const byScript = await run(asked, [first, check]).then(() => undefined, refusal);
         const byTwin = await Promise.resolve()
           .then(() => runChecks(asked, [first, check], 1, createMemoryCounters()))
@@ -271,7 +271,7 @@ describe('the script and problemOf', () => {
 
   it('answer alike where limit times windowMs is just 2^52', async () => {
     const nowMs = 1_800_000_000_001;
-    for (const algorithm of WITHOUT_LEASES) {
+    for (const algorithm of WITHOUT_SEATS) {
       const limit = algorithm === 'sliding-window-log' ? 2 ** 16 : 2 ** 20;
       const check = createCheck({ algorithm, limit, windowMs: 2 ** 52 / limit });
       const memory = createMemoryCounters();

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { IDLE_MS } from '../../src/core/counting/ceding.ts';
 import type { Check } from '../../src/core/counting/check.ts';
 import type { ContractCase } from './algorithm-contract.ts';
-import { ask, createCheck, look, nextLeaseId } from './engines.ts';
+import { ask, createCheck, look, nextSeatId } from './engines.ts';
 
 const TERM_MS = 5_000;
 const HOLD_MS = 2_000;
@@ -56,7 +56,7 @@ export function cedes({ engine, rule, nowMs }: ContractCase): void {
       return { check, units: taken.filter(({ allowed }) => allowed).length };
     };
     const take = (check: Check, atMs: number) =>
-      ask(engine(), 'take', { ...check, leaseId: check.leaseId && nextLeaseId() }, atMs);
+      ask(engine(), 'take', { ...check, seatId: check.seatId && nextSeatId() }, atMs);
     /** The home says that it has charged itself with so many units. */
     const cedeFor = (check: Check, units: number, [chargedAtMs, atMs]: readonly [number, number]) => {
       const want = units === 0 ? undefined : units;

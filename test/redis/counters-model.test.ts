@@ -29,7 +29,7 @@ const OPERATIONS = [
   'cede',
   'reclaim',
 ] as const;
-const LEASES = ['lease-aaaaaaaaaa', 'lease-bbbbbbbbbb', 'lease-cccccccccc'];
+const SEATS = ['seat-aaaaaaaaaaa', 'seat-bbbbbbbbbbb', 'seat-ccccccccccc'];
 
 /** Rules that meet their limits and their borders often. */
 const rule = fc.record({
@@ -51,7 +51,7 @@ const step = fc.record({
   rules: fc.uniqueArray(fc.nat({ max: 3 }), { minLength: 1, maxLength: 4 }),
   cost: fc.oneof(fc.constant(1), fc.integer({ min: 1, max: 14 })),
   want: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 5 })),
-  lease: fc.constantFrom(...LEASES),
+  seat: fc.constantFrom(...SEATS),
   // One counter is read under several limits: keys of one user with different tiers, old and new rules.
   limitTimes: fc.constantFrom(1, 1, 1, 2, 15, 0.1, 0.5),
   cession: fc.record({
@@ -105,7 +105,7 @@ describe('the script and its model', () => {
             rules: used,
             cost,
             want,
-            lease,
+            seat,
             cession,
             limitTimes,
             advanceMs,
@@ -126,21 +126,21 @@ describe('the script and its model', () => {
               const found = rules[i];
               if (!found) return [];
               const { lengthsMs, ...chosen } = found;
-              const isLease = chosen.algorithm === 'concurrency';
-              if (operation === 'renew' && !isLease) return [];
-              if (operation === 'settle' && isLease) return [];
+              const holdsSeat = chosen.algorithm === 'concurrency';
+              if (operation === 'renew' && !holdsSeat) return [];
+              if (operation === 'settle' && holdsSeat) return [];
               return [
                 {
                   ...chosen,
                   // Two of the rules share a key; the others have their own.
                   key: `model:{${subjects}}:${Math.max(1, i)}`,
                   id: `rule-${i}`,
-                  extra: isLease ? undefined : chosen.extra,
-                  leaseId: isLease ? lease : undefined,
-                  countDenied: chosen.countDenied && !isLease,
+                  extra: holdsSeat ? undefined : chosen.extra,
+                  seatId: holdsSeat ? seat : undefined,
+                  countDenied: chosen.countDenied && !holdsSeat,
                   limit: Math.min(
                     Math.max(1, Math.round(chosen.limit * limitTimes)),
-                    chosen.algorithm === 'sliding-window-log' || isLease ? 100 : 1e6,
+                    chosen.algorithm === 'sliding-window-log' || holdsSeat ? 100 : 1e6,
                   ),
                   borders: lengthsMs && bordersAround(lengthsMs, nowMs + skewMs),
                   cost,

@@ -14,7 +14,7 @@ import {
   type Engine,
   look,
   next,
-  WITHOUT_LEASES,
+  WITHOUT_SEATS,
 } from './engines.ts';
 import { type Admission, admissionsOf, age, ruleOf, steps, unitsOf } from './histories.ts';
 
@@ -45,7 +45,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
     );
   });
 
-  it.each(WITHOUT_LEASES)('%s counts what is settled with its charge, or not at all', async (algorithm) => {
+  it.each(WITHOUT_SEATS)('%s counts what is settled with its charge, or not at all', async (algorithm) => {
     const later = fc.record({
       charge: fc.nat(),
       cost: fc.integer({ min: 1, max: 12 }),

@@ -58,33 +58,33 @@ async function createLuaEngine(): Promise<Engine> {
 }
 
 export const START_MS = 1_800_000_000_000;
-export const holdsLeases = (algorithm: AlgorithmId) => algorithm === 'concurrency';
-export const WITHOUT_LEASES = ALGORITHM_IDS.filter((id) => !holdsLeases(id));
+export const holdsSeats = (algorithm: AlgorithmId) => algorithm === 'concurrency';
+export const WITHOUT_SEATS = ALGORITHM_IDS.filter((id) => !holdsSeats(id));
 
 let keys = 0;
-let leases = 0;
+let seats = 0;
 
 /** All keys of the tests share a hash tag, as the keys of one call must. */
 export const nextKey = () => `{test}:${++keys}`;
-export const nextLeaseId = () => `lease-${String(++leases).padStart(10, '0')}`;
+export const nextSeatId = () => `seat-${String(++seats).padStart(11, '0')}`;
 
 export type RuleShape = Pick<Check, 'algorithm' | 'limit' | 'windowMs'> & Partial<Check>;
 
 /** A check of one unit by a new rule on a new subject, if not told otherwise. */
 export function createCheck({ extra, ...rule }: RuleShape): Check {
-  const isLease = holdsLeases(rule.algorithm);
+  const holdsSeat = holdsSeats(rule.algorithm);
   return {
     key: nextKey(),
     id: 'rule',
     cost: 1,
-    ...(isLease ? { leaseId: nextLeaseId() } : { extra }),
+    ...(holdsSeat ? { seatId: nextSeatId() } : { extra }),
     ...rule,
   };
 }
 
-/** The next request under the same rule: what a lease holds is another one's. */
+/** The next request under the same rule: what a seat holds is another one's. */
 export function next(check: Check, changes: Partial<Check> = {}): Check {
-  return { ...check, ...(holdsLeases(check.algorithm) ? { leaseId: nextLeaseId() } : {}), ...changes };
+  return { ...check, ...(holdsSeats(check.algorithm) ? { seatId: nextSeatId() } : {}), ...changes };
 }
 
 /** One check, asked at one moment. */

@@ -6,7 +6,7 @@ import {
   ask,
   createCheck,
   type Engine,
-  holdsLeases,
+  holdsSeats,
   look,
   next,
   type RuleShape,
@@ -76,9 +76,7 @@ export const ruleOf = (...algorithms: AlgorithmId[]): fc.Arbitrary<RuleShape> =>
 
 /** Products of limit and window at the edge of what is allowed; none that remembers every unit. */
 const largeRule: fc.Arbitrary<RuleShape> = fc.record({
-  algorithm: fc.constantFrom(
-    ...ALGORITHM_IDS.filter((id) => id !== 'sliding-window-log' && !holdsLeases(id)),
-  ),
+  algorithm: fc.constantFrom(...ALGORITHM_IDS.filter((id) => id !== 'sliding-window-log' && !holdsSeats(id))),
   limit: fc.integer({ min: 999_000, max: 2 ** 20 }),
   windowMs: fc.integer({ min: 2 ** 32 - 1_000, max: 2 ** 32 }),
   extra: fc.option(fc.integer({ min: 1, max: 100 }), { nil: undefined }),
@@ -98,7 +96,7 @@ export const anyRule: fc.Arbitrary<RuleShape> = fc
   .map(([rule, { countDenied, blockMs }]) => ({
     ...rule,
     blockMs,
-    countDenied: countDenied && !holdsLeases(rule.algorithm),
+    countDenied: countDenied && !holdsSeats(rule.algorithm),
   }));
 
 function waitMs(

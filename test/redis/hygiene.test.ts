@@ -6,7 +6,7 @@ import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
 import { IDLE_MS } from '../../src/core/counting/ceding.ts';
 import type { Check, Outcome } from '../../src/core/counting/check.ts';
 import { rounds } from '../rounds.ts';
-import { createCheck, holdsLeases, next, nextKey, type RuleShape, WITHOUT_LEASES } from './engines.ts';
+import { createCheck, holdsSeats, next, nextKey, type RuleShape, WITHOUT_SEATS } from './engines.ts';
 import { type LuaCounters, startLuaCounters } from './lua-counters.ts';
 
 const HOUR_MS = 3_600_000;
@@ -28,7 +28,7 @@ const ruleWithin = (windowMs: fc.Arbitrary<number>): fc.Arbitrary<RuleShape> =>
       countDenied: fc.boolean(),
       blockMs: fc.option(windowMs, { nil: undefined }),
     })
-    .map((rule) => ({ ...rule, countDenied: rule.countDenied && !holdsLeases(rule.algorithm) }));
+    .map((rule) => ({ ...rule, countDenied: rule.countDenied && !holdsSeats(rule.algorithm) }));
 
 const request = fc.record({
   operation: fc.constantFrom('take', 'take', 'take', 'take', 'refund', 'settle', 'peek'),
@@ -48,7 +48,7 @@ async function play(rules: readonly RuleShape[], requests: readonly Request[]): 
   for (const { operation, used, cost } of requests) {
     const asked = used
       .flatMap((i) => checks[i] ?? [])
-      .filter(({ algorithm }) => operation !== 'settle' || !holdsLeases(algorithm))
+      .filter(({ algorithm }) => operation !== 'settle' || !holdsSeats(algorithm))
       .map((check) => next(check, { cost, chargedAtMs }));
     if (asked.length === 0) continue;
     const { nowMs } = await lua.run({ operation, checks: asked });
@@ -113,13 +113,13 @@ describe('a key', () => {
       const ttl = await ttlAfter(check);
       expect(ttl).toBeGreaterThan(0);
       expect(ttl).toBeLessThanOrEqual(2 * HOUR_MS + IDLE_MS);
-      if (holdsLeases(algorithm)) return;
+      if (holdsSeats(algorithm)) return;
       for (let i = 0; i < 5; i++)
         expect(await ttlAfter(next(check, { countDenied: true }))).toBeLessThanOrEqual(2 * HOUR_MS + IDLE_MS);
     },
   );
 
-  it.each(WITHOUT_LEASES)(
+  it.each(WITHOUT_SEATS)(
     'of %s lives two windows and the idle time at most, whatever is settled',
     async (algorithm) => {
       const check = createCheck({ algorithm, limit: 3, windowMs: HOUR_MS });
@@ -232,11 +232,11 @@ describe('the size of a key', () => {
     expect(await lua.redis.strlen(check.key)).toBeLessThan(40 * 15 + 64);
   });
 
-  it('of leases has one record for each unit of the limit at most', async () => {
+  it('of seats has one record for each unit of the limit at most', async () => {
     const check = createCheck({ algorithm: 'concurrency', limit: 20, windowMs: HOUR_MS });
-    const leases = Array.from({ length: 60 }, () => next(check));
+    const seats = Array.from({ length: 60 }, () => next(check));
     for (const operation of ['take', 'renew', 'take'] as const)
-      for (const lease of leases) await lua.run({ operation, checks: [lease] });
+      for (const seat of seats) await lua.run({ operation, checks: [seat] });
     expect(await lua.redis.strlen(check.key)).toBeGreaterThanOrEqual(20 * 23);
     expect(await lua.redis.strlen(check.key)).toBeLessThan(20 * 23 + 64);
   });

@@ -86,7 +86,7 @@ const SECRETS = [
   'https://eu1-sharp-cat-12345.upstash.io',
   'correcthorsebatterystaple',
   'CORRECTHORSEBATTERYSTAPLE',
-  'lease=4fRq9vX_2mTz-8Kd',
+  'seat=4fRq9vX_2mTz-8Kd',
   'announced=2:17.0123456789abcdef.fedcba9876543210',
   'cost=31337',
   '31337',

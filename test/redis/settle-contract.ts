@@ -4,17 +4,17 @@ import { expect, it } from 'vitest';
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import type { Check } from '../../src/core/counting/check.ts';
 import { type ContractCase, createSubject, createUsed } from './algorithm-contract.ts';
-import { ask, countAdmitted, createCheck, holdsLeases, look, next, nextKey, wouldPass } from './engines.ts';
+import { ask, countAdmitted, createCheck, holdsSeats, look, next, nextKey, wouldPass } from './engines.ts';
 
 /** They have no windows: what is charged late is a debt like any other. */
 const BUCKET_KINDS: readonly AlgorithmId[] = ['token-bucket', 'leaky-bucket', 'gcra'];
 
 export function settles(contractCase: ContractCase): void {
-  if (holdsLeases(contractCase.rule.algorithm)) {
-    it('refuses to settle a lease', async () => {
+  if (holdsSeats(contractCase.rule.algorithm)) {
+    it('refuses to settle a seat', async () => {
       const { engine, check, nowMs } = await createUsed(contractCase, 1);
       const settle = ask(engine, 'settle', { ...check, chargedAtMs: nowMs }, nowMs);
-      await expect(settle).rejects.toThrow('check 1: leases cannot be settled');
+      await expect(settle).rejects.toThrow('check 1: seats cannot be settled');
     });
     return;
   }

@@ -10,7 +10,7 @@ import {
   ENGINE_NAMES,
   ENGINES,
   type Engine,
-  holdsLeases,
+  holdsSeats,
   look,
   next,
   START_MS,
@@ -19,7 +19,7 @@ import {
 import { age, anyRule, ruleOf, steps } from './histories.ts';
 
 const RUNS = { 'its twin': rounds(300), 'the script': rounds(50) };
-const settleable = anyRule.filter(({ algorithm }) => !holdsLeases(algorithm));
+const settleable = anyRule.filter(({ algorithm }) => !holdsSeats(algorithm));
 /** Beyond that, units are not tried one by one. */
 const FEW = 15;
 

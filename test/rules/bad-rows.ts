@@ -63,7 +63,7 @@ const DAY = { window_seconds: null, window: 'day' };
 const MONTH = { ...DAY, window: 'month' };
 const MULTIPLY = { action: 'multiply', times: 2 };
 const TRILLION = 1_000_000_000_000;
-const LEASE = { algorithm: 'concurrency', window_seconds: 30 };
+const SEAT = { algorithm: 'concurrency', window_seconds: 30 };
 const THROTTLE = { action: 'throttle', algorithm: 'leaky-bucket' };
 const SEVERAL = { limit: null, window_seconds: null, limits: '[{"limit": 1, "windowSeconds": 1}]' };
 const long = (length: number) => 'é'.repeat(length);
@@ -364,12 +364,12 @@ export const CASES: Readonly<Record<string, Case>> = {
     taken: [THROTTLE],
   },
   rules_leases_have_no_cost_from_origin: {
-    refused: ['cost_from_origin', 'count_denied'].map((column) => ({ ...LEASE, [column]: true })),
-    taken: [LEASE, { cost_from_origin: true, count_denied: true }],
+    refused: ['cost_from_origin', 'count_denied'].map((column) => ({ ...SEAT, [column]: true })),
+    taken: [SEAT, { cost_from_origin: true, count_denied: true }],
   },
   rules_leases_last: {
-    refused: [1, 29].map((window_seconds) => ({ ...LEASE, window_seconds })),
-    taken: [LEASE, { ...LEASE, window_seconds: YEAR }, { window_seconds: 29 }],
+    refused: [1, 29].map((window_seconds) => ({ ...SEAT, window_seconds })),
+    taken: [SEAT, { ...SEAT, window_seconds: YEAR }, { window_seconds: 29 }],
   },
   rules_block_is_positive: each('block_seconds', [0, -1, YEAR + 1], [1, YEAR, null]),
   rules_status_is_an_error: each('status', [399, 600, 200], [400, 599]),

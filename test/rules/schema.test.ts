@@ -168,7 +168,7 @@ describe('a rule of which only the least is said', () => {
   });
 });
 
-it('a rule for connections whose leases were too short has the shortest there may be, after the migration', async () => {
+it('a rule for connections whose seats were too short has the shortest there may be, after the migration', async () => {
   const file = new URL('../../drizzle/0010_shortest-lease.sql', import.meta.url);
   const statements = readFileSync(file, 'utf8').split('--> statement-breakpoint');
   await client.query('begin');

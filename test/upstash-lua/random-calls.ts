@@ -19,7 +19,7 @@ const OPERATIONS = [
   'cede',
   'reclaim',
 ] as const;
-const LEASES = ['lease-aaaaaaaaaa', 'lease-bbbbbbbbbb', 'LEASE_cccccccccc', '0123456789-_-_-_'];
+const SEATS = ['seat-aaaaaaaaaaa', 'seat-bbbbbbbbbbb', 'SEAT_ccccccccccc', '0123456789-_-_-_'];
 
 /** Numbers as they should not be spelled, and some that are none. */
 const ODD = [
@@ -110,7 +110,7 @@ const call = fc.record({
   rules: fc.uniqueArray(fc.nat({ max: 3 }), { minLength: 1, maxLength: 4 }),
   cost: fc.oneof(fc.constant(1), number(1, 14)),
   want: fc.oneof(fc.constant(0), number(0, 5)),
-  lease: fc.constantFrom(...LEASES),
+  seat: fc.constantFrom(...SEATS),
   isRaised: fc.boolean(),
   cession: fc.record({
     home: fc.constantFrom('eu', 'eu', 'us-west-2'),
@@ -171,21 +171,21 @@ function advanceMs(chosen: Call['advance'], nowMs: number, windowMs: number): nu
 }
 
 function toCheck(
-  { operation, cost, want, lease, isRaised, cession, chargedAgoMs }: Call,
+  { operation, cost, want, seat, isRaised, cession, chargedAgoMs }: Call,
   rule: Rule | undefined,
   i: number,
   { subject, nowMs }: { subject: string; nowMs: number },
 ): Check[] {
   if (!rule) return [];
-  const isLease = rule.algorithm === 'concurrency';
+  const holdsSeat = rule.algorithm === 'concurrency';
   return [
     {
       ...rule,
       // Two of the rules share a key; the others have their own.
       key: `${subject}:${Math.max(1, i)}`,
       id: `rule-${i}`,
-      extra: isLease ? undefined : rule.extra,
-      leaseId: isLease ? lease : undefined,
+      extra: holdsSeat ? undefined : rule.extra,
+      seatId: holdsSeat ? seat : undefined,
       // Rules change their limits while their counters live.
       limit: isRaised ? rule.limit * 2 + 1 : rule.limit,
       cost,

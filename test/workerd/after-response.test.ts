@@ -28,7 +28,7 @@ async function doneFor(rule: Partial<LimitedRule>, { isInDoubt = false, ...situa
       return { nowMs: 0, outcomes: [] };
     },
   };
-  const check = { ...createCheck({ cost: 3, ...rule }), leaseId: 'a-lease-of-sixte' };
+  const check = { ...createCheck({ cost: 3, ...rule }), seatId: 'a-seat-of-sixtee' };
   const decision = createDecision([{ ...createResult(rule), check }]);
   const charge = (ledger: Ledger) =>
     isInDoubt ? ledger.noteDoubt(store, [check]) : ledger.noteCharge(store, check, 0);
@@ -62,7 +62,7 @@ describe('is done', () => {
     ['a release for a client that has left', HELD, { isGone: true }, [['refund', 3]]],
     ['a release after a failure', HELD, { forward: failing }, [['refund', 3]]],
     [
-      'a release where a region did not answer, and may hold a lease',
+      'a release where a region did not answer, and may hold a seat',
       HELD,
       { isInDoubt: true },
       [['refund', 3]],
@@ -89,7 +89,7 @@ describe('is left alone', () => {
 it.each<[string, Partial<LimitedRule>]>([
   ['nothing is left to do', {}],
   ['its cost is told by the origin', SETTLED],
-  ['it holds a lease', HELD],
+  ['it holds a seat', HELD],
   ['it waits for its turn', QUEUED],
 ])('a client that has left is not passed on to the origin: %s', async (_, rule) => {
   let isPassedOn = false;

@@ -30,7 +30,7 @@ async function call(path: string, ip = freshIp(), init: RequestInit = {}): Promi
     bindings,
     context,
   );
-  // Read first: a lease is held, and work goes on, until the last byte.
+  // Read first: a seat is held, and work goes on, until the last byte.
   const body = await answer.arrayBuffer();
   await waitOnExecutionContext(context);
   return new Response(body, answer);
@@ -62,7 +62,7 @@ describe('Weir as middleware', () => {
     }
   });
 
-  it('gives leases back after HEAD, a body, and a handler that throws', async () => {
+  it('gives seats back after HEAD, a body, and a handler that throws', async () => {
     const ip = freshIp();
     const path = '/one-at-a-time';
     expect((await call(path, ip, { method: 'HEAD' })).status).toBe(200);

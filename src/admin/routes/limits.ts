@@ -12,7 +12,8 @@ import { isUuid } from '../collection/declaration.ts';
 import { completeCaller, peekChecks } from '../explanation.ts';
 import { AdminError, notFound, problemResponses } from '../problems.ts';
 import type { AdminApp, AdminServices } from '../services.ts';
-import { left, noLease, toLeft } from './explain.ts';
+import { noSeat, toLeft } from './explain.ts';
+import { left } from './explain-schemas.ts';
 
 const UNKNOWN = { ip: 'unknown', address: 'unknown' };
 const CALLER_SCOPES = ['user', 'apiKey', 'tenant', 'ip'] as const;
@@ -124,7 +125,7 @@ async function checksOf(rules: Snapshot, caller: Caller, nowMs: number): Promise
     listed: () => undefined,
     match: () => rules.limitsOf(caller, nowMs),
   };
-  const request = { caller, nowMs, leaseId: noLease, matchPath: '/', method: 'GET' };
+  const request = { caller, nowMs, seatId: noSeat, matchPath: '/', method: 'GET' };
   const plan = await planRequest(everywhere, request);
   const checks = plan.kind === 'checks' ? plan.checks : [];
   // Callers without an id of the scope of the rule are counted by IP, and the IP of a user or a key is not known.

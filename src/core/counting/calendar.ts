@@ -1,5 +1,5 @@
 // Windows of a calendar: a day, a week or a month of some time zone. Their lengths differ, so a check names the borders
-// around the moment at which it was made. The clock of the counters then decides in which of these windows it is.
+// around its moment. The clock of the counters then decides which of these windows applies.
 
 /** Epoch ms of four borders in a row. The moment of the check is between the second and the third. */
 export type Borders = readonly [beforeMs: number, startMs: number, endMs: number, afterMs: number];
@@ -33,7 +33,7 @@ const windowOf = (startMs: number, lengthMs: number, nextMs: number): Window => 
   nextEndMs: startMs + lengthMs + nextMs,
 });
 
-/** The longest that one of its windows is. */
+/** The length of the longest of these windows. */
 export const longestMs = ({ windowMs, borders }: Windowed): number =>
   borders
     ? Math.max(...borders.slice(1).map((borderMs, i) => borderMs - (borders[i] ?? borderMs)))

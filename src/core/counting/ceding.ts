@@ -1,16 +1,16 @@
-// How a region cedes its part of a counter to another region, and asks for it back: docs/regions.md tells why.
+// How a region cedes its part of a counter to another region and asks for it back. docs/regions.md tells why.
 import type { Cession, Check, Outcome } from './check.ts';
 import { type Ceded, type Counter, type Counters, judge, movedOf } from './judging.ts';
 
 /**
  * A region cedes a counter this long after its last charge stopped counting. By then that charge is over by every other
- * region's clock, too; and a caller who is between two requests does not look idle.
+ * region's clock, too, and a caller between two requests does not look idle.
  */
 export const IDLE_MS = 5_000;
 
 /**
- * A region that has counted nothing of it lately cedes its part; so does one that has, if the home has charged itself with
- * as much in the same window. It never takes the part back: it waits.
+ * A region that has counted nothing lately cedes its part. A region that has counted cedes it, too, if the home has
+ * charged itself with as many units in the same window. A region never takes the part back early: it waits.
  */
 export const CESSIONS = {
   cede(check: Check, nowMs: number, counters: Counters): Outcome {

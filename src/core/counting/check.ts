@@ -1,37 +1,38 @@
-// A check is one rule, one subject, one cost, as the counters see it; an outcome is the answer to it.
+// A check is one rule for one subject at one cost, as the counters see it. An outcome is the answer to a check.
 import { ALGORITHM_IDS, type AlgorithmId, traitsOf } from './algorithms/registry.ts';
 import type { Borders } from './calendar.ts';
 
 export interface Check {
-  /** Where the counters of the subject are kept. */
+  /** The Redis key with the counters of the subject. */
   readonly key: string;
-  /** Of this counter within its key: another rule, algorithm or window is another id. */
+  /** The id of the counter within its key. Another rule, algorithm or window has another id. */
   readonly id: string;
   readonly algorithm: AlgorithmId;
   readonly limit: number;
   readonly windowMs: number;
-  /** Of a calendar window, which `windowMs` is the length of. */
+  /** The borders of a calendar window; `windowMs` is its length. */
   readonly borders?: Borders | undefined;
   /** Burst (token-bucket, leaky-bucket, gcra) or number of buckets (sliding-window-buckets). */
   readonly extra?: number | undefined;
-  /** Of a `concurrency` check: 16 letters, digits, - or _. */
-  readonly leaseId?: string | undefined;
+  /** For `concurrency`: 16 letters, digits, - or _. */
+  readonly seatId?: string | undefined;
   /** Units to take, to give back, or to charge afterwards. */
   readonly cost: number;
   /**
-   * Units to lease beyond the cost, as far as there is room. Of a refund: units of that charge that are kept. Of
-   * `settle`: units that are used afterwards at most, if that is less than the cost says. Of a `cede`: units that the home has charged itself with, for what this counter holds.
+   * For a take: units to lease beyond the cost, as far as there is room. For a refund: units of that charge that stay
+   * charged. For `settle`: the most units that may be used afterwards. For `cede`: units that the home has charged
+   * itself with, in place of this counter's.
    */
   readonly want?: number | undefined;
-  /** Count denied requests too. */
+  /** Denied requests count, too. */
   readonly countDenied?: boolean | undefined;
-  /** Deny everything for so long once the limit is exceeded. */
+  /** Once the limit is exceeded, deny everything for this long. */
   readonly blockMs?: number | undefined;
-  /** Say what it would do, but never deny. */
+  /** A shadow rule: says what it would do, but never denies. */
   readonly log?: boolean | undefined;
-  /** Of a refund, of what is settled, and of a `cede` with `want`: when the charge was made. */
+  /** For a refund, for `settle`, and for `cede` with `want`: when the charge was made. */
   readonly chargedAtMs?: number | undefined;
-  /** Of a `cede`: who asks, and for how long. */
+  /** For `cede`: which region asks, and for how long. */
   readonly cession?: Cession | undefined;
 }
 
@@ -39,16 +40,18 @@ export interface Check {
 export interface Cession {
   /** The region that asks. */
   readonly home: string;
-  /** It may use the part for so long; */
+  /** The home may use the part for this long. */
   readonly termMs: number;
-  /** and for so long after that, what it has charged may still count. */
+  /** After that, charges of the home may still count for this long. */
   readonly holdMs: number;
 }
 
 export interface Outcome {
-  /** By this check alone. For a renewal: whether the lease was still held. Of a `cede`: whether the part is ceded. */
+  /** By this check alone. For `renew`: whether the seat was still held. For `cede`: whether the part is ceded. */
   readonly allowed: boolean;
-  /** Exactly this many more units would pass now. Of a `cede` that is refused because the counter is in use: units used. */
+  /**
+   * Exactly this many more units would pass now. For a `cede` refused because the counter is in use: the units used.
+   */
   readonly remaining: number;
   /** When the whole limit is free again. */
   readonly resetAtMs: number;
@@ -56,13 +59,13 @@ export interface Outcome {
   readonly retryAfterMs: number | undefined;
   /** Units leased beyond the cost. */
   readonly granted: number;
-  /** Until its turn, for those that throttle. */
+  /** Wait until the request's turn, for rules that throttle. */
   readonly delayMs: number;
-  /** By the clock of its own counter, if that can be another than the answer's: in a cluster, each slot has one. */
+  /** The time by the clock of this counter, if it can differ from the answer's: in a cluster each slot has its own. */
   readonly nowMs?: number | undefined;
   /**
-   * This region has ceded the counter: it counts nothing until `resetAtMs`, and that region counts instead. It may use
-   * the part of this region for `retryAfterMs` more.
+   * The home that this region has ceded the counter to. This region counts nothing until `resetAtMs`. The home may use
+   * this region's part for `retryAfterMs` more.
    */
   readonly movedTo?: string | undefined;
 }
@@ -87,16 +90,16 @@ export const outcomeWith = (
 
 /**
  * `settle` charges what a request cost beyond what it was charged, once that is known: always, up to a debt of the
- * whole capacity. `renew` is for leases. `cede` gives this region's part of a counter to another region for a time, if
+ * whole capacity. `renew` is for seats. `cede` gives this region's part of a counter to another region for a time, if
  * nothing is counted here, or all of it there; `reclaim` refuses to do so again.
  */
 export type Operation = 'take' | 'peek' | 'refund' | 'settle' | 'renew' | 'cede' | 'reclaim';
 
 export interface Answer {
-  /** By the clock of the counters. A refund or a settlement names it as the time of the charge. */
+  /** The time by the clock of the counters. A refund or a settlement names it as the time of the charge. */
   readonly nowMs: number;
   readonly outcomes: readonly Outcome[];
-  /** What the region announces, if the call asked for it; null if nothing. Undefined if that could not be read. */
+  /** The region's announcement, if the call asked for it; null if there is none, undefined if it could not be read. */
   readonly announced?: string | null | undefined;
 }
 
@@ -105,8 +108,8 @@ const LARGEST = 2 ** 52;
 /** Times fit into 6 bytes: windows of up to 34 years. */
 const LONGEST_MS = 2 ** 40;
 const MAX_BUCKETS = 100;
-/** Nothing that could end a record of the script. */
-const LEASE_ID = /^[\w-]{16}$/;
+/** No character that could end a record of the script. */
+const SEAT_ID = /^[\w-]{16}$/;
 const REGION_NAME = /^[a-z0-9-]{1,32}$/;
 
 /** The year 6429. */
@@ -124,16 +127,16 @@ const areBorders = (borders: Borders): boolean =>
   borders.length === 4 &&
   borders.every((ms, i) => isWhole(ms) && ms <= LATEST_MS && ms > (i === 0 ? 0 : (borders[i - 1] ?? ms)));
 
-/** What makes a check unusable, in the words of the script; undefined if nothing does. */
+/** What is wrong with a check, with the messages of the script; undefined if nothing is. */
 export function problemOf(check: Check, operation: Operation = 'take'): string | undefined {
-  const { algorithm, limit, windowMs, cost, extra, leaseId = '', chargedAtMs } = check;
+  const { algorithm, limit, windowMs, cost, extra, seatId = '', chargedAtMs } = check;
   if (!ALGORITHM_IDS.includes(algorithm)) return 'unknown algorithm';
-  const { holdsLeases, mostUnits, countsUnits, extra: meaning } = traitsOf(algorithm);
+  const { holdsSeats, mostUnits, countsUnits, extra: meaning } = traitsOf(algorithm);
   if (!isWhole(limit)) return 'limit must be a whole number above 0';
   if (!isWhole(windowMs) || windowMs > LONGEST_MS) return 'windowMs must be a whole number from 1 to 2^40';
   if (!isWhole(cost)) return 'cost must be a whole number above 0';
-  if (holdsLeases) {
-    if (!LEASE_ID.test(leaseId)) return 'a lease id must have 16 letters, digits, - or _';
+  if (holdsSeats) {
+    if (!SEAT_ID.test(seatId)) return 'a seat id must have 16 letters, digits, - or _';
     if (check.countDenied) return `${algorithm} cannot count denied requests`;
   } else if (extra !== undefined && !isWhole(extra)) return 'burst and buckets must be whole numbers above 0';
   for (const [option, value] of [
@@ -149,9 +152,9 @@ export function problemOf(check: Check, operation: Operation = 'take'): string |
     if (![termMs, holdMs].every((ms) => isWhole(ms) && ms <= LONGEST_MS))
       return 'term and hold must be whole numbers from 1 to 2^40';
   }
-  if (operation === 'renew' && !holdsLeases) return 'only leases can be renewed';
+  if (operation === 'renew' && !holdsSeats) return 'only seats can be renewed';
   if (operation === 'settle') {
-    if (holdsLeases) return 'leases cannot be settled';
+    if (holdsSeats) return 'seats cannot be settled';
     if (chargedAtMs === undefined) return 'to settle takes the time of the charge';
   }
   if (mostUnits !== undefined && limit > mostUnits) return `${algorithm} takes a limit of up to ${mostUnits}`;
@@ -162,7 +165,7 @@ export function problemOf(check: Check, operation: Operation = 'take'): string |
   return undefined;
 }
 
-/** Each key once. A call has so few that a list is found through faster than a set is made. */
+/** Each key once. A call has so few keys that searching a list is faster than building a set. */
 export function keysOf(checks: readonly Pick<Check, 'key'>[]): string[] {
   const keys: string[] = [];
   for (const { key } of checks) if (!keys.includes(key)) keys.push(key);

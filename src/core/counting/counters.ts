@@ -1,5 +1,5 @@
-// Judges the checks of one request and charges all of them, or none: the twin of lua/counters.lua, on
-// counters in memory. It is the model the script is tested against, and the limiter when Redis is gone.
+// The twin of lua/counters.lua on counters in memory: judges the checks of one request and charges all of them, or
+// none. It is the model that the script is tested against, and the limiter when Redis is gone.
 import { algorithmOf, heldUnits } from './algorithms/registry.ts';
 import { CESSIONS, cession } from './ceding.ts';
 import { type Answer, type Check, type Operation, type Outcome, problemOf } from './check.ts';
@@ -63,14 +63,14 @@ const OPERATIONS: Record<
 
   renew: (judged, nowMs) =>
     judged.map((one) => {
-      const held = heldUnits(one.state, one.check.leaseId ?? '');
+      const held = heldUnits(one.state, one.check.seatId ?? '');
       return { ...charge(one, held, nowMs), allowed: held > 0, retryMs: 0 };
     }),
 };
 
 /**
- * Moves the counter by so many units; by 0, it only tells when the limit is free again. If told when a charge was
- * made, it is that one that is changed.
+ * Moves the counter by `units`; with 0 it only tells when the limit is free again. With `chargedAtMs` it changes that
+ * charge.
  */
 function charge(one: Judged, units: number, nowMs: number, chargedAtMs?: number): Counted {
   const { check, moved, blockedUntilMs, delayMs, retryMs: wait } = one;
@@ -96,7 +96,7 @@ function charge(one: Judged, units: number, nowMs: number, chargedAtMs?: number)
   };
 }
 
-/** Changes a charge afterwards, as far as its window is still there: what is left must be read again. */
+/** Changes an earlier charge, if its window is still kept. Then it reads again what is left. */
 function amend(one: Judged, units: number, nowMs: number): Counted {
   const { check } = one;
   const counted = charge(one, units, nowMs, check.chargedAtMs ?? nowMs);
@@ -105,10 +105,10 @@ function amend(one: Judged, units: number, nowMs: number): Counted {
   return { ...counted, allowed: true, retryMs: 0, room, delayMs };
 }
 
-/** What is charged without room for it: up to a debt of the whole capacity. */
+/** Units to charge without room for them: up to a debt of the whole capacity. */
 const withinDebt = ({ check, room, capacity }: Judged) => Math.max(0, Math.min(check.cost, room + capacity));
 
-/** With `want`, no more is used afterwards than that: a counter is brought up to what another one says. */
+/** With `want`, at most that many units are used afterwards: it raises a counter to the level of another. */
 function settledUnits(one: Judged): number {
   const { check, room, capacity } = one;
   const lacking = check.want ? check.want - (capacity - room) : Number.POSITIVE_INFINITY;
@@ -121,8 +121,8 @@ function admit(one: Judged, nowMs: number): Counted {
 }
 
 /**
- * What the rule that denies asks for: to count this request too, up to a debt of its whole capacity; and to
- * block from now on.
+ * Does what the denying rule asks for: counts the denied request, up to a debt of the whole capacity, and starts a
+ * block.
  */
 function deny(one: Judged, nowMs: number): Counted {
   const { check } = one;

@@ -1,10 +1,10 @@
-// What is decided about a request, drawn from the outcomes of its checks.
+// The decision about a request, made from the outcomes of its checks.
 
 import type { Credential, RuleCheck } from '../matching/plan.ts';
 import type { ListEntry } from '../matching/rule.ts';
 import type { Check, Outcome } from './check.ts';
 
-/** Why a request was not counted where and how it should have been. Explained in docs/operations.md. */
+/** Why a request was not counted as usual. docs/operations.md explains each reason. */
 export const DEGRADED_REASONS = [
   'timeout',
   'unavailable',
@@ -19,9 +19,8 @@ export const DEGRADED_REASONS = [
 export type DegradedReason = (typeof DEGRADED_REASONS)[number];
 
 /**
- * How far down the ladder a request was decided: counted in the next region; by this isolate alone, as the rules that
- * decided say (`local`, `open`, `closed`: their `onUnavailable`); or refused because this isolate lets no more through
- * uncounted.
+ * Which fallback decided a request. `next-region`: another region counted it. `local`, `open`, `closed`: this isolate
+ * decided alone, by the `onUnavailable` of the rules. `cap`: this isolate lets no more uncounted requests through.
  */
 export const FALLBACKS = ['next-region', 'local', 'open', 'closed', 'cap'] as const;
 export type Fallback = (typeof FALLBACKS)[number];
@@ -34,7 +33,7 @@ export interface CheckResult<C extends Check = Check> {
 /** The rules that a decision was made by. */
 interface ByRules {
   readonly rulesVersion: string;
-  /** Newer ones have been announced, but could not be read in time. */
+  /** Newer rules have been announced, but could not be read in time. */
   readonly isStale: boolean;
 }
 
@@ -44,7 +43,7 @@ export interface CountedDecision extends ByRules {
   /** By the clock of the counters. */
   readonly nowMs: number;
   readonly results: readonly CheckResult<RuleCheck>[];
-  /** Why it was not counted in the nearest region, but in the next one. */
+  /** Why the next region has counted the request instead of the nearest. */
   readonly failedOver?: DegradedReason | undefined;
 }
 
@@ -59,20 +58,20 @@ export interface UnlimitedDecision extends ByRules {
   readonly allowed: true;
 }
 
-/** The caller showed a key or token that is not a good one. */
+/** The caller showed an invalid key or token. */
 export interface UnverifiedDecision extends ByRules {
   readonly kind: 'unverified';
   readonly allowed: false;
   readonly credential: Credential;
 }
 
-/** No region has counted it. */
+/** No region has counted the request. */
 export interface DegradedDecision extends Partial<ByRules> {
   readonly kind: 'degraded';
   readonly allowed: boolean;
   readonly reason: DegradedReason;
   readonly fallback: Exclude<Fallback, 'next-region'>;
-  /** By this isolate's own counters, if they were asked: of what the rules allow it alone. */
+  /** The result of this isolate's own counters, if it asked them. */
   readonly local?: LocalCount | undefined;
 }
 
@@ -88,32 +87,32 @@ export type Decision =
   | UnverifiedDecision
   | DegradedDecision;
 
-/** By the counters of a region, or by those of this isolate; none if nothing was counted. */
+/** The results of a region's counters or of this isolate's; empty if nothing was counted. */
 export function resultsOf(decision: Decision): readonly CheckResult<RuleCheck>[] {
   if (decision.kind === 'degraded') return decision.local?.results ?? [];
   return decision.kind === 'counted' ? decision.results : [];
 }
 
-/** The results that denied the request: those of `log` rules never do. */
+/** The results that denied the request. Shadow rules never deny. */
 export function denyingResults<C extends Check>(results: readonly CheckResult<C>[]): CheckResult<C>[] {
   return results.filter(({ check, outcome }) => !outcome.allowed && !check.log);
 }
 
 /**
- * What clients should read about, most restrictive first: the longest wait of those that denied, then whatever lets
- * the fewest more requests like this one pass, then what is free again last. `log` rules have no place in it.
+ * The results that clients read about, most restrictive first: the longest wait among the denials, then the fewest
+ * further requests like this one, then the latest reset. Shadow rules are left out.
  */
 export function mostRestrictiveFirst<C extends Check>(results: readonly CheckResult<C>[]): CheckResult<C>[] {
   return results.filter(({ check }) => !check.log).sort(byRestriction);
 }
 
-/** The one result that clients read about if they read of one only. */
+/** The result for headers that have room for one. */
 export const decisiveResult = <C extends Check>(results: readonly CheckResult<C>[]) =>
   mostRestrictiveFirst(results)[0];
 
 /**
- * How long until a check has room again: for the denied request, if waiting helps it; else until its whole limit is
- * free. By the clock of the counter itself: another region may have counted before or after.
+ * How long until a check has room again: for the denied request if waiting helps, else until the whole limit is free.
+ * By the clock of the counter itself, because another region may have counted it at another time.
  */
 export function untilFreeMs({ outcome }: CheckResult, nowMs: number): number {
   const { allowed, retryAfterMs, resetAtMs } = outcome;
@@ -130,7 +129,7 @@ function byRestriction(a: CheckResult, b: CheckResult): number {
   );
 }
 
-/** Of one that allowed: less than any wait. */
+/** -1 for a check that allowed, so that it sorts after every wait. */
 const waitOf = ({ outcome: { allowed, retryAfterMs } }: CheckResult) =>
   allowed ? -1 : (retryAfterMs ?? Number.POSITIVE_INFINITY);
 const requestsLeft = ({ check, outcome }: CheckResult) => Math.floor(outcome.remaining / check.cost);

@@ -1,4 +1,4 @@
-// What one check alone would answer, by its counter as it is now.
+// Judges one check alone, by its counter as it is now.
 import type { Reading } from './algorithms/algorithm.ts';
 import { type AlgorithmId, algorithmOf } from './algorithms/registry.ts';
 import type { Check } from './check.ts';
@@ -7,9 +7,9 @@ export interface Counter {
   readonly algorithm: AlgorithmId;
   readonly state: unknown;
   readonly blockedUntilMs: number;
-  /** From then on it is as good as none. */
+  /** From then on the counter can be forgotten. */
   readonly expiresAtMs: number;
-  /** Until it expires, nothing is counted here: this region has ceded its part. */
+  /** This region has ceded its part: it counts nothing until the record expires. */
   readonly ceded?: Ceded | undefined;
 }
 
@@ -17,14 +17,14 @@ export interface Ceded {
   readonly home: string;
   /** The home may use this part until then. */
   readonly usableUntilMs: number;
-  /** This region wants its part back: it cedes it no longer. */
+  /** This region wants its part back, so it refuses renewals. */
   readonly isWanted: boolean;
 }
 
-/** Where counters are kept. What has expired may be left out. */
+/** A store of counters. It may drop expired ones. */
 export interface Counters {
   get(key: string, id: string): Counter | undefined;
-  /** Keeps a counter that was changed, or forgets it; whatever else of the key has expired may go too. */
+  /** Saves a changed counter, or forgets it. The store may also drop expired counters of the key. */
   save(key: string, id: string, counter: Counter | undefined, nowMs: number): void;
 }
 
@@ -33,7 +33,7 @@ export interface Moved extends Ceded {
 }
 
 export interface Judged extends Reading<unknown> {
-  /** This region has ceded it. */
+  /** Set if this region has ceded the counter. */
   readonly moved: Moved | undefined;
   readonly check: Check;
   readonly blockedUntilMs: number;
@@ -41,17 +41,17 @@ export interface Judged extends Reading<unknown> {
   readonly retryMs: number;
 }
 
-export const paramsOf = ({ limit, windowMs, borders, extra, leaseId = '', want: kept = 0 }: Check) => ({
+export const paramsOf = ({ limit, windowMs, borders, extra, seatId = '', want: kept = 0 }: Check) => ({
   limit,
   windowMs,
   borders,
   extra,
-  leaseId,
+  seatId,
   kept,
 });
 export const fits = ({ retryMs }: Judged) => retryMs === 0;
 
-/** What this check alone would answer. */
+/** The result of this check alone. */
 export function judge(check: Check, counter: Counter | undefined, nowMs: number): Judged {
   const known = counter?.algorithm === check.algorithm && !counter.ceded ? counter : undefined;
   const reading = algorithmOf(check.algorithm).advance(known?.state, nowMs, paramsOf(check));

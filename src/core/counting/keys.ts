@@ -1,6 +1,5 @@
-// The only place where keys of Redis are made. Whatever a subject contains, two of them never share a key, and
-// the key is short: what is long or unusual is replaced by its digest. All keys of one subject have one hash
-// tag, so that a cluster keeps them together.
+// Makes all keys of Redis. Two subjects never share a key. Keys are short: a digest replaces a long or unusual subject.
+// All keys of a subject have the same hash tag, so that a cluster keeps them in one slot.
 
 import { digest, toBase64Url } from '../digest.ts';
 import type { Part } from '../ports/announcement.ts';
@@ -8,12 +7,12 @@ import { type AlgorithmId, traitsOf } from './algorithms/registry.ts';
 
 /** '=' and '#' cannot both start a tag for the same subject, so a plain subject never collides with a digest. */
 const PLAIN = /^[A-Za-z0-9.:_@/-]{1,64}$/;
-/** 48 bits: within one key, where ids meet only those of the same deployment's rules. */
+/** 48 bits are enough: an id must be unique only within a key, among the rules of one deployment. */
 const COUNTER_ID_LENGTH = 8;
 
 /**
- * Where the counters of a subject are; `group` keeps some of them apart from the others. At once for plain subjects,
- * which most are: only a digest has to be waited for.
+ * The key of a subject's counters; counters of a `group` have a key of their own. A promise only if the subject needs a
+ * digest; most do not.
  */
 export function subjectKey(scope: string, subject: string, group = ''): string | Promise<string> {
   const keyOf = (tag: string) =>
@@ -25,36 +24,36 @@ export function subjectKey(scope: string, subject: string, group = ''): string |
 /** Where the version of the rules in force is announced. */
 export const ANNOUNCEMENT_KEY = 'weir:announcement';
 
-/** Where the copy of a part is that an announcement names. One hash tag: a cluster can read both parts at once. */
+/** The key of a region's copy of a published part. Both parts have one hash tag, so a cluster can read them at once. */
 export const partKey = ({ kind, version }: Part): string => `weir:{published}:${kind}:${version}`;
 
-/** Where the isolates of a region count themselves in. */
+/** The key of a region's census. */
 export const CENSUS_KEY = 'weir:isolates';
 
-/** Where the isolates of a region add up their metrics, and what each of them has told last. */
+/** The key of a region's metric sums. The last report of each isolate is beside it. */
 export const METRICS_KEY = 'weir:{metrics}';
 export const reportKey = (isolateId: string): string => `${METRICS_KEY}:${isolateId}`;
 
-/** Where probes count: no scope has this name, so no subject shares it. */
+/** The key that probes count in. No scope has this name, so no subject shares it. */
 export const PROBE_KEY = 'weir:{probe}';
 
-/** So many rules share a key: few enough that no subject ever has too many counters in one. */
+/** This many rules share a key, so that no subject has too many counters in one. */
 const RULES_IN_A_GROUP = 64;
 
 /**
- * The group of a counter: '' for the one key that most counters of a subject share. It depends on the rule alone:
- * a rule that comes or goes never moves the counters of another.
+ * The group of a counter; '' for the key that most counters of a subject share. It depends on the rule alone, so adding
+ * or removing a rule never moves the counters of another.
  */
 export function groupOf(algorithm: AlgorithmId, counterId: string, ordinal = 0): string {
-  // A large state is kept apart, so that the other counters of the subject stay cheap to rewrite.
+  // A large state has a key of its own, so that the subject's other counters stay cheap to rewrite.
   if (traitsOf(algorithm).mostUnits !== undefined) return counterId;
   const group = Math.floor(ordinal / RULES_IN_A_GROUP);
   return group === 0 ? '' : `group${group}`;
 }
 
 /**
- * The id of a counter within its key. Another algorithm, another length of its windows in ms or another calendar starts
- * from nothing; another limit does not.
+ * The id of a counter within its key. If algorithm, window length or calendar change, counting starts anew. If only the
+ * limit changes, it goes on.
  */
 export function counterId(
   ruleId: string,

@@ -3,7 +3,7 @@ import { IDLE_MS } from './ceding.ts';
 import type { Counter, Counters } from './judging.ts';
 
 export interface MemoryCounters extends Counters {
-  /** Forgets all counters of a key, but not what was ceded. */
+  /** Forgets all counters of a key, but keeps records of cessions. */
   reset(key: string): void;
 }
 
@@ -13,7 +13,7 @@ export function createMemoryCounters(): MemoryCounters {
   return {
     get: (key, id) => keys.get(key)?.get(id),
 
-    // As the script does: the others are looked at only when a counter goes, or expires earlier than before.
+    // Like the script, it looks at the other counters only when a counter is dropped or expires earlier than before.
     save(key, id, counter, nowMs) {
       const counters = keys.get(key) ?? new Map<string, Counter>();
       const before = counters.get(id)?.expiresAtMs ?? 0;

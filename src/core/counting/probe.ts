@@ -1,5 +1,5 @@
-// What a store is asked to find out whether it can count at all: a take under every algorithm, on keys of its own. It
-// writes, because a database that is full or read-only could still be read.
+// A call that tests whether a store can count at all: a take under every algorithm, on keys of its own. It writes,
+// because a full or read-only database can still be read.
 import { ALGORITHM_IDS, type AlgorithmId, traitsOf } from './algorithms/registry.ts';
 import type { Check } from './check.ts';
 import { groupOf, PROBE_KEY } from './keys.ts';
@@ -15,8 +15,8 @@ export const PROBE_CHECKS: readonly Check[] = ALGORITHM_IDS.map((algorithm) => (
   limit: LIMIT,
   windowMs: WINDOW_MS,
   cost: 1,
-  // No random id looks like that.
-  ...(traitsOf(algorithm).holdsLeases && { leaseId: '-'.repeat(16) }),
+  // No random id looks like this one.
+  ...(traitsOf(algorithm).holdsSeats && { seatId: '-'.repeat(16) }),
 }));
 
 function keyOf(algorithm: AlgorithmId): string {

@@ -1,5 +1,5 @@
-// What a rule asks of a request beyond its method and tier: that it is in force at this moment, that the caller is among
-// the percent of subjects that it applies to, and that the request is for one of its hosts or routes.
+// What a rule asks of a request beyond its method and tier: that it is in force at this moment, that the caller is
+// among the percent of subjects that it applies to, and that the request is for one of its hosts or routes.
 import { hash } from '../regions/shares.ts';
 import { type Caller, subjectOf } from './caller.ts';
 import type { RequestFacts } from './counted-by.ts';

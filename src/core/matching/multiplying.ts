@@ -1,5 +1,5 @@
-// Rules that multiply: one rule changes all limits of a customer. It is in a slot of its own, and holds for rules of its
-// scope all of whose resources are among its own or narrower: so a counter is held to the same limit on every path.
+// Rules that multiply: one rule changes all limits of a customer. It is in a slot of its own, and holds for rules of
+// its scope all of whose resources are among its own or narrower: so a counter is held to the same limit on every path.
 import { largestLimit } from '../counting/check.ts';
 import type { CompiledRule } from './compiled-rule.ts';
 import { contains, parseResource, type Route } from './resource.ts';

@@ -1,4 +1,5 @@
-// Why an origin is refused: by itself, or by this deployment. Asked when a route is saved and published, not at the edge.
+// Why an origin is refused: by itself, or by this deployment. Asked when a route is saved and published, not at the
+// edge.
 import { isPrivateHost, type OriginPolicy, parseOrigin } from './origin.ts';
 
 const FORMS = 'must be an https URL, service:NAME or pass';

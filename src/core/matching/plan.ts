@@ -46,8 +46,8 @@ export interface PlannedRequest {
   readonly isLogOnly?: boolean | undefined;
   /** Undefined: no rule has a calendar. */
   readonly calendars?: Calendars | undefined;
-  /** Gives 16 characters that nobody else has: a lease is held by them. */
-  readonly leaseId: () => string;
+  /** Gives 16 characters that nobody else has: a seat is held by them. */
+  readonly seatId: () => string;
 }
 
 /** At once, unless the key of a subject has to be waited for. */
@@ -106,10 +106,10 @@ function toCheck(
   key: string,
   request: PlannedRequest,
 ): Required<RuleCheck> {
-  const { leaseId, isLogOnly = false } = request;
+  const { seatId, isLogOnly = false } = request;
   const borders = bordersOf(rule, request);
-  const isLease = traitsOf(rule.algorithm).holdsLeases === true;
-  const extra = isLease ? undefined : extraOf(rule, limit, times);
+  const holdsSeats = traitsOf(rule.algorithm).holdsSeats === true;
+  const extra = holdsSeats ? undefined : extraOf(rule, limit, times);
   return {
     rule,
     key,
@@ -123,7 +123,7 @@ function toCheck(
     borders,
     cost,
     want: undefined,
-    leaseId: isLease ? leaseId() : undefined,
+    seatId: holdsSeats ? seatId() : undefined,
     countDenied: rule.countDenied,
     blockMs: rule.blockSeconds === null ? undefined : rule.blockSeconds * 1000,
     log: isLogOnly || rule.action === 'log',
@@ -150,7 +150,7 @@ export const checkAt = (
   borders: check.borders,
   cost: check.cost,
   want: check.want,
-  leaseId: check.leaseId,
+  seatId: check.seatId,
   countDenied: check.countDenied,
   blockMs: check.blockMs,
   log: check.log,

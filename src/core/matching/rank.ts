@@ -8,8 +8,8 @@ export function byRank(a: Rule, b: Rule): number {
 }
 
 /**
- * Naming subjects says more than a pattern of them, that more than naming tiers, that more than naming methods, and that
- * more than naming hosts or routes.
+ * Naming subjects says more than a pattern of them, that more than naming tiers, that more than naming methods, and
+ * that more than naming hosts or routes.
  */
 export const specificity = ({ subjects, tiers, methods, hosts, routes }: Rule): number =>
   bySubjects(subjects) +

@@ -1,5 +1,5 @@
-// What a rule applies to: a path (`/login`), a template (`/users/:id` or `/users/{id}`), a prefix (`/api/*`), names that
-// begin alike (`/search*`) or everything (`/*`), read as requests are read.
+// What a rule applies to: a path (`/login`), a template (`/users/:id` or `/users/{id}`), a prefix (`/api/*`), names
+// that begin alike (`/search*`) or everything (`/*`), read as requests are read.
 import { canonicalPath } from './canonical-path.ts';
 
 /** Paths that are Weir's own: never proxied, never limited by rules. */

@@ -39,7 +39,9 @@ export function parsePrefix(
 export const isPrefixOf = (prefix: string, matchPath: string) =>
   prefix === '/' || matchPath === prefix || matchPath.startsWith(`${prefix}/`);
 
-/** A route whose origin is its own host sends requests back to Weir. What `*.` takes may well be an origin beside it. */
+/**
+ * A route whose origin is its own host sends requests back to Weir. What `*.` takes may well be an origin beside it.
+ */
 export function isOwnHost({ host, origin }: Pick<OriginRoute, 'host' | 'origin'>): boolean {
   const parsed = parseOrigin(origin);
   if (parsed?.kind !== 'url') return false;

@@ -46,7 +46,10 @@ export interface Rule {
   readonly routes: readonly string[];
   /** None: callers of every tier. */
   readonly tiers: readonly string[];
-  /** None: every subject of the scope. An override names the users, tenants, keys or IPs it is made for; `acme-*`: all that begin so. */
+  /**
+   * None: every subject of the scope. An override names the users, tenants, keys or IPs it is made for; `acme-*`: all
+   * that begin so.
+   */
   readonly subjects: readonly string[];
   /** Of the subjects that it is for, the part that it applies to: by a hash, so that it stays the same for each. */
   readonly percent: number;
@@ -76,7 +79,10 @@ export interface Rule {
   /** What was charged is given back if the origin cannot be reached or does not answer in time. */
   readonly refundOnError: boolean;
   readonly action: Action;
-  /** Of `multiply`: the limits of rules of the same scope, for its resource or a narrower one, are so many times as large. */
+  /**
+   * Of `multiply`: the limits of rules of the same scope, for its resource or a narrower one, are so many times as
+   * large.
+   */
   readonly times: number | null;
   /** Rules of the same scope whose resource contains this one's do not apply where this rule does. */
   readonly replaces: boolean;
@@ -174,10 +180,10 @@ export const MAX_RESOURCES_OF_A_RULE = 20;
 export const MAX_HOSTS_OF_A_RULE = 20;
 export const MAX_BOUND_TIMES = 1_000_000;
 /**
- * Of `concurrency`. A lease is renewed each third of it, and each renewal is one of the calls that a request may make:
+ * Of `concurrency`. A seat is renewed each third of it, and each renewal is one of the calls that a request may make:
  * 50 on the free plan of Workers, which last for 8 minutes, and 10,000 on a paid one, which last for a day.
  */
-export const SHORTEST_LEASE_SECONDS = 30;
+export const SHORTEST_SEAT_SECONDS = 30;
 
 /** What a rule need not say, as it is published. */
 export const RULE_DEFAULTS = {
@@ -238,15 +244,15 @@ export type PlacingFields = Pick<
 >;
 
 /**
- * Whether its subjects are counted in one region each: if it says so, or if its counters cannot be split over regions that
- * help each other out.
- * Connections are held where they were opened; a queue is one queue; a denial that counts, or blocks, is not one before
- * all regions have said no; and a cost that is known only afterwards may be more than a part can owe.
+ * Whether its subjects are counted in one region each: if it says so, or if its counters cannot be split over regions
+ * that help each other out. Connections are held where they were opened; a queue is one queue; a denial that counts, or
+ * blocks, is not one before all regions have said no; and a cost that is known only afterwards may be more than a part
+ * can owe.
  */
 export const isCentral = ({ central, spill, ...rule }: PlacingFields): boolean =>
   central ||
   (spill &&
-    ((rule.algorithm !== null && traitsOf(rule.algorithm).holdsLeases) ||
+    ((rule.algorithm !== null && traitsOf(rule.algorithm).holdsSeats) ||
       rule.action === 'throttle' ||
       rule.countDenied ||
       rule.blockSeconds !== null ||

@@ -5,8 +5,8 @@ import { RULE_DEFAULTS } from './rule.ts';
 import { compileSnapshot, type PublishedRule, type Snapshot, type SnapshotContent } from './snapshot.ts';
 
 /**
- * Raised when older Workers could not read what newer ones write: since 2, rules may have several limits; since 3, they may
- * count by several parts, and be for some hosts.
+ * Raised when older Workers could not read what newer ones write: since 2, rules may have several limits; since 3, they
+ * may count by several parts, and be for some hosts.
  */
 const FORMAT = 3;
 /** With calendars, or rules that multiply. Older Workers go on reading what has neither. */

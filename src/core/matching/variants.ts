@@ -1,5 +1,5 @@
-// The counters of a rule: one for each limit; with `per`, others for each of its resources or for each method; and with a
-// part in `by` that clients choose, a bound beside each.
+// The counters of a rule: one for each limit; with `per`, others for each of its resources or for each method; and with
+// a part in `by` that clients choose, a bound beside each.
 import { hash } from '../regions/shares.ts';
 import { type CompiledRule, countersOf, type PublishedRule } from './compiled-rule.ts';
 import { isChosenByClient } from './counted-by.ts';

@@ -1,8 +1,8 @@
-// What stands in every region's Redis about the rules: which versions are in force. Isolates compare it, as
-// text, with what they have.
+// The announcement in every region's Redis names the versions in force. Isolates compare it, as text, with what they
+// have.
 
 export interface Announcement {
-  /** Of the publication: a later one has a higher number. */
+  /** The number of the publication. A later one has a higher number. */
   readonly sequence: number;
   /** Version of the rules, tiers and lists. */
   readonly rules: string;
@@ -44,9 +44,12 @@ export const newestAnnouncement = (
     undefined,
   );
 
-/** The port to the announcement of one region, and to a copy of what it names: KV may not have that everywhere yet. */
+/**
+ * The port to a region's announcement, and to a copy of the parts it names, because KV may not have them everywhere
+ * yet.
+ */
 export interface AnnouncementBoard {
-  /** The text that stands there, or undefined if there is none. */
+  /** The text of the announcement, or undefined if there is none. */
   read(signal: AbortSignal): Promise<string | undefined>;
   /** An older announcement never replaces a newer one. */
   write(announcement: Announcement, signal: AbortSignal): Promise<void>;

@@ -1,14 +1,14 @@
-// How many isolates share the limits of a region. Each counts itself in about once a minute and is told how many
-// did; when the region's Redis is gone, it takes its share of a limit by the last number it was told.
+// How many isolates share the limits of a region. Each reports about once a minute and learns the number. When the
+// region's Redis is gone, the isolate divides limits by the last number it has learned.
 
 const ASK_EVERY_MS = 60_000;
-/** At first other isolates start too: the first one to ask would believe for a minute that it is alone. */
+/** At first an isolate asks more often, because other isolates start at the same time. */
 const ASK_EARLY_MS = 5_000;
 const EARLY_QUESTIONS = 3;
 
 /** The port to one region's list of isolates. */
 export interface CensusBoard {
-  /** Counts this isolate in; the number of isolates that did so lately, this one included. */
+  /** Reports this isolate. Returns how many isolates have reported lately, this one included. */
   present(isolateId: string, signal: AbortSignal): Promise<number>;
 }
 
@@ -17,13 +17,13 @@ export interface Census {
   /** Whether it is time to ask. True once per interval: calling it claims the turn. */
   isDue(nowMs: number): boolean;
   count(): number;
-  /** Undefined until the region has told. */
+  /** The last number from the region; undefined before the first. */
   told(): number | undefined;
-  /** What is no number of isolates is ignored. */
+  /** Ignores a value that is no valid number of isolates. */
   tell(count: number): void;
 }
 
-/** This isolate is always one of them, so there is never none. */
+/** At least 1, because this isolate is one of them. */
 export const isIsolateCount = (value: unknown): value is number =>
   typeof value === 'number' && Number.isInteger(value) && value >= 1;
 
@@ -35,7 +35,7 @@ export function createCensus({ assumed }: { readonly assumed: number }): Census 
   return {
     isDue(nowMs) {
       const sinceMs = nowMs - askedAtMs;
-      // Asked in what is now the future: the clock was put back, and waiting for it could take for ever.
+      // A negative time means that the clock was put back. Waiting for the old time could take for ever.
       if (sinceMs >= 0 && sinceMs < (asked < EARLY_QUESTIONS ? ASK_EARLY_MS : ASK_EVERY_MS)) return false;
       askedAtMs = nowMs;
       asked += 1;

@@ -1,22 +1,22 @@
-// The port to the sums of one region: isolates add to them, and those who ask for metrics read them.
+// The port to the metric sums of one region. Isolates add to them, and the metrics route reads them.
 
 export interface MetricsBatch {
-  /** Of the isolate that hands it over. */
+  /** The isolate that hands the batch over. */
   readonly isolateId: string;
-  /** Another one for each batch of an isolate: the same batch is added once, however often it is sent. */
+  /** Each batch of an isolate has its own number. A batch is added once, however often it is sent. */
   readonly number: number;
   readonly sums: readonly (readonly [series: string, amount: number])[];
   readonly report: IsolateReport;
 }
 
-/** What an isolate tells of itself. */
+/** The report of an isolate about itself. */
 export interface IsolateReport {
   readonly atMs: number;
   /** By region: the state of this isolate's breaker. */
   readonly breakers: Readonly<Record<string, string>>;
-  /** For so long it has decided by rules that it could not confirm. */
+  /** How long the isolate has used rules that it could not confirm; 0 if they are confirmed. */
   readonly rulesAgeMs: number;
-  /** What it has charged in advance and not used; isolates of an older version do not tell. */
+  /** What it has leased and not used. Isolates of an older version do not report it. */
   readonly leased?: { readonly counters: number; readonly units: number } | undefined;
 }
 
@@ -31,7 +31,7 @@ export interface RegionMetrics {
 }
 
 export interface MetricsBoard {
-  /** The series that were refused, because the region has too many names already. */
+  /** Returns the series that the region refused, because it has too many names already. */
   handOver(batch: MetricsBatch, signal: AbortSignal): Promise<readonly (readonly [string, number])[]>;
   read(signal: AbortSignal): Promise<RegionMetrics>;
 }

@@ -1,12 +1,12 @@
-// The port between the limiter and wherever snapshots come from.
+// The port through which the limiter gets snapshots.
 
 import type { Snapshot } from '../matching/snapshot.ts';
 import type { AnnouncementBoard } from './announcement.ts';
 
-/** What to expect in the region's announcement. */
+/** A question to a region: does it still announce what this isolate expects? */
 export interface Probe {
   readonly expected: string;
-  /** The rules have not been confirmed for so long that nobody should be judged by them before they are. */
+  /** The rules have not been confirmed for so long that they must be confirmed before they decide. */
   readonly isOverdue: boolean;
   readonly askedAtMs: number;
 }
@@ -18,19 +18,19 @@ export interface OutdatedNotice {
 }
 
 export interface SnapshotSource {
-  /** What this isolate has, without waiting; undefined if it has never seen any. */
+  /** The rules of this isolate, without waiting; undefined if it has never loaded any. */
   current(): Snapshot | undefined;
-  /** The announcement that was last followed: it changes with the rules, and whenever counters are reset. */
+  /** The announcement that this isolate follows. It changes with the rules and with every reset of counters. */
   announced(): string;
-  /** A few times a second: what the next call to Redis should ask about. */
+  /** A probe for the next call to Redis, a few times a second; else undefined. */
   probe(): Probe | undefined;
   /** The region still announces what was expected. */
   confirm(probe: Probe): void;
-  /** It could not be asked: for a moment nobody need try. */
+  /** The region could not be asked. For a moment, no request tries again. */
   fail(): void;
-  /** Whether the rules at hand were known to be in force then, or shortly before. */
+  /** Whether the rules were confirmed at that moment or shortly before. */
   isConfirmed(sinceMs: number): boolean;
-  /** Brings this isolate up to an announcement. False if that cannot be had now: it goes on with what it has. */
+  /** Loads the announced rules. False if they cannot be loaded now; the isolate then keeps the rules it has. */
   load(news: OutdatedNotice): Promise<boolean>;
   /** The first load of a cold isolate, from the announcement or else from KV alone. */
   start(board: Pick<AnnouncementBoard, 'read' | 'readParts'>): Promise<Snapshot | undefined>;

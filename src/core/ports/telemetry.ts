@@ -1,19 +1,19 @@
-// The port through which the gateway tells what has happened. Nothing here waits: what is told is counted in memory, and
-// handed over after a response, now and then.
+// The port through which the gateway reports events. No request waits: events are counted in memory and handed over
+// after responses, now and then.
 import type { Decision, DegradedReason, Fallback } from '../counting/decision.ts';
 import type { AfterResponse, Caller } from '../matching/caller.ts';
 
 export interface DecidedRequest {
   readonly decision: Decision;
-  /** What went wrong on the way, if anything. */
+  /** What went wrong, if anything did. */
   readonly incident?:
     | { readonly reason: DegradedReason; readonly fallback?: Fallback | undefined }
     | undefined;
-  /** The nearest one. */
+  /** The nearest region. */
   readonly region: string;
   /** The name of the route that the request goes to. */
   readonly route: string;
-  /** Undefined if nobody was asked who calls. */
+  /** Undefined if the gateway did not look up the caller. */
   readonly caller: Caller | undefined;
   /** By `clockMs`. */
   readonly startedAtMs: number;
@@ -27,18 +27,18 @@ export interface AnsweredRequest extends Omit<DecidedRequest, 'region' | 'incide
   readonly isRefunded?: boolean | undefined;
 }
 
-/** Where sums can be handed over to: the regions of the request, nearest first. */
+/** A region that sums can be handed over to. */
 export interface HandOverRegion {
   readonly name: string;
   readonly breaker: { state(nowMs: number): string };
 }
 
 export interface Telemetry {
-  /** For the times that are told here. On Workers, a clock moves only when I/O ends. */
+  /** The clock for the times in reports. On Workers, a clock moves only when I/O ends. */
   clockMs(): number;
   decided(request: DecidedRequest): void;
   /** The origin has answered, or was not reached. */
   answered(request: AnsweredRequest): void;
-  /** With every response, last of all. Hands over what is due. */
+  /** Called last, with every response. Hands over sums that are due. */
   handOver(regions: readonly HandOverRegion[], afterResponse: AfterResponse): void;
 }

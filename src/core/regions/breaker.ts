@@ -1,51 +1,51 @@
-// Keeps an isolate from asking a region that does not answer. Closed: every request asks, and how it went is kept of the
-// last few. Open: nobody asks, at no cost. Half-open: a few probes ask, after responses, and what they find decides:
-// no request waits for a region that is out. It is counters and moments only: no timers, and no promise that one
-// request would wait for in another.
+// A circuit breaker for each region and isolate. Closed: every request calls the region, and the breaker keeps the last
+// results. Open: no request calls it, which costs no time. Half-open: a few probes call it after responses, and their
+// results decide, so no request waits for a failed region. The breaker has counters and times only: no timers, and no
+// promise shared between requests.
 
 export type BreakerState = 'closed' | 'open' | 'half-open';
 
 /**
- * The leave to ask once. A request that has it tells how it went, or never does: requests can be cancelled. It counts only in
- * the era it was given in, which ends with every change of the state.
+ * Permission for one call. The request reports the result, or never does if it is cancelled. A permit counts only in
+ * the era in which it was given; every change of state ends the era.
  */
 export type Permit = number;
 
 export interface Breaker {
   state(nowMs: number): BreakerState;
-  /** For a request. Undefined: not now, because it is not closed. */
+  /** For a request. Undefined if the breaker is not closed. */
   enter(): Permit | undefined;
-  /** For a probe, which nobody waits for. Undefined: none is needed, or not now. */
+  /** For a probe after a response. Undefined if no probe is needed now. */
   probe(nowMs: number): Permit | undefined;
   succeed(permit: Permit, nowMs: number): void;
   fail(permit: Permit, nowMs: number): void;
 }
 
 export interface BreakerOptions {
-  /** From 0 to 1, for the jitter: isolates should not all come back in one moment. */
+  /** From 0 to 1, for the jitter: isolates should not all return at the same moment. */
   readonly random: () => number;
   readonly onChange?: ((state: BreakerState) => void) | undefined;
 }
 
 /**
- * Judged are the last calls of the last minute: so many at most, and not before so many have failed. A minute, because
- * an isolate with a request every few seconds should not wait in vain for ever.
+ * The breaker judges the last calls of the last minute: at most SLIDING_COUNT, and at least FEWEST_FAILURES failed ones. A
+ * minute, because otherwise an isolate with a request every few seconds would never open.
  */
 const SLIDING_COUNT = 20;
 const SLIDING_MS = 60_000;
 const FEWEST_FAILURES = 5;
 const FAILURE_RATE = 0.5;
-/** Give or take a quarter. */
+/** With a jitter of a quarter. */
 const OPEN_MS = 1_000;
 const LONGEST_OPEN_MS = OPEN_MS * 1.25;
 const PROBES = 3;
-/** Probes of which nothing has been heard for so long are lost. */
+/** A probe without a result after this time is lost. */
 export const PROBE_MS = 1_000;
 
 export function createBreaker({ random, onChange }: BreakerOptions): Breaker {
   let state: BreakerState = 'closed';
   let era = 0;
-  // The last calls, in a ring: written for every request, read after a failure only.
+  // The last calls, in a ring. Every request writes it; only a failure reads it.
   const failed = new Uint8Array(SLIDING_COUNT);
   const endedAtMs = new Float64Array(SLIDING_COUNT).fill(Number.NEGATIVE_INFINITY);
   let next = 0;
@@ -63,7 +63,7 @@ export function createBreaker({ random, onChange }: BreakerOptions): Breaker {
     openUntilMs = nowMs + OPEN_MS * (0.75 + random() / 2);
     become('open');
   };
-  /** A clock that was put back must not keep it open for longer. */
+  /** A clock that was put back must not keep the breaker open for longer. */
   const isOver = (nowMs: number) => nowMs >= openUntilMs || openUntilMs - nowMs > LONGEST_OPEN_MS;
 
   const grantProbe = (nowMs: number): Permit | undefined => {

@@ -1,5 +1,5 @@
-// Which region serves a request: the one that says so, else the nearest by great-circle distance. And where
-// a region turns to next: its neighbours in order.
+// Chooses the region of a request: one that claims the request by `serves`, else the nearest by great-circle distance.
+// Also lists the neighbours of each region, nearest first.
 
 export interface Place {
   readonly latitude: number;
@@ -7,7 +7,7 @@ export interface Place {
 }
 
 export interface ServingPlace extends Place {
-  /** Whom it serves whatever the distance: `colo:FRA`, `country:DE`, `continent:EU`. */
+  /** Requests that this region serves at any distance: `colo:FRA`, `country:DE`, `continent:EU`. */
   readonly serves?: readonly string[] | undefined;
 }
 
@@ -18,14 +18,14 @@ export interface RequestOrigin {
   readonly continent?: string | undefined;
   /** Two letters, or `T1` for Tor. */
   readonly country?: string | undefined;
-  /** Cloudflare's own place that took the request: three letters, those of its airport. */
+  /** The Cloudflare data centre that took the request: the three letters of its airport. */
   readonly colo?: string | undefined;
 }
 
 const placesOf = (points: Readonly<Record<string, readonly [number, number]>>): ReadonlyMap<string, Place> =>
   new Map(Object.entries(points).map(([code, [latitude, longitude]]) => [code, { latitude, longitude }]));
 
-/** A point in the middle of where people live, for requests that come without coordinates. */
+/** A central point of the population, for requests without coordinates. */
 const CONTINENTS = placesOf({
   AF: [4, 22],
   AN: [-75, 0],
@@ -36,7 +36,7 @@ const CONTINENTS = placesOf({
   SA: [-17, -57],
 });
 
-/** The same for the countries where most people, or most networks, are: nearer to them than their continent's. */
+/** The same for countries with many people or networks, because the point of their continent is far from them. */
 const COUNTRIES = placesOf({
   AE: [25, 55],
   AR: [-34, -60],
@@ -96,12 +96,12 @@ const COUNTRIES = placesOf({
 
 const SERVES_CODE = /^(colo:[A-Z]{3}|country:([A-Z]{2}|T1)|continent:(AF|AN|AS|EU|NA|OC|SA))$/;
 
-/** Whether a region can say that it serves this. */
+/** Whether the text is a valid entry of `serves`. */
 export const isServesCode = (text: string): boolean => SERVES_CODE.test(text);
 
 /**
- * The region that names the request's colo, else its country, else its continent; else the nearest of `regions`.
- * The first one listed if several are as good, or nothing is known of the request's place.
+ * The region that names the request's colo, else its country, else its continent; else the nearest of `regions`. The
+ * first one listed if several are equal, or if the location of the request is unknown.
  */
 export function nearestRegion<R extends ServingPlace>(
   regions: readonly [R, ...R[]],
@@ -114,7 +114,9 @@ export function nearestRegion<R extends ServingPlace>(
   return regions.reduce((best, region) => (distance(region, place) < distance(best, place) ? region : best));
 }
 
-/** For each region by name: itself first, then the others, nearest to it first; of two equally near, the first listed. */
+/**
+ * For each region by name: itself first, then the others, nearest to it first; of two equally near, the first listed.
+ */
 export function routesFrom<R extends Place & { readonly name: string }>(
   regions: readonly [R, ...R[]],
 ): ReadonlyMap<string, readonly [R, ...R[]]> {
@@ -126,7 +128,7 @@ function othersByDistance<R extends Place & { readonly name: string }>(home: R, 
   return others.sort((a, b) => distance(a, home) - distance(b, home));
 }
 
-/** The most specific code comes first, in whatever order the regions are listed. */
+/** The most specific code wins, whatever the order of the regions. */
 function servingRegion<R extends ServingPlace>(regions: readonly R[], origin: RequestOrigin): R | undefined {
   const { colo, country, continent } = origin;
   for (const code of [`colo:${colo}`, `country:${country}`, `continent:${continent}`]) {
@@ -146,7 +148,7 @@ function isOnEarth({ latitude, longitude }: Place): boolean {
   return Math.abs(latitude) <= 90 && Math.abs(longitude) <= 180;
 }
 
-/** Haversine: only compared, so the radius and the final arcsine are left out. */
+/** Haversine without the radius and the final arcsine, because distances are only compared. */
 function distance(a: Place, b: Place): number {
   const halfLatitude = Math.sin(radians(b.latitude - a.latitude) / 2);
   const halfLongitude = Math.sin(radians(b.longitude - a.longitude) / 2);

@@ -1,10 +1,10 @@
 // Where a check is counted, and up to which part of its limit: each region has a part, or one region has all of it.
 //
-// While that is being changed, some isolates still go by the old way and some already by the new one, and what was
-// admitted by the old one still counts:
-// - other parts: each region has the smaller of its old part and its new one;
-// - from parts to one region, or back: the one region counts, with its part, and asks the others for theirs; if it has
-//   none, a request must pass by both ways;
+// While a placement changes, some isolates still use the old one and some already the new one, and requests admitted by
+// the old one still count:
+// - other parts: each region uses the smaller of its old part and its new one;
+// - from parts to one region, or back: the one region counts with its part and asks the others for theirs; if it has no
+//   part, a request must pass both placements;
 // - from one region to another: both must admit.
 import { hashTagOf } from '../counting/keys.ts';
 import { type CompiledRule, largestCostOf, limitsOf, type RuleLimit } from '../matching/compiled-rule.ts';
@@ -23,14 +23,14 @@ import {
 import { movingMs } from './terms.ts';
 
 export interface Placement {
-  /** What each region may use of the limit, by name; one that is left out has none. */
+  /** The part of each region, by name. A region that is not listed has none. */
   readonly parts: Shares;
-  /** The only region that counts it. Undefined: every region that has a part. */
+  /** The only region that counts the check. Undefined: every region with a part counts it. */
   readonly at: string | undefined;
 }
 
 export interface Placements {
-  /** Mostly one; if there are several, the request must pass by each of them. */
+  /** Mostly one placement. If there are several, the request must pass all of them. */
   of(check: RuleCheck, nowMs: number): readonly Placement[];
 }
 
@@ -38,9 +38,9 @@ export interface Placements {
 interface Way {
   readonly regions: readonly WeightedRegion[];
   readonly central: boolean;
-  /** When everybody had been told that it is replaced; infinite if not, and for the one that holds. */
+  /** When every region had been told of the replacement; infinite before that, and for the placement in force. */
   readonly untilMs: number;
-  /** Of a way that splits: few limits, those of the tiers. A rule that multiplies can make the same limit with another burst. */
+  /** Cached parts by limit: a rule has few limits, one for each tier. A multiplying rule may change the burst alone. */
   readonly byLimit: Map<
     number,
     { readonly extra: number | undefined; readonly placed: readonly [Placement] }
@@ -78,19 +78,19 @@ function placeBy({ central, regions, byLimit }: Way, check: RuleCheck): readonly
   return placed;
 }
 
-/** One region has all of it. */
+/** The placement that gives one region the whole limit. */
 export const wholeAt = (at: string, { limit, extra }: RuleCheck): Placement => ({
   parts: new Map([[at, { limit, extra }]]),
   at,
 });
 
-/** Parts that depended on what a request costs would not add up to the limit: the rule alone decides. */
+/** Uses the largest cost of the rule: parts that depended on a request's cost would not add up to the limit. */
 function withLargestCost(check: RuleCheck): RuleCheck {
   const cost = largestCostOf(check.rule);
   return check.cost === cost ? check : { ...check, cost };
 }
 
-/** When a rule is no longer being moved: infinite until every region has been told; undefined if it is not moved. */
+/** When a rule stops moving: infinite until every region has been told; undefined if it is not moving. */
 export function movingUntilMs(rule: Rule, split: Split | undefined, nowMs: number): number | undefined {
   const before = [...(split?.moved?.[rule.id] ?? []), ...(rule.shares ? [] : (split?.before ?? []))];
   if (before.length === 0) return undefined;
@@ -102,9 +102,9 @@ export function movingUntilMs(rule: Rule, split: Split | undefined, nowMs: numbe
 const holdOfLimit = ({ algorithm, limit, burst, windowSeconds }: RuleLimit): number =>
   movingMs({ algorithm, limit: limit ?? 1, extra: burst ?? undefined, windowMs: windowSeconds * 1_000 });
 
-/** Each way is joined with one that leaves it something. If there is none, they stand beside each other. */
+/** Joins each placement with another if the result has a usable part. Otherwise both stay, and both must admit. */
 function together(ways: readonly Placement[], { cost, ...check }: RuleCheck): Placement[] {
-  // What is more than the whole limit can hold never fits: it is told so by any part.
+  // A cost above the whole limit never fits, and any part can say so.
   const fitting = { ...check, cost: Math.min(cost, capacityOf(check)) };
   const found: Placement[] = [];
   for (const way of ways) {
@@ -115,7 +115,7 @@ function together(ways: readonly Placement[], { cost, ...check }: RuleCheck): Pl
   return found;
 }
 
-/** Ways that split come first, so the second one is in one region or both split. */
+/** Splits come first in the list, so either both split, or the second one is in one region. */
 function join(a: Placement, b: Placement, check: Counting): Placement | undefined {
   const isUsableIn = (part: Share | undefined) => part !== undefined && isUsable(check, part);
   if (b.at === undefined) {
@@ -126,7 +126,7 @@ function join(a: Placement, b: Placement, check: Counting): Placement | undefine
   return isThere ? { parts: a.parts, at: b.at } : undefined;
 }
 
-/** Those that split come first, then those of one region, the older before the newer. */
+/** Splits first, then placements in one region, older before newer. */
 function waysOf(rule: CompiledRule, split: Split): Way[] {
   const present = { shares: rule.shares, central: isCentral(rule), replacedAtMs: null };
   const splits = [...split.before, { shares: split.shares, replacedAtMs: null }];
@@ -143,13 +143,13 @@ function waysOf(rule: CompiledRule, split: Split): Way[] {
 
 const FOREVER = Number.POSITIVE_INFINITY;
 
-/** Whether that region may count it at all, be it with parts of others only. */
+/** Whether that region may count the rule at all, even if only with parts of others. */
 export function hasShare({ shares }: CompiledRule, split: Split, region: string): boolean {
   const given = shares ? known(shares, split.shares) : split.shares;
   return (given[region] ?? 0) > 0;
 }
 
-/** Without regions that there are not; if none is left, as configured for all rules. */
+/** Drops unknown regions. If none is left, the configured shares apply. */
 function known(shares: SharesByRegion, configured: SharesByRegion): SharesByRegion {
   const there = Object.entries(shares).filter(([name]) => Object.hasOwn(configured, name));
   return there.some(([, share]) => share > 0) ? Object.fromEntries(there) : configured;
@@ -158,7 +158,7 @@ function known(shares: SharesByRegion, configured: SharesByRegion): SharesByRegi
 const weighted = (shares: SharesByRegion): WeightedRegion[] =>
   Object.entries(shares).map(([name, share]) => ({ name, share }));
 
-/** Of each region the smaller one of its parts. */
+/** For each region, the smaller of its two parts. */
 function smaller(a: Shares, b: Shares): Shares {
   const parts = [...a].flatMap(([name, { limit, extra }]) => {
     const other = b.get(name) ?? { limit: 0, extra: 0 };
@@ -168,7 +168,7 @@ function smaller(a: Shares, b: Shares): Shares {
   return new Map(parts.filter(([, { limit }]) => limit > 0));
 }
 
-/** A queue that drains more slowly must be shorter, or its wait is longer than the rule allows. */
+/** A part drains more slowly, so its queue must be shorter: otherwise the wait would exceed what the rule allows. */
 function withShortQueues(rule: CompiledRule, parts: Shares): Shares {
   if (rule.action !== 'throttle') return parts;
   return new Map(

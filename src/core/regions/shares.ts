@@ -1,4 +1,4 @@
-// How one limit is kept over several regions: each has a part of it, and the parts add up to the limit exactly.
+// Splits a limit over several regions: each has a part, and the parts add up to the limit exactly.
 //
 // Why no sum over regions exceeds the limit: let region i keep its part, and look at all of them together.
 // - fixed-window, sliding-window-buckets: windows and buckets are cut by the epoch, so they are the same everywhere:
@@ -16,11 +16,11 @@ import { type AlgorithmId, traitsOf } from '../counting/algorithms/registry.ts';
 
 export interface WeightedRegion {
   readonly name: string;
-  /** Of the limit, relative to the shares of the others; 0 for none. */
+  /** The weight of the region, relative to the others; 0 for no part. */
   readonly share: number;
 }
 
-/** What is split, of a check. */
+/** The fields of a check that are split. */
 export interface Counting {
   readonly algorithm: AlgorithmId;
   readonly limit: number;
@@ -36,16 +36,16 @@ export interface Share {
 export type Shares = ReadonlyMap<string, Share>;
 
 /**
- * Whole parts that add up to `total`, in proportion to the weights: each next unit goes to the one that is furthest behind
- * (Webster's method), and by position if two are. So a larger total makes no part smaller: while some isolates still go
- * by the old limit and some already by the new one, no more passes than the larger of the two allows. Weights mean the
- * decimal numbers they are written as: 0.1 and 0.3 are as 1 and 3.
+ * Whole parts that add up to `total`, in proportion to the weights. Each next unit goes to the region furthest behind
+ * (Webster's method); ties go by position. So a larger total makes no part smaller: while some isolates use the old
+ * limit and some the new one, no more passes than the larger limit allows. Weights are read as decimals: 0.1 and 0.3
+ * are 1 to 3.
  */
 export function splitExactly(total: number, weights: readonly number[]): number[] {
   const exact = toWhole(weights);
   const sum = exact.reduce((so, weight) => so + weight, 0n);
   if (sum === 0n) throw new RangeError('no weight is above 0');
-  // Nobody is ever further behind than this: the first units need not be given one by one.
+  // No region is ever further behind than this, so the first units need not be given one by one.
   const certain = (weight: bigint) => (BigInt(total) * weight) / sum - BigInt(weights.length);
   const parts = exact.map((weight) => (certain(weight) > 0n ? certain(weight) : 0n));
   for (let left = BigInt(total) - parts.reduce((so, part) => so + part, 0n); left > 0n; left -= 1n) {
@@ -74,21 +74,21 @@ function toWhole(weights: readonly number[]): bigint[] {
 
 export const hasBurst = ({ algorithm }: Pick<Counting, 'algorithm'>) => traitsOf(algorithm).extra === 'burst';
 
-/** The most that it can ever hold. Without a limit, a bucket has no pace: it holds nothing that would come back. */
+/** The most units that fit at once. A bucket whose limit is 0 never refills, so its capacity is 0. */
 export const capacityOf = ({ algorithm, limit, extra = limit }: Omit<Counting, 'cost'>): number =>
   hasBurst({ algorithm }) && limit > 0 ? extra : limit;
 
-/** Whether a request of that cost can ever pass by this part alone. */
+/** Whether a request of that cost can ever pass with this part alone. */
 export const isUsable = ({ algorithm, cost }: Counting, part: Share): boolean =>
   capacityOf({ algorithm, limit: part.limit, extra: part.extra }) >= cost;
 
-/** The part of each region; one that is left out has none. Parts add up to the whole, and so do those of a burst. */
+/** The part of each region. A region that is not listed has none. Limits and bursts each add up to the whole. */
 export function partsOf(counting: Counting, regions: readonly WeightedRegion[]): Shares {
   const weighted = withShare(regions);
   const parts = splitOver(counting, weighted);
   const usable = weighted.filter((_, i) => isUsable(counting, parts[i] ?? NOTHING));
   if (usable.length === weighted.length) return named(weighted, parts);
-  // A burst without a pace, or a pace without a burst, is of no use to anybody: fewer regions have both.
+  // A part needs both a limit and a burst to be of use, so they go to the regions that can have both.
   const fewer = usable.length > 0 ? usable : [heaviest(weighted)];
   return named(fewer, splitOver(counting, fewer));
 }
@@ -102,7 +102,9 @@ function splitOver(counting: Counting, regions: readonly WeightedRegion[]): Shar
   return splitByCost(extra, cost, weights).map((part, i) => ({ limit: limits[i] ?? 0, extra: part }));
 }
 
-/** In whole requests, so that no part has a rest that fits nowhere; the rest of the whole goes to the heaviest. */
+/**
+ * Splits in whole requests, so that no part has an unusable rest. The rest of the total goes to the heaviest region.
+ */
 function splitByCost(total: number, cost: number, weights: readonly number[]): number[] {
   const rest = total % cost;
   const most = weights.indexOf(Math.max(...weights));
@@ -117,15 +119,18 @@ const heaviest = (regions: readonly WeightedRegion[]): WeightedRegion =>
 const named = (regions: readonly WeightedRegion[], parts: readonly Share[]): Shares =>
   new Map(regions.map(({ name }, i) => [name, parts[i] ?? NOTHING]));
 
-/** If no region has a share (a rule's shares can name regions that are gone), all have the same: it still limits. */
+/**
+ * If no region has a share (a rule's shares may name regions that are gone), all get the same, so the rule still
+ * limits.
+ */
 function withShare(regions: readonly WeightedRegion[]): readonly WeightedRegion[] {
   const weighted = regions.filter(({ share }) => share > 0);
   return weighted.length > 0 ? weighted : regions.map(({ name }) => ({ name, share: 1 }));
 }
 
 /**
- * The region that counts a subject centrally: weighted rendezvous hashing. Each region draws a number for the
- * subject, and the best one wins; so if a region comes or goes, only the subjects that it wins or had won move.
+ * The region that counts a subject centrally, by weighted rendezvous hashing: each region draws a number for the
+ * subject, and the best one wins. If a region is added or removed, only the subjects that it wins move.
  */
 export function homeOf(subjectKey: string, regions: readonly WeightedRegion[]): string {
   const subject = hash(subjectKey);
@@ -134,16 +139,18 @@ export function homeOf(subjectKey: string, regions: readonly WeightedRegion[]): 
     wait: waitFor(hash(name, subject), share),
   }));
   if (drawn.length === 0) throw new RangeError('there are no regions');
-  // By name if equal, so that the order of the regions decides nothing.
+  // Ties go by name, so that the order of the regions does not matter.
   return drawn.reduce((best, one) =>
     one.wait < best.wait || (one.wait === best.wait && one.name < best.name) ? one : best,
   ).name;
 }
 
-/** Of several that wait for an event at their own rates, each is the first as often as its rate is of the sum. */
+/** Exponential waiting times: each region comes first with a probability proportional to its weight. */
 const waitFor = (drawn: number, rate: number) => -Math.log((drawn + 0.5) / 2 ** 32) / rate;
 
-/** 32 bits: FNV-1a over the UTF-16 units, then the finalizer of MurmurHash3, without which similar texts stay similar. */
+/**
+ * 32 bits: FNV-1a over the UTF-16 units, then the finalizer of MurmurHash3, without which similar texts stay similar.
+ */
 export function hash(text: string, seed = 0x811c9dc5): number {
   let state = seed;
   for (let i = 0; i < text.length; i++) state = Math.imul(state ^ text.charCodeAt(i), 0x01000193);

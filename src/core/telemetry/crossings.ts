@@ -1,5 +1,5 @@
-// Subjects that have reached a threshold of a rule with `alertAt`. An isolate notes each once in a window. Other isolates
-// may note it too: Postgres keeps the first one.
+// Subjects that have reached a threshold of a rule with `alertAt`. An isolate notes each once in a window. Other
+// isolates may note it too: Postgres keeps the first one.
 import { createBoundedCache } from '../bounded-cache.ts';
 import { traitsOf } from '../counting/algorithms/registry.ts';
 import { windowAt } from '../counting/calendar.ts';

@@ -1,5 +1,5 @@
-// What is counted, and under which name it is kept. A series is one line of text: the metric, its labels in their order,
-// and for a histogram the bucket. Tabs part them: no name of a rule or a route has one.
+// What is counted, and under which name it is kept. A series is one line of text: the metric, its labels in their
+// order, and for a histogram the bucket. Tabs part them: no name of a rule or a route has one.
 
 export interface Metric {
   readonly labels: readonly string[];

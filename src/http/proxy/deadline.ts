@@ -1,25 +1,25 @@
-// Ends the request to the origin when the origin does not answer in time, or when the client has left: at once, or some
-// time later if what the origin says must be known nevertheless.
+// Ends the request to the origin when the origin is too slow, or when the client has left. If Weir needs the origin's
+// answer to settle a cost, the origin gets some more time after the client has left.
 
 export type EndReason = 'timeout' | 'client-gone';
 
 export interface OriginDeadline {
   readonly signal: AbortSignal;
-  /** Why the request has ended, if it has. A method: a getter in an object made for each request costs more than it. */
+  /** Why the request has ended, if it has. A method, because a getter costs more in an object made for each request. */
   reason(): EndReason | undefined;
-  /** What the origin answers, unless the time is over before. */
+  /** Resolves with the origin's answer; rejects if the time is over first. */
   race<T>(answer: Promise<T>): Promise<T>;
   /** From now on the origin has `timeoutMs` to answer. */
   start(): void;
-  /** It has answered. A client that has left, or leaves later, ends the request. */
+  /** The origin has answered. From now on a client that leaves ends the request. */
   stop(): void;
 }
 
 export interface DeadlineOptions {
   readonly timeoutMs: number;
   /**
-   * For so long the origin may still answer a client that has left. Undefined: the way to the origin was not handed over, so
-   * it ends with the client.
+   * How long the origin may still answer after the client has left. Undefined: the call to the origin was not handed
+   * over to `waitUntil`, so it ends with the client.
    */
   readonly outlivesClientMs?: number | undefined;
 }
@@ -32,8 +32,8 @@ export function createDeadline(client: AbortSignal, options: DeadlineOptions): O
 }
 
 /**
- * A client that leaves ends the request: by its signal, or because the runtime then drops all that was not handed over. When
- * the time is over, the runtime ends the request with the answer to the client. So most requests need no controller.
+ * Needs no controller. When the client leaves, its signal or the runtime ends the request. When the time is over, the
+ * runtime ends the request once Weir has answered the client.
  */
 function createUsual(client: AbortSignal, timeoutMs: number): OriginDeadline {
   let timer: ReturnType<typeof setTimeout> | undefined;
@@ -58,7 +58,7 @@ function createUsual(client: AbortSignal, timeoutMs: number): OriginDeadline {
   };
 }
 
-/** For what was handed over: it goes on when the client has left, and must be ended. Workers ignore the client's signal. */
+/** For work that was handed over. It outlives the client and ignores the client's signal, so it needs a controller. */
 function createOutliving(client: AbortSignal, timeoutMs: number, outlivesClientMs: number): OriginDeadline {
   const controller = new AbortController();
   let reason: EndReason | undefined;

@@ -1,14 +1,14 @@
-// Headers on their way through: what belongs to one connection stays there, and the origin can believe what Weir says.
+// Prepares request headers for the origin. Hop-by-hop headers stay behind, and no client can forge a header of Weir.
 
-/** What of a request goes to the origin only where it is wanted. */
+/** Which optional headers of a request go to the origin. */
 export interface HeaderPolicy {
-  /** Headers that ask an origin to take the request for another one, which no rule has judged. */
+  /** Headers that make an origin treat the request as another method or path, which no rule has judged. */
   readonly overrides: 'drop' | 'keep';
-  /** Cloudflare Access protects the admin route: what it lets people in with is not for the origin. */
+  /** Cloudflare Access protects the admin route. Its credentials are not for the origin. */
   readonly hidesAccess: boolean;
 }
 
-/** Ids of the Weirs that a request has passed, oldest first. A client that makes one up gets itself refused. */
+/** Ids of the Weirs that a request has passed, oldest first. A client that forges one only gets itself refused. */
 export const HOP_HEADER = 'X-Weir-Hop';
 
 export interface ForwardedHeaders {
@@ -17,14 +17,14 @@ export interface ForwardedHeaders {
   readonly identity?: Readonly<Record<string, string>> | undefined;
   /** Names the Weirs that the request has passed. */
   readonly hop: string;
-  /** Of the route: in place of what the client sent under these names. */
+  /** Headers of the route. They replace what the client sends under these names. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
 }
 
 /** These belong to one connection (RFC 9110, 7.6.1), whether or not `Connection` names them. */
 export const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'connection',
-  // workerd would take the 100 for the answer.
+  // workerd would mistake the 100 for the final answer.
   'expect',
   'keep-alive',
   'proxy-authenticate',
@@ -36,7 +36,7 @@ export const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
-/** Of IIS and the frameworks that imitate it, and of those that tunnel methods through a POST. */
+/** From IIS and frameworks that imitate it, and from frameworks that tunnel methods through a POST. */
 const OVERRIDES: ReadonlySet<string> = new Set([
   'x-http-method',
   'x-http-method-override',
@@ -51,7 +51,7 @@ const ACCESS_CREDENTIALS: ReadonlySet<string> = new Set([
   'cf-access-jwt-assertion',
   'cf-access-token',
 ]);
-/** Who the client is: no client can have that removed. */
+/** Names the client. A client must not be able to remove it by naming it in `Connection`. */
 const KEPT = 'cf-connecting-ip';
 const ACCESS_COOKIE = 'cf_authorization';
 
@@ -72,7 +72,7 @@ function setAll(headers: Headers, added: Readonly<Record<string, string>> = {}):
   for (const name in added) headers.set(name, added[name] ?? '');
 }
 
-/** One look at each, and only what is there is touched: every call into the runtime costs. */
+/** One pass over the headers, because every call into the runtime costs. */
 function remove(headers: Headers, policy: HeaderPolicy): void {
   const named = namesIn(headers.get('Connection'));
   const unwanted: string[] = [];
@@ -86,10 +86,10 @@ function isUnwanted(name: string, { overrides, hidesAccess }: HeaderPolicy): boo
   return HOP_BY_HOP.has(name) || (hidesAccess && ACCESS_CREDENTIALS.has(name));
 }
 
-/** None of these names a header that would otherwise go on. */
+/** Values of `Connection` that name no header to remove. */
 const USUAL: ReadonlySet<string> = new Set(['keep-alive', 'close', 'upgrade']);
 
-/** What `Connection` names; undefined if it is nothing but the usual, as it hardly ever is. */
+/** The headers that `Connection` names; undefined in the usual case, if there is none to remove. */
 export function namesIn(connection: string | null): ReadonlySet<string> | undefined {
   if (connection === null || USUAL.has(connection.toLowerCase())) return undefined;
   return new Set(connection.split(',').map((name) => name.trim().toLowerCase()));
@@ -97,7 +97,7 @@ export function namesIn(connection: string | null): ReadonlySet<string> | undefi
 
 const isOverride = (name: string) => OVERRIDES.has(name.replaceAll('_', '-'));
 
-/** All other cookies as they were sent, and untouched if it is not among them. */
+/** Keeps all other cookies as the client sent them. */
 function removeAccessCookie(headers: Headers): void {
   const cookies = headers.get('Cookie')?.split(';') ?? [];
   const others = cookies.filter((cookie) => cookie.split('=')[0]?.trim().toLowerCase() !== ACCESS_COOKIE);
@@ -106,7 +106,7 @@ function removeAccessCookie(headers: Headers): void {
   else headers.set('Cookie', others.join(';').trim());
 }
 
-/** `x_weir_user` too: CGI, WSGI and PHP origins take `_` and `-` for the same. */
+/** Includes `x_weir_user`: CGI, WSGI and PHP origins treat `_` and `-` alike. */
 function isSpoofed(name: string): boolean {
   if (name.startsWith('x-weir-')) return true;
   if (!name.includes('_')) return false;
@@ -114,16 +114,16 @@ function isSpoofed(name: string): boolean {
   return spelled.startsWith('x-weir-') || spelled.startsWith('x-forwarded-');
 }
 
-/** The client's address comes last: whatever is before it, the client may have made up. */
+/** Puts the client's address last. The client may have forged everything before it. */
 function setForwarded(headers: Headers, { url, headers: sent }: Request): void {
   const address = sent.get('CF-Connecting-IP');
   const path = sent.get('X-Forwarded-For');
   if (address !== null) {
-    // Cloudflare has appended it already where it stands in front.
+    // Cloudflare has appended the address already if it stands in front.
     const isAppended = path?.split(',').at(-1)?.trim() === address;
     headers.set('X-Forwarded-For', path === null ? address : isAppended ? path : `${path}, ${address}`);
   }
-  // The URL of a request is in its normal form: a slash ends its host.
+  // The runtime has normalised the URL, so a slash ends the host.
   const hostAt = url.indexOf('://') + 3;
   headers.set('X-Forwarded-Proto', url.slice(0, hostAt - 3));
   headers.set('X-Forwarded-Host', url.slice(hostAt, url.indexOf('/', hostAt)));

@@ -162,7 +162,7 @@ function tierProblems(rule: Rule, { name, limits }: Tier): string[] {
   if (!names(rule.tiers, name)) return [];
   return limitsOf(rule).flatMap((one) => {
     const limit = limitOfTier(one, limits);
-    if (limit == null || traitsOf(one.algorithm).holdsLeases) return [];
+    if (limit == null || traitsOf(one.algorithm).holdsSeats) return [];
     const problem = limitProblem(one, limit);
     return problem ? [`limitName: with the limit of tier ${name}, ${problem}`] : [];
   });

@@ -6,13 +6,13 @@ import { problemOf } from '../../core/counting/check.ts';
 import { CALENDAR_SECONDS } from '../../core/matching/calendar.ts';
 import { isChosenByClient, parametersOf, parsePart } from '../../core/matching/counted-by.ts';
 import { slotOf } from '../../core/matching/resource.ts';
-import { isUncounted, SHORTEST_LEASE_SECONDS } from '../../core/matching/rule.ts';
+import { isUncounted, SHORTEST_SEAT_SECONDS } from '../../core/matching/rule.ts';
 import { isPattern } from '../../core/matching/subjects.ts';
 import { hasBound } from '../../core/matching/variants.ts';
 import type { RuleFields } from './rule-schema.ts';
 import { shareProblems } from './share-problems.ts';
 
-const SOME_LEASE = 'x'.repeat(16);
+const SOME_SEAT = 'x'.repeat(16);
 
 /** What could never match, or what the counters would refuse, is refused here, long before a request comes. */
 export function checkRule(rule: RuleFields, context: z.core.$RefinementCtx<unknown>): void {
@@ -120,7 +120,7 @@ function* severalProblems(rule: RuleFields, limits: Limits): Iterable<Problem> {
     if (limits.findIndex((other) => secondsOf(other) === secondsOf(limit)) < i)
       yield [[...path, limit.window ? 'window' : 'windowSeconds'], 'is that of another limit of this rule'];
     const algorithm = limit.algorithm ?? rule.algorithm;
-    if (algorithm != null && traitsOf(algorithm).holdsLeases)
+    if (algorithm != null && traitsOf(algorithm).holdsSeats)
       yield [[...path, 'algorithm'], 'cannot be one of several: connections take a rule of their own'];
     else yield* limitProblems(rule, { ...limit, algorithm }, path);
   }
@@ -140,7 +140,7 @@ function* limitProblems(rule: RuleFields, said: Said, path: Problem[0]): Iterabl
   for (const field of ['burst', 'buckets'] as const)
     if (said[field] != null && traits.extra !== field)
       yield [[...path, field], `belongs to ${idsWith(({ extra }) => extra === field).join(', ')}`];
-  if (traits.holdsLeases) yield* leaseProblems(rule);
+  if (traits.holdsSeats) yield* seatProblems(rule);
   if (limit == null) return;
   yield* costProblems(rule, burst ?? limit);
   const problem = limitProblem({ algorithm, windowSeconds, burst, buckets }, limit);
@@ -185,9 +185,9 @@ function* costProblems({ cost = 1, costs = [] }: RuleFields, capacity: number): 
 }
 
 /** A connection that is open is held, not spent. */
-function* leaseProblems({ costFromOrigin, countDenied, windowSeconds }: RuleFields): Iterable<Problem> {
-  if ((windowSeconds ?? 0) < SHORTEST_LEASE_SECONDS)
-    yield [['windowSeconds'], `must be at least ${SHORTEST_LEASE_SECONDS} for connections`];
+function* seatProblems({ costFromOrigin, countDenied, windowSeconds }: RuleFields): Iterable<Problem> {
+  if ((windowSeconds ?? 0) < SHORTEST_SEAT_SECONDS)
+    yield [['windowSeconds'], `must be at least ${SHORTEST_SEAT_SECONDS} for connections`];
   if (costFromOrigin) yield [['costFromOrigin'], 'makes no sense for connections'];
   if (countDenied) yield [['countDenied'], 'makes no sense for connections'];
 }
@@ -203,7 +203,7 @@ export interface Counting {
 export function limitProblem({ algorithm, windowSeconds, burst, buckets }: Counting, limit: number) {
   const extra = burst ?? buckets ?? undefined;
   const windowMs = windowSeconds * 1000;
-  const check = { key: '', id: '', algorithm, limit, windowMs, extra, cost: 1, leaseId: SOME_LEASE };
+  const check = { key: '', id: '', algorithm, limit, windowMs, extra, cost: 1, seatId: SOME_SEAT };
   // People know windows in seconds.
   return problemOf(check)?.replace(/limit times windowMs.*/, 'is too large for so long a window');
 }

@@ -34,7 +34,7 @@ import {
   type RouteCost,
   RULE_DEFAULTS,
   SCOPES,
-  SHORTEST_LEASE_SECONDS,
+  SHORTEST_SEAT_SECONDS,
   type SharesByRegion,
   UNCOUNTED_ACTIONS,
   type WrittenLimit,
@@ -264,7 +264,7 @@ export const rules = weir.table(
     ),
     check(
       'rules_leases_last',
-      sql`${table.algorithm} <> 'concurrency' or ${within(table.windowSeconds, SHORTEST_LEASE_SECONDS, LONGEST_WINDOW_SECONDS)}`,
+      sql`${table.algorithm} <> 'concurrency' or ${within(table.windowSeconds, SHORTEST_SEAT_SECONDS, LONGEST_WINDOW_SECONDS)}`,
     ),
     check('rules_block_is_positive', within(table.blockSeconds, 1, LONGEST_WINDOW_SECONDS)),
     check('rules_status_is_an_error', within(table.status, 400, 599)),

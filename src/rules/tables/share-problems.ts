@@ -25,7 +25,7 @@ export function* shareProblems(rule: RuleFields): Iterable<['shares', string]> {
 /** As `isCentral` has it. */
 function reasonNotToShare(rule: RuleFields): string | undefined {
   const { algorithm, action, countDenied, blockSeconds, costFromOrigin } = rule;
-  if (algorithm && traitsOf(algorithm).holdsLeases)
+  if (algorithm && traitsOf(algorithm).holdsSeats)
     return 'connections are held where they were opened (concurrency)';
   if (action === 'throttle') return 'a queue is one queue (throttle)';
   if (costFromOrigin)

@@ -1,41 +1,41 @@
-// What every algorithm can do. Each is the exact twin of the Lua module of the same name: same state, same
-// whole-number arithmetic, same answers. States are never changed in place.
+// The interface of all algorithms. Each is the exact twin of the Lua file of the same name: same state, same
+// whole-number arithmetic, same answers. No algorithm changes a state in place.
 import type { Borders } from '../calendar.ts';
 
 export interface Params {
   readonly limit: number;
   readonly windowMs: number;
-  /** Of a calendar; undefined: windows are aligned to the epoch. */
+  /** For calendar windows. Undefined: windows are aligned to the epoch. */
   readonly borders?: Borders | undefined;
   /** Burst or number of buckets; undefined for the default. */
   readonly extra: number | undefined;
-  /** Of a `concurrency` check; '' elsewhere. */
-  readonly leaseId: string;
-  /** Of a refund: units of the same charge that are not given back. */
+  /** For `concurrency`; '' for all others. */
+  readonly seatId: string;
+  /** For a refund: units of the same charge that are not given back. */
   readonly kept: number;
 }
 
-/** What the rest of Weir has to know of an algorithm: nobody else asks for its name. */
+/** What the rest of Weir knows about an algorithm. No other code compares algorithm names. */
 export interface Traits {
-  /** What `extra` is, if anything. */
+  /** The meaning of `extra`, if it has one. */
   readonly extra?: 'burst' | 'buckets';
-  /** Units are held by leases until they are given back. A lease can be renewed, but not settled. */
-  readonly holdsLeases?: true;
-  /** It tells how long a request waits for its turn: rules may throttle by it. */
+  /** Units are held as seats until they are given back. A seat can be renewed, but not settled. */
+  readonly holdsSeats?: true;
+  /** It tells how long a request waits for its turn, so rules may throttle with it. */
   readonly hasQueue?: true;
-  /** It remembers every unit: so its limit is bounded, and its state has a key of its own. */
+  /** It remembers every unit. So its limit is bounded, and its state has a key of its own. */
   readonly mostUnits?: number;
   /** Its windows may be those of a calendar. */
   readonly hasCalendar?: true;
-  /** It never multiplies units by milliseconds: its limit may be large, however long its window is. */
+  /** It never multiplies units by milliseconds, so its limit may be large with any window. */
   readonly countsUnits?: true;
-  /** At the limit it leaves a unit unused in each window: so does each part of a limit that is split. */
+  /** At the limit it leaves a unit unused in each window. If the limit is split, each part does. */
   readonly roundsEachPart?: true;
   /** The longest time for which a charge counts. */
   chargeLastsMs(counting: Counting): number;
   /**
-   * Time is cut into cells of so many milliseconds, and all units of a cell count alike: an isolate may charge units now
-   * and use them until the cell ends (docs/leases.md). Undefined: its units cannot be leased.
+   * The length of a cell of time in which all units count alike. An isolate may charge units now and use them until the
+   * cell ends (docs/leases.md). Undefined: its units cannot be leased.
    */
   leaseCellMs?(counting: Counting): number;
 }
@@ -43,19 +43,19 @@ export interface Traits {
 type Counting = Pick<Params, 'limit' | 'windowMs' | 'borders' | 'extra'>;
 
 export interface Reading<S> {
-  /** As of now: what has expired is gone. */
+  /** The state as of now, without what has expired. */
   readonly state: S;
-  /** Units that fit now; negative if denied requests are counted and have overdrawn it. */
+  /** Units that fit now; negative if counted denials have overdrawn the counter. */
   readonly room: number;
   /** The most it can ever hold. */
   readonly capacity: number;
-  /** Time until all before it have left, where that has a meaning. */
+  /** Wait until everything before this request has left, for algorithms with a queue. */
   readonly delayMs: number;
 }
 
 export interface Charged<S> {
   readonly state: S;
-  /** When the whole limit is free again: from then on the state is as good as none. */
+  /** When the whole limit is free again. From then on the state can be forgotten. */
   readonly resetAtMs: number;
 }
 
@@ -63,11 +63,11 @@ export interface Algorithm<S> {
   readonly traits: Traits;
   /** The state as of `nowMs`; undefined stands for a subject that was never seen. */
   advance(state: S | undefined, nowMs: number, params: Params): Reading<S>;
-  /** How long until `cost` fits. Asked only if it does not now, and if it ever can. */
+  /** How long until `cost` fits. Called only if the cost does not fit now and can ever fit. */
   waitMs(state: S, nowMs: number, params: Params, cost: number): number;
   /**
-   * Moves the counter. If told when a charge was made, it changes that one (gives back, or charges what was missing):
-   * only if the window of that moment is still there, and only that one.
+   * Moves the counter. With `chargedAtMs` it changes that charge (a refund or a settlement), and only if the window of
+   * that moment is still kept.
    */
   charge(state: S, units: number, chargedAtMs: number | undefined, nowMs: number, params: Params): Charged<S>;
 }
@@ -76,14 +76,14 @@ export interface Algorithm<S> {
 export const floorDivide = (a: number, b: number): number => (a - (a % b)) / b;
 export const ceilDivide = (a: number, b: number): number => floorDivide(a, b) + (a % b > 0 ? 1 : 0);
 
-/** Units of a lease, for `concurrency`; nothing else has any. */
+/** Counts the units that a seat id holds; only for `concurrency`. */
 export interface Holder<S> {
-  held(state: S, leaseId: string): number;
+  held(state: S, seatId: string): number;
 }
 
 /**
- * Time does not go back for a level: it stands still until the clock has caught up. If the clock went back by
- * more than a window, it goes on from there instead.
+ * If the clock went back, time stands still until the clock has caught up. If it went back by more than a window, time
+ * goes on from there instead.
  */
 export function notBefore(atMs: number, nowMs: number, windowMs: number): number {
   return atMs - nowMs > windowMs ? nowMs : Math.max(atMs, nowMs);

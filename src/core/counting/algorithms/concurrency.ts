@@ -1,29 +1,29 @@
-// concurrency: at most `limit` units held at once. A lease has an id and expires one window after it was
-// taken or last renewed.
+// concurrency: at most `limit` units are held at once. A seat has an id and expires one window after it was taken or
+// last renewed.
 import type { Algorithm, Holder } from './algorithm.ts';
 
-export interface Lease {
+export interface Seat {
   readonly id: string;
   readonly units: number;
   readonly expiresAtMs: number;
 }
 
 /** First to expire first. */
-type State = readonly Lease[];
+type State = readonly Seat[];
 
 const sum = (state: State) => state.reduce((total, { units }) => total + units, 0);
-const without = (state: State, leaseId: string) => state.filter(({ id }) => id !== leaseId);
+const without = (state: State, seatId: string) => state.filter(({ id }) => id !== seatId);
 
 export const concurrency: Algorithm<State> & Holder<State> = {
-  traits: { holdsLeases: true, mostUnits: 100_000, chargeLastsMs: ({ windowMs }) => windowMs },
+  traits: { holdsSeats: true, mostUnits: 100_000, chargeLastsMs: ({ windowMs }) => windowMs },
 
-  advance(seen = [], nowMs, { limit, leaseId }) {
+  advance(seen = [], nowMs, { limit, seatId }) {
     const state = seen.filter(({ expiresAtMs }) => expiresAtMs > nowMs);
-    return { state, room: limit - sum(without(state, leaseId)), capacity: limit, delayMs: 0 };
+    return { state, room: limit - sum(without(state, seatId)), capacity: limit, delayMs: 0 };
   },
 
-  waitMs(state, nowMs, { limit, leaseId }, cost) {
-    const others = without(state, leaseId);
+  waitMs(state, nowMs, { limit, seatId }, cost) {
+    const others = without(state, seatId);
     let missing = sum(others) + cost - limit;
     const ending = others.find(({ units }) => {
       missing -= units;
@@ -32,16 +32,16 @@ export const concurrency: Algorithm<State> & Holder<State> = {
     return (ending?.expiresAtMs ?? nowMs) - nowMs;
   },
 
-  charge(state, units, _chargedAtMs, nowMs, { windowMs, leaseId }) {
-    const others = units === 0 ? state : without(state, leaseId);
-    const after = units > 0 ? insert(others, { id: leaseId, units, expiresAtMs: nowMs + windowMs }) : others;
+  charge(state, units, _chargedAtMs, nowMs, { windowMs, seatId }) {
+    const others = units === 0 ? state : without(state, seatId);
+    const after = units > 0 ? insert(others, { id: seatId, units, expiresAtMs: nowMs + windowMs }) : others;
     return { state: after, resetAtMs: after.at(-1)?.expiresAtMs ?? nowMs };
   },
 
-  held: (state, leaseId) => sum(state.filter(({ id }) => id === leaseId)),
+  held: (state, seatId) => sum(state.filter(({ id }) => id === seatId)),
 };
 
-function insert(state: State, lease: Lease): State {
-  const place = state.findLastIndex(({ expiresAtMs }) => expiresAtMs <= lease.expiresAtMs) + 1;
-  return [...state.slice(0, place), lease, ...state.slice(place)];
+function insert(state: State, seat: Seat): State {
+  const place = state.findLastIndex(({ expiresAtMs }) => expiresAtMs <= seat.expiresAtMs) + 1;
+  return [...state.slice(0, place), seat, ...state.slice(place)];
 }

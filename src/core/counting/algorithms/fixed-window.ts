@@ -18,9 +18,9 @@ export const fixedWindow: Algorithm<State> = {
 
   advance(seen, nowMs, params) {
     const { startMs, endMs, nextEndMs } = windowAt(nowMs, params);
-    // The window after now's can only come from a clock that went back: it stays the current one. One further
-    // ahead counts as none, so that nobody is locked out for longer than a window.
-    // Borders that were changed can leave a window that ends within the one of now: it is over at its own end.
+    // A stored window ahead of the current one means that the clock went back. If it is the next window, it stays in
+    // force. If it is further ahead, it is ignored, so that nobody is locked out for longer than a window.
+    // After a change of borders, a stored window may end within the current one. It ends at its own end.
     const isOver = !seen || seen.endMs <= startMs || seen.endMs <= nowMs;
     const isCurrent = !isOver && seen.used > 0 && seen.endMs <= nextEndMs;
     const state = isCurrent ? seen : { endMs, used: 0 };
@@ -30,7 +30,7 @@ export const fixedWindow: Algorithm<State> = {
   waitMs: ({ endMs }, nowMs) => endMs - nowMs,
 
   charge({ endMs, used }, units, chargedAtMs, nowMs, params) {
-    // What comes afterwards (a refund, a settlement) moves only the window of the charge.
+    // A refund or a settlement changes only the window of the charge.
     const now = windowAt(nowMs, params);
     const startMs = endMs > now.endMs ? now.endMs : now.startMs;
     const counts = chargedAtMs === undefined || (chargedAtMs >= startMs && chargedAtMs < endMs);

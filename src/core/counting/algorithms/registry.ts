@@ -24,7 +24,7 @@ export type AlgorithmId = keyof typeof registry;
 
 export const ALGORITHM_IDS = Object.keys(registry) as [AlgorithmId, ...AlgorithmId[]];
 
-/** Its states are its own business: a store hands back what it was given. */
+/** Only the algorithm knows the type of its states. A store hands back the state that it was given. */
 export const algorithmOf = (id: AlgorithmId): Algorithm<unknown> => registry[id] as Algorithm<unknown>;
 
 export const traitsOf = (id: AlgorithmId): Traits => registry[id].traits;
@@ -32,5 +32,5 @@ export const traitsOf = (id: AlgorithmId): Traits => registry[id].traits;
 export const idsWith = (has: (traits: Traits) => boolean): AlgorithmId[] =>
   ALGORITHM_IDS.filter((id) => has(traitsOf(id)));
 
-export const heldUnits = (state: unknown, leaseId: string): number =>
-  concurrency.held(state as Parameters<typeof concurrency.held>[0], leaseId);
+export const heldUnits = (state: unknown, seatId: string): number =>
+  concurrency.held(state as Parameters<typeof concurrency.held>[0], seatId);

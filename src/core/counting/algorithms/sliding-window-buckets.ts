@@ -23,17 +23,17 @@ const leavesAtMs = (state: State, place: number, params: Params) =>
 export const slidingWindowBuckets: Algorithm<State> = {
   traits: {
     extra: 'buckets',
-    // Longer than a window and a bucket, if buckets do not fit into the window.
+    // This is longer than a window and a bucket if the window is not a multiple of the bucket.
     chargeLastsMs: (counting) => keptBuckets(counting) * bucketMs(counting),
-    // A bucket counts for a window after its end: for whatever was used in it.
+    // All units of a bucket count until a window after its end, whenever they were used in it.
     leaseCellMs: bucketMs,
   },
 
   advance(seen, nowMs, params) {
     const kept = keptBuckets(params);
     const number = Math.floor(nowMs / bucketMs(params));
-    // A bucket ahead of now comes from a clock that went back: it stays the current one, unless that is by
-    // more than the window.
+    // A bucket ahead of now means that the clock went back. The bucket stays the current one, unless the clock went
+    // back by more than the window.
     const isKnown = seen && seen.used.length === kept && seen.number - number <= kept;
     const known = isKnown ? seen : { number, used: Array<number>(kept).fill(0) };
     const steps = Math.min(kept, Math.max(0, number - known.number));
@@ -53,7 +53,7 @@ export const slidingWindowBuckets: Algorithm<State> = {
   },
 
   charge(state, units, chargedAtMs, nowMs, params) {
-    // What comes afterwards (a refund, a settlement) moves only the bucket of the charge, if it is kept.
+    // A refund or a settlement changes only the bucket of the charge, if it is still kept.
     const place = chargedAtMs === undefined ? 0 : state.number - Math.floor(chargedAtMs / bucketMs(params));
     const used = state.used.map((seen, i) => (i === place ? Math.max(0, seen + units) : seen));
     const newest = used.findIndex((seen) => seen > 0);

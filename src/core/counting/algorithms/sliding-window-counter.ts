@@ -12,19 +12,19 @@ export const slidingWindowCounter: Algorithm<State> = {
   traits: {
     roundsEachPart: true,
     chargeLastsMs: ({ windowMs }) => 2 * windowMs,
-    // Units count in the window that they were charged in, and weigh in the next one as if used at any moment of it.
+    // The algorithm does not know when in its window a unit was used, so any moment of that window is as good.
     leaseCellMs: ({ windowMs }) => windowMs,
   },
 
   advance(seen, nowMs, { limit, windowMs }) {
     const state = roll(seen, nowMs - (nowMs % windowMs), windowMs);
-    // A clock that went back stands at the start of the window.
+    // If the clock went back, time stands still at the start of the window.
     const weighted = state.previous * (windowMs - Math.max(0, nowMs - state.startMs));
     const room = limit - state.current - ceilDivide(weighted, windowMs);
     return { state, room, capacity: limit, delayMs: 0 };
   },
 
-  // In this window if what it has used leaves room for the cost, else in the next one.
+  // The cost fits in this window if the window's own units leave room, else in the next one.
   waitMs({ startMs, current, previous }, nowMs, { limit, windowMs }, cost) {
     const free = limit - current - cost;
     if (free >= 0) return startMs + windowMs - floorDivide(free * windowMs, previous) - nowMs;
@@ -34,8 +34,8 @@ export const slidingWindowCounter: Algorithm<State> = {
   charge(state, units, chargedAtMs = state.startMs, nowMs, { limit, windowMs }) {
     const { startMs } = state;
     let { current, previous } = state;
-    // What comes afterwards (a refund, a settlement) moves only the window of the charge. A settlement weighs less
-    // in the previous window than its units: that alone would not bound them.
+    // A refund or a settlement changes only the window of the charge. Units in the previous window weigh less than
+    // their number, so the weight alone would not bound a settlement.
     const isIn = (fromMs: number) => chargedAtMs >= fromMs && chargedAtMs < fromMs + windowMs;
     if (isIn(startMs)) current = Math.max(0, current + units);
     else if (isIn(startMs - windowMs)) {

@@ -1,5 +1,5 @@
-// sliding-window-log: every charge is remembered for one window, so the sum over any window is exact.
-// Charges of one millisecond share an entry.
+// sliding-window-log: remembers every charge for one window, so the sum over any window is exact. Charges of one
+// millisecond share an entry.
 import type { Algorithm } from './algorithm.ts';
 
 export interface Entry {
@@ -16,7 +16,7 @@ export const slidingWindowLog: Algorithm<State> = {
   traits: { mostUnits: 100_000, chargeLastsMs: ({ windowMs }) => windowMs },
 
   advance(seen = [], nowMs, { limit, windowMs }) {
-    // A clock that went back stands still at the last entry; by more than a window, it starts from nothing.
+    // If the clock went back, time stands still at the last entry. By more than a window, counting starts anew.
     const lastMs = seen.at(-1)?.atMs ?? nowMs;
     const latestMs = Math.max(nowMs, lastMs);
     const state = lastMs - nowMs > windowMs ? [] : seen.filter(({ atMs }) => atMs > latestMs - windowMs);
@@ -35,7 +35,7 @@ export const slidingWindowLog: Algorithm<State> = {
   charge(state, units, chargedAtMs, nowMs, { windowMs }) {
     const latestMs = Math.max(nowMs, state.at(-1)?.atMs ?? nowMs);
     const atMs = chargedAtMs ?? latestMs;
-    // Only if the window still holds that moment.
+    // Only if that moment is still inside the window.
     const counts = atMs > latestMs - windowMs && atMs <= latestMs;
     const after = counts && units !== 0 ? amend(state, units, atMs) : state;
     const last = after.at(-1);
@@ -43,7 +43,7 @@ export const slidingWindowLog: Algorithm<State> = {
   },
 };
 
-/** Changes what was charged at one moment: its entry comes and goes with its units. */
+/** Changes the charge of one moment. Its entry exists only while it has units. */
 function amend(state: State, units: number, atMs: number): State {
   const earlier = state.filter((entry) => entry.atMs < atMs);
   const later = state.filter((entry) => entry.atMs > atMs);

@@ -1,21 +1,21 @@
-// token-bucket: holds up to `burst` tokens, refilled continuously. What is missing from a full bucket is kept, in tokens
-// times the window: then a millisecond refills exactly `limit`, and nothing is ever rounded. If limit or burst change,
-// what was taken is still missing.
+// token-bucket: holds up to `burst` tokens, refilled continuously. The state is what a full bucket would have more, in
+// tokens times the window: so a millisecond refills exactly `limit`, and nothing is ever rounded. If limit or burst
+// change, tokens that were taken are still missing.
 import { type Algorithm, ceilDivide, notBefore } from './algorithm.ts';
 
 export interface TokenBucketState {
   readonly missing: number;
   readonly atMs: number;
-  /** By which it is refilled from then on. */
+  /** The limit that refills the bucket from then on. */
   readonly limit: number;
-  /** The larger one of that and of the one before. */
+  /** The larger of this limit and the one before. */
   readonly fastest?: number | undefined;
 }
 
 export const tokenBucket: Algorithm<TokenBucketState> = {
   traits: {
     extra: 'burst',
-    // Until a bucket that was empty is full again.
+    // The time until an empty bucket is full again.
     chargeLastsMs: ({ limit, windowMs, extra: burst = limit }) => Math.ceil((windowMs * burst) / limit),
   },
 
@@ -32,8 +32,8 @@ export const tokenBucket: Algorithm<TokenBucketState> = {
 
   charge({ missing, atMs, fastest = 0 }, units, chargedAtMs, nowMs, { limit, windowMs, kept }) {
     const isRefund = units < 0 && chargedAtMs !== undefined;
-    // What is given back is what is certain to be still missing of that charge: the rest may have been refilled, and
-    // what is missing now be another's. It can be given back for one window.
+    // A refund gives back only tokens of that charge that are certainly still missing. The others may have been
+    // refilled, and the tokens missing now may belong to another charge. A refund works for one window.
     const agoMs = isRefund ? Math.max(0, nowMs - chargedAtMs) : 0;
     const certain = agoMs < windowMs ? Math.max(0, (kept - units) * windowMs - agoMs * fastest) : 0;
     const change = isRefund ? -Math.min(-units * windowMs, certain) : units * windowMs;

@@ -1,37 +1,37 @@
 // Places of what is open: renewed as long as it is, and given up for good when somebody else has them.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { type CounterStore, OutOfCalls } from '../../src/core/ports/counter-store.ts';
-import { holdLeases } from '../../src/limiter/held-leases.ts';
-import { createNotingStore, lease, type NotingStore, openLedger } from './ledger-harness.ts';
+import { holdSeats } from '../../src/limiter/held-seats.ts';
+import { createNotingStore, type NotingStore, openLedger, seat } from './ledger-harness.ts';
 
-const THIRD_MS = lease.windowMs / 3;
+const THIRD_MS = seat.windowMs / 3;
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
 /** A connection whose place was taken in this store. */
 async function hold(store: NotingStore) {
-  await store.run({ operation: 'take', checks: [lease] }, AbortSignal.timeout(1_000));
-  const { ledger, errors } = openLedger({ store, checks: [lease] });
-  const held = holdLeases(ledger);
+  await store.run({ operation: 'take', checks: [seat] }, AbortSignal.timeout(1_000));
+  const { ledger, errors } = openLedger({ store, checks: [seat] });
+  const held = holdSeats(ledger);
   if (!held) throw new Error('there is nothing to hold');
   return { held, errors, operations: () => store.asked.map(({ operation }) => operation) };
 }
 
 const forget = (store: CounterStore) =>
-  store.run({ operation: 'refund', checks: [lease] }, AbortSignal.timeout(1_000));
+  store.run({ operation: 'refund', checks: [seat] }, AbortSignal.timeout(1_000));
 const takeAll = (store: CounterStore) => {
-  const everything = { ...lease, leaseId: 'somebody-else-16', cost: lease.limit };
+  const everything = { ...seat, seatId: 'somebody-else-16', cost: seat.limit };
   return store.run({ operation: 'take', checks: [everything] }, AbortSignal.timeout(1_000));
 };
 
 it('a place is renewed three times within its lifetime, and given back in the end', async () => {
   const { held, operations } = await hold(createNotingStore());
-  await vi.advanceTimersByTimeAsync(lease.windowMs);
+  await vi.advanceTimersByTimeAsync(seat.windowMs);
   expect(operations()).toEqual(['take', 'renew', 'renew', 'renew']);
   expect(held.lost.aborted).toBe(false);
   await held.end();
-  await vi.advanceTimersByTimeAsync(lease.windowMs);
+  await vi.advanceTimersByTimeAsync(seat.windowMs);
   expect(operations()).toEqual(['take', 'renew', 'renew', 'renew', 'refund']);
 });
 
@@ -53,7 +53,7 @@ it('a place that somebody else has by now is lost, and not asked for again', asy
   await vi.advanceTimersByTimeAsync(THIRD_MS);
   expect(held.lost.aborted).toBe(true);
   const before = operations().length;
-  await vi.advanceTimersByTimeAsync(lease.windowMs);
+  await vi.advanceTimersByTimeAsync(seat.windowMs);
   expect(operations()).toHaveLength(before);
   await held.end();
 });
@@ -62,7 +62,7 @@ it('a place is not lost while Redis does not answer: nobody knows', async () => 
   const store = createNotingStore();
   const { held, errors } = await hold(store);
   store.losesAnswers = 100;
-  await vi.advanceTimersByTimeAsync(2 * lease.windowMs);
+  await vi.advanceTimersByTimeAsync(2 * seat.windowMs);
   expect(held.lost.aborted).toBe(false);
   expect(errors).toHaveLength(6);
   store.losesAnswers = 0;
