@@ -76,7 +76,7 @@ function askOrigin(request: Request, target: ReachableTarget, deadline: OriginDe
   };
   if (init.body === null) deadline.start();
   if (!isRead || body === null) return ask(url, init);
-  // Another fetch would refuse a GET with a body; what came with one is passed on with it.
+  // fetch refuses a GET with a body of its own, so a copy of the client's request carries the body.
   const { headers, redirect, signal, encodeResponseBody } = init;
   return ask(new Request(url, request), { headers, redirect, signal, encodeResponseBody } as RequestInit);
 }
@@ -84,7 +84,7 @@ function askOrigin(request: Request, target: ReachableTarget, deadline: OriginDe
 const pass = ({ headers }: Request, body: ReadableStream, deadline: OriginDeadline): ReadableStream =>
   passBody(body, headers.get('Content-Length'), () => deadline.start());
 
-/** Nothing but a GET is one: of any other method with this header, fetch would make a GET that no rule has judged. */
+/** Only a GET can be one. fetch turns any other method with this header into a GET, which no rule has judged. */
 const isWebSocket = ({ method, headers }: Request): boolean =>
   method === 'GET' && headers.get('Upgrade')?.toLowerCase() === 'websocket';
 

@@ -1,4 +1,4 @@
-// A check of a request on its way over regions: what each of them has said, and what that comes to.
+// One check of a request while regions are asked: what each region has said, and the result.
 import { type Outcome, outcomeWith } from '../core/counting/check.ts';
 import type { CheckResult } from '../core/counting/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
@@ -18,9 +18,9 @@ export interface Pending {
   readonly placed: PlacedCheck;
   /** From regions that have not admitted the check. */
   readonly verdicts: Map<string, Verdict>;
-  /** By the region that has admitted it. */
+  /** From the region that has admitted the check. */
   admitted: Admitted | undefined;
-  /** It would have been admitted, had all the others been. */
+  /** The region would have admitted this check, but another check was denied. */
   seen: CheckResult<RuleCheck> | undefined;
 }
 

@@ -1,4 +1,4 @@
-// Asks one region to count checks of a request, and writes into the tally what it says.
+// Calls one region to count checks of a request, and writes the answer into the tally.
 import { type Answer, type Outcome, outcomeWith } from '../core/counting/check.ts';
 import type { DegradedReason } from '../core/counting/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';

@@ -89,9 +89,9 @@ export const outcomeWith = (
 });
 
 /**
- * `settle` charges what a request cost beyond what it was charged, once that is known: always, up to a debt of the
- * whole capacity. `renew` is for seats. `cede` gives this region's part of a counter to another region for a time, if
- * nothing is counted here, or all of it there; `reclaim` refuses to do so again.
+ * `settle` charges the difference to the real cost, with or without room, up to a debt of the whole capacity. `renew`
+ * renews seats. `cede` gives this region's part of a counter to another region for a time, if this region counts nothing
+ * or the other counts it all. `reclaim` makes this region refuse to cede it again.
  */
 export type Operation = 'take' | 'peek' | 'refund' | 'settle' | 'renew' | 'cede' | 'reclaim';
 
