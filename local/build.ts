@@ -3,28 +3,17 @@
 // deploys; by itself it would put everything into one file, and all of that would be read at each cold start.
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { buildPage, replaceFiles } from './page-build.ts';
+import { ROOT, WORKER_BUILD } from './worker-build.ts';
 
-const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const FOLDER = join(ROOT, 'dist');
 
 const { outputFiles } = await build({
-  absWorkingDir: ROOT,
+  ...WORKER_BUILD,
   entryPoints: ['src/index.ts'],
   outdir: FOLDER,
-  bundle: true,
-  splitting: true,
-  format: 'esm',
-  target: 'es2024',
-  minify: true,
   sourcemap: 'linked',
-  // wrangler.toml knows them by this name.
-  chunkNames: 'weir-[name]-[hash]',
-  conditions: ['workerd', 'worker', 'browser'],
-  loader: { '.lua': 'text' },
-  external: ['cloudflare:*'],
   write: false,
 });
 

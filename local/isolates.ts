@@ -18,6 +18,8 @@ export interface IsolatesOptions {
   readonly variables: Readonly<Record<string, string>>;
   /** The name of a queue for denials and usage. All isolates send to it, the first one consumes it. */
   readonly queue?: string | undefined;
+  /** How often the queue delivers a batch again before it comes to the dead-letter queue; as wrangler.toml says if left out. */
+  readonly queueRetries?: number | undefined;
   /** Whether the files of the page are served in front of each isolate, as wrangler.toml says. */
   readonly hasPage?: boolean | undefined;
 }
@@ -36,7 +38,7 @@ export interface Isolates extends AsyncDisposable {
 }
 
 export async function startIsolates(options: IsolatesOptions): Promise<Isolates> {
-  const { names, bundle, variables, queue, hasPage = false } = options;
+  const { names, bundle, variables, queue, queueRetries, hasPage = false } = options;
   await using cleanup = new AsyncDisposableStack();
   const folder = bundle ?? (await buildInto(cleanup));
   const compatibility = await readCompatibility();
@@ -52,7 +54,7 @@ export async function startIsolates(options: IsolatesOptions): Promise<Isolates>
     serviceBindings: { [DEMO_BINDING]: DEMO_WORKER },
     ...(hasPage && { assets: PAGE_FILES }),
     ...(queue && { queueProducers: { RECORDS: queue } }),
-    ...(queue && place === 0 && { queueConsumers: consumersOf(queue) }),
+    ...(queue && place === 0 && { queueConsumers: consumersOf(queue, queueRetries) }),
     unsafeDirectSockets: [{ host: LOOPBACK, port: 0 }],
   }));
   const workers = [...isolates, await kvWorker(compatibility), await demoWorker(compatibility)];
@@ -98,8 +100,8 @@ const PAGE_FILES = {
 };
 
 /** As in wrangler.toml, but for the time until a batch is delivered. */
-const consumersOf = (queue: string) => ({
-  [queue]: { maxBatchSize: 10, maxBatchTimeout: 0.1, maxRetries: 10, deadLetterQueue: `${queue}-dead` },
+const consumersOf = (queue: string, maxRetries = 10) => ({
+  [queue]: { maxBatchSize: 10, maxBatchTimeout: 0.1, maxRetries, deadLetterQueue: `${queue}-dead` },
   [`${queue}-dead`]: { maxBatchSize: 10, maxBatchTimeout: 0.1, maxRetries: 100 },
 });
 

@@ -55,12 +55,13 @@ export interface WeirParts {
   readonly isolates?: readonly IsolateName[] | undefined;
   /** See isolates.ts. */
   readonly queue?: string | undefined;
+  readonly queueRetries?: number | undefined;
   readonly hasPage?: boolean | undefined;
 }
 
 export async function startWeir(
   variables: Record<string, string> = {},
-  { databaseUrl, bundle, isolates: names = NAMES, queue, hasPage }: WeirParts = {},
+  { databaseUrl, bundle, isolates: names = NAMES, queue, queueRetries, hasPage }: WeirParts = {},
 ): Promise<Weir> {
   await using cleanup = new AsyncDisposableStack();
   const ports = { origin: 0, upstash: 0, neon: 0, redis: 0, postgres: 0 };
@@ -70,6 +71,7 @@ export async function startWeir(
       names,
       bundle,
       queue,
+      queueRetries,
       hasPage,
       // All parts share this machine: what is tested here is not the deadline.
       variables: { ...stack.variables, ADMIN_TOKEN: TOKEN, DEADLINE_MS: '10000', ...variables },

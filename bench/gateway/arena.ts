@@ -107,14 +107,14 @@ export async function bundleWorkers(folder: string, files: readonly URL[]): Prom
   });
 }
 
-interface WeirOptions {
+export interface WeirOptions {
   readonly name: string;
   readonly kv: string;
   /** The value of REGIONS, if not those of the stack. */
   readonly regions?: string;
 }
 
-function weirOn(
+export function weirOn(
   stack: Stack,
   modules: readonly WorkerModule[],
   { name, kv, regions = stack.variables['REGIONS'] ?? '' }: WeirOptions,

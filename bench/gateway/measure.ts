@@ -35,7 +35,7 @@ export const CONCURRENCY = 16;
 const SLICE_MS = 250;
 const ROUNDS = 40;
 /** For each candidate: until about then, V8 still makes its code faster. */
-const WARM_UP_REQUESTS = 8_000;
+export const WARM_UP_REQUESTS = 8_000;
 /** In the short form: enough for every connection to ask. */
 export const LEAST_MS = 10;
 

@@ -51,9 +51,6 @@ const AWAIT_COST_MS = 25_000;
  */
 const NOT_CONNECTED: ReadonlySet<number> = new Set([521, 523, 525, 526, 530]);
 
-/** The route label of all requests: telemetry does not tell routes apart. */
-const ROUTE = 'default';
-
 export async function handleGateway(services: Services, asked: GatewayRequest): Promise<Response> {
   const { telemetry } = services;
   const startedAtMs = telemetry.clockMs();
@@ -65,7 +62,8 @@ export async function handleGateway(services: Services, asked: GatewayRequest): 
   const incident = incidentOf(decision, identity);
   const region = asked.regions[0].name;
   report(services, region, decision, incident);
-  telemetry.decided({ decision, incident, region, route: ROUTE, caller: identity?.caller, startedAtMs });
+  const route = services.origins.routeOf(asked);
+  telemetry.decided({ decision, incident, region, route, caller: identity?.caller, startedAtMs });
   const response = decision.allowed
     ? await pass(services, asked, decided)
     : refusal(decision, asked.request.method);
@@ -178,10 +176,10 @@ export function reportShadow(
 }
 
 async function pass(services: Services, asked: GatewayRequest, decided: Decided): Promise<Response> {
-  const { ledger, identity, decision } = decided;
+  const { ledger, identity } = decided;
   if (!ledger.needsFollowUp) {
     if (asked.request.signal.aborted) return clientGone();
-    const sent = sentNow(services, decision, identity);
+    const sent = sentNow(services, asked, decided);
     return readAnswer(services, sent, await asked.forward(identity?.caller, {})).response;
   }
   const held = holdSeats(ledger);
@@ -195,15 +193,17 @@ async function pass(services: Services, asked: GatewayRequest, decided: Decided)
 async function passWith(
   held: Held | undefined,
   services: Services,
-  { request, afterResponse, forward }: GatewayRequest,
-  { decision, identity, ledger }: Decided,
+  asked: GatewayRequest,
+  decided: Decided,
 ): Promise<Response> {
+  const { request, afterResponse, forward } = asked;
+  const { decision, identity, ledger } = decided;
   if (!(await waitForTurn(waitOf(decision), request.signal))) {
     afterResponse(Promise.all([ledger.refund(), held?.end()]));
     return clientGone();
   }
   const outlivesClientMs = ledger.awaitsCost ? AWAIT_COST_MS : 0;
-  const sent = sentNow(services, decision, identity);
+  const sent = sentNow(services, asked, decided);
   const result = await forward(identity?.caller, { outlivesClientMs });
   const { response, cost } = readAnswer(services, sent, result);
   if (result.kind === 'failed') {
@@ -216,20 +216,25 @@ async function passWith(
   return held ? holdWhileOpen({ request, response, isRaw }, held, afterResponse) : response;
 }
 
-type Sent = Pick<AnsweredRequest, 'decision' | 'caller' | 'startedAtMs'>;
+type Sent = Pick<AnsweredRequest, 'decision' | 'route' | 'caller' | 'startedAtMs'>;
 
-const sentNow = ({ telemetry }: Services, decision: Decision, identity: Identity | undefined): Sent => ({
+const sentNow = (
+  { telemetry, origins }: Services,
+  asked: GatewayRequest,
+  { decision, identity }: Decided,
+): Sent => ({
   decision,
+  route: origins.routeOf(asked),
   caller: identity?.caller,
   startedAtMs: telemetry.clockMs(),
 });
 
 /** Takes headers that are for Weir alone out of the answer, and reads the real cost from them. */
 function readAnswer({ origin, telemetry }: Services, sent: Sent, { kind, response }: ProxyResult) {
-  const { decision, caller, startedAtMs } = sent;
+  const { decision, route, caller, startedAtMs } = sent;
   const cost = kind === 'failed' ? undefined : takeOriginHeaders(response.headers, origin);
   const { status } = response;
   const isRefunded = kind !== 'failed' && NOT_CONNECTED.has(status);
-  telemetry.answered({ decision, caller, startedAtMs, route: ROUTE, status, cost, isRefunded });
+  telemetry.answered({ decision, route, caller, startedAtMs, status, cost, isRefunded });
   return { response, cost };
 }

@@ -1,5 +1,6 @@
 // Puts the parts of the way to an origin together: choice, loop guard, proxy, health.
 import type { Caller } from '../core/matching/caller.ts';
+import { hostOf } from '../core/matching/origin-routes.ts';
 import type { SnapshotSource } from '../core/ports/snapshot-source.ts';
 import { identityHeaders } from './identity-headers.ts';
 import { createLoopGuard } from './loop-guard.ts';
@@ -19,6 +20,8 @@ export interface ToOrigin extends AskedPath {
 export interface Origins {
   /** A 508 for a request that this Weir itself has sent, else undefined. */
   refuseLoop(request: Request): Promise<Response | undefined>;
+  /** The name of the route that takes the request. */
+  routeOf(asked: { readonly request: Request; readonly matchPath: string }): string;
   /** Sends the request to the origin of its route, or to the default one. */
   forward(request: Request, asked: ToOrigin): Promise<ProxyResult>;
   /** The default origin first, then those of all routes in force. */
@@ -33,6 +36,9 @@ export interface OriginsOptions extends Omit<OriginChooserOptions, 'routes'> {
   readonly now: () => number;
 }
 
+/** What no route takes. */
+const DEFAULT_ROUTE = 'default';
+
 export function createOrigins({ snapshots, headers, identity, now, ...options }: OriginsOptions): Origins {
   const routes = () => snapshots.current()?.routes;
   const choose = createOriginChooser({ ...options, routes });
@@ -41,6 +47,9 @@ export function createOrigins({ snapshots, headers, identity, now, ...options }:
 
   return {
     refuseLoop: loops.refuse,
+    // Without routes nobody reads the URL for it.
+    routeOf: ({ request, matchPath }) =>
+      routes()?.find(hostOf(request.url), matchPath)?.name ?? DEFAULT_ROUTE,
     async forward(request, asked) {
       const { caller } = asked;
       const choice = choose(request.url, asked);

@@ -55,7 +55,7 @@ export async function readFleet(
 
 function toFamily(id: MetricId, answers: readonly Answer[]): Family {
   const { boundsMs } = METRICS[id];
-  const points = new Map<string, Point>();
+  const points = startingPoints(id, answers);
   for (const { region, found } of answers)
     for (const [series, amount] of found?.sums ?? []) {
       const [name = '', ...values] = series.split('\t');
@@ -68,6 +68,17 @@ function toFamily(id: MetricId, answers: readonly Answer[]): Family {
       else point.value = amount;
     }
   return { ...METRIC_TEXTS[id], type: boundsMs ? 'histogram' : 'counter', points: [...points.values()] };
+}
+
+/**
+ * A counter without labels is there before it counts: Prometheus sees no increase in a series that begins at 1, so nobody
+ * would be told of the first dead letter.
+ */
+function startingPoints(id: MetricId, answers: readonly Answer[]): Map<string, Point> {
+  const { labels, boundsMs } = METRICS[id];
+  if (labels.length > 0 || boundsMs) return new Map();
+  const there = answers.filter(({ found }) => found);
+  return new Map(there.map(({ region }) => [`${region}\t`, { labels: { store: region }, value: 0 }]));
 }
 
 const labelsOf = (id: MetricId, values: readonly string[]): Labels =>

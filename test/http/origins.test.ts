@@ -26,6 +26,16 @@ function choose(routes: readonly OriginRoute[], url: string, options: Partial<Or
 }
 
 describe('a request', () => {
+  it('is counted under the name of its route, or as default if no route takes it', () => {
+    const shop = route({ name: 'shop', host: 'www.example.com', prefix: '/shop', origin: 'pass' });
+    const nameOf = (url: string, matchPath: string) =>
+      openOrigins({ routes: [shop] }).routeOf({ request: new Request(url), matchPath });
+    expect(nameOf('https://www.example.com/Shop/cart', '/shop/cart')).toBe('shop');
+    expect(nameOf('https://api.example.com/shop/cart', '/shop/cart')).toBe('default');
+    const asked = { request: new Request('https://www.example.com/shop'), matchPath: '/shop' };
+    expect(openOrigins().routeOf(asked)).toBe('default');
+  });
+
   it('goes to the default origin if no route takes it', () => {
     for (const routes of [[], [route({ host: 'other.example.com', origin: 'pass' })]])
       expect(choose(routes, 'https://api.example.com/x?y=1')).toMatchObject({

@@ -6,7 +6,7 @@ import { createSharedParts } from './parts.ts';
 
 export async function startWeir(
   variables: Record<string, string> = {},
-  options: Pick<WeirParts, 'isolates' | 'queue' | 'hasPage'> = {},
+  options: Pick<WeirParts, 'isolates' | 'queue' | 'queueRetries' | 'hasPage'> = {},
 ): Promise<Weir> {
   await using cleanup = new AsyncDisposableStack();
   const postgres = cleanup.use(await createFreshDatabase());

@@ -59,6 +59,14 @@ describe('the text for Prometheus', () => {
     expect(lines).toContain('weir_redis_seconds_count{region="us",store="us"} 6');
   });
 
+  it('has counters without labels before they count, so that their first increase is seen', async () => {
+    const lines = await linesOf({ us: metricsOf({}), eu: metricsOf({ deadLetters: 3 }), ap: undefined });
+    expect(lines.filter((line) => line.startsWith('weir_dead_letters_total'))).toEqual([
+      'weir_dead_letters_total{store="us"} 0',
+      'weir_dead_letters_total{store="eu"} 3',
+    ]);
+  });
+
   it('escapes what a rule may be called', async () => {
     const lines = await linesOf({ us: metricsOf({ 'checks\ta "b" \\ c\tdenied': 1 }) });
     expect(lines).toContain('weir_checks_total{rule="a \\"b\\" \\\\ c",result="denied",store="us"} 1');

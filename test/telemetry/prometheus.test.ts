@@ -53,6 +53,10 @@ beforeAll(async () => {
       windowSeconds: 3600,
     },
   });
+  await weir.admin('/routes', {
+    method: 'POST',
+    body: { name: 'tiny', prefix: '/small', origin: weir.stack.originUrl },
+  });
   const target = await startFront();
   prometheus = cleanup.use(
     await startPrometheus({
@@ -126,6 +130,16 @@ it('no counter ever went back, whichever isolate was asked', async () => {
     const series = type === 'histogram' ? `${name}_count` : name;
     expect(await numberAt(`max(resets(${series}[1h]))`), series).toBe(0);
   }
+});
+
+it('requests and answers of origins are told by the name of the route', async () => {
+  const text = await metricsText();
+  for (const series of [
+    'weir_requests_total{region="us",route="tiny",result="admitted",store="us"}',
+    'weir_requests_total{region="us",route="tiny",result="denied",store="us"}',
+    'weir_origin_responses_total{route="tiny",class="2xx",store="us"}',
+  ])
+    expect(text).toContain(`\n${series} `);
 });
 
 it('promtool takes the text', async () => {

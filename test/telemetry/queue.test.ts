@@ -17,7 +17,11 @@ describe.each([
 ])('%s', (_, queue) => {
   let weir: Weir;
   beforeAll(async () => {
-    weir = await startWeir({ TELEMETRY_SECONDS: '0.1' }, queue === undefined ? {} : { queue });
+    // One retry, after a second: with the ten of wrangler.toml a batch takes a quarter of an hour to be given up.
+    weir = await startWeir(
+      { TELEMETRY_SECONDS: '0.1' },
+      queue === undefined ? {} : { queue, queueRetries: 1 },
+    );
     const rule = { name: 'two', resource: '/two', scope: 'ip', algorithm: 'fixed-window', cost: 3 };
     await weir.admin('/rules', { method: 'POST', body: { ...rule, limit: 6, windowSeconds: 3_600 } });
   });
@@ -28,6 +32,13 @@ describe.each([
   const sendAll = async (ip: string, count: number) => {
     for (let i = 0; i < count; i += 1)
       await (await weir.call('/two', { ip, isolate: i % 2 === 0 ? 'one' : 'two' })).body?.cancel();
+  };
+
+  /** As the fleet's metrics say; NaN without any. */
+  const deadLetters = async () => {
+    const headers = { Authorization: `Bearer ${weir.token}` };
+    const text = await (await weir.call('/_weir/metrics', { headers })).text();
+    return Number(/^weir_dead_letters_total\{store="us"\} (\d+)$/m.exec(text)?.[1] ?? Number.NaN);
   };
 
   it('all denials of a caller arrive, whichever isolate denied them, and none twice', async () => {
@@ -65,7 +76,20 @@ describe.each([
   });
 
   // Without a queue there is no consumer.
-  if (queue)
+  if (queue) {
+    it('a batch that fails too often comes to the dead-letter queue, is counted, and arrives when Postgres is back', async () => {
+      const ip = freshIp();
+      const before = await deadLetters();
+      // A counter that is not there yet would hide its first increase from the alert.
+      expect(before).toBeGreaterThanOrEqual(0);
+      await sendAll(ip, 2);
+      await weir.stack.neon.faults.set({ status: 503 });
+      await sendAll(ip, 5);
+      await expect.poll(deadLetters).toBeGreaterThan(before);
+      await weir.stack.neon.faults.clear();
+      await expect.poll(() => countOf(ip)).toBe(5);
+    });
+
     it('a consumer whose process is killed in the middle of a batch counts nothing twice', async () => {
       const [a, b] = [freshIp(), freshIp()];
       const messages = [batchOf(a), batchOf(b)];
@@ -80,6 +104,7 @@ describe.each([
       await weir.isolates.deliver('one', 'weir-records', messages);
       expect([await countOf(a), await countOf(b)]).toEqual([3, 3]);
     });
+  }
 });
 
 /** Three denials of one caller, just now. */

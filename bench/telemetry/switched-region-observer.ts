@@ -1,0 +1,19 @@
+// In place of src/telemetry/region-observer.ts: the same, or nothing while it is turned off.
+import type { MetricSums } from '../../src/core/telemetry/metric-sums.ts';
+import { createRegionObserver as create, type RegionObserver } from '../../src/telemetry/region-observer.ts';
+import { telling } from './switch.ts';
+
+export function createRegionObserver(region: string, sums: MetricSums): RegionObserver {
+  const observer = create(region, sums);
+  return {
+    ...observer,
+    store(store) {
+      const observed = observer.store(store);
+      return { ...store, run: (call, signal) => (telling.isOn ? observed : store).run(call, signal) };
+    },
+    distance(distance) {
+      const observed = observer.distance(distance);
+      return { ...distance, note: (tookMs) => (telling.isOn ? observed : distance).note(tookMs) };
+    },
+  };
+}
