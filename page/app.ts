@@ -1,6 +1,7 @@
 // The page: one view at a time, named by what follows # in the address.
 import { messageOf } from './api.ts';
 import { fill, h } from './dom.ts';
+import { sameIn } from './focus.ts';
 import { showCaller, showCallers } from './views/callers.ts';
 import { showCost } from './views/cost.ts';
 import { showExplain } from './views/explain.ts';
@@ -46,9 +47,25 @@ async function open(): Promise<void> {
   }
 }
 
+/** A filter that was changed keeps the focus: its form is the same in the view that it leads to. */
+function focusAfter(opening: () => void): void {
+  const main = document.getElementById('main');
+  const field = document.activeElement;
+  const isFilter = field?.hasAttribute('name') && main?.contains(field);
+  opening();
+  const again = main && field && isFilter ? sameIn(main, field) : undefined;
+  (again ?? main)?.focus({ preventScroll: true });
+}
+
 window.addEventListener('hashchange', () => {
-  void open();
-  document.getElementById('main')?.focus({ preventScroll: true });
+  // A question belongs to the view that asked it.
+  for (const dialog of document.querySelectorAll('dialog')) dialog.close();
+  focusAfter(() => void open());
   window.scrollTo(0, 0);
+});
+// What follows # names a view here, so the browser cannot follow this link.
+document.querySelector('.skip')?.addEventListener('click', (event) => {
+  event.preventDefault();
+  document.getElementById('main')?.focus();
 });
 void open();

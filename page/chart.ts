@@ -1,6 +1,6 @@
 // Curves over time. uPlot is loaded when the first one is shown.
 import type uPlot from 'uplot';
-import { h } from './dom.ts';
+import { fill, h } from './dom.ts';
 import type { Points } from './series.ts';
 
 export interface Curve {
@@ -47,17 +47,34 @@ export function chart({ title, curves, unit, signal }: ChartOptions): Chart {
     element,
     show(points) {
       latest = points;
-      // For those who do not see the curve.
-      summary.textContent = curves
-        .map(
-          ({ label }, i) => `${label}: ${points[i + 1]?.findLast((value) => value !== null) ?? '–'} ${unit}`,
-        )
-        .join(' · ');
+      fill(
+        summary,
+        curves.map(({ label, colour }, i) => [
+          i > 0 && ' · ',
+          h('span', { class: `key ${colour}` }, `${label}: ${latestOf(points[i + 1])} ${unit}`),
+        ]),
+      );
       if (plot) plot.setData(points as uPlot.AlignedData);
       else void draw();
     },
   };
 }
+
+const latestOf = (values: Points[number] = []) => values.findLast((value) => value !== null) ?? '–';
+
+const HOUR = 3_600;
+const pad = (value: number) => String(value).padStart(2, '0');
+
+/** Short enough that no two of them overlap on a phone. Days stand where they begin. */
+function timeOf(seconds: number, stepSeconds: number): string {
+  const at = new Date(seconds * 1_000);
+  const hour = pad(at.getHours());
+  const minute = pad(at.getMinutes());
+  if (stepSeconds >= HOUR && hour === '00') return at.toLocaleDateString('en', DAY);
+  return stepSeconds < 60 ? `${hour}:${minute}:${pad(at.getSeconds())}` : `${hour}:${minute}`;
+}
+
+const DAY = { day: 'numeric', month: 'short' } as const;
 
 function optionsOf(curves: readonly Curve[], unit: string, width: number): uPlot.Options {
   const style = getComputedStyle(document.documentElement);
@@ -77,7 +94,15 @@ function optionsOf(curves: readonly Curve[], unit: string, width: number): uPlot
       x: { range: (_plot, low, high) => [Math.min(low, high - 60), high] },
       y: { range: (_plot, _low, high) => [0, Math.max(1, high * 1.1)] },
     },
-    axes: [axis, { ...axis, size: 46, values: (_plot, values) => values.map((value) => `${value}`) }],
+    axes: [
+      {
+        ...axis,
+        size: 30,
+        space: 64,
+        values: (_plot, at, _axis, _space, step) => at.map((one) => timeOf(one, step)),
+      },
+      { ...axis, size: 46, values: (_plot, values) => values.map((value) => `${value}`) },
+    ],
     series: [
       {},
       ...curves.map(({ label, colour, isArea }) => ({

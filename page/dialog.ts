@@ -1,6 +1,7 @@
 // Questions that stand in front of the view: a form, or "are you sure".
-import { ApiError, type FieldError, messageOf } from './api.ts';
-import { button, type Child, fill, h } from './dom.ts';
+import { button, type Child, h } from './dom.ts';
+import { sameIn } from './focus.ts';
+import { sendOnSubmit } from './forms.ts';
 
 export interface DialogOptions {
   readonly title: string;
@@ -14,7 +15,6 @@ export interface DialogOptions {
 /** Closed by Escape, too; the focus goes back to where it was. */
 export function openDialog({ title, body, submit, isDestructive, act }: DialogOptions): void {
   const trouble = h('div', { role: 'alert' });
-  const confirm = h('button', { class: isDestructive ? 'danger' : 'primary' }, submit);
   const form = h(
     'form',
     { method: 'dialog' },
@@ -24,23 +24,24 @@ export function openDialog({ title, body, submit, isDestructive, act }: DialogOp
     h(
       'div',
       { class: 'actions' },
-      confirm,
-      button('Cancel', () => dialog.close()),
+      h('button', { class: isDestructive ? 'danger' : 'primary' }, submit),
+      // Enter must not confirm what cannot be meant by accident.
+      button('Cancel', () => dialog.close(), { autofocus: isDestructive }),
     ),
   );
   const dialog = h('dialog', { 'aria-labelledby': 'dialog-title' }, form);
-  form.addEventListener('submit', async (event) => {
-    event.preventDefault();
-    confirm.disabled = true;
-    try {
-      await act(form);
-      dialog.close();
-    } catch (error) {
-      showTrouble(form, trouble, error);
-    }
-    confirm.disabled = false;
+  const send = async () => {
+    await act(form);
+    dialog.close();
+  };
+  sendOnSubmit({ form, trouble, act: send });
+  const opener = document.activeElement;
+  dialog.addEventListener('close', () => {
+    dialog.remove();
+    // The browser gives the focus back to the button, unless a live view has drawn another one meanwhile.
+    if (opener && document.activeElement === document.body)
+      sameIn(document.body, opener)?.focus({ preventScroll: true });
   });
-  dialog.addEventListener('close', () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();
 }
@@ -54,25 +55,3 @@ export interface Question {
 
 export const ask = ({ title, detail, submit, act }: Question): void =>
   openDialog({ title, body: h('p', {}, detail), submit, isDestructive: true, act });
-
-/** Each error at its field, if the form has it; the others above the buttons. */
-export function showTrouble(form: HTMLFormElement, place: HTMLElement, error: unknown): void {
-  for (const old of form.querySelectorAll('.field-error')) old.remove();
-  for (const field of form.querySelectorAll('[aria-invalid]')) field.removeAttribute('aria-invalid');
-  const errors = error instanceof ApiError ? error.errors : [];
-  const elsewhere = errors.filter((one) => !showAtField(form, one));
-  const lines = elsewhere.map(({ pointer, detail }) => `${pointer.replace(/^#\//, '')} ${detail}`);
-  fill(place, h('p', { class: 'notice bad' }, [messageOf(error), ...lines].join('. ')));
-  form.querySelector<HTMLElement>('[aria-invalid]')?.focus();
-}
-
-function showAtField(form: HTMLFormElement, { pointer, detail }: FieldError): boolean {
-  const [name = ''] = pointer.replace(/^#\//, '').split('/');
-  const field = form.elements.namedItem(name);
-  if (!(field instanceof HTMLElement)) return false;
-  const id = `error-${name}`;
-  field.setAttribute('aria-invalid', 'true');
-  field.setAttribute('aria-describedby', id);
-  field.after(h('span', { class: 'field-error', id }, detail));
-  return true;
-}

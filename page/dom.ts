@@ -1,4 +1,5 @@
 // Makes elements. Text is only ever set as text, never parsed as HTML: no name or field can become code.
+import { keepFocus } from './focus.ts';
 
 export type Child = Node | string | number | null | undefined | false | readonly Child[];
 type Listener = (event: Event) => void;
@@ -31,10 +32,12 @@ function append(element: Element, children: readonly Child[]): void {
 
 const isList = (child: Child): child is readonly Child[] => Array.isArray(child);
 
-/** Puts new children in the place of the old ones. */
+/** Puts new children in the place of the old ones. Live views do so every few seconds. */
 export function fill(element: Element, ...children: readonly Child[]): void {
-  element.replaceChildren();
-  append(element, children);
+  keepFocus(element, () => {
+    element.replaceChildren();
+    append(element, children);
+  });
 }
 
 export interface Column<Row> {

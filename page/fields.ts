@@ -15,6 +15,23 @@ const wrap = ({ label, hint }: FieldOptions, input: HTMLElement, ...more: readon
 export const textField = (options: FieldOptions, value = ''): HTMLLabelElement =>
   wrap(options, h('input', { name: options.name, value, autocomplete: 'off', ...options.attributes }));
 
+export interface Bounds {
+  readonly min?: number | undefined;
+  readonly max?: number | undefined;
+  /** False: a whole number. */
+  readonly isFraction?: boolean | undefined;
+}
+
+export const numberField = (
+  { attributes, ...options }: FieldOptions,
+  { min, max, isFraction = false }: Bounds,
+  value: number | null,
+): HTMLLabelElement => {
+  const kind = { type: 'number', inputmode: isFraction ? 'decimal' : 'numeric' };
+  const bounds = { min, max, step: isFraction ? 'any' : 1 };
+  return textField({ ...options, attributes: { ...kind, ...bounds, ...attributes } }, String(value ?? ''));
+};
+
 export const areaField = (options: FieldOptions, value = ''): HTMLLabelElement =>
   wrap(
     options,
@@ -51,7 +68,8 @@ const ENDS = [
 /** When something ends, with the usual answers one click away. */
 export function untilField(name: string, label: string, afterMs: number = HOUR_MS): HTMLElement {
   const value = localInput(Date.now() + afterMs);
-  const input = h('input', { type: 'datetime-local', name, value, required: true });
+  const min = localInput(Date.now());
+  const input = h('input', { type: 'datetime-local', name, value, min, required: true });
   const set = (ms: number) => {
     input.value = localInput(Date.now() + ms);
   };
@@ -73,6 +91,6 @@ export const textOf = (form: HTMLFormElement, name: string): string => {
 export const momentOf = (form: HTMLFormElement, name: string): string =>
   new Date(textOf(form, name)).toISOString();
 
-/** Null: the field is empty. What is no number is left to the API to name. */
+/** Null: the field is empty. */
 export const numberOf = (form: HTMLFormElement, name: string): number | null =>
   textOf(form, name) === '' ? null : Number(textOf(form, name));

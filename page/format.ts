@@ -47,6 +47,9 @@ function about(seconds: number): string {
 
 export const moment = (text: string): string => new Date(text).toLocaleString();
 
+/** For views that do not know the zone of the person who looks. */
+export const utcMinute = (text: string): string => `${text.slice(0, 16).replace('T', ' ')} UTC`;
+
 /** As `<input type="datetime-local">` wants it: in the zone of the person who looks. */
 export function localInput(ms: number): string {
   const date = new Date(ms);

@@ -2,9 +2,10 @@
 import { get, patch, post, remove } from '../api.ts';
 import { ask, openDialog } from '../dialog.ts';
 import { button, type Child, h, toast } from '../dom.ts';
-import { choiceField, momentOf, numberOf, textField, textOf, untilField } from '../fields.ts';
+import { choiceField, momentOf, numberField, numberOf, textField, textOf, untilField } from '../fields.ts';
 import { count, span } from '../format.ts';
 import type { CallerLimit, CallerLimits, Who } from './caller.ts';
+import { MAX_LIMIT } from './rule-fields.ts';
 
 export const actionsOf = (who: Who): Child => [
   button('Put on a list…', () => openList(who)),
@@ -29,9 +30,10 @@ function askForLimit(who: Who, limit: CallerLimit): void {
     submit: isOwn ? 'Change the override' : 'Override',
     body: [
       h('p', {}, `“${limit.name}” allows ${count(limit.limit)} every ${span(limit.windowSeconds)}.`),
-      textField(
-        { name: 'limit', label: 'New limit', attributes: { inputmode: 'numeric', required: true } },
-        String(limit.limit * 2),
+      numberField(
+        { name: 'limit', label: 'New limit', attributes: { required: true } },
+        { min: 1, max: MAX_LIMIT },
+        limit.limit * 2,
       ),
       untilField('validUntil', 'Until'),
       isOwn && button('End the override now…', () => confirmEnd(limit), { class: 'danger' }),

@@ -1,27 +1,32 @@
 // What Weir would cost with so many requests: the numbers of docs/cost.md, for a deployment of one's own.
 import { type Cost, costOf, cuHours, type Deployment, freeRequests } from '../cost.ts';
 import { fill, h, table } from '../dom.ts';
-import { choiceField, textField } from '../fields.ts';
+import { choiceField, numberField } from '../fields.ts';
 import { count } from '../format.ts';
 import type { View } from './view.ts';
 
-const number = { inputmode: 'decimal', required: true };
+const attributes = { required: true };
 
 export const showCost: View = (main) => {
   const result = h('div', { 'aria-live': 'polite' });
   const form: HTMLFormElement = h(
     'form',
     { class: 'fields' },
-    textField({ name: 'millionsOfRequests', label: 'Million requests a month', attributes: number }, '1'),
-    textField({ name: 'regions', label: 'Regions', attributes: number }, '3'),
-    textField(
+    numberField(
+      { name: 'millionsOfRequests', label: 'Million requests a month', attributes },
+      { min: 0, isFraction: true },
+      1,
+    ),
+    numberField({ name: 'regions', label: 'Regions', attributes }, { min: 1 }, 3),
+    numberField(
       {
         name: 'deniedPercent',
         label: 'Denied, percent',
         hint: 'Denials that isolates remember cost no command',
-        attributes: number,
+        attributes,
       },
-      '0',
+      { min: 0, max: 100, isFraction: true },
+      0,
     ),
     choiceField(
       { name: 'checkMinutes', label: 'DATABASE_CHECK_MINUTES', hint: 'Postgres sleeps in between' },

@@ -27,7 +27,7 @@ export async function showEnforcement(place: HTMLElement, signal: AbortSignal): 
     fill(
       place,
       me.mayChange &&
-        button('Only log, everywhere…', () => confirmOff(() => change('log')), { class: 'quiet small' }),
+        button('Only log, everywhere…', () => confirmOff(() => change('log')), { class: 'small' }),
     );
 }
 

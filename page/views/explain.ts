@@ -1,15 +1,18 @@
 // Why a request is limited: paste a curl command or fill in a request, and see the way it would go.
 import { post } from '../api.ts';
 import { parseCurl } from '../curl.ts';
-import { showTrouble } from '../dialog.ts';
 import { type Child, fill, h, link, table } from '../dom.ts';
 import { areaField, textField, textOf } from '../fields.ts';
 import { ago, count, span } from '../format.ts';
-import type { View } from './view.ts';
+import { sendOnSubmit } from '../forms.ts';
+import { type View, waiting } from './view.ts';
 
 interface Applied {
   readonly id: string;
   readonly name: string;
+  /** `log`: it denies nobody. */
+  readonly action: string;
+  readonly times: number | null;
   readonly limit: number;
   readonly limitFrom: string;
   readonly windowSeconds: number;
@@ -28,6 +31,7 @@ interface Explanation {
   readonly path: string;
   readonly method: string;
   readonly caller: Readonly<Record<'ip' | 'userId' | 'apiKeyId' | 'tenantId' | 'tier', string | null>>;
+  readonly enforcement: 'on' | 'log';
   readonly listed: 'allow' | 'deny' | null;
   readonly allowedBy: readonly { readonly id: string; readonly name: string }[];
   readonly applies: readonly Applied[];
@@ -40,6 +44,7 @@ interface Explanation {
   readonly doesNotApplyCount: number;
 }
 
+const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
 const FIELDS = ['method', 'path', 'ip', 'userId', 'apiKey', 'tenantId', 'tier'] as const;
 
 export const showExplain: View = (main) => {
@@ -57,8 +62,13 @@ export const showExplain: View = (main) => {
     h(
       'div',
       { class: 'fields' },
-      textField({ name: 'method', label: 'Method' }, 'GET'),
-      textField({ name: 'path', label: 'Path' }, '/'),
+      textField({ name: 'method', label: 'Method', attributes: { list: 'methods' } }, 'GET'),
+      h(
+        'datalist',
+        { id: 'methods' },
+        METHODS.map((value) => h('option', { value })),
+      ),
+      textField({ name: 'path', label: 'Path', attributes: { required: true } }, '/'),
       textField({ name: 'ip', label: 'IP address' }),
       textField({ name: 'userId', label: 'User', hint: 'From a pasted token it is read, not verified' }),
       textField({ name: 'apiKey', label: 'API key' }),
@@ -71,19 +81,16 @@ export const showExplain: View = (main) => {
   form.addEventListener('input', (event) => {
     if (event.target instanceof HTMLTextAreaElement) fillFrom(form, event.target.value);
   });
-  form.addEventListener('submit', async (event) => {
-    event.preventDefault();
+  const explain = async () => {
     const given = FIELDS.map((name) => [name, textOf(form, name)] as const).filter(
       ([, value]) => value !== '',
     );
-    try {
-      const explanation = await post<Explanation>('/explain', Object.fromEntries(given));
-      fill(trouble);
-      fill(result, wayOf(explanation), againstOf(explanation));
-    } catch (error) {
-      showTrouble(form, trouble, error);
-    }
-  });
+    const asked = post<Explanation>('/explain', Object.fromEntries(given));
+    const explanation = await waiting(trouble, 'the rules and counters', asked);
+    fill(trouble);
+    fill(result, wayOf(explanation), againstOf(explanation));
+  };
+  sendOnSubmit({ form, trouble, act: explain });
   fill(main, h('h1', {}, 'Explain'), form, result);
 };
 
@@ -99,7 +106,6 @@ function fillFrom(form: HTMLFormElement, text: string): void {
 
 const wayOf = (explanation: Explanation): Child => {
   const { path, method, caller, listed, allowedBy, applies } = explanation;
-  const denied = applies.filter(({ left }) => left && !left.allowed);
   const known = Object.entries(caller).flatMap(([name, value]) => (value ? [`${name} ${value}`] : []));
   return h(
     'ol',
@@ -112,24 +118,37 @@ const wayOf = (explanation: Explanation): Child => {
       listed === 'deny' ? 'bad' : listed ? 'good' : '',
     ),
     allowedBy.map(({ id, name }) => step('Allowed by', link(['rules', id], name), 'good')),
-    applies.map((rule) => step('Rule', appliedText(rule), rule.left && !rule.left.allowed ? 'bad' : 'good')),
+    applies.map((rule) => step('Rule', appliedText(rule), kindOf(rule))),
     listed === null && applies.length === 0 && allowedBy.length === 0 && step('Rules', 'none applies'),
-    verdict(listed, denied),
+    verdict(explanation),
   );
 };
+
+const isOver = ({ left }: Applied) => left !== null && !left.allowed;
+
+const kindOf = (rule: Applied) => (!isOver(rule) ? 'good' : rule.action === 'log' ? '' : 'bad');
 
 const step = (title: string, body: Child, kind = '') =>
   h('li', { class: kind }, h('b', {}, title), ' ', body);
 
-const appliedText = ({ id, name, limit, limitFrom, cost, subject, left, ...rest }: Applied): Child => [
-  link(['rules', id], name),
-  `: ${count(limit)} every ${rest.window ?? span(rest.windowSeconds)}${limitFrom === 'tier' ? ' (of the tier)' : ''}, counts ${subject.scope} ${subject.id}, takes ${cost}. `,
-  left ? `${count(left.remaining)} left, whole again ${ago(left.resetAt)}.` : 'What is left is not known.',
+const appliedText = (rule: Applied): Child => [
+  link(['rules', rule.id], rule.name),
+  `: ${count(rule.limit)} every ${rule.window ?? span(rule.windowSeconds)}`,
+  rule.limitFrom === 'tier' && ' (of the tier)',
+  rule.times !== null && ` (times ${rule.times})`,
+  `, counts ${rule.subject.scope} ${rule.subject.id}, takes ${rule.cost}. `,
+  rule.left
+    ? `${count(rule.left.remaining)} left, whole again ${ago(rule.left.resetAt)}.`
+    : 'What is left is not known.',
+  rule.action === 'log' && ' It only records, and denies nobody.',
 ];
 
-function verdict(listed: Explanation['listed'], denied: readonly Applied[]): HTMLElement {
+function verdict({ listed, enforcement, applies }: Explanation): HTMLElement {
+  const denied = applies.filter((rule) => isOver(rule) && rule.action !== 'log');
   if (listed === 'deny') return step('Answer', 'refused', 'bad verdict');
   if (listed === 'allow' || denied.length === 0) return step('Answer', 'goes to the origin', 'good verdict');
+  if (enforcement === 'log')
+    return step('Answer', 'goes to the origin, because every rule only logs now', 'good verdict');
   const waits = denied.map(({ left }) => left?.retryAfterMs ?? null);
   const wait = waits.includes(null)
     ? 'and no wait will help'

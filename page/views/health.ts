@@ -1,6 +1,7 @@
 // How each part is doing, as the isolate that answers sees it.
 import { health } from '../api.ts';
 import { type Child, empty, fill, h, table } from '../dom.ts';
+import { ago, count } from '../format.ts';
 import { live } from '../live.ts';
 import { badge } from './overview.ts';
 import type { View } from './view.ts';
@@ -15,9 +16,25 @@ interface Health {
   readonly isolate: {
     readonly breakers: Readonly<Record<string, string>>;
     readonly isolates: Readonly<Record<string, number>>;
-    readonly degraded: unknown;
-    readonly origins: unknown;
+    readonly degraded: readonly Degraded[];
+    readonly origins: readonly Origin[];
   };
+}
+
+interface Degraded {
+  readonly reason: string;
+  readonly fallback?: string;
+  readonly region?: string;
+  readonly count: number;
+}
+
+interface Origin {
+  readonly route: string | null;
+  readonly origin: string;
+  readonly state: 'ok' | 'failing' | 'unknown';
+  readonly lately: Readonly<Record<string, number>>;
+  readonly lastFailure: string | null;
+  readonly lastFailureAt: string | null;
 }
 
 export const showHealth: View = (main, { signal }) => {
@@ -56,8 +73,10 @@ const healthOf = ({ status, version, region, rules, parts, errors, isolate }: He
     { title: 'Breaker', cell: ([, state]) => badge(state === 'closed' ? 'good' : 'bad', state) },
     { title: 'Isolates there', cell: ([name]) => isolate.isolates[name] ?? 0, isNumber: true },
   ]),
-  details('Degraded answers', isolate.degraded),
-  details('Origins', isolate.origins),
+  h('h3', {}, 'Degraded answers'),
+  degradedTable(isolate.degraded),
+  h('h3', {}, 'Origins'),
+  originTable(isolate.origins),
 ];
 
 /** What to look at first. */
@@ -67,12 +86,32 @@ const NEXT: Readonly<Record<string, string>> = {
   rules: 'No rules are known: POST /_weir/admin/publish, and look at Postgres and KV.',
 };
 
-const isEmpty = (value: unknown) =>
-  value === null || value === undefined || (typeof value === 'object' && Object.keys(value).length === 0);
-
-const details = (title: string, value: unknown): Child => [
-  h('h3', {}, title),
-  isEmpty(value)
+const degradedTable = (incidents: readonly Degraded[]): Child =>
+  incidents.length === 0
     ? empty('None since this isolate started.')
-    : h('pre', { tabindex: 0 }, JSON.stringify(value, null, 2)),
-];
+    : table('Degraded answers', incidents, [
+        { title: 'Reason', cell: ({ reason }) => h('code', {}, reason) },
+        { title: 'Region', cell: ({ region }) => region },
+        { title: 'Decided by', cell: ({ fallback }) => fallback },
+        { title: 'Answers', cell: (one) => count(one.count), isNumber: true },
+      ]);
+
+const STATES = { ok: 'good', failing: 'bad', unknown: '' } as const;
+
+const originTable = (origins: readonly Origin[]): Child =>
+  table('Origins', origins, [
+    { title: 'Route', cell: ({ route }) => h('b', {}, route ?? 'default') },
+    { title: 'Origin', cell: ({ origin }) => h('code', {}, origin) },
+    { title: 'State', cell: ({ state }) => badge(STATES[state], state) },
+    { title: 'Last 20 requests', cell: ({ lately }) => latelyOf(lately) },
+    {
+      title: 'Last failure',
+      cell: ({ lastFailure, lastFailureAt }) =>
+        lastFailure && lastFailureAt && `${lastFailure}, ${ago(lastFailureAt)}`,
+    },
+  ]);
+
+const latelyOf = (lately: Origin['lately']) =>
+  Object.entries(lately)
+    .map(([result, number]) => `${number} ${result}`)
+    .join(', ') || 'none';

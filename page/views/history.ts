@@ -1,23 +1,10 @@
 // What was changed, by whom, what was different before, and how to undo it.
 import { ApiError, get, me, type Page, post } from '../api.ts';
+import { type Change, kindOf, nameOf } from '../change.ts';
 import { ask } from '../dialog.ts';
 import { button, type Child, empty, fill, h, link, toast } from '../dom.ts';
 import { ago, moment } from '../format.ts';
 import { type View, waiting } from './view.ts';
-
-type Row = Readonly<Record<string, unknown>>;
-
-export interface Change {
-  readonly id: number;
-  readonly changeId: number;
-  readonly at: string;
-  readonly actor: string;
-  readonly entity: string;
-  readonly entityId: string;
-  readonly action: 'created' | 'changed' | 'deleted';
-  readonly before: Row | null;
-  readonly after: Row | null;
-}
 
 export const showHistory: View = async (main, { signal }) => {
   const list = h('div', {});
@@ -56,20 +43,12 @@ export async function showChanges(
   list.append(more);
 }
 
-const nameOf = ({ before, after, entityId }: Change) => {
-  const row = after ?? before ?? {};
-  const name = row['name'] ?? row['value'];
-  return typeof name === 'string' && name !== '' ? name : entityId;
-};
-
-const SINGULAR: Readonly<Record<string, string>> = { lists: 'list entry' };
-
 export const changeLine = (change: Change): Child => {
   const { at, actor, entity, entityId, action } = change;
   const isThere = entity === 'rules' && action !== 'deleted';
   return [
     h('b', {}, actor),
-    ` ${action} ${SINGULAR[entity] ?? entity.replace(/s$/, '')} `,
+    ` ${action} ${kindOf(change)} `,
     isThere ? link(['rules', entityId], nameOf(change)) : h('i', {}, nameOf(change)),
     ' ',
     h('time', { datetime: at, title: moment(at), class: 'hint' }, ago(at)),

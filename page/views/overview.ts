@@ -1,5 +1,6 @@
 // What is going on now: traffic, times, regions, who is denied most, and what was changed last.
 import { get, type Page } from '../api.ts';
+import type { Change } from '../change.ts';
 import { type Chart, chart } from '../chart.ts';
 import { type Child, empty, fill, h, link, table } from '../dom.ts';
 import { count, milliseconds, rate } from '../format.ts';
@@ -12,7 +13,7 @@ import {
   sampleBefore,
   type Traffic,
 } from '../traffic.ts';
-import { type Change, changeLine } from './history.ts';
+import { changeLine } from './history.ts';
 import type { View } from './view.ts';
 import type { Violator } from './violators.ts';
 

@@ -1,5 +1,14 @@
 // The fields of a rule: how each is shown in the form, and read back from it.
-import { areaField, choiceField, flagField, numberOf, textField, textOf } from '../fields.ts';
+import {
+  areaField,
+  type Bounds,
+  choiceField,
+  flagField,
+  numberField,
+  numberOf,
+  textField,
+  textOf,
+} from '../fields.ts';
 import { localInput } from '../format.ts';
 
 export type Values = Readonly<Record<string, unknown>>;
@@ -13,7 +22,12 @@ interface RuleField {
   readonly hint?: string;
   /** Null where the field may be left open. */
   readonly empty?: null;
+  /** Of a number, as the API has them. */
+  readonly bounds?: Bounds;
 }
+
+export const MAX_LIMIT = 1_000_000_000_000;
+const SECONDS = { min: 1, max: 31_622_400 };
 
 const ALGORITHMS = [
   'fixed-window',
@@ -38,8 +52,8 @@ export const MAIN_FIELDS: readonly RuleField[] = [
   { name: 'methods', label: 'Methods', kind: 'list', hint: 'None: every method' },
   { name: 'scope', label: 'Counted by', kind: ['ip', 'user', 'apiKey', 'tenant', 'global'] },
   { name: 'algorithm', label: 'Algorithm', kind: ALGORITHMS },
-  { name: 'limit', label: 'Limit', kind: 'number', empty: null },
-  { name: 'windowSeconds', label: 'Window in seconds', kind: 'number', empty: null },
+  { name: 'limit', label: 'Limit', kind: 'number', bounds: { min: 1, max: MAX_LIMIT }, empty: null },
+  { name: 'windowSeconds', label: 'Window in seconds', kind: 'number', bounds: SECONDS, empty: null },
   {
     name: 'window',
     label: 'Window of the calendar',
@@ -61,25 +75,65 @@ export const MAIN_FIELDS: readonly RuleField[] = [
 export const MORE_FIELDS: readonly RuleField[] = [
   { name: 'tiers', label: 'Only these tiers', kind: 'list' },
   { name: 'subjects', label: 'Only these subjects', kind: 'list', hint: 'Makes it an override' },
-  { name: 'priority', label: 'Priority', kind: 'number', hint: 'Lower comes first' },
-  { name: 'burst', label: 'Burst', kind: 'number', empty: null, hint: 'token-bucket, leaky-bucket, gcra' },
+  {
+    name: 'priority',
+    label: 'Priority',
+    kind: 'number',
+    bounds: { isFraction: true },
+    hint: 'Lower comes first',
+  },
+  {
+    name: 'burst',
+    label: 'Burst',
+    kind: 'number',
+    bounds: { min: 1, max: MAX_LIMIT },
+    empty: null,
+    hint: 'token-bucket, leaky-bucket, gcra',
+  },
   {
     name: 'times',
     label: 'Times',
     kind: 'number',
+    bounds: { min: 0.001, max: 1_000_000, isFraction: true },
     empty: null,
     hint: 'multiply: limits of its scope are so many times as large',
   },
   { name: 'timeZone', label: 'Time zone', kind: 'text', empty: null, hint: 'Of the calendar; none: UTC' },
-  { name: 'anchorDay', label: 'Months begin on day', kind: 'number', empty: null },
-  { name: 'buckets', label: 'Buckets', kind: 'number', empty: null, hint: 'sliding-window-buckets' },
-  { name: 'cost', label: 'Cost of a request', kind: 'number' },
-  { name: 'status', label: 'Status of a denial', kind: 'number' },
+  {
+    name: 'anchorDay',
+    label: 'Months begin on day',
+    kind: 'number',
+    bounds: { min: 1, max: 31 },
+    empty: null,
+  },
+  {
+    name: 'buckets',
+    label: 'Buckets',
+    kind: 'number',
+    bounds: { min: 1, max: 100 },
+    empty: null,
+    hint: 'sliding-window-buckets',
+  },
+  { name: 'cost', label: 'Cost of a request', kind: 'number', bounds: { min: 1, max: 1_000_000_000 } },
+  { name: 'status', label: 'Status of a denial', kind: 'number', bounds: { min: 400, max: 599 } },
   { name: 'message', label: 'Message of a denial', kind: 'text', empty: null },
-  { name: 'blockSeconds', label: 'Block violators for seconds', kind: 'number', empty: null },
-  { name: 'maxDelayMs', label: 'Longest wait in ms', kind: 'number', empty: null, hint: 'throttle' },
+  {
+    name: 'blockSeconds',
+    label: 'Block violators for seconds',
+    kind: 'number',
+    bounds: SECONDS,
+    empty: null,
+  },
+  {
+    name: 'maxDelayMs',
+    label: 'Longest wait in ms',
+    kind: 'number',
+    bounds: { min: 1, max: 30_000 },
+    empty: null,
+    hint: 'throttle',
+  },
   { name: 'onUnavailable', label: 'Without counters', kind: ['open', 'local', 'closed'] },
-  { name: 'percent', label: 'Percent of subjects', kind: 'number' },
+  { name: 'percent', label: 'Percent of subjects', kind: 'number', bounds: { min: 0, max: 100 } },
   { name: 'validFrom', label: 'From', kind: 'moment', empty: null },
   { name: 'validUntil', label: 'Until', kind: 'moment', empty: null },
   { name: 'alertAt', label: 'Alert at percent', kind: 'numbers' },
@@ -105,6 +159,7 @@ export const MORE_FIELDS: readonly RuleField[] = [
     name: 'boundTimes',
     label: 'Bound of what clients choose',
     kind: 'number',
+    bounds: { min: 1, max: 1_000_000 },
     hint: 'So many times the limit, counted by the scope',
   },
   { name: 'limits', label: 'Several limits (JSON)', kind: 'json' },
@@ -114,7 +169,7 @@ export const MORE_FIELDS: readonly RuleField[] = [
 
 const ALL = [...MAIN_FIELDS, ...MORE_FIELDS];
 
-export function inputOf({ name, label, kind, hint }: RuleField, value: unknown): HTMLElement {
+export function inputOf({ name, label, kind, hint, bounds = {} }: RuleField, value: unknown): HTMLElement {
   const options = { name, label, hint };
   if (kind === 'flag') return flagField(options, value === true);
   if (typeof kind === 'object') {
@@ -122,11 +177,7 @@ export function inputOf({ name, label, kind, hint }: RuleField, value: unknown):
     return choiceField(options, choices, String(value ?? kind[0]));
   }
   if (kind === 'json') return areaField(options, value == null ? '' : JSON.stringify(value, null, 1));
-  if (kind === 'number')
-    return textField(
-      { ...options, attributes: { inputmode: 'numeric' } },
-      value == null ? '' : String(value),
-    );
+  if (kind === 'number') return numberField(options, bounds, typeof value === 'number' ? value : null);
   if (kind === 'moment')
     return textField(
       { ...options, attributes: { type: 'datetime-local' } },

@@ -1,9 +1,10 @@
 // One rule: what it means, what it denies, its form, its history; or a new rule.
 import { call, get, me, patch, post, remove } from '../api.ts';
 import { chart } from '../chart.ts';
-import { ask, showTrouble } from '../dialog.ts';
+import { ask } from '../dialog.ts';
 import { button, type Child, fill, h, link, toast } from '../dom.ts';
 import { count } from '../format.ts';
+import { sendOnSubmit } from '../forms.ts';
 import { live } from '../live.ts';
 import { type RuleBody, sentenceOf } from '../rule-sentence.ts';
 import { fillMinutes, type Series } from '../series.ts';
@@ -173,7 +174,6 @@ function ruleForm(
 ): HTMLFormElement {
   const preview = h('p', { class: 'sentence', 'aria-live': 'polite' });
   const trouble = h('div', { role: 'alert' });
-  const submit = h('button', { class: 'primary' }, 'Save');
   const inputs = (fields: typeof MAIN_FIELDS): Child =>
     fields.map((field) => inputOf(field, rule[field.name]));
   const form: HTMLFormElement = h(
@@ -189,19 +189,11 @@ function ruleForm(
     preview,
     more?.(() => valuesIn(form)),
     trouble,
-    submit,
+    h('button', { class: 'primary' }, 'Save'),
   );
   const show = () => fill(preview, sentenceOf(valuesIn(form) as RuleBody));
   form.addEventListener('input', show);
-  form.addEventListener('submit', async (event) => {
-    event.preventDefault();
-    submit.disabled = true;
-    await act(valuesIn(form)).catch((error) => {
-      for (const details of form.querySelectorAll('details')) details.open = true;
-      showTrouble(form, trouble, error);
-    });
-    submit.disabled = false;
-  });
+  sendOnSubmit({ form, trouble, act: () => act(valuesIn(form)) });
   show();
   return form;
 }

@@ -39,7 +39,7 @@ export const showRules: View = async (main, { query, signal }) => {
   const asked = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? '']));
   const form = filterForm(asked);
   const list = h('div', {});
-  const enforcement = h('div', {});
+  const enforcement = h('div', { class: 'aside' });
   const troubles = h('div', {});
   fill(
     main,
@@ -48,8 +48,8 @@ export const showRules: View = async (main, { query, signal }) => {
       { class: 'head' },
       h('h1', {}, 'Rules'),
       me.mayChange && link(['rules', 'new'], h('span', { class: 'primary as-button' }, 'New rule')),
+      enforcement,
     ),
-    enforcement,
     troubles,
     form,
     list,

@@ -85,7 +85,8 @@ async function bySession(sessions: Sessions, request: Request): Promise<Verdict 
   if (session?.kind === 'ended') return { kind: 'answered', problem: SESSION_ENDED };
   if (session?.kind !== 'open') return session;
   // While Postgres is gone, people must see what goes on. Changes can wait until it is known who asks for them.
-  if (!isReading(request) && !session.isConfirmed) return { kind: 'answered', problem: SESSION_UNCONFIRMED };
+  const isChange = !isReading(request) && !isQuestion(request);
+  if (isChange && !session.isConfirmed) return { kind: 'answered', problem: SESSION_UNCONFIRMED };
   if (!isReading(request) && request.headers.get(CSRF_HEADER) !== session.csrf)
     return { kind: 'answered', problem: NO_CSRF };
   return { kind: 'actor', actor: session.actor };

@@ -59,7 +59,7 @@ export interface Certs {
   stop(): Promise<void>;
 }
 
-async function startCerts(): Promise<Certs> {
+export async function startCerts(): Promise<Certs> {
   const certs: Omit<Certs, 'url' | 'stop'> = { keys: [], mode: 'good', requests: 0 };
   const server = createServer((request, response) => {
     certs.requests += 1;

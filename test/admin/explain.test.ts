@@ -76,7 +76,7 @@ const reasons = ({ doesNotApply }: Explained) =>
 describe('an explanation', () => {
   test('names the rules that apply, whom they count and what is left, charging nothing', async () => {
     const { id } = await create('per-ip');
-    await create('per-user', { scope: 'user', limit: 5 });
+    await create('per-user', { scope: 'user', limit: 5, action: 'log' });
     const { rows } = await sql.query('select ordinal from rules where id = $1', [id]);
     const counter = await counterId(id, 'fixed-window', 86_400_000);
     const key = await subjectKey('ip', '192.0.2.1', groupOf('fixed-window', counter, rows[0].ordinal));
@@ -105,7 +105,13 @@ describe('an explanation', () => {
           leased: 7,
           moving: null,
         },
-        { name: 'per-user', leased: null, subject: { scope: 'user', id: 'u1' }, left: { remaining: 5 } },
+        {
+          name: 'per-user',
+          action: 'log',
+          leased: null,
+          subject: { scope: 'user', id: 'u1' },
+          left: { remaining: 5 },
+        },
       ]);
     }
   });

@@ -3,6 +3,7 @@ import { type Browser, type BrowserContext, chromium, type Page } from 'playwrig
 import { findOrInstallChromium } from '../../local/chromium.ts';
 import type { Weir } from '../../local/weir.ts';
 import { startWeir } from '../shared/weir.ts';
+import { type AccessTest, startAccess } from './access.ts';
 
 export const TOKEN = 'an-admin-token-for-tests';
 export const READER = 'a-token-that-may-only-read';
@@ -15,13 +16,15 @@ export interface OpenOptions {
   readonly isFresh?: boolean;
   /** False: a browser that runs no script. */
   readonly hasScript?: boolean;
+  /** The e-mail address of somebody whom Cloudflare Access lets in: without a log-in. */
+  readonly accessTo?: string;
 }
 
 export interface PageTest extends AsyncDisposable {
   readonly weir: Weir;
   /** Localhost, because browsers keep secure cookies there without TLS. */
   readonly url: string;
-  /** Logged in. What the page itself does wrong (errors, violations of the policy) is in `trouble`. */
+  /** Logged in; the page that was opened before is closed. What the page itself does wrong (errors, violations of the policy) is in `trouble`. */
   open(options?: OpenOptions): Promise<OpenedPage>;
 }
 
@@ -35,7 +38,9 @@ export interface OpenedPage {
 
 export async function startPageTest(): Promise<PageTest> {
   await using cleanup = new AsyncDisposableStack();
+  const access = cleanup.use(await startAccess());
   const variables = {
+    ADMIN_ACCESS: access.variable,
     TELEMETRY_SECONDS: '0.5',
     ADMIN_TOKENS: JSON.stringify([{ name: 'reader', token: READER, role: 'read' }]),
   };
@@ -46,10 +51,16 @@ export async function startPageTest(): Promise<PageTest> {
   const sessions: Sessions = new Map();
   const url = (weir.isolates.urls['one'] ?? '').replace('127.0.0.1', 'localhost');
   const owned = cleanup.move();
+  let last: OpenedPage | undefined;
   return {
     weir,
     url,
-    open: (options) => openPage({ browser, url, sessions }, options),
+    async open(options) {
+      // A live view asks for numbers as long as it is open.
+      await last?.context.close();
+      last = await openPage({ browser, url, sessions, access }, options);
+      return last;
+    },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
@@ -66,16 +77,27 @@ interface Opening {
   readonly browser: Browser;
   readonly url: string;
   readonly sessions: Sessions;
+  readonly access: AccessTest;
 }
 
-async function openPage({ browser, url, sessions }: Opening, options: OpenOptions = {}): Promise<OpenedPage> {
-  const { token = TOKEN, theme = 'light', width = 1200, hasScript = true, isFresh = false } = options;
-  const storageState = isFresh ? undefined : sessions.get(token);
+async function openPage(opening: Opening, options: OpenOptions = {}): Promise<OpenedPage> {
+  const { browser, url, sessions, access } = opening;
+  const {
+    token = TOKEN,
+    theme = 'light',
+    width = 1200,
+    hasScript = true,
+    isFresh = false,
+    accessTo,
+  } = options;
+  const storageState = isFresh || accessTo !== undefined ? undefined : sessions.get(token);
+  const mustLogIn = !storageState && accessTo === undefined;
   const context = await browser.newContext({
     colorScheme: theme,
     viewport: { width, height: 800 },
     javaScriptEnabled: hasScript,
     ...(storageState && { storageState }),
+    ...(accessTo !== undefined && { extraHTTPHeaders: await access.headersOf(accessTo) }),
   });
   context.setDefaultTimeout(60_000);
   const page = await context.newPage();
@@ -85,12 +107,12 @@ async function openPage({ browser, url, sessions }: Opening, options: OpenOption
     if (/Content Security Policy|Uncaught/.test(message.text())) trouble.push(message.text());
   });
   await page.goto(`${url}/_weir/`);
-  if (!storageState) {
+  if (mustLogIn) {
     await page.fill('#token', token);
     await page.click('button:has-text("Log in")');
   }
   await page.waitForSelector('h1:has-text("Overview")');
-  if (!storageState && !isFresh) sessions.set(token, await context.storageState());
+  if (mustLogIn && !isFresh) sessions.set(token, await context.storageState());
   return {
     page,
     context,

@@ -1,7 +1,10 @@
 // The page's main loop in a real Chromium, on real parts: a denied caller, why, an override with an end, in force, and the
 // curve that shows it. Every view on the way is checked for accessibility, and for code that names could have become.
+import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ADMIN } from './access.ts';
 import { type PageTest, startPageTest } from './browser.ts';
+import { describeKeyboard } from './keyboard-suite.ts';
 import { describeEmptyViews, describeEveryView, describeFailingParts } from './view-suite.ts';
 
 const CALLER = '203.0.113.7';
@@ -49,6 +52,9 @@ describe('with rules and traffic', () => {
 
   describe('the loop', () => {
     it('leads from the overview to an override that is in force everywhere once the page says so, and the curve follows', async () => {
+      // The page looks every six seconds: it finds the denials at its first look if they are there before.
+      const violators = () => test.weir.admin<{ items: unknown[] }>('/violators?since=1h&by=all');
+      await expect.poll(async () => (await violators()).items).toHaveLength(2);
       const { page, trouble } = await test.open();
       const denied = page.locator('section:has-text("Denied most")').getByRole('link', { name: CALLER });
       await denied.click();
@@ -58,19 +64,28 @@ describe('with rules and traffic', () => {
       await page.getByRole('button', { name: 'Override logins' }).click();
       await page.fill('dialog input[name=limit]', '50');
       await page.click('dialog button:has-text("8 hours")');
+      const announced = page.waitForResponse((answer) => answer.request().method() === 'POST');
+      const clickedAtMs = performance.now();
+      const since = () => `${((performance.now() - clickedAtMs) / 1_000).toFixed(2)} s`;
       await page.click('dialog button.primary');
-      // The page itself looks until the limit is in force, and says so only then.
+      expect((await announced).status()).toBe(201);
+      // The very next request obeys, at the gateway of another isolate. That one has decided nothing for seconds, so it
+      // looks for newer rules before it decides.
+      const send = async () => (await test.weir.call('/login', { ip: CALLER, isolate: 'two' })).status;
+      expect(await send()).toBe(200);
+      const obeyed = since();
       const said = await page.waitForSelector('.toast:has-text("In force after")');
-      console.log(`from the click to the override in force: ${/[\d.]+ s/.exec(await said.innerText())?.[0]}`);
+      const told = /[\d.]+ s/.exec(await said.innerText())?.[0];
 
-      // The gateway of another isolate admits the caller again from its first request on, to the last unit of the new limit
-      // and no further. It has decided nothing for seconds, so it looks for newer rules before it decides.
+      // To the last unit of the new limit, and no further.
       const answers: number[] = [];
-      for (let i = 0; i < 51; i += 1)
-        answers.push((await test.weir.call('/login', { ip: CALLER, isolate: 'two' })).status);
-      expect(answers).toEqual([...Array(50).fill(200), 429]);
+      for (let i = 0; i < 50; i += 1) answers.push(await send());
+      expect(answers).toEqual([...Array(49).fill(200), 429]);
       await page.waitForSelector(
         'figure:has-text("Used of login-ip"):has-text("Used: 50 units · Limit: 50 units")',
+      );
+      console.log(
+        `after the click on Override: obeyed by another isolate ${obeyed}, in force by the page ${told}, 51 requests later in the curve ${since()}`,
       );
       await page.waitForSelector('.badge:has-text("override, ends in 8 h")');
       expect(trouble).toEqual([]);
@@ -103,8 +118,17 @@ describe('with rules and traffic', () => {
       await page.fill('[name=windowSeconds]', '60');
       await page.selectOption('[name=scope]', 'user');
       await page.click('form.rule > button');
-      await page.waitForSelector('#error-limit');
+      // The browser knows the bounds of numbers, the API all else.
+      await page.waitForSelector('[name=limit]:focus + #error-limit:has-text("greater than or equal to 1")');
       await page.fill('[name=limit]', '20');
+      const more = page.locator('summary:has-text("more fields")');
+      await more.click();
+      await page.fill('[name=policy]', 'No Such Name!');
+      await more.click();
+      await page.click('form.rule > button');
+      await page.waitForSelector('[name=policy]:focus + #error-policy');
+      expect(await page.locator('.field-error').count()).toBe(1);
+      await page.fill('[name=policy]', '');
       expect(await page.innerText('form.rule .sentence')).toBe(
         'Each user may send requests to /orders/:id: 20 every minute; more are answered 429.',
       );
@@ -121,6 +145,9 @@ describe('with rules and traffic', () => {
 
   describe('the form of a rule', () => {
     interface Property {
+      readonly type?: string | readonly string[];
+      readonly minimum?: number;
+      readonly maximum?: number;
       readonly enum?: readonly (string | null)[];
       readonly anyOf?: readonly Property[];
     }
@@ -132,7 +159,28 @@ describe('with rules and traffic', () => {
       ...anyOf.flatMap(valuesOf),
     ];
 
-    it('has every field that the API takes, and every value of a choice', async () => {
+    const numbersOf = (properties: Schema['properties']) =>
+      Object.entries(properties)
+        .map(([name, { type = [], ...bounds }]) => ({ name, types: [type].flat(), ...bounds }))
+        .filter(({ types }) => types.includes('integer') || types.includes('number'))
+        .map(({ name, types, minimum: min, maximum: max }) => ({
+          name,
+          min: String(min ?? ''),
+          max: String(max ?? ''),
+          step: types.includes('integer') ? '1' : 'any',
+        }))
+        .toSorted(byName);
+    const byName = (a: { name: string }, b: { name: string }) => a.name.localeCompare(b.name);
+    const numbersIn = async (page: Page) => {
+      const numbers = await page
+        .locator('form.rule input[type=number]')
+        .evaluateAll((all) =>
+          all.map((one) => ['name', 'min', 'max', 'step'].map((name) => one.getAttribute(name) ?? '')),
+        );
+      return numbers.map(([name = '', min, max, step]) => ({ name, min, max, step })).toSorted(byName);
+    };
+
+    it('has every field that the API takes, every value of a choice, and the bounds of every number', async () => {
       const { components } = await test.weir.admin<{ components: { schemas: Record<string, Schema> } }>(
         '/openapi.json',
       );
@@ -153,6 +201,7 @@ describe('with rules and traffic', () => {
         const values = valuesOf(property).map((value) => value ?? '');
         expect(options.toSorted(), name).toEqual(expect.arrayContaining(values.filter(Boolean)));
       }
+      expect(await numbersIn(page)).toEqual(numbersOf(properties));
     });
   });
 
@@ -189,6 +238,26 @@ describe('with rules and traffic', () => {
     });
   });
 
+  describe('behind Cloudflare Access', () => {
+    it('nobody logs in: admins may change things, and others only look', async () => {
+      const admin = await test.open({ accessTo: ADMIN });
+      await admin.page.getByText(ADMIN).waitFor();
+      expect(await admin.page.getByRole('button', { name: 'Log out' }).count()).toBe(0);
+      await admin.go(`#/rules/${ruleId}`);
+      await admin.page.getByRole('button', { name: 'Try as shadow' }).click();
+      await admin.page.getByRole('button', { name: 'Enforce' }).click();
+      await admin.page.waitForSelector(
+        `.changes li:has-text("${ADMIN} changed rule logins") ins:text("reject")`,
+      );
+
+      const { page, go } = await test.open({ accessTo: 'bob@example.com' });
+      await page.getByText('bob@example.com (read only)').waitFor();
+      await go(`#/rules/${ruleId}`);
+      await page.waitForSelector('.changes li');
+      expect(await page.locator('main button').count()).toBe(0);
+    });
+  });
+
   describe('explain', () => {
     it('shows the way of a pasted curl command', async () => {
       const { page, go } = await test.open();
@@ -203,8 +272,22 @@ describe('with rules and traffic', () => {
       const text = await way.innerText();
       expect(text).toContain('POST /login');
       expect(text).toContain('logins: 5 every hour');
+      expect(text).toContain('denied by logins: try again in');
+    });
+
+    it('says that a shadow rule denies nobody', async () => {
+      const { page, go } = await test.open();
+      await test.weir.admin(`/rules/${ruleId}`, { method: 'PATCH', body: { action: 'log' } });
+      await go('#/explain');
+      await page.fill('[name=path]', '/login');
+      await page.fill('[name=ip]', CALLER);
+      await page.click('form.explain button');
+      await page.waitForSelector('.way li:has-text("logins"):has-text("0 left"):has-text("denies nobody")');
+      await page.waitForSelector('.way .verdict:has-text("goes to the origin")');
+      await test.weir.admin(`/rules/${ruleId}`, { method: 'PATCH', body: { action: 'reject' } });
     });
   });
 
+  describeKeyboard(suite);
   describeFailingParts(suite);
 });

@@ -1,4 +1,5 @@
 // What holds for every view: with data, empty, and while parts are gone. Part of loop.test.ts, on its browser and stack.
+import type { Page } from 'playwright-core';
 import { describe, expect, it } from 'vitest';
 import { isLong } from '../rounds.ts';
 import { type PageTest, READER } from './browser.ts';
@@ -18,14 +19,15 @@ export interface Suite {
 
 type Opened = Awaited<ReturnType<PageTest['open']>>;
 
-async function visit({ page, go }: Opened, { path, ready }: KnownView): Promise<void> {
+async function visit({ page, go }: Opened, { path, press, ready }: KnownView): Promise<void> {
   await go(path);
+  if (press) await page.click(press);
   await page.locator(ready).first().waitFor();
 }
 
 export function describeEmptyViews({ test }: Suite): void {
   it('every view tells the next step while there is nothing to see', async () => {
-    await test().weir.sql('delete from rules');
+    await test().weir.sql('delete from rules; delete from history');
     await test().weir.admin('/publish', { method: 'POST' });
     const opened = await test().open();
     for (const view of EMPTY_VIEWS) await visit(opened, view);
@@ -37,6 +39,12 @@ export function describeEveryView({ test, seen }: Suite): void {
   describe('every view', () => {
     /** The Worker renders these with the same parts: one of them stands for all in the short form. */
     const isLooked = ({ name }: KnownView) => isLong || !name.startsWith('plain') || name === 'plain rules';
+
+    const lookAtLaptop = async (page: Page, { name }: KnownView) => {
+      await page.setViewportSize({ width: 1_200, height: 800 });
+      expect(await violationsIn(page), `${name} at 1200 pixels`).toEqual([]);
+      await page.setViewportSize({ width: 360, height: 800 });
+    };
 
     it.each(isLong ? (['dark', 'light'] as const) : (['dark'] as const))(
       'fits a %s phone of 360 pixels, has no violation that axe-core knows, and shows evil names as text',
@@ -53,6 +61,7 @@ export function describeEveryView({ test, seen }: Suite): void {
           const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
           expect(overflow, `${view.name}: too wide by`).toBeLessThanOrEqual(0);
           if (isLooked(view)) expect(await violationsIn(page), view.name).toEqual([]);
+          if (isLong) await lookAtLaptop(page, view);
         }
         expect(trouble).toEqual([]);
       },
@@ -71,12 +80,13 @@ export function describeEveryView({ test, seen }: Suite): void {
       expect(await page.innerText('main')).toContain('every change need the page with JavaScript');
     });
 
-    it('has no button that fails for somebody who may only read', async () => {
+    it('has no button that fails for somebody who may only read, and no violation on a laptop', async () => {
       const opened = await test().open({ token: READER });
       for (const view of viewsWith(seen()).filter(({ name }) => name !== 'a new rule')) {
         await visit(opened, view);
         const buttons = await opened.page.locator('main button:visible').allInnerTexts();
         expect(buttons.filter((text) => !/^(Search|More|Older|Curve|Explain)/.test(text))).toEqual([]);
+        if (isLooked(view)) expect(await violationsIn(opened.page), view.name).toEqual([]);
       }
       await opened.page.getByText('reader (read only)').waitFor();
     });

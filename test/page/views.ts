@@ -6,9 +6,13 @@ export interface KnownView {
   readonly name: string;
   /** What follows /_weir/. */
   readonly path: string;
+  /** A button that is pressed first. */
+  readonly press?: string;
   /** A selector of something that is there once the view is. */
   readonly ready: string;
 }
+
+const EXPLAIN = 'form.explain button';
 
 export interface Seen {
   readonly ruleId: string;
@@ -30,7 +34,7 @@ export const viewsWith = ({ ruleId, caller, evil }: Seen): KnownView[] => [
     ready: '.badge:has-text("deny list")',
   },
   { name: 'violators', path: '#/violators', ready: `td:has-text("${caller}")` },
-  { name: 'explain', path: '#/explain', ready: 'form.explain' },
+  { name: 'explain', path: '#/explain', press: EXPLAIN, ready: '.way .verdict' },
   { name: 'history', path: '#/history', ready: '.changes li' },
   { name: 'health', path: '#/health', ready: 'td:has-text("redis:us")' },
   { name: 'cost', path: '#/cost', ready: 'tr:has-text("Together"):has-text("$14.87")' },
@@ -40,6 +44,8 @@ export const viewsWith = ({ ruleId, caller, evil }: Seen): KnownView[] => [
   { name: 'plain health', path: 'plain/health', ready: 'td:has-text("redis:us")' },
 ];
 
+const NO_RULE = '00000000-0000-4000-8000-000000000000';
+
 /** Before anything was entered, and before anybody came. */
 export const EMPTY_VIEWS: readonly KnownView[] = [
   {
@@ -48,6 +54,12 @@ export const EMPTY_VIEWS: readonly KnownView[] = [
     ready: 'section:has-text("Nobody was denied") >> text=npm run demo',
   },
   { name: 'rules', path: '#/rules', ready: '.empty:has-text("every request passes") a' },
+  {
+    name: 'a rule that is gone',
+    path: `#/rules/${NO_RULE}`,
+    ready: '.notice:has-text("There is no such rule")',
+  },
+  { name: 'a new rule', path: '#/rules/new', press: 'form.rule > button', ready: '.notice' },
   { name: 'callers', path: '#/callers', ready: '.empty:has-text("Search for a caller")' },
   { name: 'callers found', path: '#/callers?q=ada', ready: 'a:has-text("look at user ada")' },
   {
@@ -56,11 +68,13 @@ export const EMPTY_VIEWS: readonly KnownView[] = [
     ready: '.empty:has-text("No rule limits this caller")',
   },
   { name: 'violators', path: '#/violators', ready: '.empty:has-text("Nobody was denied") a' },
-  { name: 'history', path: '#/history', ready: 'main h1' },
+  { name: 'explain', path: '#/explain', press: EXPLAIN, ready: '.way li:has-text("Rules none applies")' },
+  { name: 'history', path: '#/history', ready: '.empty:has-text("Nothing has been changed yet")' },
   { name: 'health', path: '#/health', ready: '.empty:has-text("None since this isolate started")' },
   { name: 'plain overview', path: 'plain/overview', ready: '.empty:has-text("Nobody was denied")' },
   { name: 'plain rules', path: 'plain/rules', ready: '.empty:has-text("every request passes")' },
   { name: 'plain violators', path: 'plain/violators', ready: '.empty:has-text("Nobody was denied")' },
+  { name: 'plain health', path: 'plain/health', ready: '.badge:has-text("all parts answer")' },
 ];
 
 const GONE = 'Postgres does not answer';
@@ -71,25 +85,35 @@ export const viewsWithoutPostgres = ({ ruleId, caller }: Seen): KnownView[] => [
   { name: 'overview, regions', path: '#/overview', ready: 'td:has-text("answers")' },
   { name: 'rules', path: '#/rules', ready: `.notice:has-text("${GONE}")` },
   { name: 'a rule', path: `#/rules/${ruleId}`, ready: `.notice:has-text("${GONE}")` },
+  {
+    name: 'a new rule',
+    path: '#/rules/new',
+    press: 'form.rule > button',
+    ready: `.notice:has-text("${GONE}")`,
+  },
   { name: 'callers', path: '#/callers', ready: `.notice:has-text("${GONE}")` },
   { name: 'callers found', path: '#/callers?q=ada', ready: `.notice:has-text("${GONE}") + .hint a` },
   { name: 'a caller', path: `#/callers/ip/${caller}`, ready: `.head:has-text("${GONE}")` },
   { name: 'a caller, limits', path: `#/callers/ip/${caller}`, ready: 'meter' },
   { name: 'violators', path: '#/violators', ready: `.notice:has-text("${GONE}")` },
+  { name: 'a user, usage', path: '#/callers/user/ada', ready: `figure .notice:has-text("${GONE}")` },
+  { name: 'explain', path: '#/explain', press: EXPLAIN, ready: `.notice:has-text("${GONE}")` },
   { name: 'history', path: '#/history', ready: `.notice:has-text("${GONE}")` },
   { name: 'health', path: '#/health', ready: 'tr:has-text("postgres") .badge.bad' },
   { name: 'plain overview', path: 'plain/overview', ready: `.notice:has-text("${GONE}")` },
   { name: 'plain overview, regions', path: 'plain/overview', ready: 'td:has-text("answers")' },
   { name: 'plain rules', path: 'plain/rules', ready: `.notice:has-text("${GONE}")` },
+  { name: 'plain violators', path: 'plain/violators', ready: `.notice:has-text("${GONE}")` },
   { name: 'plain health', path: 'plain/health', ready: 'tr:has-text("postgres") .badge.bad' },
 ];
 
 /** What axe-core says against the view as it stands, without the rules that are advice only. */
 export async function violationsIn(page: Page): Promise<string[]> {
-  await page.evaluate(axe.source);
+  // A view that only the address after # tells from the last one is in the same document.
+  if (!(await page.evaluate("'axe' in globalThis"))) await page.evaluate(axe.source);
   return page.evaluate(async () => {
     const run: typeof axe.run = Reflect.get(globalThis, 'axe').run;
-    return (await run()).violations.map(
+    return (await run({ resultTypes: ['violations'] })).violations.map(
       ({ id, nodes }) => `${id}: ${nodes.map(({ target }) => target).join(', ')}`,
     );
   });

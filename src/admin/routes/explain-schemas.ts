@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { CALENDAR_WINDOWS } from '../../core/matching/calendar.ts';
 import { REASONS_AGAINST } from '../../core/matching/explain.ts';
-import { LISTS, SCOPES } from '../../core/matching/rule.ts';
+import { ACTIONS, LISTS, SCOPES } from '../../core/matching/rule.ts';
 import { ENFORCEMENTS } from '../../core/matching/settings.ts';
 
 /** Of rules that do not apply: enough to find the one that was expected. */
@@ -91,6 +91,7 @@ export const explanationBody = z
           id: z.string(),
           name: z.string(),
           policy: z.string().describe('The name of this limit that clients read.'),
+          action: z.enum(ACTIONS).describe('log: the rule denies nobody, and only records.'),
           limit: z.int(),
           limitFrom: z.enum(['rule', 'tier']),
           times: z.number().nullable().describe('What it is multiplied by; null: nothing.'),

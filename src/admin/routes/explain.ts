@@ -86,7 +86,7 @@ export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
           .map(({ ruleId, name, times }) => ({ id: ruleId, name, times })),
         applies: explanation.rules
           .filter(isApplying)
-          .flatMap((rule) => toShown(rule, peeked, movingOf(rule, read.content, now()))),
+          .flatMap((rule) => toShown(rule, peeked, storedOf(rule, read.content, now()))),
         doesNotApply: against.slice(0, MAX_AGAINST),
         doesNotApplyCount: against.length,
       },
@@ -95,12 +95,14 @@ export function addExplainRoutes(app: AdminApp, services: AdminServices): void {
   });
 }
 
-function movingOf({ ruleId }: Applying, { rules, split }: StoredContent, nowMs: number) {
+/** What the explanation does not say about the rule itself. */
+function storedOf({ ruleId }: Applying, { rules, split }: StoredContent, nowMs: number) {
   const rule = rules.find(({ id: known }) => known === ruleId);
-  const untilMs = rule && movingUntilMs(rule, split, nowMs);
-  if (untilMs === undefined) return null;
-  return { until: Number.isFinite(untilMs) ? new Date(untilMs).toISOString() : null };
+  return { action: rule?.action ?? 'reject', moving: movingOf(rule && movingUntilMs(rule, split, nowMs)) };
 }
+
+const movingOf = (untilMs: number | undefined) =>
+  untilMs === undefined ? null : { until: Number.isFinite(untilMs) ? new Date(untilMs).toISOString() : null };
 
 /** What the description tells of the request beside its path and caller. */
 function factsOf({ host = '', headers = {}, ...places }: z.infer<typeof explainBody>): RequestFacts {
@@ -108,12 +110,10 @@ function factsOf({ host = '', headers = {}, ...places }: z.infer<typeof explainB
   return { host: () => host, header: (name) => byName.get(name), place: (kind) => places[kind] ?? '' };
 }
 
-type Moving = ReturnType<typeof movingOf>;
-
 function toShown(
   { ruleId, name, limits, cost, subject, boundTimes }: Applying,
   peeked: ReadonlyMap<string, Peeked> | undefined,
-  moving: Moving,
+  { action, moving }: ReturnType<typeof storedOf>,
 ) {
   return limits.map(({ limit, limitFrom, times, windowSeconds, window, policy }) => {
     const found = peeked?.get(outcomeName(ruleId, windowSeconds));
@@ -131,7 +131,7 @@ function toShown(
       left,
       leased: found?.leased ?? null,
     };
-    return { id: ruleId, name, policy, ...counted, moving };
+    return { id: ruleId, name, policy, action, ...counted, moving };
   });
 }
 

@@ -1,6 +1,7 @@
 // The views that can be read without a script: what the page shows, as tables of this moment.
 import type { Child } from 'hono/jsx';
-import { count, percent } from '../../../page/format.ts';
+import { type Change, kindOf, nameOf } from '../../../page/change.ts';
+import { count, percent, utcMinute } from '../../../page/format.ts';
 import { nearnessOf, WHAT_IS_NEAR } from '../../../page/nearness.ts';
 import { type RuleBody, sentenceOf } from '../../../page/rule-sentence.ts';
 import type { Traffic } from '../../../page/traffic.ts';
@@ -26,13 +27,6 @@ interface Violator {
   readonly count: number;
   readonly lastAt: string;
   readonly rules: readonly string[];
-}
-interface Change {
-  readonly at: string;
-  readonly actor: string;
-  readonly entity: string;
-  readonly entityId: string;
-  readonly action: string;
 }
 interface Rule extends RuleBody {
   readonly id: string;
@@ -98,7 +92,7 @@ const violatorTable = (items: readonly Violator[]) =>
         { title: 'Subject', cell: ({ subject }) => subject },
         { title: 'Kind', cell: ({ scope }) => scope ?? '' },
         { title: 'Denied', cell: (one) => count(one.count), isNumber: true },
-        { title: 'Last', cell: ({ lastAt }) => lastAt },
+        { title: 'Last', cell: ({ lastAt }) => utcMinute(lastAt) },
         { title: 'By the rules', cell: ({ rules }) => rules.join(', ') },
       ]}
     />
@@ -112,9 +106,9 @@ const changeTable = (items: readonly Change[]) =>
       caption="Last changes"
       rows={items}
       columns={[
-        { title: 'When', cell: ({ at }) => at },
+        { title: 'When', cell: ({ at }) => utcMinute(at) },
         { title: 'Who', cell: ({ actor }) => actor },
-        { title: 'What', cell: ({ entity, entityId, action }) => `${entity} ${entityId} ${action}` },
+        { title: 'What', cell: (change) => `${change.action} ${kindOf(change)} ${nameOf(change)}` },
       ]}
     />
   );
