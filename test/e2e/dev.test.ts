@@ -193,31 +193,31 @@ describe('npm run dev', () => {
     expect([code, output]).toEqual([0, expect.not.stringContaining('Error')]);
   });
 
-  it('starts empty with --fresh, and stops in order when ended while the Worker is starting', async () => {
+  /** In front of an API of somebody's own. Until the Worker is starting: then what this finds in the database. */
+  async function startedWith(...args: string[]) {
     const POSTGRES_PORT = String(await freePort());
-    // An API of somebody's own has the demo rules in front of it only if they are asked for.
-    const own = { WEIR_DATA_DIR: dataDir, POSTGRES_PORT, ORIGIN_URL: 'https://api.example.com' };
-    const fresh = runDev(own, '--fresh', '--demo');
-    await expect.poll(fresh.output, SLOW_START).toContain('starting the Worker');
     const databaseUrl = `postgres://postgres@127.0.0.1:${POSTGRES_PORT}/postgres`;
-    expect(await limitOfLogin(databaseUrl)).toEqual([{ limit: 5 }]);
-    expect(await rulesOf(databaseUrl)).toEqual([{ count: 5 }]);
-    // No request can come before the rules: they are published, and the Worker does not answer yet.
-    expect(await publicationsOf(databaseUrl)).toEqual([{ count: 1 }]);
-    fresh.child.kill('SIGTERM');
-    const { code, output } = await fresh.ended;
+    const own = { WEIR_DATA_DIR: dataDir, POSTGRES_PORT, ORIGIN_URL: 'https://api.example.com' };
+    const started = runDev(own, ...args);
+    await expect.poll(started.output, SLOW_START).toContain('starting the Worker');
+    const rules = await rulesOf(databaseUrl);
+    const login = await limitOfLogin(databaseUrl);
+    const publications = await publicationsOf(databaseUrl);
+    started.child.kill('SIGTERM');
+    const { code, output } = await started.ended;
+    // It stops in order even while the Worker is starting.
     expect([code, output]).toEqual([0, expect.not.stringContaining('Error')]);
+    return { rules, login, publications };
+  }
+
+  it('starts empty with --fresh, and has no demo rules in front of an API of your own', async () => {
+    // No request can come before the rules: they are published, and the Worker does not answer yet.
+    const expected = { rules: [{ count: 1 }], login: [], publications: [{ count: 1 }] };
+    expect(await startedWith('--fresh')).toEqual(expected);
   });
 
-  it('has no demo rules in front of an API of your own', async () => {
-    const POSTGRES_PORT = String(await freePort());
-    const databaseUrl = `postgres://postgres@127.0.0.1:${POSTGRES_PORT}/postgres`;
-    const own = { WEIR_DATA_DIR: dataDir, POSTGRES_PORT, ORIGIN_URL: 'https://api.example.com' };
-    const started = runDev(own, '--fresh');
-    await expect.poll(started.output, SLOW_START).toContain('starting the Worker');
-    expect(await rulesOf(databaseUrl)).toEqual([{ count: 1 }]);
-    started.child.kill('SIGTERM');
-    await started.ended;
+  it('puts the demo rules in front of an API of your own when --demo asks for them', async () => {
+    expect(await startedWith('--demo')).toMatchObject({ rules: [{ count: 5 }], login: [{ limit: 5 }] });
   });
 });
 

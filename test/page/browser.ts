@@ -1,5 +1,6 @@
 // The page in a real Chromium, in front of Weir as it runs. For the tests of one file.
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+import { onTestFinished } from 'vitest';
 import { findOrInstallChromium } from '../../local/chromium.ts';
 import type { Weir } from '../../local/weir.ts';
 import { startWeir } from '../shared/weir.ts';
@@ -67,8 +68,11 @@ export async function startPageTest(): Promise<PageTest> {
 
 export async function startChromium(): Promise<Browser> {
   const executablePath = await findOrInstallChromium({ say: (line) => console.log(line) });
-  // Root has no sandbox, and small machines have little shared memory.
-  return chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
+  // Root has no sandbox, small machines have little shared memory, and without a screen a GPU is only played.
+  return chromium.launch({
+    executablePath,
+    args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'],
+  });
 }
 
 type Sessions = Map<string, Awaited<ReturnType<BrowserContext['storageState']>>>;
@@ -99,6 +103,8 @@ async function openPage(opening: Opening, options: OpenOptions = {}): Promise<Op
     ...(storageState && { storageState }),
     ...(accessTo !== undefined && { extraHTTPHeaders: await access.headersOf(accessTo) }),
   });
+  // A page that stays open goes on asking the Worker and drawing curves, beside the tests that follow.
+  onTestFinished(() => context.close());
   context.setDefaultTimeout(60_000);
   const page = await context.newPage();
   const trouble: string[] = [];

@@ -24,7 +24,10 @@ export function runChecks(
     // A block that is over stays so, even if the clock goes back.
     const blockedMs = blockedUntilMs > nowMs ? blockedUntilMs : 0;
     const counter = { algorithm: check.algorithm, state, blockedUntilMs: blockedMs, expiresAtMs };
-    counters.save(check.key, check.id, expiresAtMs > nowMs ? counter : undefined, nowMs);
+    const isOver = expiresAtMs <= nowMs;
+    // A take looks at other counters of the key only when it drops its own, because looking costs the script time.
+    const looksAround = isOver || operation !== 'take';
+    counters.save(check.key, check.id, isOver ? undefined : counter, looksAround ? nowMs : undefined);
   }
   return { nowMs, outcomes: counted.map((one) => toOutcome(one, operation, nowMs)) };
 }

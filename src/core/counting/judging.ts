@@ -24,8 +24,11 @@ export interface Ceded {
 /** A store of counters. It may drop expired ones. */
 export interface Counters {
   get(key: string, id: string): Counter | undefined;
-  /** Saves a changed counter, or forgets it. The store may also drop expired counters of the key. */
-  save(key: string, id: string, counter: Counter | undefined, nowMs: number): void;
+  /**
+   * Saves a changed counter, or forgets it. With `nowMs`, the store may also drop expired counters of the key, if this
+   * counter is forgotten or expires earlier than before.
+   */
+  save(key: string, id: string, counter: Counter | undefined, nowMs?: number): void;
 }
 
 export interface Moved extends Ceded {

@@ -13,13 +13,13 @@ export function createMemoryCounters(): MemoryCounters {
   return {
     get: (key, id) => keys.get(key)?.get(id),
 
-    // Like the script, it looks at the other counters only when a counter is dropped or expires earlier than before.
+    // Drops expired counters exactly when the script does. Otherwise a clock that goes back would show a difference.
     save(key, id, counter, nowMs) {
       const counters = keys.get(key) ?? new Map<string, Counter>();
       const before = counters.get(id)?.expiresAtMs ?? 0;
       if (counter) counters.set(id, counter);
       else counters.delete(id);
-      if ((counter?.expiresAtMs ?? 0) < before) forgetExpired(counters, nowMs);
+      if (nowMs !== undefined && (counter?.expiresAtMs ?? 0) < before) forgetExpired(counters, nowMs);
       if (counters.size > 0) keys.set(key, counters);
       else keys.delete(key);
     },
