@@ -16,7 +16,8 @@ export interface Tally {
   readonly pending: readonly Pending[];
   /** Their announcements. */
   readonly heard: RegionAnnouncement[];
-  readonly answered: Set<LimiterRegion>;
+  /** Each once. */
+  readonly answered: LimiterRegion[];
   /** The first failure of a region, if any has failed. */
   failure: DegradedReason | undefined;
   /** Whether the next call also reads the announcement. */
@@ -81,14 +82,14 @@ export function createRegionCalls({ now, cessions, denials, leases, isUnsettled 
       const outcome = outcomes[i];
       return outcome?.allowed || (check.log && outcome?.movedTo === undefined);
     });
-    for (const [i, turn] of turns.entries()) {
+    turns.forEach((turn, i) => {
       if (checks[i]?.want) leases.answered(turn.check);
       const told = outcomes[i];
-      if (!told) continue;
+      if (!told) return;
       const outcome = outcomeWith(told, { nowMs: told.nowMs ?? nowMs });
       if (outcome.allowed) admit(turn, outcome, { nowMs, sentAtMs, passes }, request);
       else refuse(turn, outcome, answer, request);
-    }
+    });
   };
 
   const admit = (
@@ -184,7 +185,7 @@ export function createRegionCalls({ now, cessions, denials, leases, isUnsettled 
       tally.asksAnnouncement = call.withAnnouncement;
       return miss(turns, asked, tally, request);
     }
-    tally.answered.add(region);
+    if (!tally.answered.includes(region)) tally.answered.push(region);
     const { announced } = asked.answer;
     if (announced !== undefined) tally.heard.push({ announced, board: region.board });
     hear(turns, asked.answer, request);

@@ -7,7 +7,7 @@ import type { AfterResponse } from '../core/matching/caller.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { isUsable } from '../core/regions/shares.ts';
 import { catchUp } from './catch-up.ts';
-import { type Ask, asksOf, type Cessions, type Wish } from './cessions.ts';
+import { type Ask, asksOf, type Cessions, type Use, type Wish } from './cessions.ts';
 import type { Deadline } from './deadline.ts';
 import { nameOf } from './known-cessions.ts';
 import type { KnownDenials } from './known-denials.ts';
@@ -195,7 +195,11 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     // With one region there is no other to ask for parts.
     if (regions.length === 1) return;
     catchUp(pending, afterResponse, now());
-    const uses = pending.map((one) => useOf(one, regions)).filter((use) => use !== undefined);
+    const uses: Use[] = [];
+    for (const one of pending) {
+      const use = useOf(one, regions);
+      if (use) uses.push(use);
+    }
     cessions.follow(uses, regions, afterResponse);
   };
 
@@ -205,7 +209,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     const tally: Tally = {
       pending,
       heard: [],
-      answered: new Set(),
+      answered: [],
       failure: undefined,
       asksAnnouncement: withAnnouncement,
       round: 0,
@@ -217,10 +221,14 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     const isRefusal = !isAll && pending.some(isDenied);
     if (isRefusal && !ledger.isEmpty) afterResponse(undo(ledger));
     if (operation === 'take' && !isStopped) followUses(pending, request);
-    const seenOf = ({ seen }: Pending) => (isRefusal && seen) || [];
+    const results: CheckResult<RuleCheck>[] = [];
+    for (const one of pending) {
+      const result = one.admitted?.result ?? denialOf(one) ?? (isRefusal ? one.seen : undefined);
+      if (result) results.push(result);
+    }
     return {
-      results: pending.flatMap((one) => one.admitted?.result ?? denialOf(one) ?? seenOf(one)),
-      regions: [...tally.answered],
+      results,
+      regions: tally.answered,
       missing: isAll || isStopped ? [] : pending.flatMap((one) => missedOf(one, isRefusal, regions)),
       failure,
       heard,

@@ -82,16 +82,16 @@ export function parseAnswer(
 /** Stands in place of `allowed`: the region that the counter was ceded to. */
 const HOME = /^>[a-z0-9-]{1,32}$/;
 
-const NO_DETAILS = [1, 0, 0, 0] as const;
-
-/** The reply has no details if all checks pass with the usual values. */
+/** The reply has no details if all checks pass with the usual values: allowed, and 0 for the rest. */
 function toOutcome(fields: readonly number[], i: number, detailsAt: number, check: Check): Outcome {
   const { limit, extra = 0 } = check;
-  const [at, hasDetails] = [detailsAt + DETAILS * i, fields.length > detailsAt];
-  const { [1 + PLAIN * i]: remaining = 0, [2 + PLAIN * i]: resetAtMs = 0 } = fields;
-  const [first, retryMs, granted, delayMs] = hasDetails
-    ? [fields[at] ?? 0, fields[at + 1] ?? 0, fields[at + 2] ?? 0, fields[at + 3] ?? 0]
-    : NO_DETAILS;
+  const at = detailsAt + DETAILS * i;
+  const remaining = fields[1 + PLAIN * i] ?? 0;
+  const resetAtMs = fields[2 + PLAIN * i] ?? 0;
+  const first = fields[at] ?? 1;
+  const retryMs = fields[at + 1] ?? 0;
+  const granted = fields[at + 2] ?? 0;
+  const delayMs = fields[at + 3] ?? 0;
   const movedTo = typeof first === 'string' ? (first as string).slice(1) : undefined;
   const allowed = movedTo === undefined ? first : 0;
   const plausible =
