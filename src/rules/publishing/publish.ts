@@ -168,7 +168,9 @@ const sharesOf = (regions: readonly WeightedRegion[]): SharesByRegion =>
 export const configurationOf = ({ regions, deployment = '' }: PublishOptions): string =>
   JSON.stringify([sharesOf(regions), deployment]);
 
-/** The newest announcement if it names the same versions, else undefined. */
+/**
+ * The newest announcement if it names the same versions, else the new one. `known` is undefined if a new one is wanted.
+ */
 function keepNumber(
   known: readonly (Announcement | undefined | null)[] | undefined,
   announcement: Announcement,
