@@ -84,7 +84,7 @@ async function bySession(sessions: Sessions, request: Request): Promise<Verdict 
   const session = await sessions.read(request);
   if (session?.kind === 'ended') return { kind: 'answered', problem: SESSION_ENDED };
   if (session?.kind !== 'open') return session;
-  // While Postgres is gone, people must see what goes on. Changes can wait until it is known who asks for them.
+  // While Postgres is gone, people must still see what goes on. Changes wait until the session can be confirmed.
   const isChange = !isReading(request) && !isQuestion(request);
   if (isChange && !session.isConfirmed) return { kind: 'answered', problem: SESSION_UNCONFIRMED };
   if (!isReading(request) && request.headers.get(CSRF_HEADER) !== session.csrf)

@@ -104,7 +104,7 @@ function storedOf({ ruleId }: Applying, { rules, split }: StoredContent, nowMs: 
 const movingOf = (untilMs: number | undefined) =>
   untilMs === undefined ? null : { until: Number.isFinite(untilMs) ? new Date(untilMs).toISOString() : null };
 
-/** What the description tells of the request beside its path and caller. */
+/** The facts of the described request beside its path and caller. */
 function factsOf({ host = '', headers = {}, ...places }: z.infer<typeof explainBody>): RequestFacts {
   const byName = new Headers(headers);
   return { host: () => host, header: (name) => byName.get(name), place: (kind) => places[kind] ?? '' };
