@@ -1,4 +1,4 @@
-// All that the Worker is given from outside: bindings, variables and secrets. Nothing else reads `env`.
+// All bindings, variables and secrets of the Worker. Nothing else reads `env`.
 
 import type { Kv } from './rules/book/kv.ts';
 import type { RecordQueue } from './telemetry/record-sink.ts';
@@ -20,19 +20,19 @@ export interface Bindings {
   readonly ADMIN_ACCESS?: string;
   /** `production` (default) or `development`, which enables X-Weir-Region. */
   readonly ENVIRONMENT?: string;
-  /** Time for one decision, whatever is tried in it; past it, this isolate decides for itself (250). */
+  /** Time for one decision with all its attempts. After that, this isolate decides alone (250). */
   readonly DEADLINE_MS?: string;
   /** Requests a second that an isolate lets through while no region counts them (1000); 0 for any number. */
   readonly ISOLATE_CAP?: string;
   /** `on` (default) or `log`: rules only record what they would have done, even if Postgres is gone. */
   readonly ENFORCEMENT?: string;
-  /** How many isolates share a region's limits, until the region has told (10). */
+  /** How many isolates share a region's limits, until the census knows (10). */
   readonly ISOLATES?: string;
   /** `on` (default in development) or `off`: X-Weir-Degraded and X-Weir-Fallback. */
   readonly DEGRADED_HEADER?: string;
-  /** The cron run asks Postgres for changes every so many minutes (1). */
+  /** How often the cron run asks Postgres for changes, in minutes (1). */
   readonly DATABASE_CHECK_MINUTES?: string;
-  /** Which deployment this is, from Cloudflare: after a new one, rules are read anew. */
+  /** The deployment, from Cloudflare. After a new one, the cron run publishes again. */
   readonly CF_VERSION_METADATA?: { readonly id: string };
   /** Where Neon's HTTP protocol is spoken, if not at Neon itself (local development). */
   readonly DATABASE_HTTP_ENDPOINT?: string;
@@ -45,34 +45,37 @@ export interface Bindings {
   readonly JWT_SECRET?: string;
   /** `count` (default): a bad key or token counts against the IP. `reject`: it is answered 401. */
   readonly UNVERIFIED?: string;
-  /** IPv6 addresses count by a prefix of so many bits (64). */
+  /** How many bits of an IPv6 address count (64). */
   readonly IPV6_PREFIX?: string;
   /** The response header in which the origin tells what a request has really cost (X-Weir-Cost). */
   readonly COST_HEADER?: string;
-  /** What becomes of the origin's own rate limit headers: `rename` (default, to X-Origin-…), `drop` or `keep`. */
+  /** What Weir does with the origin's own rate limit headers: `rename` (default, to X-Origin-…), `drop` or `keep`. */
   readonly ORIGIN_RATE_LIMIT_HEADERS?: string;
-  /** `drop` (default) or `keep`: headers that make one request pass for another, such as X-HTTP-Method-Override. */
+  /**
+   * `drop` (default) or `keep`: headers that make an origin treat the request as another, such as
+   * X-HTTP-Method-Override.
+   */
   readonly OVERRIDE_HEADERS?: string;
   /** `refuse` (default) or `allow` (default in development): origins with a loopback or private address. */
   readonly PRIVATE_ORIGINS?: string;
   /** A queue for denials and usage. Without it, isolates write them to Postgres themselves. */
   readonly RECORDS?: RecordQueue;
-  /** Isolates hand over what they have counted within so many seconds (25), down to 0.1. */
+  /** Isolates hand over their counts within this many seconds (25), down to 0.1. */
   readonly TELEMETRY_SECONDS?: string;
-  /** Denials are kept for so many days (30). */
+  /** How many days denials are kept (30). */
   readonly EVENTS_DAYS?: string;
-  /** Usage is kept for so many days (400). */
+  /** How many days usage is kept (400). */
   readonly USAGE_DAYS?: string;
   /** `plain` (default) or `hash`: IP addresses and users are stored as keyed hashes. */
   readonly SUBJECTS?: string;
-  /** Secret. The key of these hashes; without it, one that is made of DATABASE_URL. */
+  /** Secret. The key of these hashes. The default is derived from DATABASE_URL. */
   readonly SUBJECTS_KEY?: string;
   /** Where the cron run pushes metrics, as OTLP/HTTP JSON: the whole URL, such as https://…/v1/metrics. */
   readonly OTLP_URL?: string;
-  /** Is told when a subject reaches a threshold of a rule with `alertAt`. */
+  /** A URL that Weir calls when a subject reaches a threshold of a rule with `alertAt`. */
   readonly ALERT_WEBHOOK?: string;
-  /** Secret. Signs what ALERT_WEBHOOK is told: `whsec_` and 24 to 64 bytes in base64. */
+  /** Secret. Signs messages to ALERT_WEBHOOK: `whsec_` and 24 to 64 bytes in base64. */
   readonly ALERT_WEBHOOK_SECRET?: string;
-  /** Until the origin's headers must have come (100000). */
+  /** How long the origin may take for its headers (100000). */
   readonly ORIGIN_TIMEOUT_MS?: string;
 }

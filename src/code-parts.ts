@@ -1,5 +1,4 @@
-// Weir with rules that stand in code: Redis is all it needs. Nothing is read from Postgres or KV, nothing is recorded
-// there, and there is no admin route.
+// Weir with rules in code. It needs only Redis: it neither reads nor writes Postgres or KV, and has no admin route.
 import type { Bindings } from './bindings.ts';
 import type { CallerDirectory } from './core/matching/caller.ts';
 import type { Snapshot } from './core/matching/snapshot.ts';
@@ -31,17 +30,17 @@ export function createCodeParts(env: CodeBindings, said: RulesInCode): Parts {
 }
 
 type Placeholders = ReturnType<typeof placeholders>;
-/** What a Worker with rules in code must be given. */
+/** The bindings of a Worker with rules in code. */
 export type CodeBindings = Omit<Bindings, keyof Placeholders> & Partial<Placeholders>;
 
-/** What Weir's own Worker needs, and this one never uses. Nobody knows the token. */
+/** Bindings that only Weir's own Worker uses. The token is random, so nobody knows it. */
 const placeholders = () => ({
   RULES: { get: async () => null, put: async () => {} },
   DATABASE_URL: 'postgres://none.invalid/none',
   ADMIN_TOKEN: crypto.randomUUID(),
 });
 
-/** Without Postgres there are no API keys, and of users what their tokens say. */
+/** Without Postgres there are no API keys, and users have only what their tokens say. */
 const NOBODY: CallerDirectory = { ofApiKey: async () => undefined, ofUser: async () => undefined };
 
 const UNTOLD: Telemetry = { clockMs: () => 0, decided() {}, answered() {}, handOver() {} };
@@ -50,7 +49,7 @@ interface CodeSource extends RulesSource {
   compile(): Promise<Snapshot>;
 }
 
-/** Rules in code change with the code: there is nothing to ask, and nothing to confirm. */
+/** Rules in code change only with the code, so there is nothing to confirm. */
 function createCodeSource(said: RulesInCode): CodeSource {
   let compiled: Snapshot | undefined;
   const compile = async () => {

@@ -1,4 +1,4 @@
-// Rules that stand in code, checked by the schema of the admin route and compiled. Loaded with the first request of an
+// Checks rules in code with the schema of the admin route and compiles them. It is loaded with the first request of an
 // isolate that has such rules.
 import type * as z from 'zod';
 import { invalidBody } from './admin/problems.ts';
@@ -35,7 +35,7 @@ export async function compileCode({ rules, tiers = [] }: RulesInCode): Promise<S
   return compileSnapshot(await versionOf({ rules, tiers }), { ...content, split: undefined });
 }
 
-/** Counters belong to a name. Without one, a rule is known by what it limits, wherever it stands in the list. */
+/** Counters belong to a name. The name of an unnamed rule comes from what it limits, not from its position. */
 const nameOf = ({ name, scope, resource, resources = [], methods = [] }: WrittenRule): string =>
   name ?? [scope, ...methods, resource ?? resources.join(' ')].join(' ').slice(0, 128);
 

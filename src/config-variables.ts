@@ -1,4 +1,4 @@
-// What each variable and binding must look like. config.ts reads them and says what they mean together.
+// The shapes of all variables and bindings. config.ts parses them and checks them together.
 import { parseOrigin } from './core/matching/origin.ts';
 import { ENFORCEMENTS } from './core/matching/settings.ts';
 import { isServesCode } from './core/regions/nearest.ts';
@@ -50,13 +50,13 @@ const region = strictObject({
   name: matching(/^[a-z0-9-]{1,32}$/, 'must be 1 to 32 of a-z, 0-9 and -'),
   url: httpUrl,
   token: textFrom(1, 'must not be empty'),
-  /** 0: it has no part of any limit that is split by these shares. */
+  /** 0: the region has no part of limits that are split by these shares. */
   share: numberFrom(0),
   /** A Redis Cluster: one call for each subject, because a script can touch one slot only. */
   cluster: withDefault(flag, false),
   latitude: numberFrom(-90, 90),
   longitude: numberFrom(-180, 180),
-  /** Whom it serves whatever the distance. */
+  /** Requests that the region serves at any distance. */
   serves: optional(listOf(such(text, isServesCode, 'must be such as colo:FRA, country:DE or continent:EU'))),
 });
 

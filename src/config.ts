@@ -1,5 +1,5 @@
-// Bindings and variables, checked once per isolate into a typed config. A bad one is named in the error,
-// never its value: it may be a secret.
+// Parses bindings and variables once per isolate into a typed config. An error names the bad variable, never its value:
+// it may be a secret.
 import type { Bindings } from './bindings.ts';
 import {
   type Access,
@@ -26,29 +26,29 @@ export interface Config {
   readonly databaseUrl: string;
   readonly databaseHttpEndpoint: string | undefined;
   readonly databaseCheckMinutes: number;
-  /** Of the Worker's code; undefined where Cloudflare does not tell. */
+  /** The version of the Worker's code; undefined if Cloudflare does not tell. */
   readonly deployment: string | undefined;
   readonly adminTokens: readonly AdminToken[];
   readonly adminAccess: Access | undefined;
   readonly isDevelopment: boolean;
   readonly deadlineMs: number;
-  /** Requests a second that an isolate lets through while nobody counts; 0 for any number. */
+  /** Requests a second that an isolate lets through while no region counts; 0 means no cap. */
   readonly isolateCap: number;
   /** Rules only record what they would have done, whatever is published. */
   readonly isLogOnly: boolean;
-  /** How many isolates share a region, until the region has told. */
+  /** How many isolates share a region, until the census knows. */
   readonly isolates: number;
-  /** Whether answers say what was wrong when they were decided. */
+  /** Whether answers carry X-Weir-Degraded. */
   readonly showsDegraded: boolean;
   readonly jwt: JwtConfig | undefined;
-  /** What happens to a request whose key or token is not a good one: counted by IP, or answered 401. */
+  /** What happens to a request with an invalid key or token: counted by IP, or answered 401. */
   readonly unverified: 'count' | 'reject';
   readonly ipv6Prefix: number;
   readonly costHeader: string;
   readonly originRateLimitHeaders: 'rename' | 'drop' | 'keep';
   readonly overrideHeaders: 'drop' | 'keep';
   readonly originTimeoutMs: number;
-  /** Which origins there may be. */
+  /** Which origins are allowed. */
   readonly origins: OriginPolicy;
   readonly telemetry: TelemetryConfig;
 }
@@ -121,12 +121,12 @@ export function parseConfig(env: Bindings): Config {
 
 type Variables = Partial<ObjectOf<typeof variables>>;
 
-/** What is wrong though each variable is good for itself. */
+/** Problems of variables that are valid alone but not together. */
 function* contradictionsIn(read: Variables, env: Bindings, problems: readonly string[]) {
   const { JWT, ADMIN_TOKEN, ADMIN_TOKENS = [], ALERT_WEBHOOK } = read;
   const originProblem = originUrlProblem(read.ORIGIN_URL, originPolicyOf(read, env, variables));
   if (originProblem) yield originProblem;
-  // One that is wrong is not missing.
+  // If an admin variable is invalid, it is not missing as well.
   const isAdminWrong = problems.some((problem) => problem.startsWith('ADMIN_'));
   const tokens = adminTokensOf(ADMIN_TOKEN, ADMIN_TOKENS);
   if (tokens.length === 0 && env.ADMIN_ACCESS === undefined && !isAdminWrong)
@@ -142,7 +142,7 @@ function* contradictionsIn(read: Variables, env: Bindings, problems: readonly st
 const webhookOf = ({ ALERT_WEBHOOK: url, ALERT_WEBHOOK_SECRET: secret }: ObjectOf<typeof variables>) =>
   url !== undefined && secret !== undefined ? { url, secret } : undefined;
 
-/** ADMIN_TOKEN is the short way to have one token. */
+/** ADMIN_TOKEN is the short form for a single token. */
 function adminTokensOf(single: string | undefined, several: readonly AdminToken[] = []): AdminToken[] {
   const tokens: AdminToken[] = [...several];
   if (single !== undefined) tokens.push({ name: 'admin', token: single, role: 'admin' });

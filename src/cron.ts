@@ -1,34 +1,33 @@
-// Once a minute: what is in Postgres is made the rules in force, however it came there. Mostly there is nothing to do.
-// Metrics are pushed to those who want that, alerts that a webhook did not take are sent again, and what was kept long
-// enough is deleted.
+// The cron run, once a minute. It publishes the rules if Postgres has changed, however the change got there. It also
+// pushes metrics, sends failed alerts again, and deletes old records. Mostly there is nothing to do.
 import type { PublishOptions } from './rules/publishing/publish.ts';
 import { reconcile } from './rules/publishing/reconcile.ts';
 
 const MINUTE_MS = 60_000;
-/** Once a day all is written anew, long before the announcements (three days) and what is in KV (thirty) expire. */
+/** Once a day everything is written again, long before announcements (3 days) and KV (30 days) expire. */
 const RENEWAL_MINUTES = 24 * 60;
-/** Seldom, because it wakes Postgres: an hour more or less does not matter to what is a month old. */
+/** Rarely, because it wakes Postgres, and an hour does not matter for records that are a month old. */
 const DELETE_MINUTES = 60;
 
 export interface CronParts {
   readonly publishing: PublishOptions;
-  /** Postgres is asked for changes every so many minutes. */
+  /** How often Postgres is asked for changes. */
   readonly databaseCheckMinutes: number;
-  /** Left out: nothing is counted, and nothing kept. */
+  /** Undefined: there is no telemetry. */
   readonly telemetry?: CronTelemetry | undefined;
 }
 
 export interface CronTelemetry {
-  /** Some of the denials and usage that are too old. */
+  /** Deletes some of the old denials and usage. */
   readonly deleteOld: () => Promise<unknown>;
-  /** Undefined if nobody wants it. */
+  /** Undefined if OTLP_URL is not set. */
   readonly pushMetrics: (() => Promise<void>) | undefined;
   /** Undefined if there is no webhook. */
   readonly sendAlerts?: (() => Promise<unknown>) | undefined;
   readonly onError: (error: unknown) => void;
 }
 
-/** Rules come first, and none of the others can keep them from being published. */
+/** Publishes rules first, so that a failure of another task cannot prevent it. */
 export async function runCron(parts: CronParts, scheduledTime: number): Promise<void> {
   const minute = Math.floor(scheduledTime / MINUTE_MS);
   try {

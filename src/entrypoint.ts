@@ -1,11 +1,11 @@
-// Checks for other Workers of the account, by a service binding with `entrypoint = "Weir"`: no token, and no HTTP.
+// Checks for other Workers of the account, through a service binding with `entrypoint = "Weir"`: no token and no HTTP.
 import { WorkerEntrypoint } from 'cloudflare:workers';
 import type { Bindings } from './bindings.ts';
 import type { CheckAnswer, CheckCall } from './http/check-messages.ts';
 import { isolateOf } from './isolate.ts';
 
 export class Weir extends WorkerEntrypoint<Bindings> {
-  /** Throws an error that names what is wrong with the call. A denial is an answer. */
+  /** Throws if the call is invalid; the error says why. A denial is an answer, not an error. */
   async check(call: CheckCall): Promise<CheckAnswer> {
     const { services } = isolateOf(this.env);
     const { createServiceChecks, readCall } = await import('./http/own-answers.ts');
@@ -14,12 +14,12 @@ export class Weir extends WorkerEntrypoint<Bindings> {
     return createServiceChecks(services).check(readCall(call), { regions, afterResponse });
   }
 
-  /** Gives back all that a check has charged, once. */
+  /** Gives back all charges of a check, once. */
   async refund(id: string): Promise<void> {
     await (await this.#checks()).refund(id);
   }
 
-  /** Brings all that a check has charged to its real cost, once. */
+  /** Brings all charges of a check to the real cost, once. */
   async settle(id: string, cost: number): Promise<void> {
     await (await this.#checks()).settle(id, cost);
   }

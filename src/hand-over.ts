@@ -1,5 +1,5 @@
-// Where an isolate hands over what it has counted: metrics to the Redis of a region, denials and usage to a queue or to
-// Postgres. Loaded when there is first something to hand over.
+// Puts together the hand-over of an isolate's counts: metrics to a region's Redis, denials and usage to a queue or to
+// Postgres. It is loaded with the first hand-over.
 import type { Collected } from './core/telemetry/collected.ts';
 import type { Client } from './redis/client.ts';
 import { createMetricsBoard } from './redis/metrics-board.ts';

@@ -1,5 +1,4 @@
-// The Worker's entry: requests, the cron run that brings the edge in line with Postgres, and the queue of what was
-// counted.
+// The entry of the Worker: requests, the cron run, and the queue of denials and usage.
 import type { ExecutionContext } from 'hono';
 import type { Bindings } from './bindings.ts';
 import { ConfigError } from './config.ts';
@@ -11,7 +10,7 @@ export type { Bindings } from './bindings.ts';
 export { Weir } from './entrypoint.ts';
 export type { CheckAnswer, CheckCall, CheckInput, CheckOutcome } from './http/check-messages.ts';
 
-/** As Workers call it. */
+/** The handlers that the Workers runtime calls. */
 export interface WeirWorker {
   fetch(request: Request, env: Bindings, context: ExecutionContext): Promise<Response>;
   scheduled(controller: { readonly scheduledTime: number }, env: Bindings): Promise<void>;

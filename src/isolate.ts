@@ -5,10 +5,10 @@ import { createParts, type Parts } from './services.ts';
 
 export type Isolate<P extends Parts = Parts> = P & { readonly app: App };
 
-/** Gives what `create` makes of bindings. It may throw a ConfigError that names every variable that is wrong. */
+/** Calls `create` once for each set of bindings. `create` may throw a ConfigError that names every bad variable. */
 export function createIsolates<P extends Parts>(create: (env: Bindings) => P): (env: Bindings) => Isolate<P> {
   const isolates = new WeakMap<object, Isolate<P>>();
-  /** Of the request before: mostly it is the same. */
+  /** The bindings of the last request, which are mostly those of the next one. */
   let latest: { readonly env: object; readonly isolate: Isolate<P> } | undefined;
   const make = (env: Bindings) => {
     const parts = create(env);

@@ -1,4 +1,4 @@
-// The admin route, the page and the cron run. Loaded when one of them is first called: the gateway never pays for it.
+// The admin route, the page and the cron run. They are loaded on first use, so the gateway never pays for them.
 import { createAdminApp } from './admin/app.ts';
 import { CHECK_ONLY, createGate, sessionsOf } from './admin/auth.ts';
 import { createEndedSessions } from './admin/ended-sessions.ts';
@@ -33,7 +33,7 @@ export interface ManagementOptions {
     'database' | 'publish' | 'fleet' | 'rulesInForce' | 'smoke' | 'sessionSecret' | 'endedSessions'
   >;
   readonly publishing: Omit<PublishOptions, 'database' | 'reader'>;
-  /** Postgres is asked for changes every so many minutes. */
+  /** How often Postgres is asked for changes. */
   readonly databaseCheckMinutes: number;
   readonly telemetry: ManagedTelemetry;
 }
@@ -53,7 +53,7 @@ export interface Management extends Pick<Services, 'admin' | 'adminRefusal' | 'p
   consume(batch: QueuedBatch): Promise<void>;
 }
 
-/** An isolate that only runs the cron trigger has no responses to hand its sums over after. */
+/** Hands sums over itself, because an isolate that only runs the cron trigger has no responses. */
 async function sendAgain(options: AlertOptions, { handOver }: ManagedTelemetry): Promise<void> {
   let isCounted = true;
   try {
@@ -69,7 +69,7 @@ const toSmoke = ({ admin }: Pick<ManagementOptions, 'admin'>, { clients }: Manag
     return client ? [{ name, client, probe: store.probe }] : [];
   });
 
-/** A scrape waits for the slowest region, but not for long: one that does not answer is told as down. */
+/** A scrape waits this long for the slowest region. A region without an answer is reported as down. */
 const READ_MS = 5_000;
 
 export function createManagement({
@@ -113,7 +113,7 @@ export function createManagement({
   return {
     admin(request, context) {
       const answer = Promise.resolve(app.fetch(request, {}, context));
-      // A client that leaves after its change was saved must not keep it from being published.
+      // The change must be published even if the client leaves after saving it.
       context.waitUntil(answer.catch(() => {}));
       return answer;
     },

@@ -1,5 +1,5 @@
-// Weir inside somebody's own Worker: `app.use(weir())` limits what comes after it, and answers everything under
-// /_weir. See docs/library.md.
+// Weir inside another Worker: `app.use(weir())` limits the handlers after it and answers everything under /_weir. See
+// docs/library.md.
 import type { MiddlewareHandler } from 'hono';
 import type { Bindings } from './bindings.ts';
 import { createCodeParts } from './code-parts.ts';
@@ -12,13 +12,13 @@ import type { QueuedBatch } from './telemetry/consumer.ts';
 export type { Caller } from './core/matching/caller.ts';
 export type { TierInCode, WrittenRule } from './core/matching/written-rule.ts';
 
-/** What lies behind Weir is the rest of the app: nothing is ever sent there. */
+/** A placeholder: the rest of the app is the origin, so nothing is ever sent there. */
 const NO_ORIGIN = { ORIGIN_URL: 'http://origin.invalid' };
 
 export type LibraryBindings = Omit<Bindings, 'ORIGIN_URL'>;
 
 export interface WeirVariables {
-  /** Who sends the request, as far as it could be verified. */
+  /** The caller, as far as Weir could verify it. */
   readonly weirCaller: Caller | undefined;
 }
 
@@ -28,9 +28,9 @@ export interface LibraryRegion {
   readonly token: string;
   /** `main` if left out. Several regions need names of their own. */
   readonly name?: string;
-  /** The part of each limit that it has at rest, in proportion; 1 if left out. */
+  /** The weight of the region when limits are split; 1 if left out. */
   readonly share?: number;
-  /** Where it is. Needed if there are several. */
+  /** The location. Required if there are several regions. */
   readonly latitude?: number;
   readonly longitude?: number;
   readonly cluster?: boolean;
@@ -38,7 +38,7 @@ export interface LibraryRegion {
 }
 
 export interface LibraryOptions<Env extends object> extends RulesInCode {
-  /** Or a function of the Worker's bindings, where secrets are. */
+  /** Or a function of the Worker's bindings, to read secrets. */
   readonly regions: readonly LibraryRegion[] | ((env: Env) => readonly LibraryRegion[]);
 }
 
@@ -50,7 +50,7 @@ interface HonoEnv<Env extends object> {
 
 const withPostgres = createIsolates((env) => createParts({ ...NO_ORIGIN, ...env }));
 
-/** With options, rules stand in code and Redis is all that is needed. Without, they are in Postgres. */
+/** With options, rules are in code and only Redis is needed. Without options, rules are in Postgres. */
 export function weir<Env extends object = LibraryBindings>(
   options?: LibraryOptions<Env>,
 ): MiddlewareHandler<HonoEnv<Env>> {
@@ -65,7 +65,7 @@ export function weir<Env extends object = LibraryBindings>(
       isPassed = true;
       c.set('weirCaller', caller);
       await next();
-      // A copy, because the headers of an answer that comes from elsewhere cannot be changed.
+      // A copy, because headers of a fetched response are immutable.
       return { kind: 'answered', response: new Response(c.res.body, c.res) };
     });
     // Hono keeps the answer of the handlers unless it is replaced; to a refusal it adds what others have set.
@@ -80,7 +80,7 @@ function partsInCode<Env extends object>(env: object, { regions, ...said }: Libr
   return createCodeParts({ ...NO_ORIGIN, ...env, REGIONS: JSON.stringify(complete) }, said);
 }
 
-/** Of the only region nobody asks where it is. */
+/** The location of a single region does not matter. */
 const ANYWHERE = { name: 'main', latitude: 0, longitude: 0 };
 
 /** For the queue of denials and usage, if that Worker has one. */

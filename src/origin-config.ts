@@ -1,4 +1,4 @@
-// What the environment says about origins: which service bindings there are, and whether private addresses are allowed.
+// Reads the origin policy from the environment: the service bindings, and whether private addresses are allowed.
 import type { Bindings } from './bindings.ts';
 import { isPrivateHost, type OriginPolicy, parseOrigin } from './core/matching/origin.ts';
 import type { ServiceBinding } from './http/origin-choice.ts';
@@ -15,7 +15,7 @@ interface OriginVariables {
   readonly ENVIRONMENT?: 'production' | 'development' | undefined;
 }
 
-/** Of the bindings, those with a name that Weir itself reads are no services. */
+/** Bindings that Weir itself reads do not count as services. */
 export function originPolicyOf(
   { PRIVATE_ORIGINS, ENVIRONMENT }: OriginVariables,
   env: Bindings,
@@ -29,7 +29,7 @@ export function originPolicyOf(
   };
 }
 
-/** Undefined if it can be used, or is wrong already. */
+/** Undefined if the origin can be used, or was reported before. */
 export function originUrlProblem(
   text: string | undefined,
   { allowsPrivate, services }: OriginPolicy,

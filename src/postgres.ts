@@ -1,6 +1,5 @@
-// What an isolate may ask Postgres: who a caller is that neither memory nor KV knows, whether it answers at all, and to
-// keep denials and usage where no queue does that.
-// Loaded when it is first asked.
+// The isolate's use of Postgres: looks up callers that neither memory nor KV knows, pings it, and stores denials and
+// usage if there is no queue. It is loaded on first use.
 import { sql } from 'drizzle-orm';
 import { findApiKey, findUser } from './rules/book/caller-rows.ts';
 import type { CallerRows } from './rules/book/callers.ts';

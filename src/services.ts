@@ -33,17 +33,17 @@ import type { QueuedBatch } from './telemetry/consumer.ts';
 import { createRegionObserver } from './telemetry/region-observer.ts';
 import { createTelemetry } from './telemetry/telemetry.ts';
 
-/** What an isolate has: the services of its requests, and the cron run. */
+/** The parts of an isolate: the services of its requests, the cron run, and the queue consumer. */
 export interface Parts {
   readonly services: Services;
-  /** Must be waited for before a request, if it is there. Throws a ConfigError if a rule is wrong. */
+  /** If present, requests must await it first. Rejects with a ConfigError if a rule is invalid. */
   ready?(): Promise<unknown>;
   runCron(scheduledTime: number): Promise<void>;
   /** Of a queue of denials and usage. */
   consume(batch: QueuedBatch): Promise<void>;
 }
 
-/** `source`: where rules come from, if not from Postgres by way of KV. */
+/** `source` provides the rules, if they do not come from Postgres through KV. */
 export function createParts(env: Bindings, source?: RulesSource): Parts {
   const config = parseConfig(env);
   const { deadlineMs, rulesKv: kv, isDevelopment } = config;
@@ -159,7 +159,7 @@ export function createParts(env: Bindings, source?: RulesSource): Parts {
         snapshots,
         canOverrideHost: !isDevelopment,
         headers: { overrides: config.overrideHeaders, hidesAccess: config.adminAccess !== undefined },
-        // The same counters are the same Weir.
+        // Two Workers with the same counters are the same Weir.
         identity: config.regions.map(({ url }) => url).join(' '),
         now,
       }),
@@ -251,13 +251,13 @@ function createRegions({ regions, isolates, deadlineMs }: Config, { log, now, su
   return [create(first), ...others.map(create)] as const;
 }
 
-/** How long an isolate goes by what one request said about where it is. */
+/** How long an isolate reuses the location of one request. */
 const LOOK_EVERY_MS = 1_000;
 
 /**
- * The nearest region of a request, then those nearest to that one. To read `cf`, the runtime has to parse it. With one
- * region nobody has to know; and an isolate stays in its data centre, so it looks once a second. Only regions that
- * serve countries or continents have to look at each request.
+ * The nearest region of a request, then the others by their distance to it. Reading `cf` makes the runtime parse it.
+ * With one region that is not needed. An isolate stays in its data centre, so it looks once a second. Only if a region
+ * serves countries or continents, it looks at each request.
  */
 function createRouting(
   regions: readonly [RegionParts, ...RegionParts[]],
@@ -276,7 +276,7 @@ function createRouting(
     const played = isDevelopment ? request.headers.get('X-Weir-Region') : null;
     if (played !== null) return routes.get(played);
     if (isByClient) return nearestTo(request);
-    // A clock that was put back must not keep an isolate from looking.
+    // `abs`, because a clock that was put back must not stop the isolate from looking.
     if (Math.abs(now() - lookedAtMs) >= LOOK_EVERY_MS || !nearest) {
       nearest = nearestTo(request);
       lookedAtMs = now();

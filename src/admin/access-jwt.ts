@@ -1,4 +1,4 @@
-// Cloudflare Access in front of the admin route: its signed assertion says who is asking.
+// Cloudflare Access in front of the admin route: its signed assertion names the person.
 import type { JWTPayload, JWTVerifyOptions } from 'jose';
 import { createKeyCache, verifyByKeys } from '../identity/jwks.ts';
 import type { AccessOptions, Actor } from './services.ts';

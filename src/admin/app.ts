@@ -1,5 +1,5 @@
-// The admin route: who may enter, what a body may be, how errors look; the routes themselves are in routes/, a
-// file for each group. Loaded when the first admin request comes: the gateway never pays for it.
+// The admin route: authentication, body limits, errors. The routes themselves are in routes/, a file for each group. It
+// is loaded with the first admin request, so the gateway never pays for it.
 import { OpenAPIHono } from '@hono/zod-openapi';
 import { bodyLimit } from 'hono/body-limit';
 import { HTTPException } from 'hono/http-exception';
@@ -37,7 +37,7 @@ export function createAdminApp(services: AdminServices, gate: Gate = createGate(
   return app;
 }
 
-/** Clients that declare JSON and send nothing mean an empty object: what is missing in it is told by name. */
+/** Turns an empty JSON body into an empty object, so that the error names the missing fields. */
 function withBody(request: Request): Request {
   const { method, body, headers } = request;
   const isEmpty = body === null || headers.get('Content-Length') === '0';
@@ -47,7 +47,7 @@ function withBody(request: Request): Request {
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'];
 
-/** Nothing at this path; or nothing for this method, and then those that there is something for. */
+/** A 404; or, if the path exists for other methods, a 405 that lists them. */
 function nothingHere({ routes }: AdminApp, path: string): Response {
   const here = new Set(
     routes.filter((route) => toPattern(route.path).test(path)).map(({ method }) => method),
@@ -90,7 +90,7 @@ const createRouter = () =>
   new OpenAPIHono<AdminEnv>({
     defaultHook(result) {
       if (result.success) return;
-      // What was validated is there for a failure too, though the type does not tell.
+      // The validated input is there after a failure, too, though the type does not say so.
       const input = 'data' in result ? result.data : undefined;
       const toProblem = result.target === 'json' ? invalidBody : invalidRequest;
       return render(toProblem(result.error, input));

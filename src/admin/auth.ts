@@ -1,5 +1,5 @@
-// Who may enter the admin route: bearer tokens, sessions of the page, and Cloudflare Access if configured. Without a
-// right credential every path and method gives the same answer, so that not even the shape of the route shows.
+// Authentication of the admin route: bearer tokens, sessions of the page, and Cloudflare Access if configured. Without
+// a valid credential every path and method gets the same answer, so that strangers learn nothing about the routes.
 import type { MiddlewareHandler } from 'hono';
 import { hasAdminCredentials, parseAuthorization } from '../core/authorization.ts';
 import { textFromBase64 } from '../core/digest.ts';
@@ -12,15 +12,15 @@ import { type AdminProblem, render } from './problems.ts';
 import type { Actor, AdminEnv, AdminServices, AdminToken } from './services.ts';
 import { createSessions, type Sessions } from './session.ts';
 
-/** What role `read` may do besides reading: to explain is a question, though it has a body. */
+/** Paths that role `read` may POST to, because they only ask. */
 const QUESTIONS: readonly string[] = [`${OWN_PREFIX}/admin/explain`];
 
-/** Who asks, or the answer to somebody who may not. */
+/** Returns the actor, or the refusal. */
 export type Gate = (request: Request) => Promise<Actor | Response>;
 
 type Verdict = AccessVerdict | { readonly kind: 'answered'; readonly problem: AdminProblem };
 
-/** What a change must carry besides the cookie: another site can make a browser send cookies, but does not know this. */
+/** Changes need it besides the cookie. Another site can make a browser send cookies, but does not know this value. */
 export const CSRF_HEADER = 'X-Weir-Csrf';
 
 /** Without `endedSessions` logging out only deletes the cookie. */
@@ -52,9 +52,9 @@ export function createGate(services: GateServices, sessions: Sessions = sessions
     const verdict = await identify(request);
     if (verdict.kind === 'unavailable') return render(ACCESS_UNAVAILABLE);
     if (verdict.kind === 'answered') return render(verdict.problem);
-    // Before Redis is asked: a crowd of guesses at once must not all ask it.
+    // Counts in memory first, so that a flood of guesses does not reach Redis.
     const ownWaitMs = verdict.kind === 'refused' ? await attempts.addHere(address) : 0;
-    // What other isolates know counts for a right token, too: or guessing would not be slowed down.
+    // Failures in other isolates delay a right token, too. Otherwise guessing would not be slowed down.
     const waitMs = ownWaitMs || (await attempts.waitMs(address));
     if (waitMs > 0) return tooMany(waitMs);
     if (verdict.kind === 'actor') return verdict.actor;
@@ -79,12 +79,12 @@ export function createAuth(gate: Gate): MiddlewareHandler<AdminEnv> {
 const toVerdict = (token: AdminToken | undefined): AccessVerdict =>
   token ? { kind: 'actor', actor: { name: token.name, role: token.role } } : { kind: 'refused' };
 
-/** A session that is over, or a change without its CSRF token, is no guess: it does not count as a failed attempt. */
+/** An expired session or a missing CSRF token is no guess, so it does not count as a failed attempt. */
 async function bySession(sessions: Sessions, request: Request): Promise<Verdict | undefined> {
   const session = await sessions.read(request);
   if (session?.kind === 'ended') return { kind: 'answered', problem: SESSION_ENDED };
   if (session?.kind !== 'open') return session;
-  // While Postgres is gone, people must see what goes on. Changes can wait until it is known who asks for them.
+  // While Postgres is gone, people must still see what goes on. Changes wait until the session can be confirmed.
   const isChange = !isReading(request) && !isQuestion(request);
   if (isChange && !session.isConfirmed) return { kind: 'answered', problem: SESSION_UNCONFIRMED };
   if (!isReading(request) && request.headers.get(CSRF_HEADER) !== session.csrf)
@@ -98,9 +98,9 @@ function tokenOf(request: Request): string | undefined {
   if (header === null) return undefined;
   const { scheme, credentials } = parseAuthorization(header);
   if (scheme === 'bearer') return credentials;
-  // A browser that was asked for the token once sends it along with everything: the session is what was meant.
+  // A browser that was once asked for the token sends it with every request. The session takes precedence.
   if (scheme === 'basic' && cookieIn(request) !== undefined) return undefined;
-  // Browsers add it to requests by themselves: it must not be able to change anything.
+  // Browsers add it to requests by themselves, so it must not allow changes.
   return scheme === 'basic' && isReading(request) ? passwordOf(credentials) : '';
 }
 
@@ -113,13 +113,13 @@ const isReading = ({ method }: Request) => method === 'GET' || method === 'HEAD'
 const isQuestion = ({ method, url }: Request) =>
   method === 'POST' && QUESTIONS.includes(new URL(url).pathname);
 
-/** Behind Access a browser is let in by a cookie, which it also sends along when another site makes it ask. */
+/** Behind Access a cookie authenticates the browser, which also sends it when another site makes the request. */
 function isFromAnotherSite({ headers, url }: Request): boolean {
   const origin = headers.get('Origin');
   return !headers.has('Authorization') && origin !== null && origin !== new URL(url).origin;
 }
 
-/** A person who types the address into a browser is asked for the token; scripts get no such window. */
+/** Asks for the token only if a person opens the address in a browser. Scripts get no such prompt. */
 const challengeTo = ({ headers }: Request) => ({
   'WWW-Authenticate': headers.get('Sec-Fetch-Mode') === 'navigate' ? 'Basic realm="weir"' : 'Bearer',
 });

@@ -1,12 +1,12 @@
-// Sessions of the page that somebody has logged out of. Postgres keeps them, and not KV: there a copy of the cookie would
-// stay good for a minute or more, because KV remembers that it has found nothing. The gateway never asks.
+// Sessions that ended by logging out. They are kept in Postgres and not in KV: KV caches that it has found nothing, so
+// a copied cookie would work for another minute or more. The gateway never asks.
 import { sql } from 'drizzle-orm';
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import { withDeadline } from '../rules/book/with-deadline.ts';
 import type { Database } from '../rules/tables/database.ts';
 
 export interface EndedSessions {
-  /** Fails if it could not be kept. */
+  /** Rejects if Postgres could not store it. */
   end(id: string, expiresAtMs: number): Promise<void>;
   /** Undefined: not known, because Postgres does not answer. */
   isEnded(id: string): Promise<boolean | undefined>;
@@ -31,7 +31,7 @@ export function createEndedSessions(options: EndedSessionsOptions): EndedSession
   return {
     async end(id, expiresAtMs) {
       known.set(id, true, expiresAtMs);
-      // Those that have ended by themselves go on the way, so that no other work has to look for them.
+      // Also deletes expired rows, so that no other job has to.
       await inTime(
         database.execute(sql`
           with over as (delete from weir.ended_sessions where expires_at <= ${toMoment(now())})

@@ -1,4 +1,4 @@
-// The parts of an explanation: who the caller is, what is left for it, and each reason in words.
+// The parts of an explanation: the caller, what is left of its limits, and each reason in words.
 import { eq } from 'drizzle-orm';
 import type { Outcome } from '../core/counting/check.ts';
 import { hashApiKey } from '../core/matching/api-key.ts';
@@ -23,7 +23,7 @@ export interface CallerDescription extends DescribedCaller {
   readonly apiKey?: string | undefined;
 }
 
-/** What the description leaves open is looked up, as for a real request: a key that is not good is nobody's. */
+/** Looks up missing facts as for a real request. An invalid key identifies nobody. */
 export async function completeCaller(
   database: Database,
   described: CallerDescription,
@@ -75,13 +75,13 @@ export interface Peek {
 
 /** Of one limit. */
 export interface Peeked {
-  /** How long its window is now: those of a calendar differ. */
+  /** The length of the current window; calendar windows differ. */
   readonly windowSeconds: number;
   readonly outcome: Outcome;
   readonly leased: number | undefined;
 }
 
-/** What is left by rule in those of the regions that answer, charging nothing; undefined if none does. */
+/** What is left of each limit in the regions that answer; undefined if none does. Charges nothing. */
 export async function peek(asked: Peek): Promise<ReadonlyMap<string, Peeked> | undefined> {
   const { regions, content, request, deadlineMs, leasedOf } = asked;
   const rules = content.rules.filter(({ enabled }) => enabled !== false);
@@ -100,7 +100,7 @@ export async function peek(asked: Peek): Promise<ReadonlyMap<string, Peeked> | u
   );
 }
 
-/** Of each check, what the regions that answer have left together; undefined if none does. */
+/** For each check, what is left in all answering regions together; undefined if none answers. */
 export async function peekChecks(
   regions: readonly PeekedRegion[],
   checks: readonly RuleCheck[],
@@ -126,7 +126,7 @@ export async function peekChecks(
 /** No two limits of a rule have the same window. */
 export const outcomeName = (ruleId: string, windowSeconds: number): string => `${ruleId} ${windowSeconds}`;
 
-/** Each region was asked as if it had the whole limit: so what it lacks is what was used there. */
+/** Each region was asked with the whole limit, so the missing units are those used there. */
 function together(check: RuleCheck, outcomes: readonly Outcome[], nowMs: number): Outcome {
   const capacity = capacityOf(check);
   const here = outcomes.filter(({ movedTo }) => movedTo === undefined);
@@ -134,7 +134,7 @@ function together(check: RuleCheck, outcomes: readonly Outcome[], nowMs: number)
   const remaining = Math.max(0, capacity - used);
   const allowed = remaining >= check.cost && here.every((outcome) => outcome.allowed);
   const resetAtMs = Math.max(nowMs, ...here.map((outcome) => outcome.resetAtMs));
-  // At the latest: when one of the regions denies no more, or has nothing left that counts.
+  // An upper bound: when one region no longer denies, or no charge counts there any more.
   const waits = here.flatMap((one) =>
     one.allowed ? Math.max(1, one.resetAtMs - nowMs) : (one.retryAfterMs ?? []),
   );
@@ -158,7 +158,7 @@ export interface ReasonAgainst {
   readonly detail: string;
 }
 
-/** Those whose resource matches come first, after those that nobody would expect to be missing. */
+/** Rejected rules first, then rules whose resource matches, then all others. */
 export function reasonsAgainst(
   { rules, tier }: Explanation,
   { content, rejected }: ReadContent,

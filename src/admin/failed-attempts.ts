@@ -1,5 +1,5 @@
-// Slows down guessing of tokens: so many failures a minute for each address, counted in the memory of this isolate
-// and with the real counters, for all isolates together. While Redis does not answer, the memory alone counts.
+// Slows down guessing of tokens: each address may fail only so often a minute, counted in this isolate's memory and,
+// for all isolates together, in Redis. While Redis does not answer, only memory counts.
 import { createBoundedCounters } from '../core/counting/bounded-counters.ts';
 import type { Answer, Check, Operation } from '../core/counting/check.ts';
 import { runChecks } from '../core/counting/counters.ts';
@@ -9,15 +9,15 @@ import type { AdminServices } from './services.ts';
 
 const MAX_FAILURES = 10;
 const WINDOW_MS = 60_000;
-/** In memory; the one that has failed longest ago makes room. */
+/** In memory. The address that failed longest ago is forgotten first. */
 const MAX_ADDRESSES = 10_000;
 
 export interface FailedAttempts {
-  /** 0: another attempt may be made now, as far as this isolate knows. */
+  /** How long the address must wait by this isolate's memory; 0 if it may try now. */
   waitHereMs(address: string): Promise<number>;
-  /** A failure, for this isolate alone; 0 if there was room for it. */
+  /** Counts a failure in this isolate; 0 if there was room for it, else the wait. */
   addHere(address: string): Promise<number>;
-  /** 0: another attempt may be made now, as far as Redis knows, or does not answer. */
+  /** How long the address must wait by Redis; 0 if it may try now, or if Redis does not answer. */
   waitMs(address: string): Promise<number>;
   add(address: string): Promise<void>;
 }
@@ -30,7 +30,7 @@ export function createFailedAttempts({ regions, deadlineMs, now }: Needed): Fail
 
   const runHere = async (operation: Operation, address: string) =>
     waitOf(runChecks(operation, [await toCheck(address)], now(), own));
-  /** A right token must work while Redis is gone, and wrong ones are slowed down here nevertheless. */
+  /** Ignores errors: a right token must work while Redis is gone, and memory still slows down wrong ones. */
   const runThere = async (operation: Operation, address: string) => {
     const call = { operation, checks: [await toCheck(address)] };
     return waitOf(await store?.run(call, AbortSignal.timeout(deadlineMs)).catch(() => undefined));
@@ -49,7 +49,7 @@ export function createFailedAttempts({ regions, deadlineMs, now }: Needed): Fail
 const waitOf = (answer: Answer | undefined): number => answer?.outcomes[0]?.retryAfterMs ?? 0;
 
 async function toCheck(address: string): Promise<Check> {
-  // A network of IPv6 addresses is one guesser.
+  // Counts IPv6 by prefix, because one guesser may have a whole network.
   const subject = countedIp(address)?.ip ?? 'unknown';
   return {
     key: await subjectKey('ip', subject, 'admin'),

@@ -72,10 +72,10 @@ export async function readHistory(database: Database, filter: HistoryFilter): Pr
 const entityNameOf = (table: string): EntityName =>
   ENTITY_NAMES.find((name) => TABLES[name] === table) ?? 'rules';
 
-/** Not for people: a key's hash is as good as a secret, and the others are the counters' business. */
+/** Columns that the history hides: a key's hash is as good as a secret, and the others are internal. */
 const HIDDEN = ['hash', 'ordinal', 'placed_before'];
 
-/** A row as Postgres writes it → the fields that the admin route speaks of. */
+/** Translates column names into the field names of the admin route. */
 function toFields(row: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const shown = Object.entries(row).filter(([column]) => !HIDDEN.includes(column));
   return Object.fromEntries(
@@ -122,7 +122,7 @@ export async function rollBack(
   }
 }
 
-/** What Postgres itself said, under whatever the driver and Drizzle wrapped it in. */
+/** The error of Postgres itself, unwrapped from the errors of the driver and Drizzle. */
 export function postgresErrorOf(error: unknown): {
   readonly code: string | undefined;
   readonly message: string;

@@ -1,5 +1,5 @@
-// The OpenAPI document as one page of HTML: no scripts, nothing loaded from elsewhere. Generic on purpose: what is
-// in the document is on the page.
+// Renders the OpenAPI document as one HTML page, without scripts or external files. It is generic, so everything in the
+// document is on the page.
 import type { OpenApiDocument } from './routes/openapi.ts';
 
 type Json = Readonly<Record<string, unknown>>;

@@ -1,5 +1,5 @@
-// What Postgres refuses, in the words of the admin route, by SQLSTATE. Its own messages stay in the log: they can
-// hold SQL, values and connection strings.
+// Translates errors of Postgres into problems of the admin route, by SQLSTATE. The original messages stay in the log,
+// because they can contain SQL, values and connection strings.
 import type { AdminProblem } from './problems.ts';
 
 /** As far as the driver and Drizzle say it. */
@@ -22,7 +22,7 @@ export function postgresProblem(error: unknown): AdminProblem {
 export const sqlStateOf = (error: unknown): string | undefined =>
   textOf(findPostgresError(error)?.code) || undefined;
 
-/** Drizzle wraps what the driver throws. An error of the driver without a state: Postgres was not reached. */
+/** Unwraps errors of Drizzle. A driver error without a state means that Postgres was not reached. */
 function findPostgresError(error: unknown): PostgresError | undefined {
   for (let cause = error; cause instanceof Error; cause = cause.cause)
     if (isPostgresError(cause)) return cause;

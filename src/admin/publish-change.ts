@@ -1,4 +1,4 @@
-// After a change in Postgres: make it the rules in force, and say what the one who made it should know.
+// Publishes after a change in Postgres, and collects the warnings for the person who made it.
 import type { Announced, Publication } from '../rules/publishing/publish.ts';
 import { SnapshotTooLarge } from '../rules/publishing/snapshot-room.ts';
 import { postgresProblem } from './postgres-problems.ts';
@@ -15,7 +15,9 @@ export interface PublishedChange {
   readonly warnings: readonly string[];
 }
 
-/** Never fails: the change is kept, and the cron run will publish it. `concerns` tells which rules' warnings to show. */
+/**
+ * Never fails: the change is kept, and the cron run will publish it. `concerns` tells which rules' warnings to show.
+ */
 export async function publishChange(
   { publish, log }: Pick<AdminServices, 'publish' | 'log'>,
   concerns: Concerns,
@@ -39,7 +41,7 @@ function reasonOf(error: unknown): string {
 export const versionHeader = ({ version }: PublishedChange): Record<string, string> =>
   version === undefined ? {} : { 'X-Weir-Rules-Version': version };
 
-/** What would be told of a change that is only looked at. */
+/** The warnings that a change would cause, for a preview. */
 export const warningsBeforehand = (
   foreseen: Pick<Publication, 'rejected' | 'warnings'>,
 ): PublishedChange => ({

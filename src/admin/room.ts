@@ -1,10 +1,10 @@
-// Whether what is saved still fits into what the edge loads.
+// Checks that saved rows still fit into a snapshot.
 
 import { inMebibytes, MAX_SAVED_BYTES, readPublishedBytes } from '../rules/publishing/snapshot-room.ts';
 import type { Database } from '../rules/tables/database.ts';
 import { AdminError } from './problems.ts';
 
-/** What does not grow is always taken, or nobody could get out of it again. */
+/** Accepts every change that does not grow the snapshot, so that a full one can be reduced. */
 export async function expectRoom(database: Database, grownBy: number): Promise<void> {
   if (grownBy <= 0) return;
   const bytes = (await readPublishedBytes(database)) + grownBy;

@@ -1,5 +1,6 @@
-// The session of a person at the page: a cookie that Weir signs when somebody logs in with a token. The key of the signature
-// is made of that token, so a token that is changed or removed ends its sessions. Only their early ends are stored.
+// The session of a person at the page: a cookie that Weir signs when somebody logs in with a token. The key of the
+// signature is made of that token, so a token that is changed or removed ends its sessions. Only their early ends are
+// stored.
 import {
   createSigner,
   digest,

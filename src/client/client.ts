@@ -15,21 +15,21 @@ export interface ClientOptions {
   readonly sleep?: ((ms: number) => Promise<unknown>) | undefined;
 }
 
-/** What is known of one group of requests. */
+/** The state of one group of requests. */
 interface Group {
   readonly paces: Map<string, Pace>;
-  /** Nobody is sent before: a response said so. */
+  /** No request is sent before this time, because a response said so. */
   blockedUntilMs: number;
-  /** Until then the first request may take to tell whether there are limits; 0 once it has. */
+  /** How long the others wait for the first request to learn the limits; 0 once it is back. */
   firstUntilMs?: number | undefined;
 }
 
-/** The others do not wait longer for the first request, and look so often whether it is back. */
+/** The longest wait for the first request, and how often the others check whether it is back. */
 const FIRST_MS = 5_000;
 const LOOK_MS = 20;
-/** Of those that were used least lately, one makes room. */
+/** Beyond this, the group used longest ago is dropped. */
 const MAX_GROUPS = 1_000;
-/** Clients that were told the same time come back spread over so much more. */
+/** Spreads clients that were told the same time over this much more time. */
 const SPREAD = 0.1;
 
 export type LimitedFetch = (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
@@ -53,7 +53,7 @@ export function createFetch(options: ClientOptions = {}): LimitedFetch {
 
   const waitForTurn = async (group: Group, { signal }: Request) => {
     const turns = [...group.paces.values()].map((pace) => pace.claim(now()));
-    // What others are told meanwhile can only make it later.
+    // Another response may move the time further back meanwhile, so the loop checks again.
     for (const at = Math.max(0, ...turns); now() < Math.max(at, group.blockedUntilMs); ) {
       await sleep(Math.ceil(Math.max(at, group.blockedUntilMs) - now()));
       signal.throwIfAborted();
@@ -87,7 +87,8 @@ export function createFetch(options: ClientOptions = {}): LimitedFetch {
   return async (input, init) => {
     const request = new Request(input, init);
     const group = groupOf(request);
-    // Before anything is known, one request goes ahead. No promise is shared: on Workers that would hang.
+    // The first request goes alone, to learn the limits. The others poll, because a shared promise would hang on
+    // Workers.
     while (now() < (group.firstUntilMs ?? 0)) await sleep(LOOK_MS);
     group.firstUntilMs ??= now() + FIRST_MS;
     try {

@@ -1,6 +1,6 @@
-// Reads what a response says about limits: the fields RateLimit-Policy and RateLimit of the IETF draft.
+// Parses the fields RateLimit-Policy and RateLimit of a response (IETF draft).
 
-/** What one policy says of itself in one response. */
+/** One policy in one response. */
 export interface Reading {
   readonly name: string;
   /** Units that the policy allows in each window. */

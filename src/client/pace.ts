@@ -1,11 +1,11 @@
-// How fast this process may send under one policy, when others send under it too. A client knows only what its own
-// responses say: how many units remain, and when the limit resets. From how quickly they go it learns its own share.
+// How fast this process may send under a policy that it shares with others. A client knows only its own responses: how
+// many units remain, and when the limit resets. From how quickly units disappear it learns its own share.
 import type { Reading } from './fields.ts';
 
 export interface Pace {
-  /** A response has told this about the policy; its request was sent then, and took `cost` units. */
+  /** Learns from a response: its request was sent then and took `cost` units. */
   learn(reading: Reading, request: SentRequest, nowMs: number): void;
-  /** The earliest time for the next request, which so is taken. */
+  /** Returns the earliest time for the next request, and reserves it. */
   claim(nowMs: number): number;
 }
 
@@ -14,21 +14,21 @@ export interface SentRequest {
   readonly cost: number;
 }
 
-/** Part of the limit that nobody aims for: what others send meanwhile comes out of it. */
+/** A part of the limit that clients leave unused, for requests that others send meanwhile. */
 const MARGIN = 0.002;
-/** The clients aim to have used a window when so much of it is left: time to make up for a pause of theirs. */
+/** Clients aim to use up a window when this part of its time is left, to make up for pauses. */
 const RESERVE = 0.1;
-/** A policy that refills all the time is used at its full rate while so much of it remains. */
+/** A policy that refills continuously is used at full rate while this part of it remains. */
 const CUSHION = 0.01;
-/** So much of the past each response leaves behind in the estimate of the share. */
+/** The weight of the past when a response updates the estimated share. */
 const MEMORY = 0.9;
-/** Clocks are not exact to more than this. */
+/** The accuracy of clocks. */
 const JITTER_MS = 100;
-/** Units that come back at once: so many of the limit come only with a new window. */
+/** If this part of the limit comes back at once, a new window has begun. */
 const JUMP = 0.2;
-/** What is left of a window is not spread over less. */
+/** The shortest rest of a window over which requests are spread. */
 const MIN_USEFUL_MS = 20;
-/** Nobody waits longer than this many of its usual gaps, if waiting might have become needless. */
+/** A request waits at most this many usual gaps, because the estimate may be outdated. */
 const MAX_GAPS = 4;
 
 export function createPace(random: () => number): Pace {

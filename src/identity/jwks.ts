@@ -1,5 +1,5 @@
-// The public keys of those who sign tokens, from where they are published. What is kept are values, never promises:
-// on Workers, a promise of one request awaited in another hangs. So jose's own fetching is not used.
+// Fetches and caches the public keys of a token issuer. It keeps values, never promises: on Workers, a promise of one
+// request hangs in another. So jose's own fetching is not used.
 import {
   type CryptoKey,
   createLocalJWKSet,
@@ -13,14 +13,14 @@ import {
 import type { AfterResponse } from '../core/matching/caller.ts';
 
 const FRESH_MS = 10 * 60_000;
-/** So old, keys still serve the request at hand, and are renewed after its response. */
+/** Up to this age, keys still serve the current request and are renewed after its response. */
 const SERVED_MS = 2 * FRESH_MS;
-/** While the keys cannot be fetched, the last ones known serve for so long. */
+/** While the keys cannot be fetched, the last known ones are used for this long. */
 const USABLE_MS = 24 * 3_600_000;
-/** Between two fetches that unknown keys ask for: made-up key ids must not become a flood at the issuer. */
+/** The pause between two fetches for unknown key ids, because made-up ids must not flood the issuer. */
 const PAUSE_MS = 60_000;
 const PAUSE_AFTER_FAILURE_MS = 5_000;
-/** Keys that come too late for a request are waited for so long, for the next ones. */
+/** How long a fetch may go on after its request has given up. The next requests use its keys. */
 const LATE_MS = 10_000;
 
 export interface KeyCacheOptions {
@@ -38,7 +38,7 @@ export interface KeyCache {
   refetched(afterResponse?: AfterResponse): Promise<JWTVerifyGetKey | undefined>;
 }
 
-/** The claims of a token, or undefined if no keys are to be had. Throws an error of jose's if the token is not good. */
+/** The claims of a token, or undefined if there are no keys. Throws an error of jose if the token is invalid. */
 export async function verifyByKeys(
   keys: KeyCache,
   token: string,
@@ -125,7 +125,7 @@ function createKeySet(jwks: JSONWebKeySet): JWTVerifyGetKey {
   };
 }
 
-/** A token that names no key may be signed with any that fits: while keys are being replaced, there are two. */
+/** A token that names no key may be signed with any key that fits. During a key rotation there are two. */
 async function verifyBySet(keys: JWTVerifyGetKey, token: string, expected: JWTVerifyOptions) {
   try {
     return (await jwtVerify(token, keys, expected)).payload;

@@ -1,5 +1,5 @@
-// Users' tokens: whom a JWT names, if its signature, issuer, audience and times are good. A token is never kept or
-// logged, only its digest: so that a busy client costs one check of a signature, not one for each request.
+// Verifies users' JWTs: signature, issuer, audience and times. It caches results under the digest of the token, so that
+// a busy client costs one signature check and not one for each request. The token itself is never kept or logged.
 import { type JWTPayload, type JWTVerifyOptions, errors as joseErrors, jwtVerify } from 'jose';
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import { digest, toBase64Url } from '../core/digest.ts';
@@ -11,9 +11,9 @@ const SHAPE = /^[\w-]+\.[\w-]+\.[\w-]+$/;
 const MAX_NAME_LENGTH = 256;
 
 const VERIFIED_ENTRIES = 5_000;
-/** Also how long a token goes on to be good after its key has been taken out of the issuer's set. */
+/** Also how long a token still works after the issuer has removed its key. */
 const VERIFIED_MS = 5 * 60_000;
-/** Apart from those that are good, so that made-up tokens take nothing away from them. */
+/** A cache of its own, so that made-up tokens do not displace valid ones. */
 const REFUSED_ENTRIES = 1_000;
 const REFUSED_MS = 60_000;
 
@@ -37,7 +37,7 @@ export interface TokenVerifierOptions extends TokenOptions {
   readonly onError: (error: unknown) => void;
 }
 
-/** Undefined if the keys to check with are not to be had; throws if the token is not good. */
+/** Undefined if there are no keys to check with; throws if the token is invalid. */
 type ClaimsOf = (
   token: string,
   expected: JWTVerifyOptions,
@@ -116,9 +116,9 @@ function toUser(claims: JWTPayload, { userClaim, tierClaim, tenantClaim }: Token
   };
 }
 
-/** Those that say when and for whom the token is: nobody is counted by them. */
+/** Claims about the token itself. Rules do not count by them. */
 const OF_THE_TOKEN: readonly string[] = ['exp', 'iat', 'nbf', 'jti', 'aud', 'iss'];
-/** Tokens are kept in memory: of more claims than that, only the first ones are. */
+/** Results are kept in memory, so only the first claims are kept. */
 const MAX_CLAIMS = 32;
 
 function namesIn(claims: JWTPayload): Claims {

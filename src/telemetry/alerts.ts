@@ -1,5 +1,5 @@
-// Tells a webhook of thresholds. The table `alerts` is the outbox. To send a row, an isolate first puts off its next attempt, so
-// that no other isolate sends it at the same time. What fails is sent again by the cron run.
+// Sends thresholds to a webhook. The table `alerts` is the outbox. Before it sends a row, an isolate postpones the
+// row's next attempt, so that no other isolate sends it at the same time. The cron run retries failed messages.
 import { sql } from 'drizzle-orm';
 import type { MetricSums } from '../core/telemetry/metric-sums.ts';
 import type { Database } from '../rules/tables/database.ts';
@@ -12,7 +12,7 @@ const MAX_ROUNDS = 20;
 /** Longer than a webhook may take to answer: nobody sends a message while it is on its way. */
 const FIRST_DELAY_MINUTES = 1;
 const LONGEST_DELAY_MINUTES = 60;
-/** What nobody took for so long is no news any more. */
+/** A message that failed for this long is no longer news. */
 const GIVE_UP_HOURS = 24;
 
 export interface AlertOptions {

@@ -1,5 +1,5 @@
-// The metrics of the whole fleet: what each region has added up, and what isolates last told of themselves. A region that
-// does not answer is absent. Its series carry its name (`store`), so no sum ever goes back.
+// The metrics of the whole fleet: the sums of each region and the last report of each isolate. A region that does not
+// answer is absent. Its series carry its name (`store`), so no sum ever decreases.
 import { type Announcement, parseAnnouncement } from '../core/ports/announcement.ts';
 import type { IsolateReport, MetricsBoard, RegionMetrics } from '../core/ports/metrics-board.ts';
 import { isMetricId, METRIC_IDS, METRICS, type MetricId } from '../core/telemetry/metrics.ts';
@@ -71,8 +71,8 @@ function toFamily(id: MetricId, answers: readonly Answer[]): Family {
 }
 
 /**
- * A counter without labels is there before it counts: Prometheus sees no increase in a series that begins at 1, so nobody
- * would be told of the first dead letter.
+ * A counter without labels is there before it counts: Prometheus sees no increase in a series that begins at 1, so
+ * nobody would be told of the first dead letter.
  */
 function startingPoints(id: MetricId, answers: readonly Answer[]): Map<string, Point> {
   const { labels, boundsMs } = METRICS[id];

@@ -1,4 +1,5 @@
-// The series that requests are counted in, each found by what the request has at hand: its rules, its route, its region.
+// The series that requests are counted in, each found by what the request has at hand: its rules, its route, its
+// region.
 import type { CompiledRule } from '../core/matching/compiled-rule.ts';
 import type { Counter, Histogram, MetricSums } from '../core/telemetry/metric-sums.ts';
 

@@ -1,4 +1,4 @@
-// The metrics of the fleet for those who are pushed to: OTLP over HTTP, as JSON.
+// The metrics of the fleet as OTLP over HTTP, in JSON, for systems that Weir pushes to.
 import { version } from '../../package.json';
 import type { Family, Labels, Point } from './fleet.ts';
 
@@ -35,7 +35,7 @@ export function toOtlp(families: readonly Family[], nowMs: number) {
   };
 }
 
-/** OTLP has no suffixes: the kind and the unit say what they say. */
+/** Drops the suffixes, because OTLP has fields for kind and unit. */
 const nameOf = (name: string) => name.replace(/_total$|_seconds$/, '').replaceAll('_', '.');
 
 function toMetric({ name, help, type, points }: Family, timeUnixNano: string) {

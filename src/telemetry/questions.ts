@@ -1,4 +1,4 @@
-// What operators ask of denials and usage: who was denied most, what happened when, who used how much.
+// Queries of operators about denials and usage: who was denied most, what happened when, who used how much.
 import { type SQL, sql } from 'drizzle-orm';
 import type { Database } from '../rules/tables/database.ts';
 

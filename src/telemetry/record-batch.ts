@@ -1,4 +1,4 @@
-// What isolates hand over for Postgres: sums of denials and usage, cut into batches that a queue takes.
+// Batches of denials and usage that isolates hand over, cut to the size that a queue takes.
 import type { Crossing } from '../core/telemetry/crossings.ts';
 import type { Denial, Usage } from '../core/telemetry/records.ts';
 

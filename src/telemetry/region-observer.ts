@@ -1,5 +1,4 @@
-// Counts the calls to the counters of one region, by the parts of it that hear of each call anyway. No call takes longer
-// for it, and nothing is awaited.
+// Counts the calls to one region by wrapping the parts that see each call anyway. It delays no call and awaits nothing.
 import { keysOf } from '../core/counting/check.ts';
 import { type CounterCall, type CounterStore, CounterStoreError } from '../core/ports/counter-store.ts';
 import type { MetricSums } from '../core/telemetry/metric-sums.ts';

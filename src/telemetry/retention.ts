@@ -1,5 +1,5 @@
-// Deletes what has been kept long enough. A few small pieces in each cron run: no lock is held for long, and after a
-// flood it takes some runs.
+// Deletes old records, a few small pieces in each cron run, so that no lock is held for long. After a flood it takes
+// several runs.
 import { type SQL, sql } from 'drizzle-orm';
 import type { Database } from '../rules/tables/database.ts';
 

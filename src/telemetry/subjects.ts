@@ -1,5 +1,5 @@
-// Subjects as they are stored: as they are, or as keyed hashes. With a hash, the same subject is still the same row, but
-// nobody can read an address or a user out of it, nor try them all out, without the key.
+// Stores subjects in plain text or as keyed hashes. With a hash, a subject is still one row, but without the key nobody
+// can read an address or a user from it, or try them all.
 import { createSigner, toBase64Url } from '../core/digest.ts';
 import { OTHER } from '../core/telemetry/metrics.ts';
 import type { Denial, Usage } from '../core/telemetry/records.ts';

@@ -1,5 +1,5 @@
-// The tables of denials and usage, as Drizzle sees them. Only the writer below the queue, retention and the admin route's
-// questions use them: no row here is edited by people, so none has a revision or a history.
+// The tables of denials and usage, as Drizzle sees them. Only the writer below the queue, retention and the admin
+// route's questions use them: no row here is edited by people, so none has a revision or a history.
 import { sql } from 'drizzle-orm';
 import { bigint, check, index, integer, primaryKey, text, timestamp, uuid } from 'drizzle-orm/pg-core';
 import { weir } from '../rules/tables/columns.ts';

@@ -1,5 +1,5 @@
-// What an isolate counts. It is told after decisions and answers, adds up in memory, and hands over after responses:
-// metrics to a region's Redis, denials and usage to a queue or to Postgres.
+// Counts decisions and answers in memory and hands the sums over after responses: metrics to a region's Redis, denials
+// and usage to a queue or to Postgres.
 import type { CheckResult } from '../core/counting/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { IsolateReport } from '../core/ports/metrics-board.ts';

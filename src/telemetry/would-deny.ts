@@ -1,5 +1,5 @@
-// Whom another limit of a rule would have denied, as far as the records tell: what callers were admitted by hour, and
-// what they were denied. When in an hour they came is not recorded, so the answers are bounds.
+// Estimates whom another limit of a rule would have denied, from the records of admitted and denied requests by hour.
+// The records do not say when in an hour a request came, so the answers are bounds.
 import { type SQL, sql } from 'drizzle-orm';
 import type { Scope } from '../core/matching/rule.ts';
 import { OTHER } from '../core/telemetry/metrics.ts';

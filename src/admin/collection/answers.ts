@@ -1,4 +1,4 @@
-// What the operations of a collection answer with.
+// The answers of a collection's operations.
 import type { BodySchemas, Values } from '../../rules/tables/body-schemas.ts';
 import type { Row } from '../../rules/tables/repository.ts';
 import { AdminError } from '../problems.ts';

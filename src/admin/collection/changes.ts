@@ -1,4 +1,4 @@
-// What of a body is to be written into a row. What is only shown may come back with it, as long as it is unchanged.
+// Picks the fields of a body that are written into a row. Read-only fields may come back unchanged.
 import type { Values } from '../../rules/tables/body-schemas.ts';
 import type { Row, Target } from '../../rules/tables/repository.ts';
 import { AdminError } from '../problems.ts';
@@ -9,17 +9,17 @@ export interface Change {
   readonly collection: Collection;
   readonly target: Target;
   readonly before: Row;
-  /** As the body's schema has let it pass. */
+  /** The body after validation. */
   readonly given: Values;
 }
 
 export interface TakenChange {
   readonly values: Values;
-  /** The change holds only for a row of one of these; undefined: for any. */
+  /** The change applies only to a row with one of these revisions; undefined: any. */
   readonly revisions: Target['revisions'];
 }
 
-/** Throws what speaks against it. */
+/** Throws if the change is not allowed. */
 export function takeChanges({ collection, target, before, given }: Change): TakenChange {
   if (target.revisions && !target.revisions.includes(before.revision)) throw changedSince(before);
   const isWritten = ([field]: [string, unknown]) => collection.bodies.isWritten(field);
@@ -27,7 +27,7 @@ export function takeChanges({ collection, target, before, given }: Change): Take
   const sentBack = Object.entries(given).filter((entry) => !isWritten(entry) && entry[1] !== undefined);
   expectUnchanged(sentBack, toShown(collection.bodies, before));
   collection.expect?.(values, before);
-  // A client that sends back what it was shown means that row, and no later one.
+  // A client that sends read-only fields back means exactly the row that it was shown.
   return { values, revisions: sentBack.length > 0 ? [before.revision] : target.revisions };
 }
 

@@ -1,4 +1,4 @@
-// Where a page begins, as text that clients hand back untouched.
+// Cursors: where a page begins, as text that clients send back unchanged.
 import { textFromBase64, textToBase64Url } from '../../core/digest.ts';
 import { AdminError } from '../problems.ts';
 

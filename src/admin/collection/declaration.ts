@@ -1,4 +1,4 @@
-// What a collection of the admin route is made from.
+// The declaration of an admin collection.
 import type { SQL } from 'drizzle-orm';
 import type * as z from 'zod';
 import type { BodySchemas, Values } from '../../rules/tables/body-schemas.ts';
@@ -14,20 +14,20 @@ export interface Collection extends RepositoryOptions {
   readonly idField: string;
   /** In the documentation. */
   readonly describeId?: string;
-  /** What cannot be an id is answered like an id that is not there. */
+  /** A text that cannot be an id gets the same 404 as an unknown id. */
   isId(text: string): boolean;
   readonly filters: z.ZodRawShape;
   /** `query` has passed `filters`. */
   where(query: Values): readonly (SQL | undefined)[];
-  /** Refuses, by an AdminError, what only shows beside what is configured. `before`: what is to be changed. */
+  /** Throws an AdminError if the values do not fit the configuration. `before` is the row to be changed. */
   expect?(values: Values, before: Row | undefined): void;
-  /** What one of them takes of the room that there is at the edge; undefined: nothing. */
+  /** How many bytes of the snapshot a row takes; undefined: none. */
   bytesOf?(row: Values): number;
   /** What a creation adds to the body it was given. */
   prepare?(values: Values): Promise<Creation>;
-  /** What the values need that is not there yet: it is made in the transaction of the change. */
+  /** Creates rows that the values refer to and that do not exist yet, in the same transaction. */
   bring?(values: Values): Promise<Brought | undefined>;
-  /** Whose warnings a change may cause: those of the rule that it is, or of any rule. */
+  /** Which rules' warnings the answer shows: those of the changed rule, or of all rules. */
   readonly concerns?: 'itself' | 'all';
 }
 
@@ -39,7 +39,7 @@ export interface Creation {
 
 export interface Brought {
   readonly statement: SQL;
-  /** For the answer: nobody asked for it. */
+  /** Tells the client about the row that it did not ask for. */
   readonly warning: string;
 }
 

@@ -1,4 +1,4 @@
-// The revision of a row as an ETag, and what clients ask about it.
+// The revision of a row as an ETag, and the If-Match header.
 import { AdminError } from '../problems.ts';
 
 export const toETag = (revision: number): string => `"${revision}"`;
@@ -14,8 +14,8 @@ export function isKnown(request: Request, revision: number): boolean {
   return tags !== undefined && (tags === 'any' || tags.includes(revision));
 }
 
-// A proxy that compresses an answer makes its tag a weak one. A revision is the same row, byte for byte, whichever
-// way it travelled: weak tags count as well.
+// Accepts weak tags, because a proxy that compresses an answer makes its tag weak. The revision still names the same
+// row.
 const TAG = /^(?:W\/)?"([^"]*)"$/;
 /** Hundreds of tags; nobody has a use for more. */
 const MAX_LENGTH = 8_192;

@@ -1,4 +1,4 @@
-// What would be over before it begins is a mistake, most likely in the zone.
+// Refuses an expiry in the past: it is a mistake, most likely in the time zone.
 import type { Values } from '../../rules/tables/body-schemas.ts';
 import { AdminError } from '../problems.ts';
 

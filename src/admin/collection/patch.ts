@@ -1,4 +1,4 @@
-// A patch: only what is given changes, and the row that comes out of it is valid as a whole.
+// Applies a patch: only the given fields change, and the resulting row must be valid as a whole.
 import type { BodySchemas, Values } from '../../rules/tables/body-schemas.ts';
 import type { Row, Target } from '../../rules/tables/repository.ts';
 import { AdminError, invalidBody } from '../problems.ts';
@@ -6,7 +6,7 @@ import { toJson, toShown } from './answers.ts';
 import { takeChanges } from './changes.ts';
 import type { Collection } from './declaration.ts';
 
-/** Each time, one of those who patch a row at once gets through. */
+/** If several clients patch a row at once, each attempt lets one of them through. */
 const MAX_ATTEMPTS = 20;
 
 export interface Patch {
@@ -18,10 +18,10 @@ export interface Patch {
   readonly save: Save;
 }
 
-/** Undefined: `before` is no longer what is there. */
+/** Undefined if the row has changed since `before` was read. */
 export type Save = (target: Target, before: Row, values: Values) => Promise<Row | undefined>;
 
-/** The row must not change between the look at it and the write, or nobody has looked at the result. */
+/** Retries if the row changes between read and write, because the merged row must be validated again. */
 export async function applyPatch({ collection, target, given, find, save }: Patch): Promise<Row> {
   const { bodies } = collection;
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
@@ -35,7 +35,7 @@ export async function applyPatch({ collection, target, given, find, save }: Patc
   throw new AdminError({ status: 409, code: 'changed-since', title: 'Too many are changing it at once' });
 }
 
-/** The fields that are given, or that follow from what is given. The others are not written at all. */
+/** The given fields and those that follow from them. Others are not written. */
 function changesOf(bodies: BodySchemas, shown: Values, given: Values): Values {
   const written = Object.entries(shown).filter(([field]) => bodies.isWritten(field));
   const changed = Object.entries(given).map(([field, value]) => [field, toJson(value)]);

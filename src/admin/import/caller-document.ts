@@ -1,5 +1,5 @@
-// Tenants, users, keys and lists in a document that holds everything: for a backup, and for moving to another database.
-// A key is there as its hash, so it works after an import, and nobody can read it out of a backup.
+// Tenants, users, keys and lists in a full export, for a backup or a move to another database. A key is exported as its
+// hash: it works after an import, and nobody can read it from a backup.
 import { asc, gt } from 'drizzle-orm';
 import type { AnyPgColumn, PgTable } from 'drizzle-orm/pg-core';
 import * as z from 'zod';

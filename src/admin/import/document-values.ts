@@ -1,6 +1,6 @@
-// Values of a document: what it leaves out, and whether two are the same.
+// Values of a document: leaves out defaults, and compares two values.
 
-/** What has its default need not be said. */
+/** Leaves out fields that have their defaults. */
 export function withoutDefaults(
   row: Readonly<Record<string, unknown>>,
   fields: readonly string[],

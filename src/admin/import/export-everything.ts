@@ -1,11 +1,11 @@
-// The document that holds everything, as text, a page of rows at a time: an isolate never holds all of it.
+// Streams the full export, a page of rows at a time, so that an isolate never holds all of it.
 import type { Database } from '../../rules/tables/database.ts';
 import { type CallerKind, readCallerPages } from './caller-document.ts';
 import { readStoredRows, toDocument } from './import-document.ts';
 
 /**
- * Pages are read one after the other while others may write. What is named is therefore read after what names it: a
- * tenant that comes meanwhile is there, together with the users that were read before.
+ * Pages are read one after the other while others may write. So rows that are referred to are read last: a tenant that
+ * is created meanwhile is then in the document with the users that name it.
  */
 const READ_IN_ORDER: readonly CallerKind[] = ['keys', 'users', 'tenants', 'lists'];
 
@@ -19,7 +19,7 @@ export async function* everythingAsText(database: Database): AsyncGenerator<stri
 
 type Pages = AsyncIterable<readonly object[]> | Iterable<readonly object[]>;
 
-/** A line for each entry: two backups can be compared. */
+/** Writes one line for each entry, so that two backups can be compared. */
 async function* listAsText(name: string, pages: Pages): AsyncGenerator<string> {
   yield `,\n  "${name}": [`;
   let separator = '\n';

@@ -1,4 +1,4 @@
-// Writes the tenants, users, keys and lists of a document. They can be many, so Postgres compares them with what it has.
+// Writes the tenants, users, keys and lists of a document. There can be many, so Postgres does the comparing.
 import { type SQL, sql } from 'drizzle-orm';
 import type { Database } from '../../rules/tables/database.ts';
 import { CALLER_KINDS, CALLER_PARTS, type CallerDocument, type CallerKind } from './caller-document.ts';
@@ -28,7 +28,7 @@ export const doubledCallers = (document: CallerDocument): ImportProblem[] =>
     return twice(kind, key.at(-1) ?? '', entries);
   });
 
-/** What an import would change, or has yet to change. */
+/** Counts what an import would change. */
 export async function countCallers(
   database: Database,
   document: CallerDocument,
@@ -57,7 +57,7 @@ function countQuery(kind: CallerKind, document: CallerDocument): SQL {
     left join weir.${sql.identifier(tableName)} as stored on ${columns('stored', key)} = ${columns('record', key)}`;
 }
 
-/** Deletions of what names others come first; they leave nothing that names what is deleted next. */
+/** Deletes rows that refer to others first, so that no reference is left behind. */
 export const callerDeletions = (document: CallerDocument, mode: ImportMode): SQL[] =>
   mode === 'merge'
     ? []
@@ -69,7 +69,7 @@ export const callerDeletions = (document: CallerDocument, mode: ImportMode): SQL
             select from ${entriesOf(kind, document)} where ${columns('stored', key)} = ${columns('record', key)})`;
         });
 
-/** After tiers: callers name them, and each other in the order of the kinds. */
+/** Runs after tiers, which callers name. Callers name each other in the order of the kinds. */
 export const callerWrites = (document: CallerDocument): SQL[] =>
   kindsIn(document).map((kind) => {
     const { tableName, key, fields } = CALLER_PARTS[kind];

@@ -1,6 +1,5 @@
-// All rules, tiers and routes as one JSON document, and callers if it holds everything: what an export writes and an
-// import takes. What has its default is left out and everything has its place, so that two exports can be compared line
-// by line.
+// All rules, tiers and routes as one JSON document, with callers in a full export. Exports write it and imports read
+// it. Defaults are left out and the order is fixed, so that two exports can be compared line by line.
 import { asc, getTableColumns, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { ROUTE_DEFAULTS } from '../../core/matching/origin-route.ts';
@@ -67,7 +66,7 @@ export type DocumentRoute = z.infer<typeof documentRoute>;
 export type DocumentTier = z.infer<typeof documentTier>;
 export type ImportDocument = z.infer<typeof importDocument>;
 
-/** What a document need not say. */
+/** The defaults that a document leaves out. */
 export const DOCUMENT_RULE_DEFAULTS = WRITTEN_DEFAULTS;
 export const DOCUMENT_ROUTE_DEFAULTS = { ...ROUTE_DEFAULTS, enabled: true };
 export const DOCUMENT_TIER_DEFAULTS = { displayName: '', priceCents: 0, limits: {}, isDefault: false };
@@ -111,7 +110,7 @@ export async function readStoredRows(database: Database): Promise<StoredRows> {
   return { basedOn: Number(based_on), fingerprint, publishedBytes, rules, tiers, routes, settings };
 }
 
-/** The history alone does not tell: of two changes at once, the one with the lower number can come to light last. */
+/** The history alone is not enough: of two changes at once, the one with the lower number can be committed last. */
 export const FINGERPRINT = sql`(select md5(string_agg(part, ',' order by part)) from (
   select revision::text as part from weir.rules union all select revision::text from weir.tiers
   union all select revision::text from weir.routes union all select revision::text from weir.settings) parts)`;
@@ -127,7 +126,7 @@ export function toDocument({ basedOn, rules, tiers, routes, settings }: StoredRo
     tiers: tiers.map(toDocumentTier).sort(byName),
     rules: rules.map(toDocumentRule).sort(byName),
     routes: routes.map(toDocumentRoute).sort(byName),
-    // Spelled out, because what a document leaves out stays as it is.
+    // Written in full, because an import does not change settings that a document leaves out.
     settings,
   };
 }

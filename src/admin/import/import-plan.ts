@@ -1,4 +1,4 @@
-// What an import would change, worked out before anything is written; and what speaks against it, all at once.
+// Plans an import before anything is written: what it would change, and all problems at once.
 
 import type { OriginPolicy } from '../../core/matching/origin.ts';
 import { originProblemHere } from '../../core/matching/origin-problems.ts';
@@ -23,7 +23,7 @@ import {
   type TierRow,
 } from './import-document.ts';
 
-/** `merge`: what the document does not name stays. `replace`: it goes. */
+/** Rows that the document does not name: `merge` keeps them, `replace` deletes them. */
 export const IMPORT_MODES = ['merge', 'replace'] as const;
 export type ImportMode = (typeof IMPORT_MODES)[number];
 
@@ -61,7 +61,7 @@ export interface ImportPlan {
 
 export interface HowToImport {
   readonly mode: ImportMode;
-  /** Names of those that rules may have shares for. */
+  /** Names of the configured regions, which rules may have shares for. */
   readonly regions: readonly string[];
   /** Which origins routes may have. */
   readonly origins: OriginPolicy;
@@ -132,7 +132,7 @@ interface Named {
   readonly name: string;
 }
 
-/** By id; else by name, unless the one of that name is meant by another one's id: then this is a new one. */
+/** Finds the row by id, else by name. If another entry names that row by id, this entry is a new one. */
 function createRowFinder<Row extends Named>(wanted: readonly Partial<Named>[], rows: readonly Row[]) {
   const byId = new Map(rows.map((row) => [row.id, row]));
   const byName = new Map(rows.map((row) => [row.name, row]));
@@ -199,7 +199,7 @@ export function twice<T extends object>(list: string, field: keyof T & string, e
   });
 }
 
-/** What the document does not name keeps its name. */
+/** Names of rows that stay and that the document does not name. */
 function takenNames<Row extends Named>(
   list: 'rules' | 'routes',
   wanted: readonly (Partial<Named> & { readonly name: string })[],
@@ -223,7 +223,7 @@ function takenNames<Row extends Named>(
 
 const NOUNS = { rules: 'rule', routes: 'route' } as const;
 
-/** Of the routes that are switched on, one has a host and prefix: those of the document, and those that stay. */
+/** Enabled routes, those of the document and those that stay, must differ in host and prefix. */
 function takenPlaces(
   wanted: readonly DocumentRoute[],
   rows: readonly RouteRow[],
@@ -264,7 +264,7 @@ function originsOfElsewhere(
   });
 }
 
-/** Shares that stay as they are may name a region that is gone: what was exported can always be taken in again. */
+/** Unchanged shares may name a region that is gone, so that an export can always be imported again. */
 function sharesOfNoRegion(
   wanted: readonly DocumentRule[],
   { created, updated }: Plan<PlannedRule, RuleRow>,

@@ -1,4 +1,4 @@
-// The rules, tiers and routes as they would be after an import: what would be published of them, and what is hardly meant.
+// The rules, tiers and routes as they would be after an import: what would be published, and its warnings.
 
 import type { OriginPolicy } from '../../core/matching/origin.ts';
 import { findWarnings, type RuleWarning } from '../../core/matching/warnings.ts';
@@ -38,7 +38,7 @@ export function previewImport(
   };
 }
 
-/** What only the database gives to a row. Nothing that is told here depends on it. */
+/** Fields that only the database fills in. The preview does not depend on them. */
 const NEW_ROW = { revision: 0, createdAt: new Date(0), updatedAt: new Date(0) };
 
 interface PartOfPlan<Planned, Row> {

@@ -1,4 +1,4 @@
-// Writes what an import changes: everything in one transaction, or nothing.
+// Writes an import: everything in one transaction, or nothing.
 import { type SQL, sql } from 'drizzle-orm';
 import {
   bytesOfListEntry,
@@ -53,7 +53,7 @@ export type ImportResult =
 
 const MAX_TRIES = 2;
 
-/** If somebody changes a rule between reading and writing, it starts again, once. */
+/** If somebody changes a rule between reading and writing, the import starts again, once. */
 export async function importRules(database: Database, request: ImportRequest): Promise<ImportResult> {
   for (let tries = 1; ; tries += 1) {
     const stored = await readStoredRows(database);
@@ -101,7 +101,7 @@ function growthOf({ created, updated, deleted }: AnyPlan, bytesOf: (row: Values)
   return sum(created) + sum(after) - sum(before) - sum(deleted);
 }
 
-/** Of those that are new, if they are as long as the others. */
+/** Estimates the bytes of new list entries, as if they were as long as the others. */
 function growthOfLists({ lists = [] }: ImportDocument, callers: CallerSummary): number {
   const bytes = lists.reduce((sum, entry) => sum + bytesOfListEntry(entry), 0);
   return lists.length === 0 ? 0 : (bytes * (callers.lists?.created ?? 0)) / lists.length;
@@ -136,7 +136,7 @@ async function write(database: Database, { plan, stored, actor, document, mode }
 
 const TIER_FIELDS = ['name', ...Object.keys(DOCUMENT_TIER_DEFAULTS)];
 
-/** There is one default tier at any time: the old one steps back before the new one comes. */
+/** Only one tier may be the default, so the old default is cleared before the new one is set. */
 function tierStatements({ created, updated, deleted }: ImportPlan['tiers']): SQL[] {
   const changed = updated.map(({ to }) => to);
   return [
@@ -160,8 +160,8 @@ function tierStatements({ created, updated, deleted }: ImportPlan['tiers']): SQL
 const RULE_FIELDS = Object.keys(documentRule.shape);
 
 /**
- * Names are unique after every single row. A rule that takes the name of one that still has it is therefore
- * deleted and inserted again with the same id, which also lets the history undo it step by step.
+ * Names must be unique after every single row. So a rule that takes over another's name is deleted and inserted again
+ * with the same id, which also lets the history undo it step by step.
  */
 function ruleStatements({ created, updated, deleted }: ImportPlan['rules'], stored: StoredRows): SQL[] {
   const gone = new Set(deleted.map(({ id }) => id));

@@ -1,4 +1,4 @@
-// Forgets what was counted of a subject: for a caller that was limited by mistake.
+// Resets the counters of a subject, for a caller that was limited by mistake.
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
 import { groupOf, subjectKey } from '../../core/counting/keys.ts';
@@ -14,7 +14,7 @@ import { AdminError, problemResponses } from '../problems.ts';
 import { publishChange } from '../publish-change.ts';
 import type { AdminApp, AdminServices } from '../services.ts';
 
-/** `unknown` is whom Cloudflare has named no address of. */
+/** `unknown` stands for callers without an address from Cloudflare. */
 export const isCountedIp = (subject: string) =>
   subject === 'unknown' || countedIp(subject) !== undefined || isIpv6Prefix(subject);
 
@@ -89,14 +89,14 @@ export function addCounterRoutes(app: AdminApp, services: AdminServices): void {
       services.regions.map((region) => reset(region, keys, services.deadlineMs)),
     );
     if (!regions.some((region) => region.reset)) throw unavailable();
-    // A new announcement, because isolates remember whom they have denied.
+    // Publishes a new announcement, because isolates remember denials.
     const { version } = await publishChange(services, []);
     const warnings = [...untold.map(notForgotten), ...(version === undefined ? [NOT_TOLD] : [])];
     return c.json({ scope, subject, regions, warnings }, 200);
   });
 }
 
-/** As the gateway counts it. What is no address is taken as it is: it may be a counted prefix, or `unknown`. */
+/** The subject as the gateway counts it. A text that is no address stays as it is: a counted prefix, or `unknown`. */
 function countedSubject(scope: Scope, ipv6Prefix: number, subject = ''): string {
   if (scope === 'global') return 'all';
   return scope === 'ip' ? (countedIp(subject, ipv6Prefix)?.ip ?? subject) : subject;
@@ -141,7 +141,7 @@ function partsOf(by: readonly string[], { scope, subject, values }: Forgotten): 
   if (scope !== 'global') told.set(scope, own);
   const texts = by.map((part) => {
     const name = nameOf(part);
-    // Callers without the id of a part are told apart by their IP.
+    // A caller without the id of a part is counted by its IP there.
     if (name === 'ip' || (scope === 'ip' && IS_ID.test(name))) return withIp(told.get('ip'));
     return told.get(name);
   });

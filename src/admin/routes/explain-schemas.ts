@@ -1,11 +1,11 @@
-// What a client sends to `explain`, and what it gets.
+// The body and the answer of `explain`.
 import * as z from 'zod';
 import { CALENDAR_WINDOWS } from '../../core/matching/calendar.ts';
 import { REASONS_AGAINST } from '../../core/matching/explain.ts';
 import { ACTIONS, LISTS, SCOPES } from '../../core/matching/rule.ts';
 import { ENFORCEMENTS } from '../../core/matching/settings.ts';
 
-/** Of rules that do not apply: enough to find the one that was expected. */
+/** The most rules shown that do not apply: enough to find the expected one. */
 export const MAX_AGAINST = 1_000;
 
 const id = z.string().min(1).max(256);

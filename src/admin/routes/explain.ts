@@ -1,5 +1,5 @@
-// "Why is this request limited?": which rules apply to it, which do not, and why. Asked of the rules as they are
-// in Postgres, so that it also tells what is about to be in force.
+// "Why is this request limited?": which rules apply to it, which do not, and why. It reads the rules from Postgres, so
+// it also shows changes that are not in force yet.
 import { createRoute } from '@hono/zod-openapi';
 import type * as z from 'zod';
 import type { Outcome } from '../../core/counting/check.ts';
@@ -25,7 +25,7 @@ import { AdminError, problemResponses } from '../problems.ts';
 import type { AdminApp, AdminServices } from '../services.ts';
 import { explainBody, explanationBody, MAX_AGAINST } from './explain-schemas.ts';
 
-/** Nothing is taken, and so no seat is held. */
+/** A placeholder: explaining takes no seat. */
 export const noSeat = () => '-'.repeat(16);
 
 const explainRequest = createRoute({
@@ -104,7 +104,7 @@ function storedOf({ ruleId }: Applying, { rules, split }: StoredContent, nowMs: 
 const movingOf = (untilMs: number | undefined) =>
   untilMs === undefined ? null : { until: Number.isFinite(untilMs) ? new Date(untilMs).toISOString() : null };
 
-/** What the description tells of the request beside its path and caller. */
+/** The facts of the described request beside its path and caller. */
 function factsOf({ host = '', headers = {}, ...places }: z.infer<typeof explainBody>): RequestFacts {
   const byName = new Headers(headers);
   return { host: () => host, header: (name) => byName.get(name), place: (kind) => places[kind] ?? '' };
@@ -146,7 +146,7 @@ export const toLeft = (outcome: Outcome | undefined) =>
     : null;
 
 function parsePath(text: string): { path: string; matchPath: string } {
-  // As the front door reads it, so that a query or what a URL parser changes counts here as it does there.
+  // Parses like the front door, so that a query and the changes of the URL parser have the same effect here.
   const url = URL.parse(`https://weir.invalid${text}`);
   const canonical = url ? canonicalPath(url.pathname) : { ok: false as const, reason: 'is not a path' };
   if (!canonical.ok) throw badField('bad-path', 'path', canonical.reason);

@@ -1,4 +1,5 @@
-// Every change of rules, tiers, tenants, users, keys, lists, routes and settings: who made it, when, and how to undo it.
+// Every change of rules, tiers, tenants, users, keys, lists, routes and settings: who made it, when, and how to undo
+// it.
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
 import { badCursor, parseCursor, toCursor } from '../collection/cursors.ts';

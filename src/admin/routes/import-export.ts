@@ -102,7 +102,7 @@ export function addImportExportRoutes(app: AdminApp, services: AdminServices): v
   app.openapi(exportRules, async (c) => {
     const asJson = { 'Content-Type': 'application/json' };
     if (c.req.valid('query').everything) {
-      // A hash is as good as the key to those who can write to a database.
+      // Somebody who can write to a database can use a hash like the key itself.
       if (c.get('actor').role === 'read') throw new AdminError(READ_ONLY);
       return c.body(toStream(everythingAsText(services.database)), 200, asJson) as never;
     }

@@ -1,4 +1,4 @@
-// API keys. A key is shown once, in the answer to its creation; from then on only how it begins.
+// API keys. Weir shows a key once, in the answer to its creation, and later only its beginning.
 import { eq, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../../core/matching/api-key.ts';
@@ -52,7 +52,7 @@ export const addKeyRoutes: AddRoutes = (app, services) =>
     bring: ({ userId }) => missingUser(services.database, userId),
   });
 
-/** A key of a user that nobody has entered: the user is, so that a tier or tenant can be given to it. */
+/** If the user of a new key does not exist, creates it, so that it can get a tier or tenant. */
 async function missingUser(database: Database, userId: unknown): Promise<Brought | undefined> {
   if (typeof userId !== 'string') return undefined;
   const [known] = await database.select({ id: users.id }).from(users).where(eq(users.id, userId));

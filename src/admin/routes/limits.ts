@@ -1,4 +1,4 @@
-// What limits one caller now, and what is left of each limit: by the rules in force, charging nothing.
+// The limits of one caller by the rules in force, and what is left of each. It charges nothing.
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
 import { CALENDAR_WINDOWS } from '../../core/matching/calendar.ts';

@@ -1,5 +1,5 @@
-// API keys: `weir_`, 32 random characters, and 6 of a checksum. A made-up or mistyped key is told by its checksum,
-// before anything is asked. The key itself is shown once and never kept: what is kept is its hash and its prefix.
+// API keys: `weir_`, 32 random characters, and 6 of a checksum. The checksum exposes a made-up or mistyped key before
+// any look-up. Weir shows the key once and stores only its hash and its prefix.
 import { digest, toHex } from '../digest.ts';
 
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789';
@@ -9,7 +9,7 @@ const CHECKSUM_LENGTH = 6;
 const KEY_LENGTH = MARK.length + RANDOM_LENGTH + CHECKSUM_LENGTH;
 const SHAPE = /^weir_[A-Za-z0-9]+$/;
 
-/** Twice as many as there are random characters: 1 in 32 is passed over, and never will it be half of them. */
+/** Twice as many bytes as random characters: about 1 in 32 bytes is skipped, and never half of them. */
 export const API_KEY_RANDOM_BYTES = 64;
 
 /** From `API_KEY_RANDOM_BYTES` bytes of a cryptographic random source. */
@@ -31,7 +31,7 @@ export async function hashApiKey(key: string): Promise<string> {
   return toHex(await digest('SHA-256', key));
 }
 
-/** So much of a key that a person recognizes it. */
+/** The beginning of a key, enough for a person to recognize it. */
 export const prefixOf = (key: string): string => key.slice(0, MARK.length + 6);
 
 async function checksumOf(body: string): Promise<string> {

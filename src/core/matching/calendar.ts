@@ -1,19 +1,19 @@
-// Calendar windows on the request path. Publishing works out their borders, so that all isolates
-// go by the same ones; an isolate only looks up which of them are around now.
+// Calendar windows on the request path. The publisher works out their borders, so that all isolates use the same ones.
+// An isolate only looks up the borders around now.
 import type { Borders } from '../counting/calendar.ts';
 import type { Rule } from './rule.ts';
 
 export const CALENDAR_WINDOWS = ['day', 'week', 'month'] as const;
 export type CalendarWindow = (typeof CALENDAR_WINDOWS)[number];
 
-/** About how long they are. A month has its longest length, because charges count for so long. */
+/** Approximate lengths. A month has its longest length, because charges may count that long. */
 export const CALENDAR_SECONDS: Readonly<Record<CalendarWindow, number>> = {
   day: 86_400,
   week: 7 * 86_400,
   month: 31 * 86_400,
 };
 
-/** What a limit says of its calendar. */
+/** The calendar fields of a limit. */
 export interface Calendar {
   readonly window: CalendarWindow;
   /** Null: UTC. */
@@ -22,16 +22,16 @@ export interface Calendar {
   readonly anchorDay: number | null;
 }
 
-/** As they are published. */
+/** The calendars in a snapshot. */
 export interface PublishedCalendars {
   /** Epoch ms of the borders by the name of a calendar. */
   readonly borders: Readonly<Record<string, readonly number[]>>;
-  /** Of tenants that have one, by their ids; none if no rule asks for it. */
+  /** By the ids of tenants that have one; empty if no rule uses them. */
   readonly anchorDays: Readonly<Record<string, number>>;
 }
 
 export interface Calendars {
-  /** Those around now of the calendar that the caller is counted by. Undefined if it was not published. */
+  /** The borders around now in the caller's calendar. Undefined if the calendar was not published. */
   bordersFor(calendar: Calendar, counted: Counted, nowMs: number): Borders | undefined;
 }
 
@@ -43,14 +43,14 @@ interface Counted {
 export const calendarName = ({ window, timeZone, anchorDay }: Calendar): string =>
   `${window} ${timeZone ?? 'UTC'}${window === 'month' ? ` ${anchorDay ?? 1}` : ''}`;
 
-/** Whether each tenant has months of its own. Only where a tenant is who is counted: a counter has one calendar. */
+/** Whether each tenant has its own months. Only if the rule counts tenants, because a counter has one calendar. */
 export const isAnchoredByTenant = ({ window, anchorDay }: Calendar, { scope, by }: Counted['rule']) =>
   window === 'month' &&
   anchorDay === null &&
   scope === 'tenant' &&
   (by.length === 0 || by.includes('tenant'));
 
-/** Undefined if no rule has a calendar: most snapshots have none. */
+/** Undefined if no rule has a calendar, as in most snapshots. */
 export function compileCalendars(published: PublishedCalendars | undefined): Calendars | undefined {
   if (!published) return undefined;
   const all = new Map(Object.entries(published.borders));

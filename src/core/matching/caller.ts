@@ -11,14 +11,14 @@ export interface Caller {
   readonly tenantId?: string | undefined;
   /** Undefined: the default tier. */
   readonly tier?: string | undefined;
-  /** Of a verified token. */
+  /** Claims of a verified token. */
   readonly claims?: Claims | undefined;
 }
 
-/** What a token says beside its user: names and short texts. */
+/** Claims of a token: names and short texts. */
 export type Claims = Readonly<Record<string, string>>;
 
-/** What is known of an API key or a user, from wherever it is kept. */
+/** The stored data of an API key or a user. */
 export interface CallerRecord {
   readonly userId?: string | undefined;
   readonly apiKeyId?: string | undefined;
@@ -28,28 +28,28 @@ export interface CallerRecord {
   readonly expiresAtMs?: number | undefined;
 }
 
-/** Takes over work that may end after the response. */
+/** Takes work that may end after the response (`waitUntil`). */
 export type AfterResponse = (work: Promise<unknown>) => void;
 
-/** Null: it cannot be told now, because a part that knows is down or slow. Undefined: nobody. */
+/** Null: not known now, because a store is down or slow. Undefined: there is none. */
 export type Known<T> = T | undefined | null;
 
-/** Who wants to know who somebody is, and why. */
+/** The circumstances of a look-up. */
 export interface LookUp {
-  /** As rules count it: of unknown keys, only so many a second are looked up for one address. */
+  /** As rules count it. For one address, only so many unknown keys a second are looked up. */
   readonly ip: string;
   readonly afterResponse: AfterResponse;
-  /** Asks neither KV nor Postgres: null for a caller that memory does not know. */
+  /** Asks neither KV nor Postgres. Gives null for a caller that memory does not know. */
   readonly memoryOnly?: boolean | undefined;
 }
 
-/** The port between the gateway and wherever callers are known. It never fails. */
+/** The port through which the gateway looks up callers. It never fails. */
 export interface CallerDirectory {
   ofApiKey(key: string, lookUp: LookUp): Promise<Known<CallerRecord>>;
   ofUser(userId: string, lookUp: LookUp): Promise<Known<CallerRecord>>;
 }
 
-/** Whom a token names, once all of it has been found good. */
+/** The user of a token that is verified in full. */
 export interface VerifiedUser {
   readonly userId: string;
   /** Undefined: the token does not say. */
@@ -59,7 +59,7 @@ export interface VerifiedUser {
   readonly expiresAtMs: number;
 }
 
-/** The port between the gateway and whatever verifies tokens. It never fails. */
+/** The port through which the gateway verifies tokens. It never fails. */
 export interface TokenVerifier {
   verify(token: string, afterResponse: AfterResponse): Promise<Known<VerifiedUser>>;
 }
@@ -80,7 +80,7 @@ export function idInScope(scope: Scope, caller: Caller): string | undefined {
   }
 }
 
-/** Who is counted. A caller without an id of the kind that a rule counts by is counted by IP: nobody goes uncounted. */
+/** Who is counted. A caller without an id in the rule's scope is counted by IP, so nobody goes uncounted. */
 export function subjectOf(scope: Scope, caller: Caller): { scope: Scope; id: string } {
   const id = idInScope(scope, caller);
   return id === undefined ? { scope: 'ip', id: caller.ip } : { scope, id };

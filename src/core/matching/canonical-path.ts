@@ -1,12 +1,12 @@
-// One canonical form for a request path: `path` goes to the origin, `matchPath` to the rules. Two spellings that an
-// origin may take for the same path have the same `matchPath`; what could be read in two ways is refused.
+// The canonical form of a request path: `path` goes to the origin, `matchPath` to the rules. Two spellings that an
+// origin may read as the same path have the same `matchPath`. A path that can be read in two ways is refused.
 import { matchSegment } from './match-segment.ts';
 
 export type CanonicalPath =
   | { readonly ok: true; readonly path: string; readonly matchPath: string }
   | { readonly ok: false; readonly reason: string };
 
-/** Nearly all paths are like this: nothing to resolve, to decode or to refuse. */
+/** Nearly all paths look like this and need no resolving, decoding or refusing. */
 const PLAIN = /^(?:\/[\w~-][\w.~-]*)+\/?$/;
 /**
  * Encoded slash, backslash, question mark, hash and control characters: some origins decode them before they split,
@@ -23,7 +23,7 @@ export function canonicalPath(rawPath: string): CanonicalPath {
   const spelled = respell(rawPath);
   const ambiguous = AMBIGUOUS.exec(spelled);
   if (ambiguous) return refused(`${ambiguous[0]} is not allowed in a path`);
-  // URLs of requests have none, the parser makes them slashes; a rule's resource could.
+  // The URL parser turns backslashes of requests into slashes, but a rule's resource may still contain one.
   if (spelled.includes('\\')) return refused('a backslash is not allowed in a path');
   return match(resolve(spelled.split('/').slice(1)));
 }
@@ -35,7 +35,7 @@ function plain(path: string): CanonicalPath {
 
 const refused = (reason: string): CanonicalPath => ({ ok: false, reason });
 
-/** Escapes of characters that need none are undone, all others are written in upper case. */
+/** Decodes characters that need no escape and writes all other escapes in upper case. */
 function respell(path: string): string {
   return path
     .toWellFormed()
@@ -51,7 +51,7 @@ interface Resolved {
   readonly endsAsFolder: boolean;
 }
 
-/** `.` and `..` as the WHATWG URL parser resolves them, never above the root; then repeated slashes count as one. */
+/** Resolves `.` and `..` like the WHATWG URL parser, never above the root. Then repeated slashes become one. */
 function resolve(written: readonly string[]): Resolved {
   const kept: string[] = [];
   for (const segment of written) {

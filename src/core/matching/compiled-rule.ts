@@ -1,15 +1,15 @@
-// From a rule as people wrote it to one compiled rule for each of its limits: what one counter needs.
+// Compiles a rule as people wrote it into one compiled rule for each of its limits, with all that a counter needs.
 import type { AlgorithmId } from '../counting/algorithms/registry.ts';
 import { counterId } from '../counting/keys.ts';
 import { CALENDAR_SECONDS, type CalendarWindow } from './calendar.ts';
 import { isUncounted, type Rule, type WrittenLimit } from './rule.ts';
 
-/** What one limit of a rule says, with nothing left open. */
+/** One limit of a rule, with all fields filled in. */
 export interface RuleLimit {
   readonly algorithm: AlgorithmId;
   readonly limit: number | null;
   readonly limitName: string | null;
-  /** Of a calendar window: about how long it is. */
+  /** For a calendar window: its approximate length. */
   readonly windowSeconds: number;
   /** Null: its windows are aligned to the epoch. */
   readonly window: CalendarWindow | null;
@@ -19,10 +19,10 @@ export interface RuleLimit {
   readonly buckets: number | null;
 }
 
-/** A rule that says one limit by itself: most rules do. */
+/** A rule with one limit in its own fields, as most rules have. */
 export type LimitedRule = Rule & RuleLimit;
 
-/** A rule as it is published: with the names of its counters. */
+/** A rule in a snapshot, with the ids of its counters. */
 export interface PublishedRule extends Rule {
   /** Of its one limit. */
   readonly counterId: string;
@@ -33,7 +33,7 @@ export interface PublishedRule extends Rule {
 /** One limit of a rule, with all that the rule says. */
 export type CompiledRule = PublishedRule &
   RuleLimit & {
-    /** What a client's choice cannot exceed (variants.ts): it stands beside a counter of the same rule. */
+    /** A bound on all values that a client chooses (variants.ts), beside a counter of the same rule. */
     readonly isBound?: true;
   };
 
@@ -56,7 +56,7 @@ const completed = (one: WrittenLimit, rule: Rule) => ({
   algorithm: one.algorithm ?? rule.algorithm,
 });
 
-/** A limit that may lack what it needs. */
+/** A limit that may still lack fields. */
 type Said = Pick<Rule, keyof RuleLimit>;
 
 const withLength = (said: Said): Said =>
@@ -65,11 +65,11 @@ const withLength = (said: Said): Said =>
 const isLimit = (said: Said): said is Said & RuleLimit =>
   said.algorithm !== null && said.windowSeconds !== null;
 
-/** The most that one request can cost. Parts of regions are cut by it, so that they are the same for all requests. */
+/** The most that one request can cost. Regional parts depend on it and not on a request's own cost. */
 export const largestCostOf = ({ cost, costs }: Rule): number =>
   costs.reduce((most, one) => Math.max(most, one.cost), cost);
 
-/** Names the counter of each limit. The only part that waits, so it is done before a snapshot is stored. */
+/** Names the counter of each limit. Only this step is asynchronous, so it happens before a snapshot is stored. */
 export function withCounterIds<R extends Rule>(rules: readonly R[]): Promise<(R & PublishedRule)[]> {
   return Promise.all(
     rules.map(async (rule) => {
@@ -85,7 +85,7 @@ export function withCounterIds<R extends Rule>(rules: readonly R[]): Promise<(R 
   );
 }
 
-/** Another length or another calendar starts from nothing. */
+/** If the length or the calendar changes, counting starts anew. */
 const windowsOf = ({ window, timeZone, anchorDay, windowSeconds }: RuleLimit): number | string =>
   window === null ? windowSeconds * 1000 : [window, timeZone ?? 'UTC', anchorDay ?? ''].join(' ');
 

@@ -1,5 +1,5 @@
-// What a rule asks of a request beyond its method and tier: that it is in force at this moment, that the caller is
-// among the percent of subjects that it applies to, and that the request is for one of its hosts or routes.
+// The conditions of a rule beyond method and tier: its period of validity, the percent of subjects that it applies to,
+// and its hosts and routes.
 import { hash } from '../regions/shares.ts';
 import { type Caller, subjectOf } from './caller.ts';
 import type { RequestFacts } from './counted-by.ts';
@@ -15,7 +15,7 @@ export interface Asker {
 
 export type Condition = (asker: Asker) => boolean;
 
-/** Undefined: it applies to everybody, at any time. */
+/** Undefined if the rule applies to everybody at any time. */
 export function conditionOf(rule: Rule): Condition | undefined {
   const isTimed = rule.validFromMs !== null || rule.validUntilMs !== null;
   const isPlaced = rule.hosts.length > 0 || rule.routes.length > 0;
@@ -42,7 +42,7 @@ export function isForRoute({ routes }: Rule, { routeName }: Asker): boolean {
 export const isValidAt = ({ validFromMs, validUntilMs }: Rule, nowMs: number): boolean =>
   (validFromMs === null || validFromMs <= nowMs) && (validUntilMs === null || nowMs < validUntilMs);
 
-/** By who is counted. A higher percent adds subjects and takes none away; each rule draws its own. */
+/** Draws by subject. A higher percent adds subjects and removes none. Each rule draws its own. */
 export function isAmong({ id, scope, percent }: Rule, caller: Caller): boolean {
   if (percent >= 100) return true;
   const subject = subjectOf(scope, caller);

@@ -1,4 +1,4 @@
-// What a request costs by one rule: as the most specific of its costs says, or else its flat cost.
+// What a request costs under one rule: its most specific entry of `costs`, else its flat cost.
 import { pathsOf } from './file-extensions.ts';
 import { methodsOf, names } from './rank.ts';
 import { PARAMETER, parseResource, type Route } from './resource.ts';

@@ -1,11 +1,11 @@
-// What a rule counts by besides its scope: `by` makes a subject of several parts. Parts that a client chooses (headers,
-// parameters of the path) never give anybody a fresh bucket: such a rule also has a bound, counted by its scope.
+// `by` makes a subject of several parts. A client chooses some of them (headers, path parameters), and a new value must
+// not give it a fresh bucket: such a rule also has a bound, counted by its scope.
 import type { Caller } from './caller.ts';
 
 const PLAIN_PARTS = ['user', 'apiKey', 'tenant', 'ip', 'country', 'asn', 'colo'] as const;
 const NAMED_PARTS = ['header', 'claim', 'param'] as const;
 export const MAX_PARTS = 3;
-/** Of `by`: what it may say, also in SQL. */
+/** The valid parts of `by`; the same pattern is used in SQL. */
 export const PART =
   /^(user|apiKey|tenant|ip|country|asn|colo|header:[A-Za-z0-9-]{1,64}|(claim|param):[A-Za-z0-9_-]{1,64})$/;
 
@@ -18,10 +18,10 @@ export function parsePart(text: string): Part {
   return { kind: kind as Plain | Named, name: kind === 'header' ? name.toLowerCase() : name };
 }
 
-/** By the client, whenever it likes. */
+/** Whether the client can choose the value freely. */
 export const isChosenByClient = (part: string): boolean => /^(header|param):/.test(part);
 
-/** What can be asked about a request beside its path, method and caller. */
+/** Facts about a request beside its path, method and caller. */
 export interface RequestFacts {
   readonly host: () => string;
   readonly header: (name: string) => string | null;
@@ -48,7 +48,7 @@ export function parametersOf(resource: string): ReadonlyMap<string, number> {
   );
 }
 
-/** One text for each combination of values. Callers without the id of a part are told apart by their IP. */
+/** One text for each combination of values. A caller without the id of a part is counted by its IP there. */
 export const subjectBy = (
   by: readonly string[],
   request: CountedRequest,

@@ -1,5 +1,5 @@
-// Why a request is limited as it is: of every rule, whether it applies, and if not, why. It asks the rules one by
-// one, unlike the snapshot, and comes to the same answer.
+// Explains for every rule whether it applies to a request, and if not, why. Unlike the snapshot it asks the rules one
+// by one, and it comes to the same answer.
 import { idInScope, subjectOf } from './caller.ts';
 import { limitsOf, type RuleLimit } from './compiled-rule.ts';
 import { isAmong, isForHost, isForRoute, isValidAt } from './conditions.ts';
@@ -55,13 +55,13 @@ export const REASONS_AGAINST = [
   'unlimited',
 ] as const;
 
-/** A limit that the request is held to. */
+/** A limit that applies to the request. */
 export interface AppliedLimit extends RuleLimit {
   readonly limit: number;
-  /** The name of it that clients read. */
+  /** The name that clients read. */
   readonly policy: string;
   readonly limitFrom: 'rule' | 'tier';
-  /** By what another rule multiplies it. */
+  /** The factor of a rule that multiplies this limit. */
   readonly times: number | undefined;
 }
 
@@ -72,7 +72,7 @@ export type Verdict =
       readonly cost: number;
       /** Who is counted: the IP, if the caller has no id of the rule's scope; by its parts, if it counts by several. */
       readonly subject: { readonly scope: Scope | 'by'; readonly id: string };
-      /** Times each limit: what values of the client's choice may use together. */
+      /** How many times the limit all values that the client chooses may use together. */
       readonly boundTimes: number | undefined;
     }
   /** It wins its slot, counts nothing, and puts broader rules aside. */
@@ -119,7 +119,7 @@ export function explain(content: ExplainContent, asked: ExplainRequest): Explana
   };
 }
 
-/** What keeps a rule from applying, whatever other rules there are. */
+/** Why a rule does not apply, without regard to other rules. */
 function reasonAgainst(
   rule: ExplainContent['rules'][number],
   request: MatchRequest,

@@ -1,5 +1,5 @@
-// `/login.json` beside `/login`: some origins take a file extension for the format that a client wants, others for a
-// part of the name. If the settings say that it is ignored, rules hold for the path with and without it.
+// `/login.json` beside `/login`: some origins read a file extension as the wanted format, others as part of the name.
+// If the settings ignore extensions, rules apply to the path with and without it.
 
 export interface Paths {
   readonly matchPath: string;

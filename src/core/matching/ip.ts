@@ -1,4 +1,4 @@
-// IP addresses: one spelling for each, IPv4 inside IPv6 told by its bits, IPv6 counted by prefix.
+// IP addresses: one spelling for each, IPv4 inside IPv6 recognized by its bits, IPv6 counted by prefix.
 import ipaddr from 'ipaddr.js';
 
 /** Two groups of 16 bits (IPv4) or eight (IPv6). */
@@ -16,7 +16,7 @@ export interface IpRange extends Ip {
   readonly prefixLength: number;
 }
 
-/** Undefined for whatever is not a whole address in its usual spelling. Zone ids are not part of an address. */
+/** Undefined if the text is not a whole address in its usual spelling. A zone id is not part of an address. */
 export function parseIp(text: string): Ip | undefined {
   const ip = parseUnfolded(text);
   return ip && isMapped(ip) ? { groups: ip.groups.slice(6) } : ip;
@@ -24,7 +24,7 @@ export function parseIp(text: string): Ip | undefined {
 
 /** What rules count by, and the whole address; undefined if the text is not an address. */
 export function countedIp(text: string, ipv6Prefix = 64): { ip: string; address: string } | undefined {
-  // Most addresses are written like this, and then there is nothing to work out.
+  // Most addresses look like this and need no parsing.
   if (PLAIN_IPV4.test(text)) return { ip: text, address: text };
   const ip = parseIp(text);
   if (!ip) return undefined;
@@ -91,14 +91,15 @@ function parseUnfolded(text: string): Ip | undefined {
   return { groups: ipaddr.IPv6.parse(native).parts };
 }
 
-// The library reads `010.1` and `0x7f.1` too, as other readers of the same text do not: only four plain numbers here.
+// Accepts only four plain numbers. The library also reads `010.1` and `0x7f.1`, but other parsers read them
+// differently.
 function parseIpv4(text: string): Ip | undefined {
   if (!ipaddr.IPv4.isValidFourPartDecimal(text)) return undefined;
   const [a = 0, b = 0, c = 0, d = 0] = ipaddr.IPv4.parse(text).octets;
   return { groups: [(a << 8) | b, (c << 8) | d] };
 }
 
-/** `::ffff:192.0.2.1` as `::ffff:c000:201`; undefined if what has dots is not an IPv4 address. */
+/** Turns `::ffff:192.0.2.1` into `::ffff:c000:201`; undefined if the part with dots is not an IPv4 address. */
 function withoutDots(text: string): string | undefined {
   if (!text.includes('.')) return text;
   const end = text.lastIndexOf(':') + 1;

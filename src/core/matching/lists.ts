@@ -60,7 +60,7 @@ function addRange(ranges: List['ranges'], text: string, untilMs: number): void {
   add(sameLength, keyOf(range), untilMs);
 }
 
-/** Of two entries for the same, the one that lasts longer counts. */
+/** If two entries name the same value, the one that lasts longer counts. */
 function add(expiries: Expiries, value: string, untilMs: number): void {
   expiries.set(value, Math.max(untilMs, expiries.get(value) ?? untilMs));
 }

@@ -1,11 +1,11 @@
-// One segment of a path as rules compare it: whatever an origin may overlook in a name is taken out of it. A name
-// that only some origins would tell apart counts as one, which may count too much and never lets anything escape.
+// Normalises one segment of a path for matching: it removes everything that an origin may ignore in a name. Names that
+// only some origins tell apart become the same. That may count too much, but nothing escapes.
 
 export type MatchedSegment =
   | { readonly ok: true; readonly text: string }
   | { readonly ok: false; readonly reason: string };
 
-/** Spelled like this in a rule's resource alone: URLs encode braces. */
+/** Only a rule's resource is spelled like this, because URLs encode braces. */
 const PARAMETER = '{}';
 /** An origin behind a proxy or two decodes this often at most. */
 const MAX_DECODINGS = 3;
@@ -20,30 +20,30 @@ export function matchSegment(segment: string): MatchedSegment {
   const decoded = decode(segment);
   if (!decoded.ok) return decoded;
   const name = fold(withoutParameters(decoded.text)).trim();
-  // Origins that cut parameters, trim or decode once more before they resolve dots would leave the folder.
+  // An origin that cuts parameters, trims or decodes once more before it resolves dots would leave the folder.
   if (name === '.' || name === '..') return refused(`"${segment}" can be read as ${name}`);
   return { ok: true, text: name.replace(TO_ESCAPE, escapeCharacter) };
 }
 
 const refused = (reason: string): MatchedSegment => ({ ok: false, reason });
 
-/** Again and again, for origins that decode what a proxy before them has decoded already. */
+/** Decodes repeatedly, for origins that decode text that a proxy has decoded already. */
 function decode(segment: string): MatchedSegment {
   let text = segment;
   for (let decodings = 0; ESCAPE.test(text); decodings += 1) {
     if (decodings === MAX_DECODINGS) return refused(`"${segment}" is encoded too many times`);
     const decoded = decodeOnce(text);
-    // Overlong forms, lone continuation bytes and Latin-1: what these stand for depends on who decodes them.
+    // The meaning of overlong forms, lone continuation bytes and Latin-1 depends on the decoder.
     if (decoded === undefined) return refused(`"${segment}" is not UTF-8`);
     text = decoded;
-    // The first decoding brings none forth, canonicalPath has refused them; the second one can (%252F).
+    // canonicalPath has refused these characters before the first decoding, but the second can produce them (%252F).
     const hidden = HIDDEN.exec(text);
     if (hidden) return refused(`"${segment}" hides a ${escapeCharacter(hidden[0])}`);
   }
   return { ok: true, text };
 }
 
-/** A `%` that begins no escape is a percent sign: what is decoded again need not have been written as a URL. */
+/** A `%` that begins no escape is a percent sign: text that is decoded again need not be a URL. */
 function decodeOnce(text: string): string | undefined {
   try {
     return decodeURIComponent(text.replace(/%(?![0-9A-Fa-f]{2})/g, '%25'));
@@ -59,8 +59,8 @@ function withoutParameters(text: string): string {
 }
 
 /**
- * Without regard to case, to how an accent is composed, or to fullwidth and other compatible forms: file systems and
- * frameworks differ in all of them. Lower, upper, lower: ẞ, ß and ſ change with the second or third only.
+ * Ignores case, the composition of accents, and fullwidth and other compatible forms, because file systems and
+ * frameworks differ in all of them. Lower, upper, lower: ẞ, ß and ſ change only with the second or third step.
  */
 const fold = (text: string) =>
   /^[\x20-\x7e]*$/.test(text)

@@ -1,5 +1,5 @@
-// Rules that multiply: one rule changes all limits of a customer. It is in a slot of its own, and holds for rules of
-// its scope all of whose resources are among its own or narrower: so a counter is held to the same limit on every path.
+// Rules that multiply: one rule changes all limits of a customer. It has a slot of its own. It applies to rules of its
+// scope whose resources all lie within its own, so that a counter has the same limit on every path.
 import { largestLimit } from '../counting/check.ts';
 import type { CompiledRule } from './compiled-rule.ts';
 import { contains, parseResource, type Route } from './resource.ts';
@@ -7,7 +7,7 @@ import { type Rule, resourcesOf } from './rule.ts';
 
 export const isMultiplying = ({ action }: Pick<Rule, 'action'>): boolean => action === 'multiply';
 
-/** Instead of what a rule counts by: no part of that has this name. */
+/** Stands in place of the parts that a rule counts by. No part has this name. */
 export const MULTIPLYING = 'multiply';
 
 /** A rule that multiplies limits of this caller. */
@@ -16,7 +16,7 @@ interface Multiplying {
   readonly rank: number;
 }
 
-/** By what the limits of a rule are multiplied; of several rules that do, the best one alone counts. */
+/** The factor for the limits of a rule. If several rules multiply, only the best one counts. */
 export function timesFor(rule: Rule, multiplying: readonly Multiplying[]): number | undefined {
   let best: Multiplying | undefined;
   for (const one of multiplying)
@@ -40,7 +40,7 @@ function routesOf(rule: Rule): readonly Route[] {
   return found;
 }
 
-/** One at least, and no more than can be counted. */
+/** At least 1, and no more than the algorithm can count. */
 export function multiplied(
   units: number,
   times: number,

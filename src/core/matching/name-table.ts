@@ -1,5 +1,5 @@
-// A map by name that is asked for a part of a text without cutting it out. A name that is not there costs one look
-// into an array of hashes, and touches no other name: in a `Map` of thousands that was most of the cost.
+// A map by name that looks up a part of a text without a substring. A missing name costs one look into an array of
+// hashes and touches no other name; in a `Map` of thousands, such look-ups were most of the cost.
 
 interface Entry<T> {
   readonly name: string;
@@ -7,7 +7,7 @@ interface Entry<T> {
 }
 
 export class NameTable<T> {
-  /** 0 is free. At most half are taken, so that the next free one is near. */
+  /** 0 means free. At most half are taken, so that the next free one is near. */
   #hashes = new Int32Array(4);
   #entries: (Entry<T> | undefined)[] = [];
   #size = 0;
@@ -41,7 +41,7 @@ export class NameTable<T> {
     this.#entries[place] = entry;
   }
 
-  /** Where the name is, or the free place where it would be. */
+  /** The position of the name, or the free position where it belongs. */
   #placeOf(hash: number, text: string, start: number, end: number): number {
     const hashes = this.#hashes;
     const last = hashes.length - 1;

@@ -1,4 +1,4 @@
-// Rules by name, for those who check without a request.
+// Rules by name, for checks without a request.
 import { type CompiledRule, countersOf, type PublishedRule } from './compiled-rule.ts';
 import { ruleNameOf } from './policy.ts';
 
@@ -17,7 +17,7 @@ export interface NamedRule {
 /** All rules of that name: of a policy, there may be several. */
 export type RulesNamed = (name: RuleName) => readonly NamedRule[];
 
-/** The table is made when it is first asked for: most isolates never are. */
+/** Builds the table on first use, because most isolates never need it. */
 export function compileNames(rules: readonly PublishedRule[]): RulesNamed {
   let tables: { readonly byRule: Table; readonly byPolicy: Table } | undefined;
   return ({ rule, policy }) => {

@@ -1,5 +1,4 @@
-// Why an origin is refused: by itself, or by this deployment. Asked when a route is saved and published, not at the
-// edge.
+// Why an origin is refused, always or in this deployment. The admin route and the publisher ask, not the request path.
 import { isPrivateHost, type OriginPolicy, parseOrigin } from './origin.ts';
 
 const FORMS = 'must be an https URL, service:NAME or pass';
@@ -13,7 +12,7 @@ export function originProblem(text: string): string | undefined {
   return search || hash ? 'must have no ? and no #: path and query come from the request' : undefined;
 }
 
-/** Why it cannot be used here, or undefined. Names are not resolved: only what is written counts. */
+/** Why this deployment cannot use it, or undefined. Names are not resolved: only the text counts. */
 export function originProblemHere(
   text: string,
   { allowsPrivate, services }: OriginPolicy,

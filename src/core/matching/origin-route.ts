@@ -9,9 +9,9 @@ export interface OriginRoute {
   /** In its canonical form: `/`, or segments without a slash at the end. */
   readonly prefix: string;
   readonly origin: string;
-  /** This much of the path is not for the origin: `prefix`, or a part of it. */
+  /** The part of the path that the origin does not get: `prefix`, or its beginning. */
   readonly stripPrefix: string | null;
-  /** Until the origin's headers must have come; null: as configured. */
+  /** How long the origin's headers may take; null: as configured. */
   readonly timeoutMs: number | null;
   /** The Host header that the origin gets; null: the host of its URL. */
   readonly hostHeader: string | null;

@@ -1,12 +1,12 @@
-// All routes, compiled: finding one costs a look at each label of the host and each segment of the path, however many
+// All routes, compiled. Finding one takes a look at each label of the host and each segment of the path, however many
 // routes there are.
 import { EVERY_HOST, type OriginRoute } from './origin-route.ts';
 
 export interface OriginRoutes {
   readonly all: readonly OriginRoute[];
   /**
-   * The route of a request: of its own host, else of the longest `*.` above it, else of every host; and of these the
-   * longest prefix. A host without a prefix that fits is passed over.
+   * The route of a request: that of its own host, else of the longest `*.` above it, else of every host; among these,
+   * the longest prefix. A host without a matching prefix is skipped.
    */
   find(host: string, matchPath: string): OriginRoute | undefined;
 }
@@ -16,7 +16,7 @@ const MAX_HOST = 253;
 
 type ByPrefix = ReadonlyMap<string, OriginRoute>;
 
-/** Undefined if there are none: then nobody has to ask. */
+/** Undefined if there are no routes. */
 export function compileOriginRoutes(routes: readonly OriginRoute[] = []): OriginRoutes | undefined {
   if (routes.length === 0) return undefined;
   const byHost = new Map<string, Map<string, OriginRoute>>();
@@ -52,7 +52,7 @@ function ofHost(
   return undefined;
 }
 
-/** No deeper than any prefix is: a client may send as many slashes as it likes. */
+/** Looks no deeper than the longest prefix, because a client may send any number of slashes. */
 function longestOf(byPrefix: ByPrefix, matchPath: string, deepest: number): OriginRoute | undefined {
   let longest = byPrefix.get('/');
   let end = 0;

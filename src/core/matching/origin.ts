@@ -1,5 +1,5 @@
 // Where a request goes after its decision: an https URL, another Worker (`service:NAME`), or the zone's own origin
-// (`pass`). One reading of the text for the configuration, the admin route and the edge.
+// (`pass`). The configuration, the admin route and the edge parse the text with this one function.
 import ipaddr from 'ipaddr.js';
 
 export type Origin =
@@ -26,17 +26,17 @@ export function parseOrigin(text: string): Origin | undefined {
   return url ? { kind: 'url', url: `${url.origin}${url.pathname}`.replace(/\/+$/, '') } : undefined;
 }
 
-/** Names of one machine, or of somebody's own network (RFC 6761, 6762, 8375; ICANN for `internal`). */
+/** Names of one machine or of a private network (RFC 6761, 6762, 8375; ICANN for `internal`). */
 const PRIVATE_NAMES = /(^|\.)(localhost|local|internal|intranet|lan|home\.arpa)$/;
 
-/** `hostname` is that of a URL: there, every spelling of an IPv4 address has become the usual one. */
+/** `hostname` comes from a parsed URL, which has normalised every spelling of an IPv4 address. */
 export function isPrivateHost(hostname: string): boolean {
   const name = hostname.replace(/\.$/, '');
   if (name.startsWith('[')) return isPrivateAddress(name.slice(1, -1));
   if (ipaddr.IPv4.isValidFourPartDecimal(name)) return isPrivateAddress(name);
-  // One label: a name in somebody's own network.
+  // A single label is a name in a private network.
   return PRIVATE_NAMES.test(name) || !name.includes('.');
 }
 
-/** All but the addresses that the Internet routes: `process` looks into IPv4 that is mapped into IPv6. */
+/** All addresses but those that the Internet routes. `process` unwraps IPv4 that is mapped into IPv6. */
 const isPrivateAddress = (address: string) => ipaddr.process(address).range() !== 'unicast';

@@ -1,4 +1,4 @@
-// What a request is up against under one snapshot: the lists, or the checks of the rules that apply.
+// Plans a request under one snapshot: a list entry that decides, or the checks of the rules that apply.
 import { traitsOf } from '../counting/algorithms/registry.ts';
 import type { Borders } from '../counting/calendar.ts';
 import type { Check } from '../counting/check.ts';
@@ -10,25 +10,25 @@ import { multiplied } from './multiplying.ts';
 import type { ListEntry } from './rule.ts';
 import type { CompiledRule, Match, Snapshot } from './snapshot.ts';
 
-/** Unless a rule says otherwise, nobody waits longer for his turn. */
+/** The longest wait for a turn, unless a rule says otherwise. */
 const DEFAULT_MAX_DELAY_MS = 5_000;
 
-/** No scope has this name: subjects of several parts share no key with others. */
+/** No scope has this name, so subjects of several parts share no key with others. */
 export const BY = 'by';
 
 /** A check that knows the rule it comes from. */
 export interface RuleCheck extends Check {
   readonly rule: CompiledRule;
-  /** Whatever part of it is counted here: this is what clients read. */
+  /** The whole limit, which clients read, whatever part is counted here. */
   readonly full: { readonly limit: number; readonly extra: number | undefined };
   /** The region that counts it, if there is more than one. */
   readonly region?: string | undefined;
 }
 
-/** What a caller can show of himself. */
+/** What a caller can identify itself with. */
 export type Credential = 'api-key' | 'token';
 
-/** A key or token that is not a good one, where that is not accepted. */
+/** An invalid key or token, in a deployment that rejects those. */
 export type Unverified = { readonly kind: 'unverified'; readonly credential: Credential };
 
 export type Plan =
@@ -46,11 +46,11 @@ export interface PlannedRequest {
   readonly isLogOnly?: boolean | undefined;
   /** Undefined: no rule has a calendar. */
   readonly calendars?: Calendars | undefined;
-  /** Gives 16 characters that nobody else has: a seat is held by them. */
+  /** Makes a random id of 16 characters for a seat. */
   readonly seatId: () => string;
 }
 
-/** At once, unless the key of a subject has to be waited for. */
+/** A promise only if the key of a subject needs a digest. */
 export function planRequest(snapshot: Snapshot, request: PlannedRequest): Plan | Promise<Plan> {
   const list = snapshot.listed(request.caller, request.nowMs);
   if (list) return { kind: 'listed', list };
@@ -67,13 +67,13 @@ export const planAnybody = (
 ): readonly RuleCheck[] | Promise<readonly RuleCheck[]> =>
   toChecks(snapshot.matchAnybody(request), withSettings(snapshot, request));
 
-/** With what the snapshot says for all rules. */
+/** Adds the settings of the snapshot. */
 const withSettings = ({ isLogOnly, calendars }: Snapshot, request: PlannedRequest): PlannedRequest =>
   isLogOnly || calendars
     ? { ...request, isLogOnly: isLogOnly || request.isLogOnly === true, calendars }
     : request;
 
-/** The checks of limits that were found in another way than by a path. */
+/** The checks of limits that were not found by a path. */
 export const planMatches = (
   snapshot: Snapshot,
   matches: readonly Match[],
@@ -132,7 +132,7 @@ function toCheck(
   };
 }
 
-/** As a region counts it. Each field is written out: `outcomeWith` tells why. */
+/** The check as a region counts it. Each field is written out: `outcomeWith` tells why. */
 export const checkAt = (
   region: string,
   check: RuleCheck,
@@ -172,7 +172,7 @@ export function extraOf(rule: CompiledRule, limit: number, times?: number): numb
     : (burst ?? rule.buckets ?? undefined);
 }
 
-/** The wait of a request is the time that those before it take: a queue this long never makes it longer. */
+/** The longest queue whose wait stays within `maxDelayMs`. */
 function queueOf({ burst, cost, maxDelayMs, windowSeconds }: CompiledRule, limit: number): number {
   const mostAhead = Math.floor(((maxDelayMs ?? DEFAULT_MAX_DELAY_MS) * limit) / (windowSeconds * 1000));
   return Math.min(burst ?? limit, mostAhead + cost);

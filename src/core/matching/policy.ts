@@ -1,13 +1,13 @@
-// The name of a limit that clients read. A rule's own name is for operators, and may hold what is nobody's business.
+// The name of a limit that clients read. A rule's own name is for operators and may be confidential.
 import type { CompiledRule, RuleLimit } from './compiled-rule.ts';
 import type { Rule } from './rule.ts';
 
-/** What can stand in a header as it is. */
+/** Names that need no escaping in a header. */
 export const POLICY = /^[a-z0-9][a-z0-9._-]{0,62}$/;
 const MAX_CHARACTERS = 48;
 const known = new WeakMap<CompiledRule, string>();
 
-/** One name for each limit: of several limits, each has its window at the end. */
+/** One name for each limit. If a rule has several limits, each name ends with its window. */
 export function policyOf(rule: CompiledRule): string {
   const found = known.get(rule);
   if (found !== undefined) return found;

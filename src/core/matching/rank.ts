@@ -8,8 +8,7 @@ export function byRank(a: Rule, b: Rule): number {
 }
 
 /**
- * Naming subjects says more than a pattern of them, that more than naming tiers, that more than naming methods, and
- * that more than naming hosts or routes.
+ * From most to least specific: subjects by name, subjects by pattern, tiers, methods, hosts or routes.
  */
 export const specificity = ({ subjects, tiers, methods, hosts, routes }: Rule): number =>
   bySubjects(subjects) +
@@ -20,7 +19,7 @@ export const specificity = ({ subjects, tiers, methods, hosts, routes }: Rule): 
 const bySubjects = (subjects: readonly string[]): number =>
   subjects.length === 0 ? 0 : subjects.some(isPattern) ? 8 : 16;
 
-/** The methods that are meant, `HEAD` spelled out; none: all. */
+/** The methods of the rule, with `HEAD` spelled out; empty means all. */
 export const methodsOf = ({
   methods = [],
 }: {

@@ -3,7 +3,7 @@
 import { contains } from './resource.ts';
 import type { Candidate, Slot } from './slots.ts';
 
-/** Almost always all of them. */
+/** The winners that no other winner puts aside. Mostly that is all of them. */
 export function withoutReplaced(winners: readonly Candidate[]): readonly Candidate[] {
   if (!winners.some(({ isReplacing }) => isReplacing)) return winners;
   return winners.filter(({ slot }) => !winners.some((other) => isReplacedBy(slot, other)));
@@ -12,7 +12,7 @@ export function withoutReplaced(winners: readonly Candidate[]): readonly Candida
 const isReplacedBy = (slot: Slot, { slot: other, isReplacing }: Candidate): boolean =>
   isReplacing && reaches(other, slot);
 
-/** Whether rules of the first slot can put those of the second one aside. A rule that only watches changes nothing. */
+/** Whether rules of the first slot can put those of the second aside. A shadow rule changes nothing. */
 export const reaches = (
   from: Pick<Slot, 'scope' | 'route' | 'isShadow'>,
   to: Pick<Slot, 'scope' | 'route' | 'isShadow'>,

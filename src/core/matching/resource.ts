@@ -1,5 +1,5 @@
-// What a rule applies to: a path (`/login`), a template (`/users/:id` or `/users/{id}`), a prefix (`/api/*`), names
-// that begin alike (`/search*`) or everything (`/*`), read as requests are read.
+// The resource of a rule: a path (`/login`), a template (`/users/:id` or `/users/{id}`), a prefix (`/api/*`), names
+// that begin alike (`/search*`) or everything (`/*`). It is normalised like the path of a request.
 import { canonicalPath } from './canonical-path.ts';
 
 /** Paths that are Weir's own: never proxied, never limited by rules. */
@@ -12,7 +12,7 @@ export const isOwnPath = (matchPath: string) =>
 export const PARAMETER = '{}';
 const MAX_SEGMENTS = 32;
 
-/** A resource, read. */
+/** A parsed resource. */
 export interface Route {
   readonly segments: readonly string[];
   readonly isPrefix: boolean;
@@ -48,7 +48,7 @@ export function parseResource(resource: string): ParsedResource {
   return { ...parsed, segments: parsed.segments.slice(0, -1), stem: parsed.segments.at(-1) ?? '' };
 }
 
-/** Not what a path would lose: dots, blanks and parameters. */
+/** Without characters that matching removes from a path: dots, blanks and parameters. */
 const isStemName = (name: string) => parameterName(name) === undefined && /^[^;%]*[^;%.\s]$/.test(name);
 
 function parseTemplate(template: string, isPrefix: boolean): ParsedResource {
@@ -110,7 +110,7 @@ const wrong = (problem: string): ParsedResource => ({ ok: false, problem });
 
 const segmentsOf = (matchPath: string) => matchPath.split('/').filter((segment) => segment !== '');
 
-/** Undefined for a literal segment. What only looks like a parameter has a name that `nameProblem` refuses. */
+/** Undefined for a literal segment. If the segment only looks like a parameter, `nameProblem` refuses its name. */
 function parameterName(segment: string): string | undefined {
   if (segment.startsWith(':')) return segment.slice(1);
   if (segment.startsWith('{') && segment.endsWith('}')) return segment.slice(1, -1);

@@ -1,4 +1,4 @@
-// Rules of one slot that take requests from one another: those that never win, and those that are tied.
+// Finds rules of one slot that compete: rules that never win, and rules that are tied.
 import type { Caller } from './caller.ts';
 import { conditionOf } from './conditions.ts';
 import { byRank, isShadowRule, methodsOf, specificity } from './rank.ts';
@@ -12,9 +12,9 @@ export interface RuleWarning {
   readonly message: string;
 }
 
-/** Of a rule that names more than that, only single rules that take all of it are looked for. */
+/** For a rule with more kinds than that, only single rules that cover all of it are looked for. */
 const MAX_KINDS = 10_000;
-/** Of rules that take the place of one: enough to know what to change. */
+/** How many winning rules a warning names. */
 const MAX_NAMED = 3;
 
 export function findRivals(rules: readonly Rule[], tiers: readonly Tier[]): RuleWarning[] {
@@ -40,7 +40,7 @@ function rivalsIn(group: readonly Rule[], resource: string, tiers: readonly Tier
   return [...[...winnersOf].map(([rule, winners]) => neverWins(rule, winners, resource)), ...ties];
 }
 
-/** Of each rule that never wins, the rules that win in its place. */
+/** For each rule that never wins, the rules that win instead. */
 function findWinners(
   ranked: readonly Rule[],
   resource: string,
@@ -63,7 +63,7 @@ function findWinners(
       return known !== undefined;
     });
     if (isNeverBest) winnersOf.set(rule, [...winners]);
-    // A rule that does not always apply leaves the others something.
+    // A rule with a condition leaves some requests to the others.
     else if (!conditionOf(rule)) addToSlot(slot, { ...rule, counterId: '' }, rank);
   }
   return winnersOf;
@@ -75,7 +75,7 @@ interface Kind {
   readonly tier: string | undefined;
 }
 
-/** The kinds of requests that a rule is for: by each thing that it names, and by something that no rule names. */
+/** The kinds of requests that a rule is for: one for each thing that it names, and one that no rule names. */
 function kindsOf(rule: Rule, tiers: readonly Tier[]): Kind[] {
   const methods = methodsOf(rule);
   const hasDefault = tiers.some(({ isDefault }) => isDefault);
@@ -90,16 +90,16 @@ function kindsOf(rule: Rule, tiers: readonly Tier[]): Kind[] {
   );
 }
 
-/** Of a pattern: a name that no override spells out. */
+/** For a pattern: a matching name that no override spells out. */
 const someoneLike = (subject: string): string => (isPattern(subject) ? `${prefixOf(subject)}\0` : subject);
 
-/** Somebody whom a slot knows by that id. */
+/** A caller with that id in the rule's scope. */
 function callerOf({ scope }: Rule, subject: string | undefined): Caller {
   const ids = { tenantId: subject, userId: subject, apiKeyId: subject };
   return { ...ids, ip: scope === 'ip' ? (subject ?? NOBODY) : NOBODY, address: NOBODY };
 }
 
-/** No override is made for this one. */
+/** A subject that no override names. */
 const NOBODY = '';
 
 const neverWins = (rule: Rule, winners: readonly Rule[], resource: string): RuleWarning => ({
@@ -122,7 +122,7 @@ function tiedGroups(ranked: readonly Rule[]): Rule[][] {
   return [...groups.values()].filter((group) => group.length > 1);
 }
 
-/** Each rule with the best one that would take a request from it, by the narrowest thing that they name. */
+/** Pairs each rule with the best one that ties with it for some request. */
 function tiesIn(group: readonly Rule[]): RuleWarning[] {
   const warnings: RuleWarning[] = [];
   const before = new Map<string, Rule[]>();
@@ -140,7 +140,7 @@ function tiesIn(group: readonly Rule[]): RuleWarning[] {
   return warnings;
 }
 
-/** Rules of a group name the same kinds of things, so that two of them meet only if they share one of these. */
+/** The rules of a group name the same kinds of things, so two of them meet only if they share one. */
 function narrowestOf(rule: Rule): readonly string[] {
   const named = [rule.subjects, rule.tiers, methodsOf(rule), rule.hosts, rule.routes].find(
     (list) => list.length > 0,

@@ -1,4 +1,4 @@
-// What people may write into a route, and the one spelling of it. Nothing here is needed at the edge.
+// Validates and normalises the fields of a route. The request path does not need this.
 import { canonicalPath } from './canonical-path.ts';
 import { parseOrigin } from './origin.ts';
 import { EVERY_HOST, type OriginRoute } from './origin-route.ts';
@@ -11,7 +11,7 @@ const HOST = new RegExp(`^(?:\\*\\.)?${LABEL}(?:\\.${LABEL})*$`);
 /** The one spelling of a host: lower case, no dot at its end, other alphabets as URLs write them. */
 export function normalizeHost(host: string): string {
   const [, wild = '', name = ''] = /^(\*\.)?(.*)$/s.exec(host.trim()) ?? [];
-  // Nothing but a name is handed to the parser: it would read `x/y` or `x:80` as more than a host.
+  // Only a plain name goes to the parser, which would read `x/y` or `x:80` as more than a host.
   const hostname = /[/?#@:\\\s*]/.test(name) ? undefined : URL.parse(`https://${name}`)?.hostname;
   return wild + (hostname ?? name).toLowerCase().replace(/\.$/, '');
 }
@@ -40,7 +40,8 @@ export const isPrefixOf = (prefix: string, matchPath: string) =>
   prefix === '/' || matchPath === prefix || matchPath.startsWith(`${prefix}/`);
 
 /**
- * A route whose origin is its own host sends requests back to Weir. What `*.` takes may well be an origin beside it.
+ * A route whose origin is its own host sends requests back to Weir. A host under `*.` may well be an origin beside
+ * Weir.
  */
 export function isOwnHost({ host, origin }: Pick<OriginRoute, 'host' | 'origin'>): boolean {
   const parsed = parseOrigin(origin);
@@ -51,7 +52,7 @@ export function isOwnHost({ host, origin }: Pick<OriginRoute, 'host' | 'origin'>
 
 const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$/;
 const HEADER_VALUE = /^[\x21-\x7e](?:[\x20-\x7e]{0,1022}[\x21-\x7e])?$/;
-/** Of one connection, of the body, or with a field of its own; Weir and Cloudflare write the others. */
+/** Headers of the connection or the body, headers with a field of their own, and headers of Weir and Cloudflare. */
 const TAKEN_HEADER =
   /^(?:connection|content-encoding|content-length|expect|host|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade|(?:x-weir|x-forwarded|cf)-.*)$/;
 

@@ -1,5 +1,5 @@
-// Finds what is kept under all resources that a path matches, segment by segment: the cost depends on the path
-// and on what matches it, not on how many resources there are.
+// A trie of resources. It finds the values of all resources that a path matches, segment by segment. The cost depends
+// on the path and its matches, not on the number of resources.
 import { NameTable } from './name-table.ts';
 import { PARAMETER, type Route } from './resource.ts';
 import { PrefixTable } from './subjects.ts';
@@ -17,7 +17,7 @@ interface Node<T> {
 }
 
 export interface RouteTrie<T> {
-  /** What is kept under a resource; made the first time. */
+  /** The value of a resource; created on first use. */
   at(route: Route, create: () => T): T;
   /** From the broadest resource to the narrowest; literal segments before parameters. */
   find(matchPath: string): T[];
@@ -66,7 +66,7 @@ function childOf<T>(node: Node<T>, segment: string): Node<T> {
 function walk<T>(node: Node<T>, path: string, from: number, found: T[]): void {
   if (node.prefix !== undefined) found.push(node.prefix);
   let start = from;
-  // Several slashes are one: no spelling of a path makes a segment that is empty.
+  // Treats repeated slashes as one, so that no spelling makes an empty segment.
   while (path.charCodeAt(start) === SLASH) start += 1;
   if (start >= path.length) {
     if (node.exact !== undefined) found.push(node.exact);

@@ -1,8 +1,8 @@
-// What a rule says, once it has been validated. Everything downstream may trust these fields.
+// A validated rule. Everything downstream may trust these fields.
 import { type AlgorithmId, traitsOf } from '../counting/algorithms/registry.ts';
 import type { CalendarWindow } from './calendar.ts';
 
-/** Whom a rule counts: everybody together, or each tenant, user, API key or IP for itself. */
+/** What a rule counts: everybody together, or each tenant, user, API key or IP separately. */
 export const SCOPES = ['global', 'tenant', 'user', 'apiKey', 'ip'] as const;
 export type Scope = (typeof SCOPES)[number];
 
@@ -13,11 +13,11 @@ export type Scope = (typeof SCOPES)[number];
 export const ACTIONS = ['reject', 'throttle', 'log', 'allow', 'multiply'] as const;
 export type Action = (typeof ACTIONS)[number];
 
-/** What happens to a request while its counters cannot be reached. */
+/** What happens to a request while its counters are unreachable. */
 export const ON_UNAVAILABLE = ['open', 'closed', 'local'] as const;
 export type OnUnavailable = (typeof ON_UNAVAILABLE)[number];
 
-/** What has counters of its own within a rule. */
+/** What gets counters of its own within a rule. */
 export const PER = ['route', 'method'] as const;
 export type Per = (typeof PER)[number];
 
@@ -29,7 +29,7 @@ export interface Rule {
   readonly policy: string | null;
   /** A path (`/login`), a template (`/users/:id`), a prefix (`/api/*`) or everything (`/*`). */
   readonly resource: string;
-  /** Several of them, which share the counters of the rule; none: `resource` is the only one. Else it is the first. */
+  /** Several resources that share the rule's counters; `resource` is the first. Empty: `resource` is the only one. */
   readonly resources: readonly string[];
   /** None: every method. `GET` includes `HEAD`. */
   readonly methods: readonly string[];
@@ -38,7 +38,7 @@ export interface Rule {
   readonly per: readonly Per[];
   /** Counted by these parts together instead of the scope (counted-by.ts); none: by the scope. */
   readonly by: readonly string[];
-  /** All values that one subject of the scope chooses for the parts in `by` may use so many times the limit. */
+  /** How many times the limit one subject may use with all values that it chooses for `by`. */
   readonly boundTimes: number;
   /** `api.example.com`, `*.example.com`; none: every host. */
   readonly hosts: readonly string[];
@@ -51,37 +51,36 @@ export interface Rule {
    * that begin so.
    */
   readonly subjects: readonly string[];
-  /** Of the subjects that it is for, the part that it applies to: by a hash, so that it stays the same for each. */
+  /** The percent of its subjects that the rule applies to. A hash decides, so each subject keeps its answer. */
   readonly percent: number;
   /** Null only if the rule allows or multiplies: it has no limit then. */
   readonly algorithm: AlgorithmId | null;
   /** Null: only tiers that have `limitName` are limited. */
   readonly limit: number | null;
-  /** The limit of this name of the caller's tier comes before `limit`. */
+  /** A limit of the caller's tier with this name takes precedence over `limit`. */
   readonly limitName: string | null;
   /** Null if the rule allows, has a calendar `window` or several `limits`. */
   readonly windowSeconds: number | null;
   /** A day, week or month of the calendar, instead of `windowSeconds`. */
   readonly window: CalendarWindow | null;
-  /** Of the calendar; null: UTC. */
+  /** The time zone of the calendar; null: UTC. */
   readonly timeZone: string | null;
   /** The day on which a month begins. Null: that of the tenant, if the rule counts tenants; else the first. */
   readonly anchorDay: number | null;
   readonly burst: number | null;
   readonly buckets: number | null;
-  /** Several limits that hold together; none: the one that the fields above say. */
+  /** Several limits that apply together. Empty: the fields above are the only limit. */
   readonly limits: readonly WrittenLimit[];
   readonly cost: number;
   /** What requests to some resources cost; the most specific one wins, and all others cost `cost`. */
   readonly costs: readonly RouteCost[];
   /** The origin tells in a header what a request has really cost, and the difference is settled. */
   readonly costFromOrigin: boolean;
-  /** What was charged is given back if the origin cannot be reached or does not answer in time. */
+  /** The charge is given back if the origin cannot be reached or does not answer in time. */
   readonly refundOnError: boolean;
   readonly action: Action;
   /**
-   * Of `multiply`: the limits of rules of the same scope, for its resource or a narrower one, are so many times as
-   * large.
+   * For `multiply`: the factor for the limits of rules of the same scope, for its resource or a narrower one.
    */
   readonly times: number | null;
   /** Rules of the same scope whose resource contains this one's do not apply where this rule does. */
@@ -92,11 +91,11 @@ export interface Rule {
   readonly priority: number;
   readonly countDenied: boolean;
   readonly blockSeconds: number | null;
-  /** Of the answer to a denied request. */
+  /** The status of the answer to a denied request. */
   readonly status: number;
   readonly message: string | null;
   readonly onUnavailable: OnUnavailable;
-  /** Percents of the limit: a webhook is told when a subject has used so much of it. */
+  /** Percents of the limit. A webhook is called when a subject has used that much. */
   readonly alertAt: readonly number[];
   /** Parts of the limit by region's name; null: as configured for all rules. */
   readonly shares: SharesByRegion | null;
@@ -106,11 +105,11 @@ export interface Rule {
   readonly central: boolean;
   /** Isolates may charge several units at once and use them from memory. */
   readonly lease: boolean;
-  /** It does not apply before; null: from the start. */
+  /** The rule applies from then on; null: from the start. */
   readonly validFromMs: number | null;
-  /** It no longer applies from then on; null: it never ends. */
+  /** The rule no longer applies from then on; null: it never ends. */
   readonly validUntilMs: number | null;
-  /** In the order of creation. Decides which counters share a key, for good. */
+  /** A number in the order of creation. It decides for good which counters share a key. */
   readonly ordinal: number;
 }
 
@@ -140,7 +139,7 @@ export interface RouteCost {
 export type SharesByRegion = Readonly<Record<string, number>>;
 
 interface Replaced {
-  /** When every region had been told of what holds now. Null: not all of them have been. */
+  /** When every region had been told of the replacement. Null: not all of them have been told. */
   readonly replacedAtMs: number | null;
 }
 
@@ -148,7 +147,7 @@ interface Replaced {
 export interface PlacedBefore extends Replaced {
   /** Null: as configured for all rules. */
   readonly shares: SharesByRegion | null;
-  /** Whether it was counted in one place, for whatever reason. */
+  /** Whether each subject was counted in one region, for whatever reason. */
   readonly central: boolean;
 }
 
@@ -156,36 +155,37 @@ export interface SplitBefore extends Replaced {
   readonly shares: SharesByRegion;
 }
 
-/** How limits are split. What was before is kept until nothing counts any more that was admitted so. */
+/** How limits are split. Earlier splits are kept until no charge that they admitted counts any more. */
 export interface Split {
-  /** Of rules that say nothing else. */
+  /** The shares of rules without their own. */
   readonly shares: SharesByRegion;
   readonly before: readonly SplitBefore[];
-  /** By the ids of rules that were placed in another way before. */
+  /** Earlier placements, by the ids of rules. */
   readonly moved?: Readonly<Record<string, readonly PlacedBefore[]>> | undefined;
 }
 
-/** Of a rule or of a tier. */
+/** For a rule or a tier. */
 export const LARGEST_LIMIT = 1_000_000_000_000;
-/** Of a tier's limit that is a multiple of another one. */
+/** For a tier's limit that is a multiple of another tier's. */
 export const MAX_TIMES = 1_000_000;
-/** Of a rule that multiplies: less is a denial in other words. */
+/** For a rule that multiplies. A smaller factor would be a denial. */
 export const LEAST_TIMES = 0.001;
 export const LARGEST_COST = 1_000_000_000;
 export const LONGEST_WINDOW_SECONDS = 366 * 86_400;
-/** Of one rule: each is a counter that a request reads and writes. */
+/** Each limit is a counter that a request reads and writes. */
 export const MAX_LIMITS_OF_A_RULE = 5;
 export const MAX_COSTS_OF_A_RULE = 100;
 export const MAX_RESOURCES_OF_A_RULE = 20;
 export const MAX_HOSTS_OF_A_RULE = 20;
 export const MAX_BOUND_TIMES = 1_000_000;
 /**
- * Of `concurrency`. A seat is renewed each third of it, and each renewal is one of the calls that a request may make:
- * 50 on the free plan of Workers, which last for 8 minutes, and 10,000 on a paid one, which last for a day.
+ * The shortest window of `concurrency`. Weir renews a seat each third of it, and each renewal is one of the calls that
+ * a request may make: 50 on the free plan of Workers, which last for 8 minutes, and 10,000 on a paid one, which last a
+ * day.
  */
 export const SHORTEST_SEAT_SECONDS = 30;
 
-/** What a rule need not say, as it is published. */
+/** The defaults of a published rule. */
 export const RULE_DEFAULTS = {
   policy: null,
   resources: [] as string[],
@@ -237,17 +237,16 @@ export const resourcesOf = ({
 }: Pick<Rule, 'resource' | 'resources'>): readonly string[] =>
   resources.length > 0 ? resources : [resource];
 
-/** What decides whether a rule is central. */
+/** The fields that decide whether a rule is central. */
 export type PlacingFields = Pick<
   Rule,
   'central' | 'spill' | 'algorithm' | 'action' | 'countDenied' | 'blockSeconds' | 'costFromOrigin'
 >;
 
 /**
- * Whether its subjects are counted in one region each: if it says so, or if its counters cannot be split over regions
- * that help each other out. Connections are held where they were opened; a queue is one queue; a denial that counts, or
- * blocks, is not one before all regions have said no; and a cost that is known only afterwards may be more than a part
- * can owe.
+ * Whether each subject is counted in one region: the rule says so, or its counters cannot be split. Seats are held
+ * where the connection was opened. A queue cannot be split. Denials that count or block have side effects, so every
+ * region would have to refuse first. A cost that is settled later may exceed what a part can owe.
  */
 export const isCentral = ({ central, spill, ...rule }: PlacingFields): boolean =>
   central ||
@@ -258,7 +257,7 @@ export const isCentral = ({ central, spill, ...rule }: PlacingFields): boolean =
       rule.blockSeconds !== null ||
       rule.costFromOrigin));
 
-/** Whether it has no counters: it says something of other rules. */
+/** Whether the rule has no counters, because it only changes other rules. */
 export const isUncounted = ({ action }: { readonly action?: Action | undefined }): boolean =>
   UNCOUNTED_ACTIONS.some((one) => one === action);
 
@@ -267,7 +266,7 @@ export const UNCOUNTED_ACTIONS = ['allow', 'multiply'] as const satisfies Action
 /** Named limits of a tier; null is unlimited. */
 export type TierLimits = Readonly<Record<string, number | null>>;
 
-/** So many times the limit of the same name of another tier. */
+/** A multiple of the limit of the same name in another tier. */
 export interface TimesTier {
   readonly times: number;
   readonly of: string;
@@ -279,7 +278,7 @@ export type WrittenTierLimits = Readonly<Record<string, number | null | TimesTie
 export interface Tier {
   readonly name: string;
   readonly limits: TierLimits;
-  /** The tier of callers of whom nothing better is known. */
+  /** The tier of callers without a known tier. */
   readonly isDefault: boolean;
 }
 

@@ -1,10 +1,10 @@
-// What holds for all rules together: one row in Postgres, published with them.
+// The settings for all rules: one row in Postgres, published with the rules.
 
 /** `log`: every rule only records what it would have done. */
 export const ENFORCEMENTS = ['on', 'log'] as const;
 export type Enforcement = (typeof ENFORCEMENTS)[number];
 
-/** `ignored`: rules for `/login` hold for `/login.json`, too. */
+/** `ignored`: rules for `/login` apply to `/login.json`, too. */
 export const FILE_EXTENSIONS = ['part', 'ignored'] as const;
 export type FileExtensions = (typeof FILE_EXTENSIONS)[number];
 

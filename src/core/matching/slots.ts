@@ -1,4 +1,4 @@
-// The rules that count by the same and are for the same resource, and which of them wins for a request.
+// A slot holds the rules of one scope and resource. This file decides which of them wins for a request.
 import { type Caller, idInScope } from './caller.ts';
 import type { CompiledRule, PublishedRule } from './compiled-rule.ts';
 import { type Asker, type Condition, conditionOf } from './conditions.ts';
@@ -15,36 +15,36 @@ import { countedMethod, countersFor, everyVariant, isPerMethod, type Variant } f
 export interface MatchRequest {
   /** Canonical, for matching. */
   readonly matchPath: string;
-  /** The path without its file extension, if rules for that hold as well (file-extensions.ts). */
+  /** The path without its file extension, if rules for that path apply as well (file-extensions.ts). */
   readonly otherPath?: string | undefined;
   readonly method: string;
   readonly caller: Caller;
-  /** For rules that begin or end. */
+  /** For rules with a start or an end. */
   readonly nowMs: number;
-  /** For rules that look at more than all this; left out: nothing is known. */
+  /** For rules that look at other facts. Undefined: nothing is known. */
   readonly facts?: RequestFacts | undefined;
   readonly routeName?: (() => string | undefined) | undefined;
 }
 
-/** A limit that applies: what it is for this caller, and what the request costs. */
+/** A limit that applies, with its value for this caller and the cost of the request. */
 export interface Match {
   readonly rule: CompiledRule;
   readonly limit: number;
   readonly cost: number;
-  /** Of the rule's own limit, if another rule multiplies it. */
+  /** The factor, if another rule multiplies the limit. */
   readonly times?: number | undefined;
   /** Where the parameters are that the rule counts by. */
   readonly parameters?: ReadonlyMap<string, number> | undefined;
 }
 
-/** A rule of a slot, with what is asked of it for every request worked out. */
+/** A rule of a slot, prepared for matching. */
 export interface Candidate {
   readonly rule: PublishedRule;
   readonly slot: Slot;
-  /** Its place among all rules. */
+  /** The rank of the rule among all rules. */
   readonly rank: number;
   readonly methods: readonly string[];
-  /** Made when a request first meets the rule: of thousands, an isolate meets few. */
+  /** Made when a request first meets the rule, because an isolate meets few of thousands of rules. */
   counted: Counted | undefined;
   /** The resource by which it is in the slot. */
   readonly resource: string;
@@ -66,8 +66,8 @@ interface Counted {
 }
 
 /**
- * The rules of one scope and resource, best first, by the narrowest thing that they ask of a caller. Shadow rules are
- * among themselves: one that only watches never takes the place of one that denies.
+ * The rules of one scope and resource, best first, grouped by the narrowest thing that they ask of a caller. Shadow
+ * rules have slots of their own, so that a shadow rule never displaces one that denies.
  */
 export interface Slot {
   readonly scope: Scope;
@@ -85,7 +85,7 @@ export interface Slot {
   byPattern?: PrefixTable<Candidate[]>;
 }
 
-/** The order of the parts makes no difference. Rules that multiply are among themselves. */
+/** The order of the parts does not matter. Rules that multiply have slots of their own. */
 export const slotBy = (rule: Pick<Rule, 'by' | 'action'>): string =>
   isMultiplying(rule) ? MULTIPLYING : [...rule.by].sort().join(' ');
 
@@ -102,7 +102,7 @@ export const createSlot = (rule: Rule, route: Route): Slot => ({
 export const isEmpty = ({ everybody, byTier, bySubject, byPattern }: Slot): boolean =>
   everybody.length === 0 && !byTier && !bySubject && !byPattern;
 
-/** By scope; of one scope, the shadow rules come last. */
+/** Orders slots by scope; within a scope, shadow slots come last. */
 export const placeOf = ({ scope, isShadow }: Pick<Slot, 'scope' | 'isShadow'>): number =>
   SCOPES.indexOf(scope) * 2 + Number(isShadow);
 
@@ -197,7 +197,7 @@ function addByName(
 
 const createList = (): Candidate[] => [];
 
-/** A rule that a better one always takes the place of is not even looked at: lists stay short. */
+/** Leaves out a rule that a better one always beats, so that lists stay short. */
 function addUnlessCovered(list: Candidate[], candidate: Candidate): void {
   const isCovered = list.some(
     (better) =>
@@ -211,14 +211,14 @@ function addUnlessCovered(list: Candidate[], candidate: Candidate): void {
 const covers = (wide: readonly string[], narrow: readonly string[]) =>
   wide.length === 0 || (narrow.length > 0 && narrow.every((name) => wide.includes(name)));
 
-/** What a slot asks of a request. */
+/** The facts of a request that a slot looks at. */
 export type Asked = Pick<MatchRequest, 'method' | 'caller' | 'nowMs' | 'facts' | 'routeName'>;
 
 export function bestOf(slot: Slot, asked: Asked, tier: string | undefined): Candidate | undefined {
   let best = firstOf(slot.everybody, asked, tier);
   if (slot.byTier && tier !== undefined) best = better(best, firstOf(slot.byTier.get(tier), asked, tier));
   if (slot.bySubject || slot.byPattern) {
-    // Its own id: an override does not name a caller that is counted by IP because it has no id.
+    // Uses the caller's own id: an override does not apply to a caller that is counted by IP for lack of an id.
     const id = idInScope(slot.scope, asked.caller);
     if (id === undefined) return best;
     best = better(best, firstOf(slot.bySubject?.get(id), asked, tier));
@@ -237,7 +237,7 @@ function firstOf(
   return undefined;
 }
 
-/** Whether a rule is for this request, if it is for the caller. */
+/** Whether the rule applies to this request, given that it applies to the caller. */
 const isFor = (candidate: Candidate, asked: Asked, tier: string | undefined): boolean =>
   names(candidate.methods, asked.method) &&
   names(candidate.rule.tiers, tier) &&
@@ -246,7 +246,7 @@ const isFor = (candidate: Candidate, asked: Asked, tier: string | undefined): bo
 const better = (a: Candidate | undefined, b: Candidate | undefined) =>
   a === undefined || (b !== undefined && b.rank < a.rank) ? b : a;
 
-/** Of the rules of a slot that are for this caller, those that are the best one for some method. */
+/** The rules of a slot that win for this caller with some method. */
 export function winnersOf(slot: Slot, asker: Asker, tier: string | undefined): Candidate[] {
   const id = slot.bySubject || slot.byPattern ? idInScope(slot.scope, asker.caller) : undefined;
   const ofTier = tier === undefined ? undefined : slot.byTier?.get(tier);
@@ -257,7 +257,7 @@ export function winnersOf(slot: Slot, asker: Asker, tier: string | undefined): C
     for (const candidate of list ?? [])
       if (names(candidate.rule.tiers, tier) && (candidate.condition?.(asker) ?? true))
         candidates.push(candidate);
-  // Mostly so, and there may be thousands of slots.
+  // The usual case, and there may be thousands of slots.
   if (candidates.length <= 1) return candidates;
   const taken = new Set<string>();
   return candidates

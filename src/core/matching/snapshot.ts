@@ -1,4 +1,4 @@
-// All rules, tiers and lists, compiled for matching, under one version. Immutable: a change is a new snapshot.
+// All rules, tiers and lists of one version, compiled for matching. A snapshot never changes: a change makes a new one.
 
 import { type Calendars, compileCalendars, type PublishedCalendars } from './calendar.ts';
 import type { Caller } from './caller.ts';
@@ -47,7 +47,7 @@ export interface SnapshotContent {
   readonly split?: Split | undefined;
   /** Undefined if there are none. */
   readonly routes?: readonly OriginRoute[] | undefined;
-  /** Undefined: all of them are as by default. */
+  /** Undefined: all settings have their defaults. */
   readonly settings?: Settings | undefined;
   /** Undefined if no rule has a calendar. */
   readonly calendars?: PublishedCalendars | undefined;
@@ -68,24 +68,24 @@ export interface Snapshot {
    * aside; broad resources first, then by scope.
    */
   match(request: MatchRequest): readonly Match[];
-  /** Of these, limits that apply to every request from that address, and are the same for all. */
+  /** The limits among these that apply equally to every request from that address. */
   matchAnybody(request: MatchRequest): readonly Match[];
   /**
-   * What limits the caller anywhere: of each slot the rules that win it for some method, whatever the path, in the
-   * order of their slots' best rules. Without those that only log; bounded, as there may be thousands.
+   * All limits of the caller on any path: the rules that win their slot for some method, in the order of the slots'
+   * best rules. Without shadow rules. Bounded, because there may be thousands.
    */
   limitsOf(caller: Caller, nowMs: number): readonly Match[];
   /** Whether the caller is on a list; the deny list comes first. */
   listed(caller: Caller, nowMs: number): ListEntry['list'] | undefined;
-  /** For those who name a rule instead of describing a request. */
+  /** Finds rules by name, for checks without a request. */
   readonly rulesNamed: RulesNamed;
-  /** Of one counter, for that caller; null is unlimited. */
+  /** The limit of one counter for that caller; null is unlimited. */
   limitOf(counter: CompiledRule, caller: Caller, nowMs: number): Pick<Match, 'limit' | 'times'> | null;
   /** The name of the caller's tier, the default one included. */
   tierOf(caller: Caller): string | undefined;
 }
 
-/** Of what one caller is told. */
+/** The most limits that one caller is told. */
 export const MAX_LIMITS = 200;
 
 export function compileSnapshot(version: string, content: SnapshotContent): Snapshot {
@@ -96,7 +96,7 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
   const nameOfRoute = ({ facts, matchPath }: MatchRequest) =>
     origins?.find(facts?.host() ?? '', matchPath)?.name;
   const ignoresExtensions = content.settings?.fileExtensions === 'ignored';
-  /** With what the rules of this snapshot want to know of it. */
+  /** Adds the facts that the rules of this snapshot need. */
   const completed = (asked: MatchRequest): MatchRequest => {
     const otherPath = ignoresExtensions ? withoutExtension(asked.matchPath) : undefined;
     if (!hasRoutes && otherPath === undefined) return asked;
@@ -109,7 +109,7 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
       (slot) => bestOf(slot, { caller, nowMs, method: EVERY_METHOD }, tier) ?? [],
     );
   };
-  // Those pass whatever rules say.
+  // Callers on the allow list pass whatever the rules say.
   const isAllowedByName = content.lists.some(({ list, kind }) => list === 'allow' && kind !== 'ip');
   return {
     version,
@@ -159,7 +159,7 @@ export function compileSnapshot(version: string, content: SnapshotContent): Snap
   };
 }
 
-/** Of each slot of the path, from the broadest resource to the narrowest. */
+/** The winner of each slot of the path, from the broadest resource to the narrowest. */
 function winnersIn(routes: RouteTrie<Slot[]>, request: MatchRequest, tier: string | undefined): Candidate[] {
   const winners: Candidate[] = [];
   if (isOwnPath(request.matchPath)) return winners;
@@ -171,13 +171,13 @@ function winnersIn(routes: RouteTrie<Slot[]>, request: MatchRequest, tier: strin
   return winners;
 }
 
-/** Of the path, and of the path without its file extension if rules for that hold as well. */
+/** The slots of the path, and of the path without its file extension if rules for that apply as well. */
 function slotsFor(routes: RouteTrie<Slot[]>, { matchPath, otherPath }: MatchRequest): Slot[][] {
   const found = routes.find(matchPath);
   return otherPath === undefined ? found : [...new Set([...found, ...routes.find(otherPath)])];
 }
 
-/** A slot that looks at who calls may put others aside, or change their limits: those are not certain to apply. */
+/** Leaves out slots that another one may put aside or change for some callers: they are not certain to apply. */
 function winnersForAnybody(routes: RouteTrie<Slot[]>, request: MatchRequest): readonly Candidate[] {
   if (isOwnPath(request.matchPath)) return [];
   const slots = slotsFor(routes, request).flatMap((found) => found.filter(({ isShadow }) => !isShadow));
@@ -216,7 +216,7 @@ interface Said {
   readonly multiplying?: readonly Candidate[];
 }
 
-/** A caller whose tier is unlimited by the rule that won is not limited by the next rule of the slot instead. */
+/** If the winner is unlimited for the caller's tier, the next rule of the slot does not apply instead. */
 function addMatches(into: Match[], winner: Candidate, { limits, request, multiplying }: Said): void {
   const { costOf, rule, parameters } = winner;
   const times = multiplying?.length ? timesFor(rule, multiplying) : undefined;
@@ -251,7 +251,7 @@ interface CompiledRoutes {
   readonly multiplyingSlots: readonly Slot[];
 }
 
-/** Of the last snapshot: the next one has almost the same, and to read them is a good part of the work. */
+/** From the last snapshot. The next one has almost the same resources, and parsing them is much of the work. */
 let lastParsed: ReadonlyMap<string, ParsedResource> = new Map();
 
 function compileRoutes(rules: readonly PublishedRule[]): CompiledRoutes {

@@ -1,17 +1,16 @@
-// A snapshot as text: what a rule need not say is left out. Its version is its digest, so that what has been
-// damaged on its way is not taken for rules.
+// A snapshot as text, without the defaults of rules. Its version is its digest, so damaged text is never used as rules.
 import { digest, toHex } from '../digest.ts';
 import { RULE_DEFAULTS } from './rule.ts';
 import { compileSnapshot, type PublishedRule, type Snapshot, type SnapshotContent } from './snapshot.ts';
 
 /**
- * Raised when older Workers could not read what newer ones write: since 2, rules may have several limits; since 3, they
- * may count by several parts, and be for some hosts.
+ * Raised when older Workers cannot read what newer ones write. Since 2, rules may have several limits. Since 3, they
+ * may count by several parts and name hosts.
  */
 const FORMAT = 3;
-/** With calendars, or rules that multiply. Older Workers go on reading what has neither. */
+/** For snapshots with calendars or rules that multiply. Older Workers can still read the others. */
 const NEW_FORMAT = 4;
-/** What this Worker can read. Each has all that those before it have. */
+/** The formats that this Worker can read. Each includes the ones before it. */
 const READABLE: readonly number[] = [1, 2, FORMAT, NEW_FORMAT];
 
 export const versionOf = async (text: string): Promise<string> =>
@@ -22,7 +21,7 @@ export const encodeSnapshot = ({ rules, ...others }: SnapshotContent): string =>
 
 export const encodeRule = (rule: PublishedRule): string => JSON.stringify(withoutDefaults(rule));
 
-/** From rules that are encoded already: a publisher keeps the texts of those that stay the same. */
+/** Joins encoded rules. The publisher keeps the texts of unchanged rules. */
 export function joinSnapshot({ rules, ...content }: EncodedContent): string {
   const { tiers, lists, split, routes, settings, calendars } = content;
   const rest = JSON.stringify({ tiers, lists, split, routes, settings, calendars });
@@ -37,7 +36,7 @@ export interface EncodedContent extends Omit<SnapshotContent, 'rules'> {
   readonly rules: readonly string[];
 }
 
-/** Undefined if the text is not that of the version, or of a format from the future. */
+/** Undefined if the text does not match the version, or has a newer format. */
 export async function decodeSnapshot(version: string, text: string): Promise<Snapshot | undefined> {
   if ((await versionOf(text)) !== version) return undefined;
   const { format, ...content } = JSON.parse(text) as SnapshotContent & { format: number };

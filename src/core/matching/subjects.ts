@@ -1,4 +1,4 @@
-// Whom an override is made for: names, and patterns such as `acme-*`, which all names match that begin so.
+// The subjects of an override: names, and patterns such as `acme-*`, which match all names with that beginning.
 import { NameTable } from './name-table.ts';
 
 const STAR = '*';
@@ -6,7 +6,7 @@ const STAR = '*';
 export const isPattern = (subject: string): boolean => subject.endsWith(STAR);
 export const prefixOf = (pattern: string): string => pattern.slice(0, -STAR.length);
 
-/** None: everybody is meant. */
+/** An empty list means everybody. */
 export function namesSubject(subjects: readonly string[], id: string | undefined): boolean {
   if (subjects.length === 0) return true;
   return (
@@ -14,7 +14,7 @@ export function namesSubject(subjects: readonly string[], id: string | undefined
   );
 }
 
-/** Values by the beginning of a name. What a look-up costs grows with the different lengths only. */
+/** Values by the beginning of a name. The cost of a look-up grows only with the number of different lengths. */
 export class PrefixTable<T> {
   readonly #table = new NameTable<T>();
   #lengths: readonly number[] = [];

@@ -1,4 +1,4 @@
-// Limits of tiers that are multiples of those of other tiers, worked out before they are published.
+// Works out limits of tiers that are multiples of other tiers' limits, before they are published.
 import { LARGEST_LIMIT, type Tier, type WrittenTierLimits } from './rule.ts';
 
 export interface WrittenTier extends Omit<Tier, 'limits'> {
@@ -7,7 +7,7 @@ export interface WrittenTier extends Omit<Tier, 'limits'> {
 
 export interface ResolvedTier {
   readonly tier: Tier;
-  /** Of the limits that have no number; these are left out. */
+  /** Problems of limits that cannot be worked out. Those limits are left out. */
   readonly problems: readonly string[];
 }
 
@@ -27,7 +27,7 @@ export function resolveTiers(tiers: readonly WrittenTier[]): ResolvedTier[] {
   });
 }
 
-/** A text says why there is none. */
+/** Returns a text if there is no limit: the reason. */
 function limitIn(
   tiers: ReadonlyMap<string, WrittenTier>,
   tierName: string,

@@ -1,5 +1,5 @@
-// The counters of a rule: one for each limit; with `per`, others for each of its resources or for each method; and with
-// a part in `by` that clients choose, a bound beside each.
+// The counters of a rule: one for each limit. With `per`, each resource or method has its own. If clients choose a part
+// of `by`, each counter has a bound beside it.
 import { hash } from '../regions/shares.ts';
 import { type CompiledRule, countersOf, type PublishedRule } from './compiled-rule.ts';
 import { isChosenByClient } from './counted-by.ts';
@@ -7,7 +7,7 @@ import { ruleNameOf } from './policy.ts';
 import { slotOf } from './resource.ts';
 import { LARGEST_LIMIT, type Rule, resourcesOf } from './rule.ts';
 
-/** All others share one counter: a client that makes up methods gets no fresh one. */
+/** All other methods share one counter, so that a client that makes up methods gets no fresh one. */
 export const COUNTED_METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const;
 export const OTHER_METHOD = 'OTHER';
 
@@ -46,7 +46,7 @@ function asVariant(counter: CompiledRule, rule: Rule, { resource, method }: Vari
   };
 }
 
-/** Counted by the rule's scope: what all values of the client's choice may use together. */
+/** The bound: counted by the rule's scope, for all values that the client chooses together. */
 function boundOf(counter: CompiledRule, rule: Rule): CompiledRule {
   const times = (value: number | null) => value && Math.min(LARGEST_LIMIT, value * rule.boundTimes);
   return {

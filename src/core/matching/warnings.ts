@@ -1,4 +1,4 @@
-// What is allowed in a set of rules, but hardly meant.
+// Warnings about rules that are valid but probably not intended.
 
 import { movingUntilMs } from '../regions/placement.ts';
 import type { WeightedRegion } from '../regions/shares.ts';
@@ -19,7 +19,7 @@ export interface WarningsContent {
   /** As published, and the time: tells which rules are being moved. */
   readonly split?: Split | undefined;
   readonly nowMs?: number | undefined;
-  /** Ids of rules: only what concerns one of these is looked for. Left out: all of them. */
+  /** Only warnings about these rule ids are wanted. Undefined: all of them. */
   readonly concerns?: readonly string[] | undefined;
 }
 
@@ -42,7 +42,7 @@ export function findWarnings(content: WarningsContent): RuleWarning[] {
   ];
 }
 
-/** Where it is counted was changed: for a time, callers that are in several regions get less. */
+/** The rule is moving between regions. Until it has moved, callers in several regions get less. */
 function* moves(rule: Rule, split: Split | undefined, nowMs: number): Iterable<string> {
   const untilMs = movingUntilMs(rule, split, nowMs);
   if (untilMs === undefined) return;
@@ -53,7 +53,7 @@ function* moves(rule: Rule, split: Split | undefined, nowMs: number): Iterable<s
     'get less than the limit.';
 }
 
-/** Among thousands of rules, only those are looked at closely that share a slot with a rule that is asked about. */
+/** The rules that share a slot with one of the concerned rules: only these need a closer look. */
 function rivalsOf(concerned: readonly Rule[], rules: readonly Rule[]): readonly Rule[] {
   if (concerned === rules) return rules;
   const slots = new Set(concerned.flatMap(slotsOf));
@@ -66,7 +66,7 @@ function namesakesOf(concerned: readonly Rule[], rules: readonly Rule[]): readon
   return rules.filter((rule) => names.has(nameOf(rule)));
 }
 
-/** A publisher keeps the rules that it has read, so that these are worked out once. */
+/** The publisher keeps rule objects, so their slots are worked out once. */
 const slotsKnown = new WeakMap<Rule, readonly string[]>();
 const namesKnown = new WeakMap<Rule, string>();
 
@@ -99,7 +99,7 @@ function sharedPolicies(rules: readonly Rule[]): RuleWarning[] {
   });
 }
 
-/** Clients never read of rules that only log, or count nothing. */
+/** Whether clients read about the rule: not if it only logs or counts nothing. */
 const isTold = (rule: Rule) => rule.action !== 'log' && !isUncounted(rule);
 
 function* tierProblems(rule: Rule, tiers: readonly Tier[]): Iterable<string> {
@@ -149,7 +149,7 @@ function isCountedSpelling(subject: string): boolean {
   return range.groups.length === 2 ? spelling === `${subject}/32` : spelling === subject;
 }
 
-/** A region may go after a rule has named it, and a migration may name any. */
+/** A rule may name a region that was removed later, and a migration may name any. */
 function* shareProblems(rule: Rule, regions: readonly WeightedRegion[]): Iterable<string> {
   if (!rule.shares) return;
   const unknown = Object.keys(rule.shares).filter((name) => !regions.some((region) => region.name === name));

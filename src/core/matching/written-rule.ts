@@ -1,4 +1,4 @@
-// A rule and a tier as people write them in code: what `POST /_weir/admin/rules` and `/tiers` take, too.
+// A rule and a tier as people write them in code. `POST /_weir/admin/rules` and `/tiers` take the same.
 import type { Rule, WrittenTierLimits } from './rule.ts';
 
 /** What only Weir writes, or what people write in another form. */
@@ -16,7 +16,7 @@ export type WrittenRule = Partial<Omit<Rule, NotWritten>> &
 export interface TierInCode {
   readonly name: string;
   readonly limits: WrittenTierLimits;
-  /** The tier of callers of whom nothing better is known. */
+  /** The tier of callers without a known tier. */
   readonly isDefault?: boolean;
 }
 

@@ -1,13 +1,13 @@
-// The port to what one region remembers of checks without a request: answers by idempotency key, and which charges have
-// been given back or settled.
+// The port to a region's records of checks without a request: answers by idempotency key, and ids that have been
+// refunded or settled.
 
 export interface CheckRecords {
-  /** Undefined: nobody had claimed it, and now it is claimed. Else what stands there. */
+  /** Claims the name. Returns undefined on success, else the text that is there already. */
   claim(name: string, text: string, signal: AbortSignal): Promise<string | undefined>;
-  /** Replaces what stands there. */
+  /** Replaces the text. */
   write(name: string, text: string, signal: AbortSignal): Promise<void>;
   drop(name: string, signal: AbortSignal): Promise<void>;
 }
 
-/** For so long a record stands, and a charge can be given back. */
+/** How long a record is kept, and a charge can be given back. */
 export const CHECK_RECORD_MS = 24 * 3_600_000;

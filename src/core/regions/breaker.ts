@@ -28,8 +28,8 @@ export interface BreakerOptions {
 }
 
 /**
- * The breaker judges the last calls of the last minute: at most SLIDING_COUNT, and at least FEWEST_FAILURES failed ones. A
- * minute, because otherwise an isolate with a request every few seconds would never open.
+ * The breaker judges the last calls of the last minute: at most SLIDING_COUNT, and at least FEWEST_FAILURES failed
+ * ones. A minute, because otherwise an isolate with a request every few seconds would never open.
  */
 const SLIDING_COUNT = 20;
 const SLIDING_MS = 60_000;

@@ -1,23 +1,26 @@
-// What is known of callers, as KV keeps it.
+// The records of callers in KV.
 import type { CallerRecord } from '../../core/matching/caller.ts';
 import { object, optional, type Shape, text, wholeNumber } from '../../core/shape.ts';
 import type { Kv } from './kv.ts';
 
-/** With the minutes in memory and in KV's own caches, less than a change is told of (recent-callers.ts). */
+/**
+ * Together with the caches of isolates and KV, shorter than the time for which a change is published
+ * (recent-callers.ts).
+ */
 const RECORD_TTL_SECONDS = 600;
 
 const fields = { tenantId: optional(text), tier: optional(text), expiresAtMs: optional(wholeNumber) };
 const apiKeyRecord: Shape<CallerRecord> = object({ ...fields, apiKeyId: text, userId: optional(text) });
 const userRecord: Shape<CallerRecord> = object({ ...fields, userId: text });
 
-/** What KV keeps of somebody: also that Postgres has no row of him. */
+/** A record in KV. It can also say that Postgres has no row of the caller. */
 export interface KeptRecord {
   readonly record: CallerRecord | undefined;
 }
 
 const NOBODY = { nobody: true };
 
-/** Undefined if KV has none; throws if what it has is no such record. */
+/** Undefined if KV has no record; throws if the value is not a record. */
 export async function readRecord(
   kv: Kv,
   kind: 'key' | 'user',

@@ -1,11 +1,11 @@
-// Callers whose tier, tenant or key has changed lately, as isolates read them. Isolates and KV may still hold what was
-// known of them before; under their new revision nobody has looked them up yet.
+// Callers whose tier, tenant or key has changed lately, as isolates read them. Isolates and KV may still hold the old
+// record, but never under the new revision.
 
 import { versionOf } from '../../core/matching/stored-snapshot.ts';
 import { object, recordOf, type Shape, text } from '../../core/shape.ts';
 
 export interface CallerRevisions {
-  /** Another epoch: forget everybody. */
+  /** A new epoch means: forget all callers. */
   readonly epoch: string;
   /** By `key:HASH` or `user:ID`. */
   readonly revisions: Readonly<Record<string, string>>;

@@ -1,4 +1,4 @@
-// What Postgres knows of callers.
+// Reads callers from Postgres.
 import { and, eq, sql } from 'drizzle-orm';
 import type { CallerRecord } from '../../core/matching/caller.ts';
 import type { Database } from '../tables/database.ts';

@@ -1,5 +1,5 @@
-// Who a key or a user is in the rules' terms: from memory, then KV, then Postgres. It never fails, and never waits
-// longer than its deadline: a caller that is not known in time has the default tier. A key is known by its hash alone.
+// Looks up the tier and tenant of a key or a user: in memory, then KV, then Postgres. It never fails, and never waits
+// longer than its deadline: a caller that is not found in time has the default tier. Only the hash of a key is used.
 
 import { createBoundedCache } from '../../core/bounded-cache.ts';
 import { digest, toBase64Url } from '../../core/digest.ts';
@@ -18,13 +18,13 @@ import { withDeadline } from './with-deadline.ts';
 
 const MEMORY_ENTRIES = 10_000;
 const MEMORY_MS = 60_000;
-/** After a failure Postgres is left alone for so long. */
+/** After a failure, the isolate does not ask Postgres for this long. */
 const FAILURE_MS = 2_000;
 
-/** Callers that have changed lately. What is kept of anybody counts only for the epoch and revision it was kept under. */
+/** Callers that have changed lately. A cached record counts only under the epoch and revision it was cached for. */
 export interface KnownRevisions {
   readonly epoch: string;
-  /** Of `key:HASH` or `user:ID`. Told of for as long as KV may have what was before it. */
+  /** The revision of `key:HASH` or `user:ID`. It is published for as long as KV may have the old record. */
   of(id: string): string | undefined;
 }
 
@@ -53,7 +53,7 @@ export function createCallerDirectory(options: CallerDirectoryOptions): CallerDi
   };
 
   async function lookUp(kind: CallerKind, id: string, { ip, afterResponse, memoryOnly }: LookUp) {
-    // Taken before anything is read: what is read may be newer than its name says, never older.
+    // The name is made before anything is read, so a record may be newer than its name says, but never older.
     const sought = await soughtOf(kind, id, revisions());
     const remembered = memory.get(sought.name, now());
     if (remembered !== undefined) return stillValid(remembered.record);
@@ -65,7 +65,7 @@ export function createCallerDirectory(options: CallerDirectoryOptions): CallerDi
     return stillValid(await fromPostgres(sought, { deadline, afterResponse }));
   }
 
-  /** A KV that hangs leaves half of the time for Postgres. */
+  /** Gives KV half of the time, so that Postgres has the rest if KV hangs. */
   async function fromKv(sought: Sought): Promise<KeptRecord | undefined> {
     try {
       const half = AbortSignal.timeout(Math.ceil(deadlineMs / 2));
@@ -80,7 +80,7 @@ export function createCallerDirectory(options: CallerDirectoryOptions): CallerDi
 
   async function fromPostgres(sought: Sought, { deadline, afterResponse }: Question) {
     const answer = rows[sought.kind](sought.id);
-    // An answer that comes too late for this request is kept for the next ones. A failure is reported below.
+    // An answer that is too late for this request is cached for the next ones. A failure is reported below.
     afterResponse(answer.then((record) => keep(sought, record)).catch(() => {}));
     try {
       return await withDeadline(deadline, answer);
@@ -93,7 +93,7 @@ export function createCallerDirectory(options: CallerDirectoryOptions): CallerDi
     }
   }
 
-  /** That there is no row of a user is kept in KV, too: most have none. Made-up keys write nothing to KV. */
+  /** KV also records that a user has no row, because most have none. A made-up key writes nothing to KV. */
   async function keep(sought: Sought, record: CallerRecord | undefined): Promise<void> {
     askAgainAtMs = Number.NEGATIVE_INFINITY;
     remember(sought, record, MEMORY_MS);
@@ -115,13 +115,13 @@ export function createCallerDirectory(options: CallerDirectoryOptions): CallerDi
   };
 }
 
-/** Whom somebody asks about. */
+/** The caller of a look-up. */
 interface Sought {
   readonly kind: CallerKind;
   readonly id: string;
-  /** The same whatever has changed of him. */
+  /** Stays the same when the caller's record changes. */
   readonly who: string;
-  /** In KV and in memory: another one after every change. */
+  /** The name in KV and in memory. It changes with every revision. */
   readonly name: string;
 }
 
@@ -130,10 +130,10 @@ interface Question {
   readonly afterResponse: AfterResponse;
 }
 
-/** Without a colon: an id never ends in what reads as a revision. */
+/** No colon, so that no id ends like a revision. */
 const PLAIN = /^[A-Za-z0-9._@-]{1,128}$/;
 
-/** KV takes names of at most 512 bytes: what is long or unusual is replaced by its digest. */
+/** KV takes names of at most 512 bytes, so a digest replaces a long or unusual id. */
 async function soughtOf(kind: CallerKind, id: string, revisions: KnownRevisions): Promise<Sought> {
   const revision = revisions.of(`${kind}:${id}`);
   const who = `${kind}:${PLAIN.test(id) ? id : `#${toBase64Url(await digest('SHA-256', id))}`}`;
@@ -141,6 +141,6 @@ async function soughtOf(kind: CallerKind, id: string, revisions: KnownRevisions)
   return { kind, id, who, name: revision === undefined ? name : `${name}:${revision}` };
 }
 
-/** Ids that no row can have are not asked for: Postgres would refuse some of them, as if it were broken. */
+/** Whether a row can have this id. Postgres refuses some texts with an error that looks like an outage. */
 const isStorable = (userId: string) =>
   userId !== '' && userId.length <= 512 && !userId.includes('\0') && userId.isWellFormed();

@@ -1,4 +1,4 @@
-// What is used of Workers KV.
+// The part of the Workers KV interface that Weir uses.
 
 export interface Kv {
   get(name: string): Promise<string | null>;

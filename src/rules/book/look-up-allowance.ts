@@ -1,15 +1,15 @@
-// How many look-ups of callers may go on to Postgres. Anybody can make up keys; what they use up must not be what real
-// callers need.
+// Limits look-ups of callers in Postgres. Anybody can make up keys, and that must not use up the look-ups of real
+// callers.
 import { createBoundedCache } from '../../core/bounded-cache.ts';
 import { createPerSecondBudget, type PerSecondBudget } from '../../core/per-second-budget.ts';
 
-/** A second and isolate, of each kind: of those whom this isolate does not know, and of those whom it has found. */
+/** Per second and isolate: for callers that this isolate does not know, and for callers that it has found before. */
 const STRANGERS = 20;
 const ACQUAINTANCES = 20;
-/** A second, isolate and address. Only of keys: users are known by a token that was verified. */
+/** Per second, isolate and address. Only for keys: users have a verified token. */
 const KEYS_OF_AN_ADDRESS = 5;
 const MAX_ADDRESSES = 10_000;
-/** Longer than memory and KV keep what is known of anybody. */
+/** Longer than memory and KV keep a record. */
 const FOUND_MS = 3_600_000;
 const MAX_FOUND = 10_000;
 
@@ -17,15 +17,15 @@ export type CallerKind = 'key' | 'user';
 
 export interface Asking {
   readonly kind: CallerKind;
-  /** Whom the question is about. */
+  /** The caller of the look-up. */
   readonly who: string;
   readonly ip: string;
 }
 
 export interface LookUpAllowance {
-  /** Counts the question, if it may be asked. */
+  /** Whether the look-up may go on. If so, counts it. */
   mayAsk(asking: Asking): boolean;
-  /** From now on he has an allowance that strangers do not share. */
+  /** From now on this caller uses the allowance of known callers. */
   found(who: string): void;
 }
 

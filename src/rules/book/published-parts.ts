@@ -1,5 +1,5 @@
-// Reads what an announcement names: from KV, and what KV does not have (yet), or has damaged, from the Redis of the region
-// that told of it. A version is a digest: whatever is read is checked against it.
+// Reads the parts that an announcement names: from KV, or, if KV does not have them yet or they are damaged, from the
+// Redis of the region that announced them. A version is a digest, and every text is checked against it.
 
 import type { Snapshot } from '../../core/matching/snapshot.ts';
 import { decodeSnapshot } from '../../core/matching/stored-snapshot.ts';
@@ -14,11 +14,11 @@ export type Copies = Pick<AnnouncementBoard, 'readParts'>;
 
 export interface Reading {
   readonly kv: Kv;
-  /** Of the region that told; undefined if none did. */
+  /** The copies in the region that announced the parts; undefined if no region did. */
   readonly copies: Copies | undefined;
-  /** Until the copies are asked, if KV does not answer. */
+  /** When it aborts, the copies are read instead of KV. */
   readonly kvSignal: AbortSignal;
-  /** For all of it. */
+  /** For the whole read. */
   readonly signal: AbortSignal;
   readonly onError: (error: unknown) => void;
 }
@@ -28,7 +28,7 @@ export interface Parts {
   readonly callers?: CallerRevisions | undefined;
 }
 
-/** What neither has is left out. Throws if KV fails, or is too late, and the copies do not make up for it. */
+/** Leaves out parts that neither has. Throws if KV fails or is too late, and the copies do not have the parts. */
 export async function readParts(wanted: readonly Part[], reading: Reading): Promise<Parts> {
   const { copies, kvSignal, signal, onError } = reading;
   const fromKv = readFromKv(wanted, reading.kv);

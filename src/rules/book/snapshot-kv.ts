@@ -1,5 +1,5 @@
-// What is published, in Workers KV: each part under a key that holds its version, so it is never read stale, and
-// one small key that holds the announcement, for isolates that cannot read it in Redis.
+// Published parts in Workers KV. The key of a part contains its version, so a read is never stale. One small key holds
+// the announcement, for isolates that cannot read it in Redis.
 
 import type { Snapshot } from '../../core/matching/snapshot.ts';
 import { decodeSnapshot } from '../../core/matching/stored-snapshot.ts';
@@ -10,17 +10,17 @@ import type { Kv } from './kv.ts';
 const CURRENT = 'current';
 const RULES = 'rules:';
 const CALLERS = 'callers:';
-/** What is in force is written anew every day; what is not goes by itself. */
+/** The cron run writes parts in force again every day. Old parts expire. */
 const KEPT_SECONDS = 30 * 86_400;
 
 export const readCurrent = async (kv: Kv): Promise<Announcement | undefined> =>
   parseAnnouncement(await kv.get(CURRENT));
 
-/** KV takes one write a second for a key: the one that is refused is made up for by the next cron run. */
+/** KV takes one write a second for each key. If it refuses one, the next cron run writes again. */
 export const writeCurrent = (kv: Kv, announcement: Announcement): Promise<void> =>
   kv.put(CURRENT, formatAnnouncement(announcement));
 
-/** Undefined while KV does not have it, or has something else. */
+/** Undefined if KV does not have this version. */
 export async function readRules(kv: Kv, version: string): Promise<Snapshot | undefined> {
   const text = await kv.get(RULES + version);
   return text === null ? undefined : decodeSnapshot(version, text);

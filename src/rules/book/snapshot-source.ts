@@ -1,5 +1,5 @@
-// What this isolate knows of the rules. Kept in memory and confirmed by the announcement in Redis, which comes
-// along with checks that are made anyway; read (see published-parts.ts) when there is news.
+// The rules of this isolate, kept in memory. The announcement in Redis confirms them; it is read along with checks that
+// are made anyway. When the announcement changes, the isolate reads the new parts (published-parts.ts).
 
 import type { Snapshot } from '../../core/matching/snapshot.ts';
 import {
@@ -15,21 +15,21 @@ import { type Reading, readParts } from './published-parts.ts';
 import { readCurrent } from './snapshot-kv.ts';
 import { withDeadline } from './with-deadline.ts';
 
-/** How often the announcement is asked for, and how long rules are good without an answer. */
+/** How often the announcement is read, and how long rules may be used without an answer. */
 const ASK_MS = 250;
 const OVERDUE_MS = 500;
-/** After a probe without an answer, or news that could not be read, nobody asks for so long. */
+/** After a failed probe or a failed load, no request asks for this long. */
 const PAUSE_MS = 1_000;
-/** Only an isolate that has no rules waits so long, and then not again for a moment. */
+/** How long an isolate without rules waits for them. After that, it does not wait again for a moment. */
 const COLD_WAIT_MS = 2_000;
 const COLD_PAUSE_MS = 500;
-/** Of that, for an announcement in a Redis that may be frozen. */
+/** The part of that time for the announcement, in a Redis that may be frozen. */
 const COLD_BOARD_MS = 500;
-/** For news, mostly after the response. */
+/** For loading new rules, mostly after the response. */
 const LOAD_WAIT_MS = 10_000;
-/** A KV that takes longer is not the only one that is asked. */
+/** If KV takes longer, the copies in Redis are read as well. */
 const KV_WAIT_MS = 1_000;
-/** A load may have been cancelled with its request: then another request loads. */
+/** A load may have been cancelled with its request. After this time another request loads. */
 const STUCK_MS = 1_000;
 const LOOK_AGAIN_MS = 5;
 
@@ -43,7 +43,7 @@ export interface RulesSource extends SnapshotSource {
   callerRevisions(): CallerRevisions;
 }
 
-/** How long to read, and where besides KV. */
+/** How long to wait, and where to read besides KV. */
 type Waits = Pick<Reading, 'signal' | 'kvSignal' | 'copies'>;
 
 const waits = (ms: number, copies: Reading['copies']): Waits => ({
@@ -52,7 +52,7 @@ const waits = (ms: number, copies: Reading['copies']): Waits => ({
   copies,
 });
 
-/** All that is in force, replaced as a whole. */
+/** Everything in force. It is replaced as a whole. */
 interface Known {
   readonly announcement: Announcement;
   readonly announced: string;
@@ -61,14 +61,14 @@ interface Known {
 }
 
 export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions): RulesSource {
-  // What is kept between requests are values; each request awaits only promises of its own.
+  // Only values are kept between requests. Each request awaits only its own promises.
   let known: Known | undefined;
   let confirmedAtMs = Number.NEGATIVE_INFINITY;
   let askedAtMs = Number.NEGATIVE_INFINITY;
   let failedAtMs = Number.NEGATIVE_INFINITY;
   let loading = { text: '', sinceMs: Number.NEGATIVE_INFINITY };
 
-  /** A moment that lies ahead was told by a clock that has been put back since: it counts as long ago. */
+  /** A moment in the future means that the clock was put back. It counts as long ago. */
   const isWithin = (momentMs: number, ms: number) => {
     const agoMs = now() - momentMs;
     return agoMs >= 0 && agoMs < ms;
@@ -80,7 +80,7 @@ export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions
     confirmedAtMs = confirmedAtMs > now() ? asOfMs : Math.max(confirmedAtMs, asOfMs);
   };
 
-  /** Reads what has changed. Of several requests at once one does, and the others look whether it is there. */
+  /** Reads the changed parts. If several requests come at once, one reads, and the others check whether it is done. */
   const bringUpTo = async (announcement: Announcement, how: Waits): Promise<boolean> => {
     const text = formatAnnouncement(announcement);
     while (loading.text === text && isWithin(loading.sinceMs, STUCK_MS) && !isAt(announcement)) {
@@ -106,7 +106,7 @@ export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions
     );
     return {
       snapshot: isSame('rules') ? before?.snapshot : read.rules,
-      // A new epoch under a name of its own: what cannot be told apart is forgotten.
+      // The list of changed callers is missing, so a new epoch makes the isolate forget all callers.
       callers: (isSame('callers') ? before?.callers : read.callers) ?? {
         epoch: announcement.callers,
         revisions: {},
@@ -119,7 +119,7 @@ export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions
     parts: { readonly snapshot: Snapshot | undefined; readonly callers: CallerRevisions } | undefined,
   ): boolean => {
     if (!parts?.snapshot) return false;
-    // Another request may have brought in something newer meanwhile.
+    // Another request may have loaded newer parts meanwhile.
     if (known && known.announcement.sequence > announcement.sequence) return true;
     const announced = formatAnnouncement(announcement);
     known = { announcement, announced, snapshot: parts.snapshot, callers: parts.callers };
@@ -150,12 +150,12 @@ export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions
       const announcement = parseAnnouncement(announced);
       try {
         if (!announcement) throw new Error('the announcement is not understood');
-        // A region that missed a publication: the next cron run tells it.
+        // This region has missed a publication. The next cron run tells it.
         if (known && announcement.sequence < known.announcement.sequence) return true;
         const isLoaded = await bringUpTo(announcement, waits(LOAD_WAIT_MS, board));
         if (isLoaded) {
           confirm(startedAtMs);
-          // It may have been given up in the meantime: the next request may ask again.
+          // The request may have given up on this load meanwhile, so the next request may ask again.
           failedAtMs = Number.NEGATIVE_INFINITY;
         } else failedAtMs = now();
         return isLoaded;
@@ -178,7 +178,7 @@ export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions
         const copies = found[0].status === 'fulfilled' ? board : undefined;
         for (const announcement of newestFirst(found))
           if (await bringUpTo(announcement, { ...how, copies })) {
-            // What only KV names may be a minute old: the first call to Redis tells.
+            // An announcement from KV may be a minute old. The first call to Redis will tell.
             if (found[0].status === 'fulfilled') confirm(startedAtMs);
             return known?.snapshot;
           }

@@ -1,10 +1,10 @@
-// For what takes no signal of its own, such as Drizzle's HTTP driver: what is late is not waited for.
+// A deadline for work that takes no signal, such as queries through Drizzle's HTTP driver.
 
-/** The work goes on; only its answer is no longer awaited. Rejects with the signal's reason. */
+/** Rejects with the signal's reason when the signal aborts. The work itself goes on. */
 export async function withDeadline<T>(signal: AbortSignal, work: PromiseLike<T>): Promise<T> {
   const late = Promise.withResolvers<never>();
   const giveUp = () => late.reject(signal.reason);
-  // A signal that has already ended tells nobody any more.
+  // A signal that has aborted already fires no event.
   if (signal.aborted) giveUp();
   signal.addEventListener('abort', giveUp, { once: true });
   try {

@@ -11,8 +11,8 @@ import { createTimeZone, type TimeZone } from '../tables/time-zone.ts';
 
 const DAY_MS = 86_400_000;
 /**
- * Borders are published for a span of time that moves on once in four weeks, so that what is published stays the same
- * meanwhile. It reaches three months beyond that: so long a snapshot holds that nobody can renew.
+ * Borders are published for a span that moves on every four weeks, so that snapshots stay the same in between. The span
+ * reaches three months further: that is how long a snapshot works if nobody can publish.
  */
 const STEP_MS = 28 * DAY_MS;
 const REACH_MS = STEP_MS + 92 * DAY_MS;
@@ -71,7 +71,7 @@ function bordersOf(calendars: readonly Calendar[], fromMs: number): PublishedCal
   return borders;
 }
 
-/** So many before the span and after it that every moment of it has two on either side. */
+/** Includes borders before and after the span, so that every moment of it has two on either side. */
 export function bordersBetween(
   calendar: Calendar,
   zone: TimeZone,
@@ -99,7 +99,7 @@ const DAYS: Readonly<Record<Calendar['window'], Dates>> = {
     dayOf: (number) => number * 7 + SOME_MONDAY,
   },
   month: {
-    // Of the month before: it has begun, whatever its day.
+    // The month before has begun, whatever its anchor day.
     before: (day) => monthOf(day) - 1,
     dayOf(number, { anchorDay }) {
       // A month that has no such day begins on its last.

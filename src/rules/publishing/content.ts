@@ -1,4 +1,4 @@
-// All rules, tiers and lists, from Postgres. What is wrong is put aside, with the reason.
+// Reads all rules, tiers and lists from Postgres. Bad rows are put aside with the reason.
 
 import { asc, eq, gt, isNotNull, isNull, or, sql } from 'drizzle-orm';
 import * as z from 'zod';
@@ -23,7 +23,7 @@ import { type SettingsRow, settings as settingsTable } from '../tables/settings-
 import { type AnchoredTenant, calendarsFor } from './calendars.ts';
 import { type PlacementRow, selectPlacements, toSplit } from './placements.ts';
 
-/** A rule as it stands in Postgres; `enabled` is told only of those that are not. */
+/** A rule from Postgres; `enabled` is set only if it is false. */
 export interface StoredRule extends PublishedRule {
   readonly enabled?: boolean;
 }
@@ -51,7 +51,9 @@ export async function readContent(database: Database): Promise<ReadContent> {
   return { content: { ...content, rules }, rejected: [...parsed.rejected, ...rejected] };
 }
 
-/** Of tiers, lists, placements, routes, settings and anchor days, for a transaction; `assemble` takes what they return. */
+/**
+ * Queries for tiers, lists, placements, routes, settings and anchor days, for a transaction. `assemble` takes the rows.
+ */
 export const otherQueries = (database: Database) =>
   [
     database.select().from(tiersTable).orderBy(asc(tiersTable.name)),
@@ -80,8 +82,8 @@ export type OtherRows = readonly [
 ];
 
 /**
- * Rules that were found good by themselves, with what they are to be judged and published with. Without `origins`, no
- * route is put aside because of where it is read.
+ * Puts valid rules together with the rows they are judged and published with. Without `origins`, no route is put aside
+ * because of the deployment that reads it.
  */
 export function assemble<R extends Rule>(
   rules: readonly R[],
@@ -110,7 +112,7 @@ export function assemble<R extends Rule>(
 const toSettings = ([row]: readonly SettingsRow[]): Settings | undefined =>
   row && { enforcement: row.enforcement, fileExtensions: row.fileExtensions };
 
-/** First in a transaction: all its queries see the same rows, whatever others do meanwhile. */
+/** Comes first in a transaction, so that all its queries see the same rows. */
 export const asOfOneMoment = (database: Database) =>
   database.execute(sql`set transaction isolation level repeatable read`);
 
@@ -146,7 +148,7 @@ function parseTiers(rows: readonly { readonly name: string }[]): Sorted<Tier> {
   return sorted;
 }
 
-/** A limit that a tier gives to a rule must be one that the rule's algorithm can count. */
+/** Puts aside rules whose algorithm cannot count a limit of some tier. */
 function withUsableLimits<R extends Rule>(rules: readonly R[], tiers: readonly Tier[]): Sorted<R> {
   const sorted: Sorted<R> = { good: [], rejected: [] };
   for (const rule of rules) {

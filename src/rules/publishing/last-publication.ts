@@ -1,5 +1,5 @@
-// What was published last, and whether the tables still look as they did then. One query tells, so that a cron run
-// that finds nothing new costs next to nothing.
+// The record of the last publication, and whether the tables have changed since. One query tells, so a cron run without
+// changes costs next to nothing.
 import { type SQL, sql } from 'drizzle-orm';
 import { type Announcement, formatAnnouncement, parseAnnouncement } from '../../core/ports/announcement.ts';
 import type { Database } from '../tables/database.ts';
@@ -7,21 +7,21 @@ import { lastPublication } from '../tables/schema.ts';
 import { IS_UNCONFIRMED } from './placements.ts';
 import { LATELY } from './recent-callers.ts';
 
-/** How the tables looked when they were read. */
+/** A fingerprint of the tables when they were read. */
 export interface Mark {
   readonly fingerprint: string;
-  /** Changes of callers are counted from this moment on, as Postgres writes it. */
+  /** Changes of callers count from this moment on; the text is Postgres' own. */
   readonly callersSince: string;
 }
 
 export interface Look {
   /** Undefined if nothing was ever recorded. */
   readonly recorded: Announcement | undefined;
-  /** Whether the tables, or what is configured, are others than those that were recorded; or a region was not told. */
+  /** Whether tables or configuration have changed since, or a region was not told. */
   readonly isChanged: boolean;
 }
 
-/** For a transaction: before anything else is read, so that what is read is at least as new as the mark. */
+/** Comes first in a transaction, so that everything read later is at least as new as the mark. */
 export const selectMark = (database: Database, configured: string) =>
   database.execute<{ fingerprint: string; since: string }>(
     sql`select ${fingerprintOf(LATELY, configured)} as fingerprint, (${LATELY})::text as since`,
@@ -37,7 +37,7 @@ export async function lookAt(database: Database, configured: string): Promise<Lo
   return { recorded: parseAnnouncement(row?.announcement), isChanged: row?.state !== 'same' };
 }
 
-/** Of two publications the newer one stays, whichever comes last. */
+/** If two publications race, the newer one stays. */
 export async function recordPublication(
   database: Database,
   announcement: Announcement,
@@ -53,10 +53,10 @@ export async function recordPublication(
 }
 
 /**
- * Of every row that is published: a revision is never given twice, and the time tells apart what a database that was
- * put back gives again. What of the lists has expired is left out, as in a publication. Callers are too many to be
- * looked at one by one; their changes in the history are counted, because of two at once the one with the lower number
- * can come to light last. Changes that grow old change nothing here: what was told of them stays true.
+ * Covers every published row. A revision is never used twice; the time distinguishes revisions that a restored database
+ * uses again. Expired list entries are left out, as in a publication. There are too many callers to look at each, so
+ * their changes in the history are counted; the highest number would not do, because a lower one can be committed
+ * later. Old changes do not matter here: what was published about them stays true.
  */
 const fingerprintOf = (
   callersSince: SQL,

@@ -1,6 +1,6 @@
-// How rules were placed over regions by publications. A publication compares what holds now with what the last one
-// said; what it replaces is kept beside it, without an end as long as not every region has been told. So it does not matter
-// who changed a rule, and how.
+// Records how publications placed rules over regions. A publication compares the placement of now with the last one and
+// keeps the one it replaces, without an end until every region has been told. So it does not matter who changed a rule,
+// or how.
 import { eq, or, sql } from 'drizzle-orm';
 import {
   isCentral,
@@ -17,9 +17,9 @@ import { placements } from '../tables/schema.ts';
 
 /** The row of what REGIONS says; the others have the ids of rules. */
 const SPLIT = '*';
-/** So many ways to place a rule are remembered. */
+/** How many earlier placements of a rule are kept. */
 const MAX_BEFORE = 10;
-/** Of rules that are gone: longer than any window. */
+/** How long placements of deleted rules are kept: longer than any window. */
 const FORGET = sql`interval '400 days'`;
 
 export type PlacementRow = Pick<typeof placements.$inferSelect, 'id' | 'placed' | 'before'>;
@@ -29,8 +29,8 @@ const PLACED = sql`jsonb_build_object('shares', shares, 'central', central, 'spi
   'action', action, 'countDenied', count_denied, 'blockSeconds', block_seconds, 'costFromOrigin', cost_from_origin)`;
 
 /**
- * Writes what holds from now on, where that is not what held before; and keeps that. One that returns is kept once. Of
- * thousands of rules only those are looked at that have another revision than last time.
+ * Writes the new placement of each rule that has changed, and keeps the old one. A placement that returns is kept once.
+ * Only rules with a new revision are looked at.
  */
 export function recordPlacements(database: Database, configured: SharesByRegion) {
   const split = sql`${JSON.stringify(configured)}::jsonb`;
@@ -48,7 +48,7 @@ export function recordPlacements(database: Database, configured: SharesByRegion)
 }
 
 const IS_MOVED = sql`${placements}.placed <> excluded.placed`;
-/** What was before, with what is replaced now. */
+/** The earlier placements plus the one that is replaced now. */
 const WITH_LAST = sql`(
   select coalesce(jsonb_agg(entry order by place), '[]') from (
     select entry, place from jsonb_array_elements(${placements}.before) with ordinality as kept (entry, place)
@@ -56,7 +56,7 @@ const WITH_LAST = sql`(
     order by place desc limit ${sql.raw(String(MAX_BEFORE - 1))}
   ) as others) || jsonb_build_array(jsonb_build_object('placed', ${placements}.placed, 'replacedAtMs', null))`;
 
-/** What is being moved, and the split. */
+/** The placements of moving rules, and the split. */
 export const selectPlacements = (database: Database) =>
   database
     .select({ id: placements.id, placed: placements.placed, before: placements.before })
@@ -88,21 +88,21 @@ const toBefore = ({ placed, replacedAtMs }: PlacementRow['before'][number]): Pla
   replacedAtMs,
 });
 
-/** Another field has changed that places it as before. */
+/** The rule is placed as before, although another field has changed. */
 const isSameWay = (way: PlacedBefore, rule: Rule): boolean =>
   way.central === isCentral(rule) && isDeepEqual(way.shares, rule.shares);
 
-/** Of what comes from jsonb, which sorts names. */
+/** Works because jsonb sorts names. */
 const isDeepEqual = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 
-/** What not every region is known to have been told of. */
+/** Placements that some region may not have been told of. */
 export const unconfirmedOf = (rows: readonly PlacementRow[]): PlacementRow[] =>
   rows.filter(({ before }) => before.some(({ replacedAtMs }) => replacedAtMs === null));
 
 /** For the cheap look of the cron run. */
 export const IS_UNCONFIRMED = sql`exists (select from weir.placements where before @> '[{"replacedAtMs": null}]')`;
 
-/** Every region has been told of these: what they replaced ends from now on. What has changed meanwhile stays open. */
+/** Every region has been told of these, so the placements they replaced end now. Rows changed meanwhile stay open. */
 export const confirmPlacements = (database: Database, told: readonly PlacementRow[]) =>
   database.execute(sql`
     update ${placements} set before = (
@@ -112,12 +112,14 @@ export const confirmPlacements = (database: Database, told: readonly PlacementRo
     from jsonb_to_recordset(${JSON.stringify(told)}::jsonb) as told (id text, before jsonb)
     where ${placements}.id = told.id and ${placements}.before = told.before`);
 
-/** As long as anything counts that was admitted so, of any rule: `movingMs` in SQL, and as long again to hear of it. */
+/**
+ * The longest time for which a charge of an old placement counts: `movingMs` in SQL, plus the time to hear of it twice.
+ */
 const LONGEST_HOLD_MS = sql`(select ${2 * HEARD_MS}::int + 1000 * coalesce(max(window_seconds * (${CHARGE_WINDOWS}::int + coalesce(
   ${ROUNDED_BURSTS}::int * burst::numeric / case when limit_name is null then "limit" else 1 end, 0))), 0) from weir.rules)`;
 const IS_OVER = sql`(entry ->> 'replacedAtMs')::numeric + ${LONGEST_HOLD_MS} < extract(epoch from now()) * 1000`;
 
-/** What was before and no longer counts; and rules that are gone for longer than anything does. */
+/** Deletes placements whose charges no longer count, and those of rules deleted long ago. */
 export async function forgetPlacements(database: Database): Promise<void> {
   const shorten = database.execute(sql`
     update ${placements} set before = (

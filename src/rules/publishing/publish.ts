@@ -1,5 +1,5 @@
-// Publish: Postgres → validated → KV → announced in every region. Run after every change through the admin route,
-// by the cron trigger, and on demand.
+// Publishes: Postgres → validation → KV → announcement in every region. Runs after every change through the admin
+// route, in the cron run, and on demand.
 import { sql } from 'drizzle-orm';
 import type { SharesByRegion } from '../../core/matching/rule.ts';
 import { joinSnapshot, versionOf } from '../../core/matching/stored-snapshot.ts';
@@ -23,7 +23,7 @@ import { copyTo, createPart } from './region-copies.ts';
 import type { PublishedContent, RuleReader } from './rule-reader.ts';
 import { byteLength, expectPublishable } from './snapshot-room.ts';
 
-/** For the Redis of one region: to be told must not fail lightly, to be asked must not take long. */
+/** For the Redis of one region. Writes may take 2 s; reads must be quick. */
 const ANNOUNCE_MS = 2_000;
 const READ_MS = 500;
 
@@ -32,7 +32,7 @@ export interface PublishOptions {
   readonly reader: RuleReader;
   readonly kv: Kv;
   readonly regions: readonly PublishedRegion[];
-  /** Of the Worker's code, if known: another one may read the same rows otherwise. */
+  /** The version of the Worker's code, if known: another version may read the same rows differently. */
   readonly deployment?: string | undefined;
   /** With the name of the region, if it is one that failed. */
   readonly onError: (error: unknown, region?: string) => void;
@@ -44,7 +44,7 @@ interface PublishedRegion extends WeightedRegion {
 }
 
 export interface Publication {
-  /** Of the rules. The same rules have the same version. */
+  /** The version of the rules. The same rules have the same version. */
   readonly version: string;
   readonly changed: boolean;
   readonly ruleCount: number;
@@ -53,31 +53,31 @@ export interface Publication {
   readonly regions: readonly Announced[];
 }
 
-/** Where it is announced. A region that cannot be told now is told by the next cron run. */
+/** Whether each region has the announcement. The next cron run tells regions that could not be reached. */
 export interface Announced {
   readonly name: string;
   readonly announced: boolean;
-  /** What the server said, if it cannot run the script: it is told nothing until it can. */
+  /** The server's error, if it cannot run the script. Nothing is announced there until it can. */
   readonly problem?: string;
 }
 
 export interface HowToPublish {
-  /** Write to KV even what should be there: now and then, and when a person asks. */
+  /** Write to KV even if the parts should be there: once a day, and when a person asks. */
   readonly again?: boolean;
-  /** Ids of rules: only warnings that concern one of these are wanted. Left out: all of them. */
+  /** Only warnings about these rule ids are wanted. Undefined: all of them. */
   readonly concerns?: readonly string[] | undefined;
-  /** Nobody asked for it: what is the same as before keeps its number, so that isolates keep what they know. */
+  /** Set for the cron run: if nothing has changed, the number stays, so that isolates keep their caches. */
   readonly repairs?: Repair;
 }
 
 export interface Repair {
-  /** What is known to be in KV under its small key. */
+  /** The announcement that is known to be in KV. */
   readonly recorded: Announcement | undefined;
 }
 
 /**
- * Once; and, if that has told every region of rules that are placed in another way, once more: then isolates know when what
- * was before ends.
+ * Publishes. If this has told every region of moved rules, publishes once more, so that isolates know when the old
+ * placements end.
  */
 export async function publish(options: PublishOptions, how: HowToPublish = {}): Promise<Publication> {
   const { publication, unconfirmed } = await publishOnce(options, how);
@@ -89,7 +89,7 @@ export async function publish(options: PublishOptions, how: HowToPublish = {}): 
       changed: publication.changed,
     };
   } catch (error) {
-    // The next cron run does it: nothing ends before.
+    // The next cron run does it. Until then no placement ends.
     options.onError(error);
     return publication;
   }
@@ -114,7 +114,7 @@ async function publishOnce(options: PublishOptions, { again = false, repairs, co
     callers: await versionOf(callersText),
   });
   const isWritten = !again && isSameAnnouncement(repairs?.recorded, announcement);
-  // What a region announces should be in KV. KV itself is not asked: it would remember for a minute what it has not got.
+  // A part that a region announces should be in KV. Asking KV would make it cache a missing key for a minute.
   const isKnown = (part: 'rules' | 'callers') =>
     standing.some((known) => known?.[part] === announcement[part]);
   const parts = [
@@ -147,11 +147,11 @@ async function publishOnce(options: PublishOptions, { again = false, repairs, co
   return { publication, unconfirmed: published.unconfirmed };
 }
 
-/** What stands in a region has a lower number, unless it is newer, or the database has been put back or changed. */
+/** Takes a number above those in the regions. They are lower already, unless the database was restored or replaced. */
 async function readAbove(options: PublishOptions, read: PublishedContent, highest: number) {
   if (read.sequence > highest) return read;
   const { database } = options;
-  // Never backwards: another publication may have seen to it meanwhile, and taken the next numbers.
+  // Never sets the sequence back: another publication may have raised it meanwhile.
   await database.execute(
     sql`select setval('weir.publications', greatest(last_value, ${highest})) from weir.publications`,
   );
@@ -164,11 +164,13 @@ const readContent = (options: PublishOptions) =>
 const sharesOf = (regions: readonly WeightedRegion[]): SharesByRegion =>
   Object.fromEntries(regions.map(({ name, share }) => [name, share]));
 
-/** All that decides what is published and is in no table. */
+/** Everything outside the tables that decides what is published. */
 export const configurationOf = ({ regions, deployment = '' }: PublishOptions): string =>
   JSON.stringify([sharesOf(regions), deployment]);
 
-/** The newest announcement, if it says the same; else the new one. Undefined: a new one is wanted. */
+/**
+ * The newest announcement if it names the same versions, else the new one. `known` is undefined if a new one is wanted.
+ */
 function keepNumber(
   known: readonly (Announcement | undefined | null)[] | undefined,
   announcement: Announcement,
@@ -186,7 +188,7 @@ interface Completion {
   readonly isWritten: boolean;
 }
 
-/** What fails here is made up for by the next cron run: it finds that this publication was not recorded. */
+/** If this fails, the next cron run finds that the publication was not recorded, and does it. */
 async function complete(options: PublishOptions, completion: Completion): Promise<void> {
   const { announcement, published, bytes, isWritten } = completion;
   try {
@@ -212,8 +214,8 @@ function readBoards({ regions, onError }: Pick<PublishOptions, 'regions' | 'onEr
 }
 
 /**
- * The regions that answer, but cannot run the script: an isolate that sees rules announced there would take them for being
- * counted. Whether one that does not answer can be told is found out by telling it.
+ * The regions that answer but cannot run the script. Rules must not be announced there, because isolates would believe
+ * that the region counts them. A region that does not answer is told all the same.
  */
 function findBroken({ regions, onError }: Pick<PublishOptions, 'regions' | 'onError'>) {
   return Promise.all(

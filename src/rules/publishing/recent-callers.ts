@@ -3,15 +3,15 @@ import { sql } from 'drizzle-orm';
 import type { CallerRevisions } from '../book/caller-revisions.ts';
 import type { Database } from '../tables/database.ts';
 
-/** Longer than anything that is known of a caller is kept in memory or KV. */
+/** Longer than memory or KV keep a record of a caller. */
 export const LATELY = sql`now() - interval '15 minutes'`;
-/** Beyond so many, everything known of any caller is forgotten. */
+/** With more changes than this, isolates forget all callers. */
 const MOST = 5_000;
 
 /**
- * How many changes there were is part of a revision: one that was recorded earlier can be committed later. From the
- * history, because a deleted key must be forgotten too, and one that now has another hash under the one it
- * had. A tenant's change is one of all its callers.
+ * A revision includes the number of changes, because a change with a lower number can be committed later. Revisions
+ * come from the history, because isolates must also forget a deleted key, and a key with a new hash under its old one.
+ * A change of a tenant is a change of all its callers.
  */
 export const selectRevisions = (database: Database) =>
   database.execute<{ id: string; revision: string }>(sql`

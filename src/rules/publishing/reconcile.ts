@@ -1,5 +1,5 @@
-// What a cron run does: one look at the regions and at Postgres. Only if something is not as it should be, what is in
-// Postgres is published; and if the rules turn out to be the same, under the number that they have.
+// The cron run takes one look at the regions and at Postgres. Only if something is wrong or has changed, it publishes;
+// if the rules are the same, under their old number.
 import {
   type Announcement,
   isSameAnnouncement,
@@ -12,13 +12,13 @@ import { configurationOf, type Publication, type PublishOptions, publish } from 
 const READ_MS = 500;
 
 export interface HowToReconcile {
-  /** Without it, a change by a migration is not noticed; and Postgres, if nobody else asks it, can sleep. */
+  /** Without it, changes by a migration go unnoticed, but Postgres can sleep if nobody else asks it. */
   readonly asksPostgres: boolean;
   /** Write everything once more, before it expires. */
   readonly renews: boolean;
 }
 
-/** Undefined: everything was as it should be, and nothing was written. */
+/** Undefined if all was well and nothing was written. */
 export async function reconcile(
   options: PublishOptions,
   { asksPostgres, renews }: HowToReconcile,
@@ -30,12 +30,12 @@ export async function reconcile(
   return publish(options, { again: renews, repairs: { recorded } });
 }
 
-/** What stands in a region: undefined if nothing that is understood does. */
+/** The announcement in a region; undefined if there is none that this Worker can read. */
 type Standing = { readonly isRead: boolean; readonly announcement?: Announcement | undefined };
 
 function isAmiss(standing: readonly Standing[], seen: Look | undefined): boolean {
   if (seen?.isChanged) return true;
-  // A region that cannot be read cannot be told either; it is, once it can.
+  // A region that cannot be read cannot be told either. A later run tells it.
   const read = standing.filter(({ isRead }) => isRead).map(({ announcement }) => announcement);
   if (read.length === 0) return false;
   const newest = newestAnnouncement([...read, seen?.recorded]);

@@ -1,15 +1,15 @@
-// A copy of what is published in every region's Redis, beside the announcement that names it: an isolate that is told of
-// it can read it at once, though KV may take a minute to have it everywhere. It is a second way: nothing fails without it.
+// Copies of the published parts in every region's Redis, beside the announcement. An isolate can read them at once,
+// while KV may take a minute to have them everywhere. They are a second way: nothing fails without them.
 
 import { packText } from '../../core/packed-text.ts';
 import type { Announcement, AnnouncementBoard, PackedPart, Part } from '../../core/ports/announcement.ts';
 
-/** For one region: not for long, because the announcement waits for it. */
+/** For one region. Short, because the announcement waits for it. */
 const COPY_MS = 2_000;
-/** Of one part, packed. Both are read with one request, and Upstash limits one to 10 MB. */
+/** For one packed part. One request reads both parts, and Upstash limits a request to 10 MB. */
 export const MAX_PACKED = 4_000_000;
 
-/** Packed once for all regions, if any needs it. */
+/** Packs the text once for all regions, if any needs it. */
 export function createPart(part: Part, text: string): PublishedPart {
   let packing: Promise<string> | undefined;
   return {
@@ -26,9 +26,9 @@ export interface PublishedPart extends Part {
 }
 
 export interface HowToCopy {
-  /** What the region announces so far: it has a copy of that. Null if it does not answer: it is left alone. */
+  /** The region's current announcement, of which it has copies. Null if it does not answer: then nothing is written. */
   readonly known: Announcement | undefined | null;
-  /** Also what it has. */
+  /** Write also the parts that the region has. */
   readonly again: boolean;
   readonly onError: (error: unknown) => void;
 }

@@ -1,5 +1,5 @@
-// Reads what is to be published. A rule that has been read before is not read, checked and encoded again: its
-// revision tells. So a change among thousands of rules costs little more than one among ten.
+// Reads the rules to publish. A rule with a known revision is not read, checked and encoded again. So a change among
+// thousands of rules costs little more than one among ten.
 import { and, asc, eq, inArray, sql } from 'drizzle-orm';
 import type { OriginPolicy } from '../../core/matching/origin.ts';
 import type { SharesByRegion } from '../../core/matching/rule.ts';
@@ -15,18 +15,18 @@ import { type Mark, selectMark } from './last-publication.ts';
 import { type PlacementRow, recordPlacements, unconfirmedOf } from './placements.ts';
 import { selectRevisions, toRevisions } from './recent-callers.ts';
 
-/** Beyond so many it is simpler to ask for all. */
+/** With more changed rules than this, one query reads all rules. */
 const MAX_BY_ID = 500;
 
 export interface PublishedContent {
   readonly sequence: number;
   readonly mark: Mark;
   readonly content: SnapshotContent;
-  /** Of the rules of the content, in their order. */
+  /** The encoded rules, in their order. */
   readonly texts: readonly string[];
   readonly callers: CallerRevisions;
   readonly rejected: readonly RejectedRow[];
-  /** How rules were placed before, if not every region is known to have been told of that. */
+  /** Placements that some region may not have been told of. */
   readonly unconfirmed: readonly PlacementRow[];
 }
 
@@ -37,7 +37,7 @@ export interface RuleReader {
 
 const NOTHING_SPECIAL: OriginPolicy = { allowsPrivate: false, services: [] };
 
-/** A rule as it was read; its stamp tells whether it still is like that. */
+/** A rule that was read. Its stamp tells whether the row has changed since. */
 type KnownRule = { readonly stamp: string } & (
   | { readonly rule: PublishedRule; readonly text: string }
   | { readonly rejected: RejectedRow }
@@ -49,23 +49,23 @@ interface Place {
   readonly updatedAt: Date;
 }
 
-/** With the time, because a database that was put back gives the same revisions again. */
+/** Includes the time, because a restored database uses the same revisions again. */
 const stampOf = ({ revision, updatedAt }: Place) => `${revision} ${updatedAt.getTime()}`;
 
-/** Of the routes, those are published that `origins` allows. */
+/** Publishes only routes that `origins` allows. */
 export function createRuleReader(database: Database, origins: OriginPolicy = NOTHING_SPECIAL): RuleReader {
   let known: ReadonlyMap<string, KnownRule> = new Map();
 
   return {
     async read(shares, configured = '') {
-      // Another read may put its own in this place while this one waits.
+      // Another read may replace `known` while this one waits.
       const before = known;
       const outline = await readOutline(database, shares, configured);
       const { sequence, mark, places, otherRows, callers } = outline;
       const isKnown = (place: Place) => before.get(place.id)?.stamp === stampOf(place);
       const missing = places.filter((place) => !isKnown(place));
       const learned = missing.length === 0 ? before : await learn(database, missing);
-      // What was changed since the outline was read is as it is now; what was deleted is gone.
+      // Rules that changed after the outline was read are taken as they are now. Deleted ones are left out.
       const rules = places.flatMap((place) => {
         const rule = (isKnown(place) ? before : learned).get(place.id);
         return rule ? [[place.id, rule] as const] : [];
@@ -86,9 +86,9 @@ async function learn(database: Database, missing: readonly Place[]): Promise<Map
 }
 
 /**
- * The number is taken before anything is read, and each query sees all that was committed when it starts: a read with a
- * higher number has read at least what those with lower ones have. Placements are written before that: rows that change
- * are locked until all is read, so that they replace one another in the order of the numbers.
+ * The number is taken before anything is read, and each query sees everything committed when it starts. So a read with
+ * a higher number has read at least as much as one with a lower number. Placements are written first: their rows are
+ * locked until all is read, so placements replace one another in the order of the numbers.
  */
 async function readOutline(database: Database, shares: SharesByRegion, configured: string) {
   const [, marks, numbers, callerRows, places, ...otherRows] = await database.batch([

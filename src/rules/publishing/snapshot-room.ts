@@ -1,5 +1,5 @@
-// How large all rules, tiers and lists may be together, and how much of that each of them takes: what does not fit is
-// refused when it is saved, because nobody is there to be told when it is published.
+// How large a snapshot may be, and how many bytes each row takes. Rows that do not fit are refused when they are saved,
+// because at publication there is nobody to tell.
 import type { PublishedRule } from '../../core/matching/snapshot.ts';
 import { encodeRule } from '../../core/matching/stored-snapshot.ts';
 import type { Values } from '../tables/body-schemas.ts';
@@ -8,9 +8,9 @@ import { ruleFields } from '../tables/rule-schema.ts';
 import { lastPublication } from '../tables/schema.ts';
 
 const MEBIBYTE = 1024 * 1024;
-/** What is published. KV takes 25 MiB as one value, but Upstash 10 MB as one request, in which JSON is quoted again. */
+/** For a snapshot. KV takes 25 MiB in one value, but Upstash 10 MB in one request, in which JSON is quoted again. */
 const MAX_BYTES = 8 * MEBIBYTE;
-/** What is saved. Less, because several who save at the same moment do not see one another. */
+/** For saving. Less, because several people who save at the same moment do not see each other's rows. */
 export const MAX_SAVED_BYTES = 7 * MEBIBYTE;
 
 /** The rules that are in force stay in force. */
@@ -41,7 +41,7 @@ export async function readPublishedBytes(database: Database): Promise<number> {
 const ADDED_TO_RULE = byteLength(
   `,"id":"${'x'.repeat(36)}","ordinal":2147483647,"counterId":"${'x'.repeat(8)}",`,
 );
-/** Of each of several limits: in quotes, with its comma and its part of the field's name. */
+/** For each of several limits: in quotes, with its comma and its part of the field's name. */
 const BYTES_OF_COUNTER_ID = 'xxxxxxxx'.length + 3 + '"counterIds":[]'.length;
 const RULE_FIELDS = Object.keys(ruleFields.shape).filter((field) => field !== 'enabled');
 

@@ -1,5 +1,5 @@
-// From the fields of a table to the bodies of its collection: what a creation, a replacement and a patch may say,
-// and what is shown. Unknown fields are refused. What only Weir writes may be sent back as it was shown.
+// Derives the bodies of a collection from the fields of its table: for creation, replacement, patch and answers.
+// Unknown fields are refused. A client may send back fields that only Weir writes, if they are unchanged.
 import * as z from 'zod';
 
 export type Values = Record<string, unknown>;
@@ -7,14 +7,14 @@ export type Values = Record<string, unknown>;
 export interface BodySchemas {
   readonly name: string;
   readonly create: z.ZodType<Values>;
-  /** What is left out gets its default. */
+  /** Missing fields get their defaults. */
   readonly replace: z.ZodType<Values>;
-  /** Only what is given changes. Each field by itself: the result is checked as a replacement. */
+  /** Only the given fields change. Fields are checked one by one; the result is then checked as a replacement. */
   readonly patch: z.ZodType<Values>;
   readonly shown: z.ZodObject;
-  /** Whether a replacement writes this field. The others that it may have are only shown. */
+  /** Whether a replacement writes this field. Other fields are only shown. */
   isWritten(field: string): boolean;
-  /** `shown` and what is only known at the creation. */
+  /** `shown`, plus fields that are known only at creation. */
   readonly created: z.ZodObject;
 }
 
@@ -29,7 +29,7 @@ interface Declaration<F extends Fields> {
   readonly shownId?: z.ZodType;
   readonly fields: F;
   readonly defaults: Readonly<Partial<Record<keyof F, unknown>>>;
-  /** Fields that Postgres makes up if they are left out; a replacement then keeps what it made up. */
+  /** Fields that Postgres fills in if they are missing. A replacement without them keeps their values. */
   readonly madeUp?: readonly (keyof F)[];
   readonly shown?: Fields;
   readonly shownOnce?: Fields;
@@ -53,7 +53,7 @@ export function bodySchemas<F extends Fields>(declaration: Declaration<F>): Body
   const filled = mapFields(fields, (schema, field) => fill(declaration, schema, field));
   const complete = (shape: Fields) => {
     const checked = z.strictObject(shape).superRefine((values, context) => {
-      // Fields that are wrong by themselves would only be reported again.
+      // Problems of single fields would only be reported again.
       if (context.issues.length === 0) declaration.check?.(values as Filled<F>, context);
     });
     const { normalize } = declaration;
@@ -61,7 +61,7 @@ export function bodySchemas<F extends Fields>(declaration: Declaration<F>): Body
   };
   const shownOnly = { ...(shownId && { id: shownId }), ...writtenId, ...alsoShown, ...kept };
   const shown = z.strictObject({ ...shownOnly, ...fields });
-  // Of any type: what is not as it is shown is refused in one and the same way.
+  // Accepts any type here: a value that differs from the shown one is refused later, always in the same way.
   const sentBack = mapFields(shownOnly, () => SENT_BACK);
 
   return {

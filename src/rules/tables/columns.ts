@@ -2,7 +2,7 @@
 import { sql } from 'drizzle-orm';
 import { type AnyPgColumn, bigint, pgSchema, timestamp } from 'drizzle-orm/pg-core';
 
-/** All of Weir is in a schema of its own: a database can hold other tables beside it, whatever they are called. */
+/** All tables are in a schema of their own, so that the database can hold other tables of any name. */
 export const weir = pgSchema('weir');
 
 export const oneOf = (column: AnyPgColumn, values: readonly string[]) =>
@@ -23,15 +23,15 @@ export const areReplaced = (column: AnyPgColumn) =>
 export const moment = () => timestamp({ withTimezone: true });
 export const emptyList = sql`'{}'`;
 
-/** What every table that people edit has. */
+/** Columns of every table that people edit. */
 export const kept = {
-  /** Another one after every change, never used twice: the ETag. */
+  /** The ETag. Every change takes a new number, and none is used twice. */
   revision: bigint({ mode: 'number' }).notNull().default(sql`nextval('weir.revisions')`),
   createdAt: moment().notNull().defaultNow(),
   updatedAt: moment().notNull().defaultNow(),
 };
 
-/** A list of at most so many objects, of which each meets the condition, said in SQL/JSON path. */
+/** A list of at most `most` objects that all meet the condition, in SQL/JSON path. */
 export const areObjects = (column: AnyPgColumn, most: number, condition: string) =>
   sql`case jsonb_typeof(${column}) when 'array' then jsonb_array_length(${column}) <= ${sql.raw(String(most))} and not ${matchesPath(column, 'strict $[*] ? (@.type() == "array")')} and not ${matchesPath(column, `$[*] ? (!(@.type() == "object" && ${condition}))`)} else false end`;
 /** A member that is a whole number, in SQL/JSON path. */

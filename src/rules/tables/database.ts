@@ -1,4 +1,4 @@
-// Postgres through Neon's HTTP driver. No decision waits for it but the look-up of a caller, under a deadline.
+// Postgres through Neon's HTTP driver. On the request path only the look-up of a caller uses it, under a deadline.
 import { neon, neonConfig } from '@neondatabase/serverless';
 import { drizzle } from 'drizzle-orm/neon-http';
 

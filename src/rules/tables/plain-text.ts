@@ -1,4 +1,4 @@
-// Names for people: what ends a line or steers a terminal has no place in them.
+// Names for people, without line ends and control characters.
 import * as z from 'zod';
 
 const CONTROL = /[\p{Cc}\p{Zl}\p{Zp}]/u;

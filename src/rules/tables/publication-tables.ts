@@ -1,9 +1,9 @@
-// What publications write down: where rules were counted, and what was published last.
+// Tables that publications write: where rules are counted, and what was published last.
 import { sql } from 'drizzle-orm';
 import { bigint, check, integer, jsonb, text } from 'drizzle-orm/pg-core';
 import { areReplaced, moment, weir } from './columns.ts';
 
-/** How each rule was placed by the last publication, and how before; under `*`, how REGIONS splits all the others. */
+/** The last placement of each rule and the ones before; under `*`, the split of all rules without their own. */
 export const placements = weir.table(
   'placements',
   {
@@ -12,7 +12,7 @@ export const placements = weir.table(
     placed: jsonb().$type<Placed>().notNull(),
     /** Oldest first. */
     before: jsonb().$type<readonly PlacedThen[]>().notNull().default([]),
-    /** Of the rule when it was looked at last: one that has not changed since is not looked at again. */
+    /** The revision of the rule when it was last looked at. An unchanged rule is not looked at again. */
     revision: bigint({ mode: 'number' }),
     updatedAt: moment().notNull().defaultNow(),
   },
@@ -30,15 +30,15 @@ export interface PlacedThen {
   readonly replacedAtMs: number | null;
 }
 
-/** What was published last, and how the tables looked then: one row, which the cron run compares with them. */
+/** The last publication and a fingerprint of the tables: one row, which the cron run compares with the tables. */
 export const lastPublication = weir.table(
   'last_publication',
   {
     id: integer().primaryKey().default(1),
     sequence: bigint({ mode: 'number' }).notNull(),
-    /** As it stands in every region and in KV. */
+    /** The text in every region and in KV. */
     announcement: text().notNull(),
-    /** Of all rows that are published (src/rules/publishing/last-publication.ts). */
+    /** Covers all published rows (src/rules/publishing/last-publication.ts). */
     fingerprint: text().notNull(),
     /** Changes of callers from then on are part of the fingerprint. */
     callersSince: moment().notNull(),

@@ -1,5 +1,5 @@
-// Rows of a table that people edit: pages of them, and changes that name who makes them and that hold only if
-// nobody else was faster. One change is one transaction.
+// Reads pages of a table that people edit, and changes its rows. A change names its actor and fails if somebody else
+// was faster. One change is one transaction.
 import { and, eq, getTableColumns, inArray, type SQL, sql } from 'drizzle-orm';
 import type { PgColumn, PgTable } from 'drizzle-orm/pg-core';
 import type { Database } from './database.ts';
@@ -9,7 +9,7 @@ export type Row = Readonly<Record<string, unknown>> & { readonly revision: numbe
 export interface RepositoryOptions {
   readonly table: PgTable & { readonly revision: PgColumn };
   readonly id: PgColumn;
-  /** Ends with a column that is unique. None of them ever changes, so a page neither repeats nor skips a row. */
+  /** Ends with a unique column. None of these columns ever changes, so pages neither repeat nor skip a row. */
   readonly order: readonly PgColumn[];
 }
 
@@ -26,7 +26,7 @@ export interface Page {
   readonly next: readonly string[] | undefined;
 }
 
-/** Who changes which row; and if given, only if it still has one of these revisions. */
+/** Who changes which row; with `revisions`, only if the row still has one of them. */
 export interface Target {
   readonly actor: string;
   readonly id: string;
@@ -55,7 +55,7 @@ export function createRepository(database: Database, { table, id, order }: Repos
       return row as Row | undefined;
     },
 
-    /** `before`: what else the transaction does, first. */
+    /** `before` runs first, in the same transaction. */
     async insert(actor: string, values: Record<string, unknown>, before?: SQL): Promise<Row> {
       const change = database.insert(table).values(values).returning();
       const first = asActor(database, actor);
@@ -84,7 +84,7 @@ export function createRepository(database: Database, { table, id, order }: Repos
   };
 }
 
-/** First in a transaction: the history's triggers record this name for all that the transaction changes. */
+/** Comes first in a transaction: the triggers of the history record this name for all its changes. */
 export const asActor = (database: Database, actor: string) =>
   database.execute(sql`select set_config('weir.actor', ${actor}, true)`);
 

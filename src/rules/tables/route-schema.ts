@@ -1,4 +1,4 @@
-// What a route may say, derived from its table: for the admin route, and for every row on its way to the edge.
+// The schema of a route, derived from its table: for the admin route, and for every row that is published.
 import { createInsertSchema } from 'drizzle-zod';
 import * as z from 'zod';
 import type { OriginPolicy } from '../../core/matching/origin.ts';
@@ -87,7 +87,7 @@ function checkHeaders(headers: Readonly<Record<string, string>>, context: z.Refi
 type Fields = z.infer<typeof routeFields>;
 export type RouteFields = { readonly [Field in keyof Fields]?: Fields[Field] | undefined };
 
-/** Fields that are good by themselves, but not together. */
+/** Reports fields that are valid alone but not together. */
 export function checkRoute(route: RouteFields, context: z.core.$RefinementCtx<unknown>): void {
   const { host, prefix, origin, stripPrefix } = normalizeRoute(route);
   if (stripPrefix != null && (stripPrefix === '/' || !isPrefixOf(stripPrefix, prefix)))
@@ -107,7 +107,7 @@ export function checkRoute(route: RouteFields, context: z.core.$RefinementCtx<un
     });
 }
 
-/** Host, prefixes and scheme in their one spelling. What cannot be read is left as it is. */
+/** Normalises host, prefixes and scheme. Values that cannot be parsed stay as they are. */
 export function normalizeRoute<R extends RouteFields>(route: R) {
   const canonical = (text: string) => {
     const parsed = parsePrefix(text);
@@ -125,7 +125,7 @@ export function normalizeRoute<R extends RouteFields>(route: R) {
 
 const routeRow = z.object({ ...routeFields.omit({ enabled: true }).required().shape, id: z.string() });
 
-/** Rows on their way to the edge. One that this Worker cannot serve is put aside with the reason. */
+/** Parses rows for publication. Routes that this Worker cannot serve are put aside with the reason. */
 export function parseRoutes(
   rows: readonly RouteRow[],
   policy?: OriginPolicy,

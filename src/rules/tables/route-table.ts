@@ -1,5 +1,5 @@
-// The table of routes: which origin requests of a host and a prefix go to. `revision` and the history are kept by
-// triggers, as for all tables that people edit.
+// The table of routes: the origin for each host and prefix. Triggers keep `revision` and the history, as for all tables
+// that people edit.
 import { sql } from 'drizzle-orm';
 import { boolean, check, integer, jsonb, text, uniqueIndex, uuid } from 'drizzle-orm/pg-core';
 import { ROUTE_DEFAULTS } from '../../core/matching/origin-route.ts';
@@ -51,7 +51,7 @@ export const routes = weir.table(
       'routes_headers_are_texts',
       sql`jsonb_typeof(${table.headers}) = 'object' and not jsonb_path_exists(${table.headers}, '$.* ? (@.type() != "string")')`,
     ),
-    // Of two that are switched on, nobody could tell which one is meant.
+    // If two enabled routes had the same host and prefix, it would be unclear which one applies.
     uniqueIndex('routes_once').on(table.host, table.prefix).where(sql`${table.enabled}`),
   ],
 );

@@ -1,5 +1,4 @@
-// What speaks against a rule whose fields are good each by itself: fields that do not go together, and limits that could
-// never be counted.
+// Problems of a rule whose single fields are valid: fields that do not go together, and limits that cannot be counted.
 import type * as z from 'zod';
 import { type AlgorithmId, idsWith, traitsOf } from '../../core/counting/algorithms/registry.ts';
 import { problemOf } from '../../core/counting/check.ts';
@@ -14,7 +13,7 @@ import { shareProblems } from './share-problems.ts';
 
 const SOME_SEAT = 'x'.repeat(16);
 
-/** What could never match, or what the counters would refuse, is refused here, long before a request comes. */
+/** Refuses rules that could never match or that the counters would refuse, long before a request comes. */
 export function checkRule(rule: RuleFields, context: z.core.$RefinementCtx<unknown>): void {
   for (const [path, message] of problemsOf(rule))
     context.addIssue({ code: 'custom', path: [...path], message, input: rule });
@@ -38,7 +37,7 @@ function* problemsOf(rule: RuleFields): Iterable<Problem> {
     yield [['maxDelayMs'], 'belongs to the action throttle'];
   if (rule.action === 'throttle') yield* throttleProblems(rule);
   yield* multiplyProblems(rule);
-  // What allows or multiplies counts nothing: a limit that it has is kept for later.
+  // A rule that allows or multiplies counts nothing. Its limit is kept for later, unchecked.
   if (isUncounted(rule)) return;
   if (rule.algorithm == null) yield [['algorithm'], 'is needed'];
   if (rule.limits?.length) yield* severalProblems(rule, rule.limits);
@@ -74,7 +73,7 @@ function* partProblems(rule: RuleFields): Iterable<Problem> {
 
 const NOT_OF_MULTIPLY = ['methods', 'hosts', 'routes', 'by', 'per'] as const;
 
-/** A counter is held to one limit, whatever the request: so only who calls decides. */
+/** A counter must have the same limit in every request, so a factor may depend only on the caller. */
 function* multiplyProblems(rule: RuleFields): Iterable<Problem> {
   if (rule.action !== 'multiply') {
     if (rule.times != null) yield [['times'], 'belongs to the action multiply'];
@@ -128,7 +127,7 @@ function* severalProblems(rule: RuleFields, limits: Limits): Iterable<Problem> {
 
 type Said = Pick<RuleFields, (typeof OF_ONE_LIMIT)[number] | 'algorithm'>;
 
-/** Of one limit, which is said at this path of the rule. */
+/** Problems of one limit, which stands at this path of the rule. */
 function* limitProblems(rule: RuleFields, said: Said, path: Problem[0]): Iterable<Problem> {
   const { algorithm, limit, limitName, burst, buckets } = said;
   const windowSeconds = secondsOf(said);
@@ -151,7 +150,7 @@ function* limitProblems(rule: RuleFields, said: Said, path: Problem[0]): Iterabl
 
 type Windowed = Pick<RuleFields, 'algorithm' | 'windowSeconds' | 'window' | 'timeZone' | 'anchorDay'>;
 
-/** Of a calendar window: about how long it is. */
+/** For a calendar window: its approximate length. */
 const secondsOf = ({ window, windowSeconds }: Windowed): number | null | undefined =>
   window == null ? windowSeconds : CALENDAR_SECONDS[window];
 
@@ -184,7 +183,7 @@ function* costProblems({ cost = 1, costs = [] }: RuleFields, capacity: number): 
   for (const [i, one] of costs.entries()) if (one.cost > capacity) yield [['costs', i, 'cost'], NEVER_PASSES];
 }
 
-/** A connection that is open is held, not spent. */
+/** Seats are held, not spent, so they cannot be settled or counted as denials. */
 function* seatProblems({ costFromOrigin, countDenied, windowSeconds }: RuleFields): Iterable<Problem> {
   if ((windowSeconds ?? 0) < SHORTEST_SEAT_SECONDS)
     yield [['windowSeconds'], `must be at least ${SHORTEST_SEAT_SECONDS} for connections`];
@@ -204,6 +203,6 @@ export function limitProblem({ algorithm, windowSeconds, burst, buckets }: Count
   const extra = burst ?? buckets ?? undefined;
   const windowMs = windowSeconds * 1000;
   const check = { key: '', id: '', algorithm, limit, windowMs, extra, cost: 1, seatId: SOME_SEAT };
-  // People know windows in seconds.
+  // People write windows in seconds, so the message must not name milliseconds.
   return problemOf(check)?.replace(/limit times windowMs.*/, 'is too large for so long a window');
 }

@@ -1,4 +1,4 @@
-// What a rule may say, derived from its table: for the admin route, and for every row on its way to the edge.
+// The schema of a rule, derived from its table: for the admin route, and for every row that is published.
 import { createInsertSchema } from 'drizzle-zod';
 import * as z from 'zod';
 import { ALGORITHM_IDS } from '../../core/counting/algorithms/registry.ts';
@@ -204,7 +204,7 @@ export const ruleFields = createInsertSchema(rules, {
 type Fields = z.infer<typeof ruleFields>;
 export type RuleFields = { readonly [Field in keyof Fields]?: Fields[Field] | undefined };
 
-/** What people need not say. */
+/** The defaults of fields that people may leave out. */
 export const WRITTEN_DEFAULTS = { ...writtenDefaults(), enabled: true };
 
 function writtenDefaults() {
@@ -212,11 +212,11 @@ function writtenDefaults() {
   return { ...others, resource: null, validFrom, validUntil };
 }
 
-/** A row on its way to the edge, where nobody asks whether it is enabled. */
+/** A row to publish. The edge gets enabled rules only, so `enabled` is left out. */
 const ruleRow = z
   .object({
     ...ruleFields.omit({ enabled: true }).required().shape,
-    // A name from before control characters were refused takes no limit out of force.
+    // Allows names with control characters: an old rule with such a name must stay in force.
     name: z.string().min(1).max(128),
     validFrom: z.date().nullable(),
     validUntil: z.date().nullable(),
@@ -237,7 +237,7 @@ export interface RejectedRow {
   readonly problems: readonly string[];
 }
 
-/** A bad row never takes the others down: it is put aside with the reason. */
+/** Puts bad rows aside with the reason, so that they never take the others down. */
 export function parseRules(rows: readonly unknown[]): { rules: Rule[]; rejected: RejectedRow[] } {
   const rules: Rule[] = [];
   const rejected: RejectedRow[] = [];

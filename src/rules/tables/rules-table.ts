@@ -1,4 +1,4 @@
-// The table of rules, and what Postgres refuses of one.
+// The table of rules and its constraints.
 import { sql } from 'drizzle-orm';
 import {
   type AnyPgColumn,
@@ -133,7 +133,7 @@ export const rules = weir.table(
     lease: boolean().notNull().default(RULE_DEFAULTS.lease),
     validFrom: moment(),
     validUntil: moment(),
-    /** Counters of rules with neighbouring numbers share a key: it never changes. */
+    /** Rules with neighbouring numbers share keys for their counters, so the number never changes. */
     ordinal: integer().notNull().generatedByDefaultAsIdentity(),
     ...kept,
   },
@@ -277,7 +277,7 @@ export const rules = weir.table(
     check('rules_shares_is_an_object', sql`jsonb_typeof(${table.shares}) = 'object'`),
     check('rules_shares_are_parts', areParts(table.shares)),
     check('rules_central_has_no_shares', sql`not ${table.central} or ${table.shares} is null`),
-    // The order of the admin route's list. Filters read on in it: there are thousands of rules, not millions.
+    // The order of the admin list. Filters scan this index, which is fine for thousands of rules.
     uniqueIndex('rules_ordinal').on(table.ordinal),
   ],
 );

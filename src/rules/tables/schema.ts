@@ -1,6 +1,6 @@
-// The tables, as Drizzle sees them. The constraints stand in the database too: a row written by hand or by
-// a migration is refused there when SQL can tell that it is wrong. `revision`, `updatedAt` and the history
-// are kept by triggers (drizzle/0018_own-schema.sql), so they hold for every way of changing a row.
+// The tables, as Drizzle sees them. The database has the constraints, too, so it refuses wrong rows that are written by
+// hand or by a migration. Triggers (drizzle/0018_own-schema.sql) keep `revision`, `updatedAt` and the history, however
+// a row is changed.
 import { sql } from 'drizzle-orm';
 import { bigint, boolean, check, index, integer, jsonb, text, uniqueIndex, uuid } from 'drizzle-orm/pg-core';
 import { LISTED_KINDS, LISTS, type WrittenTierLimits } from '../../core/matching/rule.ts';
@@ -83,7 +83,7 @@ export const users = weir.table(
   ],
 );
 
-/** Never the key itself: its hash, and so much of its beginning that a person recognizes it. */
+/** Stores the hash of a key and its beginning, for people to recognize it; never the key itself. */
 export const apiKeys = weir.table(
   'api_keys',
   {

@@ -1,4 +1,4 @@
-// What speaks against the shares of a rule: fields that do not go together, and regions that do not exist.
+// Problems of a rule's shares: fields that do not go together, and regions that do not exist.
 import { traitsOf } from '../../core/counting/algorithms/registry.ts';
 import type { SharesByRegion } from '../../core/matching/rule.ts';
 import type { RuleFields } from './rule-schema.ts';

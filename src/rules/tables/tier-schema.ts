@@ -1,4 +1,4 @@
-// What a tier may say, derived from its table.
+// The schema of a tier, derived from its table.
 import { createInsertSchema } from 'drizzle-zod';
 import * as z from 'zod';
 import { LARGEST_LIMIT, MAX_TIMES } from '../../core/matching/rule.ts';

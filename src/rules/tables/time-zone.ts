@@ -1,11 +1,11 @@
-// Time zones: what clocks on their walls show, and when. By the data of the runtime, which knows all IANA names.
+// Converts between moments and local time of a time zone, with the IANA data of the runtime.
 
 const DAY_MS = 86_400_000;
 
 export interface TimeZone {
-  /** What clocks on its walls show at that moment, as if it were UTC. */
+  /** The local time at that moment, as if it were UTC. */
   toLocal(ms: number): number;
-  /** The moment at which they show it, by the reading of Postgres. */
+  /** The moment of a local time, with the same rules as Postgres. */
   fromLocal(localMs: number): number;
 }
 
@@ -39,7 +39,7 @@ export function createTimeZone(name: string): TimeZone {
     fromLocal(localMs) {
       const [before, after] = [localMs - offsetAt(localMs - DAY_MS), localMs - offsetAt(localMs + DAY_MS)];
       const isShown = (ms: number) => ms + offsetAt(ms) === localMs;
-      // What clocks skip is read by the offset before; what they show twice is the second time.
+      // A local time that is skipped uses the offset before the change. One that occurs twice means the second time.
       return before === after || !isShown(after) ? before : after;
     },
   };
