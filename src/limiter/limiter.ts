@@ -4,10 +4,11 @@
 
 import {
   type CheckResult,
-  type CountedDecision,
   type Decision,
   type DegradedDecision,
   denyingResults,
+  stamped,
+  type Unstamped,
 } from '../core/counting/decision.ts';
 import type { AfterResponse } from '../core/matching/caller.ts';
 import type { Plan, RuleCheck, Unverified } from '../core/matching/plan.ts';
@@ -216,7 +217,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
     const { request, snapshot, startedAtMs } = round;
     if (decision.allowed && shadow.length > 0) request.afterResponse(countShadow(request, shadow));
     const isStale = !snapshots.isConfirmed(startedAtMs);
-    return decided(request, stamped(decision, { rulesVersion: snapshot.version, isStale }));
+    return decided(request, stamped(decision, snapshot.version, isStale));
   };
 
   const countShadow = async ({ regions, afterResponse }: DecisionRequest, placed: readonly PlacedCheck[]) => {
@@ -296,16 +297,4 @@ export function createLimiter(options: LimiterOptions): Limiter {
   };
 }
 
-/** Most decisions are counted ones. */
-const stamped = (decision: Unstamped, { rulesVersion, isStale }: Stamp): Decision => {
-  if (decision.kind !== 'counted') return { ...decision, rulesVersion, isStale };
-  const { kind, allowed, nowMs, results, failedOver } = decision;
-  return { kind, allowed, nowMs, results, failedOver, rulesVersion, isStale };
-};
-
-type Stamp = Pick<CountedDecision, 'rulesVersion' | 'isStale'>;
 type Results = readonly CheckResult<RuleCheck>[];
-/** A decision without the version of the rules that made it. */
-type Unstamped = {
-  [K in Decision['kind']]: Omit<Extract<Decision, { kind: K }>, 'rulesVersion' | 'isStale'>;
-}[Decision['kind']];

@@ -87,6 +87,18 @@ export type Decision =
   | UnverifiedDecision
   | DegradedDecision;
 
+/** A decision without the rules that made it. */
+export type Unstamped = {
+  [K in Decision['kind']]: Omit<Extract<Decision, { kind: K }>, keyof ByRules>;
+}[Decision['kind']];
+
+/** Most decisions are counted ones. Their fields are written out: `outcomeWith` tells why. */
+export function stamped(decision: Unstamped, rulesVersion: string, isStale: boolean): Decision {
+  if (decision.kind !== 'counted') return { ...decision, rulesVersion, isStale };
+  const { kind, allowed, nowMs, results, failedOver } = decision;
+  return { kind, allowed, nowMs, results, failedOver, rulesVersion, isStale };
+}
+
 /** The results of a region's counters or of this isolate's; empty if nothing was counted. */
 export function resultsOf(decision: Decision): readonly CheckResult<RuleCheck>[] {
   if (decision.kind === 'degraded') return decision.local?.results ?? [];
