@@ -40,6 +40,21 @@ export async function findOrInstall<T>(machine: Machine, needed: Needed<T>): Pro
   throw new StackError(`${steps.tool} could not install ${needed.name} (${trouble}): ${needed.hint}`);
 }
 
+/** Looks for all programs before it complains, so that a person installs everything that is missing at once. */
+export async function findOrInstallAll(
+  machine: Machine,
+  finders: readonly ((machine: Machine) => Promise<unknown>)[],
+): Promise<void> {
+  const missing: string[] = [];
+  // One after the other: two installers would wait for one lock.
+  for (const find of finders)
+    await find(machine).catch((error: unknown) => {
+      if (!(error instanceof StackError)) throw error;
+      missing.push(error.message);
+    });
+  if (missing.length > 0) throw new StackError(missing.join('\n'));
+}
+
 export function findBinary(
   name: string,
   env: NodeJS.ProcessEnv = process.env,

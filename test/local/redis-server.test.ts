@@ -7,7 +7,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { findOrInstallChromium } from '../../local/chromium.ts';
+import { findOrInstallAll } from '../../local/packages.ts';
 import { freePort, listen, StackError } from '../../local/ports.ts';
+import { findOrInstallPrometheus } from '../../local/prometheus.ts';
 import { findOrInstallRedis, startRedisServer } from '../../local/redis-server.ts';
 import { eventually } from './upstash-gateway-harness.ts';
 
@@ -204,6 +207,18 @@ describe('finding and installing', () => {
     const bare = fakePath('bare', {});
     await expect(findOrInstallRedis({ ...bare, uid: 0 })).rejects.toThrow(new StackError(hint));
     expect([...locked.lines, ...bare.lines]).toEqual([]);
+  });
+
+  test('names all programs that are missing, not only the first', async () => {
+    const fake = fakePath('several', { promtool: '', prometheus: '' });
+    const found = findOrInstallAll({ ...fake, uid: 0 }, [
+      findOrInstallRedis,
+      findOrInstallPrometheus,
+      findOrInstallChromium,
+    ]);
+    const missing =
+      /^redis-server is not installed: .* run this again\nChromium is not installed: .* run this again$/;
+    await expect(found).rejects.toThrow(missing);
   });
 
   test('tells why the installer failed', async () => {

@@ -1,13 +1,18 @@
-// Before the first test: a redis-server is there, or it is said what to install; and the process of the shared parts runs.
-// Not in this process, which resolves modules for the tests and is busy with them.
+// Before the first test: installs the programs that tests need, or says which to install; and starts the process of the
+// shared parts. Those do not run in this process, which resolves modules for the tests and is busy with them.
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import type { TestProject } from 'vitest/node';
+import { findOrInstallChromium } from '../../local/chromium.ts';
+import { findOrInstallAll } from '../../local/packages.ts';
+import { StackError } from '../../local/ports.ts';
+import { findOrInstallPostgres } from '../../local/postgres-server.ts';
+import { findOrInstallPrometheus } from '../../local/prometheus.ts';
 import { findOrInstallRedis } from '../../local/redis-server.ts';
 
 export default async function setup(project: TestProject) {
-  await findOrInstallRedis({ say: (line) => console.log(line) });
+  await findPrograms();
   const child = fork(fileURLToPath(new URL('./parts-process.ts', import.meta.url)));
   const ended = once(child, 'exit');
   const [url] = await Promise.race([once(child, 'message'), ended.then(failed)]);
@@ -16,6 +21,20 @@ export default async function setup(project: TestProject) {
     child.disconnect();
     await ended;
   };
+}
+
+/** All that a whole run needs. A run of some files asks for the others when a file needs them. */
+async function findPrograms(): Promise<void> {
+  const namesFiles = process.argv.slice(2).some((word) => word !== 'run' && !word.startsWith('-'));
+  const isWhole = !namesFiles && process.env['WEIR_LUA'] !== 'gopher';
+  const others = [findOrInstallPostgres, findOrInstallChromium, findOrInstallPrometheus];
+  const needed = [findOrInstallRedis, ...(isWhole ? others : [])];
+  await findOrInstallAll({ say: (line) => console.log(line) }, needed).catch((error: unknown) => {
+    if (!(error instanceof StackError)) throw error;
+    // Vitest would first say that there are no test files, and print a stack.
+    console.error(`\n${error.message}\n`);
+    process.exit(1);
+  });
 }
 
 function failed(): never {
