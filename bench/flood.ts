@@ -39,6 +39,7 @@ export const run: Bench = async ({ say, scaled, parts }) => {
   const found = await waitForAll(weir, denied);
   const deadLetters = await readDeadLetters(weir);
   const uncounted = others - subjects;
+  const lost = denied - found.written;
   return {
     tables: [
       {
@@ -47,6 +48,7 @@ export const run: Bench = async ({ say, scaled, parts }) => {
         rows: [
           ['denials that Postgres has', found.written],
           ['of these summed up under "other"', found.other],
+          ['denials that are lost', lost],
           ['rows', found.rows],
           ['messages of the queue', found.messages],
           ['messages that came to the dead-letter queue', deadLetters],
@@ -58,7 +60,7 @@ export const run: Bench = async ({ say, scaled, parts }) => {
       denials: denied,
       subjects,
       floodSeconds,
-      lost: denied - found.written,
+      lost,
       deadLetters,
       ...found,
       uncounted,

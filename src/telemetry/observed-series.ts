@@ -1,5 +1,5 @@
-// The series that requests are counted in, each found by what the request has at hand: its rules, its route, its
-// region.
+// The series that requests are counted in, each found by what the request has at hand: its rules, its route, its region.
+// A series that is there is found without making anything.
 import type { CompiledRule } from '../core/matching/compiled-rule.ts';
 import type { Counter, Histogram, MetricSums } from '../core/telemetry/metric-sums.ts';
 
@@ -15,43 +15,47 @@ export function createObservedSeries(sums: MetricSums) {
   const ofRules = new WeakMap<CompiledRule, Map<string, Counter>>();
   const ofRoutes = new Map<string, RouteSeries>();
 
+  const createRuleCounter = (rule: CompiledRule, result: string): Counter => {
+    const known = ofRules.get(rule) ?? new Map<string, Counter>();
+    ofRules.set(rule, known);
+    return keep(known, result, sums.counter('checks', sums.nameOf('rule', rule.name), result));
+  };
+  /** Only so many routes have a name of their own, so only so many are kept. */
+  const findRoute = (route: string): RouteSeries => {
+    const name = sums.nameOf('route', route);
+    return ofRoutes.get(name) ?? keep(ofRoutes, name, createRouteSeries(sums, name));
+  };
+
   return {
-    ofRule(rule: CompiledRule, result: string): Counter {
-      const known = ofRules.get(rule) ?? new Map<string, Counter>();
-      ofRules.set(rule, known);
-      return kept(known, result, () => sums.counter('checks', sums.nameOf('rule', rule.name), result));
-    },
-    /** Only so many have a name of their own, so only so many are kept. */
-    ofRoute(route: string): RouteSeries {
-      const name = sums.nameOf('route', route);
-      return kept(ofRoutes, name, () => createRouteSeries(sums, name));
-    },
+    ofRule: (rule: CompiledRule, result: string): Counter =>
+      ofRules.get(rule)?.get(result) ?? createRuleCounter(rule, result),
+    ofRoute: (route: string): RouteSeries => ofRoutes.get(route) ?? findRoute(route),
   };
 }
 
 function createRouteSeries(sums: MetricSums, route: string): RouteSeries {
   const byRegion = new Map<string, Map<string, Counter>>();
   const byClass = new Map<number, Counter>();
+
+  const createRequests = (region: string, kind: string): Counter => {
+    const byKind = byRegion.get(region) ?? new Map<string, Counter>();
+    byRegion.set(region, byKind);
+    return keep(byKind, kind, sums.counter('requests', region, route, kind));
+  };
+  const createResponses = (hundreds: number): Counter =>
+    keep(byClass, hundreds, sums.counter('originResponses', route, `${hundreds}xx`));
+
   return {
     origin: sums.histogram('origin', route),
-    requests: (region, kind) =>
-      kept(
-        kept(byRegion, region, () => new Map<string, Counter>()),
-        kind,
-        () => sums.counter('requests', region, route, kind),
-      ),
-    responses: (status) => {
+    requests: (region, kind) => byRegion.get(region)?.get(kind) ?? createRequests(region, kind),
+    responses(status) {
       const hundreds = Math.floor(status / 100);
-      return kept(byClass, hundreds, () => sums.counter('originResponses', route, `${hundreds}xx`));
+      return byClass.get(hundreds) ?? createResponses(hundreds);
     },
   };
 }
 
-/** What the map has, or what is made and kept there. */
-function kept<Key, Value>(map: Map<Key, Value>, key: Key, create: () => Value): Value {
-  const known = map.get(key);
-  if (known !== undefined) return known;
-  const made = create();
-  map.set(key, made);
-  return made;
+function keep<Key, Value>(map: Map<Key, Value>, key: Key, value: Value): Value {
+  map.set(key, value);
+  return value;
 }

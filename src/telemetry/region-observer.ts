@@ -47,5 +47,7 @@ const reasonOf = (error: unknown) => (error instanceof CounterStoreError ? error
 
 /** As Upstash bills an admitted call: EVALSHA, TIME, a read, a write for each key. A denied one costs less. */
 function commandsOf({ checks, withAnnouncement }: CounterCall): number {
-  return 3 + keysOf(checks).length + (withAnnouncement ? 1 : 0);
+  // One check has one key, and most calls have one check.
+  const keys = checks.length === 1 ? 1 : keysOf(checks).length;
+  return 3 + keys + (withAnnouncement ? 1 : 0);
 }

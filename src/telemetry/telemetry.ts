@@ -54,9 +54,9 @@ export function createTelemetry(options: TelemetryOptions): IsolateTelemetry {
     leased: leased(),
   });
 
-  const isBusy = () =>
-    now() - handedAtMs >= Math.min(BUSY_MS, everyMs) &&
-    (requests >= BUSY_REQUESTS || denials.size + usage.size >= BUSY_ROWS);
+  const isBusy = (nowMs: number) =>
+    (requests >= BUSY_REQUESTS || denials.size + usage.size >= BUSY_ROWS) &&
+    nowMs - handedAtMs >= Math.min(BUSY_MS, everyMs);
 
   const run = async (regions: readonly HandOverRegion[]) => {
     handedAtMs = now();
@@ -82,10 +82,11 @@ export function createTelemetry(options: TelemetryOptions): IsolateTelemetry {
     handOverNow: run,
     handOverMetrics: (regions) => handOver(regions, report(), 'metrics'),
     handOver(regions, afterResponse) {
-      if (isBusy()) return afterResponse(run(regions));
-      const isPlanned = plannedAtMs !== undefined && Math.abs(now() - plannedAtMs) < everyMs + LOST_MS;
+      const nowMs = now();
+      if (isBusy(nowMs)) return afterResponse(run(regions));
+      const isPlanned = plannedAtMs !== undefined && Math.abs(nowMs - plannedAtMs) < everyMs + LOST_MS;
       if (isPlanned) return;
-      plannedAtMs = now();
+      plannedAtMs = nowMs;
       afterResponse(runLater(regions, plannedAtMs));
     },
   };

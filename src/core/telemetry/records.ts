@@ -115,7 +115,7 @@ export function createUsageSums(): Sums<Usage, UsageFields> {
   const isKept = createNames();
   const nobody = { tenantId: OTHER, userId: OTHER, apiKeyId: OTHER };
 
-  const keyOf = (atMs: number, name: string) => `${atMs}\t${name}`;
+  const keyOfOther = (atMs: number) => `${atMs}\t${OTHER}`;
 
   const create = (key: string, used: Used): Usage => {
     const rows = callers.get(key) ?? new Map<string, Usage>();
@@ -131,7 +131,7 @@ export function createUsageSums(): Sums<Usage, UsageFields> {
     const [first] = callers.values();
     const [oldest] = first?.values() ?? [];
     const rest = { ...nobody, ruleId: ruleId === '' ? '' : OTHER, atMs: oldest?.atMs ?? atMs };
-    const key = keyOf(rest.atMs, OTHER);
+    const key = keyOfOther(rest.atMs);
     return callers.get(key)?.get(rest.ruleId) ?? create(key, rest);
   };
 
@@ -143,9 +143,10 @@ export function createUsageSums(): Sums<Usage, UsageFields> {
     },
     add({ nowMs, requests, costs, tenantId, userId, apiKeyId }) {
       const atMs = startOf(nowMs, HOUR_MS);
-      const name = `${tenantId}\t${userId}\t${apiKeyId}`;
-      const isNamed = isKept(atMs, name);
-      const key = keyOf(atMs, isNamed ? name : OTHER);
+      const name = `${atMs}\t${tenantId}\t${userId}\t${apiKeyId}`;
+      // A caller that has a row is one of those that are kept apart.
+      const isNamed = callers.has(name) || isKept(atMs, name);
+      const key = isNamed ? name : keyOfOther(atMs);
       const who = isNamed ? { tenantId, userId, apiKeyId } : nobody;
       for (const { ruleId, cost } of costs) {
         const row = callers.get(key)?.get(ruleId) ?? createRow(key, { ...who, ruleId, atMs });
