@@ -104,6 +104,6 @@ test('the page knows the person by Access, without a form, a session or a button
   expect((await show('/_weir/')).html).toContain('Admin token');
   expect(await show('/_weir/', 'nonsense')).toMatchObject({
     status: 401,
-    html: expect.stringContaining('not good, or no longer'),
+    html: expect.stringContaining('is not valid'),
   });
 });
