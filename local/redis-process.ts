@@ -58,7 +58,7 @@ export async function startRedisProcess(options: RedisProcessOptions): Promise<R
   return { pid: child.pid as number, isAlive, signal: (signal) => void child.kill(signal), end };
 }
 
-/** What it printed last, for whoever has to say why it failed. */
+/** The last output, for the error message. */
 export function followOutput(child: ChildProcess): () => string {
   let tail = '';
   const keep = (chunk: Buffer) => {

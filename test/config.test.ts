@@ -31,7 +31,7 @@ const problemsOf = (changes: Record<string, unknown>) => {
 };
 
 describe('parseConfig', () => {
-  it('fills in what has a default', () => {
+  it('fills in defaults', () => {
     expect(parse({})).toMatchObject({
       originUrl: 'https://api.example.com/v1/',
       isDevelopment: false,
@@ -62,7 +62,7 @@ describe('parseConfig', () => {
     ]);
   });
 
-  it('reads what is kept of denials and usage, and for how long', () => {
+  it('reads how long denials and usage are kept, and how subjects are stored', () => {
     const telemetry = { queue: undefined, everyMs: 25_000, eventsDays: 30, usageDays: 400, isHashed: false };
     expect(parse({}).telemetry).toMatchObject(telemetry);
     const queue = { send: async () => {} };

@@ -73,7 +73,7 @@ export async function sufferOutage(
     phase = 'fault';
     await sleep(scaled(FAULT_MS, LEAST.ms));
     phase = 'ending';
-    // Whoever still waits for the faulty region must not be answered by it.
+    // Requests that still wait for the faulty region must not get its answer.
     await sleep(DEADLINE_MS);
   } finally {
     await healAll(regions);

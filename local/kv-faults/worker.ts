@@ -16,7 +16,7 @@ export default {
     const isWrite = request.method === 'PUT' || request.method === 'DELETE';
     const failure = await fail(isWrite ? faults.write : faults.read);
     if (failure === undefined) return STORE.fetch(request);
-    // Whoever puts a value waits until it was read, whatever the answer is.
+    // A put waits until the value was read, whatever the answer is.
     await request.arrayBuffer();
     return failure;
   },

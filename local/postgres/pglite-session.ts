@@ -17,7 +17,7 @@ import type { Turns } from './turns.ts';
 
 /** What all sessions share: the engine, and whose turn it is on it. */
 export interface Engine {
-  /** Runs whole messages and hands every chunk of the reply to `onReply`. Only for whoever has the turn. */
+  /** Runs whole messages and hands every chunk of the reply to `onReply`. Only the holder of the turn may call it. */
   run(messages: Buffer, onReply?: (chunk: Buffer) => void): Promise<void>;
   inTransaction(): boolean;
   turns: Turns;

@@ -110,7 +110,7 @@ export function createNetwork(
           try {
             answer = execute(server);
           } catch (error) {
-            // A mistake in the code under test: whoever called is told.
+            // A bug in the code under test: the caller gets the error.
             return void time.after(backMs, () => reject(error));
           }
           if (!isAnswerLost) time.after(backMs, () => caller.isAlive && !isLeft && resolve(answer));

@@ -1,5 +1,5 @@
 // The gateway's way to a Redis Cluster: each command goes to the node that has its slot, and follows that slot when it
-// moves. Upstash has no such thing in front of it; whoever runs Weir on a cluster has a REST proxy that does the same.
+// moves. Upstash needs nothing like it; a deployment on a cluster has a REST proxy that does the same.
 import { keyOf, slotOf } from './cluster-slot.ts';
 import { connectRedis, type RedisCommand, RedisDownError, type RedisLink, type Reply } from './redis-link.ts';
 
@@ -18,7 +18,7 @@ export async function connectCluster(urls: readonly string[], label: string): Pr
   /** By slot: the node that was last said to have it. */
   const known = new Map<number, Node>();
 
-  /** Whoever answers tells where the slot is. */
+  /** Any node that answers tells where the slot is. */
   const learn = async (slot: number): Promise<Node> => {
     for (const { link } of nodes) {
       const ranges = await link.send(['CLUSTER', 'SLOTS']).catch(() => undefined);

@@ -7,7 +7,7 @@ import type { Prelude } from './scripts.ts';
 const DATABASE_WIDE = ['FLUSHDB', 'FLUSHALL', 'SWAPDB', 'KEYS', 'SCAN', 'RANDOMKEY'];
 const WHEN = "in Lua scripts when the 'allow-key-locking' flag is set";
 
-// Error lines: Redis reports the line of whoever raised the error, which would be this prelude. So the caller's line is
+// Error lines: Redis reports the line that raised the error, which would be in this prelude. So the caller's line is
 // looked up and the error raised from a chunk as many lines long. A tail call (`return redis.call(…)`) leaves no caller
 // on the stack, hence the line noted when `redis.call` was last looked up.
 const GUARD = `

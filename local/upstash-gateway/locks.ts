@@ -1,5 +1,5 @@
 // Locks on keys, as Upstash has them: shared by those who only read, exclusive for those who write, and one on the whole
-// database. Whoever comes first is served first: a reader does not overtake a writer who waits.
+// database. Requests are served in order: a reader does not overtake a waiting writer.
 import { setTimeout as sleep } from 'node:timers/promises';
 
 export type Mode = 'shared' | 'exclusive';

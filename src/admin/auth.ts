@@ -141,7 +141,7 @@ const SESSION_ENDED: AdminProblem = {
 const SESSION_UNCONFIRMED: AdminProblem = {
   status: 503,
   code: 'session-unconfirmed',
-  title: 'Postgres does not answer, so nobody knows whether this session was ended',
+  title: 'Postgres does not answer, so the session cannot be confirmed',
   detail: 'Reading goes on. For a change, use a bearer token, or wait.',
 };
 const NO_CSRF: AdminProblem = {
@@ -164,11 +164,11 @@ const TOO_MANY: AdminProblem = {
   status: 429,
   code: 'too-many-attempts',
   title: 'Too many failed attempts',
-  detail: 'No token is looked at until the time in Retry-After has passed.',
+  detail: 'Weir checks no token until the time in Retry-After has passed.',
 };
 const ACCESS_UNAVAILABLE: AdminProblem = {
   status: 503,
   code: 'access-unavailable',
   title: 'Cloudflare Access does not answer',
-  detail: 'Its keys could not be fetched. A bearer token works nevertheless.',
+  detail: 'Its keys could not be fetched. A bearer token still works.',
 };

@@ -112,7 +112,7 @@ export function createChecks(services: CheckServices): Checks {
   /** Marks the id as used before anything is done with it: a refund must never happen twice. */
   const spend = async (id: string): Promise<readonly RegionCharge[]> => {
     const charges = await ids.read(id).catch(() => undefined);
-    if (!charges) throw new CheckError(404, 'unknown-check', ['id: is none of this Weir']);
+    if (!charges) throw new CheckError(404, 'unknown-check', ['id: was not made by this Weir']);
     const [first] = charges;
     if (!first || now() - first.check.chargedAtMs > CHECK_RECORD_MS)
       throw new CheckError(410, 'check-expired', ['id: is older than a day']);

@@ -160,7 +160,7 @@ const busy = () =>
     {
       status: 429,
       code: 'quota-busy',
-      title: 'Too many ask for their quotas',
+      title: 'Too many quota requests',
       detail: 'Every answer of the API has them too, in its headers.',
     },
     { 'Retry-After': '1' },
@@ -171,7 +171,7 @@ const unavailable = (reason: DegradedReason, { showsDegraded }: Pick<Services, '
     {
       status: 503,
       code: reason === 'no-rules' ? 'rules-unavailable' : 'counters-unavailable',
-      title: 'What is left is not known now',
+      title: 'The remaining quota is not known now',
     },
     {
       'Retry-After': String(REDUCED_RETRY_SECONDS),

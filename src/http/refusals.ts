@@ -70,14 +70,14 @@ export const unverifiedCredentials = (credential: Credential): Response =>
     {
       status: 401,
       code: 'unverified-credentials',
-      title: 'This is nobody we know',
+      title: 'The credential is not valid',
       detail: `The ${credential === 'token' ? 'token' : 'API key'} of this request is not a valid one.`,
     },
     { 'WWW-Authenticate': CHALLENGES[credential] },
   );
 
 const CLOSED = {
-  detail: 'Requests to this path are let through only when they can be counted, which is not possible now.',
+  detail: 'This path takes only requests that can be counted, and counting is not possible now.',
   retrySeconds: REDUCED_RETRY_SECONDS,
 };
 /** The cap of an isolate is per second, so a second is enough. */

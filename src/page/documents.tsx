@@ -58,8 +58,8 @@ export const HALF_LOGGED_OUT =
 export function reasonOf({ status, seconds }: FailedLogIn): string {
   if (status === 429) return `Too many failed attempts. Try again in ${Math.max(1, seconds)} s.`;
   if (status === 403) return 'This token may only check: it sees nothing here.';
-  if (status === 503) return 'Cloudflare Access does not answer. A token works nevertheless.';
-  return 'This token or session is not good, or no longer. Log in with an admin token.';
+  if (status === 503) return 'Cloudflare Access does not answer. A token still works.';
+  return 'This token or session is not valid. Log in with an admin token.';
 }
 
 const VIEWS = ['overview', 'rules', 'callers', 'violators', 'explain', 'history', 'health', 'cost'] as const;

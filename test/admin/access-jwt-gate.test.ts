@@ -39,7 +39,7 @@ test('an assertion is as good as a token', async () => {
   expect(await response.json()).toEqual({ name: 'alice@example.com', role: 'admin' });
 });
 
-test('whoever is not listed may only read', async () => {
+test('a person who is not listed may only read', async () => {
   const call = createGate();
   expect((await call(await assert())).status).toBe(200);
   expect((await call(await assert(), { method: 'DELETE' })).status).toBe(403);
@@ -104,6 +104,6 @@ test('the page knows the person by Access, without a form, a session or a button
   expect((await show('/_weir/')).html).toContain('Admin token');
   expect(await show('/_weir/', 'nonsense')).toMatchObject({
     status: 401,
-    html: expect.stringContaining('not good, or no longer'),
+    html: expect.stringContaining('is not valid'),
   });
 });

@@ -31,7 +31,7 @@ describe('what Postgres refuses', () => {
     expect(await refusal(post('/tenants', { id: 'acme' }))).toMatchObject({ at: ['#/id is already taken'] });
   });
 
-  it('a reference to what is not there', async () => {
+  it('a reference to a row that does not exist', async () => {
     const unknown = (field: string) => ({
       status: 409,
       code: 'unknown-reference',
@@ -45,7 +45,7 @@ describe('what Postgres refuses', () => {
     );
   });
 
-  it('to delete what is still in use', async () => {
+  it('the deletion of a row that is still in use', async () => {
     const response = await admin.call('/tiers/pro', { method: 'DELETE' });
     expect(await readProblem(response)).toMatchObject({
       status: 409,

@@ -193,7 +193,7 @@ describe('a bad body', () => {
   });
 });
 
-describe('what is not there', () => {
+describe('something that does not exist', () => {
   it.each([
     'not-a-uuid',
     '00000000-0000-4000-8000-000000000000',

@@ -49,10 +49,13 @@ describe('two editors', () => {
     expect([after.status, (await read(after))['limit']]).toEqual([status, limit]);
   });
 
-  it.each(CHANGES)('takes a %s without If-Match, whoever was there before', async (method, body) => {
-    await admin.call(path, { method: 'PATCH', body: { cost: 2 } });
-    expect((await admin.call(path, { method, body })).ok).toBe(true);
-  });
+  it.each(CHANGES)(
+    'takes a %s without If-Match, even if somebody else changed the row before',
+    async (method, body) => {
+      await admin.call(path, { method: 'PATCH', body: { cost: 2 } });
+      expect((await admin.call(path, { method, body })).ok).toBe(true);
+    },
+  );
 
   it('lets exactly one of many win who all saw the same revision', async () => {
     const answers = await Promise.all(

@@ -178,7 +178,7 @@ describe('an explanation', () => {
     expect(byKey.applies).toMatchObject([{ limit: 100, limitFrom: 'tier' }]);
     expect((await explain({ path: '/x', userId: 'u1' })).caller).toMatchObject(known);
     expect((await explain({ path: '/x', userId: 'u1', tier: 'free' })).applies).toMatchObject([{ limit: 1 }]);
-    // Whoever has a tier that there is not has the default one.
+    // A caller with an unknown tier has the default one.
     expect((await explain({ path: '/x', tier: 'unheard-of' })).applies).toMatchObject([{ limit: 1 }]);
   });
 

@@ -1,4 +1,4 @@
-// Every change is recorded and can be undone, whoever made it and however.
+// Every change is recorded and can be undone, however it was made.
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type Admin, startAdmin, TOKENS } from './harness.ts';

@@ -83,7 +83,7 @@ describe('pages', () => {
 });
 
 describe('while others write', () => {
-  it('what is there all the time is on exactly one page', async () => {
+  it('a row that is there all the time is on exactly one page', async () => {
     const before = namesIn(await readAll('rules', 200));
     const ids = new Map(
       (await readAll('rules', 200)).flatMap(({ items }) => items.map(({ id, name }) => [name, id])),
@@ -117,7 +117,7 @@ describe('while others write', () => {
   });
 });
 
-describe('what is not a page', () => {
+describe('a cursor that is not one', () => {
   it.each(['0', '201', '-1', '1.5', 'ten', ''])('is refused: limit=%s', async (limit) => {
     const response = await admin.call(`/rules?limit=${limit}`);
     expect(await readProblem(response)).toMatchObject({

@@ -30,7 +30,7 @@ const subjects = (count: number) => Array.from({ length: count }, (_, i) => `sub
 
 const REFUSED = { status: 409, code: 'rules-too-large' };
 
-describe('what does not fit any more', () => {
+describe('a change that does not fit any more', () => {
   it.each([
     ['rules', { ...LOGINS, subjects: subjects(100) }],
     ['tiers', { name: 'large', limits: Object.fromEntries(subjects(100).map((name) => [name, 1])) }],
@@ -78,7 +78,7 @@ describe('what does not fit any more', () => {
 });
 
 describe('what still can be done then', () => {
-  it('is to make it smaller, to leave it as large as it is, and to save what is switched off', async () => {
+  it('is a change that makes it smaller or leaves its size, and a row that is switched off', async () => {
     const { id } = await create(admin, 'rules', { ...LOGINS, subjects: subjects(50) });
     await leaveRoom(-1_000_000);
     for (const body of [{ priority: 100 }, { subjects: subjects(49) }, { enabled: false }])

@@ -124,7 +124,7 @@ describe('on their way to the edge, routes', () => {
         problems: [expect.stringContaining('origin: names a service')],
       },
     ]);
-    // Whoever only looks at the rules is not told of that.
+    // A list of rules does not show that.
     expect((await readContent(admin.db.database)).rejected).toEqual([]);
   });
 

@@ -70,7 +70,7 @@ describe('a form of a rule', () => {
   });
 });
 
-describe('what is refused is named', () => {
+describe('a refusal names the field', () => {
   it.each<[object, string[]]>([
     [{ ...ONE, limits: [{ limit: 1, windowSeconds: 1 }] }, ['#/limit', '#/windowSeconds']],
     [{ ...SEVERAL, limits: [{ windowSeconds: 1 }] }, ['#/limits/0/limit']],

@@ -75,7 +75,7 @@ describe('logging in', () => {
     const { logIn } = openIsolate();
     const wrong = await logIn('a-token-that-nobody-has');
     expect(wrong.status).toBe(401);
-    expect(await wrong.text()).toContain('not good');
+    expect(await wrong.text()).toContain('is not valid');
     for (let i = 0; i < 9; i += 1) await logIn('another-token-that-nobody-has');
     const slowed = await logIn(ALICE.token);
     expect(slowed.status).toBe(429);

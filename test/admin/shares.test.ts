@@ -69,7 +69,7 @@ describe('a rule', () => {
     [
       { shares: eu, algorithm: 'leaky-bucket', action: 'throttle' },
       '#/shares',
-      LENT('a queue is one queue (throttle)'),
+      LENT('a queue cannot be split (throttle)'),
     ],
     [
       { shares: eu, countDenied: true },

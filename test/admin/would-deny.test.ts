@@ -117,7 +117,7 @@ describe('a lower limit', () => {
   });
 });
 
-it('a higher limit keeps out only those who sent more than it admits', async () => {
+it('a higher limit denies only callers that sent more than it admits', async () => {
   expect(await ask('users', 'limit=97')).toMatchObject({ atLeast: 1, surelyDenied: 1, perhapsDenied: 1 });
   expect(await ask('users', 'limit=1000')).toMatchObject({
     atLeast: 0,

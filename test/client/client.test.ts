@@ -63,7 +63,7 @@ describe('the client', () => {
     expect(script.sentAtMs).toEqual([0]);
   });
 
-  it('spaces requests over what is left of the window', async () => {
+  it('spaces requests over the rest of the window', async () => {
     const script = createScript(() => new Response('ok', { headers: headersOf(20, 10) }));
     const fetch = createFetch(script);
     await fetch('https://api.test/');

@@ -78,7 +78,7 @@ it('knows that buckets which do not fit into the window count for longer than a 
   );
 });
 
-it('has no bounds for what is held open', () => {
+it('has no bounds for seats', () => {
   expect([hasAdmissionBounds('concurrency'), hasAdmissionBounds('fixed-window')]).toEqual([false, true]);
 });
 

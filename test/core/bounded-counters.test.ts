@@ -82,7 +82,7 @@ describe('bounded counters', () => {
     ]);
   });
 
-  it('forget what is saved as nothing', () => {
+  it('forget a counter that is saved as undefined', () => {
     const counters = createBoundedCounters(9);
     counters.save('key', 'rule', counter(1), START_MS);
     counters.save('key', 'rule', undefined, START_MS);

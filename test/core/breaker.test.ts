@@ -65,7 +65,7 @@ describe('a closed breaker', () => {
     },
   );
 
-  it('judges by the last 20 calls: what was before is forgotten', () => {
+  it('judges by the last 20 calls and forgets earlier ones', () => {
     const { call, state } = openIsolate();
     call(SUCCESS, 1_000);
     call(FAILURE, 9);

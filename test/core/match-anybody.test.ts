@@ -1,4 +1,4 @@
-// Rules that apply whoever sends a request from an address: they must apply to every caller there, with that limit.
+// Rules that apply to every request from an address: they must apply to every caller there, with that limit.
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { RULE_DEFAULTS, SCOPES, type Tier } from '../../src/core/matching/rule.ts';

@@ -56,7 +56,7 @@ function limitsOf(rules: readonly CompiledRule[], asked: Asked = {}): Record<str
 }
 
 describe('a rule that multiplies', () => {
-  it('changes all limits of its scope for those whom it names, and no others', () => {
+  it('changes all limits of its scope for the callers that it names, and for no others', () => {
     expect(limitsOf([...RULES, LAUNCH])).toEqual({ all: 30, search: 9, several: 6, addresses: 7 });
     expect(limitsOf([...RULES, LAUNCH], { tenantId: 'globex' })).toEqual({
       ...{ all: 10, search: 3, several: 2, addresses: 7 },

@@ -23,7 +23,7 @@ it('lets exactly so many through in each second of the clock', () => {
   expect(takeAt(cap, START_MS + 60_000, 5)).toBe(3);
 });
 
-it('is not used up by those who only asked for room', () => {
+it('is not used up by asking for room', () => {
   const cap = createPerSecondBudget(1);
   for (let i = 0; i < 100; i++) expect(cap.hasRoom(START_MS)).toBe(true);
   cap.take();

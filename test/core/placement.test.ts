@@ -60,7 +60,7 @@ const keyAt = (name: string, shares: SharesByRegion) => {
 };
 
 describe('a limit that a rule has multiplied', () => {
-  it('is split with its own burst, whoever was first with the same limit', () => {
+  it('is split with its own burst, whichever rule came first with the same limit', () => {
     const check = createRuleCheck({ ...MINUTE, algorithm: 'token-bucket', extra: 6 });
     const placements = createPlacements(splitBy(EVEN));
     const burstOf = (extra: number) => {
@@ -400,7 +400,7 @@ it('never has a sum of parts above the limit, by any of the ways', () => {
   );
 });
 
-it('holds whoever goes by the old parts and whoever goes by the new ones to both', () => {
+it('keeps isolates with the old parts and isolates with the new parts within both', () => {
   fc.assert(
     fc.property(given, shares, (world, next) => {
       const { present, algorithm, limit, extra, cost, key } = world;

@@ -14,7 +14,7 @@ const place = shape.strictObject({
 });
 
 describe('a shape', () => {
-  it('returns what is good, with defaults, and leaves out what is not given', () => {
+  it('returns valid fields with defaults, and leaves out missing ones', () => {
     expect(read(place, { name: 'a' })).toEqual({ value: { name: 'a', height: 5 }, problems: [] });
     expect(read(shape.object({ id: shape.text }), { id: 'x', more: 1 }).value).toEqual({ id: 'x' });
   });

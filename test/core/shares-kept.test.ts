@@ -172,7 +172,7 @@ function countedBy(placements: readonly Placement[], place: number): Counted {
 }
 
 describe.each(ALGORITHM_IDS)('while it changes how %s is split', (algorithm) => {
-  it('regions never admit more, whoever has heard of it and whoever has not', () => {
+  it('regions never admit more, whichever of them have heard of it', () => {
     fc.assert(
       fc.property(
         rules(algorithm),

@@ -197,7 +197,7 @@ describe('a snapshot', () => {
     expect(limitOf({ limitName: 'requests' })).toEqual([100]);
     expect(limitOf({ limitName: 'requests' }, 'premium')).toEqual([5000]);
     expect(limitOf({ limitName: 'exports' }, 'premium')).toEqual([10]);
-    // Whoever has a tier that there is not has the default one.
+    // A caller with an unknown tier has the default one.
     expect(limitOf({ limitName: 'requests' }, 'a tier that is gone')).toEqual([100]);
     expect(limitOf({ limitName: 'requests' }, 'enterprise')).toEqual([]);
     expect(limitOf({ limitName: 'exports', limit: null }, 'premium')).toEqual([]);

@@ -4,7 +4,7 @@ import { openConnectionPool } from '../../local/connection-pool.ts';
 import { type SteadyResult, steadyLoad } from '../../local/steady-load.ts';
 import { freshIp, type IsolateName, type Weir } from '../../local/weir.ts';
 
-/** Far beyond any deadline: whoever has no answer by then gets none. */
+/** Far beyond any deadline: a request without an answer by then gets none. */
 const GIVE_UP_MS = 15_000;
 /** Is answered by the isolate itself, without any part that could fail: how busy the machine is. */
 const CONTROL_PATH = '/_weir/nothing-here';

@@ -16,7 +16,7 @@ export type Kind = (typeof KINDS)[number];
 const CLEAN_ROUNDS = 10;
 const RECOVERY_MS = 3_000;
 const GIVE_UP_MS = 60_000;
-/** While a breaker is open: whoever asked all the time would only keep the machine busy. */
+/** While a breaker is open: asking all the time would only keep the machine busy. */
 const PAUSE_MS = 50;
 
 export interface FaultStack extends AsyncDisposable {

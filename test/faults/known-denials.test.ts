@@ -1,4 +1,4 @@
-// Whoever was denied costs Redis nothing until exactly the retry time, and not a moment longer is he denied.
+// A denied caller costs Redis nothing until its retry time, and is denied not a moment longer.
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { freshIp, type IsolateName, REGIONS } from '../../local/weir.ts';

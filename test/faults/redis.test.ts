@@ -78,7 +78,7 @@ interface Faulty extends Load {
 }
 
 /**
- * Whoever waits for a region that is well has half of the deadline left. If the machine stands still for long, all regions
+ * A request that waits for a healthy region has half of the deadline left. If the machine stands still for long, all regions
  * seem to be out, and isolates rightly decide for themselves: that is another outage than the one that is tested.
  */
 const STANDSTILL_MS = DEADLINE_MS / 4;

@@ -177,7 +177,7 @@ describe('what the headers say is true', () => {
     );
   });
 
-  it('whoever waits as long as Retry-After says passes; without it nobody ever does', () => {
+  it('a client that waits as long as Retry-After says passes; without the header no wait ever helps', () => {
     fc.assert(
       fc.property(history, fc.boolean(), (played, readsReset) => {
         const { last, decideAt } = play(played);

@@ -143,7 +143,7 @@ describe('a request that was counted by this isolate alone', () => {
     return all(headers);
   };
 
-  it('is told when to come back if it was denied, and nothing of what is left', () => {
+  it('learns when to come back if it was denied, but not how much is left', () => {
     const denied = createResult({ onUnavailable: 'local' }, { retryAfterMs: 1_001 });
     expect(headersOfLocal([createResult({}), denied])).toEqual({ 'retry-after': '2' });
   });
@@ -168,7 +168,7 @@ describe('what was wrong', () => {
     expect(all(headers)).toEqual(expected);
   });
 
-  it('is no part of what is told about the decision', () => {
+  it('does not change the headers about the decision', () => {
     const headers = new Headers();
     const decision = { kind: 'degraded', allowed: true, reason: 'timeout', fallback: 'open' } as const;
     setDecisionHeaders(headers, { ...decision }, { isDevelopment: true });

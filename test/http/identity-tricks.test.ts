@@ -84,7 +84,7 @@ const keysOfNobody = (ip: string) => keysOf({ ip, address: ip });
 const from = (ip: string, headers: HeaderList = []): HeaderList => [['CF-Connecting-IP', ip], ...headers];
 
 describe('counted by IP, in every scope', () => {
-  it('is whoever cannot show who he is', async () => {
+  it('is a caller without a valid credential', async () => {
     const call = openIsolate();
     const expected = await keysOfNobody(IPV4);
     for (const [name, headers] of nobodysTricks(await propsOf(issuer)))
@@ -132,7 +132,7 @@ describe('counted by IP, in every scope', () => {
   });
 });
 
-it('whoever has a good token is one user, whatever he sends beside it, and wherever from', async () => {
+it('a caller with a valid token is one user, whatever else it sends and wherever it comes from', async () => {
   const call = openIsolate();
   const userKey = await subjectKey('user', 'alice');
   for (const [name, headers] of alicesTricks(await propsOf(issuer)))

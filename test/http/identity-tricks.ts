@@ -1,4 +1,4 @@
-// Ways to look like somebody else without being able to show it. Whoever tries them is still who he was.
+// Ways to look like somebody else without being able to show it. None of them changes who the caller is.
 
 /** As they would be sent, in order, some of them twice. */
 export type HeaderList = readonly (readonly [name: string, value: string])[];

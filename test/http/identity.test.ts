@@ -34,7 +34,7 @@ describe('an API key', () => {
     });
   });
 
-  it('that is made up, disabled or expired is nobody’s, and that is told', async () => {
+  it('that is made up, disabled or expired identifies nobody, and the answer says so', async () => {
     const disabled = await issueKey({ disabled: true });
     const expired = await issueKey({ expiresAt: new Date(1_600_000_000_000) });
     for (const key of [await madeUpKey(), disabled.key, expired.key, 'nonsense', ''])
@@ -89,17 +89,17 @@ describe('a token', () => {
     });
   });
 
-  it('that is not good is nobody’s, and that is told', async () => {
+  it('that is invalid identifies nobody, and the answer says so', async () => {
     for (const jwt of ['nonsense', '', await token({ exp: 1 }), await token({}, issuer.stranger)])
       expect(await whoByToken(jwt)).toEqual({ caller: FROM, unverified: 'token' });
   });
 
-  it('whose keys cannot be fetched is nobody’s for now: it may be good', async () => {
+  it('whose keys cannot be fetched identifies nobody for now, but may be valid', async () => {
     issuer.server.mode = 'error';
     expect(await whoByToken(await token())).toEqual({ caller: FROM, unknown: 'token' });
   });
 
-  it('is not looked at where none are read, nor is what is no bearer token', async () => {
+  it('is ignored where no tokens are read, and so is a header that is no bearer token', async () => {
     expect(await who({ Authorization: `Bearer ${await token()}` })).toEqual({ caller: FROM });
     const basic = { Authorization: `Basic ${btoa('a:b')}` };
     expect(await who(basic, { tokens: openVerifier() })).toEqual({ caller: FROM });

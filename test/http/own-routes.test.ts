@@ -161,7 +161,7 @@ describe('health', () => {
     expect(await answer.json()).toEqual({ status: 'degraded' });
   });
 
-  it('tells what is wrong to those who have a token', async () => {
+  it('tells callers with a token what is wrong', async () => {
     const { ask } = openIsolate();
     expect(await (await ask('/health', { authorization: READER })).json()).toMatchObject({
       status: 'degraded',

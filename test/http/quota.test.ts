@@ -93,7 +93,7 @@ describe('the quota of a caller', () => {
     }
   });
 
-  it('is empty for whoever is on the allow list, and no answer for whoever is on the deny list', async () => {
+  it('is empty for a caller on the allow list, and refused to a caller on the deny list', async () => {
     const entry = { kind: 'ip', value: IP, expiresAtMs: null } as const;
     const allowed = await openIsolate({ rules: [perIp], lists: [{ list: 'allow', ...entry }] }).ask();
     expect([allowed.status, (await bodyOf(allowed))['limits']]).toEqual([200, []]);
@@ -101,7 +101,7 @@ describe('the quota of a caller', () => {
     expect([denied.status, (await bodyOf(denied))['code']]).toEqual([403, 'denied']);
   });
 
-  it('is that of the IP for a key that nobody knows, or 401 where that is wanted', async () => {
+  it('is that of the IP for an unknown key, or a 401 with UNVERIFIED=reject', async () => {
     const counting = openIsolate({ rules: [perIp] });
     await counting.take('/x');
     expect(await counting.limits({ key: 'made up' })).toMatchObject([{ rule: 'per ip', remaining: 19 }]);

@@ -132,7 +132,7 @@ it('is denied by its rule, as ever, who has used up what this isolate allows', a
   expect(await bodyOf(answer)).toMatchObject({ code: 'rate-limited', rule: 'login', 'retry-after': 2 });
 });
 
-it('challenges whoever shows something that is not good', () => {
+it('challenges a caller with an invalid credential', () => {
   const challenge = (credential: 'token' | 'api-key') =>
     unverifiedCredentials(credential).headers.get('WWW-Authenticate');
   expect(challenge('token')).toBe('Bearer error="invalid_token"');

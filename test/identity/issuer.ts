@@ -1,4 +1,4 @@
-// Whoever signs tokens, for tests: real keys, real signatures, and a real server of the keys.
+// A token issuer for tests: real keys, real signatures, and a real server of the keys.
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { exportJWK, generateKeyPair, type JWK } from 'jose';

@@ -8,7 +8,7 @@ import { ALICES, NOBODYS } from './token-tricks.ts';
 const { issuer, token, openIsolate } = useIssuer();
 
 describe('a token', () => {
-  it.each(NOBODYS)('is nobody’s: %s', async (_, make) => {
+  it.each(NOBODYS)('identifies nobody: %s', async (_, make) => {
     const isolate = openIsolate();
     const jwt = await make(issuer);
     // The second answer is from memory.
@@ -26,7 +26,7 @@ describe('a token', () => {
 });
 
 describe('whatever is done to a token', () => {
-  it('names nobody else than before', async () => {
+  it('names the same user as before', async () => {
     const isolate = openIsolate();
     const good = await token();
     const edit = fc.record({

@@ -184,7 +184,7 @@ describe.concurrent('a place', () => {
     void waiting;
   });
 
-  it('that somebody else has by now is lost: what was open there is closed', async ({ expect }) => {
+  it('that somebody else has by now is lost, and its connection is closed', async ({ expect }) => {
     const ip = '192.0.2.22';
     const socket = await opened('/few', ip);
     const closed = new Promise((resolve) => socket.once('close', (code) => resolve(code)));

@@ -99,5 +99,5 @@ it('a call that is not valid throws an error that names what is wrong', async ()
   expect(await call('check', { subject: 'ann' })).toEqual({
     threw: 'the check: must have either rule or policy',
   });
-  expect(await call('refund', 'nothing')).toEqual({ threw: 'id: is none of this Weir' });
+  expect(await call('refund', 'nothing')).toEqual({ threw: 'id: was not made by this Weir' });
 });

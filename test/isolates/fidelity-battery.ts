@@ -114,7 +114,7 @@ export const ANSWERS: Readonly<Record<string, string>> = {
   'a stream of lines': 'stream=50&interval=0',
   gzip: 'gzip=1&bytes=100000',
   'gzip in pieces': 'gzip=1&stream=20&interval=0',
-  // The bytes are not what they are said to be: whoever looked inside would fail or change them.
+  // The bytes do not match their declared type: a proxy that looked inside would fail or change them.
   'what is not gzip': `bytes=1000&${header('Content-Encoding', 'gzip')}`,
   'what is not br': `bytes=1000&${header('Content-Encoding', 'br')}`,
   'what is not zstd': `bytes=1000&${header('Content-Encoding', 'zstd, gzip')}`,

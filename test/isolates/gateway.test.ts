@@ -91,7 +91,7 @@ describe('throttle', () => {
 describe('the cost that the origin tells', () => {
   const settled = (limit: number) => limited({ limit, costFromOrigin: true });
 
-  it('is charged beyond what was taken, and its header stays here', async () => {
+  it('is settled beyond the first charge, and its header does not reach the client', async () => {
     const path = await settled(100);
     const ip = freshIp();
     const answer = await weir.call(`${path}?cost=40`, { ip });

@@ -165,7 +165,7 @@ describe.each(SCOPES)('under a rule by %s, exactly the limit passes', (scope) =>
   });
 });
 
-describe('whoever can show who he is', () => {
+describe('a caller with a valid credential', () => {
   it('has one quota, however he shows it, with whatever token, and from wherever', async () => {
     const requests = alicesTricks(props).map(([, headers]) => from(freshIp(), headers));
     for (let i = 0; i < 5; i += 1) requests.push(from(freshIp(), bearing(await token('alice'))));

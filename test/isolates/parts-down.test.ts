@@ -53,7 +53,7 @@ describe.sequential('while Postgres is gone', () => {
       expect(await seen('/x', { isolate })).toEqual([200, '5', null]);
   });
 
-  it('an API key that nobody can look up is nobody’s, and fails no request', async () => {
+  it('an API key that cannot be looked up identifies nobody, and fails no request', async () => {
     const key = await createApiKey(crypto.getRandomValues(new Uint8Array(API_KEY_RANDOM_BYTES)));
     expect(await seen('/x', { headers: { 'X-API-Key': key } })).toEqual([200, '5', 'caller-unknown']);
   });

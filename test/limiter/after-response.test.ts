@@ -85,7 +85,7 @@ describe('a seat that a region may hold, though it did not answer,', () => {
   });
 });
 
-describe('what was charged before another region denied', () => {
+describe('a charge from before another region denied', () => {
   it('is given back', async () => {
     const { decide, settle, us, eu, left } = openRegions();
     eu.does.run = denies(30_000);

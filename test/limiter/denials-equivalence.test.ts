@@ -226,7 +226,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
     );
   });
 
-  // While the wait goes on after a block, whoever comes is blocked anew.
+  // If there is still no room after a block, the next request starts a new block.
   it('a block of any length: exactly those pass who pass without memory', async () => {
     await fc.assert(
       fc.asyncProperty(blockingRule, traffic, async (rule, { load, isolates, seed }) => {

@@ -45,7 +45,7 @@ it('a place that Redis has forgotten is taken again', async () => {
   await held.end();
 });
 
-it('a place that somebody else has by now is lost, and not asked for again', async () => {
+it('a seat that somebody else has by now is lost, and not asked for again', async () => {
   const store = createNotingStore();
   const { held, operations } = await hold(store);
   await forget(store);
@@ -58,7 +58,7 @@ it('a place that somebody else has by now is lost, and not asked for again', asy
   await held.end();
 });
 
-it('a place is not lost while Redis does not answer: nobody knows', async () => {
+it('a seat is not lost while Redis does not answer', async () => {
   const store = createNotingStore();
   const { held, errors } = await hold(store);
   store.losesAnswers = 100;

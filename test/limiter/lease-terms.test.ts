@@ -37,7 +37,7 @@ describe('a lease', () => {
   });
 });
 
-describe('what is asked for', () => {
+describe('a lease call asks for a number of units that', () => {
   it('is half a second at the pace of now', () => {
     expect(wantOf(minute, busy)).toBe(100);
   });

@@ -34,7 +34,7 @@ function failedOver() {
 }
 
 describe('after failing over, the region that counted is told, and not the nearest one', () => {
-  it('of what is given back to those who leave before their turn: places in a queue, and what rules say', async () => {
+  it('of the refund to clients that leave before their turn: places in a queue, and charges of rules that refund errors', async () => {
     const { nearest, store, ledger } = failedOver();
     await ledger.refund();
     const checks = [charged(refunded), charged(queued)];
@@ -42,7 +42,7 @@ describe('after failing over, the region that counted is told, and not the neare
     expect(nearest.asked).toEqual([]);
   });
 
-  it('of what is given back for an error: only what rules say', async () => {
+  it('of the refund after an error: only charges of rules that refund errors', async () => {
     const { nearest, store, ledger } = failedOver();
     await ledger.refundError();
     expect(store.asked).toEqual([{ operation: 'refund', checks: [charged(refunded)] }]);
@@ -77,7 +77,7 @@ it('names the time of each charge, which differs by slot in a cluster', async ()
   expect(store.asked[0]?.checks.map(({ chargedAtMs }) => chargedAtMs)).toEqual([START_MS, START_MS - 3]);
 });
 
-it('gives back what was charged once, however often it is undone', async () => {
+it('gives charges back once, however often it is undone', async () => {
   const { nearest, store, ledger } = failedOver();
   await Promise.all([ledger.undo(), ledger.undo()]);
   const [spent, released] = [ALL.filter((check) => check !== seat), [seat]];
@@ -98,7 +98,7 @@ it('has seats for as long as the shortest of them', () => {
 });
 
 describe('seats are released', () => {
-  it('where they were counted, and where nobody answered', async () => {
+  it('where they were counted, and at stores without an answer', async () => {
     const { nearest, store, ledger, errors } = failedOver();
     await ledger.release();
     expect(store.asked).toEqual([{ operation: 'refund', checks: [charged(seat)] }]);

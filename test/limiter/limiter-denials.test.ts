@@ -118,7 +118,7 @@ describe('a denial that is known', () => {
   });
 });
 
-describe('whoever is known to be denied while a probe about the rules is due', () => {
+describe('a caller that is known to be denied while a probe about the rules is due', () => {
   it('is answered at once, and the announcement is read after the response', async () => {
     const { decide, asked, home, source, settle } = await openDenied();
     const [confirm, load] = [vi.spyOn(source, 'confirm'), vi.spyOn(source, 'load')];

@@ -302,7 +302,7 @@ export async function timed<T>(work: () => Promise<T>): Promise<{ decision: T; t
   const working = work().finally(() => {
     isDone = true;
   });
-  // Whoever waits for it hears of it below.
+  // The awaiting code below sees the error.
   working.catch(() => {});
   await vi.advanceTimersByTimeAsync(0);
   while (!isDone && Date.now() - startedAtMs < 100 * DEADLINE_MS) await vi.advanceTimersByTimeAsync(1);

@@ -134,7 +134,7 @@ describe('the limiter lets a request go on, and says why, when its store', () =>
   });
 });
 
-it('lets nobody pass uncounted where a rule is closed', async () => {
+it('lets no request pass uncounted if a rule is closed', async () => {
   const closed: Plan = {
     kind: 'checks',
     checks: [check, { ...check, rule: { ...rule, onUnavailable: 'closed' } }],
@@ -173,7 +173,7 @@ it('says so when it has no rules at all', async () => {
   });
 });
 
-describe('whoever is on a list', () => {
+describe('a caller on a list', () => {
   it.each([
     ['allow', true],
     ['deny', false],
@@ -212,7 +212,7 @@ describe('when it is time to ask which rules are in force', () => {
     expect(decision).toMatchObject({ kind: 'counted', rulesVersion: 'old', isStale: false });
   });
 
-  it('judges nobody by rules that nobody has confirmed: it loads the news first', async () => {
+  it('loads new rules first if its own are unconfirmed', async () => {
     const { decision, beforeResponse } = await decide({ probe: overdue, announces });
     expect(beforeResponse).toEqual(['take with announcement', 'load that', 'refund', 'take']);
     expect(decision).toMatchObject({ kind: 'counted', rulesVersion: 'new', isStale: false });

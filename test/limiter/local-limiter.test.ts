@@ -238,7 +238,7 @@ describe('a log of every request', () => {
     );
   });
 
-  it('denies nobody who keeps to the limit, where a rule is open', () => {
+  it('admits every caller that keeps to the limit, if the rule is open', () => {
     fc.assert(
       fc.property(fc.record(shape), gaps, ({ limit, windowMs, cost }, waits) => {
         const check = checkFor('open', { ...log, limit, windowMs, cost });
@@ -325,7 +325,7 @@ describe('the cap', () => {
     expect(fallbacks(local.at(START_MS + 1_000), [2])).toEqual(['open']);
   });
 
-  it('is not used up by those who are denied', () => {
+  it('is not used up by denied requests', () => {
     const local = startLocal({ capPerSecond: 2 });
     const decisions = [1, 1, 1, 1, 2, 3].map((i) => local.decide(subject(i)));
     expect(decisions.map(({ allowed, fallback }) => [allowed, fallback])).toEqual([

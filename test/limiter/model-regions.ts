@@ -32,7 +32,7 @@ export function createModelRegion(
     ...(tell && { tell }),
     async run(call, signal) {
       calls.push(call);
-      // What is on its way arrives, whoever has given up waiting for it.
+      // A call in flight arrives even if its caller has given up.
       const answered = passes(delayMs()).then(async () => {
         const answer = runChecks(call.operation, call.checks, Date.now(), counters);
         await passes(delayMs());

@@ -114,7 +114,7 @@ describe('what the nearest region has a part of', () => {
     expect(said()).toEqual(['us take near', 'eu take near']);
   });
 
-  it('tells what is left of its own part if the rule keeps to that', async () => {
+  it('tells what is left of its own part if the rule does not spill', async () => {
     const kept = place({ us: 4, eu: 4 }, { id: 'near', rule: { spill: false } });
     expect(remainingOf(await open({ placed: [kept] }).count())).toEqual([3]);
   });
@@ -207,7 +207,7 @@ describe('what another region alone can count', () => {
     expect(said()).toEqual(['eu take far', 'eu take far']);
   });
 
-  it('is missing for as long as nobody knows that it is farther than a second, which is found out after the response', async () => {
+  it('is missing until a measurement after the response finds that it is farther than a second', async () => {
     const { count, settle, eu } = open({ placed: [far()], farMs: () => 600 });
     expect(await count()).toMatchObject({ missing: [{ id: 'far' }], failure: 'timeout', tookMs: 1_000 });
     await settle();
@@ -215,7 +215,7 @@ describe('what another region alone can count', () => {
     expect(await count()).toMatchObject({ charged: [{}], tookMs: 1_200 });
   });
 
-  it('gives back what was charged here if it denies, once, after the response, by the time of its charge', async () => {
+  it('gives the charges of this region back if another denies: once, after the response, by the time of the charge', async () => {
     const placed = [near(), far(), farther()] as const;
     const { count, said, settle, leftIn, us, ap } = open({ placed });
     for (let i = 0; i < 2; i += 1) await count();

@@ -68,7 +68,7 @@ describe('on a Redis Cluster of three', () => {
     expect(await remaining(checks)).toEqual(before);
   });
 
-  it('gives back what was leased beyond the cost too', async () => {
+  it('gives leased units beyond the cost back, too', async () => {
     const checks = await checksOf([{ want: 5, cost: 2 }, {}, { limit: 1, cost: 2 }]);
     const { outcomes } = await take(checks);
     expect(outcomes.map(({ allowed, granted }) => [allowed, granted])).toEqual([

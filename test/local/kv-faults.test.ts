@@ -105,7 +105,7 @@ describe('with a fault', () => {
     expect(await inWorker('get', 'known')).toEqual({ value: 'value' });
   });
 
-  test('the next set replaces the one before, and whoever reads past the Worker sees no fault', async () => {
+  test('the next set replaces the one before, and a reader that bypasses the Worker sees no fault', async () => {
     await faults.set({ read: 'null' });
     expect(await kv.get('known')).toBe('value');
     await faults.set({ write: 'throw' });

@@ -95,7 +95,7 @@ describe('a lock', () => {
     expect(await locks.run(write('a'), async () => 'next')).toBe('next');
   });
 
-  it('is kept for the hold time by those who write, and not by those who read', async () => {
+  it('is kept for the hold time by writers, and not by readers', async () => {
     const HOLD_MS = 50;
     const { locks } = open(HOLD_MS);
     const startedAtMs = performance.now();

@@ -40,7 +40,7 @@ describe('the check names file and line of', () => {
     expect(found.map(({ file, line: at }) => [file, at])).toEqual(lines.map((__, i) => ['some.lua', i + 2]));
   });
 
-  it('nothing in what is fine', () => {
+  it('nothing in correct code', () => {
     const fine = [
       'local digits = string.match(s, p)',
       'local _, last = string.find(s, p)',

@@ -85,7 +85,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
       }
     });
 
-    it('is given back once, with all its units, whoever else holds some', async () => {
+    it('is given back once, with all its units, and the seats of others stay', async () => {
       const { one, two } = await acquire(5, 2, 3);
       for (const _ of ['once', 'twice']) {
         expect(await ask(started, 'refund', { ...one, cost: 1 }, START_MS + 1)).toMatchObject({

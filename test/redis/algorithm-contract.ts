@@ -88,7 +88,7 @@ export function countsExactly(contractCase: ContractCase): void {
     }
   });
 
-  it('leases what is wanted beyond the cost, as far as there is room', async () => {
+  it('leases the wanted units beyond the cost, as far as there is room', async () => {
     const { engine, check, nowMs, capacity } = await createSubject(contractCase);
     const take = (want: number) => ask(engine, 'take', next(check, { want }), nowMs);
     expect(await take(1)).toMatchObject({ allowed: true, granted: 1, remaining: capacity - 2 });

@@ -44,7 +44,7 @@ describe('an announcement', () => {
     expect(await board.read(signal())).toBe(text(100));
   });
 
-  it('replaces what is not an announcement, and expires', async () => {
+  it('replaces a text that is no announcement, and expires', async () => {
     await client.send(signal(), (redis) => redis.set(ANNOUNCEMENT_KEY, 'what is this'));
     await board.write(at(1), signal());
     expect(await board.read(signal())).toBe(text(1));

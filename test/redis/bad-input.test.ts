@@ -175,7 +175,7 @@ describe('refused', () => {
         await ceding({ ...fine, [field]: value }, 'term and hold must be whole numbers from 1 to 2^40');
   });
 
-  it('the renewal of what is no seat', async () => {
+  it('the renewal of a check without a seat', async () => {
     for (const algorithm of ALGORITHM_IDS.filter((id) => id !== 'concurrency'))
       await expectRefusal(() => run('renew', [spoilt({ algorithm })]), 'check 1: only seats can be renewed');
   });

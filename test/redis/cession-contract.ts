@@ -47,7 +47,7 @@ export function cedes({ engine, rule, nowMs }: ContractCase): void {
     expect(await cede(check, 'eu', idleAtMs)).toMatchObject({ allowed: true });
   });
 
-  describe('what is in use', () => {
+  describe('a counter in use', () => {
     const startMs = nowMs - (nowMs % rule.windowMs);
     /** A check of a counter that was charged so at the start of a window, and its units. */
     const use = async () => {
@@ -104,7 +104,7 @@ export function cedes({ engine, rule, nowMs }: ContractCase): void {
     expect(await ask(engine(), 'take', check, nowMs)).toMatchObject({ movedTo: 'eu' });
   });
 
-  it('changes nothing by what is given back or settled meanwhile', async () => {
+  it('is not changed by refunds and settlements meanwhile', async () => {
     const check = create();
     await cede(check, 'eu', nowMs);
     await ask(engine(), 'refund', { ...check, chargedAtMs: nowMs }, nowMs);

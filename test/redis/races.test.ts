@@ -86,7 +86,7 @@ describe.each(ALGORITHM_IDS)('%s', (algorithm) => {
     expect(await chargedUnits(rule)).toBe(50);
   });
 
-  it('admits exactly the limit in units, whatever the costs of those who race', async () => {
+  it('admits exactly the limit in units, whatever the racing requests cost', async () => {
     const rule = createCheck({ algorithm, limit: 97, windowMs });
     const raced = await race([1, 2, 3, 7].map((cost) => repeat(100, () => [next(rule, { cost })])));
     expect(admittedUnits(raced, rule)).toBe(97);

@@ -18,7 +18,7 @@ const rule = { algorithm: 'fixed-window', limit: 5, windowMs: 3_600_000 } as con
 const cession = { home: 'eu', termMs: 60_000, holdMs: 60_000 };
 
 describe('a reset', () => {
-  it('forgets what was counted, and keeps what was ceded', async () => {
+  it('forgets counters and keeps records of cessions', async () => {
     const check = createCheck(rule);
     const ceded = { ...check, id: 'ceded', cession };
     await store.run({ operation: 'cede', checks: [ceded] }, signal());

@@ -121,7 +121,7 @@ export function keepsViolatorsOut(contractCase: ContractCase): void {
     expect((await look(engine, check, nowMs)).remaining).toBe(capacity);
   });
 
-  it('blocks whoever exceeds it for the set time, and is not kept longer by asking again', async () => {
+  it('blocks a subject that exceeds it for the set time, and asking again does not make that longer', async () => {
     const { engine, check, nowMs, capacity } = await createUsed(contractCase);
     const { resetAtMs } = await look(engine, check, nowMs);
     const blockMs = resetAtMs - nowMs + 1_000;

@@ -102,7 +102,7 @@ function keepsToTheWindow(contractCase: ContractCase): void {
       expect(await look(engine, check, lateMs)).toEqual(await look(engine, known, lateMs));
     });
 
-    it('gives back what is certain to be still missing of that charge, and nothing of another', async () => {
+    it('gives back only tokens of that charge that are certainly still missing, and none of another', async () => {
       const { engine, check, nowMs, capacity } = await createSubject(contractCase);
       const { resetAtMs } = await ask(engine, 'take', check, nowMs);
       await ask(engine, 'take', { ...check, cost: capacity }, resetAtMs);

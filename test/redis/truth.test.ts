@@ -46,7 +46,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
     );
   });
 
-  it('whoever waits as long as a denial says passes, and 1 ms earlier does not', async () => {
+  it('a caller that waits as long as a denial says passes, and 1 ms earlier it does not', async () => {
     await fc.assert(
       fc.asyncProperty(anyRule, steps, async (rule, history) => {
         const { attempts, nowMs } = await age(engine, rule, history);
@@ -104,7 +104,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
     );
   });
 
-  it('what is given back at once was never taken', async () => {
+  it('a take that is given back at once leaves no trace', async () => {
     await fc.assert(
       fc.asyncProperty(anyRule, steps, fc.integer({ min: 1, max: 12 }), async (rule, history, cost) => {
         const { check, nowMs } = await age(

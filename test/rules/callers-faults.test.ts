@@ -118,7 +118,7 @@ describe('when Postgres', () => {
   });
 });
 
-it('what is found is written to KV after the response, and the runtime is told to wait for that', async () => {
+it('a caller that is found is written to KV after the response, handed over to waitUntil', async () => {
   const { key } = await issueKey({ tier: 'gold' });
   const isolate = openIsolate();
   const { promise, reject } = Promise.withResolvers<never>();
@@ -156,7 +156,7 @@ it('nothing is waited for when the deadline is already past', async () => {
 });
 
 // The last one: Postgres does not come back.
-it('a Postgres that is gone is nobody known, and no error', async () => {
+it('a Postgres that is gone makes callers unknown, and is no error', async () => {
   const { key } = await issueKey({ tier: 'gold' });
   await stopPostgres();
   const isolate = openIsolate();

@@ -205,7 +205,7 @@ describe('a flood of made-up keys', () => {
     await isolate.settle();
   });
 
-  it('keeps nobody out who was found lately, though neither memory nor KV has him any more', async () => {
+  it('lets a caller that was found lately be looked up again, though neither memory nor KV has it', async () => {
     const isolate = openIsolate();
     const [known, forgotten] = [await issueKey({ tier: 'gold' }), await issueKey({ tier: 'gold' })];
     await isolate.ofApiKey(known.key);

@@ -120,7 +120,7 @@ describe('a column', () => {
   });
 });
 
-describe('what is referred to', () => {
+describe('a row that others refer to', () => {
   it.each([
     ['tenants_tier_tiers_name_fk', 'tenants', { tier: 'free' }, 'delete from tiers'],
     ['users_tier_tiers_name_fk', 'users', { tier: 'free' }, 'delete from tiers'],

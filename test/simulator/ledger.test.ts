@@ -45,7 +45,7 @@ describe('a history of admissions', () => {
     ),
   );
 
-  it('does not count what was given back before', () => {
+  it('does not count charges that were given back before', () => {
     const [first, ...others] = [0, 10, 20, 30].map((atMs) => admission(5_000 + atMs));
     const given = { ...(first as Admission), refundedAtMs: 5_025 };
     for (const algorithm of SIMULATED) {

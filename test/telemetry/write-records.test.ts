@@ -47,7 +47,7 @@ const totals = async () => {
 const isNew = async (batch: RecordBatch) => (await writeRecords(db.database, batch)).isNew;
 
 describe('a batch', () => {
-  it('is added to what is there of the same minute, rule and subject', async () => {
+  it('is added to the row of the same minute, rule and subject', async () => {
     expect(await writeRecords(db.database, batchOf('one'))).toMatchObject({ isNew: true });
     expect(await writeRecords(db.database, batchOf('two'))).toMatchObject({ isNew: true });
     expect(await totals()).toEqual({ denied: 10, rows: 2, used: 10, cost: 20 });
@@ -149,7 +149,7 @@ describe('the consumer of the queue', () => {
     expect(Object.fromEntries(sums.take(10))).toMatchObject({ deadLetters: 1, denialsWritten: 10 });
   });
 
-  it('throws away what is no batch, and says so', async () => {
+  it('drops a message that is no batch, and reports it', async () => {
     const { consume, messageOf, done, errors } = open();
     await consume({ queue: 'weir-records', messages: ['x', null, { id: 1 }].map((body) => messageOf(body)) });
     expect(done).toEqual(['ack', 'ack', 'ack', 'handed over']);
@@ -157,7 +157,7 @@ describe('the consumer of the queue', () => {
   });
 });
 
-describe('what is old', () => {
+describe('an old record', () => {
   it('is deleted after its days, in pieces, and nothing else', async () => {
     await sql.query(`
       insert into events (at, scope, rule_id, rule_name, subject, count)

@@ -68,7 +68,7 @@ describe('while a script runs', () => {
   }
   const note = (order: string[], name: string, reply: Promise<unknown>) => reply.then(() => order.push(name));
 
-  it('with the flag, those who use other keys go on, and those who use its keys wait', async () => {
+  it('with the flag, scripts on other keys go on, and scripts on its keys wait', async () => {
     const waiting: Promise<unknown>[] = [];
     const order = await during(FLAG, async (noted) => {
       waiting.push(note(noted, 'script', client(1).eval(FLAG + ADD, 1, 'end')));

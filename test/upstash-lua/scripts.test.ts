@@ -130,7 +130,7 @@ describe('an error', () => {
     expect(await run('return 1')).toBe(1);
   });
 
-  it('says what is wrong with a call', async () => {
+  it('names the problem of a call', async () => {
     const call = (...args: string[]) =>
       redis.call(...(args as [string])).catch((error: Error) => error.message);
     expect(await call('EVAL', 'return 1', '-1')).toBe("ERR Number of keys can't be negative");

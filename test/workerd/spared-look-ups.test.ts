@@ -1,4 +1,4 @@
-// Whom nobody needs to look up: a request that is refused whoever sends it.
+// Requests that are refused for any caller need no look-up of the caller.
 import { describe, expect, it } from 'vitest';
 import type { CallerDirectory, CallerRecord } from '../../src/core/matching/caller.ts';
 import { RULE_DEFAULTS, type Rule, type SCOPES } from '../../src/core/matching/rule.ts';

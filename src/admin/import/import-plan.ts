@@ -293,6 +293,6 @@ function secondDefaults(
   const surplus = staying.length > 0 ? defaults : defaults.slice(1);
   return surplus.map((i) => ({
     pointer: `#/tiers/${i}/isDefault`,
-    detail: 'is that of another tier already, and there can be one',
+    detail: 'is set for another tier already: there can be one default',
   }));
 }

@@ -161,5 +161,5 @@ const noRules = () =>
     status: 503,
     code: 'rules-unavailable',
     title: 'This isolate has no rules yet',
-    detail: 'Neither Redis nor KV has told it any.',
+    detail: 'Neither Redis nor KV has given it any.',
   });

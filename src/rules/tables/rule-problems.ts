@@ -47,7 +47,7 @@ function* problemsOf(rule: RuleFields): Iterable<Problem> {
 function* resourceProblems({ resource, resources = [] }: RuleFields): Iterable<Problem> {
   if (resource == null && resources.length === 0) yield [['resource'], 'is needed, or else resources'];
   if (resource != null && resources.length > 0)
-    yield [['resource'], 'is said in resources: a rule has either one or several'];
+    yield [['resource'], 'cannot go with resources: a rule has either one resource or several'];
   const slots = resources.map(slotOf);
   for (const [i, slot] of slots.entries())
     if (slots.indexOf(slot) < i) yield [['resources', i], `is the same as ${resources[slots.indexOf(slot)]}`];
@@ -59,9 +59,9 @@ function* partProblems(rule: RuleFields): Iterable<Problem> {
   if (per.includes('route') && resources.length < 2)
     yield [['per'], 'route takes several resources: each of them has its own counter'];
   if (action === 'throttle' && by.length > 0)
-    yield [['by'], 'cannot go with throttle: a queue is one queue for each subject of the scope'];
+    yield [['by'], 'cannot go with throttle: each subject of the scope has one queue'];
   if (scope === 'global' && by.some(isChosenByClient))
-    yield [['scope'], 'must be another than global: what clients choose needs a bound for each of them'];
+    yield [['scope'], 'must not be global: parts that clients choose need a bound for each subject'];
   const all = resources.length > 0 ? resources : [resource ?? ''];
   for (const [i, part] of by.entries()) {
     const { kind, name } = parsePart(part);
@@ -113,7 +113,7 @@ const OF_ONE_LIMIT = [
 
 function* severalProblems(rule: RuleFields, limits: Limits): Iterable<Problem> {
   for (const field of OF_ONE_LIMIT)
-    if (rule[field] != null) yield [[field], 'is said in limits: a rule has either one limit or limits'];
+    if (rule[field] != null) yield [[field], 'cannot go with limits: a rule has either one limit or several'];
   for (const [i, limit] of limits.entries()) {
     const path = ['limits', i];
     if (limits.findIndex((other) => secondsOf(other) === secondsOf(limit)) < i)

@@ -27,7 +27,7 @@ function reasonNotToShare(rule: RuleFields): string | undefined {
   const { algorithm, action, countDenied, blockSeconds, costFromOrigin } = rule;
   if (algorithm && traitsOf(algorithm).holdsSeats)
     return 'connections are held where they were opened (concurrency)';
-  if (action === 'throttle') return 'a queue is one queue (throttle)';
+  if (action === 'throttle') return 'a queue cannot be split (throttle)';
   if (costFromOrigin)
     return 'a cost that is known only afterwards may be more than a share can owe (costFromOrigin)';
   const field = countDenied ? 'countDenied' : blockSeconds == null ? undefined : 'blockSeconds';

@@ -51,7 +51,7 @@ export function timeZoneProblem(name: string): string | undefined {
     createTimeZone(name);
     return TIME_ZONE.test(name) ? undefined : 'must be the name of a time zone, such as Europe/Berlin';
   } catch {
-    return 'is no time zone that is known; use a name such as Europe/Berlin or UTC';
+    return 'is not a known time zone; use a name such as Europe/Berlin or UTC';
   }
 }
 
