@@ -52,27 +52,18 @@ export async function startPageTest(): Promise<PageTest> {
   const sessions: Sessions = new Map();
   const url = (weir.isolates.urls['one'] ?? '').replace('127.0.0.1', 'localhost');
   const owned = cleanup.move();
-  let last: OpenedPage | undefined;
   return {
     weir,
     url,
-    async open(options) {
-      // A live view asks for numbers as long as it is open.
-      await last?.context.close();
-      last = await openPage({ browser, url, sessions, access }, options);
-      return last;
-    },
+    open: (options) => openPage({ browser, url, sessions, access }, options),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
 
 export async function startChromium(): Promise<Browser> {
   const executablePath = await findOrInstallChromium({ say: (line) => console.log(line) });
-  // Root has no sandbox, small machines have little shared memory, and without a screen a GPU is only played.
-  return chromium.launch({
-    executablePath,
-    args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'],
-  });
+  // Root has no sandbox, and small machines have little shared memory.
+  return chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
 }
 
 type Sessions = Map<string, Awaited<ReturnType<BrowserContext['storageState']>>>;
