@@ -16,6 +16,10 @@ export interface SwitchedIsolates extends AsyncDisposable {
   /** Of workerd. */
   readonly pid: number;
   readonly urls: readonly string[];
+  /** Of the first one. */
+  readonly inspectorUrl: string;
+  /** Where the modules are. */
+  readonly folder: string;
 }
 
 const nameOf = (place: number) => `weir-${place}`;
@@ -39,12 +43,16 @@ export async function startSwitchedIsolates(
     ...names.map((name) => weirOn(stack, modules, { name, kv: 'kv' })),
   ] as const;
   const compatibility = await readCompatibility();
-  const { pid, urls } = cleanup.use(await serveWorkers({ folder, compatibility, workers }));
+  const { pid, urls, inspectors } = cleanup.use(
+    await serveWorkers({ folder, compatibility, workers, inspect: true }),
+  );
   await putRulesInForce(urls[nameOf(0)] ?? '', RULES);
   const owned = cleanup.move();
   return {
     pid,
     urls: names.map((name) => urls[name] ?? ''),
+    inspectorUrl: inspectors[nameOf(0)] ?? '',
+    folder: join(folder, 'weir'),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
@@ -63,5 +71,7 @@ const switched: Plugin = {
 
 async function buildSwitched(outdir: string): Promise<void> {
   const entryPoints = { index: here('./worker.ts') };
-  await build({ ...WORKER_BUILD, entryPoints, outdir, plugins: [switched], logLevel: 'error' });
+  // Not minified, so that a profile can tell where it is.
+  const settings = { ...WORKER_BUILD, minify: false, logLevel: 'error' } as const;
+  await build({ ...settings, entryPoints, outdir, plugins: [switched] });
 }

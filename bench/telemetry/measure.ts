@@ -51,7 +51,7 @@ export async function measureIsolate(
   return slices;
 }
 
-async function turn(url: string, form: Form): Promise<void> {
+export async function turn(url: string, form: Form): Promise<void> {
   const { status } = await fetch(`${url}${SWITCH[form]}`, { method: 'PUT' });
   if (status !== 204) throw new Error(`an isolate did not turn its telemetry: ${status}`);
 }

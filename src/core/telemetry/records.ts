@@ -107,13 +107,23 @@ export interface UsageFields extends Pick<Usage, 'tenantId' | 'userId' | 'apiKey
 
 type UsageOfCaller = Map<string, Usage>;
 type Used = Omit<Usage, 'requests' | 'cost'>;
+type Who = Pick<Usage, 'tenantId' | 'userId' | 'apiKeyId'>;
+
+/** The rows that a caller is counted in for an hour. */
+interface Found {
+  readonly atMs: number;
+  readonly key: string;
+  readonly who: Who;
+}
 
 export function createUsageSums(): Sums<Usage, UsageFields> {
   let size = 0;
   /** By hour and caller, then by rule. */
   let callers = new Map<string, UsageOfCaller>();
   const isKept = createNames();
-  const nobody = { tenantId: OTHER, userId: OTHER, apiKeyId: OTHER };
+  const nobody: Who = { tenantId: OTHER, userId: OTHER, apiKeyId: OTHER };
+  /** Callers without a name are one caller, so the next request is often of the same one. To make its key costs more. */
+  let last: Found = { atMs: Number.NaN, key: '', who: nobody };
 
   const keyOfOther = (atMs: number) => `${atMs}\t${OTHER}`;
 
@@ -135,6 +145,12 @@ export function createUsageSums(): Sums<Usage, UsageFields> {
     return callers.get(key)?.get(rest.ruleId) ?? create(key, rest);
   };
 
+  const find = (atMs: number, who: Who): Found => {
+    const name = `${atMs}\t${who.tenantId}\t${who.userId}\t${who.apiKeyId}`;
+    const isNamed = isKept(atMs, name);
+    return isNamed ? { atMs, key: name, who } : { atMs, key: keyOfOther(atMs), who: nobody };
+  };
+
   const createRow = (key: string, used: Used) => (size >= MAX_ROWS ? restOf(used) : create(key, used));
 
   return {
@@ -143,11 +159,13 @@ export function createUsageSums(): Sums<Usage, UsageFields> {
     },
     add({ nowMs, requests, costs, tenantId, userId, apiKeyId }) {
       const atMs = startOf(nowMs, HOUR_MS);
-      const name = `${atMs}\t${tenantId}\t${userId}\t${apiKeyId}`;
-      // A caller that has a row is one of those that are kept apart.
-      const isNamed = callers.has(name) || isKept(atMs, name);
-      const key = isNamed ? name : keyOfOther(atMs);
-      const who = isNamed ? { tenantId, userId, apiKeyId } : nobody;
+      const isLast =
+        last.atMs === atMs &&
+        last.who.tenantId === tenantId &&
+        last.who.userId === userId &&
+        last.who.apiKeyId === apiKeyId;
+      if (!isLast) last = find(atMs, { tenantId, userId, apiKeyId });
+      const { key, who } = last;
       for (const { ruleId, cost } of costs) {
         const row = callers.get(key)?.get(ruleId) ?? createRow(key, { ...who, ruleId, atMs });
         row.requests += requests;
