@@ -97,7 +97,7 @@ export const viewsWithoutPostgres = ({ ruleId, caller }: Seen): KnownView[] => [
   { name: 'a caller, limits', path: `#/callers/ip/${caller}`, ready: 'meter' },
   { name: 'violators', path: '#/violators', ready: `.notice:has-text("${GONE}")` },
   { name: 'a user, usage', path: '#/callers/user/ada', ready: `figure .notice:has-text("${GONE}")` },
-  { name: 'explain', path: '#/explain', press: EXPLAIN, ready: `.notice:has-text("${GONE}")` },
+  { name: 'explain', path: '#/explain', press: EXPLAIN, ready: `.notice:text-is("${GONE}")` },
   { name: 'history', path: '#/history', ready: `.notice:has-text("${GONE}")` },
   { name: 'health', path: '#/health', ready: 'tr:has-text("postgres") .badge.bad' },
   { name: 'plain overview', path: 'plain/overview', ready: `.notice:has-text("${GONE}")` },
