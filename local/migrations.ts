@@ -50,13 +50,15 @@ async function applyOwn(client: pg.Client, migrations: readonly Migration[]): Pr
   const pending = migrations.filter(({ createdAtMs }) => !known.has(createdAtMs));
   // Nothing has to be moved on a database that has nothing: the old migrations create their tables in `weir` at once.
   const old = known.size > 0 ? 0 : migrations.findIndex(({ name }) => name === OWN_SCHEMA);
+  if (pending.length > 0) await refuseBrokenIndexes(client);
   await inTransaction(client, async () => {
     for (const [index, migration] of pending.entries()) {
       const isOld = index < old;
       await client.query(`set local search_path = ${isOld ? 'weir' : 'default'}`);
+      const text = takeOverIndexes(migration.text);
       await run(client, 'drizzle', {
         ...migration,
-        text: isOld ? migration.text.replaceAll('"public".', '"weir".') : migration.text,
+        text: isOld ? text.replaceAll('"public".', '"weir".') : text,
       });
       await client.query('insert into weir.migrations (hash, created_at) values ($1, $2)', [
         migration.hash,
@@ -65,6 +67,20 @@ async function applyOwn(client: pg.Client, migrations: readonly Migration[]): Pr
     }
   });
   return pending.map(({ name }) => `drizzle/${name}`);
+}
+
+/** On a large table somebody may have built an index beforehand, with CONCURRENTLY, which no transaction can do. */
+const takeOverIndexes = (text: string) => text.replaceAll('CREATE INDEX "', 'CREATE INDEX IF NOT EXISTS "');
+
+/** What CONCURRENTLY leaves behind when it fails has the name of the index, and Postgres reads nothing from it. */
+async function refuseBrokenIndexes(client: pg.Client): Promise<void> {
+  const { rows } = await client.query<{ name: string }>(
+    `select relname as name from pg_index join pg_class on pg_class.oid = indexrelid
+     where relnamespace = 'weir'::regnamespace and not indisvalid order by 1`,
+  );
+  if (rows.length === 0) return;
+  const names = rows.map(({ name }) => `weir.${name}`).join(', ');
+  throw new StackError(`indexes were not built to the end: ${names}. Drop them, and build them again`);
 }
 
 /** Before Weir had a schema, its migrations were recorded in drizzle-kit's default table, perhaps among others. */

@@ -97,7 +97,13 @@ export const viewsWithoutPostgres = ({ ruleId, caller }: Seen): KnownView[] => [
   { name: 'a caller, limits', path: `#/callers/ip/${caller}`, ready: 'meter' },
   { name: 'violators', path: '#/violators', ready: `.notice:has-text("${GONE}")` },
   { name: 'a user, usage', path: '#/callers/user/ada', ready: `figure .notice:has-text("${GONE}")` },
-  { name: 'explain', path: '#/explain', press: EXPLAIN, ready: `.notice:has-text("${GONE}")` },
+  {
+    name: 'explain',
+    path: '#/explain',
+    press: EXPLAIN,
+    // Not that the session is in doubt: to explain changes nothing.
+    ready: `.notice:has-text("${GONE}"):not(:has-text("session"))`,
+  },
   { name: 'history', path: '#/history', ready: `.notice:has-text("${GONE}")` },
   { name: 'health', path: '#/health', ready: 'tr:has-text("postgres") .badge.bad' },
   { name: 'plain overview', path: 'plain/overview', ready: `.notice:has-text("${GONE}")` },

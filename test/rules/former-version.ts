@@ -9,14 +9,20 @@ const OWN = new URL('../../drizzle', import.meta.url).pathname;
 /** The first migration that the version before did not have. */
 export const OWN_SCHEMA = '0018_own-schema';
 
-/** Returns the folder of its migrations, which is a copy. */
-export async function migrateAsBefore(client: pg.Client, scratch: string): Promise<string> {
-  const folder = join(scratch, 'before');
+/** A copy of the folder of migrations, as it was before it had this one. */
+export function migrationsBefore(tag: string, scratch: string): string {
+  const folder = join(scratch, `before-${tag}`);
   cpSync(OWN, folder, { recursive: true });
   const file = join(folder, 'meta/_journal.json');
   const journal = JSON.parse(readFileSync(file, 'utf8')) as { entries: { tag: string }[] };
-  const entries = journal.entries.filter(({ tag }) => tag < OWN_SCHEMA);
+  const entries = journal.entries.filter((entry) => entry.tag < tag);
   writeFileSync(file, JSON.stringify({ ...journal, entries }));
+  return folder;
+}
+
+/** Returns the folder of its migrations, which is a copy. */
+export async function migrateAsBefore(client: pg.Client, scratch: string): Promise<string> {
+  const folder = migrationsBefore(OWN_SCHEMA, scratch);
   await migrate(drizzle(client), { migrationsFolder: folder });
   return folder;
 }

@@ -9,7 +9,9 @@ import pg from 'pg';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { applyMigrations } from '../../local/migrations.ts';
 import { createFreshDatabase } from '../shared/database.ts';
-import { migrateAsBefore, OWN_SCHEMA } from './former-version.ts';
+import { migrateAsBefore, migrationsBefore, OWN_SCHEMA } from './former-version.ts';
+
+const EVENTS_RULE = '0024_records-by-rule-and-ended-sessions';
 
 let cleanup: AsyncDisposableStack;
 let scratch: string;
@@ -89,6 +91,19 @@ it('a database of the version before keeps its rows, revisions, history and numb
   expect(Number((await values('select max(change_id) from weir.history'))[0])).toBe(Number(change) + 1);
   await client.query(`select weir.weir_rollback(max(change_id), false) from weir.history`);
   expect(await values(`select "limit"::int from weir.rules where name = 'mine'`)).toEqual([2]);
+});
+
+it('an index that was built beforehand is taken over, but not one that Postgres has not finished', async () => {
+  await applyMigrations(url, { own: migrationsBefore(EVENTS_RULE, scratch) });
+  await client.query('create index concurrently events_rule on weir.events (rule_id, at)');
+  const built = await values(`select 'weir.events_rule'::regclass::oid`);
+  const mark = (isValid: boolean) =>
+    client.query(`update pg_index set indisvalid = ${isValid} where indexrelid = ${built[0]}`);
+  await mark(false);
+  await expect(applyMigrations(url)).rejects.toThrow('weir.events_rule');
+  await mark(true);
+  expect((await applyMigrations(url)).applied[0]).toBe(`drizzle/${EVENTS_RULE}`);
+  expect(await values(`select 'weir.events_rule'::regclass::oid`)).toEqual(built);
 });
 
 it('the functions work whatever schemas a connection searches', async () => {
