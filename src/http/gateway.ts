@@ -21,6 +21,24 @@ import { factsOf } from './request-facts.ts';
 import type { Services } from './services.ts';
 import { waitForTurn, waitOf } from './throttle.ts';
 
+/** The parts that the gateway asks. */
+export interface GatewayServices
+  extends Pick<
+    Services,
+    | 'identity'
+    | 'incidentCounts'
+    | 'isDevelopment'
+    | 'isLogOnly'
+    | 'limiter'
+    | 'log'
+    | 'now'
+    | 'origin'
+    | 'showsDegraded'
+    | 'telemetry'
+  > {
+  readonly origins: Pick<Services['origins'], 'routeOf'>;
+}
+
 export interface GatewayRequest {
   readonly request: Request;
   readonly regions: Regions;
@@ -51,7 +69,7 @@ const AWAIT_COST_MS = 25_000;
  */
 const NOT_CONNECTED: ReadonlySet<number> = new Set([521, 523, 525, 526, 530]);
 
-export async function handleGateway(services: Services, asked: GatewayRequest): Promise<Response> {
+export async function handleGateway(services: GatewayServices, asked: GatewayRequest): Promise<Response> {
   const { telemetry } = services;
   const startedAtMs = telemetry.clockMs();
   const deciding = decide(services, asked);
@@ -74,7 +92,7 @@ export async function handleGateway(services: Services, asked: GatewayRequest): 
 }
 
 /** Decides by the rules that this isolate has, and once more if Redis says that they are outdated. */
-async function decide(services: Services, asked: GatewayRequest): Promise<Decided> {
+async function decide(services: GatewayServices, asked: GatewayRequest): Promise<Decided> {
   const { limiter, log } = services;
   const { regions, afterResponse } = asked;
   const ledger = createLedger((error) => log.error('charge-not-settled', error));
@@ -93,7 +111,7 @@ async function decide(services: Services, asked: GatewayRequest): Promise<Decide
 }
 
 /** Looks up a caller that memory does not know, unless the address is denied anyway. */
-async function whoCalls(services: Services, asked: GatewayRequest, round: Round): Promise<Identity> {
+async function whoCalls(services: GatewayServices, asked: GatewayRequest, round: Round): Promise<Identity> {
   const { afterResponse, request } = asked;
   if (!hasCredential(request, services.identity)) return { caller: addressOf(request, services.identity) };
   const how = { ...services.identity, afterResponse, deadline: round.deadline };
@@ -103,17 +121,22 @@ async function whoCalls(services: Services, asked: GatewayRequest, round: Round)
   return (await isRefusedAnyway(services, asked, round, from)) ? from : identify(request, how);
 }
 
-async function isRefusedAnyway(services: Services, asked: GatewayRequest, round: Round, from: Identity) {
+async function isRefusedAnyway(
+  services: GatewayServices,
+  asked: GatewayRequest,
+  round: Round,
+  from: Identity,
+) {
   if (isDenyListed(services, round, from)) return true;
   const checks = await planAnybody(round.snapshot, plannedFor(services, asked, from));
   return services.limiter.isKnownDenied(round, checks);
 }
 
-const isDenyListed = ({ now }: Services, { snapshot }: Round, { caller }: Identity) =>
+const isDenyListed = ({ now }: GatewayServices, { snapshot }: Round, { caller }: Identity) =>
   snapshot.listed(caller, now()) === 'deny';
 
 function plan(
-  services: Services,
+  services: GatewayServices,
   asked: GatewayRequest,
   round: Round,
   identity: Identity,
@@ -126,7 +149,7 @@ function plan(
 }
 
 const plannedFor = (
-  { now, isLogOnly }: Services,
+  { now, isLogOnly }: GatewayServices,
   { matchPath, request }: GatewayRequest,
   { caller }: Identity,
 ) => ({
@@ -153,7 +176,7 @@ function incidentOf(
 }
 
 function report(
-  { log, incidentCounts }: Services,
+  { log, incidentCounts }: GatewayServices,
   region: string,
   decision: Decision,
   incident: Omit<Incident, 'region'> | undefined,
@@ -175,7 +198,7 @@ export function reportShadow(
     if (check.log && !outcome.allowed) log.shadow(check.rule.name, region);
 }
 
-async function pass(services: Services, asked: GatewayRequest, decided: Decided): Promise<Response> {
+async function pass(services: GatewayServices, asked: GatewayRequest, decided: Decided): Promise<Response> {
   const { ledger, identity } = decided;
   if (!ledger.needsFollowUp) {
     if (asked.request.signal.aborted) return clientGone();
@@ -192,7 +215,7 @@ async function pass(services: Services, asked: GatewayRequest, decided: Decided)
 
 async function passWith(
   held: Held | undefined,
-  services: Services,
+  services: GatewayServices,
   asked: GatewayRequest,
   decided: Decided,
 ): Promise<Response> {
@@ -219,7 +242,7 @@ async function passWith(
 type Sent = Pick<AnsweredRequest, 'decision' | 'route' | 'caller' | 'startedAtMs'>;
 
 const sentNow = (
-  { telemetry, origins }: Services,
+  { telemetry, origins }: GatewayServices,
   asked: GatewayRequest,
   { decision, identity }: Decided,
 ): Sent => ({
@@ -230,7 +253,7 @@ const sentNow = (
 });
 
 /** Takes headers that are for Weir alone out of the answer, and reads the real cost from them. */
-function readAnswer({ origin, telemetry }: Services, sent: Sent, { kind, response }: ProxyResult) {
+function readAnswer({ origin, telemetry }: GatewayServices, sent: Sent, { kind, response }: ProxyResult) {
   const { decision, route, caller, startedAtMs } = sent;
   const cost = kind === 'failed' ? undefined : takeOriginHeaders(response.headers, origin);
   const { status } = response;

@@ -1,9 +1,8 @@
 // The gateway with a limiter that decides as it is told, and everything that it hands over for after the response.
 import type { Decision } from '../../src/core/counting/decision.ts';
-import { handleGateway } from '../../src/http/gateway.ts';
+import { type GatewayServices, handleGateway } from '../../src/http/gateway.ts';
 import { createIncidentCounts, type Incident } from '../../src/http/incident-counts.ts';
 import type { ProxyResult } from '../../src/http/proxy.ts';
-import type { Services } from '../../src/http/services.ts';
 import type { Ledger } from '../../src/limiter/ledger.ts';
 import { createRegion, snapshotOf } from '../limiter/limiter-harness.ts';
 import { SILENT } from '../telemetry/silent.ts';
@@ -60,6 +59,7 @@ export async function send(situation: Situation) {
       ipv6Prefix: 64,
       unverified: 'count',
     },
+    origins: { routeOf: () => 'default' },
     origin: { rateLimitHeaders: 'keep', costHeader: 'X-Weir-Cost' },
     isDevelopment: false,
     showsDegraded,
@@ -75,8 +75,8 @@ export async function send(situation: Situation) {
       script: () => {},
       bug: () => {},
     },
-  } satisfies Partial<Services>;
-  const answer = await handleGateway(services as unknown as Services, {
+  } satisfies GatewayServices;
+  const answer = await handleGateway(services, {
     request: new Request('https://weir.test/', {
       headers: isUnknown ? { 'X-API-Key': 'k' } : {},
       ...(isGone && { signal: AbortSignal.abort() }),

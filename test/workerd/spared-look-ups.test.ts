@@ -3,9 +3,8 @@ import { describe, expect, it } from 'vitest';
 import type { CallerDirectory, CallerRecord } from '../../src/core/matching/caller.ts';
 import { RULE_DEFAULTS, type Rule, type SCOPES } from '../../src/core/matching/rule.ts';
 import { compileSnapshot, type SnapshotContent, withCounterIds } from '../../src/core/matching/snapshot.ts';
-import { handleGateway } from '../../src/http/gateway.ts';
+import { type GatewayServices, handleGateway } from '../../src/http/gateway.ts';
 import { createIncidentCounts } from '../../src/http/incident-counts.ts';
-import type { Services } from '../../src/http/services.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
 import { createRegion, createSource, denies } from '../limiter/limiter-harness.ts';
 import { SILENT } from '../telemetry/silent.ts';
@@ -61,6 +60,7 @@ async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unve
       now,
     }),
     identity: { callers, tokens: undefined, ipv6Prefix: 64, unverified },
+    origins: { routeOf: () => 'default' },
     origin: { rateLimitHeaders: 'keep', costHeader: 'X-Weir-Cost' },
     isDevelopment: false,
     showsDegraded: true,
@@ -76,13 +76,13 @@ async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unve
       script: () => {},
       bug: () => {},
     },
-  } satisfies Partial<Services>;
+  } satisfies GatewayServices;
 
   const send = async (key: string, ip = IP) => {
     const request = new Request('https://weir.test/', {
       headers: { 'CF-Connecting-IP': ip, 'X-API-Key': key },
     });
-    const answer = await handleGateway(services as unknown as Services, {
+    const answer = await handleGateway(services, {
       request,
       regions: [region],
       matchPath: '/',
