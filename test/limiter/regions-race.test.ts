@@ -112,9 +112,13 @@ describe('all regions together', () => {
           central: fc.integer({ min: 1, max: 40 }),
         }),
         async ({ limit: _, central, ...given }) => {
-          // What is leased is charged, too, before it is used.
-          const split = createMinute({ limit: 600, rule: { onUnavailable: 'closed' } });
-          const alone = createMinute({ id: 'alone', limit: central, rule: { shares: { eu: 1 } } });
+          // What is leased is charged before it is used: no rule of this test leases.
+          const split = createMinute({ limit: 600, rule: { onUnavailable: 'closed', lease: false } });
+          const alone = createMinute({
+            id: 'alone',
+            limit: central,
+            rule: { shares: { eu: 1 }, lease: false },
+          });
           const how = { isolates: 2, requests: 120, deadlineMs: 5_000, checks: [split, alone] };
           const { admitted, charged } = await send({ ...given, ...how });
           expect([admitted, charged(split), charged(alone)]).toEqual([central, central, central]);
