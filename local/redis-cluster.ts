@@ -53,7 +53,8 @@ export async function startRedisCluster(name: string): Promise<RedisCluster> {
 async function startNode(name: string, cleanup: AsyncDisposableStack): Promise<Node> {
   // The bus needs a port of its own; by default that is the port plus 10000, which may not exist.
   const busPort = await freePort();
-  const cluster = ['--cluster-enabled', 'yes', '--cluster-port', String(busPort)];
+  // Nodes notice each other's end among their chores.
+  const cluster = ['--cluster-enabled', 'yes', '--cluster-port', String(busPort), '--hz', '10'];
   const failover = [
     '--cluster-node-timeout',
     String(NODE_TIMEOUT_MS),
