@@ -1,33 +1,34 @@
-// How many requests a second of one hot subject this machine gives: an isolate is asked as fast as it answers.
+// How many requests a second this machine gives: the load doubles until it can no longer be sent in time.
 import type { Edges } from '../../local/edges.ts';
+import { steadyLoad } from '../../local/steady-load.ts';
 import { openSystem } from './systems.ts';
-import type { Shape } from './traffic.ts';
+import type { Ask, Shape } from './traffic.ts';
 
-const ROOMY: Shape = { subjects: 1, isolates: 1, perSecond: 10_000_000, load: 1, windowSeconds: 4 };
-const WARM_UP_MS = 2_000;
-const MEASURE_MS = 1_000;
-const AT_ONCE = 50;
-/** The load must be sent in time, and that takes processor time, too. */
+type Crowd = Pick<Shape, 'subjects' | 'isolates'>;
+
+/** Nobody reaches this limit. */
+const ROOMY = { perSecond: 10_000_000, load: 1, windowSeconds: 4 };
+const LEAST = 1_000;
+const MOST = 1_000_000;
+const STEP_MS = 1_000;
+/** A load that ends later than this was not sent in time. */
+const LATE_MS = 1_150;
+/** The rest is for what is counted one by one near a limit. */
 const PART = 0.5;
-const STEP = 500;
 
-export async function highestRate(edges: Edges): Promise<number> {
-  const ask = await openSystem.weir(edges, ROOMY);
-  const askFor = async (ms: number) => {
-    const endsAtMs = performance.now() + ms;
-    let count = 0;
-    const keepAsking = async () => {
-      while (performance.now() < endsAtMs) {
-        await ask(0, 'hot');
-        count += 1;
-        // Timers and sockets get their turn, too.
-        if (count % AT_ONCE === 0) await new Promise((resolve) => setImmediate(resolve));
-      }
-    };
-    await Promise.all(Array.from({ length: AT_ONCE }, keepAsking));
-    return (count * 1_000) / ms;
-  };
-  await askFor(WARM_UP_MS);
-  const perSecond = await askFor(MEASURE_MS);
-  return Math.max(STEP, Math.floor((perSecond * PART) / STEP) * STEP);
+export async function highestRate(edges: Edges, crowd: Crowd): Promise<number> {
+  const ask = await openSystem.weir(edges, { ...ROOMY, ...crowd });
+  let highest = LEAST;
+  while (highest < MOST && (await isSentInTime(ask, crowd, 2 * highest))) highest *= 2;
+  return Math.max(LEAST, highest * PART);
+}
+
+async function isSentInTime(ask: Ask, { subjects, isolates }: Crowd, perSecond: number): Promise<boolean> {
+  const startedAtMs = performance.now();
+  const send = (i: number) => ask(i % isolates, `subject-${i % subjects}`);
+  return await steadyLoad({ perSecond, ms: STEP_MS, send }).then(
+    () => performance.now() - startedAtMs <= LATE_MS,
+    // Too many wait for their answers.
+    () => false,
+  );
 }
