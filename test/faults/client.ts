@@ -79,9 +79,12 @@ export function openClient(weir: Weir): Client {
       using pool = openConnectionPool();
       const standstill = monitorEventLoopDelay({ resolution: 10 });
       standstill.enable();
+      // Until the last answer has come: that one waits for the machine, too.
+      const ended = new AbortController();
+      const until = { ...options, ms: options.ms + GIVE_UP_MS, signal: ended.signal };
       const [results, controls] = await Promise.all([
-        steadyLoad({ ...options, send: (i) => ask(next(i), pool) }),
-        steadyLoad({ ...options, send: (i) => ask(control(i), pool) }),
+        steadyLoad({ ...options, send: (i) => ask(next(i), pool) }).finally(() => ended.abort()),
+        steadyLoad({ ...until, send: (i) => ask(control(i), pool) }),
       ]);
       standstill.disable();
       return {
