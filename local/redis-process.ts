@@ -34,7 +34,7 @@ export async function startRedisProcess(options: RedisProcessOptions): Promise<R
   // Redis loads a dump.rdb it finds in its folder even with saving off, hence a folder of its own.
   const dir = mkdtempSync(join(tmpdir(), 'weir-redis-'));
   const network = ['--port', String(port), '--bind', LOOPBACK];
-  // Its chores once a second instead of ten times: dozens of idle servers then leave the machine to others.
+  // Redis does its chores once a second instead of ten times. Dozens of idle servers then leave the machine to others.
   const quiet = ['--save', '', '--appendonly', 'no', '--hz', '1'];
   const args = [...network, ...quiet, '--dir', dir, ...extraArgs];
   // Detached: Ctrl-C in the terminal reaches only us, so that we can end things in order.

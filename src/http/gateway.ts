@@ -58,6 +58,8 @@ interface Decided {
   readonly decision: Decision;
   readonly identity: Identity | undefined;
   readonly ledger: Ledger;
+  /** The name of its route, for metrics and logs. */
+  readonly route: string;
 }
 
 /** Less than the 30 s for which the runtime keeps `waitUntil` work alive after a client has left. */
@@ -76,11 +78,10 @@ export async function handleGateway(services: GatewayServices, asked: GatewayReq
   // When a client leaves, the runtime drops work that was not handed over. Charges and seats would then stay taken.
   asked.afterResponse(deciding);
   const decided = await deciding;
-  const { decision, identity } = decided;
+  const { decision, identity, route } = decided;
   const incident = incidentOf(decision, identity);
   const region = asked.regions[0].name;
   report(services, region, decision, incident);
-  const route = services.origins.routeOf(asked);
   telemetry.decided({ decision, incident, region, route, caller: identity?.caller, startedAtMs });
   const response = decision.allowed
     ? await pass(services, asked, decided)
@@ -93,7 +94,7 @@ export async function handleGateway(services: GatewayServices, asked: GatewayReq
 
 /** Decides by the rules that this isolate has, and once more if Redis says that they are outdated. */
 async function decide(services: GatewayServices, asked: GatewayRequest): Promise<Decided> {
-  const { limiter, log } = services;
+  const { limiter, log, origins } = services;
   const { regions, afterResponse } = asked;
   const ledger = createLedger((error) => log.error('charge-not-settled', error));
   const request = { regions, operation: 'take', ledger, afterResponse } as const;
@@ -104,9 +105,9 @@ async function decide(services: GatewayServices, asked: GatewayRequest): Promise
       identity = await whoCalls(services, asked, step);
       step = await limiter.decide(step, await plan(services, asked, step, identity));
     }
-    return { decision: step.decision, identity, ledger };
+    return { decision: step.decision, identity, ledger, route: origins.routeOf(asked) };
   } catch (error) {
-    return { decision: limiter.recover(request, error), identity, ledger };
+    return { decision: limiter.recover(request, error), identity, ledger, route: origins.routeOf(asked) };
   }
 }
 
@@ -202,7 +203,7 @@ async function pass(services: GatewayServices, asked: GatewayRequest, decided: D
   const { ledger, identity } = decided;
   if (!ledger.needsFollowUp) {
     if (asked.request.signal.aborted) return clientGone();
-    const sent = sentNow(services, asked, decided);
+    const sent = sentNow(services, decided);
     return readAnswer(services, sent, await asked.forward(identity?.caller, {})).response;
   }
   const held = holdSeats(ledger);
@@ -226,7 +227,7 @@ async function passWith(
     return clientGone();
   }
   const outlivesClientMs = ledger.awaitsCost ? AWAIT_COST_MS : 0;
-  const sent = sentNow(services, asked, decided);
+  const sent = sentNow(services, decided);
   const result = await forward(identity?.caller, { outlivesClientMs });
   const { response, cost } = readAnswer(services, sent, result);
   if (result.kind === 'failed') {
@@ -241,13 +242,9 @@ async function passWith(
 
 type Sent = Pick<AnsweredRequest, 'decision' | 'route' | 'caller' | 'startedAtMs'>;
 
-const sentNow = (
-  { telemetry, origins }: GatewayServices,
-  asked: GatewayRequest,
-  { decision, identity }: Decided,
-): Sent => ({
+const sentNow = ({ telemetry }: GatewayServices, { decision, identity, route }: Decided): Sent => ({
   decision,
-  route: origins.routeOf(asked),
+  route,
   caller: identity?.caller,
   startedAtMs: telemetry.clockMs(),
 });
