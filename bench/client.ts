@@ -1,5 +1,5 @@
-// Twenty clients on one limit, each in a loop: weir/client, ky and got, in one run against Weir as it runs. Each limit has
-// an address of its own, so that the three do not share counters.
+// Twenty clients on one limit, each in a loop: weir/client, ky and got, in one run against a running Weir. Each client
+// library has its own address, so that the three do not share counters.
 import got from 'got';
 import ky from 'ky';
 import { freshIp, startWeir, type Weir } from '../local/weir.ts';
@@ -15,12 +15,12 @@ const CLIENTS = 20;
 const LIMIT = 500;
 const WINDOW_SECONDS = 10;
 const WINDOWS = 3;
-/** At first nobody knows of the others. */
+/** At first no client knows of the others. */
 const WARM_UP_WINDOWS = 1;
 const ALGORITHMS = ['fixed-window', 'token-bucket'] as const;
-/** In the short form: two that share a limit. */
+/** The short form has two clients that share a limit. */
 const LEAST = { clients: 2, limit: 10 };
-/** A large burst would be used up in the warm-up, and be missing later. */
+/** The warm-up would use up a large burst, which would then be missing. */
 const burstOf = { 'fixed-window': () => ({}), 'token-bucket': (limit: number) => ({ burst: limit / 10 }) };
 const NAMES = ['weir', 'ky', 'got'] as const;
 
@@ -39,7 +39,7 @@ interface Tally {
   readonly degraded: string[];
 }
 
-/** Sends one request, and again after a denial, as its client does that. */
+/** Sends one request, and retries after a denial in the way of its client library. */
 type Send = (url: string, headers: Record<string, string>) => Promise<unknown>;
 
 /** Each of the twenty is a client of its own. */

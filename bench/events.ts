@@ -1,4 +1,5 @@
-// The violators of the last day in a table of a month: ten million rows of denials, three hundred thousand subjects.
+// Asks for the violators of the last day in a table of a month: ten million rows of denials, three hundred thousand
+// subjects.
 import { PgDialect } from 'drizzle-orm/pg-core';
 import pg from 'pg';
 import { applyMigrations } from '../local/migrations.ts';
@@ -54,7 +55,10 @@ export const run: Bench = async ({ say, scaled, parts }) => {
   };
 };
 
-/** As they come: by time, half of them of addresses, most of them few times. No two rows of a minute have one key. */
+/**
+ * Like real denials: ordered by time, half of them by address, and few for most subjects. No two rows of a minute have
+ * the same key.
+ */
 const FILL = `
   insert into weir.events (at, scope, rule_id, rule_name, subject, count)
   select date_trunc('minute', $2::timestamptz + make_interval(secs => n * $3::float8)),
@@ -62,7 +66,7 @@ const FILL = `
     'subject-' || (n::bigint * 7919) % 300000 || '-' || n % 4, 1 + n % 10
   from generate_series(1, $1::int) n`;
 
-/** Rows go in several times faster without indexes, which are then made of all of them at once. */
+/** Inserting is several times faster without indexes. They are built afterwards, from all rows at once. */
 async function withoutIndexes(client: pg.Client, fill: () => Promise<unknown>): Promise<void> {
   const { rows: keys } = await client.query<{ name: string; definition: string }>(
     `select quote_ident(conname) as name, pg_get_constraintdef(oid) as definition from pg_constraint

@@ -1,5 +1,5 @@
-// What a fault of Redis does to those who are served, and what remembered denials do to those who are denied: Weir as it
-// runs, beside @upstash/ratelimit.
+// Measures what clients see while Redis fails, and what remembered denials save: a running Weir beside
+// @upstash/ratelimit.
 import { readFile } from 'node:fs/promises';
 import { prepareSite, type Site } from './faults/arena.ts';
 import { type HotRun, measureDenialCache, reasonsOf, summarize } from './faults/denial-cache.ts';
@@ -10,7 +10,7 @@ import { denialTable, outageTable, peerTable } from './faults/tables.ts';
 import type { Bench, BenchOptions, Table } from './shared/bench.ts';
 import { tallyReasons } from './shared/reasons.ts';
 
-/** All parts share this machine: what is remembered has nothing to do with the deadline. */
+/** All parts share this machine, and the deadline plays no part in remembering denials. */
 const PATIENT_MS = 5_000;
 
 export const measures =
@@ -19,7 +19,7 @@ export const measures =
 const VERDICT = ['limiterErrors', 'p99OverDeadline', 'noise', 'recoveredMs', 'admittedOverCap'];
 const DENIALS = ['utilization1x2', 'utilization5x', 'utilization50x', 'commandsPerDenied', 'uncounted'];
 
-/** Of one fault: the others are not in the short form. */
+/** The figures of one fault. The short form leaves the others out. */
 export const keys = [
   ...['one', 'all'].flatMap((scope) => VERDICT.map((figure) => `faults.redis-frozen/${scope}.${figure}`)),
   ...['patient', 'impatient'].flatMap((kind) =>
@@ -73,7 +73,7 @@ async function overload(site: Site, options: BenchOptions): Promise<HotRun[]> {
   return await measureDenialCache(arena, options);
 }
 
-/** NaN where the system does not tell it. */
+/** NaN if the system does not report it. */
 async function rssMiB(pid: number): Promise<number> {
   const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '');
   return Math.round(Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1] ?? Number.NaN) / 1_024);

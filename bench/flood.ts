@@ -1,5 +1,5 @@
-// A flood: a million denials of a hundred thousand callers, at three isolates in workerd, through a queue and its consumer
-// into Postgres. How many messages and rows that makes, and that no denial is missing in the sum.
+// A flood: a million denials of a hundred thousand callers at three isolates in workerd, through a queue and its
+// consumer into Postgres. Counts messages and rows, and checks that no denial is missing in the sum.
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { startWeir, type Weir } from '../local/weir.ts';
@@ -14,9 +14,9 @@ const SUBJECTS = 100_000;
 const DENIALS_EACH = 10;
 const ISOLATES = ['one', 'two', 'three'] as const;
 const CONNECTIONS_EACH = 4;
-/** Nothing is written for so long: something is lost. */
+/** If no row was written for this long, something is lost. */
 const MAX_SILENCE_MS = 60_000;
-/** Of each caller, the first request passes. */
+/** The first request of each caller passes. */
 const RULE = {
   resource: '/flood',
   scope: 'ip',
@@ -26,7 +26,7 @@ const RULE = {
 };
 
 export const run: Bench = async ({ say, scaled, parts }) => {
-  // Isolates hand over every ten seconds in a flood. The short form does not last that long.
+  // In a flood, isolates hand over every ten seconds. The short form does not last that long.
   const variables = scaled(SUBJECTS) < SUBJECTS ? { TELEMETRY_SECONDS: '0.1' } : {};
   await using weir = await startWeir(variables, { ...parts, queue: 'weir-records' });
   await weir.admin('/rules', { method: 'POST', body: RULE });
@@ -69,7 +69,9 @@ export const run: Bench = async ({ say, scaled, parts }) => {
   };
 };
 
-/** The requests of one caller come one after the other, so that all but the first two are denied from memory. */
+/**
+ * Sends the requests of one caller one after the other, so that the isolate denies all but the first two from memory.
+ */
 async function flood(weir: Weir, subjects: number) {
   let next = 0;
   let denied = 0;
@@ -132,7 +134,7 @@ async function read(client: pg.Client): Promise<Written> {
   };
 }
 
-/** As the fleet's metrics say. */
+/** Reads the metrics of all isolates. */
 async function readDeadLetters(weir: Weir): Promise<number> {
   const answer = await weir.call('/_weir/metrics', { headers: { Authorization: `Bearer ${weir.token}` } });
   const counts = (await answer.text()).matchAll(/^weir_dead_letters_total\{.*\} (\d+)$/gm);

@@ -1,6 +1,6 @@
-// The gateway under load: Weir as it is deployed beside a bare Worker, a bare proxy, a proxy that asks Redis for nothing
-// but a PING, and @upstash/ratelimit, bare and with the duties that Weir has; all in one workerd process, with the same
-// requests, on the same Redis and the same origin.
+// The gateway under load: Weir as deployed, beside a bare Worker, a bare proxy, a proxy that only sends a PING to
+// Redis, and @upstash/ratelimit, bare and with Weir's duties. All run in one workerd process, with the same requests,
+// on the same Redis and the same origin.
 import { type Arena, startArena } from './gateway/arena.ts';
 import { CANDIDATES, targetsAt } from './gateway/candidates.ts';
 import { compare, compareKeys, compareTables } from './gateway/compare.ts';
@@ -56,7 +56,7 @@ async function measureAll(arena: Arena, load: Load, options: BenchOptions) {
   return { measured, latencies };
 }
 
-/** In a process of its own: an inspector costs time. */
+/** Runs in its own process, because an inspector costs time. */
 async function heapOfWeir(arena: Arena, load: Load, ms: number): Promise<number> {
   await using workerd = await arena.serve({ inspect: true });
   const target = targetsAt(workerd.urls).oneRule;

@@ -1,5 +1,5 @@
-// What it costs a region that its isolates ask for the announcement, on a gateway that locks as Upstash does: as a key of
-// the script, as it once was, and with a GET in the same pipeline.
+// Measures what it costs a region that all its isolates read the announcement, on a gateway that locks as Upstash does:
+// as a key of the script, as in an earlier version, and with a GET in the same pipeline.
 import { type Asked, type LocksOptions, type LocksResult, measureLocks } from './locks/measure.ts';
 import type { Bench, Table } from './shared/bench.ts';
 import { tallyReasons, uncountedNotes } from './shared/reasons.ts';
@@ -7,11 +7,11 @@ import { fixed } from './shared/table.ts';
 
 /** Each isolate asks once. */
 const ISOLATES = 1_000;
-/** In the short form: enough to wait for each other. */
+/** The short form has enough isolates to wait for each other. */
 const LEAST_ISOLATES = 10;
 /**
- * How long a script keeps its locks is an assumption. Upstash has told of 1,000 runs on one key in 48 ms; with less than
- * a millisecond, timers here would be what is measured.
+ * How long a script keeps its locks is an assumption. Upstash has reported 1,000 runs on one key in 48 ms. With less
+ * than a millisecond, the bench would measure the timers of this machine.
  */
 const HOLD_MS = 1;
 const ROUNDS = 3;

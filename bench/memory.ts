@@ -1,5 +1,5 @@
-// What a Worker holds after requests of a million subjects: Weir as it is deployed, and an empty proxy after a tenth of
-// them. Both have as much heap as a Worker has on Cloudflare.
+// Measures the memory of a Worker after requests of a million subjects: Weir as deployed, and an empty proxy after a
+// tenth of them. Both have as much heap as a Worker on Cloudflare.
 import { type Arena, startArena } from './gateway/arena.ts';
 import { ONCE_PATH } from './gateway/limits.ts';
 import { startSubjectsLoad } from './memory/load.ts';
@@ -16,15 +16,15 @@ export const keys = FIGURES.flatMap((figure) => [`${figure}.weir`, `${figure}.pr
 const SUBJECTS = { weir: 1_000_000, proxy: 100_000 };
 type Name = keyof typeof SUBJECTS;
 const LABELS = { weir: 'Weir', proxy: 'An empty proxy' };
-/** The first one warms up: it compiles code and fills every cache. */
+/** The first round warms up: it compiles code and fills every cache. */
 const ROUNDS = 10;
-/** Of a Worker on Cloudflare. */
+/** The heap of a Worker on Cloudflare. */
 const MAX_HEAP_MB = 128;
 const CONCURRENCY = 16;
 
 interface Course {
   readonly perRound: number;
-  /** One before the first request, and one after each round. */
+  /** One sample before the first request, and one after each round. */
   readonly samples: readonly MemorySample[];
   /** Why requests were not counted. */
   readonly reasons: readonly string[];
@@ -49,7 +49,7 @@ export const run: Bench = async (options) => {
   };
 };
 
-/** In a process of its own, so that what the process holds is this Worker's. */
+/** Runs in its own process, so that the memory of the process is that of this Worker. */
 async function courseOf(name: Name, arena: Arena, { say, scaled }: BenchOptions): Promise<Course> {
   await using workerd = await arena.serve({ inspect: true, mostHeapMb: MAX_HEAP_MB });
   await using load = startSubjectsLoad();

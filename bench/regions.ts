@@ -1,6 +1,6 @@
-// A limit that is split over three regions, at real distances: what passes in all, what one region alone can use of it, what
-// clients read, and what that costs in calls over the ocean. Beside MultiRegionRatelimit of @upstash/ratelimit, on the same
-// gateways and the same traffic.
+// A limit that is split over three regions, at real distances: how many requests pass, how much one region alone can
+// use, what clients read, and how many far calls that takes. Beside MultiRegionRatelimit of @upstash/ratelimit, on the
+// same gateways and with the same traffic.
 import { type Edges, startEdges } from '../local/edges.ts';
 import { createPeerSystem } from './regions/peer.ts';
 import { exactFrom } from './regions/remaining.ts';
@@ -10,14 +10,14 @@ import type { Bench, BenchOptions, Table } from './shared/bench.ts';
 import { tallyReasons, uncountedNotes } from './shared/reasons.ts';
 import { fixed, percent } from './shared/table.ts';
 
-/** Between two regions, there and back. */
+/** The round trip between two regions. */
 const ROUND_TRIPS_MS = [80, 200];
 /** The default. */
 const DEADLINE_MS = 250;
 const SMALL: Size = { limit: 6, windowMs: 1_000, windows: 30 };
 const SLOW: Size = { limit: 30, windowMs: 60_000, windows: 4 };
 const LARGE: Size = { limit: 300, windowMs: 15_000, windows: 2 };
-/** Long enough to be in every region. */
+/** Long enough to visit every region. */
 const MOVING_WINDOWS = 6;
 
 export const measures =
@@ -38,7 +38,7 @@ export const keys = [
   'peerUncounted',
 ];
 
-/** One traffic with one size at one distance. */
+/** One kind of traffic, with one size, at one distance. */
 interface Run {
   readonly roundTripMs: number;
   readonly size: Size;
@@ -68,7 +68,7 @@ export const run: Bench = async ({ say, scaled }) => {
 const beApart = (edges: Edges, latencyMs: number) =>
   Promise.all(edges.regions.map(({ far }) => far.faults.set({ latencyMs })));
 
-/** The slow ones take minutes and hardly any machine: they run beside the others. */
+/** The slow ones take minutes but hardly any processor time, so they run beside the others. */
 async function measureAll(
   edges: Edges,
   roundTripMs: number,
@@ -112,7 +112,7 @@ function toJson(runs: readonly Run[], peer: readonly Run[], exactFromRequest: nu
   const most = (some: readonly Run[], figure: 'farCallsPerRequest' | 'commandsPerRequest') =>
     byTraffic(some, (these) => Math.max(...these.map(({ measured }) => measured[figure])));
   const skewed = of(large, 'skewed').at(-1);
-  // As far apart and as large as the peer was measured.
+  // The runs with the same distance and size as the peer's.
   const alike = runs.filter(
     ({ roundTripMs, size }) => roundTripMs === peer[0]?.roundTripMs && size === peer[0].size,
   );
@@ -128,7 +128,7 @@ function toJson(runs: readonly Run[], peer: readonly Run[], exactFromRequest: nu
     },
     remaining: { exactFromRequest },
     farCallsPerRequest: most(runs, 'farCallsPerRequest'),
-    // Those of the slow ones are lost among those that run beside them.
+    // The commands of the slow runs cannot be told from those that run beside them.
     commandsPerRequest: most(
       runs.filter(({ size }) => size !== SLOW),
       'commandsPerRequest',

@@ -1,4 +1,4 @@
-// Rules on their way to the edge: what matching costs, how large all rules are, and how fast a change arrives.
+// Measures rules on their way to the edge: what matching costs, how large all rules are, and how fast a change arrives.
 import { startWeir } from '../local/weir.ts';
 import { type MatchMicros, measureMatch, measureSnapshot, type SnapshotSize } from './rules/match.ts';
 import { GIVE_UP_MS, measurePropagation, type Propagation } from './rules/propagation.ts';
@@ -36,7 +36,7 @@ export const run: Bench = async (options) => {
 };
 
 const inNumbers = (one: Propagation) => ({ ...one, unenforced: one.unenforced.length });
-/** Of every place that was too late. */
+/** The reasons of every place that was too late. */
 const reasonsOf = (measured: readonly Propagation[]) =>
   measured.flatMap(({ unenforced }) => unenforced.flat());
 

@@ -1,5 +1,5 @@
-// The start of a cold isolate, as `wrangler check startup` profiles it: processor time until the Worker can take its
-// first request. Load on the machine adds to it, so the least of several runs says most.
+// Measures the start of a cold isolate, as `wrangler check startup` profiles it: processor time until the Worker can
+// take its first request. Load on the machine adds to it, so the smallest of several runs is the best figure.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

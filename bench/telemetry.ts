@@ -78,7 +78,7 @@ async function profileFirst(
 interface Found {
   readonly profileShare: number;
   readonly cpu: Readonly<Record<Form, number>>;
-  /** Of each isolate. */
+  /** The figure of each isolate. */
   readonly shares: readonly number[];
   readonly pathShares: readonly number[];
 }

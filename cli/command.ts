@@ -1,27 +1,27 @@
-// What a command of `weir` is given, and what it gives back.
+// The input and the result of each command of `weir`.
 import type { WeirApi } from './weir-api.ts';
 
-/** Bad arguments or a bad file: the message says all. */
+/** Bad arguments or a bad file. Its message is all that the user sees. */
 export class CommandError extends Error {}
 
 export interface CommandContext {
   readonly api: WeirApi;
-  /** What follows the name of the command. */
+  /** The words after the name of the command. */
   readonly words: readonly string[];
   readonly options: Readonly<Record<string, string | boolean | undefined>>;
-  /** A line for people. With --json none is printed. */
+  /** Prints a line for people. Prints nothing with --json. */
   readonly say: (line: string) => void;
-  /** A result for machines. Without --json none is printed. */
+  /** Prints a result for programs. Prints nothing without --json. */
   readonly report: (result: unknown) => void;
 }
 
-/** 0: done. 1: it failed. 2: the file and the rules in force are not the same. */
+/** 0: done. 1: the command failed. 2: the file differs from the rules in force. */
 export type ExitCode = 0 | 1 | 2;
 
 export interface Command {
   readonly usage: string;
   readonly does: string;
-  /** Names of options, with a word for their value, or without one for a switch. */
+  /** The options by name. The value is the word for it in the help text; a switch has none. */
   readonly options: Readonly<Record<string, string | undefined>>;
   run(context: CommandContext): Promise<ExitCode>;
 }

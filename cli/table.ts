@@ -1,4 +1,4 @@
-// Rows in columns. The last column is not filled up: it may be long.
+// Prints rows in columns. The last column is not padded, because it may be long.
 
 export function renderTable(rows: readonly (readonly string[])[]): string[] {
   const columns = Math.max(0, ...rows.map((row) => row.length));

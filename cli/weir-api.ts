@@ -1,13 +1,13 @@
-// Calls to a Weir that runs. Errors are said in one line, without the token.
+// Calls a running Weir. Each error is one line, without the token.
 import { CommandError } from './command.ts';
 
 export interface WeirApi {
   readonly url: string;
-  /** `path` is what follows /_weir/admin. */
+  /** `path` is the part after /_weir/admin. */
   admin<T>(method: 'GET' | 'POST', path: string, body?: unknown): Promise<T>;
-  /** The text of an answer, as it is. */
+  /** The unparsed text of an answer. */
   adminText(path: string): Promise<string>;
-  /** As a caller, without the token. */
+  /** Sends a request as a caller, without the admin token. */
   call(path: string, headers: Readonly<Record<string, string>>): Promise<Response>;
 }
 

@@ -1,4 +1,4 @@
-// `npx weir`: what is done with a Weir that runs, from a terminal or a pipeline. As a function: `bin.ts` is the process.
+// `npx weir`: works with a running Weir, from a terminal or a pipeline. This is a function; `bin.ts` is the process.
 import { parseArgs } from 'node:util';
 import { type Command, CommandError } from './command.ts';
 import { backup, restore } from './commands/backup.ts';
@@ -45,7 +45,7 @@ export interface Terminal {
   readonly complain: (line: string) => void;
 }
 
-/** Its result is the exit code of the process. */
+/** Resolves to the exit code of the process. */
 export async function runWeir(terminal: Terminal): Promise<number> {
   try {
     return await runCommand(terminal);

@@ -1,6 +1,6 @@
-// Builds the Worker into `dist`: the gateway in index.js, and what most isolates never need (src/core/when-needed.ts) in
-// files beside it, which an isolate evaluates when it first imports them. wrangler runs this before it serves or
-// deploys; by itself it would put everything into one file, and all of that would be read at each cold start.
+// Builds the Worker into `dist`: the gateway in index.js, and beside it the modules that most isolates never need
+// (src/core/when-needed.ts). An isolate evaluates such a module when it first imports it. wrangler runs this build
+// before it serves or deploys. By itself wrangler would write one file, and every cold start would read all of it.
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { build } from 'esbuild';

@@ -1,9 +1,9 @@
-// A real Chromium for the tests of the page: finds it, or installs it without asking.
+// Finds a real Chromium for the tests of the page, or installs it.
 import { findOrInstall, type Machine } from './packages.ts';
 
 const NAMES = ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'];
 
-/** The path of the program. `CHROMIUM` names another one. */
+/** The path of the program. `CHROMIUM` overrides it. */
 export function findOrInstallChromium(machine: Machine): Promise<string> {
   const named = (machine.env ?? process.env)['CHROMIUM'];
   return findOrInstall(machine, {

@@ -1,4 +1,4 @@
-// Requests of a load over connections that are kept: one more is opened only when all others wait for an answer.
+// Sends requests over kept connections. It opens another connection only when all others wait for an answer.
 import { once } from 'node:events';
 import { Agent, type IncomingHttpHeaders, type IncomingMessage, request } from 'node:http';
 import { text } from 'node:stream/consumers';
@@ -17,7 +17,7 @@ export interface PoolAnswer {
 }
 
 export interface ConnectionPool extends Disposable {
-  /** Resolves when the answer was read to its end; rejects when the network fails. */
+  /** Resolves when the whole answer was read. Rejects when the network fails. */
   request(url: string, request?: PoolRequest): Promise<PoolAnswer>;
 }
 
@@ -27,13 +27,13 @@ export function openConnectionPool(): ConnectionPool {
   const agent = new Agent({
     keepAlive: true,
     maxFreeSockets: Number.POSITIVE_INFINITY,
-    // workerd closes what is idle for 5 s: a request must not go out on a connection that is just being closed.
+    // workerd closes a connection that is idle for 5 s. The pool must not send a request on one that is being closed.
     timeout: IDLE_MS,
   });
   return {
     async request(url, { body, ...options } = {}) {
       const asked = request(url, { ...options, agent });
-      // What fails after the answer began is told by the answer.
+      // If the connection fails after the answer began, the answer reports it.
       asked.on('error', () => {});
       asked.end(body);
       const [answer] = (await once(asked, 'response')) as [IncomingMessage];

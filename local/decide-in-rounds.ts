@@ -6,7 +6,7 @@ import { createLedger, type Ledger } from '../src/limiter/ledger.ts';
 import type { DecisionRequest, Limiter, RequestPlan } from '../src/limiter/limiter.ts';
 
 export interface PlannedDecision extends Omit<DecisionRequest, 'ledger'> {
-  /** What the request is up against by these rules. */
+  /** Plans the request by these rules. */
   readonly plan: (snapshot: Snapshot, deadline: Deadline) => RequestPlan | Promise<RequestPlan>;
   readonly ledger?: Ledger | undefined;
 }

@@ -1,4 +1,5 @@
-// Tiers, rules, routes and keys to try Weir with. Only an empty database gets them: what a person has made stays as it is.
+// Tiers, rules, routes and keys to try Weir with. Only an empty database gets them, so they never change a person's
+// own.
 import { like, notLike } from 'drizzle-orm';
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres';
 import pg from 'pg';
@@ -58,7 +59,7 @@ const ROUTES = [
   { name: 'demo: the zone', prefix: '/zone', origin: 'pass' },
 ];
 
-/** For local development only, and so no secret: everybody who clones this has the same ones. */
+/** For local development only. They are no secret, because every clone has the same ones. */
 const KEYS = [
   { name: 'demo: ada, premium', letter: 15, userId: 'ada' },
   { name: 'demo: acme, enterprise', letter: 4, tenantId: 'acme' },
@@ -77,7 +78,7 @@ export const demoKeys = (): Promise<DemoKey[]> =>
     })),
   );
 
-/** Whether it is there, now or from before. */
+/** Resolves to whether the demo set is there, whether new or from an earlier run. */
 export async function seedDemoSet(databaseUrl: string): Promise<boolean> {
   const client = new pg.Client({ connectionString: databaseUrl });
   await client.connect();
@@ -99,7 +100,7 @@ export async function seedDemoSet(databaseUrl: string): Promise<boolean> {
   }
 }
 
-/** But for the example that comes as a migration. */
+/** Ignores the example rule of a migration. */
 async function isEmpty(database: NodePgDatabase): Promise<boolean> {
   const made = await database.$count(rules, notLike(rules.name, 'example: %'));
   return made === 0 && (await database.$count(tiers)) === 0 && (await database.$count(apiKeys)) === 0;

@@ -1,5 +1,5 @@
-// `npm run demo`: lively traffic of several callers and regions to a running `npm run dev`, so that the page has something
-// to show. Each caller has a way of its own; one of them cannot stop hammering.
+// `npm run demo`: sends lively traffic of several callers and regions to a running `npm run dev`, so that the page has
+// something to show. Each caller behaves differently, and one never stops hammering.
 import { parseArgs } from 'node:util';
 import { type DemoKey, demoKeys } from './demo-set.ts';
 import { type SteadyResult, steadyLoad } from './steady-load.ts';
@@ -12,7 +12,7 @@ const HELP = `npm run demo [-- --minutes 10] [--per-second 40]
 Needs a running \`npm run dev\`. PORT names its port (8787).`;
 
 interface DemoCaller {
-  /** Of all requests, how many are this caller's, in proportion. */
+  /** This caller's part of all requests, relative to the other callers. */
   readonly weight: number;
   readonly ip: string;
   readonly key?: string | undefined;
@@ -20,7 +20,7 @@ interface DemoCaller {
   readonly paths: readonly string[];
 }
 
-/** The keys are those that `npm run dev` has made for ada and acme. */
+/** Uses the keys that `npm run dev` made for ada and acme. */
 const callersOf = ([ada, acme]: readonly DemoKey[]): readonly DemoCaller[] => [
   {
     weight: 30,

@@ -1,5 +1,5 @@
-// The wrangler configuration of `npm run dev`: wrangler.toml, with the demo Worker bound to it. A deployment has no such
-// binding, so it stands in no file that is deployed.
+// The wrangler configuration of `npm run dev`: wrangler.toml, plus a binding to the demo Worker. No deployed file may
+// have that binding, so this one is written when `npm run dev` starts.
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -7,14 +7,14 @@ import { DEMO_BINDING, DEMO_WORKER } from './demo-worker/miniflare.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 
-/** All configurations that wrangler is to run, Weir's own first. */
+/** The paths of all configurations for wrangler, Weir's own first. */
 export async function writeDevConfigs(folder: string): Promise<readonly string[]> {
   const config = join(folder, 'wrangler.toml');
   await writeFile(config, bindDemoWorker(await readFile(join(ROOT, 'wrangler.toml'), 'utf8')));
   return [config, join(ROOT, 'local/demo-worker/wrangler.toml')];
 }
 
-/** Paths in it are relative to its folder, which is another one now. */
+/** Paths in the file are relative to its folder, and the copy is in another folder. */
 function bindDemoWorker(text: string): string {
   const absolute = (path: string) => JSON.stringify(join(ROOT, path));
   const moved = text

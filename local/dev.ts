@@ -30,7 +30,7 @@ REDIS_PORT (6390 and the two after it). A port of 0 means any free one.`;
 
 const CRON_INTERVAL_MS = 60_000;
 const REDIS_CHECK_MS = 500;
-/** As the Worker demands. */
+/** The Worker refuses shorter tokens. */
 const SHORTEST_TOKEN = 16;
 
 async function main(): Promise<void> {
@@ -41,7 +41,7 @@ async function main(): Promise<void> {
   const settings = parseSettings(process.env);
   await assertPortsFree(settings);
   const signal = abortOnInterrupt();
-  // However this block is left, `cleanup` ends every process that was started in it.
+  // `cleanup` ends every process that this block started, however the block ends.
   await using cleanup = new AsyncDisposableStack();
   try {
     const lua = values['upstash-lua'] ? 'gopher' : 'redis';
@@ -56,7 +56,7 @@ async function main(): Promise<void> {
 
 interface StartOptions {
   readonly fresh: boolean;
-  /** Demo rules even in front of somebody's own API. */
+  /** Adds demo rules, even in front of a person's own API. */
   readonly demo: boolean;
   readonly lua: LuaEngine;
   readonly cluster: boolean;
@@ -69,7 +69,7 @@ async function start(settings: Settings, options: StartOptions): Promise<LocalWo
   await mkdir(settings.dataDir, { recursive: true }).catch((error: Error) => {
     throw new StackError(`WEIR_DATA_DIR cannot be used: ${error.message}`);
   });
-  // Only now: they take a while to load, and what is wrong with the settings is said at once.
+  // Imported late: these modules take a while to load, and errors in the settings should show at once.
   const [{ startStack }, { startWorker }, { demoKeys }] = await Promise.all([
     import('./stack.ts'),
     import('./worker.ts'),
@@ -77,11 +77,11 @@ async function start(settings: Settings, options: StartOptions): Promise<LocalWo
   ]);
   const stack = cleanup.use(await startStack({ ...settings, fresh, lua, cluster, say, signal }));
   cleanup.defer(keepAlive(stack.regions));
-  // Somebody's own database has its own rules, and somebody's own API is not limited by ours.
+  // A person's own database has its own rules, and demo rules must not limit a person's own API.
   const wantsDemo = !settings.databaseUrl && (demo || !settings.originUrl);
   const hasDemo = wantsDemo && (await seedOrExplain(stack.databaseUrl));
   if (fresh) await rm(join(settings.dataDir, 'worker'), { recursive: true, force: true });
-  // Before the Worker takes requests: without rules it would let all of them pass.
+  // Announces the rules before the Worker takes requests: without rules it would let all of them pass.
   await announceRules(stack);
   const adminToken = settings.adminToken ?? (await keptToken(settings.dataDir, { fresh }));
 
@@ -92,13 +92,13 @@ async function start(settings: Settings, options: StartOptions): Promise<LocalWo
     dataDir: settings.dataDir,
     variables: {
       ...stack.variables,
-      // Somebody is watching: the page shows what was counted two seconds ago.
+      // A person is watching, so the page should show counts that are two seconds old.
       TELEMETRY_SECONDS: '2',
       ...settings.worker,
       ADMIN_TOKEN: adminToken,
       DEADLINE_MS: settings.deadlineMs,
     },
-    // Until it is up, what wrangler says matters only if it fails, and then it is part of the error.
+    // Before the Worker is up, its output matters only if it fails, and then the error contains it.
     onOutput: (line) => isUp && console.log(`  worker │ ${line}`),
     signal,
   });
@@ -112,7 +112,7 @@ async function start(settings: Settings, options: StartOptions): Promise<LocalWo
   return worker;
 }
 
-/** The token of the last start, so that what was set up with it goes on working; else a new one. */
+/** Uses the token of the last run again, so that programs with that token keep working. Else makes a new one. */
 async function keptToken(dataDir: string, { fresh }: { readonly fresh: boolean }): Promise<string> {
   const file = join(dataDir, 'admin-token');
   const kept = fresh ? '' : (await readFile(file, 'utf8').catch(() => '')).trim();
@@ -122,7 +122,7 @@ async function keptToken(dataDir: string, { fresh }: { readonly fresh: boolean }
   return token;
 }
 
-/** A Redis that ends by itself is said and started again, empty. What is returned ends the watch. */
+/** If a Redis ends by itself, says so and starts it again, empty. Returns a function that ends the watch. */
 function keepAlive(regions: readonly LocalRegion[]): () => void {
   const starting = new Set<string>();
   const revive = async ({ name, redis }: LocalRegion) => {
@@ -132,13 +132,13 @@ function keepAlive(regions: readonly LocalRegion[]): () => void {
     await redis.start().catch((error: Error) => say(`Redis ${name} does not start: ${error.message}`));
     starting.delete(name);
   };
-  // What a cluster has lost, its replicas take over.
+  // In a cluster, the replicas take over by themselves.
   const single = regions.filter(({ cluster }) => !cluster);
   const watch = setInterval(() => single.forEach((region) => void revive(region)), REDIS_CHECK_MS);
   return () => clearInterval(watch);
 }
 
-/** Whether the demo set is there. */
+/** Resolves to whether the demo set is there. */
 async function seedOrExplain(databaseUrl: string): Promise<boolean> {
   const { seedDemoSet } = await import('./demo-set.ts');
   return seedDemoSet(databaseUrl).catch((error: Error) => {
@@ -162,7 +162,7 @@ async function publish(workerUrl: string, adminToken: string): Promise<void> {
   if (!answer.ok) throw new StackError(`the rules could not be published: ${await answer.text()}`);
 }
 
-/** wrangler dev knows the cron trigger but leaves it to others to pull it. */
+/** wrangler dev knows the cron trigger, but does not run it by itself. */
 function runCron(workerUrl: string): void {
   fetch(`${workerUrl}/cdn-cgi/local/scheduled`).catch(() => console.error('weir: the cron run failed'));
 }

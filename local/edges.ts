@@ -1,6 +1,6 @@
-// The limiter as it runs at three edges of the world, without workerd: each edge has its own memory and its own nearest
-// Redis, and the other two are far. A region's Redis has two gateways: a near one, and one that is as slow as an ocean.
-// For tests and benches.
+// Runs the limiter at three edges of the world, without workerd, for tests and benches. Each edge has its own memory
+// and its own nearest Redis; the other two are far. Each Redis has two gateways: a near one, and one as slow as an
+// ocean.
 
 import type { Decision } from '../src/core/counting/decision.ts';
 import type { LimitedRule } from '../src/core/matching/compiled-rule.ts';
@@ -29,10 +29,10 @@ export const EDGES = ['us', 'eu', 'ap'] as const;
 export type EdgeName = (typeof EDGES)[number];
 
 export interface EdgesOptions {
-  /** There and back, between two regions. */
+  /** The round trip between two regions. */
   readonly roundTripMs: number;
   readonly deadlineMs?: number;
-  /** The first region is a Redis Cluster. */
+  /** Whether the first region is a Redis Cluster. */
   readonly cluster?: boolean;
 }
 
@@ -40,21 +40,21 @@ export type EdgeRule = Partial<LimitedRule> & Pick<LimitedRule, 'algorithm' | 'l
 
 export interface Edge {
   readonly name: EdgeName;
-  /** One request of that subject, to which all rules apply. */
+  /** Sends one request of that subject. All rules apply to it. */
   request(subject: string): Promise<Decision>;
 }
 
 export type RegionOfEdges = LocalRegion & { readonly far: UpstashGateway };
 
-/** Rules that hold at all edges. */
+/** Three edges that use the same rules. */
 export interface EdgeSystem {
-  /** From now on, everywhere at once. */
+  /** Puts rules in force everywhere at once. */
   setRules(rules: readonly EdgeRule[], split?: Split): Promise<void>;
-  /** Another isolate at that edge, with a memory of its own. */
+  /** Starts another isolate at that edge, with its own memory. */
   openEdge(name: EdgeName): Edge;
-  /** Resolves when all that was left for after the responses is done. */
+  /** Resolves when all work after responses is done. */
   settled(): Promise<void>;
-  /** Calls to the counters of a region, so far, that is not the nearest one. */
+  /** How many calls went to counters of a region that was not the nearest, so far. */
   farCalls(): number;
 }
 
@@ -63,7 +63,7 @@ export interface Edges extends AsyncDisposable {
   open(rules: readonly EdgeRule[], split?: Split): Promise<EdgeSystem>;
 }
 
-/** Equal parts, and none before. */
+/** Equal parts now, and no other split before. */
 export const EVEN: Split = { shares: { us: 1, eu: 1, ap: 1 }, before: [] };
 
 export async function startEdges({ roundTripMs, deadlineMs = 5_000, cluster }: EdgesOptions): Promise<Edges> {
@@ -153,7 +153,7 @@ function createSystem(regions: readonly RegionOfEdges[], deadlineMs: number): Ed
   };
 }
 
-/** Rules of different systems never share a counter. */
+/** Gives each system its own rule ids, so that no two systems share a counter. */
 const completed = (rule: EdgeRule, ordinal: number, system: string): LimitedRule => ({
   ...RULE_DEFAULTS,
   id: `${system}-${ordinal}`,
@@ -164,7 +164,7 @@ const completed = (rule: EdgeRule, ordinal: number, system: string): LimitedRule
   ...rule,
 });
 
-/** Nobody announces anything: what is told is what holds. */
+/** There are no announcements here: the current rules are always the newest. */
 const always = (current: () => Snapshot): SnapshotSource => ({
   current,
   announced: () => current().version,

@@ -1,4 +1,4 @@
-// Everything that can happen to the Redis of a region, by name: one table for the tests and for the bench.
+// Everything that can happen to the Redis of a region, by name. Tests and benches share this table.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { makeReadOnlyReplica, refuseMemory, takeWrites } from './redis-modes.ts';
 import type { LocalRegion } from './regions.ts';
@@ -25,15 +25,15 @@ export type RegionFaultName =
 
 export interface RegionFault {
   readonly name: RegionFaultName;
-  /** It is over as soon as it has begun: what follows is a healthy region that has lost something. */
+  /** Whether the fault is over as soon as it has begun. It then leaves a healthy region that has lost something. */
   readonly isInstant: boolean;
   begin(region: LocalRegion): Promise<void>;
-  /** Leaves a healthy region, whatever was wrong with it before. */
+  /** Makes the region healthy again, whatever was wrong with it. */
   end(region: LocalRegion): Promise<void>;
 }
 
 export interface RegionFaultOptions {
-  /** What `slow` adds to every answer; `slow-at-random` adds up to twice as much. */
+  /** The delay that `slow` adds to every answer. `slow-at-random` adds up to twice as much. */
   readonly slowMs: number;
 }
 
@@ -71,7 +71,7 @@ export function regionFault(name: RegionFaultName, options: RegionFaultOptions):
   return regionFaults(options).find((fault) => fault.name === name) as RegionFault;
 }
 
-/** Ends whatever fault a region has; resolves when its gateway gets answers from its Redis again. */
+/** Ends any fault of the region. Resolves when its gateway gets answers from its Redis again. */
 export async function healRegion(region: LocalRegion): Promise<void> {
   const { redis, gateway } = region;
   redis.thaw();
@@ -92,11 +92,11 @@ async function restart(region: LocalRegion): Promise<void> {
   await untilConnected(region);
 }
 
-/** The gateway connects again by itself, a moment after its Redis is back. */
+/** The gateway reconnects by itself, a moment after its Redis is back. */
 async function untilConnected({ name, gateway }: LocalRegion): Promise<void> {
   for (const tooLateMs = Date.now() + HEAL_MS; ; await sleep(5)) {
     try {
-      // Asks Redis through the gateway's own connection, and is neither billed nor counted.
+      // Asks Redis through the gateway's own connection. This request is neither billed nor counted.
       await gateway.stats();
       return;
     } catch (error) {

@@ -1,4 +1,4 @@
-// Announces the rules of a database in the regions before there is a Worker: its very first request finds them there.
+// Announces the rules of a database in the regions before the Worker starts, so that its very first request finds them.
 // Import `lua-text.ts` first.
 import { createAnnouncementBoard } from '../src/redis/announcement-board.ts';
 import { createClient } from '../src/redis/client.ts';
@@ -11,7 +11,7 @@ import { StackError } from './ports.ts';
 import type { LocalRegion } from './regions.ts';
 import type { Stack } from './stack.ts';
 
-/** KV belongs to the Worker, which fills it when it publishes itself. */
+/** KV belongs to the Worker, which fills it with its own first publication. */
 const NO_KV = { get: async () => null, put: async () => {} };
 
 export async function publishToRegions(
@@ -21,11 +21,11 @@ export async function publishToRegions(
   try {
     await publish({
       database,
-      // As the Worker of `npm run dev` has it.
+      // The Worker of `npm run dev` allows private origins, too.
       reader: createRuleReader(database, { allowsPrivate: true, services: [DEMO_BINDING] }),
       kv: NO_KV,
       regions: stack.regions.map(toPublished),
-      // A region that was not told is told by the Worker's own publication, which reports what fails.
+      // If a region was not told, the Worker's own publication tells it, and reports the failure.
       onError: () => {},
     });
   } catch (error) {

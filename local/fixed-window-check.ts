@@ -1,4 +1,4 @@
-// A check of one unit of a fixed window, as a rule with nothing but its limit makes it. For benches and models.
+// A check of one unit under a fixed window, as a rule with only a limit makes it. For benches and models.
 import type { RuleCheck } from '../src/core/matching/plan.ts';
 import { RULE_DEFAULTS } from '../src/core/matching/rule.ts';
 

@@ -1,4 +1,4 @@
-// What `npm run dev` ends with: what runs where, and what to try first.
+// Prints the guide at the end of `npm run dev`: where each part runs, and what to try first.
 import type { DemoKey } from './demo-set.ts';
 import type { Stack } from './stack.ts';
 
@@ -6,7 +6,7 @@ export interface GuideOptions {
   readonly workerUrl: string;
   readonly adminToken: string;
   readonly stack: Stack;
-  /** Of the demo set; none in somebody's own database. */
+  /** The keys of the demo set. A person's own database has none. */
   readonly keys: readonly DemoKey[];
 }
 
@@ -49,7 +49,7 @@ const tryTheDemo = (
   The zone's own    curl -H 'Host: ${new URL(originUrl).host}' ${workerUrl}/zone/hello
 `;
 
-/** The local one has none worth hiding; somebody's own has. */
+/** A person's own URL may hold a password that must not be printed. */
 function withoutPassword(databaseUrl: string): string {
   const url = new URL(databaseUrl);
   if (url.password !== 'postgres') url.password = '';

@@ -1,4 +1,4 @@
-// Several isolates of the built Worker that share one KV, as at the edge: each has its own memory. For tests and
+// Runs several isolates of the built Worker that share one KV, as at the edge. Each has its own memory. For tests and
 // benches.
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -13,27 +13,29 @@ import { LOOPBACK } from './ports.ts';
 
 export interface IsolatesOptions {
   readonly names: readonly string[];
-  /** The folder that `buildWorker` has written to; built if left out. */
+  /** The folder that `buildWorker` has written to. Without it, the Worker is built. */
   readonly bundle?: string | undefined;
   readonly variables: Readonly<Record<string, string>>;
-  /** The name of a queue for denials and usage. All isolates send to it, the first one consumes it. */
+  /** The name of a queue for denials and usage. All isolates send to it, and the first one consumes it. */
   readonly queue?: string | undefined;
-  /** How often the queue delivers a batch again before it comes to the dead-letter queue; as wrangler.toml says if left out. */
+  /**
+   * How often the queue retries a batch before it moves to the dead-letter queue. The default is that of wrangler.toml.
+   */
   readonly queueRetries?: number | undefined;
-  /** Whether the files of the page are served in front of each isolate, as wrangler.toml says. */
+  /** Whether Miniflare serves the files of the page in front of each isolate, as wrangler.toml says. */
   readonly hasPage?: boolean | undefined;
 }
 
 export interface Isolates extends AsyncDisposable {
-  /** By name: where each of them answers. */
+  /** The address of each isolate, by its name. */
   readonly urls: Readonly<Record<string, string>>;
-  /** What the isolates share, past any faults. Miniflare takes a while to open it. */
+  /** The KV that all isolates share, without faults. Miniflare takes a while to open it. */
   kv(): ReturnType<Miniflare['getKVNamespace']>;
-  /** Breaks KV for all of them while they run. */
+  /** Breaks KV for all isolates while they run. */
   readonly kvFaults: KvFaultSwitch;
-  /** Runs the cron trigger in one of them. */
+  /** Runs the cron trigger in one isolate. */
   scheduled(name: string): Promise<void>;
-  /** Hands messages of a queue to one of them, as Cloudflare does: until it has consumed them, or was killed. */
+  /** Delivers messages of a queue to one isolate, as Cloudflare does: until it has consumed them, or was killed. */
   deliver(name: string, queue: string, bodies: readonly unknown[]): Promise<void>;
 }
 
@@ -91,7 +93,7 @@ export async function startIsolates(options: IsolatesOptions): Promise<Isolates>
   };
 }
 
-/** As in wrangler.toml. */
+/** The same values as in wrangler.toml. */
 const PAGE_FILES = {
   directory: ASSETS,
   routerConfig: { has_user_worker: true },
@@ -99,7 +101,7 @@ const PAGE_FILES = {
   run_worker_first: ['/*', '!/_weir/page/*'],
 };
 
-/** As in wrangler.toml, but for the time until a batch is delivered. */
+/** The same values as in wrangler.toml, except for the time until a batch is delivered. */
 const consumersOf = (queue: string, maxRetries = 10) => ({
   [queue]: { maxBatchSize: 10, maxBatchTimeout: 0.1, maxRetries, deadLetterQueue: `${queue}-dead` },
   [`${queue}-dead`]: { maxBatchSize: 10, maxBatchTimeout: 0.1, maxRetries: 100 },
@@ -115,7 +117,7 @@ async function buildInto(cleanup: AsyncDisposableStack): Promise<string> {
 const listModules = async (folder: string) =>
   (await modulesIn(folder)).map((name) => ({ type: 'ESModule' as const, path: join(folder, name) }));
 
-/** As in wrangler.toml. */
+/** Reads them from wrangler.toml. */
 export async function readCompatibility(): Promise<{
   compatibilityDate: string;
   compatibilityFlags: string[];

@@ -1,5 +1,5 @@
-// `npm run db:migrate`: applies drizzle/ and then rules/ to DATABASE_URL, or else to the Postgres of a running
-// `npm run dev`. With WEIR_URL and ADMIN_TOKEN it also publishes, so that new rules are in force at once.
+// `npm run db:migrate`: applies drizzle/ and then rules/ to DATABASE_URL, or else to the Postgres of a running `npm run
+// dev`. With WEIR_URL and ADMIN_TOKEN it also publishes, so that new rules are in force at once.
 import { applyMigrations } from './migrations.ts';
 import { LOOPBACK, StackError } from './ports.ts';
 import { parseSettings } from './settings.ts';
@@ -49,7 +49,7 @@ async function publish(url: string, token: string): Promise<void> {
     console.warn(`region ${name} did not answer; the cron run tells it within a minute`);
 }
 
-/** Without user and password. */
+/** Leaves out the user and the password. */
 function describe(url: string): string {
   const { host, pathname } = new URL(url);
   return `${host}${pathname}`;

@@ -1,4 +1,5 @@
-// Migrations as files: Weir's own in drizzle/, in the order of its journal; a team's in rules/, in the order of names.
+// Reads migrations from files: Weir's own from drizzle/, in the order of its journal; a team's from rules/, in the
+// order of their names.
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -7,7 +8,7 @@ export interface Migration {
   readonly name: string;
   readonly text: string;
   readonly hash: string;
-  /** When it was generated: drizzle-kit knows an own migration by this number. */
+  /** When the migration was generated. drizzle-kit recognizes its migrations by this number. */
   readonly createdAtMs: number;
 }
 
@@ -20,7 +21,7 @@ export function readOwnMigrations(folder: string): Migration[] {
   return journal.entries.map(({ tag, when }) => readMigration(folder, tag, when));
 }
 
-/** Any `.sql` file counts, written by hand or by drizzle-kit. */
+/** Takes any `.sql` file, written by hand or by drizzle-kit. */
 export function readRuleMigrations(folder: string): Migration[] {
   const names = existsSync(folder) ? readdirSync(folder) : [];
   return names

@@ -1,12 +1,12 @@
-// Applies Weir's migrations (drizzle/) to a Postgres, and after them a team's own (rules/). Each folder has a table that
-// says what was applied, so that the numbers of one never meet those of the other.
+// Applies Weir's migrations (drizzle/) to a Postgres, and after them a team's own (rules/). Each folder has its own
+// table of applied files, so both may use the same numbers.
 import pg from 'pg';
 import { type Migration, readOwnMigrations, readRuleMigrations } from './migration-files.ts';
 import { StackError } from './ports.ts';
 
 const folderOf = (name: string) => new URL(`../${name}`, import.meta.url).pathname;
 
-/** The migrations before this one name no schema, or `public`. */
+/** Migrations before this one name no schema, or `public`. */
 const OWN_SCHEMA = '0018_own-schema';
 
 export interface MigrationFolders {
@@ -15,9 +15,9 @@ export interface MigrationFolders {
 }
 
 export interface Applied {
-  /** As `drizzle/0001_name`, in the order in which they were applied. */
+  /** The applied files as `drizzle/0001_name`, in the order in which they were applied. */
   readonly applied: readonly string[];
-  /** Files of rules/ that are no longer what was applied under their name. */
+  /** Files of rules/ whose content has changed since they were applied. */
   readonly edited: readonly string[];
 }
 
@@ -34,7 +34,7 @@ export async function applyMigrations(databaseUrl: string, folders: MigrationFol
   }
 }
 
-/** `weir.migrations` has the form that drizzle-kit gives its own table. */
+/** `weir.migrations` has the same form as drizzle-kit's own table. */
 async function prepare(client: pg.Client): Promise<void> {
   await client.query(`
     create schema if not exists weir;
@@ -48,7 +48,7 @@ async function applyOwn(client: pg.Client, migrations: readonly Migration[]): Pr
   const { rows } = await client.query<{ at: string }>('select created_at::text as at from weir.migrations');
   const known = new Set(rows.map(({ at }) => Number(at)));
   const pending = migrations.filter(({ createdAtMs }) => !known.has(createdAtMs));
-  // Nothing has to be moved on a database that has nothing: the old migrations create their tables in `weir` at once.
+  // In an empty database nothing has to move: the old migrations create their tables in `weir` at once.
   const old = known.size > 0 ? 0 : migrations.findIndex(({ name }) => name === OWN_SCHEMA);
   if (pending.length > 0) await refuseBrokenIndexes(client);
   await inTransaction(client, async () => {
@@ -69,10 +69,10 @@ async function applyOwn(client: pg.Client, migrations: readonly Migration[]): Pr
   return pending.map(({ name }) => `drizzle/${name}`);
 }
 
-/** On a large table somebody may have built an index beforehand, with CONCURRENTLY, which no transaction can do. */
+/** For a large table, a person may have built an index beforehand with CONCURRENTLY, which no transaction can do. */
 const takeOverIndexes = (text: string) => text.replaceAll('CREATE INDEX "', 'CREATE INDEX IF NOT EXISTS "');
 
-/** What CONCURRENTLY leaves behind when it fails has the name of the index, and Postgres reads nothing from it. */
+/** If CONCURRENTLY fails, it leaves an index of that name, and Postgres does not read from it. */
 async function refuseBrokenIndexes(client: pg.Client): Promise<void> {
   const { rows } = await client.query<{ name: string }>(
     `select relname as name from pg_index join pg_class on pg_class.oid = indexrelid
@@ -83,7 +83,7 @@ async function refuseBrokenIndexes(client: pg.Client): Promise<void> {
   throw new StackError(`indexes were not built to the end: ${names}. Drop them, and build them again`);
 }
 
-/** Before Weir had a schema, its migrations were recorded in drizzle-kit's default table, perhaps among others. */
+/** Before Weir had a schema, drizzle-kit's default table recorded its migrations, perhaps among others. */
 async function adopt(client: pg.Client, migrations: readonly Migration[]): Promise<void> {
   const { hashes } = await readFormerTable(client);
   const taken = migrations.filter(({ hash }) => hashes.has(hash));
@@ -110,10 +110,10 @@ async function applyRules(client: pg.Client, migrations: readonly Migration[]): 
   const { hashes: former } = await readFormerTable(client);
   const fresh = migrations.filter(({ name }) => !known.has(name));
   await inTransaction(client, async () => {
-    // Rules are found with and without the name of the schema.
+    // The team's SQL may name the schema or leave it out.
     await client.query('set local search_path = weir, public');
     for (const migration of fresh) {
-      // A rule that stood in drizzle/ before there was a folder for it was applied from there.
+      // This file may have been applied from drizzle/, before there was a folder for rules.
       if (!former.has(migration.hash)) await run(client, 'rules', migration);
       await client.query('insert into weir.rule_migrations (name, hash) values ($1, $2)', [
         migration.name,

@@ -1,18 +1,18 @@
-// What the Worker weighs: what every cold isolate reads and evaluates, and all that is uploaded.
+// Measures the Worker: what every cold isolate reads and evaluates, and all that is uploaded.
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { modulesIn } from './bundle.ts';
 
 export interface ModuleSizes {
-  /** Names of the modules that are evaluated with the entry, which is the first. */
+  /** The names of the modules that an isolate evaluates at its start. The entry comes first. */
   readonly gateway: readonly string[];
   readonly gatewayKib: number;
   readonly all: readonly string[];
   readonly allKib: number;
 }
 
-/** Of a folder that `buildWorker` has written to. Sizes are those after gzip. */
+/** Measures a folder that `buildWorker` has written to. Sizes are after gzip. */
 export async function measureModules(folder: string): Promise<ModuleSizes> {
   const gateway = await readGateway(folder);
   const all = await modulesIn(folder);
@@ -25,7 +25,7 @@ export async function measureModules(folder: string): Promise<ModuleSizes> {
   };
 }
 
-/** The code of the entry and of all that it imports, by name. What `import()` loads is not among them. */
+/** The code of the entry and of all its static imports, by name. Modules loaded with `import()` are not among them. */
 export async function readGateway(folder: string, name = 'index.js', known = new Map<string, string>()) {
   const code = await readFile(join(folder, name), 'utf8');
   known.set(name, code);

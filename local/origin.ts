@@ -1,5 +1,5 @@
-// The demo origin: the API that stands behind Weir in local development and in tests.
-// `node local/origin.ts` runs it alone (PORT, 8788 unless told); GET /_origin lists what it can do.
+// The demo origin: the API behind Weir in local development and in tests. `node local/origin.ts` runs it alone, on PORT
+// or 8788. GET /_origin lists what it can do.
 import { createServer, type Server } from 'node:http';
 import type { Socket } from 'node:net';
 import { answer } from './origin/answer.ts';
@@ -14,7 +14,7 @@ export interface Origin {
   url: string;
   port: number;
   requests: RequestLog;
-  /** Cuts every connection, also those that hang or stream. */
+  /** Cuts every connection, including those that hang or stream. */
   stop(): Promise<void>;
 }
 
@@ -37,7 +37,7 @@ export async function startOrigin({ port = 0 }: { port?: number } = {}): Promise
 
 function createOriginServer(log: RequestRecorder): Server {
   const server = createServer({
-    // Uploads may take as long as they like, and an idle connection outlives the pause between two tests.
+    // Uploads may take any time, and an idle connection outlives the pause between two tests.
     requestTimeout: 0,
     keepAliveTimeout: 60_000,
     maxHeaderSize: 64 * 1024,

@@ -1,5 +1,5 @@
-// Builds what `npm pack` packs, into `lib`: a JavaScript file for each entry of the package, the modules that they share
-// or load when they need them, and the types of the entries. Packages that they import stay imports.
+// Builds `lib`, which `npm pack` packs: a JavaScript file for each entry of the package, the modules that the entries
+// share or load when needed, and the types of the entries. Imports of other packages stay imports.
 import { execFile } from 'node:child_process';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -20,7 +20,7 @@ const ENTRIES = {
   schema: 'src/schema',
 };
 
-/** The command line: nobody imports it. */
+/** The command line. Nobody imports it. */
 const PROGRAMS = { cli: 'cli/bin' };
 
 async function buildCode(): Promise<void> {
@@ -42,7 +42,7 @@ async function buildCode(): Promise<void> {
 
 const IMPORT = /(?<=\b(?:from |import\()['"])(\.[^'"]+)\.ts(?=['"])/g;
 
-/** TypeScript leaves the names of files as the sources say them; in a package they end with .js. */
+/** TypeScript keeps the file names of the sources in its imports. In a package they end with .js. */
 async function copyTypes(from: string, file: string, copied: Set<string>): Promise<void> {
   if (copied.has(file)) return;
   copied.add(file);

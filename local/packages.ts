@@ -1,4 +1,4 @@
-// Programs that the local stack needs: found on this machine, or installed from the distribution's packages.
+// Finds programs that the local stack needs, or installs them from the distribution's packages.
 import { spawn } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
@@ -15,17 +15,20 @@ export interface Machine {
 }
 
 export interface Needed<T> {
-  /** As in the sentence "… is not installed". */
+  /** The name in the sentence "… is not installed". */
   readonly name: string;
   find(binary: (name: string) => string | undefined): T | undefined;
   readonly apt: readonly string[];
-  /** None: brew does not have it. */
+  /** Empty if brew does not have the program. */
   readonly brew: readonly string[];
-  /** What to do by hand. */
+  /** Tells a person how to install the program. */
   readonly hint: string;
 }
 
-/** What `find` finds; installs it first, after one line through `say`, where that needs no answer from anyone. */
+/**
+ * Resolves to what `find` finds. If it finds nothing, installs the program where that asks no question, and says so in
+ * one line.
+ */
 export async function findOrInstall<T>(machine: Machine, needed: Needed<T>): Promise<T> {
   const { say, env = process.env, platform = process.platform, uid = process.getuid?.() } = machine;
   const find = () => needed.find((name) => findBinary(name, env, platform));
@@ -40,13 +43,13 @@ export async function findOrInstall<T>(machine: Machine, needed: Needed<T>): Pro
   throw new StackError(`${steps.tool} could not install ${needed.name} (${trouble}): ${needed.hint}`);
 }
 
-/** Looks for all programs before it complains, so that a person installs everything that is missing at once. */
+/** Looks for all programs before it fails, so that a person can install all missing ones at once. */
 export async function findOrInstallAll(
   machine: Machine,
   finders: readonly ((machine: Machine) => Promise<unknown>)[],
 ): Promise<void> {
   const missing: string[] = [];
-  // One after the other: two installers would wait for one lock.
+  // One after the other, because two installers would wait for one lock.
   for (const find of finders)
     await find(machine).catch((error: unknown) => {
       if (!(error instanceof StackError)) throw error;
@@ -78,7 +81,7 @@ export function isExecutable(path: string): boolean {
 interface InstallSteps {
   tool: string;
   install: string[];
-  /** Run only when `install` failed; then `install` is tried again. */
+  /** Runs only if `install` failed. Then `install` runs again. */
   refresh?: string[];
 }
 
@@ -97,7 +100,8 @@ async function installSteps(
   if (apt === undefined) return undefined;
   const sudo = uid === 0 ? [] : await passwordlessSudo(env, platform);
   if (sudo === undefined) return undefined;
-  // A package may start a system service. These two tell invoke-rc.d and systemctl not to, and leave nothing behind.
+  // A package may start a system service. These two variables tell invoke-rc.d and systemctl not to, and leave nothing
+  // behind.
   const noService = ['RUNLEVEL=1', 'SYSTEMD_OFFLINE=1'];
   const quiet = [...sudo, '/usr/bin/env', 'DEBIAN_FRONTEND=noninteractive', ...noService];
   const options = ['-y', '-q', '-o', 'DPkg::Lock::Timeout=120'];
@@ -115,7 +119,7 @@ async function passwordlessSudo(env: NodeJS.ProcessEnv, platform: NodeJS.Platfor
   return code === 0 ? [sudo, '-n'] : undefined;
 }
 
-/** Resolves to the last thing the installer said, for the error message should the program still be missing. */
+/** Resolves to the installer's last line, for the error message in case the program is still missing. */
 async function install(steps: InstallSteps, env: NodeJS.ProcessEnv): Promise<string> {
   let result = await runCommand(steps.install, env);
   if (result.code !== 0 && steps.refresh !== undefined) {

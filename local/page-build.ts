@@ -1,4 +1,4 @@
-// Bundles the page's script and style into assets/, from where Workers Static Assets serves them beside the Worker.
+// Bundles the page's script and style into assets/. Workers Static Assets serves them from there, beside the Worker.
 import { randomUUID } from 'node:crypto';
 import { readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
@@ -15,7 +15,7 @@ export async function buildPage(): Promise<void> {
     entryPoints: ['page/app.ts', 'page/style.css'],
     outdir: FOLDER,
     bundle: true,
-    // What draws curves is a file of its own, loaded with the first curve.
+    // The code that draws curves is a file of its own. The page loads it with the first curve.
     splitting: true,
     format: 'esm',
     target: ['es2023', 'chrome120', 'firefox121', 'safari17.2'],
@@ -31,14 +31,17 @@ interface BuiltFile {
   readonly contents: Uint8Array;
 }
 
-/** Another build may read these files at the same time: each is replaced as a whole. Old ones that `isStale` names go. */
+/**
+ * Another build may read these files at the same time, so each is replaced as a whole. Removes old files that `isStale`
+ * names.
+ */
 export async function replaceFiles(
   folder: string,
   files: readonly BuiltFile[],
   isStale: (name: string) => boolean,
 ): Promise<void> {
   for (const { path, contents } of files) {
-    // With a dot, so that nobody takes a draft for a file of it.
+    // The name begins with a dot, so that no other build takes the draft for a file of the page.
     const draft = join(folder, `.${basename(path)}.${randomUUID()}.draft`);
     await writeFile(draft, contents);
     await rename(draft, path);

@@ -1,4 +1,4 @@
-// Ports of the local stack: find free ones, and say in one line which one is taken and what to set instead.
+// Finds free ports for the local stack. If a port is taken, one line says which, and what to set instead.
 import { createServer, type Server } from 'node:net';
 
 export const LOOPBACK = '127.0.0.1';
@@ -6,7 +6,7 @@ export const LOOPBACK = '127.0.0.1';
 /** An error whose message is meant for the person at the terminal: printed as one line, without a stack. */
 export class StackError extends Error {}
 
-/** Starts `server` on loopback and resolves to its port (0 asks for any free one). */
+/** Starts `server` on loopback and resolves to its port. Port 0 asks for any free one. */
 export function listen(server: Server, port: number, label: string): Promise<number> {
   return new Promise((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => reject(explainListenError(error, port, label)));
@@ -29,18 +29,20 @@ export function close(server: Server): Promise<void> {
   return new Promise((resolve) => server.close(() => resolve()));
 }
 
-/** Fails with the same clear line as `listen` when a port that another program will open is taken. */
+/** Fails like `listen` if the port is taken, for a port that another program will open. */
 export async function assertPortFree(port: number, label: string): Promise<void> {
   const probe = createServer();
   await listen(probe, port, label);
   await close(probe);
 }
 
-/** Below those that systems hand out by themselves: nobody gets such a port by chance in the moment before it is used. */
+/**
+ * Below the ports that systems hand out by themselves, so no program gets such a port by chance just before it is used.
+ */
 const [LOWEST_PORT, HIGHEST_PORT] = [20_000, 32_000];
 const MAX_TRIES = 100;
 
-/** A port nobody listens on now. Two that ask in the same moment get the same one only by chance. */
+/** A port that nobody listens on now. Two callers get the same one only by chance. */
 export async function freePort(): Promise<number> {
   for (let tries = 1; ; tries += 1) {
     const port = LOWEST_PORT + Math.floor(Math.random() * (HIGHEST_PORT - LOWEST_PORT));

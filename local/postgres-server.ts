@@ -1,5 +1,5 @@
-// A real PostgreSQL from the distribution's packages, for what PGlite cannot show: there, transactions take turns and never
-// meet. It keeps its data in a folder of its own, which goes with it.
+// Runs a real PostgreSQL from the distribution's packages. PGlite runs transactions one after the other, so it cannot
+// show how they interact. The data are in a folder of their own, which is removed at the end.
 import { execFile, spawn } from 'node:child_process';
 import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -13,9 +13,9 @@ import { followOutput } from './redis-process.ts';
 import { startWatchdog } from './watchdog.ts';
 
 const START_TIMEOUT_MS = 60_000;
-/** Debian keeps each version in a folder of its own, off the PATH; Homebrew too. */
+/** Debian and Homebrew keep each version in a folder of its own, off the PATH. */
 const FOLDERS = { linux: '/usr/lib/postgresql', darwin: '/opt/homebrew/opt' };
-/** Nothing has to survive a crash here, and nothing outlives the run. */
+/** Nothing has to survive a crash, and nothing outlives the run. */
 const SETTINGS = {
   fsync: 'off',
   synchronous_commit: 'off',
@@ -28,15 +28,15 @@ const SETTINGS = {
 };
 
 export interface PostgresServer {
-  /** Of its first database, for a superuser. */
+  /** The URL of its first database, for a superuser. */
   readonly url: string;
   readonly pid: number;
   stop(): Promise<void>;
 }
 
 /**
- * The path of `postgres`; installs it, after one line through `say`, where that needs no answer from anyone. `folder` has
- * a folder for each version.
+ * The path of `postgres`. Installs it where that asks no question, and says so in one line. `folder` has a folder for
+ * each version.
  */
 export function findOrInstallPostgres(machine: Machine, folder?: string): Promise<string> {
   const versions = folder ?? FOLDERS[(machine.platform ?? process.platform) as keyof typeof FOLDERS] ?? '';
@@ -67,7 +67,7 @@ export async function startPostgresServer(machine: Machine): Promise<PostgresSer
     await initialise(folder);
     for (let attempt = 1; ; attempt++) {
       const server = await launch(folder, await freePort());
-      // Between finding a free port and Postgres opening it, somebody else may have taken it.
+      // Another program may take a free port before Postgres opens it.
       if (server !== 'port lost') return { ...server, stop: () => server.stop().finally(removeDir) };
       if (attempt === 5) throw new StackError('PostgreSQL found no free port');
     }
@@ -88,7 +88,7 @@ interface Folder {
   readonly identity: Identity | undefined;
 }
 
-/** Postgres refuses to run as root: then it runs as the user of its package, or as nobody. */
+/** Postgres refuses to run as root. Then it runs as the user of its package, or as nobody. */
 async function unprivileged(): Promise<Identity | undefined> {
   if (process.getuid?.() !== 0) return undefined;
   const idOf = async (flag: string, user: string) =>
@@ -126,7 +126,7 @@ async function launch({ binary, dir, identity }: Folder, port: number) {
     child.once('close', () => resolve());
   });
   const isAlive = () => child.pid !== undefined && child.exitCode === null && child.signalCode === null;
-  // At once, and it takes its own processes and shared memory with it; SIGKILL would leave those behind.
+  // SIGQUIT ends Postgres at once, with its processes and shared memory. SIGKILL would leave those behind.
   const end = () => child.kill('SIGQUIT');
   const watchdog = startWatchdog('kill -QUIT "$1"; sleep 1; rm -rf "$2"', String(child.pid), dir);
   process.once('exit', end);
@@ -149,7 +149,7 @@ async function launch({ binary, dir, identity }: Folder, port: number) {
   throw new StackError(`PostgreSQL (port ${port}) did not start; its last words: ${lastLine()}`);
 }
 
-/** By its folder: another Postgres on the same port would answer as well. */
+/** Compares the data folder, because another Postgres on the same port would answer, too. */
 async function answers(url: string, dir: string): Promise<boolean> {
   const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 5_000 });
   client.on('error', () => {});

@@ -1,5 +1,5 @@
-// The local Postgres: PGlite, in memory or in a folder, on a TCP port for psql, `pg` and drizzle-kit.
-// Or a Postgres that exists already, by its URL.
+// The local Postgres: PGlite, in memory or in a folder, on a TCP port for psql, `pg` and drizzle-kit. Or an existing
+// Postgres, by its URL.
 import { linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { PGlite } from '@electric-sql/pglite';
@@ -12,9 +12,9 @@ const IDLE_IN_TRANSACTION_MS = 60_000;
 const CONNECT_TIMEOUT_MS = 5_000;
 
 export interface PostgresOptions {
-  /** Start with an empty folder. */
+  /** Empties the folder first. */
   fresh?: boolean;
-  /** Where the data lives; without it, in memory and gone on stop. */
+  /** Where the data are. Without it they are in memory, and gone on stop. */
   dataDir?: string | undefined;
   port: number;
   /** How long an idle transaction may hold up other clients before its client is cut off. */
@@ -28,11 +28,11 @@ export interface LocalPostgres {
 }
 
 export async function startPostgres(options: PostgresOptions): Promise<LocalPostgres> {
-  // Before the database starts, which takes seconds.
+  // Checked before the database starts, which takes seconds.
   await assertPortFree(options.port, LABEL);
   const unlock = options.dataDir === undefined ? () => {} : lockFolder(options.dataDir);
   try {
-    // Only now: before the lock, it could be the data of another run.
+    // Only with the lock: without it, the data could belong to another run.
     if (options.fresh && options.dataDir) rmSync(options.dataDir, { recursive: true, force: true });
     return await open(options, unlock);
   } catch (error) {
@@ -72,12 +72,12 @@ async function open(options: PostgresOptions, unlock: () => void): Promise<Local
 
 export interface ExistingPostgres {
   url: string;
-  /** "host:port/database": fit for printing, without the password. */
+  /** "host:port/database" for messages, without the password. */
   name: string;
   version: string;
 }
 
-/** Checks that a Postgres answers at `url`, and says in one line when it does not. */
+/** Checks that a Postgres answers at `url`. If not, one line says so. */
 export async function describePostgres(url: string): Promise<ExistingPostgres> {
   const name = nameOf(url);
   const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: CONNECT_TIMEOUT_MS });
@@ -102,14 +102,14 @@ function nameOf(url: string): string {
 }
 
 function reasonOf(error: unknown): string {
-  // A refused connection to a name with two addresses is an AggregateError with an empty message.
+  // If a name has two addresses and both refuse, the error is an AggregateError with an empty message.
   if (error instanceof AggregateError) return reasonOf(error.errors[0]);
   return error instanceof Error ? error.message : String(error);
 }
 
 const heldHere = new Set<string>();
 
-/** Two processes on one folder would destroy it. A lock left by a dead process is taken over. */
+/** Two processes on one folder would destroy it. This one takes over the lock of a dead process. */
 function lockFolder(dataDir: string): () => void {
   const folder = resolve(dataDir);
   const path = `${folder}.lock`;
@@ -130,7 +130,7 @@ function takeLock(path: string, folder: string): void {
   if (!writeIfAbsent(path, mine)) throw inUse(path, folder, readIfPresent(path) ?? '');
 }
 
-/** By rename, so that of two processes that find the same stale lock only one goes on. */
+/** Renames the lock, so that only one of two processes that find the same stale lock goes on. */
 function moveStaleAside(path: string, folder: string, stale: string): void {
   const aside = `${path}.${process.pid}`;
   try {
@@ -153,7 +153,7 @@ function isAlive(holder: string, path: string): boolean {
   const [pidText = '', start = ''] = holder.trim().split(' ');
   const pid = Number(pidText);
   if (!Number.isInteger(pid) || pid <= 0 || !signalReaches(pid)) return false;
-  // Process ids are used again, in containers at every start: the start time tells them apart.
+  // Systems reuse process ids, containers at every start. The start time tells two processes apart.
   if (start !== '' && startOf(pid) !== '') return start === startOf(pid);
   return pid !== process.pid || heldHere.has(path);
 }
@@ -167,7 +167,7 @@ function signalReaches(pid: number): boolean {
   }
 }
 
-/** When a process started, in ticks since boot; empty where the system does not tell. */
+/** When a process started, in ticks since boot. Empty if the system does not say. */
 function startOf(pid: number): string {
   const stat = readIfPresent(`/proc/${pid}/stat`) ?? '';
   return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? '';

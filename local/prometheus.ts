@@ -1,4 +1,4 @@
-// A real Prometheus for tests: finds it and its promtool (or installs them without asking), runs it, asks it.
+// Runs a real Prometheus for tests. Finds it and its promtool, or installs them.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -32,13 +32,13 @@ export interface Series {
 }
 
 export interface Prometheus extends AsyncDisposable {
-  /** What an expression gives at a time; now, if left out. */
+  /** Evaluates an expression at a time, or now. */
   query(expression: string, atSeconds?: number): Promise<Series[]>;
 }
 
 export interface PrometheusOptions {
   readonly binary: string;
-  /** `host:port` of what is asked for metrics. */
+  /** `host:port` of the server to scrape. */
   readonly target: string;
   readonly token: string;
   readonly scrapeEveryMs: number;

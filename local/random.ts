@@ -1,6 +1,6 @@
 // A seeded generator (mulberry32): the same numbers in every run.
 
-/** From 0 up to, but not, 1. */
+/** A number from 0 up to, but not including, 1. */
 export type Random = () => number;
 
 export function createRandom(seed: number): Random {

@@ -1,4 +1,4 @@
-// A real Redis Cluster on this machine: three masters with a third of the slots each, and a replica of each.
+// A real Redis Cluster on this machine: three masters with a third of the slots each, and one replica of each master.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { freePort, LOOPBACK, StackError } from './ports.ts';
@@ -6,16 +6,16 @@ import { type RedisServer, startRedisServer } from './redis-server.ts';
 
 const MASTERS = 3;
 const SLOTS = 16_384;
-/** A master that is silent for so long is replaced by its replica. */
+/** After this time without an answer, the replica replaces a master. */
 const NODE_TIMEOUT_MS = 1_000;
 const FORM_MS = 60_000;
 
 export interface RedisCluster {
-  /** Of all nodes, masters first; the replica of a master is three places further. */
+  /** The URLs of all nodes, masters first. The replica of a master is three places after it. */
   readonly urls: readonly string[];
-  /** Kills the master of that slot: its place among the nodes. */
+  /** Kills the master of that slot. Resolves to its place among the nodes. */
   killMasterOf(slot: number): Promise<number>;
-  /** Whether a node that runs is master of that slot. */
+  /** Whether a running node is master of that slot. */
   hasMaster(slot: number): Promise<boolean>;
   stop(): Promise<void>;
 }
@@ -51,9 +51,9 @@ export async function startRedisCluster(name: string): Promise<RedisCluster> {
 }
 
 async function startNode(name: string, cleanup: AsyncDisposableStack): Promise<Node> {
-  // The bus needs a port of its own; by default that is the port plus 10000, which may not exist.
+  // The cluster bus needs its own port. The default is the port plus 10000, which may not exist.
   const busPort = await freePort();
-  // Nodes notice each other's end among their chores.
+  // Nodes notice during their chores that another node is gone.
   const cluster = ['--cluster-enabled', 'yes', '--cluster-port', String(busPort), '--hz', '10'];
   const failover = [
     '--cluster-node-timeout',
@@ -97,7 +97,7 @@ const isOk = async (node: Node) => (await infoOf(node)).includes('cluster_state:
 const isInSync = async ({ client }: Node) =>
   String(await client.info('replication')).includes('master_link_status:up');
 
-/** By what the node says of itself. */
+/** Asks the node itself. */
 async function isMasterOf({ client }: Node, slot: number): Promise<boolean> {
   const nodes = String(await client.call('CLUSTER', 'NODES').catch(() => ''));
   const own = nodes.split('\n').find((line) => line.includes('myself'));

@@ -1,4 +1,4 @@
-// One process of redis-server that leaves no trace on disk and ends with this one, however that ends.
+// One redis-server process that writes nothing to disk and ends with this process, however that ends.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { connect } from 'node:net';
@@ -21,23 +21,24 @@ export interface RedisProcess {
   readonly pid: number;
   isAlive(): boolean;
   signal(signal: NodeJS.Signals): void;
-  /** Kills it; resolves when it is gone. */
+  /** Kills the process. Resolves when it is gone. */
   end(): Promise<void>;
 }
 
-/** Somebody else has the port. */
+/** Another program has the port. */
 export class PortLost extends StackError {}
 
-/** Resolves when it answers. */
+/** Resolves when Redis answers. */
 export async function startRedisProcess(options: RedisProcessOptions): Promise<RedisProcess> {
   const { binary, name, port, extraArgs } = options;
-  // Redis loads a dump.rdb it finds in its folder even with saving off, hence a folder of its own.
+  // Redis loads a dump.rdb from its folder even with saving off, so it gets its own folder.
   const dir = mkdtempSync(join(tmpdir(), 'weir-redis-'));
   const network = ['--port', String(port), '--bind', LOOPBACK];
-  // Redis does its chores once a second instead of ten times. Dozens of idle servers then leave the machine to others.
+  // Redis does its chores once a second instead of ten times. Otherwise dozens of idle servers would keep the machine
+  // busy.
   const quiet = ['--save', '', '--appendonly', 'no', '--hz', '1'];
   const args = [...network, ...quiet, '--dir', dir, ...extraArgs];
-  // Detached: Ctrl-C in the terminal reaches only us, so that we can end things in order.
+  // Detached, so that Ctrl-C in the terminal reaches only this process, which ends everything in order.
   const child = spawn(binary, args, { cwd: dir, detached: true, stdio: ['ignore', 'pipe', 'pipe'] });
   const lastLine = followOutput(child);
   const ended = new Promise<void>((resolve) => {
@@ -60,7 +61,7 @@ export async function startRedisProcess(options: RedisProcessOptions): Promise<R
   return { pid: child.pid as number, isAlive, signal: (signal) => void child.kill(signal), end };
 }
 
-/** The last output, for the error message. */
+/** Returns the last output, for the error message. */
 export function followOutput(child: ChildProcess): () => string {
   let tail = '';
   const keep = (chunk: Buffer) => {
@@ -72,7 +73,9 @@ export function followOutput(child: ChildProcess): () => string {
   return () => tail.trimEnd().split('\n').at(-1)?.trim() || 'it said nothing';
 }
 
-/** Ends Redis and its folder with this process, also when that is killed hard. Returns what undoes the arrangement. */
+/**
+ * Ends Redis and removes its folder when this process ends, even if it is killed. Returns a function that undoes this.
+ */
 function endWithParent(child: ChildProcess, dir: string): () => void {
   const removeDir = () => rmSync(dir, { recursive: true, force: true });
   const onExit = () => {
@@ -100,7 +103,7 @@ async function untilReady(child: ChildProcess, port: number): Promise<void> {
   throw new Error('does not answer');
 }
 
-/** Asks for the process id rather than PING: another Redis on the same port would answer PING too. */
+/** Asks for the process id, because another Redis on the same port would answer PING, too. */
 function answers(port: number, pid: number): Promise<boolean> {
   return new Promise((resolve) => {
     let reply = '';
@@ -117,7 +120,7 @@ function answers(port: number, pid: number): Promise<boolean> {
 
 function explain(error: unknown, at: { name: string; port: number; lastLine: string }): StackError {
   const { name, port, lastLine } = at;
-  // Redis says "Address already in use" and then, as its last line, that it gives up listening.
+  // Redis says "Address already in use", and in its last line that it gives up listening.
   if (/in use|Failed listening/.test(lastLine)) return new PortLost(`port ${port} (Redis ${name}) is taken`);
   const what = error instanceof Error ? error.message : String(error);
   return new StackError(`Redis ${name} (port ${port}) ${what}; its last words: ${lastLine}`);

@@ -1,4 +1,4 @@
-// A real redis-server for the local stack: finds it (or installs it without asking), runs it, kills it and starts it again.
+// A real redis-server for the local stack. Finds or installs it, runs it, kills it and starts it again.
 import { findBinary, findOrInstall, type Machine } from './packages.ts';
 import { assertPortFree, freePort, LOOPBACK, StackError } from './ports.ts';
 import { PortLost, type RedisProcess, startRedisProcess } from './redis-process.ts';
@@ -17,22 +17,22 @@ export interface RedisServer {
   name: string;
   port: number;
   url: string;
-  /** Of the process that was started last. */
+  /** The id of the process started last. */
   readonly pid: number;
   /** False once the process has ended, by itself or by `kill`. */
   isRunning(): boolean;
-  /** Stops the process from answering, as a host does that swaps or a network that drops packets. */
+  /** Stops the process from answering, like a host that swaps or a network that drops packets. */
   freeze(): void;
   thaw(): void;
-  /** Ends the process as a crash does. Its data are gone. */
+  /** Ends the process like a crash. Its data are gone. */
   kill(): Promise<void>;
-  /** Starts it again, empty, on the same port; does nothing while it runs. */
+  /** Starts it again, empty, on the same port. Does nothing while it runs. */
   start(): Promise<void>;
   /** Kills it for good. */
   stop(): Promise<void>;
 }
 
-/** The path of redis-server; installs it, after one line through `say`, where that needs no answer from anyone. */
+/** The path of redis-server. Installs it where that asks no question, and says so in one line. */
 export function findOrInstallRedis(machine: Machine): Promise<string> {
   return findOrInstall(machine, {
     name: 'redis-server',
@@ -43,7 +43,7 @@ export function findOrInstallRedis(machine: Machine): Promise<string> {
   });
 }
 
-/** Starts a redis-server that keeps nothing on disk; port 0 picks a free one. */
+/** Starts a redis-server that keeps nothing on disk. Port 0 picks a free one. */
 export async function startRedisServer(options: RedisServerOptions): Promise<RedisServer> {
   const binary = options.binary ?? findBinary('redis-server');
   if (binary === undefined) throw new StackError(`redis-server is not installed: ${INSTALL_HINT}`);
@@ -58,7 +58,7 @@ export async function startRedisServer(options: RedisServerOptions): Promise<Red
       const port = await freePort();
       return serverOf(await launch(port), { name, port, launch });
     } catch (error) {
-      // Between finding a free port and Redis opening it, somebody else may have taken it.
+      // Another program may take a free port before Redis opens it.
       if (attempt === 5 || !(error instanceof PortLost)) throw error;
     }
   }
@@ -73,7 +73,7 @@ interface Restartable {
 function serverOf(first: RedisProcess, { name, port, launch }: Restartable): RedisServer {
   let running = first;
   let isStopped = false;
-  // One change after the other: a kill that comes while it starts must find something to kill.
+  // Changes run one after the other: a kill during a start must find a process to kill.
   let lastChange = Promise.resolve();
   const change = (act: () => Promise<void>) => {
     const done = lastChange.then(act);

@@ -13,12 +13,12 @@ const PLACES = [
 export type LocalRegion = Awaited<ReturnType<typeof startRegion>>;
 
 export interface RegionsOptions {
-  /** The first of three in a row; 0 for any free ones. */
+  /** The first of three consecutive ports; 0 for any free ones. */
   readonly redisPort: number;
   readonly upstashPort: number;
-  /** What runs the scripts; Redis itself if left out. */
+  /** The Lua that runs the scripts. The default is that of Redis. */
   readonly lua?: LuaEngine | undefined;
-  /** The first region is a Redis Cluster. */
+  /** Whether the first region is a Redis Cluster. */
   readonly cluster?: boolean | undefined;
 }
 

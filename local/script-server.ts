@@ -1,4 +1,4 @@
-// A redis-server whose scripts run on the Lua that is asked for: its own, or in front of it the one that Upstash runs.
+// A redis-server whose scripts run on the requested Lua: its own, or that of Upstash, in a program in front of it.
 import { LOOPBACK } from './ports.ts';
 import { type RedisServer, startRedisServer } from './redis-server.ts';
 import { buildUpstashLua } from './upstash-lua/build.ts';
@@ -7,10 +7,10 @@ import { startLuaProxy } from './upstash-lua/proxy.ts';
 export type LuaEngine = 'redis' | 'gopher';
 
 export interface ScriptServer {
-  /** The server itself: kill it, freeze it, look into it. */
+  /** The server itself, for tests that kill, freeze or inspect it. */
   readonly redis: RedisServer;
   readonly lua: LuaEngine;
-  /** Of what runs scripts and forwards all else. */
+  /** The port of the program that runs scripts and forwards all other commands. */
   readonly port: number;
   readonly url: string;
   stop(): Promise<void>;
@@ -18,7 +18,7 @@ export interface ScriptServer {
 
 export interface ScriptServerOptions {
   readonly name: string;
-  /** Of the redis-server; 0 for any free one. */
+  /** The port of the redis-server; 0 for any free one. */
   readonly port: number;
   readonly lua: LuaEngine;
 }

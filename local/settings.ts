@@ -1,11 +1,12 @@
-// What the local stack can be told by environment variables, checked at once: a bad one is one clear line.
+// Reads the environment variables of the local stack and checks all of them at the start. One clear line names a bad
+// one.
 import { resolve } from 'node:path';
 import * as z from 'zod';
 import { assertPortFree, StackError } from './ports.ts';
 
 const REGION_COUNT = 3;
 
-/** Some settings are the first of three in a row. */
+/** Some settings are the first of three consecutive ports. */
 const PORT_RANGE = 'must be a port number from 0 to 65532 (0 = any free one)';
 
 /** A port, or 0 for any free one. */
@@ -31,7 +32,7 @@ const settingsSchema = z.object({
   DEADLINE_MS: z
     .string()
     .regex(/^[1-9]\d{0,4}$/, 'must be a whole number of milliseconds from 1 to 99999')
-    // All parts share this machine: a burst of curls should be counted, not let through for lack of time.
+    // All parts share this machine. A burst of curls should be counted, not let through because the deadline passed.
     .default('1000'),
   WEIR_DATA_DIR: z.string().min(1).default('.weir'),
 });
@@ -40,13 +41,13 @@ export interface Settings {
   readonly ports: Readonly<Record<'worker' | 'origin' | 'upstash' | 'neon' | 'redis' | 'postgres', number>>;
   readonly originUrl: string | undefined;
   readonly databaseUrl: string | undefined;
-  /** Of a Weir that runs: where `npm run db:migrate` publishes. */
+  /** The address of a running Weir, where `npm run db:migrate` publishes. */
   readonly weirUrl: string | undefined;
-  /** Undefined: the one that is kept with the data, or a new one. */
+  /** Undefined means the token kept with the data, or a new one. */
   readonly adminToken: string | undefined;
   readonly deadlineMs: string;
   readonly dataDir: string;
-  /** Variables that the Worker is given as they are: it says itself what is wrong with them. */
+  /** Variables passed on to the Worker, which checks them itself. */
   readonly worker: Readonly<Record<string, string>>;
 }
 
@@ -101,7 +102,7 @@ export function parseSettings(env: NodeJS.ProcessEnv): Settings {
   };
 }
 
-/** Before anything is started: the variable to change is named while there is nothing to clean up. */
+/** Checked before anything starts, so that there is nothing to clean up when a variable must change. */
 export async function assertPortsFree({ ports, originUrl, databaseUrl }: Settings): Promise<void> {
   const wanted: [variable: string, first: number, count: number][] = [
     ['PORT', ports.worker, 1],
@@ -122,7 +123,7 @@ export async function assertPortsFree({ ports, originUrl, databaseUrl }: Setting
   }
 }
 
-/** `PORT= npm run dev` means the default, as it does in a shell. */
+/** `PORT= npm run dev` means the default, as in a shell. */
 function withoutEmpty(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''));
 }

@@ -1,5 +1,6 @@
 // `npm run simulate`: the limiter of many isolates over three regions, on virtual time and a network with faults. It
-// finishes with 1 if a limit was exceeded, something is held for ever, or callers could use too little of their limits.
+// exits with 1 if a limit was exceeded, if something is held for ever, or if callers could use too little of their
+// limits.
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import type { Failure } from './simulator/episode.ts';
@@ -27,7 +28,7 @@ const LONG = 10_000_000;
 const SHORT = 100_000;
 const PROGRESS_MS = 5_000;
 
-/** Bad arguments: their message says all. */
+/** Bad arguments. The message is all that the user sees. */
 class UsageError extends Error {}
 
 interface Settings {
@@ -131,7 +132,7 @@ async function replay(name: EpisodeName): Promise<number> {
 const sayFailure = ({ kind, said }: Failure, { seed, number, kind: only }: EpisodeName) =>
   `${kind}: ${said}\n  npm run simulate -- --seed ${seed} --episode ${number}${only ? ` --kind ${only}` : ''}`;
 
-/** The smallest history that shows it. */
+/** Prints the smallest history that shows the failure. */
 async function explain(name: EpisodeName, { subject }: Failure): Promise<void> {
   if (subject === undefined) return;
   console.log(`\nmaking episode ${name.number} smaller`);

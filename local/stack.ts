@@ -1,5 +1,5 @@
-// All that stands around the Worker on one machine: Redis in three regions behind Upstash gateways,
-// Postgres behind a Neon gateway, and a demo origin. Used by `npm run dev` and by the tests.
+// Everything around the Worker on one machine: Redis in three regions behind Upstash gateways, Postgres behind a Neon
+// gateway, and a demo origin. `npm run dev` and the tests use it.
 import { join } from 'node:path';
 import { applyMigrations } from './migrations.ts';
 import { type NeonGateway, startNeonGateway } from './neon-gateway/server.ts';
@@ -14,31 +14,31 @@ import { buildUpstashLua } from './upstash-lua/build.ts';
 
 export interface StackOptions {
   readonly ports: Omit<Settings['ports'], 'worker'>;
-  /** Where Postgres keeps its data; in memory if left out. */
+  /** Where Postgres keeps its data. The default is memory. */
   readonly dataDir?: string | undefined;
   readonly databaseUrl?: string | undefined;
-  /** Start with an empty database. Somebody's own at `databaseUrl` is never emptied. */
+  /** Starts with an empty database. Never empties a person's own at `databaseUrl`. */
   readonly fresh?: boolean | undefined;
   readonly originUrl?: string | undefined;
-  /** What runs the scripts; Redis itself if left out. */
+  /** The Lua that runs the scripts. The default is that of Redis. */
   readonly lua?: LuaEngine | undefined;
-  /** The first region is a Redis Cluster. */
+  /** Whether the first region is a Redis Cluster. */
   readonly cluster?: boolean | undefined;
-  /** Told before each part that takes a while. */
+  /** Called before each part that takes a while. */
   readonly say: (line: string) => void;
-  /** Aborted: the start is given up between two parts, and those that run are stopped. */
+  /** If aborted, the start ends between two parts, and stops those that run. */
   readonly signal?: AbortSignal | undefined;
 }
 
 export interface Stack extends AsyncDisposable {
   readonly regions: readonly LocalRegion[];
   readonly databaseUrl: string;
-  /** In front of Postgres; its faults leave Postgres itself as it is. */
+  /** In front of Postgres. Its faults do not touch Postgres itself. */
   readonly neon: Pick<NeonGateway, 'url' | 'fetchEndpoint' | 'faults' | 'failedCount'>;
   readonly originUrl: string;
-  /** What the Worker needs to know of the stack. */
+  /** The variables that the Worker needs. */
   readonly variables: Readonly<Record<string, string>>;
-  /** Ends the local Postgres alone, for tests of what happens without it. */
+  /** Ends the local Postgres alone, for tests without it. */
   stopPostgres(): Promise<void>;
 }
 

@@ -1,25 +1,25 @@
-// Load that does not wait: a request is sent when its time has come, whether those before it were answered or not. So what is
-// slow shows as slow, instead of slowing the load down.
+// Load that does not wait: each request is sent at its time, whether earlier ones were answered or not. So slow answers
+// show as slow, instead of slowing the load down.
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 
 export interface SteadyLoadOptions<T> {
   readonly perSecond: number;
   readonly ms: number;
-  /** `i` counts from 0. What it rejects with becomes the result's error. */
+  /** `i` counts from 0. If it rejects, the result has the error. */
   readonly send: (i: number) => Promise<T>;
-  /** Aborted: nothing more is sent, and what was sent is still waited for. */
+  /** If aborted, nothing more is sent. Answers to sent requests are still awaited. */
   readonly signal?: AbortSignal;
 }
 
 export type SteadyResult<T> = {
-  /** Since the load began. */
+  /** Time since the load began. */
   readonly sentAtMs: number;
   readonly tookMs: number;
 } & ({ readonly value: T; readonly error?: never } | { readonly error: unknown; readonly value?: never });
 
 export const MAX_IN_FLIGHT = 2_000;
 
-/** Resolves when the last answer has come, to the results in the order in which they were sent. */
+/** Resolves after the last answer, to the results in the order in which requests were sent. */
 export async function steadyLoad<T>(options: SteadyLoadOptions<T>): Promise<SteadyResult<T>[]> {
   const { perSecond, ms, send, signal } = options;
   const total = Math.floor((perSecond * ms) / 1_000);
@@ -38,9 +38,9 @@ export async function steadyLoad<T>(options: SteadyLoadOptions<T>): Promise<Stea
 }
 
 async function waitUntil(dueMs: number, elapsedMs: () => number, signal: AbortSignal | undefined) {
-  // Behind its time, it still lets answers in, which would otherwise seem to wait.
+  // If the load is behind its time, answers must still be read. Otherwise they would seem to wait.
   if (elapsedMs() >= dueMs) await nextTurn();
-  // More than once, because timers fire up to a millisecond early.
+  // Loops, because timers fire up to a millisecond early.
   while (elapsedMs() < dueMs && !signal?.aborted)
     await sleep(Math.ceil(dueMs - elapsedMs()), undefined, signal && { signal }).catch(() => {});
 }

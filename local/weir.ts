@@ -1,4 +1,4 @@
-// Weir as it runs: three isolates of the built Worker in real workerd, three regions, Postgres, and one KV.
+// A whole Weir: three isolates of the built Worker in real workerd, three regions, Postgres, and one KV.
 import pg from 'pg';
 import type { RegionFault } from './fault-catalogue.ts';
 import { type Isolates, startIsolates } from './isolates.ts';
@@ -24,34 +24,34 @@ export interface Call {
 export interface Weir extends AsyncDisposable {
   readonly stack: Stack;
   readonly isolates: Isolates;
-  /** Of the role admin. */
+  /** A token of the role admin. */
   readonly token: string;
   call(path: string, call?: Call): Promise<Response>;
-  /** `path` is what follows /_weir/admin. The answer's body, and an error if it is not what was hoped for. */
+  /** `path` is the part after /_weir/admin. Returns the body; throws if the answer is not a success. */
   admin<T = Record<string, never>>(path: string, call?: Call): Promise<T>;
-  /** What an isolate knows itself, and how the parts are doing. */
+  /** What an isolate reports about itself and the parts. */
   health<T = Record<string, unknown>>(isolate: IsolateName): Promise<T>;
   sql(query: string): Promise<void>;
   region(name: string): LocalRegion;
-  /** For as long as `during` runs, a fault of the catalogue. */
+  /** Applies a fault of the catalogue while `during` runs. */
   withRegionFault(region: string, fault: RegionFault, during: () => Promise<void>): Promise<void>;
-  /** Breaks the gateway of a region for as long as `during` runs. */
+  /** Breaks the gateway of a region while `during` runs. */
   withFault(region: string, fault: FaultRequest, during: () => Promise<void>): Promise<void>;
 }
 
 let lastIp = 0;
-/** An address that no other request has had. */
+/** An address that no other request has used. */
 export function freshIp(): string {
   lastIp += 1;
   return `10.${(lastIp >> 16) & 255}.${(lastIp >> 8) & 255}.${lastIp & 255}`;
 }
 
-/** What there is already; what is left out is made. */
+/** Parts that exist already. All others are started. */
 export interface WeirParts {
   readonly databaseUrl?: string;
   /** The folder that `buildWorker` has written to. */
   readonly bundle?: string;
-  /** Those that are started; all three if left out. Each takes processor time, whether it is asked or not. */
+  /** The isolates to start; all three by default. Each takes processor time, even if it gets no requests. */
   readonly isolates?: readonly IsolateName[] | undefined;
   /** See isolates.ts. */
   readonly queue?: string | undefined;
@@ -73,7 +73,7 @@ export async function startWeir(
       queue,
       queueRetries,
       hasPage,
-      // All parts share this machine: what is tested here is not the deadline.
+      // All parts share this machine, and the deadline is not the subject of these tests.
       variables: { ...stack.variables, ADMIN_TOKEN: TOKEN, DEADLINE_MS: '10000', ...variables },
     }),
   );

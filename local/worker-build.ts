@@ -1,4 +1,4 @@
-// How esbuild makes the Worker of src. A bench builds a changed one in the same way.
+// Builds the Worker of src with esbuild. A bench builds a changed one in the same way.
 import { fileURLToPath } from 'node:url';
 import type { BuildOptions } from 'esbuild';
 
@@ -11,7 +11,7 @@ export const WORKER_BUILD = {
   format: 'esm',
   target: 'es2024',
   minify: true,
-  // wrangler.toml knows them by this name.
+  // wrangler.toml refers to them by this name.
   chunkNames: 'weir-[name]-[hash]',
   conditions: ['workerd', 'worker', 'browser'],
   loader: { '.lua': 'text' },

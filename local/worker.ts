@@ -1,4 +1,4 @@
-// The Worker under `wrangler dev`, given its variables by file so that no secret shows in the process list.
+// Runs the Worker under `wrangler dev`. Its variables come from a file, so that no secret shows in the process list.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -8,7 +8,7 @@ import { writeDevConfigs } from './dev-config.ts';
 import { assertPortFree, freePort, LOOPBACK, StackError } from './ports.ts';
 import { startWatchdog } from './watchdog.ts';
 
-/** Seconds on a quiet machine. */
+/** A quiet machine takes seconds. */
 const START_TIMEOUT_MS = 180_000;
 const WRANGLER = fileURLToPath(new URL('../node_modules/wrangler/bin/wrangler.js', import.meta.url));
 
@@ -22,7 +22,7 @@ export interface WorkerOptions {
 
 export interface LocalWorker {
   readonly url: string;
-  /** Resolves when wrangler ends, for whatever reason. */
+  /** Resolves when wrangler ends, for any reason. */
   readonly ended: Promise<void>;
   stop(): Promise<void>;
 }
@@ -78,7 +78,7 @@ function spawnWrangler({ port, inspectorPort, dataDir, envFile, configs }: Wrang
     ...Object.entries(flags).map(([name, value]) => `--${name}=${value}`),
   ];
   return spawn(process.execPath, [WRANGLER, 'dev', ...args], {
-    // A group of its own, so that stopping it ends workerd and esbuild with it.
+    // A process group of its own, so that stopping it also ends workerd and esbuild.
     detached: true,
     stdio: ['ignore', 'pipe', 'pipe'],
     env: {
@@ -91,7 +91,7 @@ function spawnWrangler({ port, inspectorPort, dataDir, envFile, configs }: Wrang
   });
 }
 
-/** Single quotes keep JSON as it is; the values of the stack hold none themselves. */
+/** Single quotes keep JSON unchanged. The values of the stack contain none. */
 function toEnvFile(variables: Readonly<Record<string, string>>): string {
   return Object.entries(variables)
     .map(([name, value]) => `${name}='${value}'\n`)
@@ -115,7 +115,7 @@ function followOutput(child: ChildProcess, onOutput: (line: string) => void): st
   return lastLines;
 }
 
-/** wrangler paints and labels what the Worker logs; the Worker's own lines are JSON. */
+/** wrangler colours and labels the Worker's output. The Worker's own lines are JSON. */
 const plain = (line: string) =>
   stripVTControlCharacters(line)
     .trim()
@@ -140,7 +140,7 @@ async function failWhen(ended: Promise<void>, lastLines: readonly string[]): Pro
   throw new StackError(`wrangler dev ended before the Worker answered:\n${lastLines.join('\n')}`);
 }
 
-/** The last resort when this process is made to end without stopping in order. */
+/** The last resort, if this process must end without stopping everything in order. */
 function killOnExit(child: ChildProcess): void {
   const { pid } = child;
   if (pid === undefined) return;

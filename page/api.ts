@@ -1,4 +1,4 @@
-// Calls to the admin API with the session of the person who looks. Changes carry its CSRF token.
+// Calls the admin API with the session of the person at the page. Changes carry its CSRF token.
 
 const ADMIN = '/_weir/admin';
 const { csrf = '', role = 'read', name = '' } = document.body.dataset;
@@ -10,7 +10,7 @@ export interface FieldError {
   readonly detail: string;
 }
 
-/** An answer that was not what was hoped for, in words for people. */
+/** An answer that is not a success, in words for people. */
 export class ApiError extends Error {
   readonly status: number;
   readonly code: string;
@@ -39,7 +39,7 @@ export interface CallOptions {
   readonly ifMatch?: string | undefined;
 }
 
-/** The answer itself, for those who need its headers. */
+/** The answer itself, for code that needs its headers. */
 export async function call(path: string, { method = 'GET', body, signal, ifMatch }: CallOptions = {}) {
   const headers = new Headers();
   if (method !== 'GET' && csrf !== '') headers.set('X-Weir-Csrf', csrf);
@@ -52,7 +52,7 @@ export async function call(path: string, { method = 'GET', body, signal, ifMatch
   });
   if (answer.ok) return answer;
   const failed = new ApiError(answer.status, await answer.json().catch(() => ({})));
-  // The session has ended: the form to log in is at the same address.
+  // The session has ended. The log-in form is at the same address.
   if (answer.status === 401) location.reload();
   throw failed;
 }

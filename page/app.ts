@@ -1,4 +1,4 @@
-// The page: one view at a time, named by what follows # in the address.
+// The page: shows one view at a time. The part after # in the address names it.
 import { messageOf } from './api.ts';
 import { fill, h } from './dom.ts';
 import { sameIn } from './focus.ts';
@@ -47,7 +47,7 @@ async function open(): Promise<void> {
   }
 }
 
-/** A filter that was changed keeps the focus: its form is the same in the view that it leads to. */
+/** A changed filter keeps the focus, because the next view has the same form. */
 function focusAfter(opening: () => void): void {
   const main = document.getElementById('main');
   const field = document.activeElement;
@@ -58,12 +58,12 @@ function focusAfter(opening: () => void): void {
 }
 
 window.addEventListener('hashchange', () => {
-  // A question belongs to the view that asked it.
+  // A dialog belongs to the view that opened it.
   for (const dialog of document.querySelectorAll('dialog')) dialog.close();
   focusAfter(() => void open());
   window.scrollTo(0, 0);
 });
-// What follows # names a view here, so the browser cannot follow this link.
+// Here the part after # names a view, so the browser cannot follow this link itself.
 document.querySelector('.skip')?.addEventListener('click', (event) => {
   event.preventDefault();
   document.getElementById('main')?.focus();

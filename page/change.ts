@@ -1,4 +1,4 @@
-// A change in the history, and what people call the thing that was changed. Pure.
+// A change in the history, and the name that people have for the changed item. Pure.
 
 export type Row = Readonly<Record<string, unknown>>;
 
@@ -16,10 +16,10 @@ export interface Change {
 
 const SINGULAR: Readonly<Record<string, string>> = { lists: 'list entry' };
 
-/** A rule, a key: not its table. */
+/** The word for one item, such as a rule or a key, instead of its table's name. */
 export const kindOf = ({ entity }: Change): string => SINGULAR[entity] ?? entity.replace(/s$/, '');
 
-/** Its id is shown only if it has no name. */
+/** Shows the id only if the item has no name. */
 export function nameOf({ before, after, entityId }: Change): string {
   const row = after ?? before ?? {};
   const name = row['name'] ?? row['value'];

@@ -1,4 +1,4 @@
-// Curves over time. uPlot is loaded when the first one is shown.
+// Draws curves over time. Loads uPlot with the first one.
 import type uPlot from 'uplot';
 import { fill, h } from './dom.ts';
 import type { Points } from './series.ts';
@@ -65,7 +65,7 @@ const latestOf = (values: Points[number] = []) => values.findLast((value) => val
 const HOUR = 3_600;
 const pad = (value: number) => String(value).padStart(2, '0');
 
-/** Short enough that no two of them overlap on a phone. Days stand where they begin. */
+/** Short enough that no two labels overlap on a phone. The first label of a day has its date. */
 function timeOf(seconds: number, stepSeconds: number): string {
   const at = new Date(seconds * 1_000);
   const hour = pad(at.getHours());
@@ -90,7 +90,7 @@ function optionsOf(curves: readonly Curve[], unit: string, width: number): uPlot
     legend: { show: false },
     cursor: { y: false },
     scales: {
-      // Never less than a minute: half a second of data is no curve.
+      // Never less than a minute, because half a second of data is no curve.
       x: { range: (_plot, low, high) => [Math.min(low, high - 60), high] },
       y: { range: (_plot, _low, high) => [0, Math.max(1, high * 1.1)] },
     },

@@ -1,6 +1,6 @@
-// What Weir costs in a month, in dollars: the numbers of docs/cost.md and the calculator on the page. Pure.
+// Computes what Weir costs in a month, in dollars: the numbers of docs/cost.md and the calculator on the page. Pure.
 
-/** Plans that are paid for, as of November 2026. */
+/** Paid plans, as of November 2026. */
 export const PRICES = {
   workersMonth: 5,
   workersIncludedMillions: 10,
@@ -9,24 +9,24 @@ export const PRICES = {
   neonPerCuHour: 0.106,
 } as const;
 
-/** As the tests count it. */
+/** As the tests count them. */
 export const COUNTED = {
   /** Redis commands, as Upstash bills them. */
   commandsOfAdmitted: 4,
   commandsOfDenied: 3,
-  /** Of each region in a month in which nothing happens. */
+  /** For each region, in a month in which nothing happens. */
   idleCommands: 43_560,
 } as const;
 
 const HOURS_OF_A_MONTH = 730;
-/** The smallest compute of Neon, which sleeps after five minutes without a query. */
+/** Neon's smallest compute, which sleeps after five minutes without a query. */
 const COMPUTE_UNITS = 0.25;
 const AWAKE_MINUTES = 5;
 
 export interface Deployment {
   readonly millionsOfRequests: number;
   readonly regions: number;
-  /** Of 100 requests. Repeated denials cost less: isolates remember them. */
+  /** The denied part, in percent. Repeated denials cost less, because isolates remember them. */
   readonly deniedPercent: number;
   /** `DATABASE_CHECK_MINUTES`. */
   readonly checkMinutes: number;
@@ -54,7 +54,7 @@ export function costOf({ millionsOfRequests, regions, deniedPercent, checkMinute
   return { workers, upstash, neon, together: workers + upstash + neon };
 }
 
-/** Requests a month and region that Upstash's free plan has room for. */
+/** Requests a month in each region that Upstash's free plan has room for. */
 export const FREE_COMMANDS = 500_000;
 export const freeRequests = (): number =>
   Math.floor((FREE_COMMANDS - COUNTED.idleCommands) / COUNTED.commandsOfAdmitted);

@@ -1,4 +1,4 @@
-// Reads a curl command as people paste it: the request that it would send, as far as rules care. Pure.
+// Reads a curl command as people paste it, into the request that it would send, as far as rules care. Pure.
 
 export interface PastedRequest {
   readonly method: string;
@@ -18,7 +18,7 @@ const SENDS_BODY = [
   '-F',
   '--form',
 ];
-/** Options of curl that are followed by a value; what is not among them stands alone. */
+/** Options of curl that take a value. All others stand alone. */
 const WITH_VALUE = new Set([
   ...SENDS_BODY,
   ...['-X', '--request', '-H', '--header', '-u', '--user', '-A', '--user-agent', '-b', '--cookie'],
@@ -26,7 +26,7 @@ const WITH_VALUE = new Set([
   ...['-T', '--upload-file', '--url', '-x', '--proxy'],
 ]);
 
-/** Undefined: it names no URL. */
+/** Undefined if the command names no URL. */
 export function parseCurl(text: string): PastedRequest | undefined {
   const [first, ...words] = wordsOf(text);
   const { options, alone } = sort(first === 'curl' ? words : [first ?? '', ...words]);
@@ -53,7 +53,7 @@ export function parseCurl(text: string): PastedRequest | undefined {
   };
 }
 
-/** As a shell would cut it: quotes keep blanks, a backslash at the end of a line goes on. */
+/** Splits like a shell: quotes keep blanks together, and a backslash at the end of a line continues it. */
 function wordsOf(text: string): string[] {
   const words = text.replace(/\\\r?\n/g, ' ').matchAll(/(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+/g);
   return [...words].map(([word]) =>
@@ -85,7 +85,7 @@ const headerOf = (line: string): [name: string, value: string] => {
   return [line.slice(0, colon).trim().toLowerCase(), line.slice(colon + 1).trim()];
 };
 
-/** As it is written: what a URL parser would change may be the question. */
+/** Keeps the path as written, because the question may be about what a URL parser would change. */
 function pathOf(address: string): string | undefined {
   const path = /^(?:[a-z]+:\/\/)?[^/?#]*([^#]*)/i.exec(address)?.[1] ?? '';
   return address === '' ? undefined : path.startsWith('/') ? path : `/${path}`;
@@ -94,7 +94,7 @@ function pathOf(address: string): string | undefined {
 const given = <Name extends string>(name: Name, value: string | undefined) =>
   (value ? { [name]: value } : {}) as { [Key in Name]?: string };
 
-/** Whom a JWT names. Nobody has verified it here. */
+/** The subject of a JWT. Nobody has verified it here. */
 function subjectOf(authorization: string | undefined): string | undefined {
   const payload = /^Bearer\s+[^.\s]+\.([^.\s]+)\./i.exec(authorization ?? '')?.[1];
   if (payload === undefined) return undefined;

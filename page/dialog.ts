@@ -1,4 +1,4 @@
-// Questions that stand in front of the view: a form, or "are you sure".
+// Dialogs in front of the view: a form, or "are you sure".
 import { button, type Child, h } from './dom.ts';
 import { sameIn } from './focus.ts';
 import { sendOnSubmit } from './forms.ts';
@@ -8,11 +8,11 @@ export interface DialogOptions {
   readonly body: Child;
   readonly submit: string;
   readonly isDestructive?: boolean;
-  /** What it rejects with is shown in the dialog, at its fields. */
+  /** If it rejects, the dialog shows the error, at its fields. */
   readonly act: (form: HTMLFormElement) => Promise<void>;
 }
 
-/** Closed by Escape, too; the focus goes back to where it was. */
+/** Escape closes it, too. The focus then returns to where it was. */
 export function openDialog({ title, body, submit, isDestructive, act }: DialogOptions): void {
   const trouble = h('div', { role: 'alert' });
   const form = h(
@@ -25,7 +25,7 @@ export function openDialog({ title, body, submit, isDestructive, act }: DialogOp
       'div',
       { class: 'actions' },
       h('button', { class: isDestructive ? 'danger' : 'primary' }, submit),
-      // Enter must not confirm what cannot be meant by accident.
+      // Enter must not confirm an action that could do harm by accident.
       button('Cancel', () => dialog.close(), { autofocus: isDestructive }),
     ),
   );
@@ -38,7 +38,7 @@ export function openDialog({ title, body, submit, isDestructive, act }: DialogOp
   const opener = document.activeElement;
   dialog.addEventListener('close', () => {
     dialog.remove();
-    // The browser gives the focus back to the button, unless a live view has drawn another one meanwhile.
+    // The browser returns the focus to the button, unless a live view has redrawn it meanwhile.
     if (opener && document.activeElement === document.body)
       sameIn(document.body, opener)?.focus({ preventScroll: true });
   });

@@ -1,4 +1,4 @@
-// Makes elements. Text is only ever set as text, never parsed as HTML: no name or field can become code.
+// Creates elements. It sets text as text and never parses it as HTML, so no name or field can become code.
 import { keepFocus } from './focus.ts';
 
 export type Child = Node | string | number | null | undefined | false | readonly Child[];
@@ -32,7 +32,7 @@ function append(element: Element, children: readonly Child[]): void {
 
 const isList = (child: Child): child is readonly Child[] => Array.isArray(child);
 
-/** Puts new children in the place of the old ones. Live views do so every few seconds. */
+/** Replaces all children. Live views do so every few seconds. */
 export function fill(element: Element, ...children: readonly Child[]): void {
   keepFocus(element, () => {
     element.replaceChildren();
@@ -46,7 +46,7 @@ export interface Column<Row> {
   readonly isNumber?: boolean;
 }
 
-/** A table whose columns have titles also where a narrow screen shows each row as a card. */
+/** A table whose cells keep their column titles where a narrow screen shows each row as a card. */
 export function table<Row>(
   caption: string,
   rows: readonly Row[],
@@ -80,7 +80,7 @@ export function table<Row>(
 export const button = (label: Child, click: () => void, attributes: Attributes = {}): HTMLButtonElement =>
   h('button', { type: 'button', ...attributes, click }, label);
 
-/** What to do where there is nothing to see yet. */
+/** Says what to do where there is nothing to show yet. */
 export const empty = (...children: readonly Child[]): HTMLElement => h('p', { class: 'empty' }, children);
 
 export const link = (parts: readonly string[], ...children: readonly Child[]): HTMLAnchorElement =>

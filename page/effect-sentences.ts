@@ -1,4 +1,4 @@
-// What the records tell about another limit, in sentences that claim no more than is known. Pure.
+// Says what the records show about another limit, in sentences that claim no more than is known. Pure.
 import { count } from './format.ts';
 
 export interface Effect {

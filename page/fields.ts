@@ -18,7 +18,7 @@ export const textField = (options: FieldOptions, value = ''): HTMLLabelElement =
 export interface Bounds {
   readonly min?: number | undefined;
   readonly max?: number | undefined;
-  /** False: a whole number. */
+  /** False for a whole number. */
   readonly isFraction?: boolean | undefined;
 }
 
@@ -87,10 +87,10 @@ export const textOf = (form: HTMLFormElement, name: string): string => {
   return typeof value === 'string' ? value.trim() : '';
 };
 
-/** What `untilField` was set to, as the API wants it. */
+/** The value of `untilField` in the form of the API. */
 export const momentOf = (form: HTMLFormElement, name: string): string =>
   new Date(textOf(form, name)).toISOString();
 
-/** Null: the field is empty. */
+/** Null if the field is empty. */
 export const numberOf = (form: HTMLFormElement, name: string): number | null =>
   textOf(form, name) === '' ? null : Number(textOf(form, name));

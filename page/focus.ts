@@ -1,15 +1,15 @@
-// Keeps the focus where a keyboard user has put it, although views draw their parts anew.
+// Keeps the focus where a keyboard user has put it, although views redraw their parts.
 
 /** What a person would call the same button, link or field. */
 const nameOf = (element: Element): string =>
   ['name', 'href', 'aria-label'].map((name) => element.getAttribute(name)).find(Boolean) ??
   element.textContent;
 
-/** The element that has taken the place of a former one. */
+/** The element that has replaced a former one. */
 export const sameIn = (place: Element, former: Element): HTMLElement | undefined =>
   [...place.querySelectorAll<HTMLElement>(former.localName)].find((one) => nameOf(one) === nameOf(former));
 
-/** Runs `draw`, which replaces what is in `place`. */
+/** Runs `draw`, which replaces the content of `place`. */
 export function keepFocus(place: Element, draw: () => void): void {
   const focused = document.activeElement;
   const isInside = focused !== null && focused !== place && place.contains(focused);

@@ -1,4 +1,4 @@
-// Numbers and moments as people read them.
+// Formats numbers and times for people.
 
 const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
@@ -47,10 +47,10 @@ function about(seconds: number): string {
 
 export const moment = (text: string): string => new Date(text).toLocaleString();
 
-/** For views that do not know the zone of the person who looks. */
+/** For views that do not know the time zone of the person. */
 export const utcMinute = (text: string): string => `${text.slice(0, 16).replace('T', ' ')} UTC`;
 
-/** As `<input type="datetime-local">` wants it: in the zone of the person who looks. */
+/** In the form of `<input type="datetime-local">`, in the time zone of the person. */
 export function localInput(ms: number): string {
   const date = new Date(ms);
   return new Date(ms - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);

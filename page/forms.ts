@@ -1,18 +1,18 @@
-// What every form does alike: it says at a field what is wrong with it, and is sent once at a time.
+// What all forms have in common: errors show at their fields, and a form is sent once at a time.
 import { ApiError, type FieldError, messageOf } from './api.ts';
 import { fill, h } from './dom.ts';
 
 export interface Sending {
   readonly form: HTMLFormElement;
-  /** Where errors stand that belong to no field. */
+  /** Where errors go that belong to no field. */
   readonly trouble: HTMLElement;
-  /** What it rejects with is shown in the form, at its fields. */
+  /** If it rejects, the form shows the error, at its fields. */
   readonly act: () => Promise<void>;
 }
 
-/** Buttons stay enabled meanwhile: the focus would be lost with them. */
+/** Buttons stay enabled meanwhile, because a disabled button loses the focus. */
 export function sendOnSubmit({ form, trouble, act }: Sending): void {
-  // The browser still checks the fields, but what it finds is shown as errors of the API are.
+  // The browser still checks the fields, but the form shows its findings like errors of the API.
   form.noValidate = true;
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
@@ -36,7 +36,7 @@ export function checkFields(form: HTMLFormElement): void {
   if (errors.length > 0) throw new ApiError(0, { title: 'Nothing was sent: see the marked fields', errors });
 }
 
-/** Each error at its field, if the form has it; the others above the buttons. */
+/** Shows each error at its field, if the form has it, and the others above the buttons. */
 export function showTrouble(form: HTMLFormElement, place: HTMLElement, error: unknown): void {
   clearErrors(form);
   const errors = error instanceof ApiError ? error.errors : [];
@@ -44,7 +44,7 @@ export function showTrouble(form: HTMLFormElement, place: HTMLElement, error: un
   const lines = elsewhere.map(({ pointer, detail }) => `${pointer.replace(/^#\//, '')} ${detail}`);
   fill(place, h('p', { class: 'notice bad' }, [messageOf(error), ...lines].join('. ')));
   const wrong = form.querySelector<HTMLElement>('[aria-invalid]');
-  // A closed part of the form has no focus to give.
+  // A closed part of the form cannot take the focus.
   const closed = wrong?.closest('details');
   if (closed) closed.open = true;
   wrong?.focus();

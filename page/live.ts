@@ -1,21 +1,21 @@
-// Reads something again and again while a view is open and can be seen, and says how old the numbers are.
+// Reads something again and again while a view is open and visible, and says how old the numbers are.
 import { messageOf } from './api.ts';
 import { h } from './dom.ts';
 
 export interface LiveOptions<T> {
   readonly everyMs: number;
-  /** What is waited for, in the sentence "Waiting for …". */
+  /** The object of the sentence "Waiting for …". */
   readonly from: string;
   readonly read: (signal: AbortSignal) => Promise<T>;
   readonly show: (value: T) => void;
-  /** Aborted when the view is left. */
+  /** Aborted when the person leaves the view. */
   readonly signal: AbortSignal;
 }
 
-/** After so long without an answer the page says what it waits for. */
+/** After this long without an answer, the page says what it waits for. */
 const SLOW_MS = 800;
 
-/** The sign to put into the view. It tells that the numbers are fresh, or why not. */
+/** The sign in the view. It says that the numbers are fresh, or why they are not. */
 export function live<T>({ everyMs, from, read, show, signal }: LiveOptions<T>): HTMLElement {
   const sign = h('p', { class: 'live', role: 'status' }, '');
   let shownAtMs = 0;

@@ -1,9 +1,9 @@
-// How near a rule is to its limit, of what isolates have counted of its checks. Pure.
+// How near a rule is to its limit, from the checks that isolates have counted. Pure.
 import type { Counts } from './traffic.ts';
 
 export interface Nearness {
   readonly checks: number;
-  /** Denied, or with a fifth of the limit or less left. */
+  /** Denied, or with at most a fifth of the limit left. */
   readonly near: number;
 }
 
@@ -12,7 +12,7 @@ export const WHAT_IS_NEAR =
 
 const NEAR = ['near-limit', 'denied', 'would-deny'];
 
-/** Undefined: nothing was counted under its name. */
+/** Undefined if nothing was counted under its name. */
 export function nearnessOf(counts: Counts = {}): Nearness {
   const sum = (results: readonly string[]) =>
     results.reduce((total, result) => total + (counts[result] ?? 0), 0);

@@ -1,4 +1,4 @@
-// A rule in one sentence, so that people see what it means before they save it. Pure.
+// Writes a rule as one sentence, so that people see what it means before they save it. Pure.
 import { count, span } from './format.ts';
 
 export interface RuleLimit {

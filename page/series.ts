@@ -1,4 +1,4 @@
-// Rows of a time series, with a zero for each step that has none. Pure.
+// Fills a time series with zeros for steps without a row. Pure.
 
 /** Seconds, then the values of each curve; null where there is none. */
 export type Points = readonly (readonly (number | null)[])[];

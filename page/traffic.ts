@@ -1,4 +1,4 @@
-// From sums that only grow to what people want to know: rates, and times of decisions. Pure.
+// Turns growing sums into rates and decision times. Pure.
 
 export type Counts = Readonly<Record<string, number>>;
 
@@ -30,7 +30,7 @@ export interface Rates {
 
 const secondsOf = ({ at }: Traffic) => new Date(at).getTime() / 1_000;
 
-/** What has been added. Sums that are gone (a Redis that restarted, or does not answer) added nothing. */
+/** What was added. A sum that is gone (its Redis has restarted, or does not answer) added nothing. */
 const added = (before: Counts | undefined, after: Counts, name: string) =>
   before === undefined ? 0 : Math.max(0, (after[name] ?? 0) - (before[name] ?? 0));
 
@@ -58,7 +58,7 @@ export function ratesBetween(before: Traffic, after: Traffic): Rates {
   };
 }
 
-/** The time that this part of the decisions took at most, read between the bounds of the histogram. */
+/** The longest time that this part of the decisions took, interpolated between the bounds of the histogram. */
 export function decisionQuantile(before: Traffic, after: Traffic, quantile: number): number | undefined {
   const { boundsMs, counts } = after.decision;
   const news = counts.map((value, place) => Math.max(0, value - (before.decision.counts[place] ?? 0)));
@@ -76,7 +76,7 @@ export function decisionQuantile(before: Traffic, after: Traffic, quantile: numb
   return boundsMs.at(-1);
 }
 
-/** The newest of those that are at least so old; else the oldest. */
+/** The newest sample that is at least this old, or else the oldest. */
 export function sampleBefore(samples: readonly Traffic[], seconds: number): Traffic | undefined {
   const last = samples.at(-1);
   if (!last) return undefined;

@@ -1,5 +1,5 @@
-// How far sliding-window-counter is from the truth, by the engine itself: every request is also judged by the
-// exact count of what was admitted in the last window, which a sliding-window-log keeps.
+// Measures the error of sliding-window-counter with the engine itself. A sliding-window-log keeps the exact count of
+// the last window, and judges every request as well.
 
 import { createRandom, type Random } from '../../local/random.ts';
 import type { Check } from '../../src/core/counting/check.ts';
@@ -10,12 +10,12 @@ import { percent } from '../shared/table.ts';
 
 const LIMIT = 100;
 const WINDOW_MS = 60_000;
-/** For each kind of traffic. */
+/** The number of sources for each kind of traffic. */
 export const SOURCES = 150;
 const WINDOWS = 12;
 const SEED = 20_260_101;
 const PUBLISHED = { wrongShare: 0.00003, meanError: 0.06 };
-/** Never reached: such a counter only measures. */
+/** No source reaches this limit: such a counter only measures. */
 const NO_LIMIT = 100_000;
 
 const check = (id: string, algorithm: Check['algorithm'], limit: number): Check => {
@@ -27,7 +27,7 @@ const ADMITTED = check('admitted', 'sliding-window-log', NO_LIMIT);
 const ESTIMATE_OF_ALL = check('estimate of all', 'sliding-window-counter', NO_LIMIT);
 const ALL = check('all', 'sliding-window-log', NO_LIMIT);
 
-/** Times of one source's requests, in ms, oldest first. `load` is its average rate over the limit. */
+/** The times of one source's requests in ms, oldest first. `load` is its average rate, relative to the limit. */
 type Traffic = (load: number, random: Random) => number[];
 
 const steady: Traffic = (load, random) => {
@@ -51,19 +51,19 @@ const bursty: Traffic = (load, random) => {
 };
 
 const TRAFFIC = { steady, bursty };
-/** Average rates over the limit: far below, as most real sources are; and where it matters. */
+/** Average rates relative to the limit: far below, like most real sources; and near it, where errors matter. */
 const LOADS = { quiet: [0.02, 0.5], busy: [0.5, 2] } as const;
 
 interface Tally {
   requests: number;
-  /** Over the limit or not, by the estimated and by the exact count of all requests: they disagree. */
+  /** How often the estimate and the exact count disagree on whether a request is over the limit. */
   wrong: number;
-  /** Sum of the differences of the two, each as a share of the exact count. */
+  /** The sum of their differences, each relative to the exact count. */
   error: number;
-  /** By a limiter that counts what it admits, as Weir does, and one that does so exactly. */
+  /** Admitted by a limiter that counts what it admits, as Weir does, and by one that does so exactly. */
   admitted: number;
   admittedByLog: number;
-  /** In any window of the true length. */
+  /** The most in any window of the true length. */
   mostAdmitted: number;
 }
 
@@ -71,7 +71,7 @@ export interface Accuracy {
   readonly requests: number;
   readonly wrongShare: number;
   readonly meanError: number;
-  /** Admitted by sliding-window-counter for each request that the exact log admits. */
+  /** Requests admitted by sliding-window-counter, relative to those admitted by the exact log. */
   readonly admittedRatio: number;
   readonly mostAdmitted: number;
 }
@@ -117,7 +117,7 @@ const add = (a: Tally, b: Tally): Tally => ({
 
 function follow(times: readonly number[], random: Random, tally: Tally): void {
   const counters = createMemoryCounters();
-  // Windows are aligned to the clock, sources are not.
+  // Windows are aligned to the clock. Sources are not.
   const startMs = 1_800_000_000_000 + Math.floor(random() * WINDOW_MS);
   for (const at of times) {
     const take = (of: Check) => {

@@ -1,4 +1,4 @@
-// One real redis-server, called by SHA in pipelines, that tells what scripts cost: time, commands, bytes.
+// One real redis-server that runs scripts by SHA, in pipelines, and measures their cost: time, commands, bytes.
 import { Redis } from 'ioredis';
 import { startRedisServer } from '../../local/redis-server.ts';
 import { sumCalls } from '../../local/upstash-gateway/billing.ts';
@@ -11,15 +11,15 @@ export interface ShaCall {
 }
 
 export interface BenchRedis extends AsyncDisposable {
-  /** Loads a script as stock Redis takes it, which is without the flag that only Upstash knows; its SHA. */
+  /** Loads a script and returns its SHA. Stock Redis gets the text without the flag that only Upstash knows. */
   load(text: string): Promise<string>;
-  /** The replies, in order. */
+  /** Resolves to the replies, in order. */
   run(calls: readonly ShaCall[]): Promise<unknown[]>;
-  /** Redis's own time for one of the calls, in µs, on average. */
+  /** Redis's own time for one call in µs, on average. */
   micros(calls: readonly ShaCall[]): Promise<number>;
-  /** Commands that Upstash would bill for what runs inside. */
+  /** The commands that Upstash would bill for `run`. */
   billed(run: () => Promise<unknown>): Promise<number>;
-  /** Memory of all keys there are. */
+  /** The memory of all keys. */
   bytes(): Promise<number>;
   clear(): Promise<void>;
 }

@@ -1,4 +1,4 @@
-// Memory of one subject in Redis, all its keys together: limit 100, 50 units used one by one.
+// Measures the memory of one subject in Redis, all its keys together: limit 100, 50 units used one by one.
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import type { Table } from '../shared/bench.ts';
 import type { BenchRedis } from './bench-redis.ts';
@@ -9,7 +9,7 @@ const SUBJECT = '203.0.113.77';
 const LIMIT = 100;
 const USED = 50;
 const WINDOW_MS = 60_000;
-/** They are spread over some time of one window, because a log remembers each moment for itself. */
+/** Spreads the units over one window, because a log remembers each moment separately. */
 const STEP_MS = 100;
 
 export type Bytes = Record<
@@ -18,7 +18,7 @@ export type Bytes = Record<
 >;
 
 export async function measureBytes(redis: BenchRedis, sha: string): Promise<Bytes> {
-  // The next one: a counter expires at a moment, not after a time, and must still be there when it is weighed.
+  // Uses the next window: a counter expires at a moment, and must still be there when its memory is measured.
   const windowStartMs = Math.ceil(Date.now() / WINDOW_MS) * WINDOW_MS;
   const peer = await createPeer(redis);
   const weir = (rules: readonly BenchRule[]) => weirBytes(redis, sha, rules, windowStartMs);
@@ -53,7 +53,7 @@ async function weirBytes(
   return redis.bytes();
 }
 
-/** With the prefix that the package has by default, and each algorithm alone: two would share keys. */
+/** Uses the package's default prefix, and measures each algorithm alone, because two would share keys. */
 async function peerBytes(
   redis: BenchRedis,
   peer: Peer,

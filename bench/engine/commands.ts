@@ -1,4 +1,5 @@
-// Commands that Upstash bills for one decision: EVALSHA and every command inside. Exact, so tests use it too.
+// Counts the commands that Upstash bills for one decision: EVALSHA and every command inside. The counts are exact, so
+// tests use them, too.
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import type { Check } from '../../src/core/counting/check.ts';
 import { parseAnswer } from '../../src/redis/wire.ts';
@@ -14,9 +15,9 @@ const WINDOW_MS = 86_400_000;
 export type Verdict = keyof typeof BUDGET;
 
 export interface Commands {
-  /** For a subject that was never seen. */
+  /** For a subject that was never seen before. */
   readonly fresh: number;
-  /** For one that has counters; the most of what was tried. */
+  /** For a subject that has counters; the most of all tries. */
   readonly steady: number;
 }
 
@@ -46,7 +47,7 @@ export async function countCommands(
   const full = rules.map((rule) => ({ ...rule, limit: 1 }));
   const lastFull = rules.map((rule, i) => (i === rules.length - 1 ? { ...rule, limit: 1 } : rule));
   const other = newSubject();
-  // What is never seen is denied only if the cost exceeds the limit.
+  // A subject never seen before is denied only if the cost exceeds the limit.
   const fresh = await once('denied', newSubject(), full, 2);
   await once('admitted', subject, full);
   await once('admitted', other, lastFull);
@@ -62,7 +63,7 @@ function expectVerdict(replies: readonly unknown[], checks: readonly Check[], ve
   if (admitted !== (verdict === 'admitted')) throw new Error(`expected a request to be ${verdict}`);
 }
 
-/** So many rules of one algorithm. */
+/** Several rules of one algorithm. */
 export const rulesOf = (algorithm: AlgorithmId, count: Count): BenchRule[] =>
   Array.from({ length: count }, (_, i) => ({ algorithm, limit: 1_000, windowMs: WINDOW_MS + i }));
 
@@ -70,7 +71,7 @@ type PerCount = Record<Count, number>;
 export interface CommandsResult {
   readonly admitted: PerCount;
   readonly denied: PerCount;
-  /** The same rules as calls of their own. */
+  /** The same rules, with one call for each. */
   readonly peer: { readonly admitted: PerCount; readonly denied: PerCount };
 }
 

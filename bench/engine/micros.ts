@@ -1,4 +1,4 @@
-// Redis's own time for a decision: Weir's script beside those of the peer and a bare counter, in turns.
+// Measures Redis's own time for a decision: Weir's script beside those of the peer and a bare counter, in turns.
 import type { BenchOptions, Table } from '../shared/bench.ts';
 import { inTurns, interleave, median, medianRatio, type Slice, sumOf } from '../shared/rounds.ts';
 import { fixed } from '../shared/table.ts';
@@ -8,22 +8,22 @@ import { type BenchRule, checksOf, mixedRules, subjects, takeCall } from './rule
 
 const ROUNDS = 61;
 const SLICE = 500;
-/** Nobody is ever denied. */
+/** No request is ever denied. */
 const LIMIT = 1_000_000;
 const WINDOW_MS = 60_000;
 const TARGETS = { one: 1.5, three: 0.7, five: 0.55 } as const;
 const COUNT_OF = { one: 1, three: 3, five: 5 } as const;
-/** Of the token-bucket among the three rules. */
+/** The burst of the token-bucket among the three rules. */
 const BURST = 2 * LIMIT;
-/** Of each request, by all three rules. */
+/** The cost of each request, for all three rules. */
 const COST = 5;
 
-/** What no limiter can go below: it counts, and decides nothing. */
+/** The floor for any limiter: it counts, and decides nothing. */
 const FLOOR = `local count = redis.call('INCR', KEYS[1])
 if count == 1 then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
 return count`;
 
-/** The three rules, with one option more. */
+/** The three rules, with one more option. */
 type Option = 'burst' | 'cost';
 export type Micros = Record<keyof typeof TARGETS | Option | PeerAlgorithm | 'floor', number>;
 export type Ratios = Record<keyof typeof TARGETS, number>;
@@ -32,7 +32,7 @@ export interface MicrosResult {
   readonly rounds: number;
   readonly micros: Micros;
   readonly ratios: Ratios;
-  /** Times of the three rules without the option. */
+  /** Relative to the three rules without the option. */
   readonly overPlain: Record<Option, number>;
 }
 
@@ -79,14 +79,11 @@ const withBurst = (rule: BenchRule): BenchRule =>
 interface On {
   readonly redis: BenchRedis;
   readonly sha: string;
-  /** Calls in a slice. */
+  /** The number of calls in a slice. */
   readonly size: number;
 }
 
-/**
- * Every subject of the set was seen in the window before already, as most are: the sliding windows then have two
- * windows.
- */
+/** Every subject has counted in the previous window, like most real ones, so the sliding windows hold two windows. */
 async function weirSlice(
   { redis, sha, size }: On,
   set: number,
@@ -104,7 +101,7 @@ async function weirSlice(
 
 async function peerSlice({ redis, size }: On, algorithm: PeerAlgorithm): Promise<Slice> {
   const peer = await createPeer(redis);
-  // Subjects of their own: with one prefix, two of its algorithms would count in the same key.
+  // Each algorithm gets its own subjects: with one prefix, two of them would count in the same key.
   const own = subjects(100 + PEER_ALGORITHMS.indexOf(algorithm));
   const rule = { algorithm, limit: LIMIT, windowMs: WINDOW_MS };
   await redis.run(await peer.calls(rule, own, Date.now() - WINDOW_MS));

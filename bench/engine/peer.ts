@@ -1,5 +1,5 @@
-// The scripts of @upstash/ratelimit and the calls of them, as the package itself makes them: it runs on a
-// client that only writes down what it is asked to send. No Lua of it is copied into this repository.
+// The scripts and calls of @upstash/ratelimit, as the package itself makes them. It runs on a client that only notes
+// what it should send. This repository contains none of its Lua.
 import { Ratelimit } from '@upstash/ratelimit';
 import type { Redis } from '@upstash/redis';
 import type { BenchRedis, ShaCall } from './bench-redis.ts';
@@ -8,7 +8,7 @@ import type { Count } from './rules.ts';
 export const PEER_ALGORITHMS = ['peerFixed', 'peerSliding', 'peerToken'] as const;
 export type PeerAlgorithm = (typeof PEER_ALGORITHMS)[number];
 
-/** What it needs for the bench's one, three and five rules: a call each. */
+/** The peer's algorithms for the bench's one, three and five rules. Each is a call. */
 export const PEERS_OF: Record<Count, readonly PeerAlgorithm[]> = {
   1: ['peerSliding'],
   3: PEER_ALGORITHMS,
@@ -22,7 +22,7 @@ export interface PeerRule {
 }
 
 export interface Peer {
-  /** What the package would send for one decision about each subject; at `nowMs`, else by its own clock. */
+  /** The calls that the package would send for one decision about each subject, at `nowMs` or by its own clock. */
   calls(rule: PeerRule, subjects: readonly string[], nowMs?: number): Promise<ShaCall[]>;
 }
 
@@ -32,7 +32,7 @@ interface Recorded {
   readonly args: string[];
 }
 
-/** Anything that reads as "admitted" in all three of its scripts' replies. */
+/** All three scripts of the package mean "admitted" by this reply. */
 const ADMITTED = [1, 1e9, 1e9];
 
 export async function createPeer(redis: BenchRedis): Promise<Peer> {
@@ -83,7 +83,7 @@ function limiterOf(algorithm: PeerAlgorithm, limit: number, windowMs: number) {
   return Ratelimit.tokenBucket(limit, `${windowMs} ms`, limit);
 }
 
-/** The package reads the clock before it first waits for anything, so the clock is back before anyone else runs. */
+/** The package reads the clock before its first await, so the clock is restored before any other code runs. */
 function atTime<T>(nowMs: number | undefined, work: () => Promise<T>): Promise<T> {
   if (nowMs === undefined) return work();
   const realNow = Date.now;

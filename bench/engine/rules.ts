@@ -1,4 +1,4 @@
-// The rules that the bench puts on a subject, and the calls of Weir's own script for them.
+// The rules of a subject in this bench, and the calls of Weir's own script for them.
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import type { Check } from '../../src/core/counting/check.ts';
 import { counterId, groupOf, subjectKey } from '../../src/core/counting/keys.ts';
@@ -12,7 +12,7 @@ export interface BenchRule {
   readonly burst?: number;
 }
 
-/** How many rules one subject has, in all parts of the bench. */
+/** The numbers of rules of one subject, in all parts of the bench. */
 export const COUNTS = [1, 3, 5] as const;
 export type Count = (typeof COUNTS)[number];
 
@@ -24,22 +24,22 @@ const FIVE: readonly Omit<BenchRule, 'limit'>[] = [
   { algorithm: 'token-bucket', windowMs: 3_600_000 },
 ];
 
-/** One: a sliding-window-counter. Three: the algorithms that the peer has. Five: two of them once more. */
+/** One: a sliding-window-counter. Three: the algorithms that the peer has. Five: two of them again. */
 export const mixedRules = (count: Count, limit: number): BenchRule[] =>
   (count === 1 ? FIVE.slice(1, 2) : FIVE.slice(0, count)).map((rule) => ({ ...rule, limit }));
 
-/** That many addresses; another set shares none with it. */
+/** A set of addresses. No two sets share one. */
 export const subjects = (set: number): string[] =>
   Array.from({ length: 1_000 }, (_, i) => `203.${set}.${100 + Math.floor(i / 100)}.${100 + (i % 100)}`);
 
 export interface CheckOptions {
   readonly subject: string;
   readonly cost?: number;
-  /** Each take of a `concurrency` rule is a seat of its own, by this name of at most 16 characters. */
+  /** Each take of a `concurrency` rule needs its own seat, with a name of at most 16 characters. */
   readonly seat?: string;
 }
 
-/** The checks as the gateway makes them of rules. */
+/** The checks that the gateway would make from these rules. */
 export function checksOf(rules: readonly BenchRule[], options: CheckOptions): Promise<Check[]> {
   const { subject, cost = 1, seat = 'seat' } = options;
   return Promise.all(
@@ -52,7 +52,7 @@ export function checksOf(rules: readonly BenchRule[], options: CheckOptions): Pr
   );
 }
 
-/** One decision, by Redis's own clock unless told. */
+/** One decision, by Redis's own clock by default. */
 export const takeCall = (sha: string, checks: readonly Check[], nowMs?: number): ShaCall => ({
   sha,
   ...toScriptCall({ operation: 'take', checks, nowMs }),

@@ -1,5 +1,5 @@
-// What is put to the test: three isolates of the built Worker and the peer beside them in one workerd, three regions
-// with a real Redis each, and Weir's rules in force.
+// Runs what is tested: three isolates of the built Worker and the peer beside them in one workerd, three regions with a
+// real Redis each, and Weir's rules in force.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,9 +12,9 @@ import type { BenchOptions } from '../shared/bench.ts';
 import { RULES } from './rules.ts';
 
 export const ISOLATES = ['weir-one', 'weir-two', 'weir-three'] as const;
-/** With its own timeout, which is 5 s. */
+/** With its default timeout of 5 s. */
 export const PEERS = ['peer-one', 'peer-two', 'peer-three'] as const;
-/** With a timeout as short as Weir's deadline is by default. */
+/** With a timeout as short as Weir's default deadline. */
 export const IMPATIENT_PEER = 'peer-impatient';
 const IMPATIENT_MS = 250;
 
@@ -25,7 +25,7 @@ export interface Arena extends AsyncDisposable {
 }
 
 export interface Site extends AsyncDisposable {
-  /** A workerd process with everybody in it; one at a time. */
+  /** A workerd process with all candidates. Only one runs at a time. */
   serve(options: { readonly deadlineMs: number }): Promise<Arena>;
 }
 
@@ -53,7 +53,7 @@ export async function prepareSite({ say, parts }: BenchOptions): Promise<Site> {
   };
 }
 
-/** An outage is logged by every isolate, and workerd would print it all between the lines of progress. */
+/** Every isolate logs an outage, and workerd would print that between the lines of progress. */
 const QUIET = `export { default } from './index.js';
 for (const level of ['log', 'info', 'warn', 'error']) console[level] = () => {};
 `;
@@ -66,7 +66,7 @@ async function bundleQuietWeir(folder: string, bundle: string | undefined): Prom
 
 const OTHERS = ['./worker-peer.ts', '../gateway/worker-kv.ts'].map((file) => new URL(file, import.meta.url));
 
-/** In development, a request names the region that it comes from, and answers tell when they are degraded. */
+/** In development, a request names its region, and answers say when they are degraded. */
 function isolatesOn(stack: Stack, modules: readonly WorkerModule[], deadlineMs: number): ServedWorker[] {
   const variables = { ...stack.variables, ADMIN_TOKEN, DEADLINE_MS: String(deadlineMs) };
   return ISOLATES.map((name) => ({ name, modules, variables, kv: { RULES: 'kv' } }));

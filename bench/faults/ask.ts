@@ -1,11 +1,11 @@
-// One request of a bench, and what its answer tells; a network error is an answer of status 0.
+// Sends one request of a bench and reads its answer. A network error is an answer of status 0.
 
 import type { PoolAnswer } from '../../local/connection-pool.ts';
 import { freshIp } from '../../local/weir.ts';
 import type { Arena } from './arena.ts';
 
 export interface Ask {
-  /** Of the Worker in workerd. */
+  /** The URL of the Worker in workerd. */
   readonly worker: string;
   readonly path: string;
   readonly ip?: string;
@@ -14,9 +14,9 @@ export interface Ask {
 
 export interface Reply {
   readonly status: number;
-  /** What went wrong, if something did. */
+  /** The error, if there was one. */
   readonly error: string | undefined;
-  /** Why the nearest region has not counted it. */
+  /** Why the nearest region did not count the request. */
   readonly degraded: string | undefined;
   readonly sentAtMs: number;
   readonly answeredAtMs: number;
@@ -35,7 +35,7 @@ export async function ask({ workerd, pool }: Arena, asked: Ask): Promise<Reply> 
       signal: AbortSignal.timeout(GIVE_UP_MS),
     });
   const answered = await send()
-    // workerd had just closed the connection, because nobody had used it for a while.
+    // workerd had just closed the connection, because it was idle for a while.
     .catch((error: { code?: string }) => (error.code === 'ECONNRESET' ? send() : Promise.reject(error)))
     .catch((error: unknown): PoolAnswer => ({ status: 0, headers: {}, body: String(error) }));
   const { status, headers, body } = answered;
@@ -48,9 +48,9 @@ export async function ask({ workerd, pool }: Arena, asked: Ask): Promise<Reply> 
   };
 }
 
-/** Of the limiter, not of the origin behind it. */
+/** An error of the limiter, not of the origin behind it. */
 export const isError = ({ error }: Reply): boolean => error !== undefined && !OF_THE_ORIGIN.test(error);
-/** Why no region has counted it as it should; undefined if one has. */
+/** Why no region counted the request as it should. Undefined if one did. */
 export const troubleOf = ({ status, error, degraded }: Reply): string | undefined =>
   degraded ?? (error === undefined ? undefined : `status ${status}`);
 export const isClean = (reply: Reply): boolean => troubleOf(reply) === undefined;

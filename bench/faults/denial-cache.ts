@@ -1,5 +1,5 @@
-// What remembering denials costs those who are denied: one subject that sends far too much, by each algorithm, through
-// one isolate and through three.
+// Measures what remembered denials save: one subject that sends far too much, for each algorithm, through one isolate
+// and through three.
 import type { BenchOptions } from '../shared/bench.ts';
 import { type Arena, ISOLATES, PEERS } from './arena.ts';
 import { FACTORS, type Factor, type HotLoad, sendTooMuch } from './hot-subject.ts';
@@ -37,7 +37,7 @@ export interface DenialCache {
   readonly utilization50x: number;
   /** At 50 times the limit. */
   readonly commandsPerDenied: number;
-  /** Requests that no region has counted. */
+  /** Requests that no region counted. */
   readonly uncounted: number;
 }
 
@@ -57,6 +57,6 @@ export function summarize(runs: readonly HotRun[], who: HotRun['who']): DenialCa
   };
 }
 
-/** Why requests were not counted, one for each. */
+/** Why requests were not counted, one reason for each. */
 export const reasonsOf = (runs: readonly HotRun[]): string[] =>
   runs.flatMap(({ loads }) => loads.flatMap(({ uncounted }) => uncounted));

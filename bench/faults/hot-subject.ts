@@ -1,5 +1,5 @@
-// One subject that sends more than it may, for whole windows: how much of what it may have it gets, and what those
-// requests that are denied cost.
+// One subject that sends more than its limit, for whole windows: how much of its limit it gets, and what its denied
+// requests cost.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { steadyLoad } from '../../local/steady-load.ts';
@@ -11,9 +11,9 @@ import type { Arena } from './arena.ts';
 import { ask, type Reply, troubleOf } from './ask.ts';
 import { HOT_LIMIT, HOT_WINDOW_MS, type HotAlgorithm } from './rules.ts';
 
-// So that one request is less than a percent of what may pass.
+// Enough windows that one request is less than a percent of what may pass.
 const WINDOWS = 20;
-/** Times its limit. Each has a region of its own, so that all three are sent at once and billed apart. */
+/** Load relative to the limit. Each has its own region, so that all three run at once and are billed apart. */
 export const FACTORS = [
   { factor: 1.2, region: 'ap' },
   { factor: 5, region: 'eu' },
@@ -21,23 +21,23 @@ export const FACTORS = [
 ] as const;
 export type Factor = (typeof FACTORS)[number]['factor'];
 
-/** After the beginning of a window, and so long before the end of one that no request arrives in the next. */
+/** Starts this long after the beginning of a window, and stops early enough that no request arrives in the next one. */
 const EARLY_MS = 20;
 const LATE_MS = 150;
 
 export interface HotLoad {
   readonly factor: Factor;
-  /** What was really sent. */
+  /** The rate that was really sent. */
   readonly perSecond: number;
-  /** Of what the algorithm admits of the same requests if every one of them is asked about. */
+  /** Relative to what the algorithm admits of the same requests, if Redis is asked about every one. */
   readonly utilization: number;
-  /** Why answers were not counted, one for each: they say nothing about what is remembered. */
+  /** Why answers were not counted, one reason for each. They say nothing about remembered denials. */
   readonly uncounted: readonly string[];
   /** Redis commands for one denied request. */
   readonly commandsPerDenied: number;
 }
 
-/** In turns by all of `workers`. */
+/** Sends to all `workers` in turns. */
 export async function sendTooMuch(
   arena: Arena,
   workers: readonly string[],
@@ -77,12 +77,12 @@ async function sendOne(
   };
 }
 
-/** EVALSHA and all that it runs: at most so many, whatever the algorithm (see the bench `engine`). */
+/** EVALSHA and all its commands: at most this many, for any algorithm (see the bench `engine`). */
 const COMMANDS_OF_A_DENIAL = 3;
 
 /**
- * By the model in memory. Redis has judged a request at some moment between sending and answer, which nobody is told: where
- * the model would admit it at one end and deny it at the other, it does as Redis did.
+ * Counts by the model in memory. Redis judged a request at an unknown moment between sending and answer. If the model
+ * would admit it at one end and deny it at the other, it does what Redis did.
  */
 function admittedOf(replies: readonly Reply[], algorithm: HotAlgorithm): number {
   const counters = createMemoryCounters();
@@ -104,7 +104,7 @@ function admittedOf(replies: readonly Reply[], algorithm: HotAlgorithm): number 
 
 const epochMs = (atMs: number) => Math.floor(performance.timeOrigin + atMs);
 
-/** Each asks about one request. What else is asked of Redis, for the announcement and the census, is no EVALSHA. */
+/** Each run is about one request. Calls for the announcement and the census are no EVALSHA. */
 async function scriptRuns({ stack }: Arena, region: string): Promise<number> {
   const url = stack.regions.find(({ name }) => name === region)?.redis.url ?? '';
   const redis = new Redis(url);

@@ -1,4 +1,4 @@
-// What an outage did: to those who were answered, to those who waited, and to the limits.
+// Judges an outage: its effect on answers, on waiting times, and on the limits.
 import type { RegionFaultName } from '../../local/fault-catalogue.ts';
 import { median } from '../shared/rounds.ts';
 import { ISOLATES } from './arena.ts';
@@ -7,15 +7,15 @@ import { type OutageSamples, type OutageScope, recoveredAt, type Sample } from '
 import { DEADLINE_MS, OUTAGE_LIMIT } from './rules.ts';
 
 export interface Verdict {
-  /** Answers of 5xx and network errors. */
+  /** Answers of 5xx, and network errors. */
   readonly limiterErrors: number;
-  /** What the fault adds to the slowest of a hundred, in deadlines. */
+  /** What the fault adds to the 99th percentile, in deadlines. */
   readonly p99OverDeadline: number;
-  /** The same for requests that no fault can slow down: what the machine adds. */
+  /** The same for requests that no fault can slow down: the delay of the machine itself. */
   readonly noise: number;
-  /** Null: not before the bench gave up. */
+  /** Null if it had not recovered when the bench gave up. */
   readonly recoveredMs: number | null;
-  /** Requests beyond what may be admitted while the fault lasts, of all measured subjects. */
+  /** Requests admitted beyond the cap while the fault lasts, of all measured subjects. */
   readonly admittedOverCap: number;
 }
 
@@ -39,7 +39,7 @@ export function judge(
   };
 }
 
-/** Requests that need nothing but the isolate, during the fault; and all others, before it. */
+/** Requests that need only the isolate, during the fault; and all others, before it. */
 export function noiseOf(samples: readonly Sample[]): number {
   const before = timesOf(samples.filter(({ phase, kind }) => phase === 'before' && kind !== 'control'));
   const addedBefore = (quantile(before, 0.99) - median(before)) / DEADLINE_MS;
@@ -66,10 +66,13 @@ function overCap(samples: readonly Sample[], capOf: CapOf): number {
   return [...admitted.values()].reduce((sum, { kind, count }) => sum + Math.max(0, count - capOf(kind)), 0);
 }
 
-/** In these, a region answers some and not others: a subject can be counted up to its limit in more than one place. */
+/**
+ * With these faults a region answers some calls and not others, so a subject can reach its limit in more than one
+ * place.
+ */
 const PARTIAL: readonly RegionFaultName[] = ['slow-at-random', 'redis-restarted-empty'];
 
-/** Of Weir. What regions count is exact in each of them; what isolates admit by themselves depends on the rule. */
+/** The cap for Weir. Each region counts exactly; what isolates admit by themselves depends on the rule. */
 export function weirCap(fault: RegionFaultName, scope: OutageScope): CapOf {
   const isPartial = PARTIAL.includes(fault);
   const isUncounted = scope === 'all' && fault !== 'scripts-flushed';
@@ -82,7 +85,7 @@ const localCap: CapOf = (kind) => {
   return part * ISOLATES.length;
 };
 
-/** It has one Redis, and one isolate here. */
+/** The peer has one Redis, and here one isolate. */
 export const peerCap: CapOf = () => OUTAGE_LIMIT;
 
 function quantile(values: readonly number[], share: number): number {

@@ -1,4 +1,4 @@
-// One outage: steady load on all isolates before, during and after a fault, until every one of them is well again.
+// One outage: steady load on all isolates before, during and after a fault, until every isolate has recovered.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { healRegion, type RegionFault } from '../../local/fault-catalogue.ts';
 import type { LocalRegion } from '../../local/regions.ts';
@@ -13,9 +13,9 @@ import { DEADLINE_MS } from './rules.ts';
 export const SCOPES = ['one', 'all'] as const;
 export type OutageScope = (typeof SCOPES)[number];
 
-/** `fault` is the part of the outage in which the measured subjects send: all of it falls within the fault. */
+/** In the phase `fault`, the measured subjects send. The whole phase lies within the fault. */
 export type Phase = 'before' | 'beginning' | 'fault' | 'ending' | 'after';
-/** `control` is answered by the isolate alone: how busy the machine is. */
+/** The isolate alone answers `control`, so its times show how busy the machine is. */
 export type Kind = 'roomy' | 'open' | 'local' | 'control';
 
 export interface Sample extends Reply {
@@ -27,23 +27,23 @@ export interface Sample extends Reply {
 
 export interface OutageSamples {
   readonly samples: readonly Sample[];
-  /** Afterwards every isolate was well again in every region: the next outage begins as it should. */
+  /** Whether every isolate had recovered in every region, so that the next outage starts from a healthy state. */
   readonly isSettled: boolean;
-  /** By the clock of the samples. */
+  /** The time by the clock of the samples. */
   readonly endedAtMs: number;
 }
 
 const PER_SECOND = 40;
 const BEFORE_MS = 400;
 const FAULT_MS = 1_400;
-/** In the short form: some requests of every kind. */
+/** The short form sends a few requests of every kind. */
 const LEAST = { perSecond: 20, ms: 200 };
 const GIVE_UP_MS = 10_000;
 const COUNTED_MS = 90_000;
 export const CLEAN_IN_A_ROW = 10;
 const SUBJECTS_OF_A_KIND = 2;
 
-/** The peer has one Redis: it is measured where that one fails. */
+/** The peer has one Redis. It is measured where that one fails. */
 const workersIn = (scope: OutageScope) =>
   scope === 'one' ? [...ISOLATES, PEERS[0], IMPATIENT_PEER] : ISOLATES;
 
@@ -113,14 +113,14 @@ async function sendSteadily(arena: Arena, sending: Sending): Promise<void> {
 }
 
 const subjects = new Map<string, string>();
-/** The same address for the same name within an outage, and another one in the next. */
+/** The same name has the same address within an outage, and another one in the next outage. */
 const subjectOf = (name: string) => {
   const known = subjects.get(name) ?? freshIp();
   subjects.set(name, known);
   return known;
 };
 
-/** Subjects of Weir are spread over its isolates; those of a peer are its own. */
+/** Weir's subjects are spread over its isolates. Each peer has its own subjects. */
 function nextOf(worker: string): Next {
   const isWeir = (ISOLATES as readonly string[]).includes(worker);
   const kinds: readonly Kind[] = isWeir ? ['roomy', 'open', 'local'] : ['roomy', 'open'];
@@ -134,7 +134,7 @@ function nextOf(worker: string): Next {
 
 const control: Next = () => ({ kind: 'control', subject: '192.0.2.1' });
 
-/** When the first of ten good answers in a row came; undefined if it has not. */
+/** When the first of ten good answers in a row came. Undefined if there were none. */
 export function recoveredAt(samples: readonly Sample[], worker: string): number | undefined {
   const after = samples.filter(
     (sample) => sample.worker === worker && sample.phase === 'after' && sample.kind !== 'control',
@@ -153,8 +153,8 @@ async function untilAll(workers: readonly string[], isTrueOf: (worker: string) =
 }
 
 /**
- * The other regions too are asked again by every isolate, so that each outage begins with closed breakers. Whether they
- * were before the bench gave up.
+ * Waits until every isolate asks all regions again, so that each outage starts with closed breakers. Resolves to
+ * whether that happened before the bench gave up.
  */
 export async function settle(arena: Arena): Promise<boolean> {
   const places = ISOLATES.flatMap((worker) =>
@@ -172,8 +172,8 @@ export async function settle(arena: Arena): Promise<boolean> {
 }
 
 /**
- * Isolates are told of each other once a minute: until all know of all, `local` divides by another number. Whether they
- * knew before the bench gave up.
+ * Isolates learn their number once a minute. Until all know it, `local` divides by another number. Resolves to whether
+ * they learned it before the bench gave up.
  */
 export async function untilCounted(arena: Arena, { scaled }: BenchOptions): Promise<boolean> {
   const giveUpAtMs = performance.now() + scaled(COUNTED_MS);
@@ -190,7 +190,7 @@ export async function untilCounted(arena: Arena, { scaled }: BenchOptions): Prom
 
 async function knownIsolates({ workerd, pool }: Arena, worker: string): Promise<number | undefined> {
   const { body } = await pool.request(`${workerd.urls[worker]}/_weir/health`, {
-    // Another address each time: one may not ask that often.
+    // Another address each time, because one address may not ask that often.
     headers: { Authorization: `Bearer ${ADMIN_TOKEN}`, 'CF-Connecting-IP': freshIp() },
   });
   const { isolate } = JSON.parse(body) as { isolate?: { isolates: Record<string, number> } };

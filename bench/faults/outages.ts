@@ -1,4 +1,4 @@
-// Every fault of the catalogue, in the nearest region and in all of them, one outage after the other.
+// Runs every fault of the catalogue, in the nearest region and in all of them, one outage after the other.
 import { type RegionFault, type RegionFaultName, regionFaults } from '../../local/fault-catalogue.ts';
 import type { BenchOptions } from '../shared/bench.ts';
 import { type Arena, IMPATIENT_PEER, ISOLATES, PEERS } from './arena.ts';
@@ -10,19 +10,19 @@ export interface Outage {
   readonly fault: RegionFaultName;
   readonly scope: OutageScope;
   readonly weir: Verdict;
-  /** With its default timeout, and with a short one. Where all regions fail, its only one does too. */
+  /** With its default timeout, and with a short one. Where all regions fail, its only one fails, too. */
   readonly peer?: { readonly patient: Verdict; readonly impatient: Verdict } | undefined;
 }
 
 export interface Outages {
   readonly outages: readonly Outage[];
-  /** After so many outages, an isolate was not well again before the next one began. */
+  /** After how many outages an isolate had not recovered when the next one began. */
   readonly unsettled: number;
-  /** Every isolate knew how many there are: `local` was judged by the right number. */
+  /** Whether every isolate knew how many there are, so that `local` was judged by the right number. */
   readonly isCensusKnown: boolean;
 }
 
-/** What is lost with them is also how many isolates there are: they come last, and where they do less harm first. */
+/** These also lose the number of isolates. So they come last, the least harmful first. */
 const FORGETFUL: readonly RegionFaultName[] = ['redis-killed', 'redis-restarted-empty'];
 /** In deadlines: a healthy region that is asked second has a quarter. */
 const TOO_NOISY = 0.25;
@@ -32,7 +32,7 @@ export async function measureOutages(arena: Arena, options: BenchOptions): Promi
   const { say, scaled } = options;
   const faults = regionFaults({ slowMs: 2 * DEADLINE_MS });
   const all = Object.groupBy(faults, ({ name }) => (FORGETFUL.includes(name) ? 'forgetful' : 'lasting'));
-  // The short form has one of those that last.
+  // The short form has one of the faults that last.
   const lasting = (all.lasting ?? []).slice(0, scaled(faults.length));
   const forgetful = (all.forgetful ?? []).slice(0, scaled(FORGETFUL.length, 0));
   const quiet = createQuietly(arena, options);
@@ -67,7 +67,7 @@ function* describe({ fault, scope, weir }: Outage, { samples }: OutageSamples) {
 
 const oneFirst = (a: Outage, b: Outage) => b.scope.localeCompare(a.scope);
 
-/** Again if the machine itself was too slow, which requests tell that no fault can slow down. */
+/** Repeats the measurement if the machine itself was too slow. Requests that no fault can slow down show that. */
 function createQuietly(arena: Arena, options: BenchOptions) {
   const mostRepeats = options.scaled(MAX_REPEATS, 0);
   let repeats = 0;

@@ -1,4 +1,4 @@
-// The results of the faults bench as tables.
+// Prints the results of the faults bench as tables.
 import type { Table } from '../shared/bench.ts';
 import { uncountedNotes } from '../shared/reasons.ts';
 import { fixed } from '../shared/table.ts';

@@ -1,4 +1,4 @@
-// The proxy behind @upstash/ratelimit as its documentation shows it for Workers: clients with their defaults, made for
+// The proxy behind @upstash/ratelimit, as its documentation shows it for Workers: clients with their defaults, made for
 // each request, and a cache outside of the handler.
 import { Ratelimit } from '@upstash/ratelimit';
 import { Redis } from '@upstash/redis/cloudflare';
@@ -6,9 +6,9 @@ import { type ProxyEnv, toOrigin } from '../gateway/to-origin.ts';
 import { HOT_LIMIT, OUTAGE_LIMIT, ROOMY_LIMIT } from './rules.ts';
 
 interface PeerEnv extends ProxyEnv {
-  /** As Weir has it. */
+  /** In the same form as Weir's variable. */
   readonly REGIONS: string;
-  /** Milliseconds; empty for the default, which is 5000. */
+  /** Milliseconds; empty for the default of 5000. */
   readonly TIMEOUT: string;
 }
 
@@ -31,7 +31,7 @@ export default {
     try {
       return await limited(request, env, context);
     } catch (error) {
-      // What Cloudflare makes of an exception; workerd would print each of them besides.
+      // Cloudflare would answer an exception in this way. workerd would also print each of them.
       return new Response(String(error), { status: 500 });
     }
   },
@@ -54,7 +54,7 @@ async function limited(request: Request, env: PeerEnv, context: Context): Promis
     () => new Response('origin-unreachable', { status: 502 }),
   );
   if (reason !== 'timeout') return answer;
-  // By the name that Weir has for it, so that one load reads both.
+  // Uses Weir's name for it, so that one load reads both.
   return new Response(answer.body, { headers: { 'X-Weir-Degraded': reason } });
 }
 

@@ -1,16 +1,16 @@
-// One connection that sends several requests at once and reads the statuses of their answers. It costs the machine a small
-// part of what `fetch` would, so that the flood is the Worker's work.
+// One connection that sends several requests at once and reads the statuses of the answers. It takes far less processor
+// time than `fetch`, so that the flood is mostly the Worker's work.
 import { once } from 'node:events';
 import { connect } from 'node:net';
 
 export interface Pipeline extends AsyncDisposable {
-  /** The statuses, in the order of the requests. */
+  /** Resolves to the statuses, in the order of the requests. */
   ask(requests: readonly string[]): Promise<number[]>;
 }
 
-/** Bodies are JSON, which has no line that looks like this. */
+/** Bodies are JSON, in which no line looks like this. */
 const STATUS_LINE = /HTTP\/1\.1 (\d{3}) [^\r]*\r\n/g;
-/** Longer than the part of a status line that a piece can end with. */
+/** Longer than any partial status line at the end of a chunk. */
 const KEPT_CHARACTERS = 64;
 
 export async function openPipeline(url: string): Promise<Pipeline> {

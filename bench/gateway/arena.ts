@@ -1,4 +1,4 @@
-// Where the candidates meet: one local stack, and workerd processes that serve all of them, Weir as it is deployed.
+// Runs all candidates: one local stack, and workerd processes that serve them, with Weir as deployed.
 import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -21,13 +21,13 @@ import {
 export interface Arena extends AsyncDisposable {
   /** A workerd process with all candidates, and Weir's rules in force. */
   serve(options?: Pick<ServeOptions, 'inspect' | 'mostHeapMb'>): Promise<Workerd>;
-  /** From now on, every call to Redis takes so much longer. */
+  /** From now on, every call to Redis takes this much longer. */
   setDistance(ms: number): Promise<void>;
 }
 
 export const ANY_PORTS = { origin: 0, upstash: 0, neon: 0, redis: 0, postgres: 0 };
 export const ADMIN_TOKEN = 'an-admin-token-for-benches';
-/** All parts share this machine: what is measured here is not the deadline. */
+/** All parts share this machine, and this bench does not measure the deadline. */
 const DEADLINE_MS = '5000';
 
 export async function startArena({ say, parts }: BenchOptions): Promise<Arena> {
@@ -73,14 +73,14 @@ async function publishAll({ urls }: Workerd, { databaseUrl }: Stack): Promise<vo
   }
 }
 
-/** As `wrangler deploy` would upload it. `bundle` is where it is built already. */
+/** As `wrangler deploy` would upload it. `bundle` is a folder with an existing build. */
 export async function bundleWeir(folder: string, bundle?: string): Promise<WorkerModule[]> {
   const own = join(folder, 'weir');
   await (bundle === undefined ? buildWorker(own) : cp(bundle, own, { recursive: true }));
   return weirModulesIn(folder);
 }
 
-/** Of a bundle that is there already. */
+/** The modules of an existing bundle. */
 export const weirModulesIn = async (folder: string): Promise<WorkerModule[]> =>
   (await modulesIn(join(folder, 'weir'))).map((name) => ({ name, type: 'esModule', path: `weir/${name}` }));
 
@@ -92,7 +92,7 @@ export const bundleOthers = (folder: string, names: readonly string[] = OTHERS):
     names.map((name) => new URL(`./worker-${name}.ts`, import.meta.url)),
   );
 
-/** Minified, as wrangler does it for Weir. */
+/** Minified, as wrangler does for Weir. */
 export async function bundleWorkers(folder: string, files: readonly URL[]): Promise<void> {
   await build({
     entryPoints: files.map((file) => fileURLToPath(file)),
@@ -110,7 +110,7 @@ export async function bundleWorkers(folder: string, files: readonly URL[]): Prom
 export interface WeirOptions {
   readonly name: string;
   readonly kv: string;
-  /** The value of REGIONS, if not those of the stack. */
+  /** The value of REGIONS, if it differs from that of the stack. */
   readonly regions?: string;
 }
 
@@ -119,8 +119,7 @@ export function weirOn(
   modules: readonly WorkerModule[],
   { name, kv, regions = stack.variables['REGIONS'] ?? '' }: WeirOptions,
 ): ServedWorker {
-  // Requests come from near the first region: it has the Redis of the others.
-  // The origin is on this machine.
+  // Requests come from near the first region, so its Redis counts. The origin is on this machine.
   const deployed = {
     ENVIRONMENT: 'production',
     PRIVATE_ORIGINS: 'allow',
@@ -151,7 +150,7 @@ function othersOn({ originUrl, regions: [region] }: Stack): ServedWorker[] {
   ];
 }
 
-/** Published each time: the KV of a new process is empty. */
+/** Publishes each time, because the KV of a new process is empty. */
 export async function putRulesInForce(url: string, rules: readonly object[]): Promise<void> {
   await admin(url, '/import', { weir: 1, rules });
   await admin(url, '/publish', {});

@@ -1,4 +1,4 @@
-// Who is measured: each candidate is a path of one of the Workers that the arena serves.
+// The candidates: each is a path of one of the Workers that the arena serves.
 import { FIVE_RULES_PATH, ONE_RULE_PATH } from './limits.ts';
 
 export const CANDIDATES = [
@@ -41,11 +41,11 @@ export interface Target {
   /** The Worker's URL. */
   readonly origin: string;
   readonly path: string;
-  /** Its answers must say that they were counted. */
+  /** Whether its answers must say that they were counted. */
   readonly isWeir: boolean;
 }
 
-/** A small answer of the same size for all. */
+/** All candidates send a small answer of the same size. */
 const QUERY = '?bytes=256';
 
 const behind = (worker: string) => ({ worker, path: ONE_RULE_PATH + QUERY, isWeir: false });
@@ -58,7 +58,7 @@ const ROUTES = {
   fairProxy: behind('fair-proxy'),
   fairPing: behind('fair-ping'),
   oneRule: weir(ONE_RULE_PATH),
-  // An isolate of its own, as all others have: one that is called twice as often is the faster one.
+  // Each candidate has its own isolate: one that is called twice as often would be faster.
   fiveRules: weir(FIVE_RULES_PATH, 'weir-five-rules'),
   oneRegionOneRule: weir(ONE_RULE_PATH, 'weir-one-region'),
   upstashOne: behind('upstash-1'),
@@ -72,7 +72,7 @@ const ROUTES = {
 export const perCandidate = <T>(make: (name: Candidate) => T): PerCandidate<T> =>
   Object.fromEntries(CANDIDATES.map((name) => [name, make(name)])) as Record<Candidate, T>;
 
-/** Where each of them is asked, given the URLs of the Workers. */
+/** The target of each candidate, given the URLs of the Workers. */
 export const targetsAt = (urls: Readonly<Record<string, string>>): PerCandidate<Target> =>
   perCandidate((name) => {
     const { worker, path, isWeir } = ROUTES[name];

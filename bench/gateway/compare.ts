@@ -1,4 +1,4 @@
-// How Weir compares, and what is wanted of it.
+// Compares Weir with its peers, and with its goals.
 import type { Table } from '../shared/bench.ts';
 import { fixed } from '../shared/table.ts';
 import { type Candidate, LABELS } from './candidates.ts';
@@ -17,14 +17,14 @@ const THROUGHPUT: readonly (Pair & { readonly atLeast: number })[] = [
   { above: 'fiveRules', below: 'upstashFive', atLeast: 3 },
 ];
 
-/** Of what each costs over the bare proxy. */
+/** Compares the costs over the bare proxy. */
 const COST: readonly (Pair & { readonly atMost: number })[] = [
   { above: 'oneRule', below: 'fairUpstashOne', atMost: 1 },
   { above: 'oneRegionOneRule', below: 'fairUpstashOne', atMost: 1 },
   { above: 'fiveRules', below: 'fairUpstashFive', atMost: 0.4 },
 ];
 
-/** Of the time that each adds over the bare proxy, p50 with Redis at 5 ms. */
+/** Compares the p50 that each adds over the bare proxy, with Redis at 5 ms. */
 const LATENCY_MS = 5;
 const LATENCY: readonly (Pair & { readonly atMost: number })[] = [
   { above: 'fiveRules', below: 'upstashFive', atMost: 0.35 },
@@ -32,7 +32,7 @@ const LATENCY: readonly (Pair & { readonly atMost: number })[] = [
 ];
 
 export interface Comparison {
-  /** Of requests a second. */
+  /** Ratios of requests a second. */
   readonly ratios: Readonly<Record<string, number>>;
   readonly costRatios: Readonly<Record<string, number>>;
   readonly latencyRatios: Readonly<Record<string, number>>;

@@ -1,7 +1,7 @@
-// The processor time that a process has had, all threads together, where the system tells it (Linux).
+// Reads the processor time of a process, all threads together, on Linux.
 import { readdir, readFile } from 'node:fs/promises';
 
-/** In microseconds; NaN if it is not told. */
+/** In microseconds. NaN if the system does not report it. */
 export async function cpuMicros(pid: number): Promise<number> {
   try {
     const threads = await readdir(`/proc/${pid}/task`);

@@ -1,5 +1,5 @@
-// The duties that Weir's gateway has besides limiting, written by hand as short as they can be: clean headers on both ways,
-// who the client is, a deadline for the origin, a client that leaves.
+// The duties of Weir's gateway besides limiting, written by hand and as short as possible: clean headers both ways, the
+// client's address, a deadline for the origin, a client that leaves.
 import type { ProxyEnv } from './to-origin.ts';
 
 const ORIGIN_TIMEOUT_MS = 100_000;
@@ -37,7 +37,7 @@ export async function askOrigin(request: Request, { ORIGIN_URL }: ProxyEnv): Pro
       body: request.body,
       redirect: 'manual',
       signal: controller.signal,
-      // Of Workers alone: a compressed body passes as it is.
+      // Only Workers have this option. It passes a compressed body through unchanged.
       encodeResponseBody: 'manual',
     } as RequestInit);
   } catch {
@@ -62,7 +62,7 @@ function toOriginHeaders({ headers: sent }: Request, protocol: string, host: str
   return headers;
 }
 
-/** `setLimitHeaders` adds what a limiter has to tell. */
+/** `setLimitHeaders` adds the headers of a limiter. */
 export function toClient(
   answer: Response | undefined,
   setLimitHeaders: (headers: Headers) => void,

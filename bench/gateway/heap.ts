@@ -1,4 +1,4 @@
-// What a request allocates in a Worker's isolate: sampled by V8 itself, those objects included that are gone again.
+// Measures what a request allocates in a Worker's isolate. V8 samples all objects, including those that are gone again.
 import { connectInspector } from './inspector.ts';
 
 interface ProfileNode {
@@ -6,13 +6,13 @@ interface ProfileNode {
   readonly children: readonly ProfileNode[];
 }
 
-/** V8 takes a sample every so many bytes, on average. */
+/** V8 takes a sample every this many bytes, on average. */
 const SAMPLE_BYTES = 4_096;
 
-/** Bytes of JavaScript objects for one request. `work` answers how many requests it has made. */
+/** Bytes of JavaScript objects for one request. `work` resolves to the number of requests it made. */
 export async function measureHeap(inspectorUrl: string, work: () => Promise<number>): Promise<number> {
   using inspector = await connectInspector(inspectorUrl);
-  // The first ones compile code and fill caches.
+  // The first requests compile code and fill caches.
   await work();
   await inspector.call('HeapProfiler.enable');
   await inspector.call('HeapProfiler.startSampling', {

@@ -1,4 +1,4 @@
-// A connection to the inspector of one Worker in workerd, by the protocol of Chrome's developer tools.
+// A connection to the inspector of one Worker in workerd, over the protocol of Chrome's developer tools.
 import { once } from 'node:events';
 
 export interface Inspector extends Disposable {

@@ -1,5 +1,5 @@
-// What a limiter adds to the time of a request, by the distance to Redis. The load is an open loop at half of what the
-// slowest candidate can answer, so that nobody waits for a busy processor.
+// Measures what a limiter adds to the time of a request, by the distance to Redis. The load is an open loop at half the
+// rate that the slowest candidate can answer, so that no request waits for a busy processor.
 import type { BenchOptions, Table } from '../shared/bench.ts';
 import { interleave, type Slice } from '../shared/rounds.ts';
 import type { Arena } from './arena.ts';
@@ -14,9 +14,9 @@ const DISTANCES_MS = [2, 5, 20] as const;
 
 const SLICE_MS = 1_000;
 const ROUNDS = 8;
-/** In the short form: time for a request or two. */
+/** The short form has time for a request or two. */
 const LEAST_MS = 20;
-/** A second. Fewer tell nothing; the short form does not know what a candidate can answer. */
+/** Requests a second. Fewer say nothing, and the short form does not know what a candidate can answer. */
 const FEWEST = 50;
 const MOST = 1_000;
 
@@ -41,7 +41,7 @@ export interface LatencyOptions {
   readonly arena: Arena;
   readonly load: Load;
   readonly targets: PerCandidate<Target>;
-  /** Requests a second, as they were measured under load. */
+  /** Requests a second, as measured under load. */
   readonly throughput: PerCandidate<number>;
 }
 
@@ -83,7 +83,7 @@ async function measureAt(
       },
   );
   await interleave(slices, { rounds: scaled(ROUNDS), say });
-  // The first is the one that warms up.
+  // The first round warms up.
   const counted = perName((name) => rounds[name].slice(1));
   return {
     times: perName((name) => toLatency(counted[name].flatMap(({ latenciesMs }) => latenciesMs))),

@@ -1,19 +1,19 @@
-// The limits of the gateway bench, the same for Weir and its peer. Nobody reaches them.
+// The limits of the gateway bench, the same for Weir and its peer. No subject reaches them.
 
 export const LIMIT = 1_000_000;
 
-/** One limit has the first of these windows, five have all. */
+/** One limit uses the first of these windows, five use all. */
 export const WINDOW_SECONDS = [3_600, 600, 60, 21_600, 86_400] as const;
 
-/** Weir's rules: the first is met by the path of one rule, the others by that of five. */
+/** Weir's rules: the first applies to the path of one rule, the others to that of five. */
 export const ONE_RULE_PATH = '/v1/orders/7/items';
 export const FIVE_RULES_PATH = '/v2/orders/7/items';
-/** Of the memory bench alone: each subject passes once. */
+/** Only for the memory bench: each subject passes once. */
 export const ONCE_PATH = '/v3/orders/7/items';
-/** Of the bench of hot subjects alone: a busy isolate leases. */
+/** Only for the bench of hot subjects: a busy isolate leases. */
 export const LEASED_PATH = '/v4/orders/7/items';
 
-/** As the admin route takes them. */
+/** In the form that the admin route takes. */
 export const RULES = [
   rule('/v1/*', 0),
   rule('/v2/*', 0),
@@ -22,11 +22,11 @@ export const RULES = [
   rule('/v2/orders/:order/items', 3),
   rule('/v2/:collection/:id/:part', 4),
   { ...rule('/v3/*', 4), limit: 1 },
-  // One subject, whatever the address.
+  // One subject for all addresses.
   { ...rule('/v4/*', 0), scope: 'global', limit: 100 * LIMIT, lease: true },
 ].map((body, i) => ({ name: `rule-${i}`, ...body }));
 
-/** Not leased: every request is a call to Redis, as those of most subjects are. */
+/** Not leased: every request is a call to Redis, as for most subjects. */
 function rule(resource: string, window: number) {
   const counted = {
     algorithm: 'sliding-window-counter',

@@ -1,14 +1,14 @@
-// The load, in a thread of its own: on a fixed number of keep-alive connections, each asking again as soon as it has its
-// answer (closed loop); or at a fixed rate, whatever is answered (open loop).
+// Sends the load from a thread of its own: on a fixed number of keep-alive connections, each of which asks again as
+// soon as it has its answer (closed loop); or at a fixed rate, whatever is answered (open loop).
 import { parentPort } from 'node:worker_threads';
 import { Client, Pool } from 'undici';
 import { steadyLoad } from '../../local/steady-load.ts';
 import type { LoadReport, LoadRequest, LoadResult, WarmUpRequest } from './load.ts';
 import { headersOf } from './ordinary-request.ts';
 
-/** Values of one octet. Each connection has addresses of its own, the same ones in every slice. */
+/** Values of one octet. Each connection has its own addresses, the same in every slice. */
 const ADDRESSES = 250;
-/** workerd closes what is idle for 5 s: a request must not go out on a connection that is just being closed. */
+/** workerd closes a connection that is idle for 5 s. No request may go out on one that is being closed. */
 const KEPT_MS = 3_000;
 /** Connections that an open loop finds open. */
 const OPEN_AT_FIRST = 16;
@@ -89,7 +89,7 @@ async function keepAsking(client: Client, at: number, { target }: LoadRequest, e
   return { latenciesMs, uncounted };
 }
 
-/** Why it was not counted: such an answer can be a fast one. */
+/** Returns why the request was not counted: such an answer can be a fast one. */
 async function ask(connection: Client | Pool, { path, isWeir }: LoadRequest['target'], ip: string) {
   const answer = await connection.request({ path, method: 'GET', headers: headersOf(ip) });
   await answer.body.dump();

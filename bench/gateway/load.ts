@@ -1,4 +1,4 @@
-// Puts a candidate under load for a short while and tells how many requests a second it answered, and how fast.
+// Puts a candidate under load for a short while. Reports how many requests a second it answered, and how fast.
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import type { Target } from './candidates.ts';
@@ -10,7 +10,7 @@ export interface LoadRequest {
   readonly pace: { readonly connections: number } | { readonly perSecond: number };
 }
 
-/** Requests that nobody counts: they open the connections, and make V8 compile what is called often. */
+/** Requests that are not measured: they open the connections, and make V8 compile hot code. */
 export interface WarmUpRequest {
   readonly target: Target;
   readonly connections: number;
@@ -18,15 +18,15 @@ export interface WarmUpRequest {
 }
 
 export interface LoadResult {
-  /** Of the requests that were counted. */
+  /** The times of the requests that were counted. */
   readonly latenciesMs: readonly number[];
-  /** Why each of the others was not. */
+  /** Why each of the others was not counted. */
   readonly uncounted: readonly string[];
-  /** Until the last answer had come. */
+  /** Until the last answer. */
   readonly elapsedMs: number;
 }
 
-/** What the thread says. */
+/** A message of the thread. */
 export type LoadReport = LoadResult | { readonly failure: string };
 
 export interface Load extends AsyncDisposable {
@@ -34,7 +34,7 @@ export interface Load extends AsyncDisposable {
   warmUp(request: WarmUpRequest): Promise<void>;
 }
 
-/** In a thread of its own, because the gateway of Redis and the origin have this one. */
+/** Runs in its own thread, because the gateway of Redis and the origin use this one. */
 export function startLoad(): Load {
   const thread = new Worker(new URL('./load-thread.ts', import.meta.url));
   const run = async (request: LoadRequest | WarmUpRequest): Promise<LoadResult> => {

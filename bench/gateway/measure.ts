@@ -1,4 +1,4 @@
-// All candidates in one interleaved run: requests a second, how long they took, and the processor time of workerd.
+// Measures all candidates in one interleaved run: requests a second, their times, and the processor time of workerd.
 import type { BenchOptions } from '../shared/bench.ts';
 import { interleave, median, medianRatio, type Slice } from '../shared/rounds.ts';
 import { CANDIDATES, type Candidate, type PerCandidate, perCandidate, type Target } from './candidates.ts';
@@ -6,37 +6,37 @@ import { cpuMicros } from './cpu.ts';
 import type { Load, LoadResult } from './load.ts';
 
 export interface Measured {
-  /** Sent, and not counted of them. */
+  /** Requests sent, and those of them that were not counted. */
   readonly requests: PerCandidate<number>;
   readonly uncounted: PerCandidate<number>;
-  /** One for each that was not counted. */
+  /** One reason for each request that was not counted. */
   readonly reasons: readonly string[];
   /** Requests a second. */
   readonly throughput: PerCandidate<number>;
   /** Milliseconds. */
   readonly p50: PerCandidate<number>;
   readonly p99: PerCandidate<number>;
-  /** Processor time of workerd for one request, in microseconds; NaN where the system does not tell it. */
+  /** Processor time of workerd for one request, in microseconds. NaN if the system does not report it. */
   readonly cpu: PerCandidate<number>;
   /** How much more than the bare proxy in the same round. */
   readonly cpuOverProxy: PerCandidate<number>;
-  /** Of the throughput, by what each round says. */
+  /** The ratio of throughputs, as the median over rounds. */
   ratio(above: Candidate, below: Candidate): number;
 }
 
 export interface MeasureOptions {
   readonly targets: PerCandidate<Target>;
   readonly load: Load;
-  /** Of workerd. */
+  /** The process id of workerd. */
   readonly pid: number;
 }
 
 export const CONCURRENCY = 16;
 const SLICE_MS = 250;
 const ROUNDS = 40;
-/** For each candidate: until about then, V8 still makes its code faster. */
+/** For each candidate. Until about this number, V8 still makes its code faster. */
 export const WARM_UP_REQUESTS = 8_000;
-/** In the short form: enough for every connection to ask. */
+/** The short form lets every connection ask. */
 export const LEAST_MS = 10;
 
 interface Round extends LoadResult {
@@ -70,7 +70,7 @@ export async function measure(
   );
   const perSecond = await interleave(slices, { rounds: scaled(ROUNDS), say });
 
-  // The first is the one that warms up.
+  // The first round warms up.
   const counted = perCandidate((name) => rounds[name].slice(1));
   const sorted = perCandidate((name) =>
     counted[name].flatMap(({ latenciesMs }) => latenciesMs).sort((a, b) => a - b),

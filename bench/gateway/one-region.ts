@@ -1,5 +1,5 @@
-// A region of its own for the Weir that has only one. It shares Postgres with the other Weir and nothing else: neither Redis
-// nor KV, because both hold what is in force.
+// Another region, for the Weir that has only one. It shares Postgres with the other Weir and nothing else: Redis and KV
+// both hold the rules in force, so neither is shared.
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { startScriptServer } from '../../local/script-server.ts';
@@ -21,7 +21,7 @@ export async function startOneRegion(cleanup: AsyncDisposableStack): Promise<One
   return { gateway, variable: JSON.stringify([region]) };
 }
 
-/** Postgres keeps how limits were split before. What one Weir has published must not be the other one's past. */
+/** Postgres remembers how limits were split before. The publication of one Weir must not be the past of the other. */
 export async function forgetSplit(databaseUrl: string): Promise<void> {
   const client = new pg.Client({ connectionString: databaseUrl });
   await client.connect();

@@ -1,6 +1,6 @@
-// What a request carries when it reaches a Worker on Cloudflare: twenty headers of a browser and of Cloudflare, and `cf`.
+// The headers and `cf` of an ordinary request to a Worker on Cloudflare: twenty headers of a browser and of Cloudflare.
 
-/** Without `CF-Connecting-IP`, which is another one for each subject. */
+/** Without `CF-Connecting-IP`, which differs by subject. */
 export const ORDINARY_HEADERS: Readonly<Record<string, string>> = {
   Accept: 'application/json, text/plain, */*',
   'Accept-Encoding': 'gzip, br',
@@ -26,7 +26,7 @@ export const ORDINARY_HEADERS: Readonly<Record<string, string>> = {
   'X-Request-Id': '3f0f6c1e-5a0b-4a57-9b7e-0d6e0a4c2b1f',
 };
 
-/** workerd makes `request.cf` of this header, and takes it away. */
+/** workerd makes `request.cf` from this header, and removes it. */
 export const CF_HEADER = 'X-Bench-Cf';
 
 /** Near the first region. */

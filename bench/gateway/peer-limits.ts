@@ -1,4 +1,4 @@
-// The limits of @upstash/ratelimit, as its users write them: one limiter for each, all made once.
+// The limits of @upstash/ratelimit as its users write them: one limiter for each, all made once.
 import { Ratelimit } from '@upstash/ratelimit';
 import { Redis } from '@upstash/redis/cloudflare';
 import { WINDOW_SECONDS } from './limits.ts';
@@ -8,7 +8,7 @@ export interface LimitsEnv {
   readonly REDIS_TOKEN: string;
   readonly LIMIT: string;
   readonly LIMIT_COUNT: string;
-  /** `parallel`, or one after the other: then the first that denies keeps the rest from being charged. */
+  /** `parallel`, or one after the other: then the first limit that denies keeps the rest from being charged. */
   readonly LIMIT_ORDER: string;
 }
 
@@ -20,7 +20,7 @@ export type Verdict = Awaited<ReturnType<Ratelimit['limit']>>;
 
 let limiters: readonly Ratelimit[] | undefined;
 
-/** Those of the limits that were asked, or the answer to a request that may not pass. */
+/** Resolves to the limits that were asked, or to the answer for a denied request. */
 export async function ask(request: Request, env: LimitsEnv, context: Context): Promise<Verdict[] | Response> {
   limiters ??= createLimiters(env);
   const ip = request.headers.get('CF-Connecting-IP') ?? '';
@@ -30,7 +30,7 @@ export async function ask(request: Request, env: LimitsEnv, context: Context): P
     const verdict = await (asked?.[i] ?? limiter.limit(ip));
     context.waitUntil(verdict.pending);
     if (!verdict.success) return new Response('too many requests', { status: 429 });
-    // It lets everyone pass when Redis is slow: that would not be a measurement of it.
+    // The package lets every request pass when Redis is slow. That would not be a measurement.
     if (verdict.reason === 'timeout')
       return new Response('not counted', { status: 503, headers: { 'X-Weir-Degraded': verdict.reason } });
     verdicts.push(verdict);
@@ -39,7 +39,7 @@ export async function ask(request: Request, env: LimitsEnv, context: Context): P
 }
 
 function createLimiters({ REDIS_URL, REDIS_TOKEN, LIMIT, LIMIT_COUNT }: LimitsEnv): Ratelimit[] {
-  // As lean as Weir's own client, which is leaner than what it has by default.
+  // As lean as Weir's own client, which is leaner than the package's default.
   const redis = new Redis({
     url: REDIS_URL,
     token: REDIS_TOKEN,

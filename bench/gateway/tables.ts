@@ -1,4 +1,4 @@
-// The figures of all candidates in one table.
+// Prints the figures of all candidates in one table.
 import type { Table } from '../shared/bench.ts';
 import { uncountedNotes } from '../shared/reasons.ts';
 import { fixed } from '../shared/table.ts';

@@ -1,4 +1,4 @@
-// The proxy of all candidates but Weir. It is as short as it can be: no header is touched.
+// The proxy of all candidates but Weir. It is as short as possible, and touches no header.
 
 export interface ProxyEnv {
   readonly ORIGIN_URL: string;

@@ -1,4 +1,4 @@
-// The least that a Hono Worker can do: answer by itself.
+// The least that a Hono Worker can do: it answers by itself.
 import { Hono } from 'hono';
 
 const app = new Hono();

@@ -1,5 +1,5 @@
-// The proxy with Weir's duties after one PING, by the way that Weir's own requests take: the least that a limiter with these
-// duties costs, if it asks Redis once.
+// The proxy with Weir's duties after one PING, sent as Weir sends its own requests. A limiter with these duties that
+// asks Redis once costs at least this much.
 import { type Client, createClient } from '../../src/redis/client.ts';
 import { askOrigin, toClient } from './duties.ts';
 import type { ProxyEnv } from './to-origin.ts';

@@ -1,4 +1,4 @@
-// A proxy with Weir's duties and no limit: what any gateway with them costs.
+// A proxy with Weir's duties and no limit. Any gateway with these duties costs at least this much.
 import { askOrigin, toClient } from './duties.ts';
 import type { ProxyEnv } from './to-origin.ts';
 

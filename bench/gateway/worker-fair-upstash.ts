@@ -11,7 +11,7 @@ export default {
   },
 };
 
-/** Of the limit that lets the fewest more pass. */
+/** The numbers of the tightest limit. */
 function setLimitHeaders(headers: Headers, verdicts: readonly Verdict[]): void {
   const tightest = verdicts.reduce((least, one) => (one.remaining < least.remaining ? one : least));
   headers.set('X-RateLimit-Limit', String(tightest.limit));

@@ -1,5 +1,5 @@
-// Workers KV for `workerd serve`, which asks a service over HTTP: values in the memory of this Worker. Requests that are
-// measured do not read it; it is there for publishing the rules and for a cold start.
+// Workers KV for `workerd serve`, which asks a service over HTTP. This Worker keeps the values in its memory. Measured
+// requests do not read them; publishing and cold starts do.
 
 const values = new Map<string, string>();
 

@@ -1,4 +1,4 @@
-// The proxy after one PING, by Weir's own client: what any limiter costs that asks Redis once.
+// The proxy after one PING, sent by Weir's own client. Any limiter that asks Redis once costs at least this much.
 import { type Client, createClient } from '../../src/redis/client.ts';
 import { type ProxyEnv, toOrigin } from './to-origin.ts';
 

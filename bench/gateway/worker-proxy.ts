@@ -1,4 +1,4 @@
-// A proxy and nothing else: to the origin, and streamed back.
+// A proxy and nothing else: it streams to the origin and back.
 import { type ProxyEnv, toOrigin } from './to-origin.ts';
 
 export default {

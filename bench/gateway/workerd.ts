@@ -14,7 +14,7 @@ export interface ServedWorker {
   readonly name: string;
   readonly modules: readonly WorkerModule[];
   readonly variables: Readonly<Record<string, string>>;
-  /** Binding to the name of the Worker that stores it. */
+  /** By binding: the name of the Worker that stores the values. */
   readonly kv?: Readonly<Record<string, string>>;
 }
 
@@ -25,20 +25,20 @@ export interface WorkerModule {
   readonly path: string;
 }
 
-/** As in wrangler.toml. */
+/** The same values as in wrangler.toml. */
 export interface Compatibility {
   readonly compatibilityDate: string;
   readonly compatibilityFlags: readonly string[];
 }
 
 export interface ServeOptions {
-  /** Where the modules are, and where the configuration is written. */
+  /** Holds the modules and the written configuration. */
   readonly folder: string;
   readonly compatibility: Compatibility;
   readonly workers: readonly ServedWorker[];
   /** With the inspector, which costs time. */
   readonly inspect?: boolean;
-  /** No more than so much for the heap of each Worker; workerd by itself knows no limit. */
+  /** The most heap for each Worker. By default workerd has no limit. */
   readonly mostHeapMb?: number | undefined;
 }
 
@@ -50,7 +50,7 @@ export interface Workerd extends AsyncDisposable {
   readonly inspectors: Readonly<Record<string, string>>;
 }
 
-// The package has no types; this is where the program is.
+// The package has no types. This is the path of the program.
 const { default: binary } = createRequire(import.meta.url)('workerd') as { default: string };
 const START_MS = 20_000;
 
@@ -81,7 +81,7 @@ export async function serveWorkers(options: ServeOptions): Promise<Workerd> {
 
 const INSPECTOR = 'inspector';
 
-/** Told by workerd on its control channel, a line of JSON for each. */
+/** workerd reports its ports on a control channel, one line of JSON for each. */
 async function listeningPorts(child: ChildProcess, count: number): Promise<Map<string, number>> {
   const ports = new Map<string, number>();
   const control = child.stdio[3] as Readable;
@@ -142,5 +142,5 @@ function renderWorker({ modules, variables, kv = {} }: ServedWorker, compatibili
     )`;
 }
 
-/** A string in Cap'n Proto is written like one in JSON. */
+/** Cap'n Proto writes strings as JSON does. */
 const text = (value: string) => JSON.stringify(value);

@@ -1,11 +1,11 @@
-// The take as it once was: the announcement is one of the script's keys, and the script compares it.
+// The take of an earlier version: the announcement is one of the script's keys, and the script compares it.
 import type { Check } from '../../src/core/counting/check.ts';
 import { ANNOUNCEMENT_KEY } from '../../src/core/counting/keys.ts';
 import type { Client } from '../../src/redis/client.ts';
 import { composeScript } from '../../src/redis/script.ts';
 import { toScriptCall } from '../../src/redis/wire.ts';
 
-/** The last key and the last argument are the announcement's. */
+/** The last key and the last argument are those of the announcement. */
 const COMPARE = `
 local board, expected = table.remove(KEYS), table.remove(ARGV)
 local announced = redis.call('GET', board)

@@ -1,4 +1,4 @@
-// A crowd of isolates on one region, each with a subject of its own.
+// Many isolates on one region, each with its own subject.
 import { startRedisServer } from '../../local/redis-server.ts';
 import { startUpstashGateway } from '../../local/upstash-gateway/server.ts';
 import type { Check } from '../../src/core/counting/check.ts';
@@ -21,22 +21,22 @@ export interface LocksOptions {
 export interface Asked {
   /** Until the last isolate has its answer. */
   readonly ms: number;
-  /** Of each call, for all of its locks. */
+  /** The time that each call waited for its locks. */
   readonly waitMs: number;
   readonly waitP99Ms: number;
 }
 
 export interface LocksResult {
   readonly requests: number;
-  /** Why calls were not counted, one for each. */
+  /** Why calls were not counted, one reason for each. */
   readonly uncounted: readonly string[];
   readonly inKeys: Asked;
   readonly inPipeline: Asked;
-  /** Of the times. */
+  /** The ratio of the times. */
   readonly ratio: number;
 }
 
-/** So much at once is no outage. */
+/** This many calls at once are no outage. */
 const PATIENT_MS = 60_000;
 const ANNOUNCED = { sequence: 1, rules: 'a'.repeat(16), callers: 'b'.repeat(16) };
 
@@ -64,7 +64,7 @@ export async function measureLocks({ isolates, holdMs, rounds, say }: LocksOptio
   );
 
   const uncounted: string[] = [];
-  /** All isolates at once. */
+  /** All isolates ask at once. */
   const crowd = (noted: Asked[], take: (checks: readonly Check[]) => Promise<unknown>): Slice => {
     return async () => {
       waits.length = 0;
@@ -95,7 +95,7 @@ export async function measureLocks({ isolates, holdMs, rounds, say }: LocksOptio
 
 const reasonOf = (error: unknown) => (error instanceof CounterStoreError ? error.failure : String(error));
 
-/** Of the counted rounds: the first one warms up. */
+/** The median of the counted rounds. The first one warms up. */
 function middle([, ...noted]: readonly Asked[]): Asked {
   const of = (field: keyof Asked) => median(noted.map((asked) => asked[field]));
   return { ms: of('ms'), waitMs: of('waitMs'), waitP99Ms: of('waitP99Ms') };

@@ -1,5 +1,5 @@
-// The load, in a thread of its own: so many subjects, each an address that has not asked before. Some ask twice and are
-// denied the second time: denials are what an isolate remembers of a subject.
+// Sends the load from a thread of its own: many subjects, each a new address. Some ask twice and are denied the second
+// time, because denials are what an isolate remembers of a subject.
 import { parentPort } from 'node:worker_threads';
 import { Client } from 'undici';
 import type { SubjectsReport, SubjectsRequest } from './load.ts';
@@ -11,7 +11,7 @@ parentPort?.on('message', (asked: SubjectsRequest) => {
   );
 });
 
-/** One subject of so many asks twice: the first round then has more denials than an isolate remembers. */
+/** One of this many subjects asks twice, so that the first round has more denials than an isolate remembers. */
 const ASKS_TWICE = 8;
 
 async function run({ target, from, count, concurrency }: SubjectsRequest): Promise<string[]> {
@@ -35,7 +35,7 @@ async function run({ target, from, count, concurrency }: SubjectsRequest): Promi
 
 type Target = SubjectsRequest['target'];
 
-/** Why it was not counted. */
+/** Returns why the request was not counted. */
 async function ask(client: Client, { path, isWeir }: Target, subject: number, status: number) {
   const headers = { 'CF-Connecting-IP': addressOf(subject) };
   const answer = await client.request({ path, method: 'GET', headers });

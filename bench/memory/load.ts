@@ -1,25 +1,25 @@
-// Requests of very many subjects, each with an address of its own.
+// Requests of very many subjects, each with its own address.
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import type { Target } from '../gateway/candidates.ts';
 
 export interface SubjectsRequest {
   readonly target: Target;
-  /** The number of the first address. There are 2^24 of them. */
+  /** The number of the first address. There are 2^24 addresses. */
   readonly from: number;
   readonly count: number;
   readonly concurrency: number;
 }
 
-/** What the thread says. */
+/** A message of the thread. */
 export type SubjectsReport = { readonly uncounted: readonly string[] } | { readonly failure: string };
 
 export interface SubjectsLoad extends AsyncDisposable {
-  /** Why requests were not answered as they should be. */
+  /** Resolves to why requests were not answered as expected. */
   run(request: SubjectsRequest): Promise<readonly string[]>;
 }
 
-/** In a thread of its own, because the gateway of Redis and the origin have this one. */
+/** Runs in its own thread, because the gateway of Redis and the origin use this one. */
 export function startSubjectsLoad(): SubjectsLoad {
   const thread = new Worker(new URL('./load-thread.ts', import.meta.url));
   return {

@@ -1,12 +1,12 @@
-// How much memory a Worker holds: its JavaScript heap after a collection, and all that its process has.
+// Measures the memory of a Worker: its JavaScript heap after a collection, and its whole process.
 import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connectInspector, type Inspector } from '../gateway/inspector.ts';
 
 export interface MemorySample {
-  /** Of JavaScript objects that are still reachable, ArrayBuffers and the like included. */
+  /** Reachable JavaScript objects, including ArrayBuffers and the like. */
   readonly heapMb: number;
-  /** Of the whole process; NaN where the system does not tell it. */
+  /** The whole process. NaN if the system does not report it. */
   readonly processMb: number;
 }
 
@@ -27,13 +27,13 @@ export interface Sampled {
 export async function sampleMemory({ inspectorUrl, pid, ask }: Sampled): Promise<MemorySample> {
   using inspector = await connectInspector(inspectorUrl);
   await inspector.call('HeapProfiler.enable');
-  // What the first finds dead may have kept something else alive.
+  // Several times, because an object that the first collection finds dead may have kept another alive.
   for (let i = 0; i < 3; i += 1) await collect(inspector, ask);
   const { usedSize, backingStorageSize = 0 } = await inspector.call<HeapUsage>('Runtime.getHeapUsage');
   return { heapMb: (usedSize + backingStorageSize) / MEGABYTE, processMb: await residentMb(pid) };
 }
 
-/** workerd collects when the Worker runs next, so something has to make it run. */
+/** workerd collects when the Worker next runs, so the bench must make it run. */
 async function collect(inspector: Inspector, ask: () => Promise<void>): Promise<void> {
   let isDone = false;
   const collected = inspector.call('HeapProfiler.collectGarbage').then(() => {

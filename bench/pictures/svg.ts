@@ -1,4 +1,4 @@
-// Draws the stories as one picture: plain SVG text that needs no font, script or file from elsewhere.
+// Draws the stories as one picture: plain SVG text without other fonts, scripts or files.
 import { LENGTH_MS, LIMIT, type Story, WINDOW_MS } from './traffic.ts';
 
 const WIDTH = 1_040;
@@ -8,7 +8,7 @@ const RIGHT = 156;
 const ADMITTED_X = WIDTH - 84;
 const MAX_X = WIDTH - 20;
 const PITCH = 74;
-/** Height of one unit: a request and a remaining unit are drawn to the same scale. */
+/** The height of one unit. Requests and remaining units have the same scale. */
 const UNIT = 3.6;
 const MARK = 2.8;
 /** Requests this close together are stacked. */
@@ -94,7 +94,7 @@ function axis(bottom: number): string {
   ].join('\n');
 }
 
-/** Admitted requests stand on the base line, before the area of what remains; denied ones hang from it. */
+/** Admitted requests stand on the base line, in front of the area of remaining units. Denied ones hang from it. */
 function row(story: Story, base: number): string {
   const { algorithm, note, admittedMs, deniedMs, turnsMs, remaining, most } = story;
   const end = xOf(LENGTH_MS);
@@ -116,7 +116,7 @@ function row(story: Story, base: number): string {
   ].join('\n');
 }
 
-/** A request soon after another stands on top of it. */
+/** A request soon after another is drawn on top of it. */
 function stack(times: readonly number[], yOf: (place: number) => number): [number, number][] {
   let [startMs, height] = [Number.NEGATIVE_INFINITY, 0];
   return times.map((atMs) => {

@@ -1,4 +1,4 @@
-// One burst of traffic, run through every algorithm by the engine itself on a clock that is given.
+// Runs one sequence of requests through every algorithm, by the engine itself on a given clock.
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import type { Check } from '../../src/core/counting/check.ts';
 import { runChecks } from '../../src/core/counting/counters.ts';
@@ -7,7 +7,7 @@ import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts
 export const LIMIT = 10;
 export const WINDOW_MS = 10_000;
 export const LENGTH_MS = 45_000;
-/** Windows are aligned to the clock: this is where one begins. */
+/** The beginning of a window, because windows are aligned to the clock. */
 const START_MS = 1_800_000_000_000;
 const SAMPLE_MS = 50;
 const BURST = 3;
@@ -27,15 +27,15 @@ const REQUESTS = [
 
 export interface Story {
   readonly algorithm: AlgorithmId;
-  /** What is particular about it, in few words. */
+  /** What is special about the algorithm, in few words. */
   readonly note: string;
   readonly admittedMs: readonly number[];
   readonly deniedMs: readonly number[];
-  /** Where requests wait for their turn: when it comes. */
+  /** When each waiting request has its turn. */
   readonly turnsMs: readonly number[];
-  /** Remaining units, wherever they change. */
+  /** The remaining units, wherever they change. */
   readonly remaining: readonly (readonly [atMs: number, units: number])[];
-  /** Admitted in any window of the true length. */
+  /** The most admitted in any window of the true length. */
   readonly most: number;
 }
 

@@ -1,4 +1,4 @@
-// By how much a history of admissions exceeds what its algorithm allows, by definition and over all regions together.
+// By how much a history of admissions exceeds what its algorithm allows by definition, over all regions together.
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 
 export interface Limit {
@@ -7,7 +7,10 @@ export interface Limit {
   readonly windowMs: number;
 }
 
-/** Units beyond the limit: of all windows together, or in the worst moment. `times` of admissions, in any order. */
+/**
+ * Units beyond the limit: in all windows together, or at the worst moment. `times` are those of admissions, in any
+ * order.
+ */
 export function excessOf({ algorithm, limit, windowMs }: Limit, times: readonly number[]): number {
   const sorted = times.toSorted((a, b) => a - b);
   switch (algorithm) {
@@ -48,11 +51,11 @@ function excessOfEstimate(sorted: readonly number[], limit: number, windowMs: nu
     const inside = 1 - (atMs % windowMs) / windowMs;
     worst = Math.max(worst, (counts.get(window - 1) ?? 0) * inside + current - limit);
   }
-  // Below one it is what a whole number of requests leaves over.
+  // Less than one is what a whole number of requests leaves over.
   return Math.floor(Math.max(0, worst) + 1e-9);
 }
 
-/** A bucket of the size of the limit. */
+/** A bucket as large as the limit. */
 function excessOfBucket(sorted: readonly number[], limit: number, windowMs: number): number {
   let content = 0;
   let lastMs = sorted[0] ?? 0;

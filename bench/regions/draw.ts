@@ -1,5 +1,5 @@
-// Draws docs/images/regions.svg from what the bench has measured:
-// npm run bench -- regions --json | tail -1 | node bench/regions/draw.ts
+// Draws docs/images/regions.svg from the figures of the bench: npm run bench -- regions --json | tail -1 | node
+// bench/regions/draw.ts
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { text as readAll } from 'node:stream/consumers';
 
@@ -38,7 +38,7 @@ const TRAFFICS = { oneRegion: 'all in one region', even: 'spread evenly', skewed
 const label = (x: number, y: number, css: string, body: string) =>
   `<text x="${x}" y="${y}" class="${css}">${body}</text>`;
 
-/** Two bars for each traffic, to one scale. */
+/** Two bars for each traffic, on one scale. */
 function chart(top: number, title: string, weir: ByTraffic, peer: ByTraffic, unit: string): string[] {
   const names = Object.entries(TRAFFICS);
   const most = Math.max(...names.flatMap(([name]) => [weir[name] ?? 0, peer[name] ?? 0]));

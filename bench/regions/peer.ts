@@ -1,5 +1,5 @@
-// MultiRegionRatelimit of @upstash/ratelimit, as its documentation shows it: one limiter at each edge, which knows all
-// regions' databases, its own one first.
+// MultiRegionRatelimit of @upstash/ratelimit, as its documentation shows it: one limiter at each edge, which knows the
+// databases of all regions, its own first.
 import { MultiRegionRatelimit } from '@upstash/ratelimit';
 import { Redis } from '@upstash/redis';
 import { EDGES, type EdgeName, type Edges } from '../../local/edges.ts';
@@ -24,7 +24,7 @@ export function createPeerSystem(edges: Edges, size: Size): RegionSystem {
           const answer = await at[edge]?.limit(name);
           if (!answer) throw new Error(`there is no edge ${edge}`);
           pending.push(answer.pending);
-          // Past its timeout it lets everybody pass.
+          // After its timeout the package lets every request pass.
           if (answer.reason === 'timeout') return { kind: 'uncounted', reason: 'timeout' };
           return { kind: 'counted', allowed: answer.success, atMs: Date.now() };
         },

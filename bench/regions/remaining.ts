@@ -1,10 +1,10 @@
-// What a caller in one region reads: Remaining should go L−1, L−2, … from the first request on.
+// Checks what a caller in one region reads: Remaining should be L−1, L−2, … from the first request on.
 import type { Edges } from '../../local/edges.ts';
 import { createWeirSystem } from './weir.ts';
 
 const SIZE = { limit: 30, windowMs: 3_600_000, windows: 1 };
 
-/** The first request from which on it is exact, by the worst algorithm. */
+/** The first request from which on Remaining is exact, for the worst algorithm. */
 export async function exactFrom(edges: Edges): Promise<number> {
   const { subjects, settled } = await createWeirSystem(edges, SIZE);
   const from = await Promise.all(

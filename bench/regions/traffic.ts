@@ -1,4 +1,4 @@
-// The traffic of the bench: one subject at three edges, more than its limit, in four ways to be spread.
+// The traffic of the bench: one subject at three edges sends more than its limit, spread in four ways.
 import { EDGES, type EdgeName, type Edges } from '../../local/edges.ts';
 import { steadyLoad } from '../../local/steady-load.ts';
 import { runChecks } from '../../src/core/counting/counters.ts';
@@ -14,26 +14,26 @@ const WEIGHTS: Readonly<Record<Exclude<Traffic, 'moving'>, readonly number[]>> =
   even: [1, 1, 1],
   skewed: [80, 15, 5],
 };
-/** A subject that moves is in each region for so many windows. */
+/** For how many windows a moving subject stays in each region. */
 const STAY_WINDOWS = 2;
 
-/** Of each subject. */
+/** The limit and load of each subject. */
 export interface Size {
   readonly limit: number;
   readonly windowMs: number;
-  /** The first one is not judged: what is idle in the beginning is full, and could not have been used. */
+  /** The first window is not judged: a full bucket at the start could not have been used before. */
   readonly windows: number;
 }
 
 const TIMES_THE_LIMIT = 2;
 
-/** `atMs` is when it was judged, by the clock of the counters. */
+/** `atMs` is when the request was judged, by the clock of the counters. */
 export type Answer =
   | {
       readonly kind: 'counted';
       readonly allowed: boolean;
       readonly atMs: number;
-      /** By the nearest region, or memory for it. */
+      /** Whether the nearest region counted it, or memory for that region. */
       readonly isNear?: boolean | undefined;
       readonly remaining?: number | undefined;
     }
@@ -49,19 +49,19 @@ export interface Subject {
 export interface RegionSystem {
   readonly subjects: readonly Subject[];
   settled(): Promise<void>;
-  /** To regions that are not the nearest one. Undefined: the gateways tell. */
+  /** Calls to regions other than the nearest. Undefined if the gateways count them. */
   farCalls(): number | undefined;
 }
 
 export interface Measured {
   readonly requests: number;
-  /** Why requests were not counted, one for each: they are in no other figure but calls and commands. */
+  /** Why requests were not counted, one reason for each. Only calls and commands include them. */
   readonly uncounted: readonly string[];
   readonly overAdmitted: number;
   readonly utilization: number;
   readonly farCallsPerRequest: number;
   readonly commandsPerRequest: number;
-  /** Beyond what a request takes that never leaves its region. */
+  /** The time beyond that of a request that never leaves its region. */
   addedMs(quantile: number): number;
   readonly byRule: readonly MeasuredRule[];
 }
@@ -70,12 +70,12 @@ export interface MeasuredRule {
   readonly name: string;
   readonly overAdmitted: number;
   /**
-   * Of what one counter for all regions, without any way to it, would have admitted of the same requests. It sees a request
-   * when the nearest region did: a log of six in a second admits or denies by the millisecond in which a request arrives.
-   * What another region judged, it sees when it was sent.
+   * Relative to one counter for all regions, right beside the callers, with the same requests. That counter sees a
+   * request when the nearest region did, because a log of six in a second decides by the millisecond in which a request
+   * arrives. If another region judged the request, the counter sees it when it was sent.
    */
   readonly utilization: number;
-  /** The same of three counters that have a part each, if every request found the one with room at once. */
+  /** The same for three counters with a part each, if every request found the one with room at once. */
   readonly perfectParts: number;
 }
 
@@ -129,7 +129,7 @@ export async function measureTraffic(
 
 async function send(subject: Subject, traffic: Traffic, windows: number): Promise<Sent[]> {
   const { limit, windowMs } = subject.limit;
-  // From the start of a window.
+  // Waits for the start of a window.
   await new Promise((resolve) => setTimeout(resolve, windowMs - (Date.now() % windowMs)));
   const startedAtMs = Date.now();
   const results = await steadyLoad({
@@ -144,7 +144,7 @@ async function send(subject: Subject, traffic: Traffic, windows: number): Promis
   });
 }
 
-/** Evenly mixed, and the same for everybody. */
+/** Mixes the edges evenly, and in the same way for all. */
 function edgeOf(traffic: Traffic, i: number, perWindow: number): EdgeName {
   if (traffic === 'moving') return EDGES[Math.floor(i / perWindow / STAY_WINDOWS) % EDGES.length] ?? 'us';
   const weights = WEIGHTS[traffic];
@@ -158,7 +158,7 @@ function edgeOf(traffic: Traffic, i: number, perWindow: number): EdgeName {
   return EDGES[place] ?? 'us';
 }
 
-/** By one counter that has the whole limit, and by three that have a part each. */
+/** By one counter with the whole limit, and by three with a part each. */
 function utilizationOf(limit: Limit, sent: readonly Counted[], judgedFromMs: number) {
   const whole = openCounter(limit, limit.limit);
   const parts = [...partsOf({ ...limit, cost: 1 }, EVEN_SHARES).values()].map((part) =>

@@ -1,4 +1,4 @@
-// What matching costs, and whether that grows with the number of rules; how large all rules are, and how long
+// Measures what matching costs, and whether that grows with the number of rules; how large all rules are, and how long
 // they take to compile.
 import type { MatchRequest, Snapshot } from '../../src/core/matching/snapshot.ts';
 import { decodeSnapshot, encodeSnapshot, versionOf } from '../../src/core/matching/stored-snapshot.ts';
@@ -14,7 +14,7 @@ const COUNTS = [10, 1000, 10_000] as const;
 
 export type MatchMicros = Record<(typeof COUNTS)[number], number>;
 
-/** Microseconds for a request: the median of slices that take turns, so that a slow moment is everybody's. */
+/** Microseconds for a request: the median of interleaved slices, so that a slow moment affects all of them. */
 export async function measureMatch({ scaled }: BenchOptions): Promise<MatchMicros> {
   const requests = createRequests(scaled(REQUESTS));
   const snapshots = await Promise.all(COUNTS.map(asLoaded));
@@ -34,7 +34,7 @@ export async function measureMatch({ scaled }: BenchOptions): Promise<MatchMicro
   return { 10: ten, 1000: thousand, 10000: tenThousand };
 }
 
-/** As an isolate has it: read from the text that is stored. */
+/** As an isolate loads it, from the stored text. */
 async function asLoaded(count: number): Promise<Snapshot> {
   const text = encodeSnapshot(createContent(count));
   const snapshot = await decodeSnapshot(await versionOf(text), text);
@@ -51,7 +51,7 @@ function measureSlice(snapshot: Snapshot, requests: readonly MatchRequest[]): nu
   return (tookMs * 1000) / requests.length;
 }
 
-/** New texts, as a request brings them: V8 has not hashed any of them before. */
+/** Makes new strings, as a request brings them: V8 has not hashed them before. */
 function asArrived({ matchPath, method, caller, nowMs }: MatchRequest): MatchRequest {
   const { ip, address, userId, apiKeyId, tenantId, tier } = caller;
   return {
@@ -71,7 +71,7 @@ function asArrived({ matchPath, method, caller, nowMs }: MatchRequest): MatchReq
 
 const renew = (text = '') => Buffer.from(text).toString();
 
-/** Were a request to meet more rules in the larger set, the number of rules would not be all that differs. */
+/** If a request met more rules in the larger set, more than the number of rules would differ. */
 function expectTheSame(snapshots: readonly Snapshot[], requests: readonly MatchRequest[]): void {
   for (const request of requests) {
     const answers = snapshots.map((snapshot) =>
@@ -86,7 +86,7 @@ export interface SnapshotSize {
   readonly compileMs: number;
 }
 
-/** As it is stored, and from there to a matcher, as an isolate does it. */
+/** From the stored text to a matcher, as in an isolate. */
 export async function measureSnapshot(count: number, { scaled }: BenchOptions): Promise<SnapshotSize> {
   const text = encodeSnapshot(createContent(count));
   const version = await versionOf(text);

@@ -1,16 +1,16 @@
-// How long a change through the admin route takes until every isolate enforces it in every region.
+// Measures how long a change through the admin route takes until every isolate enforces it in every region.
 import { type IsolateName, REGIONS, type Weir } from '../../local/weir.ts';
 import type { BenchOptions } from '../shared/bench.ts';
 import { median } from '../shared/rounds.ts';
 import { createBodies } from './random-rules.ts';
 
 const CHANGES = 40;
-/** Two isolates have traffic all the time; the third is asked once, after the answer to the change. */
+/** Two isolates always have traffic. The third is asked once, after the answer to the change. */
 const BUSY: readonly IsolateName[] = ['one', 'two'];
 const IDLE: IsolateName = 'three';
 export const GIVE_UP_MS = 10_000;
 
-/** A place that is only late. */
+/** The place is only late. */
 export const OLDER_LIMIT = 'an older limit';
 
 interface Place {
@@ -20,22 +20,22 @@ interface Place {
 
 export interface Propagation {
   readonly rules: number;
-  /** Milliseconds, of the changes that were enforced everywhere. */
+  /** Milliseconds, for changes that were enforced everywhere. */
   readonly p50: number;
   readonly max: number;
   readonly changes: number;
-  /** Why places did not enforce a change before the bench gave up, for each change that was not in force everywhere. */
+  /** For each change that was not in force everywhere: why places did not enforce it before the bench gave up. */
   readonly unenforced: readonly (readonly string[])[];
 }
 
-/** For each number of rules beside the one that changes, smallest first. */
+/** For each number of other rules, smallest first. */
 export async function measurePropagation(
   weir: Weir,
   ruleCounts: readonly number[],
   options: BenchOptions,
 ): Promise<Propagation[]> {
   const { id } = await weir.admin<{ id: string }>('/rules', { method: 'POST', body: WATCHED });
-  // No limit comes twice: a place that still enforces an earlier one is told from one that does not.
+  // No limit comes twice, so that a place with an earlier limit can be recognized.
   let { limit } = WATCHED;
   const change = () => measureChange(weir, id, ++limit);
   const measured: Propagation[] = [];
@@ -71,21 +71,24 @@ const WATCHED = {
   windowSeconds: 60,
 };
 
-/** The first ten apply to every request, and would be in the headers. Nothing names a tier, for there are none. */
+/**
+ * Leaves out the first ten, which apply to every request and would be in the headers. No rule names a tier, because
+ * there are none.
+ */
 const rulesBeside = (count: number) =>
   createBodies(count + 10)
     .slice(10)
     .map((body) => ({ ...body, tiers: [], limit: body.limits ? null : 100, limitName: null }));
 
 interface Change {
-  /** From sending it to the moment when the last place enforced it. */
+  /** From sending the change until the last place enforced it. */
   readonly tookMs: number;
-  /** Why places did not. */
+  /** Why places did not enforce it. */
   readonly reasons: readonly string[];
 }
 
 async function measureChange(weir: Weir, id: string, limit: number): Promise<Change> {
-  // Somewhere between two questions of a busy isolate.
+  // At a random moment between two questions of a busy isolate.
   await pause(Math.random() * 300);
   const startedAtMs = performance.now();
   const busy = BUSY.flatMap((isolate) => REGIONS.map((region) => enforced(weir, { isolate, region }, limit)));
@@ -112,7 +115,7 @@ async function enforced(weir: Weir, place: Place, limit: number): Promise<number
   return trouble;
 }
 
-/** Why this request was not counted by the limit; undefined if it was. */
+/** Why the limit did not count this request. Undefined if it did. */
 async function troubleAt(weir: Weir, place: Place, limit: number): Promise<string | undefined> {
   const { status, headers, body } = await weir.call('/watched', place);
   await body?.cancel();

@@ -1,6 +1,6 @@
-// A set of rules of any size, and requests for it. The requests meet only the first ten rules, which are of every
-// kind; all others stand beside them: siblings in the same folders, other services, and overrides and tiers in
-// the same slots. So a request has the same answer in every set, and only the number of rules differs.
+// A set of rules of any size, and requests for it. The requests meet only the first ten rules, which are of every kind.
+// All others are beside them: siblings in the same folders, other services, and overrides and tiers in the same slots.
+// So a request has the same answer in every set, and only the number of rules differs.
 
 import { createRandom, type Random } from '../../local/random.ts';
 import type { Caller } from '../../src/core/matching/caller.ts';
@@ -48,7 +48,7 @@ const MET: readonly Fields[] = [
   { resource: '/log*', scope: 'ip', methods: ['POST'], by: ['ip', 'header:X-Model'] },
 ];
 
-/** What rules beside them say in turn. */
+/** The forms of the other rules, in turns. */
 const FORMS: readonly Partial<Rule>[] = [
   {},
   {},
@@ -69,7 +69,7 @@ export function createContent(count: number): SnapshotContent {
   return { rules: createBodies(count).map(toRule), tiers: TIERS, lists: [] };
 }
 
-/** Rules as people write them: nothing that only the publisher adds. */
+/** Rules as people write them, without what only the publisher adds. */
 export function createBodies(count: number) {
   const random = createRandom(SEED);
   return Array.from({ length: count }, (_, i) =>
@@ -96,7 +96,7 @@ const toRule = (body: ReturnType<typeof toBody>, ordinal: number): PublishedRule
   ...body,
 });
 
-/** Four in ten are overrides or tiers in slots that requests meet, the others have resources of their own. */
+/** Four in ten are overrides or tiers in slots that requests meet. The others have their own resources. */
 function beside(random: Random, i: number): Fields {
   const scope = pick(random, SCOPES);
   const kinds: readonly (() => Fields)[] = [

@@ -1,6 +1,6 @@
-// Why requests were not counted: a bench tells it instead of failing.
+// Why requests were not counted. A bench reports that instead of failing.
 
-/** How many requests there were of each reason, the most frequent first. */
+/** How many requests had each reason, the most frequent first. */
 export function tallyReasons(reasons: readonly string[]): Record<string, number> {
   const counts = [...Map.groupBy(reasons, (reason) => reason)].map(
     ([reason, all]) => [reason, all.length] as const,

@@ -1,5 +1,5 @@
-// Measures several things against each other on a noisy machine: in turns, in short slices, for many rounds.
-// Whatever slows the machine down for a while then slows all of them; medians drop the rest.
+// Compares measurements on a noisy machine: in turns, in short slices, for many rounds. What slows the machine down for
+// a while then slows all of them, and medians drop the rest.
 
 /** Measures one slice. */
 export type Slice = () => Promise<number>;
@@ -9,7 +9,7 @@ export interface RoundsOptions {
   say(line: string): void;
 }
 
-/** The measurements by name, one for each round. A round before the first warms up and is not counted. */
+/** The measurements by name, one for each round. A first round warms up and is not counted. */
 export async function interleave<Name extends string>(
   slices: Readonly<Record<Name, Slice>>,
   { rounds, say }: RoundsOptions,
@@ -17,7 +17,7 @@ export async function interleave<Name extends string>(
   const names = Object.keys(slices) as Name[];
   const measured = Object.fromEntries(names.map((name) => [name, []])) as unknown as Record<Name, number[]>;
   for (let round = 0; round <= rounds; round++) {
-    // Another one begins each round, so that nobody always follows the same neighbour's warm caches.
+    // Each round begins with another one, so that none always profits from the same neighbour's warm caches.
     for (const name of rotate(names, round)) {
       const value = await slices[name]();
       if (round > 0) measured[name].push(value);
@@ -33,7 +33,7 @@ const rotate = <T>(list: readonly T[], by: number): T[] => {
   return by % 2 === 0 ? turned : turned.reverse();
 };
 
-/** The list in parts, one at each call, again and again: a slice is short, and all of the list is used. */
+/** Returns the next part of the list at each call, again and again: a slice is short, but all of the list is used. */
 export function inTurns<T>(list: readonly T[], size: number): () => T[] {
   let at = -size;
   return () => {
@@ -50,10 +50,10 @@ export function median(values: readonly number[]): number {
   return (low + high) / 2;
 }
 
-/** The median of what each round says, which is steadier than dividing two medians. */
+/** The median of the ratios of all rounds, which is steadier than the ratio of two medians. */
 export const medianRatio = (above: readonly number[], below: readonly number[]): number =>
   median(above.map((value, round) => value / (below[round] ?? Number.NaN)));
 
-/** Round by round. */
+/** Adds up, round by round. */
 export const sumOf = (...series: readonly (readonly number[])[]): number[] =>
   (series[0] ?? []).map((_, round) => series.reduce((sum, values) => sum + (values[round] ?? 0), 0));

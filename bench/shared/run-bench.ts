@@ -1,9 +1,9 @@
-// Runs one bench, in full or in its short form, and gives what it prints.
+// Runs one bench, in full or in its short form, and returns what it prints.
 import type { BenchOptions } from './bench.ts';
 import { loadBench } from './find.ts';
 import { renderTable } from './table.ts';
 
-/** Next to nothing of everything: each step runs, and no figure means anything. */
+/** A tiny part of the work: each step runs, and no figure means anything. */
 const SHORT_SCALE = 0.001;
 
 export interface RunBenchOptions extends Pick<BenchOptions, 'say' | 'parts'> {

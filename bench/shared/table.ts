@@ -1,4 +1,4 @@
-// Tables as text: the first column to the left, numbers to the right.
+// Prints tables as text: the first column to the left, numbers to the right.
 import type { Table } from './bench.ts';
 
 export function renderTable({ title, head, rows, notes = [] }: Table): string {

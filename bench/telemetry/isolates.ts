@@ -1,4 +1,4 @@
-// Isolates of Weir in one workerd, each with a switch for its telemetry. Only this build knows of the switch.
+// Isolates of Weir in one workerd, each with a switch for its telemetry. Only this build has the switch.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,10 +13,10 @@ import { serveWorkers } from '../gateway/workerd.ts';
 import type { BenchOptions } from '../shared/bench.ts';
 
 export interface SwitchedIsolates extends AsyncDisposable {
-  /** Of workerd. */
+  /** The process id of workerd. */
   readonly pid: number;
   readonly urls: readonly string[];
-  /** Of the first one. */
+  /** The inspector of the first isolate. */
   readonly inspectorUrl: string;
   /** Where the modules are. */
   readonly folder: string;
@@ -57,7 +57,7 @@ export async function startSwitchedIsolates(
   };
 }
 
-/** `services.ts` gets what can be turned off in place of what it imports. */
+/** Replaces two imports of `services.ts` with versions that can be turned off. */
 const switched: Plugin = {
   name: 'switched-telemetry',
   setup({ onResolve }) {
@@ -71,7 +71,7 @@ const switched: Plugin = {
 
 async function buildSwitched(outdir: string): Promise<void> {
   const entryPoints = { index: here('./worker.ts') };
-  // Not minified, so that a profile can tell where it is.
+  // Not minified, so that a profile shows where the code is.
   const settings = { ...WORKER_BUILD, minify: false, logLevel: 'error' } as const;
   await build({ ...settings, entryPoints, outdir, plugins: [switched] });
 }

@@ -1,4 +1,4 @@
-// One isolate under load, its telemetry on and off in turns: the processor time of each slice.
+// Puts one isolate under load, with its telemetry on and off in turns, and measures the processor time of each slice.
 import type { Target } from '../gateway/candidates.ts';
 import { cpuMicros } from '../gateway/cpu.ts';
 import type { Load } from '../gateway/load.ts';
@@ -9,14 +9,14 @@ import { medianRatio } from '../shared/rounds.ts';
 export const FORMS = ['oneRule', 'silentOneRule'] as const;
 export type Form = (typeof FORMS)[number];
 
-/** A path of the switch in worker.ts. */
+/** Paths of the switch in worker.ts. */
 const SWITCH = { oneRule: '/on', silentOneRule: '/off' } as const;
 const ROUNDS = 60;
 const SLICE_MS = 250;
 
 export interface Slice {
   readonly requests: number;
-  /** Processor time of workerd, in all. */
+  /** Processor time of workerd in this slice. */
   readonly micros: number;
   readonly uncounted: readonly string[];
 }
@@ -26,7 +26,7 @@ export type MeasuredIsolate = Readonly<Record<Form, readonly Slice[]>>;
 export interface IsolateOptions {
   readonly target: Target;
   readonly load: Load;
-  /** Of workerd. */
+  /** The process id of workerd. */
   readonly pid: number;
 }
 
@@ -56,11 +56,11 @@ export async function turn(url: string, form: Form): Promise<void> {
   if (status !== 204) throw new Error(`an isolate did not turn its telemetry: ${status}`);
 }
 
-/** Of one request, in all slices together. */
+/** For one request, over all slices. */
 export const microsOf = (slices: readonly Slice[]): number =>
   sumOf(slices, ({ micros }) => micros) / sumOf(slices, ({ requests }) => requests);
 
-/** What one half of the rounds stays below. */
+/** The median of all rounds. */
 export const pathShareOf = ({ oneRule, silentOneRule }: MeasuredIsolate): number =>
   1 - medianRatio(eachOf(silentOneRule), eachOf(oneRule));
 

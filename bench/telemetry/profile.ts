@@ -1,5 +1,5 @@
-// Where V8 finds an isolate under load: the part of its samples that are in telemetry. Other work on the machine slows all
-// code of the isolate alike, so this figure is steadier than a difference of processor times.
+// Samples an isolate under load with V8: the part of the samples that are in telemetry. Other work on the machine slows
+// all code of the isolate alike, so this figure is steadier than a difference of processor times.
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { connectInspector } from '../gateway/inspector.ts';
@@ -9,30 +9,30 @@ interface ProfileNode {
   readonly callFrame: {
     readonly functionName: string;
     readonly url: string;
-    /** From 0. */
+    /** Counts from 0. */
     readonly lineNumber: number;
   };
   readonly children?: readonly number[];
 }
 
 interface Profile {
-  /** The root first. */
+  /** The root comes first. */
   readonly nodes: readonly ProfileNode[];
   readonly samples: readonly number[];
-  /** Microseconds since the sample before. */
+  /** Microseconds since the previous sample. */
   readonly timeDeltas: readonly number[];
 }
 
 export interface ProfileOptions {
   readonly inspectorUrl: string;
-  /** Where the modules are, not minified. */
+  /** Holds the modules, not minified. */
   readonly folder: string;
   readonly work: () => Promise<void>;
 }
 
 const SAMPLE_MICROS = 200;
 const TELEMETRY = /^src\/(core\/)?telemetry\//;
-/** It calls the store that it observes: only what it does itself is telemetry. */
+/** This file calls the store that it observes. Only its own work is telemetry. */
 const PASSES_ON = 'src/telemetry/region-observer.ts';
 
 export async function profileShare({ inspectorUrl, folder, work }: ProfileOptions): Promise<number> {
@@ -47,7 +47,7 @@ export async function profileShare({ inspectorUrl, folder, work }: ProfileOption
 
 type Modules = ReadonlyMap<string, readonly string[]>;
 
-/** By file, and then by line: the source that it was made of. esbuild says it in a comment above. */
+/** By file and line: the source file, which esbuild names in a comment above its code. */
 async function readModules({ nodes }: Profile, folder: string): Promise<Modules> {
   const files = new Set(nodes.map(({ callFrame }) => callFrame.url).filter((url) => url.endsWith('.js')));
   const read = async (file: string) => {

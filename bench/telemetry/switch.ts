@@ -1,2 +1,2 @@
-// Whether the isolate counts what its requests do. The bench turns it while the isolate runs.
+// Whether the isolate counts its requests. The bench changes this while the isolate runs.
 export const telling = { isOn: true };

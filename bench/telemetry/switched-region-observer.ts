@@ -1,4 +1,4 @@
-// In place of src/telemetry/region-observer.ts: the same, or nothing while it is turned off.
+// Replaces src/telemetry/region-observer.ts: does the same, or nothing while turned off.
 import type { MetricSums } from '../../src/core/telemetry/metric-sums.ts';
 import { createRegionObserver as create, type RegionObserver } from '../../src/telemetry/region-observer.ts';
 import { telling } from './switch.ts';

@@ -1,4 +1,4 @@
-// In place of src/telemetry/telemetry.ts: the same, or nothing while it is turned off.
+// Replaces src/telemetry/telemetry.ts: does the same, or nothing while turned off.
 import {
   createTelemetry as create,
   type IsolateTelemetry,

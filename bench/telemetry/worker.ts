@@ -1,4 +1,4 @@
-// Weir whose telemetry can be turned off while it runs: a PUT to any path that ends with `on` or `off` does it. No other
+// A Weir whose telemetry can be turned off while it runs, by a PUT to any path that ends with `on` or `off`. No other
 // request of the bench is a PUT.
 import type { ExecutionContext } from 'hono';
 import weir, { type Bindings } from '../../src/index.ts';

@@ -3,9 +3,9 @@ import { writeFile } from 'node:fs/promises';
 import { type Command, type CommandContext, CommandError } from '../command.ts';
 import { readDocument } from './rules.ts';
 
-/** An import takes 10 MiB; a key is some 300 bytes. */
+/** An import may take 10 MiB, and a key takes about 300 bytes. */
 const ENTRIES_AT_ONCE = 10_000;
-/** Each may name what comes before it. */
+/** In this order, because each kind may refer to those before it. */
 const PEOPLE = ['tenants', 'users', 'keys', 'lists'] as const;
 
 export const backup: Command = {
@@ -16,7 +16,7 @@ export const backup: Command = {
     if (file === undefined) throw new CommandError(`usage: weir ${backup.usage}`);
     const text = await api.adminText('/export?everything=true');
     const document = JSON.parse(text) as Record<string, unknown>;
-    // Nobody else may read hashes of keys.
+    // Nobody else may read the hashes of keys.
     await writeFile(file, text, { mode: 0o600 });
     const counts = countsOf(document);
     report({ file, ...counts });
@@ -39,7 +39,7 @@ export const restore: Command = {
   },
 };
 
-/** Rules first, then callers, so many at once that each import is small enough. */
+/** Rules first, then callers, in pieces that are small enough for one import each. */
 export function* inPieces(document: Readonly<Record<string, unknown>>): Generator<object> {
   const { weir, tiers, rules, routes } = document;
   yield { weir, tiers, rules, routes };

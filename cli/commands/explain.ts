@@ -17,7 +17,7 @@ interface Explanation {
   readonly doesNotApply: readonly { readonly name: string; readonly detail: string }[];
 }
 
-/** Options, and the fields of the question that they fill. */
+/** The options, and the field of the question that each one fills. */
 const FIELDS = {
   ip: 'ip',
   user: 'userId',

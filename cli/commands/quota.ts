@@ -1,4 +1,4 @@
-// `weir quota`: the limits of a caller and what is left of them, asked as that caller.
+// `weir quota`: asks for the limits of a caller, and what is left of them, as that caller.
 import { type Command, CommandError, textOption } from '../command.ts';
 import { renderTable } from '../table.ts';
 

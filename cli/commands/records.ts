@@ -1,4 +1,4 @@
-// `weir top` and `weir tail`: who is denied, over a time and as it happens.
+// `weir top` lists who was denied most; `weir tail` prints denials as they are recorded.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Command, type CommandContext, CommandError, textOption } from '../command.ts';
 import { renderTable } from '../table.ts';
@@ -60,7 +60,7 @@ export const tail: Command = {
     let known: ReadonlyMap<string, number> | undefined;
     for (;;) {
       const { items } = await context.api.admin<{ items: readonly Event[] }>('GET', `/events?${query}`);
-      // What is there already is not news.
+      // The first answer has old denials only.
       if (known) for (const event of newsOf(items, known)) print(context, event);
       known = new Map(items.map((event) => [idOf(event), event.count]));
       if (Date.now() + everyMs > endMs) return 0;
@@ -69,7 +69,7 @@ export const tail: Command = {
   },
 };
 
-/** Denials of a minute are summed up in one row: what it has grown by is new. */
+/** One row sums up the denials of a minute. If a row has grown, the growth is new. */
 export const newsOf = (events: readonly Event[], known: ReadonlyMap<string, number>): Event[] =>
   events
     .map((event) => ({ ...event, count: event.count - (known.get(idOf(event)) ?? 0) }))

@@ -1,4 +1,4 @@
-// `weir rules`: rules, tiers and routes as a file, compared with what is in force, and taken over.
+// `weir rules`: writes rules, tiers and routes to a file, compares a file with those in force, and applies it.
 import { readFile, writeFile } from 'node:fs/promises';
 import { type Command, type CommandContext, CommandError, type ExitCode } from '../command.ts';
 
@@ -50,7 +50,7 @@ export async function readDocument(file: string): Promise<Record<string, unknown
   }
 }
 
-/** What is in force and not in the file is a difference, too. */
+/** A rule that is in force but not in the file is a difference, too. */
 async function diff({ api, say, report }: CommandContext, document: object): Promise<ExitCode> {
   const { basedOn: _, ...said } = document as { basedOn?: unknown };
   const summary = await api.admin<Summary>('POST', '/import?dryRun=true&mode=replace', said);

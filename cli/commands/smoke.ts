@@ -1,4 +1,4 @@
-// `weir smoke`: uses every part of a deployment once, from where it serves requests.
+// `weir smoke`: the deployment tests each of its parts once, from where it serves requests.
 import type { Command } from '../command.ts';
 import { renderTable } from '../table.ts';
 

@@ -1,4 +1,4 @@
-// The demo Worker as Miniflare options, and its binding.
+// The demo Worker and its binding, as Miniflare options.
 import { readFile } from 'node:fs/promises';
 import { transform } from 'esbuild';
 

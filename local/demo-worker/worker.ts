@@ -1,5 +1,5 @@
-// The second demo origin: a Worker, bound to Weir as DEMO, so that the route origin `service:DEMO` can be tried. It
-// tells what it was asked; `?status=503` makes it answer so, `?gzip=1` encodes its answer, `?delay=200` makes it wait.
+// The second demo origin: a Worker that Weir reaches by the origin `service:DEMO`. It answers with the request that it
+// got. `?status=503` sets its status, `?gzip=1` encodes its answer, and `?delay=200` makes it wait.
 
 export default {
   async fetch(request: Request): Promise<Response> {
@@ -22,7 +22,7 @@ export default {
 
 interface Answer {
   readonly status: number;
-  /** The body is encoded already. */
+  /** Whether the body is encoded already. */
   readonly isPacked?: boolean;
 }
 

@@ -2,15 +2,15 @@
 
 export interface KvFaults {
   /**
-   * throw: the read is refused. hang: it is never answered, also not after the faults are cleared. null: nothing is
-   * there, as while a write has not reached this place yet. garbage: a text that nobody wrote.
+   * throw: the read fails. hang: the read never gets an answer, even after the faults are cleared. null: the key is
+   * missing, as before a write has reached this place. garbage: a text that nobody wrote.
    */
   readonly read?: 'throw' | 'hang' | 'null' | 'garbage';
   readonly write?: 'throw';
 }
 
 export interface KvFaultSwitch {
-  /** Replaces whatever faults were set before. */
+  /** Replaces all faults set before. */
   set(faults: KvFaults): Promise<void>;
   clear(): Promise<void>;
 }

@@ -15,7 +15,7 @@ const plugin = {
   name: PLUGIN_NAME,
 };
 
-/** To the Worker, a KV namespace like any other. */
+/** The Worker sees an ordinary KV namespace. */
 export const kvBinding = (name: string) => ({
   name,
   type: 'kv-kept-by-worker',

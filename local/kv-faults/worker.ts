@@ -16,13 +16,13 @@ export default {
     const isWrite = request.method === 'PUT' || request.method === 'DELETE';
     const failure = await fail(isWrite ? faults.write : faults.read);
     if (failure === undefined) return STORE.fetch(request);
-    // A put waits until the value was read, whatever the answer is.
+    // The binding's put waits until its value was read, so read it before any answer.
     await request.arrayBuffer();
     return failure;
   },
 };
 
-/** Takes the orders of the tests, at an address of its own: no key of KV can be mistaken for one. */
+/** Takes the orders of the tests. It has its own address, so that no key of KV looks like an order. */
 export const control = {
   async fetch(request: Request): Promise<Response> {
     faults = (await request.json()) as KvFaults;
@@ -31,7 +31,7 @@ export const control = {
 };
 
 async function fail(how: KvFaults['read'] | KvFaults['write']): Promise<Response | undefined> {
-  // A promise that nothing can resolve would be noticed by the runtime, and fail at once.
+  // The runtime would notice a promise that nothing can resolve, and fail at once.
   if (how === 'hang') await new Promise((resolve) => setTimeout(resolve, HANG_MS));
   if (how === 'null') return new Response('fault: not found', { status: 404 });
   if (how === 'garbage') return new Response(GARBAGE);

@@ -1,4 +1,4 @@
-// What goes back over HTTP: results, and failures in Neon's words and statuses.
+// Writes HTTP answers: results, and failures with Neon's texts and statuses.
 import pg from 'pg';
 import type { Faults } from '../upstash-gateway/faults.ts';
 
@@ -9,7 +9,7 @@ export interface Answer {
   contentType?: string;
 }
 
-/** A request that is answered with `status` and `message`, as Neon would. */
+/** A failure to answer with `status` and `message`, as Neon would. */
 export class GatewayError extends Error {
   readonly status: number;
 
@@ -19,7 +19,7 @@ export class GatewayError extends Error {
   }
 }
 
-// Always present, null when Postgres says nothing: the driver copies exactly these.
+// Every error has all of these, null if Postgres does not set them: the driver copies exactly these fields.
 const ERROR_FIELDS = [
   'code',
   'detail',
@@ -46,13 +46,13 @@ export function renderError(error: unknown): Answer {
   return { status: statusOf(error), body: JSON.stringify({ message, ...fields }) };
 }
 
-/** The driver reads the fields of a 400 only: everything Postgres itself complains about is one. */
+/** The driver reads these fields of a 400 only. So every error of Postgres itself is a 400. */
 function statusOf(error: unknown): number {
   if (error instanceof GatewayError) return error.status;
   return error instanceof pg.DatabaseError ? 400 : 500;
 }
 
-/** The answer that a fault puts in the place of the real one. */
+/** The answer that a fault sends instead of the real one. */
 export function fakeAnswer({ status, garbage, wrongShape }: Faults): Answer | null {
   if (status !== undefined) return renderError(new GatewayError(status, `fault: status ${status}`));
   if (garbage) return { status: 200, body: '<html>not what you asked for</html>', contentType: 'text/html' };

@@ -1,4 +1,4 @@
-// Runs the statements of a request on Postgres: one alone, or a batch as one transaction.
+// Runs the statements of a request on Postgres: a single one, or a batch as one transaction.
 import pg from 'pg';
 import { ISOLATION_LEVELS, type SqlRequest, type Statement, type TransactionOptions } from './request.ts';
 import { toJsonValue } from './values.ts';
@@ -11,7 +11,7 @@ export interface StatementResult {
   rowCount: number | null;
 }
 
-// `queryMode` is missing from the types: without it, a query without parameters may hold many statements.
+// The types lack `queryMode`. Without it, a query without parameters could hold many statements.
 interface ExtendedQuery extends pg.QueryArrayConfig {
   queryMode: 'extended';
 }
@@ -25,22 +25,22 @@ export function createSqlPool(databaseUrl: string, connections: number): pg.Pool
     max: connections,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
   });
-  // A connection that breaks while idle is replaced by the next request.
+  // If an idle connection breaks, the next request opens another.
   pool.on('error', () => {});
   return pool;
 }
 
-/** `signal`: the caller went away. What has not been committed by then is not run, or rolled back. */
+/** `signal` aborts when the caller has left. Statements not committed by then do not run, or are rolled back. */
 export async function execute(
   pool: pg.Pool,
   request: SqlRequest,
   signal: AbortSignal,
 ): Promise<StatementResult[]> {
   const client = await pool.connect();
-  // A Postgres that goes away fails the query; the pool does not listen to a client that is in use.
+  // If Postgres goes away, the query fails. The pool does not listen to errors of a client in use.
   const onLost = () => {};
   client.on('error', onLost);
-  // With a query under way this drops the connection, so that a query that waits cannot outlive its caller.
+  // While a query runs, this drops the connection, so that a waiting query cannot outlive its caller.
   const hangUp = () => void client.end();
   signal.addEventListener('abort', hangUp);
   try {
@@ -49,7 +49,7 @@ export async function execute(
   } finally {
     signal.removeEventListener('abort', hangUp);
     client.off('error', onLost);
-    // A lone BEGIN, or a batch that failed half-way, must not be found by the next request.
+    // The next request must not find an open transaction, from a lone BEGIN or a batch that failed half-way.
     client.release(client.getTransactionStatus() !== 'I');
   }
 }

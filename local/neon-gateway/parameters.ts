@@ -1,4 +1,4 @@
-// Parameters arrive as any JSON; Postgres gets text and decides by the type it infers, as with Neon.
+// Turns parameters, which arrive as any JSON, into text. Postgres decides by the type it infers, as with Neon.
 
 export function toPgText(value: unknown): string | null {
   if (value === null || value === undefined) return null;
@@ -14,7 +14,7 @@ function toPgArray(values: unknown[]): string {
 function toArrayItem(value: unknown): string {
   if (value === null || value === undefined) return 'NULL';
   if (Array.isArray(value)) return toPgArray(value);
-  // Neon quotes array items as JSON strings too; the driver sends arrays as text and never comes here.
+  // Neon quotes array items as JSON strings, too. The driver sends arrays as text and never gets here.
   if (typeof value === 'object') return JSON.stringify(JSON.stringify(value));
   return JSON.stringify(value);
 }

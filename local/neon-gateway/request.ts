@@ -1,4 +1,4 @@
-// Reads a request of Neon's HTTP API: its headers, its body, and which statements it asks for.
+// Reads a request of Neon's HTTP API: its headers, its body, and its statements.
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { GatewayError } from './answer.ts';
 import { toPgText } from './parameters.ts';
@@ -11,7 +11,7 @@ export interface Statement {
 
 export interface SqlRequest {
   statements: Statement[];
-  /** A batch is one transaction and answers with a list, even of one. */
+  /** A batch is one transaction. Its answer is a list, even for one statement. */
   isBatch: boolean;
   rawText: boolean;
   transaction: TransactionOptions;
@@ -47,8 +47,8 @@ export async function readSqlRequest(request: IncomingMessage, maxBytes: number)
 }
 
 /**
- * Where it points does not matter here, but a string that Neon would refuse must not work locally.
- * Except for one without a password, which is common for a Postgres on one's own machine.
+ * The string need not point here, but a string that Neon would refuse must not work locally. The exception is one
+ * without a password, which is common for a Postgres on one's own machine.
  */
 function checkConnectionString(headers: IncomingHttpHeaders): void {
   const header = headers['neon-connection-string'];
@@ -79,7 +79,7 @@ async function readBody(request: IncomingMessage, maxBytes: number): Promise<str
   let size = 0;
   for await (const chunk of request as AsyncIterable<Buffer>) {
     size += chunk.length;
-    // The rest is read and dropped, or the client would see a reset instead of the answer.
+    // Reads and drops the rest. Otherwise the client would see a reset instead of the answer.
     if (size <= maxBytes) chunks.push(chunk);
   }
   if (size > maxBytes) throw new GatewayError(413, `request is too large (max is ${maxBytes} bytes)`);

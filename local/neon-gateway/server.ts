@@ -14,15 +14,15 @@ const LABEL = 'Neon gateway';
 const NEON_MAX_BYTES = 64 * 1024 * 1024;
 
 export interface NeonGatewayOptions {
-  /** 0 picks a free one. */
+  /** 0 picks a free port. */
   port: number;
-  /** The Postgres behind it: the local one or any other. */
+  /** The Postgres behind the gateway: the local one or any other. */
   databaseUrl: string;
   maxRequestBytes?: number;
   maxResponseBytes?: number;
-  /** Connections to Postgres at most. */
+  /** The most connections to Postgres. */
   connections?: number;
-  /** Where `rate` and a range of `latencyMs` get their chance from. */
+  /** The source of chance for `rate` and for a range of `latencyMs`. */
   random?: () => number;
 }
 
@@ -32,7 +32,7 @@ export interface NeonGateway {
   /** For `neonConfig.fetchEndpoint`. */
   fetchEndpoint: string;
   faults: Pick<GatewayFaults, 'get' | 'set' | 'clear'>;
-  /** Requests that were answered by a fault instead of Postgres. */
+  /** How many requests a fault answered instead of Postgres. */
   failedCount(): number;
   /** Does not wait for requests that hang. */
   stop(): Promise<void>;
@@ -86,7 +86,7 @@ async function serve(
   if (fake) endpoint.failedCount += 1;
   const answer = fake ?? (await answerRequest(endpoint, request, gone.signal).catch(renderError));
   if (gone.signal.aborted) return;
-  // A body nobody read would keep the connection from its next request.
+  // An unread body would keep the connection from its next request.
   request.resume();
   for (const [name, value] of Object.entries(answer.headers ?? {})) response.setHeader(name, value);
   await (hit.resetMidReply ? sendHalf(response, answer) : sendAnswer(response, answer));

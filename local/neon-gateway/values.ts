@@ -1,4 +1,4 @@
-// Postgres text to JSON values, for clients that do not ask for raw text (the driver always does).
+// Turns Postgres text into JSON values, for clients that do not ask for raw text. The driver always asks for it.
 
 const BOOL = 16;
 const NUMBERS = new Set([21, 23, 700, 701]);

@@ -26,7 +26,7 @@ export async function answer(exchange: Exchange): Promise<void> {
     await follow(parseSwitches(exchange.entry.path), exchange, gone.signal);
   } catch (error) {
     if (error instanceof BadSwitch) return refuse(response, error);
-    // A client that left is no failure: whatever was awaited for it rejects on its way out.
+    // A client that left is not a failure. Everything that waited for it rejects on its way out.
     if (response.destroyed || gone.signal.aborted) return;
     console.error('origin:', error);
     response.destroy();
@@ -72,7 +72,7 @@ async function send({ exchange, switches, content, signal }: Sending): Promise<v
   const defaults = defaultHeaders(body, { status, gzip: switches.gzip });
   if (request.method === 'OPTIONS') defaults.push(ALLOW);
   response.writeHead(status, mergeHeaders(defaults, switches.headers).flat());
-  // Node drops such a body too, but only after making all of it.
+  // Node would drop such a body too, but only after making all of it.
   if (request.method === 'HEAD' || status === 204 || status === 304) response.end();
   else await sendBody({ exchange, switches, content: body, signal });
 }
@@ -85,7 +85,7 @@ function defaultHeaders(content: Content, { status, gzip }: { status: number; gz
   return headers;
 }
 
-/** A header asked for replaces the origin's own of that name; those asked for twice are sent twice. */
+/** A requested header replaces the origin's own of that name. One requested twice is sent twice. */
 function mergeHeaders(defaults: HeaderPair[], asked: HeaderPair[]): HeaderPair[] {
   const names = new Set(asked.map(([name]) => name.toLowerCase()));
   return [...defaults.filter(([name]) => !names.has(name.toLowerCase())), ...asked];
@@ -95,7 +95,7 @@ async function sendBody({ exchange, switches, content, signal }: Sending): Promi
   const { response, entry } = exchange;
   const half = switches.fail === 'half';
   const source = Readable.from(counted(content.chunks(half ? 0.5 : 1, signal), entry), { highWaterMark: 1 });
-  // A sync flush after each chunk, or gzip would hold back the lines of a slow stream.
+  // Flushes after each chunk. Otherwise gzip would hold back the lines of a slow stream.
   const encoded = switches.gzip ? [createGzip({ flush: constants.Z_SYNC_FLUSH })] : [];
   if (half) response.flushHeaders();
   await pipeline([source, ...encoded, response], { end: !half });

@@ -7,10 +7,10 @@ import { type HeaderPair, rawPath, type Switches } from './switches.ts';
 
 export interface Content {
   type: string;
-  /** Known before the body is made; without it the answer is chunked. */
+  /** Set if the length is known before the body is made. Without it the answer is chunked. */
   lengthBytes?: number;
   headers?: HeaderPair[];
-  /** The body, or its first part: `share` is 0.5 when the origin is to fail half way. */
+  /** The body, or its first part: `share` is 0.5 when the origin is to fail half-way. */
   chunks(share: number, signal: AbortSignal): Iterable<Uint8Array> | AsyncIterable<Uint8Array>;
 }
 
@@ -29,7 +29,7 @@ export function fixedContent(type: string, text: string): Content {
   return { type, lengthBytes: body.length, chunks: (share) => [body.subarray(0, body.length * share)] };
 }
 
-// A period of 251, a prime: a chunk that is lost, doubled or out of place changes the bytes after it.
+// The period is a prime: a chunk that is lost, doubled or out of place changes the bytes after it.
 const PATTERN_PERIOD = 251;
 const BLOCK = Uint8Array.from({ length: PATTERN_PERIOD * 256 }, (_, i) => i % PATTERN_PERIOD);
 
@@ -73,7 +73,7 @@ function sseContent({ count, intervalMs }: Switches): Content {
   };
 }
 
-/** A reply of one word per event, then the usage, then [DONE]; a token is a word. */
+/** A reply of one word per event, then the usage, then [DONE]. A word counts as a token. */
 function llmContent({ prompt, intervalMs }: Switches): Content {
   const asked = prompt.split(/\s+/).filter(Boolean);
   const reply = ['You', 'asked:', ...asked];

@@ -1,4 +1,4 @@
-// The echo of a request: its body is read and hashed as a stream, and kept only while it is small.
+// Echoes a request. It reads and hashes the body as a stream, and keeps it only while it is small.
 import { isUtf8 } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';

@@ -1,16 +1,16 @@
-// What the demo origin saw: a bounded log that tests read to learn what reached the origin and what became of it.
+// A bounded log of what the demo origin saw. Tests read it to learn which requests arrived and how they ended.
 import type { IncomingMessage } from 'node:http';
 import type { HeaderPair } from './switches.ts';
 
 export interface OriginRequest {
   method: string;
-  /** As received, query included. */
+  /** The path as received, with its query. */
   path: string;
   headers: HeaderPair[];
   websocket: boolean;
   /** Grows while the body arrives, so that a test can see an upload being streamed. */
   bodyBytes: number;
-  /** Body bytes handed to the connection so far, before gzip: it stalls when the client stops reading. */
+  /** Body bytes handed to the connection so far, before gzip. The number stalls when the client stops reading. */
   sentBytes: number;
   state: 'open' | 'finished' | 'aborted';
 }
@@ -18,7 +18,7 @@ export interface OriginRequest {
 export interface RequestLog {
   /** Requests and WebSockets seen since the start or the last `clear`. */
   readonly total: number;
-  /** Those still in progress. */
+  /** How many of them are still in progress. */
   readonly open: number;
   /** The latest 1000, oldest first. */
   readonly entries: readonly OriginRequest[];

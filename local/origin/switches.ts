@@ -1,5 +1,5 @@
-// The query switches of the demo origin: read from a raw request target into typed values.
-// A bad one throws BadSwitch, which names the switch and the reason.
+// Reads the query switches of the demo origin from a raw request target into typed values. A bad switch throws
+// BadSwitch, which names the switch and the reason.
 import { validateHeaderName, validateHeaderValue } from 'node:http';
 
 export type HeaderPair = [name: string, value: string];

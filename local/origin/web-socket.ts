@@ -1,4 +1,4 @@
-// The WebSocket side of the demo origin: which requests become one, and what it answers.
+// The WebSocket side of the demo origin: which requests it accepts, and what it answers.
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -6,7 +6,7 @@ import { type RawData, type WebSocket, WebSocketServer } from 'ws';
 import type { OriginRequest, RequestRecorder } from './request-log.ts';
 import { BadSwitch, parseSwitches, type Switches } from './switches.ts';
 
-/** False sends the request down the plain HTTP path, which knows how to refuse it. */
+/** False sends the request down the plain HTTP path, which can refuse it. */
 export function acceptsUpgrade(request: IncomingMessage): boolean {
   if (request.headers.upgrade?.toLowerCase() !== 'websocket') return false;
   try {
@@ -29,7 +29,7 @@ export function createUpgradeListener(log: RequestRecorder): UpgradeListener {
     const switches = parseSwitches(request.url ?? '');
     const entry = log.begin(request, { websocket: true });
     socket.once('close', () => log.end(entry, 'aborted'));
-    // Until ws takes the socket over nobody else listens, and an unheard error would end the process.
+    // Until ws takes the socket over, nothing else listens, and an unheard error would end the process.
     const ignore = () => {};
     socket.on('error', ignore);
     if (switches.delayMs > 0) await sleep(switches.delayMs, undefined, { ref: false });
@@ -67,7 +67,7 @@ function closeWith(webSocket: WebSocket, code: number): void {
   try {
     webSocket.close(code, 'asked to');
   } catch {
-    // ws throws for the codes that no endpoint may send, such as 1006.
+    // ws throws for codes that no endpoint may send, such as 1006.
     webSocket.send(`close: ${code} is not a code that can be sent`);
   }
 }

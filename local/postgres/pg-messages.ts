@@ -1,5 +1,5 @@
-// The few messages of the Postgres wire protocol that the TCP door of PGlite reads or writes itself.
-// Everything else passes through as bytes.
+// The few messages of the Postgres wire protocol that PGlite's TCP port reads or writes itself. All others pass through
+// as bytes.
 import { Buffer } from 'node:buffer';
 
 export const SSL_REQUEST = 80877103;
@@ -62,14 +62,16 @@ export function errorResponse(severity: 'ERROR' | 'FATAL', code: string, text: s
   );
 }
 
-/** What a server says after a successful login: settings, a key nobody can use (no cancel), and "ready". */
+/**
+ * A server's messages after a successful login: settings, a key that nobody can use (there is no cancel), and "ready".
+ */
 export function welcome(settings: Map<string, string>, clientId: number): Buffer {
   const statuses = [...settings].map(([name, value]) => frame('S', cstring(name), cstring(value)));
   const key = frame('K', int32(clientId), int32(0));
   return Buffer.concat([frame('R', int32(0)), ...statuses, key, readyForQuery('I')]);
 }
 
-/** Cuts a stream into whole typed messages; `rest` is the beginning of the next one. */
+/** Cuts a stream into whole typed messages. `rest` is the beginning of the next one. */
 export function splitMessages(bytes: Buffer): { messages: TypedMessage[]; rest: Buffer } {
   const messages: TypedMessage[] = [];
   const lengths = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);

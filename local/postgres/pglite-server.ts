@@ -1,5 +1,5 @@
-// A TCP port for PGlite that several Postgres clients can use at once. pglite-socket is not used because it
-// lets clients share prepared statements, and mixes their batches when one arrives in several packets.
+// A TCP port through which several Postgres clients can use PGlite at once. pglite-socket does not work here: it lets
+// clients share prepared statements, and mixes their batches when one arrives in several packets.
 import { Buffer } from 'node:buffer';
 import { createServer, type Server, type Socket } from 'node:net';
 import type { PGlite } from '@electric-sql/pglite';
@@ -65,7 +65,7 @@ export async function startPgliteServer(options: PgliteServerOptions): Promise<P
       const closed = close(server);
       for (const socket of sockets) socket.destroy();
       await closed;
-      // Sessions that were cut off roll back first: the last turn comes after theirs.
+      // Sessions that were cut off roll back first. The last turn comes after theirs.
       await nextTick();
       (await engine.turns.take())();
     },
@@ -77,7 +77,7 @@ function createEngine(options: PgliteServerOptions, onCrash: (reason: string) =>
   return {
     async run(messages, onReply = () => {}) {
       try {
-        // A copy each way: the engine keeps views into its own memory.
+        // Copies both ways, because the engine keeps views into its own memory.
         await db.execProtocolRawStream(new Uint8Array(messages), {
           onRawData: (chunk) => onReply(Buffer.from(chunk)),
         });
@@ -93,7 +93,7 @@ function createEngine(options: PgliteServerOptions, onCrash: (reason: string) =>
   };
 }
 
-/** Everything before the first typed message. Any user, password and database name is welcome. */
+/** Reads everything before the first typed message. It accepts any user, password and database name. */
 function readHello(socket: Socket, onReady: (head: Buffer) => void): void {
   let bytes = Buffer.alloc(0);
   const onData = (chunk: Buffer) => {

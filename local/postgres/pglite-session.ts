@@ -1,5 +1,5 @@
-// One TCP client of PGlite. It takes its turn for a whole batch (up to Sync) and keeps it until its
-// transaction ends, so that no client ever runs inside, or sees, the transaction of another.
+// One TCP client of PGlite. It takes its turn for a whole batch (up to Sync) and keeps it until its transaction ends.
+// So no client ever runs inside, or sees, the transaction of another.
 import { Buffer } from 'node:buffer';
 import type { Socket } from 'node:net';
 import {
@@ -15,9 +15,9 @@ import {
 import { createPreparedStatements, type UnnamedStatement } from './prepared-statements.ts';
 import type { Turns } from './turns.ts';
 
-/** What all sessions share: the engine, and whose turn it is on it. */
+/** What all sessions share: the engine, and the turns on it. */
 export interface Engine {
-  /** Runs whole messages and hands every chunk of the reply to `onReply`. Only the holder of the turn may call it. */
+  /** Runs whole messages and passes every chunk of the reply to `onReply`. Only the holder of the turn may call it. */
   run(messages: Buffer, onReply?: (chunk: Buffer) => void): Promise<void>;
   inTransaction(): boolean;
   turns: Turns;
@@ -26,12 +26,13 @@ export interface Engine {
 }
 
 const PARSE_COMPLETE = '1';
-// S and Q end a batch; so does F, a function call. H (Flush) asks for the replies so far: run, keep the turn.
+// S, Q and F (a function call) end a batch. H (Flush) asks for the replies so far: the session runs the messages and
+// keeps its turn.
 const RUNS = new Set(['S', 'Q', 'F', 'H']);
 const SETS_SESSION = /(^|;)\s*(set(?!\s+(local|transaction))|reset)\b|\bset_config\s*\(/i;
 const COPY_IN = /(^|;)\s*copy\b[^;]*\bfrom\s+stdin\b/i;
 
-/** Serves a client that has said its hello. `head` is what it sent after it. */
+/** Serves a client after its hello. `head` is what the client sent after it. */
 export function serveSession(socket: Socket, clientId: number, engine: Engine, head: Buffer): void {
   const statements = createPreparedStatements(clientId, engine.unnamed);
   let bytes = head;
@@ -55,7 +56,7 @@ export function serveSession(socket: Socket, clientId: number, engine: Engine, h
     try {
       for (let batch = nextBatch(); batch !== null && !closed; batch = nextBatch()) await runBatch(batch);
     } catch (error) {
-      // The engine is gone: it told the sockets already.
+      // The engine is gone, and has told the sockets already.
       socket.destroy(error instanceof Error ? error : undefined);
     } finally {
       pumping = false;
@@ -97,7 +98,7 @@ export function serveSession(socket: Socket, clientId: number, engine: Engine, h
     endTurn = null;
   }
 
-  // Somebody who walks away from an open transaction would hold up everybody else for ever.
+  // A client that leaves a transaction open would hold up all others for ever.
   function watchIdle(): void {
     idleTimer = setTimeout(() => {
       if (engine.turns.waiting === 0) return watchIdle();
@@ -115,7 +116,7 @@ export function serveSession(socket: Socket, clientId: number, engine: Engine, h
     if (setsSession) farewell.push(query('RESET ALL'));
     if (!wasInTurn && farewell.length === 0) return;
     endTurn ??= await engine.turns.take();
-    // The first ROLLBACK is ignored after a failed batch that never sent its Sync, hence the second.
+    // After a failed batch without Sync, Postgres ignores the first ROLLBACK, so a second one follows.
     const abort = wasInTurn ? [query('ROLLBACK'), SYNC, query('ROLLBACK')] : [];
     await engine.run(Buffer.concat([...abort, ...farewell, SYNC])).catch(() => {});
     giveTurn();
@@ -134,7 +135,7 @@ export function serveSession(socket: Socket, clientId: number, engine: Engine, h
 
   function refuse(batch: TypedMessage[]): Buffer | null {
     if (!batch.some((message) => COPY_IN.test(sqlOf(message)))) return null;
-    // PGlite reads its input in one go: waiting for copy data would end the whole engine.
+    // PGlite reads its input in one go. If it waited for copy data, the whole engine would end.
     const error = errorResponse('ERROR', '0A000', 'COPY FROM STDIN is not supported by the local Postgres');
     return Buffer.concat([error, readyForQuery(engine.inTransaction() ? 'T' : 'I')]);
   }

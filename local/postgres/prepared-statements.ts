@@ -1,19 +1,19 @@
-// All TCP clients share PGlite's one session, so one client's prepared statements must not be visible to
-// another: named ones get a name of their own, and the unnamed one is parsed again when somebody replaced it.
+// All TCP clients share PGlite's one session, but no client may see the prepared statements of another. A named
+// statement gets a unique name. The unnamed one is parsed again if another client has replaced it.
 import { Buffer } from 'node:buffer';
 import { closeStatement, cstring, frame, readCstring, type TypedMessage, typeOf } from './pg-messages.ts';
 
-/** Which client's text the session's unnamed statement holds now. */
+/** The client whose text the session's unnamed statement holds now. */
 export interface UnnamedStatement {
   owner: number | null;
 }
 
 export interface PreparedStatements {
-  /** The batch with this client's names replaced. */
+  /** Replaces the names of this client in the batch. */
   translate(batch: TypedMessage[]): TypedMessage[];
-  /** The Parse to run before `batch` because its unnamed statement was replaced by another client. */
+  /** The Parse to run before `batch`, if another client has replaced its unnamed statement. */
   lost(batch: TypedMessage[]): TypedMessage | null;
-  /** To run when the client leaves. */
+  /** The messages to run when the client leaves. */
   closeAll(): TypedMessage[];
 }
 
@@ -29,7 +29,7 @@ export function createPreparedStatements(clientId: number, unnamed: UnnamedState
   const privateName = (name: string): string => {
     const known = names.get(name);
     if (known !== undefined) return known;
-    // A counter, not the client's name with a prefix: Postgres cuts names at 63 bytes.
+    // A counter instead of the client's name with a prefix, because Postgres cuts names at 63 bytes.
     const fresh = `c${clientId}_${names.size}`;
     names.set(name, fresh);
     return fresh;
@@ -62,7 +62,7 @@ export function createPreparedStatements(clientId: number, unnamed: UnnamedState
   };
 }
 
-/** The statement a Parse, Bind, Describe or Close names; null for messages that name none. */
+/** The statement that a Parse, Bind, Describe or Close names. Null for messages that name none. */
 function referenceIn(message: TypedMessage): Reference | null {
   const type = typeOf(message);
   if (type === 'P') return reference(message, 5);

@@ -1,7 +1,7 @@
-// Whose turn it is on PGlite's one session: first come, first served.
+// Hands out turns on PGlite's one session: first come, first served.
 
 export interface Turns {
-  /** Resolves when it is the caller's turn; the result ends it. */
+  /** Resolves when it is the caller's turn. Call the result to end the turn. */
   take(): Promise<() => void>;
   readonly waiting: number;
 }

@@ -1,8 +1,10 @@
-// What one of each costs. Measured on one machine, or the prices and limits that the providers name (November 2026).
+// The cost of each unit. Measured on one machine, or from the prices and limits of the providers (November 2026).
 
 /** Commands that Upstash bills for a call that admits: docs/algorithms.md. */
 export const COMMANDS_PER_CALL = 4;
-/** Of an isolate that is busy: four times a second it reads the announcement, once a minute it tells of itself. */
+/**
+ * Commands of a busy isolate: it reads the announcement four times a second, and reports to the census once a minute.
+ */
 export const COMMANDS_PER_ISOLATE_SECOND = 4 + 16 / 60;
 /** Redis time of a call with one rule, about, in microseconds: `npm run bench -- engine`. */
 export const REDIS_MICROS_PER_CALL = 11;
@@ -12,7 +14,7 @@ export const BYTES_PER_SUBJECT = 136;
 export const REQUESTS_PER_ISOLATE = 1_000;
 export const MAX_ISOLATES = 10_000;
 
-/** Commands a second of one Upstash database; more of them queue. */
+/** Commands a second that one Upstash database runs. Further ones queue. */
 export const UPSTASH_COMMANDS_PER_SECOND = 10_000;
 export const DOLLARS_PER_MILLION_COMMANDS = 2;
 export const DOLLARS_PER_MILLION_REQUESTS = 0.3;

@@ -1,4 +1,5 @@
-// What each resource needs at so many requests a second: the costs of costs.ts, and leases as the limiter asks for them.
+// Computes what each resource needs at a given number of requests a second, from the costs of costs.ts and the leases
+// that the limiter asks for.
 import { wantOf } from '../../src/limiter/lease-terms.ts';
 import { fixedWindowCheck } from '../fixed-window-check.ts';
 import {
@@ -17,21 +18,21 @@ import type { Band } from './zipf.ts';
 export interface Deployment {
   readonly perSecond: number;
   readonly regions: number;
-  /** Who is counted: each caller, or everybody together. */
+  /** The subjects: each caller, or everybody together. */
   readonly bands: readonly Band[];
   readonly isLeased: boolean;
 }
 
 export interface Needs {
   readonly isolates: number;
-  /** In each region, a second. */
+  /** Commands a second in each region. */
   readonly commands: number;
   readonly commandsPerRequest: number;
-  /** Calls a second to the key that is asked most, in one region. */
+  /** Calls a second to the busiest key of one region. */
   readonly hottestKey: number;
-  /** Of Redis' one thread that runs scripts, in each region. */
+  /** The load of the one thread that runs scripts, in each region. */
   readonly redisLoad: number;
-  /** Of the counters of one window, in each region. */
+  /** Memory for the counters of one window, in each region. */
   readonly memoryMb: number;
   readonly dollarsPerMonth: number;
 }
@@ -45,7 +46,7 @@ export function needsOf({ perSecond, regions, bands, isLeased }: Deployment): Ne
   const wanted = Math.ceil(perSecond / REQUESTS_PER_ISOLATE);
   const isolates = Math.min(MAX_ISOLATES, Math.max(wanted, LEAST_ISOLATES * regions));
   const here = isolates / regions;
-  // Requests come to all isolates alike: nothing is worse for leases.
+  // Requests reach all isolates evenly, which is the worst case for leases.
   const callsOf = ({ part }: Band) => here * callsPerSecond((perSecond * part) / isolates, isLeased);
   const calls = bands.reduce((sum, band) => sum + band.subjects * callsOf(band), 0);
   const commands = calls * COMMANDS_PER_CALL + here * COMMANDS_PER_ISOLATE_SECOND;
@@ -63,7 +64,7 @@ export function needsOf({ perSecond, regions, bands, isLeased }: Deployment): Ne
   };
 }
 
-/** Of one isolate for one subject: one for each request, or one for each lease. */
+/** Calls of one isolate for one subject: one for each request, or one for each lease. */
 export function callsPerSecond(perSecond: number, isLeased: boolean): number {
   const unitsPerMs = perSecond / 1_000;
   const pace = {
@@ -78,10 +79,10 @@ export function callsPerSecond(perSecond: number, isLeased: boolean): number {
   return perSecond / Math.max(1, units);
 }
 
-/** Subjects that have asked in a region within a window, of those that ask at random. */
+/** How many subjects a region sees within a window, if they ask at random. */
 const seenInWindow = ({ subjects, part }: Band, perSecond: number): number =>
   subjects * (1 - Math.exp(-perSecond * part * WINDOW_SECONDS));
 
-/** Nobody comes near the limit: there, requests are counted one by one. */
+/** Far from the limit. Near it, requests are counted one by one. */
 const ROOMY = 1_000_000_000;
 const CHECK = fixedWindowCheck(ROOMY, WINDOW_SECONDS);

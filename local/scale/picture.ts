@@ -1,4 +1,4 @@
-// docs/images/scale.svg: Redis commands a second of a region over requests a second, both in powers of ten.
+// Draws docs/images/scale.svg: Redis commands a second of a region over requests a second, both in powers of ten.
 import { UPSTASH_COMMANDS_PER_SECOND } from './costs.ts';
 import type { Row } from './table.ts';
 

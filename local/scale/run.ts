@@ -1,4 +1,4 @@
-// `npm run simulate -- --scale`: plays leases on virtual time, then works out what each resource needs at scale.
+// `npm run simulate -- --scale`: plays leases on virtual time, then computes what each resource needs at scale.
 import { writeFile } from 'node:fs/promises';
 import { playSteadyTraffic } from '../simulator/steady-traffic.ts';
 import { callsPerSecond } from './model.ts';
@@ -7,11 +7,11 @@ import { renderRows, scaleRows } from './table.ts';
 
 const PICTURE = new URL('../../docs/images/scale.svg', import.meta.url);
 const DRAWN_REGIONS = 3;
-/** Twice the limit is sent: 400 a second, of which 200 pass. */
+/** The load is twice the limit: 400 a second, of which 200 pass. */
 const SAMPLE = { algorithm: 'fixed-window', limit: 12_000, windowSeconds: 60, windows: 3 } as const;
 const AT_ONE_ISOLATE = { roundTripMs: 80, weights: [1, 0, 0] };
 
-/** 1 if more than the limit was admitted. */
+/** Returns 1 if more than the limit was admitted. */
 export async function showScale({ json }: { readonly json: boolean }): Promise<number> {
   const played = await playSteadyTraffic({ ...SAMPLE, ...AT_ONE_ISOLATE });
   const { utilization, callsPerRequest, beyondWindow } = played;

@@ -33,7 +33,7 @@ export function scaleRows(): Row[] {
   );
 }
 
-/** The resource of which more than all is needed, most of all of them. */
+/** The resource that runs out first: the one with the largest need relative to what there is. */
 function endsFirst({ commands, redisLoad, isolates }: Needs): string {
   const needed = [
     { name: 'commands', of: commands / UPSTASH_COMMANDS_PER_SECOND },
@@ -68,6 +68,6 @@ const cellsOf = (row: Row): string[] => [
   row.endsFirst,
 ];
 
-/** Two digits are all that a model can know. */
+/** A model knows no more than two digits. */
 const short = (value: number): string =>
   Number(value.toPrecision(2)).toLocaleString('en-US', { maximumFractionDigits: 4 });

@@ -1,13 +1,13 @@
-// Subjects of which the second sends half as much as the first, the third a third, and so on.
+// Subjects of which the second sends half as many requests as the first, the third a third, and so on.
 
-/** Some subjects that send alike. */
+/** A group of subjects that send the same number of requests. */
 export interface Band {
   readonly subjects: number;
-  /** Of all requests, that each of them sends. */
+  /** The part of all requests that each subject of the band sends. */
   readonly part: number;
 }
 
-/** The first of them one by one, the others in bands that grow. */
+/** The first subjects are bands of one. The others share bands of growing size. */
 const ONE_BY_ONE = 1_000;
 const GROWTH = 1.05;
 

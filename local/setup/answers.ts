@@ -1,4 +1,4 @@
-// What a deployment needs to be told: from a file, or asked for one by one.
+// The values that a deployment needs: from a file, or asked for one by one.
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import * as z from 'zod';
@@ -27,7 +27,7 @@ const answers = z.strictObject({
 
 export type Answers = Omit<z.infer<typeof answers>, 'adminToken'> & {
   readonly adminToken: string;
-  /** Nobody gave one, so nobody knows it yet. */
+  /** Whether setup made the token. Then the person does not know it yet. */
   readonly isTokenMade: boolean;
 };
 type Ask = (question: string) => Promise<string>;
@@ -42,7 +42,7 @@ export function readAnswers(file: string): Answers {
   return check(given, file);
 }
 
-/** Places near which Upstash has databases; where a region is decides who is served by it. */
+/** Places where Upstash has databases. The place of a region decides whose requests it gets. */
 const PLACES: Readonly<Record<string, readonly [latitude: number, longitude: number]>> = {
   us: [39, -77],
   'us-west': [45.6, -121.2],

@@ -1,4 +1,5 @@
-// Looks at what a deployment was told before anything is done with it: as the Worker will read it, and at the services.
+// Checks the values of a deployment before anything is done with them: as the Worker will read them, and at the
+// services.
 import pg from 'pg';
 import type { Finding } from '../../src/admin/smoke/findings.ts';
 import { compareClocks, findRegion } from '../../src/admin/smoke/region-findings.ts';
@@ -6,7 +7,7 @@ import { createClient } from '../../src/redis/client.ts';
 import { StackError } from '../ports.ts';
 import type { Answers } from './answers.ts';
 
-/** A machine that sets things up can be far from every region. */
+/** Setup may run far from every region. */
 const FAR_MS = 5_000;
 const CONNECT_MS = 10_000;
 

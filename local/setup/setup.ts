@@ -1,5 +1,5 @@
-// `npm run setup`: from what a deployment needs to what `npm run deploy` needs. It checks everything first, says what it
-// is about to do, and then does it.
+// `npm run setup`: prepares everything for `npm run deploy`. It checks all values first, says what it is going to do,
+// and then does it.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { renderTable } from '../../cli/table.ts';
@@ -58,7 +58,7 @@ const secretsOf = ({ regions, databaseUrl, adminToken }: Answers) => ({
   ADMIN_TOKEN: adminToken,
 });
 
-/** As the Worker will read it: what it would refuse is refused here, by name. */
+/** Parses the values as the Worker will. Setup refuses, by name, what the Worker would refuse. */
 function expectConfig({ origin }: Answers, secrets: ReturnType<typeof secretsOf>): void {
   const unused = new Proxy({}, { get: () => () => {} });
   const services = origin.startsWith('service:') ? { [origin.slice('service:'.length)]: unused } : {};

@@ -1,4 +1,4 @@
-// Asks a person at a terminal, or reads the answers from a pipe, a line for each question.
+// Asks a person at a terminal, or reads the answers from a pipe, one line for each question.
 import { createInterface } from 'node:readline';
 import { StackError } from '../ports.ts';
 
@@ -11,7 +11,7 @@ export interface TerminalStreams {
   readonly output: NodeJS.WritableStream;
 }
 
-/** One for all questions: lines that come before they are asked for (pasted, or from a pipe) wait for their question. */
+/** One reader for all questions: lines that arrive early (pasted, or from a pipe) wait for their question. */
 export function openTerminal({ input, output }: TerminalStreams): Terminal {
   const reader = createInterface({ input });
   const lines = reader[Symbol.asyncIterator]();

@@ -1,11 +1,12 @@
-// The public part of wrangler.toml. Lines are replaced or added where they belong; all others, comments included, stay.
+// Edits the public part of wrangler.toml. It replaces lines, or adds them where they belong. All other lines stay,
+// comments included.
 import { StackError } from '../ports.ts';
 
 export interface PublicSettings {
   readonly origin: string;
   readonly route?: string | undefined;
   readonly zone?: string | undefined;
-  /** A wrangler environment such as `staging`; undefined: production. */
+  /** A wrangler environment such as `staging`. Undefined means production. */
   readonly environment?: string | undefined;
 }
 
@@ -26,7 +27,7 @@ function routeOf({ route, zone }: PublicSettings): string | undefined {
     : `[{ pattern = ${pattern}, custom_domain = true }]`;
 }
 
-/** Sets `name = value` in a section; without a section, above the first one. */
+/** Sets `name = value` in a section, or above the first section. */
 function setLine(text: string, section: string | undefined, name: string, value: string): string {
   const lines = text.split('\n');
   const start = section === undefined ? 0 : lines.indexOf(section) + 1;
@@ -36,7 +37,7 @@ function setLine(text: string, section: string | undefined, name: string, value:
   const there = lines.findIndex((line, at) => at >= start && at < end && line.startsWith(`${name} = `));
   const line = `${name} = ${value}`;
   if (there !== -1) return lines.with(there, line).join('\n');
-  // Above a section stands the comment that belongs to it, so a new line goes right after the settings before that.
+  // The comment above a section belongs to it, so a new line goes right after the settings before that comment.
   const last = lines.findLastIndex((one, at) => at >= start && at < end && /^\w+ = /.test(one));
   return lines.toSpliced(last === -1 ? start : last + 1, 0, line).join('\n');
 }

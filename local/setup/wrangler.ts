@@ -1,5 +1,5 @@
-// wrangler, as it is on the PATH of an npm script. Secrets go through its standard input: they are in no file and in no
-// list of processes.
+// Runs wrangler from the PATH of the npm script. Secrets go through its standard input, so they are in no file and in
+// no list of processes.
 import { spawn } from 'node:child_process';
 import { StackError } from '../ports.ts';
 

@@ -8,7 +8,7 @@ export const oneOf = <T>(random: Random, [...all]: readonly T[]): T =>
   all[Math.floor(random() * all.length)] as T;
 export const happens = (random: Random, probability: number): boolean => random() < probability;
 
-/** By their weights. */
+/** Draws a place, by the weights. */
 export function placeBy(random: Random, weights: readonly number[]): number {
   let point = random() * weights.reduce((sum, weight) => sum + weight, 0);
   return Math.max(

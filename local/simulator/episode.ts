@@ -1,5 +1,5 @@
-// Runs one episode and judges it: what was admitted beyond a definition, what is held for ever, and what went wrong in the
-// code itself. How much of the limits was used is counted where nothing was in the way.
+// Runs one episode and judges it: did more pass than the definition allows, is something held for ever, did the code
+// itself fail? Where nothing was in the way, it also counts how much of the limits was used.
 
 import type { Decision } from '../../src/core/counting/decision.ts';
 import { planRequest, type RuleCheck } from '../../src/core/matching/plan.ts';
@@ -20,7 +20,7 @@ import { compileRules, contentOf, createWorld, type World } from './world.ts';
 export interface Failure {
   readonly kind: 'over' | 'held' | 'bug' | 'hangs';
   readonly said: string;
-  /** What a smaller history must still show. */
+  /** The subject that a smaller history must still show. */
   readonly subject?: string | undefined;
 }
 
@@ -29,11 +29,11 @@ export interface Episode {
   readonly admitted: number;
   readonly denied: number;
   readonly degraded: number;
-  /** Units that were used from memory, by the checks of requests. */
+  /** Units used from memory, counted by check. */
   readonly leased: number;
-  /** Their clients, or their isolates, were gone before they were decided. */
+  /** Requests whose client or isolate was gone before they were decided. */
   readonly undecided: number;
-  /** Of the degraded ones: nothing was in their way. */
+  /** Degraded decisions although nothing was in the way. */
   readonly degradedInPeace: number;
   readonly usage: Usage;
   readonly failures: readonly Failure[];
@@ -41,9 +41,9 @@ export interface Episode {
 }
 
 export interface EpisodeOptions {
-  /** Keeps what happens to this subject, line by line. */
+  /** Keeps a journal of this subject, line by line. */
   readonly journalOf?: string | undefined;
-  /** Breaks a region, to show that it would be noticed. */
+  /** Breaks a region, to show that the simulator would notice. */
   readonly tamper?: ((server: RegionServer) => void) | undefined;
 }
 
@@ -82,7 +82,7 @@ async function checksOf(snapshot: Snapshot, { name, path }: SubjectPlan): Promis
   const plan = await planRequest(snapshot, {
     matchPath: path,
     method: 'GET',
-    // Two callers of one user; everybody of a path shares its global limits.
+    // Two callers share a user. All callers of a path share its global limits.
     caller: { ip: name, address: name, userId: `u${path.slice(1)}-${name.length}` },
     nowMs: START_MS,
     seatId: () => '',
@@ -102,7 +102,7 @@ function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunPa
   const counts = { requests: 0, admitted: 0, denied: 0, degraded: 0, leased: 0 };
   const ledgers: Ledgers = createLedgers(scenario);
   const usage = createUsage(scenario);
-  /** Set while the refund of a request is being sent. */
+  /** The request whose refund is being sent now. */
   let refunding: number | undefined;
 
   const onCall = (call: SentCall): SentCallWatch | undefined => {
@@ -152,14 +152,14 @@ function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunPa
     else counts.denied += 1;
   };
 
-  /** A counter that the isolate had to stand in for was not enforced: what a region charged of it is no admission. */
+  /** If the isolate stood in for a counter, that counter was not enforced. A region's charge of it is no admission. */
   const admit = ({ charges }: Ledger, isolate: Isolate, request: number) => {
     const isLocal = ({ store }: Charge) => isolate.regionOf(store) === undefined;
     const unenforced = new Set(charges.filter(isLocal).map(({ check: { key, id } }) => `${key} ${id}`));
     for (const { store, check, chargedAtMs = 0, usedAtMs } of charges) {
       const region = isolate.regionOf(store);
       if (region === undefined || check.log || unenforced.has(`${check.key} ${check.id}`)) continue;
-      // Units that were leased count when they are used, by the clock of the region that has charged them.
+      // Leased units count when they are used, by the clock of the region that charged them.
       const usedThereMs = usedAtMs && isolate.trueMs(usedAtMs) + (scenario.skewMs[region] ?? 0);
       if (usedAtMs !== undefined) counts.leased += 1;
       ledgers.admit(check, { region, request, nowMs: usedThereMs ?? chargedAtMs });
@@ -204,7 +204,7 @@ function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunPa
   };
 }
 
-/** One arrival is on its way at a time: the heap stays small. */
+/** Plans one arrival at a time, to keep the heap small. */
 function sendInTurn(
   time: VirtualTime,
   subject: Subject,

@@ -1,10 +1,9 @@
-// What is to happen, by the time at which it does: a binary heap. What comes at one moment happens in the order in which
-// it was put in.
+// A binary heap of future events, by time. Events of the same moment run in the order in which they were added.
 
 export interface Event {
   readonly atMs: number;
   readonly order: number;
-  /** Undefined once it was cancelled. */
+  /** Undefined once the event was cancelled. */
   run: (() => void) | undefined;
 }
 
@@ -54,7 +53,7 @@ export class EventHeap {
     events[place] = event;
   }
 
-  /** From the top, whose event was taken. */
+  /** Moves the event down from the top, whose event was taken. */
   #sink(event: Event): void {
     const events = this.#events;
     const { length } = events;

@@ -1,4 +1,4 @@
-// What goes wrong in an episode, beside single calls that are lost.
+// The faults of an episode, beside single lost calls.
 import type { Random } from '../random.ts';
 import { between, happens, oneOf, wholeBetween } from './draw.ts';
 
@@ -6,9 +6,9 @@ export type Fault = { readonly atMs: number } & (
   | { readonly kind: 'restart'; readonly region: number }
   | { readonly kind: 'hang'; readonly region: number; readonly ms: number; readonly areKept: boolean }
   | { readonly kind: 'cut'; readonly place: number; readonly region: number; readonly ms: number }
-  /** An isolate is gone with all it knew, and another one takes its place. */
+  /** An isolate dies with all it knew, and another one takes its place. */
   | { readonly kind: 'death'; readonly isolate: number }
-  /** Somebody resets the counters of a subject, by number. */
+  /** A person resets the counters of a subject, by its number. */
   | { readonly kind: 'reset'; readonly subject: number }
 );
 

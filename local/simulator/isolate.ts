@@ -1,4 +1,4 @@
-// One isolate: the limiter as it is, with a memory of its own, on regions that it reaches through the network.
+// One isolate: the real limiter with its own memory. It reaches the regions through the network.
 
 import type { Decision } from '../../src/core/counting/decision.ts';
 import { createCensus } from '../../src/core/ports/census.ts';
@@ -27,10 +27,10 @@ export interface IsolateOptions {
   readonly shares: Readonly<Record<string, number>>;
   readonly publications: readonly Publication[];
   readonly inForce: number;
-  /** By number, nearest first. */
+  /** Regions by number, nearest first. */
   readonly route: readonly number[];
   readonly onBug: (error: unknown) => void;
-  /** Every call that is sent, before anything becomes of it. */
+  /** Called for every call that is sent, before its fate is known. */
   readonly onCall: (call: SentCall) => SentCallWatch | undefined;
 }
 
@@ -42,7 +42,7 @@ export interface SentCall {
   readonly store: CounterStore;
 }
 
-/** Told what becomes of a call. */
+/** Learns the fate of a call. */
 export interface SentCallWatch {
   readonly tell?: (line: string) => void;
   readonly onRun?: (answer: unknown) => void;
@@ -53,9 +53,9 @@ export interface Isolate {
   decide(
     request: Pick<PlannedDecision, 'plan' | 'afterResponse'> & { readonly ledger: Ledger },
   ): Promise<Decision>;
-  /** By number; undefined if it is this isolate's own. */
+  /** The number of the region. Undefined if the store is this isolate's own. */
   regionOf(store: CounterStore): number | undefined;
-  /** Of a moment by the clock of this isolate. */
+  /** The true time of a moment by the clock of this isolate. */
   trueMs(ownMs: number): number;
 }
 
@@ -127,7 +127,7 @@ function openRegion(options: IsolateOptions, { number, store, now }: Opened): Li
   };
 }
 
-/** Whatever a store can do is a call whose last argument is its signal: it runs where the region is. */
+/** Every method of a store is a call whose last argument is its signal. It runs where the region is. */
 function createStore({ caller, network, onCall }: IsolateOptions, region: number): CounterStore {
   const methods = new Map<string | symbol, unknown>();
   const create =
@@ -153,7 +153,7 @@ function createStore({ caller, network, onCall }: IsolateOptions, region: number
   const store: CounterStore = new Proxy({} as CounterStore, {
     get(_, method) {
       const known = methods.get(method);
-      // Promises ask whether there is a `then`.
+      // A promise asks whether there is a `then`.
       if (known || typeof method === 'symbol' || method === 'then') return known;
       const created = create(method);
       methods.set(method, created);

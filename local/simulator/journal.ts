@@ -1,4 +1,4 @@
-// What happens to one subject, line by line, for those who look into a failure.
+// Writes down what happens to one subject, line by line, for people who look into a failure.
 import type { Answer } from '../../src/core/counting/check.ts';
 import type { Decision } from '../../src/core/counting/decision.ts';
 import type { CounterCall } from '../../src/core/ports/counter-store.ts';
@@ -20,7 +20,7 @@ export interface Journal {
 
 const nameOf = ({ place, number }: Caller) => `${REGIONS[place]}#${number}`;
 
-/** Without a key nothing is kept. */
+/** Without a key it keeps nothing. */
 export function createJournal(key: string | undefined, time: Pick<VirtualTime, 'now'>): Journal {
   const lines: string[] = [];
   const say = (line: string) => {

@@ -1,12 +1,12 @@
-// What was admitted of one limit, over all regions, and whether the definition of its algorithm allows it.
+// The admissions of one limit, over all regions, and whether the definition of its algorithm allows them.
 //
-// The true time is that of the simulator. A region's clock is ahead of it or behind by half of the bound at most, so two of
-// them never differ by more than the bound.
+// The true time is that of the simulator. A region's clock differs from it by at most half of the bound, so two clocks
+// never differ by more than the bound.
 // - Algorithms that measure times between admissions (log, buckets, token-bucket, leaky-bucket, gcra) are judged by the
-//   true time, and not widened at all: clocks that run at one pace measure the same.
-// - Windows that are cut by the epoch begin in each region when its own clock says so. So there must be a way to date each
-//   admission, by no more than half of the bound away from the true time, with which the definition holds. Of
-//   fixed-window that is found out exactly; of sliding-window-counter, what no dates can explain is beyond.
+//   true time, without a tolerance: clocks that run at the same pace measure the same times.
+// - Windows that are aligned to the epoch begin in each region by its own clock. So there must be a date for each
+//   admission, at most half of the bound away from the true time, with which the definition holds. For fixed-window the
+//   judgement finds this out exactly. For sliding-window-counter it reports only what no dates can explain.
 //   Where clocks agree, both are the definition itself.
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import { judgeBucket, judgeTrueWindow } from './measured-definitions.ts';
@@ -14,15 +14,15 @@ import { judgeDatedWindows, judgeEstimates, judgeWindows } from './window-defini
 
 export interface Admission {
   readonly atMs: number;
-  /** By number. */
+  /** The number of the region. */
   readonly region: number;
   readonly units: number;
-  /** Of the rule as it was when this was admitted. */
+  /** The limit of the rule at the time of this admission. */
   readonly limit: number;
   readonly burst: number | undefined;
-  /** When its charge was given back, if it was. */
+  /** When the charge was given back, if it was. */
   refundedAtMs?: number | undefined;
-  /** To find it in the history. */
+  /** The number of the request, to find it in the history. */
   readonly request: number;
 }
 
@@ -30,7 +30,10 @@ export interface Admission {
 export interface Forgetting {
   readonly atMs: number;
   readonly region: number;
-  /** What it may have given away before and not remember: so much more may be counted, until then. */
+  /**
+   * The part that the region may have ceded before, and no longer remembers: so many more units may be counted until
+   * then.
+   */
   readonly part: number;
   readonly untilMs: number;
 }
@@ -38,19 +41,19 @@ export interface Forgetting {
 export interface Counted {
   readonly algorithm: AlgorithmId;
   readonly windowMs: number;
-  /** Of two clocks, at most. */
+  /** The most that two clocks differ. */
   readonly boundMs: number;
   readonly forgettings: readonly Forgetting[];
 }
 
 export interface Beyond {
   readonly admission: Admission;
-  /** Units that were counted with it, and that were allowed. */
+  /** Units counted with this admission, and units allowed. */
   readonly counted: number;
   readonly allowed: number;
 }
 
-/** Admissions in order of time, and how many units each may make them. */
+/** Admissions in order of time, and the limit that holds at each of them. */
 export interface History extends Counted {
   readonly admissions: readonly Admission[];
   allowedAt(place: number): { readonly limit: number; readonly burst: number };
@@ -59,9 +62,9 @@ export interface History extends Counted {
 /**
  * The first admission that was one too many; undefined if there is none.
  *
- * While a limit changes, some isolates go by the old one and some by the new one. As long as something counts that was
- * admitted by the larger one, all together may be as many as that allows. What was admitted after the last admission by
- * an old limit must be within the new one by itself.
+ * While a limit changes, some isolates use the old one and some the new one. As long as an admission under the larger
+ * limit counts, all admissions together may reach that limit. Those after the last admission under an old limit must
+ * keep the new one by themselves.
  */
 export function findBeyond(counted: Counted, unsorted: readonly Admission[]): Beyond | undefined {
   const admissions = unsorted.toSorted((a, b) => a.atMs - b.atMs);
@@ -86,7 +89,7 @@ function judge(history: History): Beyond | undefined {
   }
 }
 
-/** A limit, and the first and the last admission by it. */
+/** A limit, and the first and the last admission under it. */
 interface Version {
   readonly limit: number;
   readonly burst: number;

@@ -1,4 +1,4 @@
-// All that was admitted in an episode, by limit.
+// All admissions of an episode, by limit.
 import type { Check } from '../../src/core/counting/check.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { SharesByRegion } from '../../src/core/matching/rule.ts';
@@ -12,7 +12,7 @@ import type { Forgot } from './world.ts';
 export interface Admitted {
   readonly region: number;
   readonly request: number;
-  /** By the clock of the counter. */
+  /** The time by the clock of the counter. */
   readonly nowMs: number;
 }
 
@@ -25,7 +25,7 @@ export interface Ledgers {
 interface Ledger {
   readonly check: RuleCheck;
   readonly admissions: Admission[];
-  /** While a rule moves, a request may be counted in two places, up to the whole limit in each. It is one request. */
+  /** While a rule moves, two places may count a request, up to the whole limit in each. It is still one request. */
   readonly twins: Admission[];
 }
 
@@ -40,7 +40,7 @@ export function createLedgers(scenario: Scenario): Ledgers {
     const forgettings = forgot
       .filter(({ keys }) => !keys || keys.includes(key))
       .map((one) => toForgetting(one, check, scenario));
-    // If one of the places has counted no more than is allowed, there was no more.
+    // If one of the places has counted no more than allowed, the limit was kept.
     const judged = waysToCount(ledger).map((admissions) =>
       findBeyond({ algorithm, windowMs, boundMs, forgettings }, admissions),
     );
@@ -73,7 +73,7 @@ export function createLedgers(scenario: Scenario): Ledgers {
   };
 }
 
-/** By the place that is preferred, of those that have counted a request. */
+/** All ways to count each request once: each way prefers another region. */
 function waysToCount({ admissions, twins }: Pick<Ledger, 'admissions' | 'twins'>): (readonly Admission[])[] {
   if (twins.length === 0) return [admissions];
   return [...REGIONS.keys()].map((preferred) => {
@@ -88,7 +88,7 @@ function waysToCount({ admissions, twins }: Pick<Ledger, 'admissions' | 'twins'>
 
 const pick = ({ atMs, region }: Admission) => ({ atMs, region });
 
-/** What it forgot may have been given to others for a term, and what they charged with it counts for a while. */
+/** The forgotten part may have been ceded for a term, and charges made with it count for a while. */
 function toForgetting({ atMs, region }: Forgot, check: RuleCheck, scenario: Scenario): Forgetting {
   const { windowMs, full } = check;
   const holdMs = windowMs * (2 + Math.ceil(hasBurst(check) ? (full.extra ?? 0) / full.limit : 0));
@@ -96,7 +96,7 @@ function toForgetting({ atMs, region }: Forgot, check: RuleCheck, scenario: Scen
   return { atMs, region, part, untilMs: atMs + termMs(check) + holdMs + scenario.boundMs };
 }
 
-/** The largest that the region has had. */
+/** The largest part that the region has had. */
 function partOf(region: number, { full, rule }: RuleCheck, { contents }: Scenario): number {
   const most = Math.max(full.limit, full.extra ?? 0);
   const parts = contents.map(({ content }) => {

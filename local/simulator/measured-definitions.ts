@@ -1,7 +1,7 @@
-// Definitions that measure the time between admissions: any true window, and a bucket that drains. By the true time.
+// Definitions that measure the time between admissions, by the true time: any true window, and a bucket that drains.
 import type { Admission, Beyond, Forgetting, History } from './ledger.ts';
 
-/** In no true window more than the limit. */
+/** No true window holds more than the limit. */
 export function judgeTrueWindow(history: History): Beyond | undefined {
   const { admissions, windowMs, forgettings } = history;
   const isPlain = forgettings.length === 0 && admissions.every((one) => one.refundedAtMs === undefined);
@@ -21,7 +21,7 @@ export function judgeTrueWindow(history: History): Beyond | undefined {
 const sumOf = (admissions: readonly Admission[], nowMs: number, forgettings: readonly Forgetting[]) =>
   admissions.reduce((sum, one) => sum + (counts(one, nowMs, forgettings) ? one.units : 0), 0);
 
-/** Whether it is still counted then: it was not given back, and its region has not forgotten it. */
+/** Whether the admission still counts then: it was not given back, and its region has not forgotten it. */
 export function counts(
   { atMs, region, refundedAtMs }: Admission,
   nowMs: number,
@@ -33,7 +33,7 @@ export function counts(
   return true;
 }
 
-/** Never more in the bucket than fits. What does not count any more is as if it had never been put in. */
+/** The bucket never holds more than its capacity. A charge that no longer counts is as if it had never been made. */
 export function judgeBucket(history: History): Beyond | undefined {
   const { admissions, windowMs } = history;
   const changes = changesOf(history);
@@ -52,7 +52,7 @@ export function judgeBucket(history: History): Beyond | undefined {
   return undefined;
 }
 
-/** Of a bucket, in units times the window. */
+/** The level of a bucket, in units times the window. */
 function createLevel() {
   let [content, lastMs] = [0, 0];
   return {
@@ -66,7 +66,7 @@ function createLevel() {
   };
 }
 
-/** When something stops counting. */
+/** The moments at which an admission stops counting. */
 const changesOf = ({ admissions, forgettings }: History): number[] =>
   [
     ...admissions.flatMap(({ refundedAtMs }) => refundedAtMs ?? []),

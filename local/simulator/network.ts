@@ -1,5 +1,5 @@
-// The way between isolates and regions: it takes time, and some of what is sent is lost, or arrives when nobody waits for
-// it any more. How one call fares depends on the seed and on the call alone: leaving out other calls changes nothing for it.
+// The network between isolates and regions. A call takes time; it may be lost, or arrive when nobody waits for it any
+// more. The fate of a call depends only on the seed and the call, so leaving out other calls does not change it.
 import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
 import { createRandom } from '../random.ts';
 import type { RegionServer } from './region-server.ts';
@@ -7,19 +7,19 @@ import { endOf, type VirtualTime } from './virtual-time.ts';
 
 export interface NetworkSettings {
   readonly seed: number;
-  /** One way, from the place of an isolate to a region, both by number. */
+  /** One-way times from the place of an isolate to a region, both by number. */
   readonly oneWayMs: readonly (readonly number[])[];
-  /** A way takes up to so much longer, relative to itself. */
+  /** How much longer a way may take, relative to itself. */
   readonly jitter: number;
-  /** Of all calls: the request or the answer is lost. */
+  /** The part of all calls whose request or answer is lost. */
   readonly lossRate: number;
-  /** Of all calls: they arrive seconds later. */
+  /** The part of all calls that arrive seconds later. */
   readonly lateRate: number;
-  /** Of all calls: the client has left, and nothing that waits for the answer goes on. */
+  /** The part of all calls whose client has left, so that nothing waits for the answer. */
   readonly leaveRate: number;
 }
 
-/** Who calls. An isolate that has died hears no answer. */
+/** The sender of a call. An isolate that has died hears no answer. */
 export interface Caller {
   readonly place: number;
   readonly number: number;
@@ -29,7 +29,7 @@ export interface Caller {
 export interface Call<T> {
   readonly caller: Caller;
   readonly region: number;
-  /** Of the subject, or whatever else tells calls apart. */
+  /** The subject, or whatever else tells calls apart. */
   readonly about: string;
   readonly signal: AbortSignal;
   readonly execute: (server: RegionServer) => T;
@@ -110,7 +110,7 @@ export function createNetwork(
           try {
             answer = execute(server);
           } catch (error) {
-            // A bug in the code under test: the caller gets the error.
+            // A bug in the code under test. The caller gets the error.
             return void time.after(backMs, () => reject(error));
           }
           if (!isAnswerLost) time.after(backMs, () => caller.isAlive && !isLeft && resolve(answer));

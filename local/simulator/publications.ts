@@ -1,10 +1,10 @@
-// What is published in an episode, and how isolates hear of it: a region announces it, an isolate asks for that along with
-// a check, and reads what is new. As src/rules/book/snapshot-source.ts does it, without KV.
+// Publications of an episode, and how isolates learn of them: a region announces one, an isolate reads the announcement
+// along with a check, and loads what is new. This is what src/rules/book/snapshot-source.ts does, without KV.
 import type { Snapshot } from '../../src/core/matching/snapshot.ts';
 import type { Probe, SnapshotSource } from '../../src/core/ports/snapshot-source.ts';
 import type { Random } from '../random.ts';
 
-/** Announced by its number; a reset of counters is a publication of the same rules. */
+/** Announced by its number. A reset of counters publishes the same rules again. */
 export interface Publication {
   readonly snapshot: Snapshot;
 }
@@ -20,7 +20,7 @@ export interface PublishedSourceOptions {
   readonly random: Random;
 }
 
-/** The source of an isolate that starts with what is in force. */
+/** The source of an isolate that starts with the rules in force. */
 export function createPublishedSource(
   { publications, now, random }: PublishedSourceOptions,
   inForce: number,
@@ -50,7 +50,7 @@ export function createPublishedSource(
     async load({ announced }) {
       const startedAtMs = now();
       await new Promise((resolve) => setTimeout(resolve, random() * LOAD_MS));
-      // A region that has not been told yet announces what is older.
+      // A region that does not know the newest publication announces an older one.
       known = Math.max(known, Number(announced));
       confirmedAtMs = startedAtMs;
       failedAtMs = Number.NEGATIVE_INFINITY;

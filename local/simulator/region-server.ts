@@ -1,4 +1,4 @@
-// A region as the network sees it: its counters, by its own clock, what it announces, and how well it is.
+// A region as the network sees it: its counters by its own clock, its announcement, and its faults.
 import type { Answer } from '../../src/core/counting/check.ts';
 import { runChecks } from '../../src/core/counting/counters.ts';
 import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
@@ -8,19 +8,19 @@ import type { VirtualTime } from './virtual-time.ts';
 
 export interface RegionServer {
   readonly name: string;
-  /** What its clock is ahead of the true time. */
+  /** How far its clock is ahead of the true time. */
   readonly skewMs: number;
-  /** Null: it has forgotten what was announced, and nobody has told it again. */
+  /** Null if the region has forgotten the announcement, and nobody has told it again. */
   announced: string | null;
   isolates: number;
-  /** Calls that arrive before that moment get no answer. Those that are `kept` run then. */
+  /** Calls that arrive before that moment get no answer. If they are kept, they run then. */
   hangs: { readonly untilMs: number; readonly areKept: boolean };
-  /** Everything is forgotten. */
+  /** Forgets everything. */
   restart(): void;
   run(call: CounterCall): Answer;
   reset(keys: readonly string[]): void;
   probe(): void;
-  /** Counters that have not expired, as far as they were ever named in a call. */
+  /** Counters that have not expired, among those that a call has ever named. */
   live(): string[];
 }
 

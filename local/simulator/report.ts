@@ -1,4 +1,4 @@
-// The summary of a run as tables, and as figures.
+// Prints the summary of a run as tables, or as figures.
 import { fixed, renderTable } from '../../bench/shared/table.ts';
 import { SIMULATED, SIZES } from './rule-sets.ts';
 import { belowFloors, hasFailed, type Summary, usedBy, utilizationOf } from './summary.ts';

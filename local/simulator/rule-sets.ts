@@ -1,4 +1,4 @@
-// The rules of an episode: sets of one to three that apply to one path, and what is changed about them while it runs.
+// The rules of an episode: sets of one to three that apply to one path, and their changes during the episode.
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import {
@@ -12,7 +12,7 @@ import { hasBurst } from '../../src/core/regions/shares.ts';
 import type { Random } from '../random.ts';
 import { happens, oneOf, wholeBetween } from './draw.ts';
 
-/** Seats are counted in one region, and held: they have tests of their own. */
+/** Seats are held in one region. They have tests of their own. */
 export const SIMULATED = ALGORITHM_IDS.filter((id) => id !== 'concurrency');
 
 export const SIZES = [
@@ -29,19 +29,22 @@ export interface RuleSet {
   readonly rules: readonly LimitedRule[];
 }
 
-/** A way to count that was replaced, by which content of the episode. */
+/** A former way to count, and the content of the episode that replaced it. */
 type Replaced<T> = T & { readonly by: number };
 
-/** What is published. */
+/** The content of a publication. */
 export interface Content {
   readonly sets: readonly RuleSet[];
   readonly shares: SharesByRegion;
   readonly sharesBefore: readonly Replaced<{ readonly shares: SharesByRegion }>[];
-  /** By the ids of rules. */
+  /** By the id of the rule. */
   readonly moved: Readonly<Record<string, readonly Replaced<Omit<PlacedBefore, 'replacedAtMs'>>[]>>;
 }
 
-/** As the publisher writes it: see src/rules/publishing/placements.ts. `endOf` a replaced way, null if not every region was told. */
+/**
+ * The split as the publisher writes it: see src/rules/publishing/placements.ts. `endOf` says when a replaced way ends;
+ * null if not every region was told.
+ */
 export function toSplit(
   { sets, shares, sharesBefore, moved }: Content,
   endOf: (by: number) => number | null,
@@ -85,7 +88,7 @@ function drawRule(random: Random, id: string, resource: string, place: number): 
     id,
     name: id,
     resource,
-    // A slot has one rule: the others of a set are for another scope.
+    // A slot has one winner, so the other rules of a set have other scopes.
     scope: (['ip', 'user', 'global'] as const)[place] ?? 'ip',
     algorithm,
     ...size,
@@ -110,7 +113,7 @@ function drawOptions(random: Random, algorithm: AlgorithmId, limit: number): Par
 export const drawShares = (random: Random, names: readonly string[]): SharesByRegion =>
   Object.fromEntries(names.map((name) => [name, happens(random, 0.6) ? 1 : wholeBetween(random, 1, 5)]));
 
-/** One thing is changed by the content of that number. */
+/** Changes one thing about the content. `by` is the number of the new content. */
 export function drawChange(random: Random, content: Content, names: readonly string[], by: number): Content {
   if (happens(random, 0.25)) {
     const { shares, sharesBefore } = content;

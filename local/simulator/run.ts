@@ -1,4 +1,4 @@
-// Runs episodes until there were enough requests, several at once if there are workers.
+// Runs episodes until there were enough requests; several at once, if there are workers.
 import { type Episode, runEpisode } from './episode.ts';
 import { drawScenario, type Kind, type Scenario } from './scenario.ts';
 import { addEpisode, createSummary, type Summary } from './summary.ts';
@@ -9,7 +9,7 @@ export interface EpisodeName {
   readonly kind?: Kind | undefined;
 }
 
-/** Any two of them are drawn differently. */
+/** Any two names draw different scenarios. */
 export const scenarioOf = ({ seed, number, kind }: EpisodeName): Scenario =>
   drawScenario((Math.imul(seed, 0x9e3779b1) ^ Math.imul(number + 1, 0x85ebca6b)) >>> 0, kind);
 
@@ -19,7 +19,7 @@ export interface RunOptions {
   readonly seed: number;
   readonly requests: number;
   readonly kind?: Kind | undefined;
-  /** Each runs one episode at a time. */
+  /** Each runner runs one episode at a time. */
   readonly runners?: readonly ((name: EpisodeName) => Promise<Episode>)[];
   readonly onEpisode?: (summary: Summary) => void;
 }

@@ -1,4 +1,4 @@
-// One episode as data, drawn from its seed: so it can be repeated, and made smaller.
+// One episode as data, drawn from its seed, so that it can be repeated and made smaller.
 import { createRandom, type Random } from '../random.ts';
 import { CLOCK_BOUND_MS } from './bounds.ts';
 import { between, happens, oneOf, placeBy, wholeBetween } from './draw.ts';
@@ -19,10 +19,10 @@ export interface Scenario {
   readonly isolatesPerPlace: number;
   readonly network: NetworkSettings;
   readonly boundMs: number;
-  /** Of regions, and of isolates by number: the distance to the true time. */
+  /** The distance of each clock to the true time: of regions, and of isolates by number. */
   readonly skewMs: readonly number[];
   readonly isolateSkewMs: readonly number[];
-  /** The first one is in force from the start. */
+  /** The first content is in force from the start. */
   readonly contents: readonly { readonly atMs: number; readonly content: Content }[];
   readonly subjects: readonly SubjectPlan[];
   readonly faults: readonly Fault[];
@@ -31,7 +31,7 @@ export interface Scenario {
 
 const SUBJECTS = 25;
 const SETS = 8;
-/** Subjects begin in the first part of it. */
+/** Subjects start in the first part of this time. */
 const LONGEST_MS = 1_200_000;
 const BEGIN_MS = 200_000;
 
@@ -40,7 +40,7 @@ export function drawScenario(seed: number, wanted?: Kind): Scenario {
   const kind = wanted ?? KINDS[placeBy(random, [4, 2, 2, 1, 1])] ?? 'quiet';
   const isolatesPerPlace = wholeBetween(random, 1, 3);
   const has = (...kinds: Kind[]) => kinds.includes(kind) || kind === 'everything';
-  // A smaller one is judged more strictly.
+  // A smaller bound makes the judgement stricter.
   const boundMs =
     kind === 'quiet' ? 0 : oneOf(random, [0, 0, CLOCK_BOUND_MS / 50, CLOCK_BOUND_MS / 5, CLOCK_BOUND_MS]);
   const skew = () => Math.round(between(random, -boundMs / 2, boundMs / 2));
@@ -74,7 +74,7 @@ function drawNetwork(
   const lossRate = isLossy ? oneOf(random, [0.01, 0.1, 0.3]) : 0;
   return {
     seed,
-    // The way is the same in both directions.
+    // Both directions take the same time.
     oneWayMs: far.map((row, i) =>
       row.map((_, j) => (i === j ? 1 : (far[Math.min(i, j)]?.[Math.max(i, j)] ?? 1))),
     ),

@@ -8,10 +8,10 @@ export interface Shrunk {
   readonly journal: readonly string[];
 }
 
-/** Runs, at most: each takes some milliseconds. */
+/** The most runs. Each takes some milliseconds. */
 const MAX_RUNS = 400;
 
-/** `fails` says whether an episode shows what is looked for. */
+/** `fails` says whether an episode still shows the failure. */
 export async function shrink(
   scenario: Scenario,
   fails: (scenario: Scenario) => Promise<boolean>,
@@ -22,7 +22,7 @@ export async function shrink(
     return runs <= MAX_RUNS && fails(smaller);
   };
   let smallest = scenario;
-  /** Leaves out ever smaller pieces of one list. */
+  /** Leaves out smaller and smaller pieces of one list. */
   const leaveOut = async <T>(all: readonly T[], withList: (list: readonly T[]) => Scenario) => {
     let list = all;
     for (let size = Math.ceil(list.length / 2); size >= 1; size = size === 1 ? 0 : Math.ceil(size / 2))
@@ -50,7 +50,7 @@ export async function shrink(
   return smallest;
 }
 
-/** The smallest history that is beyond the limit of that key. */
+/** The smallest history that exceeds the limit of that key. */
 export async function shrinkOver(scenario: Scenario, key: string): Promise<Shrunk> {
   const smallest = await shrink(scenario, async (smaller) => {
     const { failures } = await runEpisode(smaller);

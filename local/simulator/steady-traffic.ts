@@ -1,5 +1,5 @@
-// One subject that sends more than its limit, steadily, while nothing is in the way: how much of the limit it can use, and how
-// often a far region is asked. As the bench `regions`, on virtual time: so it is exact, and takes no time.
+// One subject sends more than its limit, steadily, while nothing is in the way. Measures how much of the limit it can
+// use, and how often an isolate asks a far region. The same as the bench `regions`, on virtual time: exact, and quick.
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import { runChecks } from '../../src/core/counting/counters.ts';
 import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
@@ -17,23 +17,23 @@ export interface SteadyTraffic {
   readonly algorithm: AlgorithmId;
   readonly limit: number;
   readonly windowSeconds: number;
-  /** The first one is not judged: what is idle in the beginning is full, and could not have been used. */
+  /** The first window is not judged: a full bucket at the start could not have been used before. */
   readonly windows: number;
-  /** There and back, between two regions. */
+  /** The round trip between two regions. */
   readonly roundTripMs: number;
-  /** Of the requests, by region. */
+  /** The part of the requests that each region gets. */
   readonly weights: readonly number[];
-  /** Times the limit; twice if left out. */
+  /** The load relative to the limit. The default is 2. */
   readonly load?: number;
 }
 
 export interface SteadyUse {
-  /** Of what one counter with the whole limit admits of the same requests. */
+  /** Relative to one counter with the whole limit and the same requests. */
   readonly utilization: number;
   readonly farCallsPerRequest: number;
-  /** To any region. */
+  /** Calls to any region. */
   readonly callsPerRequest: number;
-  /** Requests beyond the limit in a window that begins with a multiple of its length; fixed-window alone counts so. */
+  /** Requests beyond the limit in an aligned window. Only for fixed-window, which counts by such windows. */
   readonly beyondWindow: number;
 }
 
@@ -107,7 +107,7 @@ async function checksOf(rules: readonly CompiledRule[]): Promise<readonly RuleCh
 
 interface Sent {
   readonly atMs: number;
-  /** By the clock of the counter. */
+  /** The time by the clock of the counter. */
   countedAtMs: number;
   isAdmitted: boolean;
 }
@@ -118,7 +118,7 @@ interface Playing {
   readonly checks: readonly RuleCheck[];
 }
 
-/** From the start of a window on. */
+/** Sends from the start of a window on. */
 function sendAll(
   { limit, windowSeconds, windows, weights, load = TWICE }: SteadyTraffic,
   { world, time, checks }: Playing,
@@ -140,7 +140,7 @@ function sendAll(
   });
 }
 
-/** Evenly mixed. */
+/** Mixes the regions evenly. */
 function placeOf(i: number, weights: readonly number[]): number {
   const total = weights.reduce((sum, weight) => sum + weight, 0);
   let rest = ((i * 0.618034) % 1) * total;

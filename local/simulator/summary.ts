@@ -1,11 +1,11 @@
-// What many episodes come to: counts, how much of the limits was used, and what failed.
+// Sums up many episodes: counts, how much of the limits was used, and failures.
 
 import { FLOORS } from './bounds.ts';
 import type { Episode, Failure } from './episode.ts';
 import { TRAFFICS, type Traffic } from './traffic.ts';
 import type { Used } from './usage.ts';
 
-/** What failed, and how to see it again. */
+/** A failure, and how to see it again. */
 export interface Failed extends Failure {
   readonly episode: number;
 }
@@ -20,13 +20,13 @@ export interface Summary {
   undecided: number;
   degradedInPeace: number;
   farCalls: number;
-  /** Limits that were exceeded. */
+  /** How many limits were exceeded. */
   over: number;
   readonly failed: Failed[];
   readonly used: Map<string, Used>;
 }
 
-/** More than anybody reads. */
+/** More than a person reads. */
 const MAX_FAILED = 20;
 
 export const createSummary = (): Summary => ({
@@ -73,7 +73,7 @@ const sum = (all: readonly (Used | undefined)[]): Used => {
   return total;
 };
 
-/** Of one traffic, by algorithm or by size. */
+/** The use under one kind of traffic, by algorithm or by size. */
 export function usedBy({ used }: Summary, traffic: Traffic, by: 'algorithm' | 'size'): Map<string, Used> {
   const found = new Map<string, Used>();
   for (const [name, one] of used) {
@@ -86,10 +86,10 @@ export function usedBy({ used }: Summary, traffic: Traffic, by: 'algorithm' | 's
 
 export const utilizationOf = ({ admitted, ideal }: Used): number => (ideal === 0 ? 1 : admitted / ideal);
 
-/** Fewer than these say too little: the last request of a window is a sixth of a limit of 6. */
+/** Fewer requests say too little: the last request of a window is a sixth of a limit of 6. */
 const ENOUGH = 1_000;
 
-/** Where callers could use less than they should be able to. */
+/** Where callers could use less than the floor. */
 export function belowFloors(summary: Summary): string[] {
   return TRAFFICS.flatMap((traffic) => {
     const floor = FLOORS[traffic];

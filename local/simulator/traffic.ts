@@ -1,4 +1,4 @@
-// How the requests of one subject come: how many, when, and to which places.
+// The requests of one subject: how many, when, and to which places.
 import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import type { Random } from '../random.ts';
 import { between, happens, oneOf, placeBy, wholeBetween } from './draw.ts';
@@ -7,13 +7,13 @@ export const TRAFFICS = ['oneRegion', 'even', 'skewed', 'moving'] as const;
 export type Traffic = (typeof TRAFFICS)[number];
 
 export interface Arrival {
-  /** Of the request, in its episode. */
+  /** The number of the request in its episode. */
   readonly number: number;
   readonly atMs: number;
   readonly place: number;
-  /** Which isolate of the place: a number that is cut to how many there are. */
+  /** Which isolate of the place: a number that wraps around. */
   readonly isolate: number;
-  /** The origin fails. */
+  /** Whether the origin fails. */
   readonly fails: boolean;
 }
 
@@ -44,7 +44,7 @@ export function drawArrivals(
   const load = oneOf(random, [0.7, 1.2, 2, 4, 20]);
   const burst = oneOf(random, [1, 1, 1, 4, 20]);
   const everyMs = burst / (load * ratePerMs(tightest));
-  // Often for longer than a part is ceded.
+  // Often longer than a part is ceded.
   const windows = wholeBetween(random, 3, tightest.windowSeconds === 1 ? 120 : 15);
   const lastsMs = Math.min(longestMs, windows * windowMs, (MAX_REQUESTS * everyMs) / burst);
   const placeAt = drawPlaces(random, traffic, windowMs);

@@ -1,5 +1,5 @@
-// How much of their limits callers can use, and how often a region has to ask another one: by kind of traffic, algorithm
-// and size. The ideal is one counter with the whole limit, without any way to it.
+// How much of their limits callers can use, and how often a region asks another one: by traffic, algorithm and size.
+// The ideal is one counter with the whole limit, right beside the callers.
 
 import { runChecks } from '../../src/core/counting/counters.ts';
 import type { Decision } from '../../src/core/counting/decision.ts';
@@ -17,7 +17,7 @@ export interface Used {
   farCalls: number;
 }
 
-/** By traffic, algorithm and size, with a space between. Only where nothing was in the way, and one plain rule applied. */
+/** By traffic, algorithm and size, joined by spaces. Only where nothing was in the way, and one plain rule applied. */
 export interface Usage {
   readonly farCalls: number;
   readonly byKind: ReadonlyMap<string, Used>;
@@ -73,6 +73,6 @@ export function createUsage({ kind }: Scenario): UsageCount {
   };
 }
 
-/** Charges that are given back would have to be so in the ideal, too. */
+/** Otherwise the ideal would have to refund the same charges. */
 const isPlain = ({ rule, full, cost }: RuleCheck) =>
   rule.spill && !rule.central && !rule.refundOnError && (full.extra ?? full.limit) >= cost;

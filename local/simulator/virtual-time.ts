@@ -1,22 +1,23 @@
-// Time that passes only when nothing else is left to do. The timers of the process and AbortSignal.timeout go by it while
-// it is installed, and Math.random by a seed: the code under test runs as it is, and every run can be repeated.
+// Time that passes only when nothing else is left to do. While it is installed, the timers of the process and
+// AbortSignal.timeout use it, and Math.random uses a seed. So the code under test runs unchanged, and every run can be
+// repeated.
 import type { Random } from '../random.ts';
 import { type Event, EventHeap } from './event-heap.ts';
 
 export interface VirtualTime extends Disposable {
   now(): number;
   after(ms: number, run: () => void): Event;
-  /** What is still to happen. */
+  /** How many events are still to come. */
   readonly pending: number;
-  /** Until that moment, or until nothing is left to happen. */
+  /** Runs until that moment, or until no event is left. */
   runUntil(atMs: number): Promise<void>;
 }
 
-/** Real ones: the loop below needs them while the process has others. */
+/** The real ones. The loop below needs them while the process has others. */
 const { setImmediate, setTimeout, clearTimeout } = globalThis;
 const realTimeout = AbortSignal.timeout;
 const realRandom = Math.random;
-/** Events that are put into the queue of the process at once. */
+/** How many events go into the queue of the process at once. */
 const BATCH = 512;
 
 export function installVirtualTime(startMs: number, random: Random): VirtualTime {
@@ -35,7 +36,7 @@ export function installVirtualTime(startMs: number, random: Random): VirtualTime
     new VirtualSignal(nowMs + ms, { now: () => nowMs, after }) as unknown as AbortSignal;
   Math.random = random;
 
-  /** False if nothing is left to happen before that moment. */
+  /** False if no event is left before that moment. */
   const step = (untilMs: number): boolean => {
     const { first } = heap;
     if (!first || first.atMs > untilMs) return false;
@@ -66,8 +67,8 @@ export function installVirtualTime(startMs: number, random: Random): VirtualTime
 }
 
 /**
- * Node drains all microtasks between two immediates: whatever an event has set going without waiting for a timer is done
- * before the next one happens. False if `step` has nothing left to do.
+ * Node drains all microtasks between two immediates. So everything that an event starts without a timer is done before
+ * the next event. False if `step` has nothing left to do.
  */
 function runBatch(step: () => boolean): Promise<boolean> {
   return new Promise((resolve, reject) => {
@@ -85,7 +86,7 @@ function runBatch(step: () => boolean): Promise<boolean> {
   });
 }
 
-/** A real one would cost more than the decision that it is for. It can do what is asked of it: no more. */
+/** A real AbortSignal would cost more than the decision that it is for. This one does only what the code asks of it. */
 class VirtualSignal {
   readonly endsAtMs: number;
   readonly #time: Pick<VirtualTime, 'now' | 'after'>;
@@ -111,11 +112,11 @@ class VirtualSignal {
     this.#time.after(this.endsAtMs - this.#time.now(), listener);
   }
 
-  /** A listener that is called in vain does no harm to code that races with it. */
+  /** Calling a listener in vain does no harm to code that races with it. */
   removeEventListener(): void {}
 }
 
-/** When a signal of this process aborts, as far as that is known. */
+/** When a signal of this process aborts, if that is known. */
 export function endOf(signal: AbortSignal): number {
   if (signal instanceof VirtualSignal) return (signal as VirtualSignal).endsAtMs;
   return signal.aborted ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;

@@ -1,4 +1,4 @@
-// Definitions whose windows are cut by the epoch.
+// Definitions whose windows are aligned to the epoch.
 import type { Admission, Beyond, History } from './ledger.ts';
 import { counts } from './measured-definitions.ts';
 
@@ -8,7 +8,10 @@ type Windows = Map<number, number>;
 const add = (windows: Windows, number: number, units: number) =>
   void windows.set(number, (windows.get(number) ?? 0) + units);
 
-/** The current window, and for the estimate the one before as far as it is still inside, is never beyond the limit. */
+/**
+ * The current window never exceeds the limit. For the estimate, the part of the previous window that is still inside
+ * counts, too.
+ */
 export function judgeWindows(history: History, how: 'fixed' | 'estimated'): Beyond | undefined {
   const { admissions, windowMs, forgettings } = history;
   const isPlain = forgettings.length === 0 && admissions.every((one) => one.refundedAtMs === undefined);
@@ -26,11 +29,11 @@ export function judgeWindows(history: History, how: 'fixed' | 'estimated'): Beyo
   return undefined;
 }
 
-/** Of what still counts at the time of that admission. */
+/** The windows of all admissions that still count at the time of that one. */
 function windowsOf({ admissions, windowMs, forgettings }: History, place: number): Windows {
   const nowMs = admissions[place]?.atMs ?? 0;
   const windows: Windows = new Map();
-  // Nothing older is in the current window or the one before it.
+  // Nothing older is in the current window or the previous one.
   for (let i = place; i >= 0 && (admissions[i]?.atMs ?? 0) > nowMs - 2 * windowMs; i -= 1) {
     const one = admissions[i] as Admission;
     if (counts(one, nowMs, forgettings)) add(windows, Math.floor(one.atMs / windowMs), one.units);
@@ -39,8 +42,8 @@ function windowsOf({ admissions, windowMs, forgettings }: History, place: number
 }
 
 /**
- * Each admission is put into the first window with room that a date of it can be in. They come in order of time, so if
- * one finds no window, there is no way to date them all.
+ * Puts each admission into the first window with room that its possible dates allow. Admissions come in order of time.
+ * So if one finds no window, there is no way to date them all.
  */
 export function judgeDatedWindows({
   admissions,
@@ -64,11 +67,14 @@ export function judgeDatedWindows({
   return undefined;
 }
 
-/** Before all others are, in the lenient judgements below: sooner or later it does not count. */
+/** In the lenient judgements below, a forgotten admission counts for nothing from the start. */
 const isForgotten = ({ region, atMs }: Admission, { forgettings }: Pick<History, 'forgettings'>) =>
   forgettings.some((one) => one.region === region && one.atMs >= atMs);
 
-/** Dated as late as it can be, with all before it as early as they can be, no admission is more than the estimate allows. */
+/**
+ * Dates each admission as late as possible, and all before it as early as possible. Even then the estimate must allow
+ * it.
+ */
 export function judgeEstimates({ admissions, windowMs, boundMs, ...history }: History): Beyond | undefined {
   const used: Windows = new Map();
   for (const [place, admission] of admissions.entries()) {

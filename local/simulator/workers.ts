@@ -1,4 +1,4 @@
-// Episodes in threads of their own: each has its own time.
+// Runs episodes in threads. Each thread has its own virtual time.
 import { isMainThread, parentPort, Worker } from 'node:worker_threads';
 import type { Episode } from './episode.ts';
 import { type EpisodeName, runNamed } from './run.ts';
@@ -24,7 +24,7 @@ export function startWorker(): EpisodeWorker {
 }
 
 if (!isMainThread) {
-  // A region that does not answer is an error each time: nobody reads where it came from.
+  // Each call to a region that does not answer makes an error, and nobody reads its stack.
   Error.stackTraceLimit = 0;
   parentPort?.on('message', async (name: EpisodeName) => parentPort?.postMessage(await runNamed(name)));
 }

@@ -1,4 +1,4 @@
-// The parts of an episode while it runs: regions, the network, isolates that come and go, and what is published.
+// The parts of a running episode: regions, the network, isolates that come and go, and publications.
 import {
   type CompiledRule,
   compileSnapshot,
@@ -16,7 +16,7 @@ import { type Content, toSplit } from './rule-sets.ts';
 import { REGIONS, type Scenario } from './scenario.ts';
 import type { VirtualTime } from './virtual-time.ts';
 
-/** A region forgot everything, or one subject's keys. */
+/** A region forgot everything, or the keys of one subject. */
 export interface Forgot {
   readonly atMs: number;
   readonly region: number;
@@ -27,22 +27,22 @@ export interface World {
   readonly servers: readonly RegionServer[];
   readonly forgot: readonly Forgot[];
   isolateAt(place: number, number: number): Isolate;
-  /** `keysOf` a subject, by number. */
+  /** `keysOf` takes the number of a subject. */
   strike(fault: Fault, keysOf: (subject: number) => readonly string[]): void;
   publish(content: number): void;
 }
 
 export type WorldWatch = Pick<IsolateOptions, 'onBug' | 'onCall'>;
 
-/** The rules of each content. Naming their counters takes real time, so it is done before the clock starts. */
+/** The rules of each content. Naming their counters takes real time, so this is done before the clock starts. */
 export const compileRules = (contents: Scenario['contents']): Promise<CompiledRule[][]> =>
   Promise.all(contents.map(({ content }) => withCounterIds(content.sets.flatMap(({ rules }) => rules))));
 
-/** The number of the content that a snapshot is of. */
+/** The number of the content that a snapshot was made from. */
 export const contentOf = ({ version }: Snapshot): number => Number.parseInt(version, 10);
 
 const RESET_MS = 5_000;
-/** How long until a region is told what it missed. */
+/** How long until a region learns what it missed. */
 const CRON_MS = 60_000;
 
 export function createWorld(
@@ -58,7 +58,7 @@ export function createWorld(
   const publications: Publication[] = [];
   const forgot: Forgot[] = [];
   const admin: Caller = { place: 0, number: 1_000, isAlive: true };
-  /** When every region had been told of a content, by its number. */
+  /** When every region knew a content, by its number. */
   const toldAtMs: number[] = [];
   const endOf = (by: number) => toldAtMs.slice(by).find((atMs) => atMs !== undefined) ?? null;
 
@@ -78,7 +78,7 @@ export function createWorld(
       confirm(newest);
     });
   };
-  /** What was replaced ends from now on: that is published, too. */
+  /** From now on the end of the replaced way is known. That is published, too. */
   const confirm = (publication: number) => {
     const number = contentOf((publications[publication] as Publication).snapshot);
     if (number !== contentOf((publications.at(-1) as Publication).snapshot)) return;
@@ -178,11 +178,11 @@ function resetAt({ network, caller, region, keys, onRun }: Reset): void {
     onRun();
   };
   const signal = AbortSignal.timeout(RESET_MS);
-  // The admin route tells the operator; nobody else hears of it.
+  // The admin route tells the operator, and nobody else.
   network.call({ caller, region, about: 'reset', signal, execute }).catch(() => {});
 }
 
-/** The nearest region, then the others by how far they are. */
+/** The nearest region first, then the others by distance. */
 function routeFrom(place: number, { network: { oneWayMs } }: Scenario): number[] {
   const waysMs = oneWayMs[place] ?? [];
   return [...REGIONS.keys()].toSorted((a, b) => (waysMs[a] ?? 0) - (waysMs[b] ?? 0));

@@ -4,11 +4,11 @@ import type { RedisLink } from './redis-link.ts';
 export interface GatewayStats {
   /** Commands that Upstash would bill, since Redis started. */
   billed: number;
-  /** HTTP requests since the gateway started, without those to /_gateway. */
+  /** HTTP requests since the gateway started, except those to /_gateway. */
   requests: number;
 }
 
-// Sent by the local stack and not by its callers, or (MULTI, EXEC) written by no caller of the REST API.
+// The local stack sends these, not its callers; or (MULTI, EXEC) no caller of the REST API writes them.
 const NOT_BILLED = new Set([
   'info',
   'command',
@@ -28,8 +28,8 @@ const NOT_BILLED = new Set([
 ]);
 
 /**
- * Commands since Redis started. An EVALSHA that ends in NOSCRIPT, or a command that fails, has run and counts;
- * one that Redis rejects before running it (unknown, wrong number of arguments) does not.
+ * Commands since Redis started. An EVALSHA that ends in NOSCRIPT has run and counts, and so does a command that fails.
+ * A command that Redis rejects before running it (unknown, wrong number of arguments) does not count.
  */
 export async function countBilled(link: RedisLink): Promise<number> {
   const reply = await link.send(['INFO', 'commandstats']);

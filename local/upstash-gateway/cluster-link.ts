@@ -1,12 +1,12 @@
-// The gateway's way to a Redis Cluster: each command goes to the node that has its slot, and follows that slot when it
-// moves. Upstash needs nothing like it; a deployment on a cluster has a REST proxy that does the same.
+// Connects the gateway to a Redis Cluster. Each command goes to the node that has its slot, and follows the slot when
+// it moves. Upstash needs nothing like it; a deployment on a cluster has a REST proxy that does the same.
 import { keyOf, slotOf } from './cluster-slot.ts';
 import { connectRedis, type RedisCommand, RedisDownError, type RedisLink, type Reply } from './redis-link.ts';
 
 const MAX_REDIRECTS = 5;
 
 interface Node {
-  /** Host and port, as the cluster names it. */
+  /** Host and port, as the cluster names the node. */
   readonly name: string;
   readonly link: RedisLink;
 }
@@ -15,10 +15,10 @@ export async function connectCluster(urls: readonly string[], label: string): Pr
   const nodes: Node[] = await Promise.all(
     urls.map(async (url) => ({ name: new URL(url).host, link: await connectRedis(url, label) })),
   );
-  /** By slot: the node that was last said to have it. */
+  /** The node that had each slot, as far as known. */
   const known = new Map<number, Node>();
 
-  /** Any node that answers tells where the slot is. */
+  /** Any node that answers knows where the slot is. */
   const learn = async (slot: number): Promise<Node> => {
     for (const { link } of nodes) {
       const ranges = await link.send(['CLUSTER', 'SLOTS']).catch(() => undefined);
@@ -33,7 +33,7 @@ export async function connectCluster(urls: readonly string[], label: string): Pr
     for (let redirects = 0; ; redirects += 1) {
       known.set(slot, node);
       const reply = await node.link.send(command).catch((error: unknown) => {
-        // The next command asks who has the slot now. This one may have run, so nobody sends it twice.
+        // The next command asks again who has the slot. This one may have run, so it is not sent twice.
         known.delete(slot);
         throw error;
       });
@@ -52,7 +52,9 @@ export async function connectCluster(urls: readonly string[], label: string): Pr
     return nodes.filter((_, i) => isMaster[i]);
   };
 
-  /** What has no key is for all masters: a script is loaded everywhere, and counts of commands are those of all. */
+  /**
+   * A command without a key goes to all masters: a script is loaded everywhere, and counts of commands are added up.
+   */
   const sendToAll = async (command: RedisCommand): Promise<Reply> => {
     const sent = await Promise.allSettled((await masters()).map(({ link }) => link.send(command)));
     const replies = sent.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
@@ -79,7 +81,7 @@ export async function connectCluster(urls: readonly string[], label: string): Pr
   };
 }
 
-/** In one go: the permission is for the next command of the connection. */
+/** Sends both at once, because the permission (ASKING) covers only the next command of the connection. */
 async function askOnce(link: RedisLink, command: RedisCommand): Promise<Reply> {
   const [, reply] = await Promise.all([link.send(['ASKING']), link.send(command)]);
   return reply;

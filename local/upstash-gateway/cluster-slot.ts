@@ -1,10 +1,10 @@
-// Which slot of a Redis Cluster a command belongs to.
+// Finds the slot of a Redis Cluster that a command belongs to.
 import type { RedisCommand } from './redis-link.ts';
 
 const SLOTS = 16_384;
 const POLYNOMIAL = 0x1021;
 
-/** CRC16 (XMODEM) of the hash tag of a key, or of all of it. */
+/** CRC16 (XMODEM) of the hash tag of a key, or of the whole key. */
 export function slotOf(key: string): number {
   const open = key.indexOf('{');
   const close = key.indexOf('}', open + 1);
@@ -18,7 +18,7 @@ export function slotOf(key: string): number {
   return crc % SLOTS;
 }
 
-/** Its first key; undefined for a command without any. */
+/** The first key of the command. Undefined if it has none. */
 export function keyOf([name, ...args]: RedisCommand): string | undefined {
   const upper = name.toUpperCase();
   if (/^(EVAL|EVALSHA)(_RO)?$/.test(upper)) return Number(args[1]) > 0 ? String(args[2]) : undefined;

@@ -1,10 +1,10 @@
-// What counts as a command of the REST API: JSON values become arguments, and what makes no sense over REST is refused.
+// Checks commands of the REST API: JSON values become arguments, and commands that make no sense over REST are refused.
 import type { Argument, RedisCommand } from './redis-link.ts';
 
-/** The request itself is wrong; answered with 400 and this message. */
+/** The request itself is wrong. The answer is 400 with this message. */
 export class BadRequestError extends Error {}
 
-// They subscribe, block, or change the connection or the server that all requests share.
+// These subscribe, block, or change the connection or the server that all requests share.
 const REFUSED = new Set(
   `SUBSCRIBE PSUBSCRIBE SSUBSCRIBE UNSUBSCRIBE PUNSUBSCRIBE SUNSUBSCRIBE MONITOR
    BLPOP BRPOP BRPOPLPUSH BLMOVE BLMPOP BZPOPMIN BZPOPMAX BZMPOP WAIT WAITAOF
@@ -48,7 +48,7 @@ function toArgument(value: unknown): string {
   return typeof value === 'string' ? value : JSON.stringify(value);
 }
 
-/** The error that answers a command which must not reach the shared connection. */
+/** The error for a command that must not reach the shared connection. */
 export function refusal([name, ...args]: RedisCommand): Error | undefined {
   const upper = name.toUpperCase();
   const word = (index: number) => String(args[index] ?? '').toUpperCase();
@@ -59,7 +59,7 @@ export function refusal([name, ...args]: RedisCommand): Error | undefined {
   return new Error(`ERR Command is not available: '${spelled}'`);
 }
 
-/** BLOCK is an option only before STREAMS; after it, it is the name of a stream. */
+/** BLOCK is an option only before STREAMS. After it, BLOCK is the name of a stream. */
 function isBlocking(args: readonly Argument[]): boolean {
   const words = args.map((arg) => String(arg).toUpperCase());
   const options = words.slice(0, words.indexOf('STREAMS'));

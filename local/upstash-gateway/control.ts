@@ -1,4 +1,5 @@
-// The gateway's own endpoints under /_gateway: read the counters, break things, mend them. No token: loopback only.
+// The gateway's own endpoints under /_gateway: read the counters, set faults, clear them. No token, because they are on
+// loopback only.
 
 import type { GatewayStats } from './billing.ts';
 import type { GatewayFaults } from './fault-switch.ts';
@@ -10,7 +11,7 @@ export interface Control {
   faults: GatewayFaults;
 }
 
-/** `afterwards` is for what would cut off the answer itself. */
+/** `afterwards` runs after the answer, for changes that would cut it off. */
 export type ControlAnswer = Answer & { afterwards?: () => Promise<void> };
 
 export async function answerControl(

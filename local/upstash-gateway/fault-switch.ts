@@ -1,16 +1,16 @@
-// Turns a gateway's faults on and off while it runs, including its port, and says which of them hit a request.
+// Turns a gateway's faults on and off while it runs, including its port. Draws which of them hit a request.
 import { drawFaults, drawLatencyMs, type FaultRequest, type Faults, parseFaults } from './faults.ts';
 
 export interface GatewayFaults {
   get(): Faults;
-  /** Replaces whatever faults were set before; rejects, naming the field, what is not a fault. */
+  /** Replaces all faults set before. Rejects bad input and names the field. */
   set(faults: FaultRequest): Promise<void>;
   clear(): Promise<void>;
   flushScripts(): Promise<void>;
 }
 
 export interface FaultSwitch extends GatewayFaults {
-  /** The faults that hit the next request, with a latency of its own. */
+  /** The faults that hit the next request, with its own latency. */
   draw(): Faults & { latencyMs: number };
   /** Resolves when no change is under way. */
   settled(): Promise<void>;
@@ -33,7 +33,7 @@ export function createFaultSwitch(options: FaultSwitchOptions): FaultSwitch {
     if (flush) await flushScripts();
     await (wanted.refuse ? closePort() : openPort());
   };
-  // One change after the other: closing and opening the port take time.
+  // Changes run one after the other, because closing and opening the port take time.
   const change = (wanted: FaultRequest) => {
     const done = lastChange.then(() => apply(wanted));
     lastChange = done.catch(() => {});

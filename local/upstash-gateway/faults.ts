@@ -11,7 +11,7 @@ export interface Faults {
   garbage?: boolean;
   /** Answers 200 with JSON that is not what Upstash sends; the command does not run. */
   wrongShape?: boolean;
-  /** Answers every script with this error, as a server does that cannot run it; other commands run. */
+  /** Answers every script with this error, like a server that cannot run it. Other commands run. */
   scriptError?: string;
   /** Runs the command, sends half of the reply and drops the connection. */
   resetMidReply?: boolean;
@@ -19,14 +19,14 @@ export interface Faults {
   loseReply?: boolean;
   /** Drops all connections and stops listening. */
   refuse?: boolean;
-  /** Share of the requests that are hit; all of them if absent. */
+  /** The part of the requests that the faults hit. The default is all of them. */
   rate?: number;
 }
 
-/** `flushScripts` is done once, when asked for. */
+/** `flushScripts` happens once, at this request. */
 export type FaultRequest = Faults & { flushScripts?: boolean };
 
-/** Says which field is wrong; answered with 400. */
+/** Names the wrong field. The answer is 400. */
 export class BadFaultError extends Error {}
 
 const isFlag = (value: unknown) => typeof value === 'boolean';

@@ -1,15 +1,16 @@
-// Reading request bodies and sending answers: whole ones, and for a fault half ones.
+// Reads request bodies and sends answers: whole ones, and half ones for a fault.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Answer } from './replies.ts';
 
 export const MAX_BODY_BYTES = 10 * 1024 * 1024;
 const PATIENCE_BYTES = 10 * MAX_BODY_BYTES;
 
-/** The body, or undefined when it is larger than Upstash takes. */
+/** The body. Undefined if it is larger than Upstash accepts. */
 export async function readBody(request: IncomingMessage): Promise<Buffer | undefined> {
   const chunks: Buffer[] = [];
   let size = 0;
-  // Read to the end even when it is too large: a client that is cut off while sending sees a reset, not the answer.
+  // Reads to the end even if the body is too large: a client that is cut off while sending sees a reset instead of the
+  // answer.
   for await (const chunk of request) {
     size += chunk.length;
     if (size <= MAX_BODY_BYTES) chunks.push(chunk);
@@ -18,7 +19,7 @@ export async function readBody(request: IncomingMessage): Promise<Buffer | undef
   return size <= MAX_BODY_BYTES ? Buffer.concat(chunks) : undefined;
 }
 
-/** Resolves when the answer is on its way or the client is gone. */
+/** Resolves when the answer is sent or the client is gone. */
 export function sendAnswer(response: ServerResponse, answer: Answer): Promise<void> {
   return new Promise((resolve) => {
     response.once('close', resolve);

@@ -5,7 +5,7 @@ import { close, listen } from '../ports.ts';
 export type Serve = (request: IncomingMessage, response: ServerResponse) => void;
 
 export interface HttpPort {
-  /** Opens the given port, or after closing the same one again; resolves to its number. */
+  /** Opens the given port, or the same one again after closing. Resolves to its number. */
   open(): Promise<number>;
   /** Drops every connection, answered or not. */
   close(): Promise<void>;
@@ -13,7 +13,7 @@ export interface HttpPort {
 
 export function createHttpPort(wantedPort: number, label: string, serve: Serve): HttpPort {
   const server = createServer(serve);
-  // Longer than clients keep an idle connection: the client closes first, so no request meets a closing socket.
+  // Longer than clients keep an idle connection. So the client closes first, and no request meets a closing socket.
   server.keepAliveTimeout = 120_000;
   let port = wantedPort;
   return {

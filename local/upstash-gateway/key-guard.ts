@@ -1,15 +1,16 @@
-// Upstash's rule for scripts with `allow-key-locking`: every key touched must be in KEYS. Stock Redis has no such rule,
-// so a line of Lua in front of the script replaces redis.call and redis.pcall and checks the keys before a command runs.
+// Upstash's rule for scripts with `allow-key-locking`: every key touched must be in KEYS. Stock Redis has no such rule.
+// So a line of Lua in front of the script replaces redis.call and redis.pcall, and checks the keys before a command
+// runs.
 import type { RedisLink, Reply } from './redis-link.ts';
 import type { Prelude } from './scripts.ts';
 
-// They reach keys that no argument names.
+// These reach keys that no argument names.
 const DATABASE_WIDE = ['FLUSHDB', 'FLUSHALL', 'SWAPDB', 'KEYS', 'SCAN', 'RANDOMKEY'];
 const WHEN = "in Lua scripts when the 'allow-key-locking' flag is set";
 
-// Error lines: Redis reports the line that raised the error, which would be in this prelude. So the caller's line is
-// looked up and the error raised from a chunk as many lines long. A tail call (`return redis.call(…)`) leaves no caller
-// on the stack, hence the line noted when `redis.call` was last looked up.
+// Redis reports the line that raised the error, which would be in this prelude. So the guard looks up the caller's line
+// and raises the error from a chunk that has as many lines. A tail call (`return redis.call(…)`) leaves no caller on
+// the stack, so the guard also notes the line where `redis.call` was last looked up.
 const GUARD = `
 local redis = (function(raw, keysOf, wide)
   local declared, noted = {}, ''
@@ -68,21 +69,24 @@ end)`;
 
 const ON_ONE_LINE = GUARD.trim().replace(/\s*\n\s*/g, ' ');
 
-/** Learns from Redis where its commands have their keys, and makes the guard for a script. */
+/** Asks Redis where its commands have their keys, and makes the guard for a script. */
 export async function createKeyGuard(link: RedisLink): Promise<Prelude> {
   const positions = readPositions(await link.send(['COMMAND']));
   const wide = DATABASE_WIDE.map((name) => `${name}=true`).join(',');
   return (script) => `${ON_ONE_LINE}(redis, {${tableFor(script, positions)}}, {${wide}})`;
 }
 
-/** The positions of the commands the script names; for any other it asks Redis (COMMAND GETKEYS) as it runs. */
+/**
+ * The key positions of the commands that the script names. For any other command the guard asks Redis (COMMAND GETKEYS)
+ * as it runs.
+ */
 function tableFor(script: string, positions: Map<string, string>): string {
   const words = new Set(script.toUpperCase().match(/[A-Z][A-Z0-9_]*/g));
   const named = [...words].filter((word) => positions.has(word));
   return named.map((word) => `${word}=${positions.get(word)}`).join(',');
 }
 
-/** Lua values by command: `{first,last,step}`, or `false` for a command that takes no keys. */
+/** Lua values by command: `{first,last,step}`, or `false` for a command without keys. */
 function readPositions(reply: Reply): Map<string, string> {
   const positions = new Map<string, string>();
   for (const entry of Array.isArray(reply) ? reply : []) {

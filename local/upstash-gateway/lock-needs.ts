@@ -1,25 +1,25 @@
-// Which locks a command takes on Upstash (docs: "Key-Based Locking", EVAL, EVAL_RO).
+// Decides which locks a command takes on Upstash (docs: "Key-Based Locking", EVAL, EVAL_RO).
 import { DATABASE, type Mode, type Wanted } from './locks.ts';
 import type { Argument, RedisCommand, RedisLink, Reply } from './redis-link.ts';
 
 export interface LockNeeds {
   of(command: RedisCommand): Promise<Wanted>;
-  /** All its keys exclusively; the whole database if it has a script. */
+  /** All its keys exclusively, or the whole database if it contains a script. */
   ofTransaction(commands: readonly RedisCommand[]): Promise<Wanted>;
 }
 
 interface CommandKeys {
   readonly mode: Mode;
-  /** Positions of first and last key and their distance; undefined if only Redis can tell. */
+  /** Positions of the first and last key, and their distance. Undefined if only Redis knows. */
   readonly positions: readonly [first: number, last: number, step: number] | undefined;
 }
 
-/** Whether a script, by EVAL's text or EVALSHA's digest, has the flag. */
+/** Whether a script has the flag, by EVAL's text or EVALSHA's digest. */
 export type HasKeyLocking = (command: RedisCommand) => boolean;
 
 const WHOLE: Wanted = new Map([[DATABASE, 'exclusive']]);
 const SCRIPT = /^EVAL(SHA)?(_RO)?$/i;
-/** They touch keys that none of their arguments names. */
+/** These touch keys that none of their arguments names. */
 const DATABASE_WIDE = /^(FLUSHDB|FLUSHALL)$/i;
 
 export async function createLockNeeds(link: RedisLink, hasKeyLocking: HasKeyLocking): Promise<LockNeeds> {

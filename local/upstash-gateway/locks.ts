@@ -1,18 +1,18 @@
-// Locks on keys, as Upstash has them: shared by those who only read, exclusive for those who write, and one on the whole
-// database. Requests are served in order: a reader does not overtake a waiting writer.
+// Locks on keys, as on Upstash: shared for reads, exclusive for writes, and one lock on the whole database. Requests
+// are served in order, so a read does not overtake a waiting write.
 import { setTimeout as sleep } from 'node:timers/promises';
 
 export type Mode = 'shared' | 'exclusive';
 
-/** Everybody shares this one, but for those who need the whole database. */
+/** All commands share this lock, except those that need the whole database. */
 export const DATABASE = Symbol('database');
 
 export type Wanted = ReadonlyMap<string | typeof DATABASE, Mode>;
 
 export interface LockOptions {
-  /** How long what writes keeps its locks after it has run: Upstash replicates before it answers. */
+  /** How long a write keeps its locks after it has run: Upstash replicates before it answers. */
   readonly holdMs: number;
-  /** Told of each command, how long it waited for its locks. */
+  /** Called for each command with the time it waited for its locks. */
   readonly onWait?: (ms: number) => void;
 }
 
@@ -22,7 +22,7 @@ export interface Locks {
 
 interface Queue {
   held: number;
-  /** Of those that hold it. */
+  /** The mode of those that hold the lock. */
   mode: Mode;
   readonly waiting: { readonly mode: Mode; grant(): void }[];
 }
@@ -39,7 +39,8 @@ export function createLocks({ holdMs, onWait }: LockOptions): Locks {
     }
   };
 
-  // All at once: so everybody is in the same order in every queue, and nobody waits for somebody who waits for him.
+  // Takes a place in all queues at once, so that the order is the same in every queue and no two commands wait for each
+  // other.
   const acquire = (wanted: Wanted) =>
     Promise.all(
       [...wanted].map(([name, mode]) => {

@@ -1,20 +1,20 @@
-// The gateway's one connection to Redis: raw replies, errors as values, and a quick failure while Redis is away.
+// The gateway's one connection to Redis: raw replies, errors as values, and quick failures while Redis is away.
 import { Command, Redis } from 'ioredis';
 import { StackError } from '../ports.ts';
 
 export type Argument = string | Buffer;
 export type RedisCommand = readonly [name: string, ...args: Argument[]];
 
-/** A string is an integer in its digits (they may exceed what a JavaScript number holds); text is a Buffer. */
+/** A string is the digits of an integer, which may exceed a JavaScript number. Text is a Buffer. */
 export type Reply = Buffer | string | null | Error | Reply[];
 
-/** Redis could not be asked, or went away before it answered: whether the command ran is unknown. */
+/** Redis could not be asked, or went away before it answered. The command may have run. */
 export class RedisDownError extends Error {}
 
 export interface RedisLink {
-  /** Resolves to an Error when Redis answers with one; rejects only with RedisDownError. */
+  /** Resolves to an Error if Redis answers with one. Rejects only with RedisDownError. */
   send(command: RedisCommand): Promise<Reply>;
-  /** All or nothing: an Error says that Redis refused to queue one of the commands and ran none. */
+  /** All or nothing: an Error means that Redis refused to queue one of the commands and ran none. */
   transaction(commands: readonly RedisCommand[]): Promise<Reply[] | Error>;
   close(): void;
 }
@@ -24,13 +24,13 @@ const RECONNECT_MS = 25;
 export async function connectRedis(url: string, label: string): Promise<RedisLink> {
   const redis = new Redis(url, {
     lazyConnect: true,
-    // A command is sent at once or fails at once, and is never sent twice: a retry could charge twice.
+    // A command is sent at once or fails at once. It is never sent twice, because a retry could charge twice.
     enableOfflineQueue: false,
     maxRetriesPerRequest: 0,
     autoResendUnfulfilledCommands: false,
     retryStrategy: () => RECONNECT_MS,
     disconnectTimeout: 100,
-    // Both would send commands of their own, which the billing counter would have to know about.
+    // Both would send commands of their own, and the billing counter would have to leave them out.
     enableReadyCheck: false,
     disableClientInfo: true,
     stringNumbers: true,
@@ -47,7 +47,7 @@ export async function connectRedis(url: string, label: string): Promise<RedisLin
 }
 
 function sendRaw(redis: Redis, [name, ...args]: RedisCommand): Promise<Reply> {
-  // In upper case, the name misses ioredis's reply transformers (it would turn HGETALL into an object).
+  // In upper case, the name misses ioredis's reply transformers, one of which would turn HGETALL into an object.
   const command = new Command(name.toUpperCase(), args);
   const sent = redis.sendCommand(command) as Promise<Reply>;
   return sent.catch((error: unknown) => {
@@ -60,7 +60,7 @@ async function transact(
   send: RedisLink['send'],
   commands: readonly RedisCommand[],
 ): Promise<Reply[] | Error> {
-  // Sent in one go, without an await in between, so no other request's command can slip in.
+  // Sends all without an await in between, so that no other request's command can slip in.
   const [, ...replies] = await Promise.all([send(['MULTI']), ...commands.map(send), send(['EXEC'])]);
   const executed = replies.pop();
   if (Array.isArray(executed)) return executed;

@@ -1,4 +1,4 @@
-// Redis replies as the JSON of the Upstash REST API, plain or with every string in base64.
+// Writes Redis replies as the JSON of the Upstash REST API, plain or with every string in base64.
 import type { Reply } from './redis-link.ts';
 
 export type Encoding = 'utf8' | 'base64';
@@ -31,7 +31,7 @@ function renderEntry(reply: Reply, encoding: Encoding): string {
 
 function renderValue(reply: Reply, encoding: Encoding): string {
   if (reply === null) return 'null';
-  // Digits as Redis sent them: JSON has no limit where a JavaScript number would lose some.
+  // Keeps the digits that Redis sent: JSON has no limit where a JavaScript number would lose some.
   if (typeof reply === 'string') return reply;
   if (Array.isArray(reply)) return `[${reply.map((item) => renderValue(item, encoding)).join(',')}]`;
   if (reply instanceof Error) return JSON.stringify(reply.message);

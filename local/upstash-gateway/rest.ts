@@ -1,4 +1,4 @@
-// The Upstash REST API: an HTTP request becomes Redis commands, their replies become the answer.
+// The Upstash REST API: turns an HTTP request into Redis commands, and their replies into the answer.
 import { timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { BadRequestError, createCommand, parseCommand, parseCommandList, refusal } from './commands.ts';
@@ -82,7 +82,7 @@ function readEncoding(headers: IncomingHttpHeaders): Encoding {
   return headers['upstash-encoding'] === 'base64' ? 'base64' : 'utf8';
 }
 
-/** `/set/key/value?EX=100`; a body, sent as it is, comes after the path and before the query. */
+/** `/set/key/value?EX=100`. A raw body comes after the path and before the query. */
 function parsePath({ path, params, body }: LocatedRequest): RedisCommand {
   const [name, ...args] = path.slice(1).split('/').map(decodeSegment);
   const values: Argument[] = body.length > 0 ? [...args, body] : args;
@@ -100,7 +100,7 @@ function decodeSegment(segment: string): string {
   }
 }
 
-/** One after the other: a command that waits for a lock is not overtaken by the next one. */
+/** Runs commands one after the other, so that none overtakes a command that waits for a lock. */
 async function runInOrder(commands: readonly RedisCommand[], options: RestOptions): Promise<Reply[]> {
   const replies: Reply[] = [];
   for (const command of commands) replies.push(await runOne(command, options));

@@ -1,4 +1,4 @@
-// What Redis says of a script that failed, in the words of Upstash, which runs scripts on gopher-lua. The words are
+// Rewrites Redis's error of a failed script as Upstash, which runs scripts on gopher-lua, would say it. The texts are
 // those in upstash/redis-js (functions.integration.test.ts) and in reports of its users.
 
 const RUNNING = 'ERR Error running script: ';
@@ -9,7 +9,7 @@ export function asUpstashSays(message: string): string {
     message,
   );
   if (compiling) return syntaxError(compiling[1], compiling[2]);
-  // Redis 7 and later tell the place last, Redis 6 first.
+  // Redis 7 and later name the place last, Redis 6 first.
   const [, words, line] = /^(.*) script: \w{40}, on @\w+:(\d+)\.$/s.exec(message) ?? [];
   if (words !== undefined) return runtimeError(line, words);
   const [, earlier, said] =
@@ -17,7 +17,7 @@ export function asUpstashSays(message: string): string {
   return said === undefined ? message : runtimeError(earlier, said);
 }
 
-/** Redis does not tell the column. */
+/** Redis does not report the column. */
 function syntaxError(line = '1', near = '<eof>'): string {
   const place = near === '<eof>' ? 'at EOF' : `line:${line}(column:1) near '${near}'`;
   return `${RUNNING}@user_script ${place}: syntax error`;
@@ -26,7 +26,7 @@ function syntaxError(line = '1', near = '<eof>'): string {
 function runtimeError(line = '1', words: string): string {
   const place = `@user_script:${line}:`;
   const plain = words.replace(/^(ERR )?@?\w+: ?\d+: /, '');
-  // A code in front: the error came from a command.
+  // A code in front means that a command raised the error.
   const raisedIn = /^[A-Z]+ /.test(plain) ? "\t[G]: in function 'call'\n" : '';
   return `${RUNNING}${place} ${plain}\nstack traceback:\n${raisedIn}\t${place} in main chunk\n\t[G]: ?`;
 }

@@ -1,18 +1,18 @@
-// Scripts with Upstash's `allow-key-locking` flag on a Redis that does not know it: the text is rewritten on its way in,
-// while callers keep using the SHA of what they wrote, and errors come back in Upstash's words. Only Redis knows what is
-// loaded, so NOSCRIPT comes through.
+// Runs scripts with Upstash's `allow-key-locking` flag on a Redis that does not know it. It rewrites the text on its
+// way in, while callers keep using the SHA of their own text. Errors come back in Upstash's words. Only Redis knows
+// which scripts are loaded, so NOSCRIPT comes through.
 import { createHash } from 'node:crypto';
 import type { RedisCommand, Reply } from './redis-link.ts';
 import { asUpstashSays } from './script-errors.ts';
 
 const FLAG = 'allow-key-locking';
 
-/** Makes the code that is put in front of a script, on one line, or '' for none. */
+/** Makes the code in front of a script, on one line, or '' for none. */
 export type Prelude = (script: string) => string;
 
 export interface Translated {
   command: RedisCommand;
-  /** What Upstash would have answered where Redis has answered this. */
+  /** What Upstash would have answered instead of this reply of Redis. */
   restore(reply: Reply): Reply;
 }
 
@@ -33,7 +33,7 @@ const unchanged = (reply: Reply) => reply;
 /** For a server that runs scripts as Upstash does. */
 export const UNTOUCHED: Scripts = {
   translate: (command) => ({ command, restore: unchanged }),
-  // What is behind it locks by itself.
+  // The server behind it locks by itself.
   hasKeyLocking: () => true,
 };
 
@@ -98,7 +98,7 @@ function inUpstashWords(reply: Reply): Reply {
   return reply instanceof Error ? new Error(asUpstashSays(reply.message)) : reply;
 }
 
-/** The text for stock Redis, line for line; undefined for a script without the flag. */
+/** The text for stock Redis, line for line. Undefined for a script without the flag. */
 export function rewriteScript(script: string, prelude: Prelude): string | undefined {
   const [, shebang = ''] = /^#!lua[ \t]+([^\n]*)/.exec(script) ?? [];
   const words = shebang.trim().split(/\s+/);
@@ -110,7 +110,7 @@ export function rewriteScript(script: string, prelude: Prelude): string | undefi
   if (!flags.includes(FLAG)) return undefined;
   const body = script.includes('\n') ? script.slice(script.indexOf('\n') + 1) : '';
   const others = flags.filter((flag) => flag !== FLAG && flag !== '');
-  // Without a flag left the whole line can go, which Redis 6 needs too: it knows no such line.
+  // If no other flag is left, the whole line goes. Redis 6 needs that, too, because it knows no such line.
   if (others.length === 0) return `${prelude(script)}\n${body}`;
   return `#!lua flags=${others.join(',')}\n${prelude(script)} ${body}`;
 }

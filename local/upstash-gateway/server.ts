@@ -1,4 +1,4 @@
-// A local stand-in for Upstash: its REST API over HTTP in front of one Redis, with a bill and with faults on demand.
+// A local stand-in for Upstash: its REST API over HTTP in front of one Redis, with a bill, and with faults on demand.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LOOPBACK } from '../ports.ts';
@@ -18,20 +18,20 @@ import { answerRest, type RestOptions } from './rest.ts';
 import { createScripts, UNTOUCHED } from './scripts.ts';
 
 export interface UpstashGatewayOptions {
-  /** 0 picks a free one. */
+  /** 0 picks a free port. */
   port: number;
   token: string;
   redisUrl: string;
   /** All nodes of a Redis Cluster, instead of `redisUrl`. */
   clusterUrls?: readonly string[] | undefined;
   name: string;
-  /** Refuse keys outside KEYS in scripts with `allow-key-locking`, as Upstash does. Off only to measure bare Redis. */
+  /** Refuses keys outside KEYS in scripts with `allow-key-locking`, as Upstash does. Off only to measure bare Redis. */
   checkKeys?: boolean;
-  /** What is behind `redisUrl` runs scripts as Upstash does: they go through untouched. */
+  /** The server at `redisUrl` runs scripts as Upstash does, so they go through unchanged. */
   runsUpstashLua?: boolean;
-  /** Lock keys while commands run, as Upstash does. Off unless told: it makes nothing more exact, only slower. */
+  /** Locks keys while commands run, as Upstash does. Off by default: it makes nothing more exact, only slower. */
   locks?: LockOptions;
-  /** Where `rate` and a range of `latencyMs` get their chance from. */
+  /** The source of chance for `rate` and for a range of `latencyMs`. */
   random?: () => number;
 }
 

@@ -1,4 +1,4 @@
-// Builds the program beside this file from the distribution's Go and gopher-lua, or from a gopher-lua of one's own.
+// Builds the program beside this file from the distribution's Go and gopher-lua, or from another copy of gopher-lua.
 import { createHash, randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, symlink } from 'node:fs/promises';
@@ -18,7 +18,7 @@ const HINT =
   `install both ("apt-get install ${PACKAGES.join(' ')}"), or Go alone and set GOPHER_LUA_SRC ` +
   'to a copy of github.com/yuin/gopher-lua, and run this again';
 
-/** The path of the program; builds it if its sources or those of gopher-lua have changed. */
+/** The path of the program. Builds it if its sources or those of gopher-lua have changed. */
 export async function buildUpstashLua(machine: Machine): Promise<string> {
   const { env = process.env } = machine;
   const own = env['GOPHER_LUA_SRC'] ? resolve(env['GOPHER_LUA_SRC']) : undefined;
@@ -61,9 +61,9 @@ interface Build {
 }
 
 async function build({ go, library, binary, env }: Build): Promise<void> {
-  // Without modules: nothing is downloaded. Go then looks for a package under its import path.
+  // Without modules, so that Go downloads nothing. Go then looks for a package under its import path.
   const gopath = await mkdtemp(join(tmpdir(), 'weir-gopath-'));
-  // Renamed when it is whole: two runs may build at the same time.
+  // Renamed when complete, because two runs may build at the same time.
   const unfinished = `${binary}.${randomUUID()}`;
   try {
     await mkdir(CACHE, { recursive: true });

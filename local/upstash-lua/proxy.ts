@@ -1,4 +1,4 @@
-// The built program in front of one redis-server: it ends with this process, however that ends.
+// Runs the built program in front of one redis-server. The program ends with this process, however that ends.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
@@ -11,7 +11,7 @@ export interface LuaProxy {
 }
 
 export async function startLuaProxy(binary: string, redisPort: number): Promise<LuaProxy> {
-  // Detached: Ctrl-C in the terminal reaches only us. The program ends when its standard input does.
+  // Detached, so that Ctrl-C in the terminal reaches only this process. The program ends when its standard input does.
   const child = spawn(binary, ['-redis', `${LOOPBACK}:${redisPort}`], { detached: true });
   const lastLine = followOutput(child);
   const ended = once(child, 'close').catch(() => []);

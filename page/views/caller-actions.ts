@@ -1,4 +1,4 @@
-// What can be done about a caller: another limit until a moment, a list until a moment, counters anew, a new key.
+// Actions on a caller: another limit until a moment, a list entry until a moment, a reset of counters, a new key.
 import { get, patch, post, remove } from '../api.ts';
 import { ask, openDialog } from '../dialog.ts';
 import { button, type Child, h, toast } from '../dom.ts';
@@ -15,7 +15,7 @@ export const actionsOf = (who: Who): Child => [
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** What a copy of a rule must not bring along. */
+/** Fields that a copy of a rule must not have. */
 const NOT_COPIED = ['id', 'revision', 'createdAt', 'updatedAt', 'name', 'limitName', 'tiers', 'warnings'];
 
 export function openOverride(who: Who, limit: CallerLimit): void {
@@ -52,7 +52,7 @@ const tellWhyNot = ({ scope }: CallerLimit) =>
     'bad',
   );
 
-/** The same rule for this subject alone, in the same slot: the one that names its subject wins. */
+/** The same rule for this subject alone, in the same slot. A rule that names its subject wins. */
 async function createOverride(limit: CallerLimit, form: HTMLFormElement): Promise<string> {
   const rule = await get<Fields>(`/rules/${limit.ruleId}`);
   const copied = Object.fromEntries(Object.entries(rule).filter(([name]) => !NOT_COPIED.includes(name)));
@@ -76,7 +76,7 @@ async function changeOverride(limit: CallerLimit, form: HTMLFormElement): Promis
   return limit.ruleId;
 }
 
-/** Of several limits, the one with this window. A burst grows with its limit. */
+/** Changes the limit with this window, if there are several. A burst grows with its limit. */
 function changedLimit(
   { limits, burst }: Fields,
   { windowSeconds, window, limit }: CallerLimit,
@@ -98,7 +98,7 @@ function changedLimit(
 const MAX_LOOKS = 50;
 const LOOK_EVERY_MS = 100;
 
-/** Looks until the limit is what was asked for. */
+/** Polls until the limit is the new one. */
 async function inForce(
   who: Who,
   wanted: { ruleId: string; limit: number },

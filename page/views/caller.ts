@@ -1,4 +1,4 @@
-// One caller: what limits it now and what is left, live and charging nothing; its denials and usage; what can be done.
+// One caller: its limits and what is left of them, live and without a charge; its denials and usage; and actions.
 import { get, me, type Page } from '../api.ts';
 import { type Chart, chart } from '../chart.ts';
 import { button, type Child, empty, fill, h, link, table } from '../dom.ts';
@@ -182,7 +182,9 @@ interface UsedChart extends Chart {
   choose(policy: string): void;
 }
 
-/** What is used of one limit, beside the limit. An override of it goes on with the curve: its policy has the same name. */
+/**
+ * The used units of one limit, beside the limit. An override continues the curve, because its policy has the same name.
+ */
 function usedChart(signal: AbortSignal): UsedChart {
   const curves = [
     { label: 'Used', colour: 'accent', isArea: true },
@@ -226,7 +228,7 @@ const eventTable = (items: readonly DenialEvent[]): Child =>
         { title: 'Denied', cell: (one) => count(one.count), isNumber: true },
       ]);
 
-/** Usage is recorded for callers with a name, not for addresses. */
+/** Weir records usage of callers with a name, not of addresses. */
 function usageCurve({ scope, id }: Who, signal: AbortSignal): Child {
   if (scope === 'ip')
     return h('p', { class: 'hint' }, 'Usage is not recorded by address, only by user, key and tenant.');

@@ -1,4 +1,4 @@
-// Finds a caller, and shows one: what limits it, what is left, what was denied and used.
+// Finds a caller, and shows one: its limits, what is left, what was denied and used.
 import { get, type Page } from '../api.ts';
 import { type Child, empty, fill, h, hrefOf, link, table } from '../dom.ts';
 import { textField } from '../fields.ts';
@@ -59,7 +59,7 @@ async function search(q: string, signal: AbortSignal): Promise<Child> {
     const found = await findCallers(q, signal);
     return [foundTable(found), elsewhere(q, found)];
   } catch (error) {
-    // Who limits a caller is known without Postgres.
+    // The limits of a caller are known without Postgres.
     return [failed('The callers that were entered could not be read', error), elsewhere(q, [])];
   }
 }
@@ -107,7 +107,7 @@ const said = (facts: Readonly<Record<string, string | null>>) =>
     .flatMap(([name, value]) => (value ? [`${name} ${value}`] : []))
     .join(', ');
 
-/** Users come from tokens, and addresses are nowhere entered: so whatever was typed can be looked at. */
+/** Users come from tokens, and nobody registers addresses. So the page can show any name that was typed. */
 function directLinks(q: string, found: readonly Found[]): Child {
   const isAddress = /^[\d.]+$|:/.test(q);
   const kinds = isAddress ? ['ip', 'user'] : ['user'];

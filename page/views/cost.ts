@@ -1,4 +1,4 @@
-// What Weir would cost with so many requests: the numbers of docs/cost.md, for a deployment of one's own.
+// Computes what Weir would cost in a person's own deployment, with the numbers of docs/cost.md.
 import { type Cost, costOf, cuHours, type Deployment, freeRequests } from '../cost.ts';
 import { fill, h, table } from '../dom.ts';
 import { choiceField, numberField } from '../fields.ts';

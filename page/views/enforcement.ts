@@ -1,4 +1,4 @@
-// The one switch that makes every rule only log, in case the limits themselves are the trouble.
+// The one switch that makes every rule only log, in case the limits themselves are the problem.
 import { get, me, patch } from '../api.ts';
 import { ask } from '../dialog.ts';
 import { button, fill, h, toast } from '../dom.ts';

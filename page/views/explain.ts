@@ -1,4 +1,4 @@
-// Why a request is limited: paste a curl command or fill in a request, and see the way it would go.
+// Explains why a request is limited: paste a curl command or fill in a form, and see which rules apply.
 import { post } from '../api.ts';
 import { parseCurl } from '../curl.ts';
 import { type Child, fill, h, link, table } from '../dom.ts';
@@ -10,7 +10,7 @@ import { type View, waiting } from './view.ts';
 interface Applied {
   readonly id: string;
   readonly name: string;
-  /** `log`: it denies nobody. */
+  /** `log` means that it denies nobody. */
   readonly action: string;
   readonly times: number | null;
   readonly limit: number;

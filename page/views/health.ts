@@ -1,4 +1,4 @@
-// How each part is doing, as the isolate that answers sees it.
+// Shows the state of each part, as the answering isolate sees it.
 import { health } from '../api.ts';
 import { type Child, empty, fill, h, table } from '../dom.ts';
 import { ago, count } from '../format.ts';
@@ -79,7 +79,7 @@ const healthOf = ({ status, version, region, rules, parts, errors, isolate }: He
   originTable(isolate.origins),
 ];
 
-/** What to look at first. */
+/** Shown first. */
 const NEXT: Readonly<Record<string, string>> = {
   redis: 'Other regions count for it meanwhile. Look at its Upstash console.',
   postgres: 'Rules in force go on; changes have to wait. Look at the Neon console.',

@@ -1,4 +1,4 @@
-// What was changed, by whom, what was different before, and how to undo it.
+// Lists changes: what was changed, by whom, the differences, and how to undo it.
 import { ApiError, get, me, type Page, post } from '../api.ts';
 import { type Change, kindOf, nameOf } from '../change.ts';
 import { ask } from '../dialog.ts';
@@ -14,7 +14,7 @@ export const showHistory: View = async (main, { signal }) => {
 
 type Filter = { readonly entity?: string; readonly entityId?: string };
 
-/** With differences, and a button to undo each change as a whole. */
+/** Shows differences, and a button that undoes each change as a whole. */
 export async function showChanges(
   list: HTMLElement,
   filter: Filter,

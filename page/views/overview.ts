@@ -1,4 +1,4 @@
-// What is going on now: traffic, times, regions, who is denied most, and what was changed last.
+// Shows what happens now: traffic, decision times, regions, who is denied most, and the last changes.
 import { get, type Page } from '../api.ts';
 import type { Change } from '../change.ts';
 import { type Chart, chart } from '../chart.ts';
@@ -18,13 +18,13 @@ import type { View } from './view.ts';
 import type { Violator } from './violators.ts';
 
 const EVERY_MS = 3_000;
-/** Isolates hand over their sums in batches: a rate over a moment would jump. */
+/** Isolates hand over their sums in batches, so a rate over a short time would jump. */
 const RATE_SECONDS = 12;
 const TIMES_SECONDS = 60;
 /** Ten minutes. */
 const MAX_SAMPLES = 200;
 
-/** Kept while other views are open, so that the curve is there when somebody comes back. */
+/** Kept while other views are open, so that the curve is complete when the person returns. */
 const samples: Traffic[] = [];
 const rates: Rates[] = [];
 
@@ -199,7 +199,7 @@ const violatorList = (violators: readonly (Violator & { scope: string })[]) =>
         { title: 'Denied', cell: (one) => count(one.count), isNumber: true },
       ]);
 
-/** `other` and `all` are nobody that can be looked at. */
+/** `other` and `all` are not callers that have a page. */
 export const callerLink = (scope: string, subject: string) =>
   subject === 'other' || scope === 'global' || scope === 'rule'
     ? subject

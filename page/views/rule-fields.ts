@@ -1,4 +1,4 @@
-// The fields of a rule: how each is shown in the form, and read back from it.
+// The fields of a rule: how the form shows each one and reads it back.
 import {
   areaField,
   type Bounds,
@@ -20,9 +20,9 @@ interface RuleField {
   readonly label: string;
   readonly kind: Kind;
   readonly hint?: string;
-  /** Null where the field may be left open. */
+  /** Null if the field may be empty. */
   readonly empty?: null;
-  /** Of a number, as the API has them. */
+  /** The bounds of a number, as in the API. */
   readonly bounds?: Bounds;
 }
 
@@ -186,7 +186,7 @@ export function inputOf({ name, label, kind, hint, bounds = {} }: RuleField, val
   return textField(options, Array.isArray(value) ? value.join(', ') : String(value ?? ''));
 }
 
-/** What stands in the form. */
+/** The values in the form. */
 export const valuesIn = (form: HTMLFormElement): Record<string, unknown> =>
   Object.fromEntries(ALL.map((field) => [field.name, valueIn(form, field)]));
 
@@ -206,7 +206,7 @@ function valueIn(form: HTMLFormElement, { name, kind, empty }: RuleField): unkno
   return kind === 'moment' ? new Date(text).toISOString() : text;
 }
 
-/** What is no JSON goes to the API as it is, which says so at the field. */
+/** A text that is not JSON goes to the API unchanged, which reports it at the field. */
 function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -215,7 +215,7 @@ function parseJson(text: string): unknown {
   }
 }
 
-/** The fields whose value is another than before. Moments are compared to the minute, as the form shows them. */
+/** The fields whose value has changed. Times are compared to the minute, as the form shows them. */
 export function changedFields(before: Values, after: Values): Record<string, unknown> {
   const isMoment = (name: string) => ALL.some((field) => field.name === name && field.kind === 'moment');
   const same = (name: string, value: unknown) =>

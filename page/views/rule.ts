@@ -1,4 +1,4 @@
-// One rule: what it means, what it denies, its form, its history; or a new rule.
+// One rule: what it means, what it denies, its form and its history. Or a new rule.
 import { call, get, me, patch, post, remove } from '../api.ts';
 import { chart } from '../chart.ts';
 import { ask } from '../dialog.ts';
@@ -86,14 +86,14 @@ export const showRule: View = async (main, { parts: [id = ''], signal }) => {
   await showChanges(history, { entity: 'rules', entityId: id }, signal);
 };
 
-/** Unless the person has gone elsewhere meanwhile. */
+/** Does nothing if the person has gone to another view meanwhile. */
 function showAgain(id: string, signal: AbortSignal): void {
   if (!signal.aborted && location.hash.endsWith(id)) window.dispatchEvent(new HashChangeEvent('hashchange'));
 }
 
 function showNew(main: HTMLElement): void {
   const form = ruleForm(NEW, async (values) => {
-    // Fields that nobody touched are left to the defaults of the API.
+    // Fields that nobody touched keep the defaults of the API.
     const { name, ...changes } = changedFields(NEW, values);
     const { scope, algorithm, action } = values;
     const body = {
@@ -166,7 +166,7 @@ const confirmDelete = (rule: StoredRule) =>
     },
   });
 
-/** `more` is told what stands in the form, whenever it asks. */
+/** `more` can ask for the values in the form at any time. */
 function ruleForm(
   rule: Values,
   act: (values: Values) => Promise<void>,

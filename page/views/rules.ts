@@ -1,4 +1,4 @@
-// All rules: search, filters, and what each of them has done in the last day.
+// Lists all rules: search, filters, and what each has done in the last day.
 import { get, me, type Page } from '../api.ts';
 import { button, type Child, empty, fill, h, hrefOf, link, table } from '../dom.ts';
 import { choiceField, textField } from '../fields.ts';
@@ -23,13 +23,13 @@ const PAGE = 50;
 const DAY_MS = 86_400_000;
 const FILTERS = ['q', 'scope', 'enabled'] as const;
 
-/** By the id of the rule. What is not among the busiest has no number. */
+/** By the id of the rule. Rules that are not among the busiest have no number. */
 export interface LastDay {
   readonly denied: ReadonlyMap<string, number>;
   readonly admitted: ReadonlyMap<string, number>;
 }
 
-/** Undefined: it could not be read. */
+/** Undefined if it could not be read. */
 interface Done {
   readonly lastDay: Promise<LastDay | undefined>;
   readonly traffic: Promise<Traffic | undefined>;

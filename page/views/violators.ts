@@ -1,4 +1,4 @@
-// Who was denied most.
+// Lists who was denied most.
 import { get, type Page } from '../api.ts';
 import { button, empty, fill, h, hrefOf, link, table } from '../dom.ts';
 import { choiceField } from '../fields.ts';
@@ -8,7 +8,7 @@ import { type View, type Where, waiting } from './view.ts';
 
 export interface Violator {
   readonly subject: string;
-  /** Told if callers of all kinds were asked for. */
+  /** Present if the question was about callers of all kinds. */
   readonly scope?: string;
   readonly count: number;
   readonly lastAt: string;

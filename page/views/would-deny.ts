@@ -1,4 +1,5 @@
-// "Who would this have denied?": what another limit would have done to the last day, beside the form that changes it.
+// "Who would this have denied?": shows what another limit would have done to the last day, beside the form that changes
+// it.
 import { get } from '../api.ts';
 import { button, type Child, fill, h, table } from '../dom.ts';
 import { type Effect, effectSentences } from '../effect-sentences.ts';
@@ -23,7 +24,7 @@ const HOW =
   'these are bounds, as if counters were empty a day ago and callers had sent the same. Requests that other rules ' +
   'denied are not counted. One unit is one request, unless requests have a cost.';
 
-/** `values`: what stands in the form now. */
+/** `values` are the values in the form now. */
 export function wouldDeny(id: string, values: () => Values): HTMLElement {
   const place = h('div', { 'aria-live': 'polite' });
   const ask = button('Who would this have denied?', async () => {
@@ -48,7 +49,7 @@ const queryOf = (values: Values) => ({
 
 const textOf = (value: unknown) => (value === null || value === undefined ? undefined : String(value));
 
-/** Usage is recorded for callers with a name, not for addresses. */
+/** Weir records usage of callers with a name, not of addresses. */
 const admittedOf = ({ scope, admitted }: Caller) => (scope === 'ip' ? 'not recorded' : count(admitted));
 
 const effectOf = (answer: Answer): Child => [
