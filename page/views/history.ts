@@ -1,9 +1,10 @@
 // Lists changes: what was changed, by whom, the differences, and how to undo it.
+
+import { type Change, kindOf, nameOf } from '../../src/page/shared/change.ts';
+import { ago, moment } from '../../src/page/shared/format.ts';
 import { ApiError, get, me, type Page, post } from '../api.ts';
-import { type Change, kindOf, nameOf } from '../change.ts';
 import { ask } from '../dialog.ts';
 import { button, type Child, empty, fill, h, link, toast } from '../dom.ts';
-import { ago, moment } from '../format.ts';
 import { type View, waiting } from './view.ts';
 
 export const showHistory: View = async (main, { signal }) => {

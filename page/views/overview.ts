@@ -1,10 +1,7 @@
 // Shows what happens now: traffic, decision times, regions, who is denied most, and the last changes.
-import { get, type Page } from '../api.ts';
-import type { Change } from '../change.ts';
-import { type Chart, chart } from '../chart.ts';
-import { type Child, empty, fill, h, link, table } from '../dom.ts';
-import { count, milliseconds, rate } from '../format.ts';
-import { live } from '../live.ts';
+
+import type { Change } from '../../src/page/shared/change.ts';
+import { count, milliseconds, rate } from '../../src/page/shared/format.ts';
 import {
   decisionQuantile,
   type Rates,
@@ -12,7 +9,11 @@ import {
   regionRates,
   sampleBefore,
   type Traffic,
-} from '../traffic.ts';
+} from '../../src/page/shared/traffic.ts';
+import { get, type Page } from '../api.ts';
+import { type Chart, chart } from '../chart.ts';
+import { type Child, empty, fill, h, link, table } from '../dom.ts';
+import { live } from '../live.ts';
 import { changeLine } from './history.ts';
 import type { View } from './view.ts';
 import type { Violator } from './violators.ts';

@@ -1,4 +1,6 @@
 // The fields of a rule: how the form shows each one and reads it back.
+
+import { localInput } from '../../src/page/shared/format.ts';
 import {
   areaField,
   type Bounds,
@@ -9,7 +11,6 @@ import {
   textField,
   textOf,
 } from '../fields.ts';
-import { localInput } from '../format.ts';
 
 export type Values = Readonly<Record<string, unknown>>;
 
