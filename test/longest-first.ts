@@ -1,7 +1,7 @@
-// The order in which files run: those that wait the longest begin first, so that none of them is left over at the end.
+// Orders the test files: the longest begin first, so that none of them runs alone at the end.
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
-/** From the longest to the shortest. Those of workerd together: they need workers of another kind. */
+/** From the longest to the shortest. Those of workerd come together, because they need other workers. */
 const LONG = [
   'workerd/',
   'bench/',

@@ -1,9 +1,9 @@
-// What the global set-up hands to the tests.
+// Values that the global set-up passes to the tests.
 import 'vitest';
 
 declare module 'vitest' {
   interface ProvidedContext {
-    /** Where the process of the shared parts answers. */
+    /** The address of the process with the shared parts. */
     readonly sharedParts: string;
   }
 }

@@ -18,12 +18,12 @@ interface Assertion {
 interface Access {
   rsa: KeyPair;
   elliptic: KeyPair;
-  /** Another one for each test. */
+  /** Each test has its own. */
   certs: Certs;
   nowMs: number;
 }
 
-/** For the tests of one file. */
+/** Call it once in a test file. */
 export function useAccess() {
   const access = { nowMs: NOW } as Access;
   beforeAll(async () => {

@@ -1,4 +1,4 @@
-// Cloudflare Access: whom its assertions let in, and where its keys come from.
+// Cloudflare Access: which assertions it accepts, and where its keys come from.
 import { exportSPKI, generateKeyPair, SignJWT, UnsecuredJWT } from 'jose';
 import { expect, test } from 'vitest';
 import { createAccessVerifier } from '../../src/admin/access-jwt.ts';
@@ -12,7 +12,7 @@ const createVerifier = (admins: string[] = []) =>
     audience: AUDIENCE,
     admins,
     now: () => access.nowMs,
-    // No server but one that hangs takes so long, however busy the machine is.
+    // Only a server that hangs takes this long, however busy the machine is.
     deadlineMs: 2_000,
   });
 
@@ -118,7 +118,7 @@ test.each<[string, Certs['mode']]>([
   access.certs.mode = mode;
   const verify = createVerifier();
   expect(await verify(await assert())).toEqual({ kind: 'unavailable' });
-  // It is left alone for a while.
+  // The verifier leaves the server alone for a while.
   expect(await verify(await assert())).toEqual({ kind: 'unavailable' });
   expect(access.certs.requests).toBe(1);
   access.certs.mode = 'good';

@@ -1,4 +1,4 @@
-// Who may enter: tokens, roles, the same answer for everybody else, and how guessing is slowed down.
+// Who may enter: tokens, roles, the same answer for everybody else, and a brake on guessing.
 
 import { OpenAPIHono } from '@hono/zod-openapi';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -18,7 +18,7 @@ interface Call {
   readonly headers?: Record<string, string>;
 }
 
-/** The gate alone, before a route that says who came in. */
+/** The gate alone, in front of a route that says who came in. */
 function createGate(overrides: Partial<GateServices> = {}) {
   const logged: string[] = [];
   const app = new OpenAPIHono<AdminEnv>().basePath('/_weir/admin');
@@ -27,7 +27,7 @@ function createGate(overrides: Partial<GateServices> = {}) {
     auth: { tokens: Object.values(TOKENS) },
     deadlineMs: 1_000,
     now: () => Date.now(),
-    // As the whole admin route has it.
+    // The whole admin route logs in the same way.
     log: { error: (event: string, error: unknown) => logged.push(`${event} ${error}`) },
     ...overrides,
   };
@@ -201,7 +201,7 @@ describe('failed attempts', () => {
     expect(await statuses(50, () => call(wrong))).toEqual(Array(50).fill(429));
     expect((await call(right)).status).toBe(429);
     expect(calls.length).toBe(spent);
-    // At once, from another address: ten of them ask.
+    // All at once, from another address: only ten of them ask Redis.
     await Promise.all(Array.from({ length: 100 }, () => call({ ...wrong, ip: '192.0.2.3' })));
     expect(calls.length).toBe(2 * spent);
   });
@@ -243,7 +243,7 @@ describe('failed attempts', () => {
   });
 });
 
-/** Windows are aligned: a test that spans two of them would see the second one empty. */
+/** Windows are aligned, so a test that spans two of them would find the second one empty. */
 async function startOfMinute(): Promise<void> {
   const left = 60_000 - (Date.now() % 60_000);
   if (left < 5_000) await new Promise((resolve) => setTimeout(resolve, left));

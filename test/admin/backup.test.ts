@@ -1,4 +1,4 @@
-// A backup: everything but secrets in one document, and back into a database that has been emptied.
+// A backup has everything but secrets in one document, and restores it into an empty database.
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { hashApiKey } from '../../src/core/matching/api-key.ts';
@@ -49,7 +49,7 @@ describe('a backup of a database with everything in it', () => {
     await send('/tenants', { id: 'acme', name: 'Acme', tier: 'pro', anchorDay: 31 });
     await send('/users', { id: 'ann', tier: 'pro', tenantId: 'acme' });
     await send('/rules', rule('by tier', { limit: null, limitName: 'calls' }));
-    // An override: it replaces the rule for one user and for a time.
+    // An override replaces the rule for one user and for a time.
     await send(
       '/rules',
       rule('by tier: ann', {
@@ -99,7 +99,7 @@ describe('a backup of a database with everything in it', () => {
     const document = (await (await admin.call('/export')).json()) as Entry;
     expect(document['settings']).toEqual({ enforcement: 'log', fileExtensions: 'ignored' });
     await patch({ enforcement: 'on', fileExtensions: 'part' });
-    // What was exported before the change would undo it unseen.
+    // A document exported before the change would silently undo it.
     expect((await admin.call('/import', { method: 'POST', body: document })).status).toBe(409);
     expect(await send('/import', { weir: 1, settings: { enforcement: 'log' } })).toMatchObject({
       settings: { changes: { enforcement: { from: 'on', to: 'log' } } },

@@ -1,4 +1,4 @@
-// What all collections have in common: create, get, list, replace, patch, delete; who did it; and what is in force.
+// What all collections have in common: create, get, list, replace, patch, delete; the history; and what is in force.
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Publication } from '../../src/rules/publishing/publish.ts';
@@ -151,7 +151,7 @@ describe.each(SAMPLES)(
         });
         expect([method, again.status, (await readProblem(again)).code]).toEqual([method, 404, 'not-found']);
       }
-      // Later samples name the ones before them.
+      // Later samples refer to earlier ones.
       await create(admin, collection, body);
     });
 

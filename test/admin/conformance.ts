@@ -1,5 +1,5 @@
-// Holds every answer against the OpenAPI document: an operation that is there, a status it declares, the content
-// type, and a body that is valid by the schema.
+// Compares every answer with the OpenAPI document: a known operation, a declared status, the content type, and a body
+// that matches the schema.
 import type { ValidateFunction } from 'ajv';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
@@ -27,7 +27,7 @@ export interface OpenApiDocument {
 
 export type Conformance = (request: Request, response: Response) => Promise<void>;
 
-/** Throws, with what is wrong, if an answer is not as the document says. */
+/** Throws if an answer differs from the document, and says how. */
 export function createConformance(document: OpenApiDocument): Conformance {
   const validatorOf = createValidators(document);
 
@@ -43,7 +43,7 @@ export function createConformance(document: OpenApiDocument): Conformance {
   };
 }
 
-/** Throws if a request is not one that the document offers: its operation, the names of its query, its body. */
+/** Throws if the document does not offer the request: its operation, the names of its query, its body. */
 export function createRequestConformance(document: OpenApiDocument): (request: Request) => Promise<void> {
   const validatorOf = createValidators(document);
 
@@ -65,7 +65,7 @@ export function createRequestConformance(document: OpenApiDocument): (request: R
   };
 }
 
-/** What is not in the document must not exist. */
+/** An operation that is not in the document must not exist. */
 async function expectUndocumented(where: string, response: Response): Promise<void> {
   if (![401, 403, 404, 405, 413, 429].includes(response.status))
     throw new Error(`${where}: no such operation`);
@@ -89,7 +89,7 @@ async function expectContent(
   throw new Error(`${where}: ${JSON.stringify(validate.errors)}\n${text}`);
 }
 
-/** The document's schemas under an address of their own, so that their references resolve. */
+/** The document's schemas have their own base address, so that their references resolve. */
 function createValidators({ components }: OpenApiDocument): (schema: object) => ValidateFunction {
   const ajv = new Ajv2020({ allErrors: true, strict: false });
   formats.default(ajv);

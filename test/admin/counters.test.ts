@@ -1,4 +1,4 @@
-// Forgetting what was counted of a subject, on the real Redis of several regions.
+// Resets the counters of a subject, on the real Redis of several regions.
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import type { Check } from '../../src/core/counting/check.ts';
@@ -14,7 +14,7 @@ let harnesses: Harness[];
 const stores: CounterStore[] = [];
 const regions = ['eu', 'us'].map((name, i) => ({ name, share: 1, store: delegate(() => stores[i]) }));
 
-/** Postgres serves all tests, each of which has a Redis of its own. */
+/** All tests share Postgres. Each has its own Redis. */
 function delegate(current: () => CounterStore | undefined): CounterStore {
   const store = () => current() ?? Promise.reject(new Error('no store'));
   return {

@@ -1,4 +1,4 @@
-// What tests of errors share: a request that is refused, and how the refusal reads.
+// Helpers for tests of errors: a request that is refused, and the text of the refusal.
 import { expect } from 'vitest';
 import type { Admin, AdminCall } from './harness.ts';
 import { readProblem } from './samples.ts';

@@ -1,4 +1,4 @@
-// What Postgres refuses, and a Postgres that is not there: how it reads at the admin route.
+// How the admin route reports what Postgres refuses, and a Postgres that does not answer.
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { postgresProblem } from '../../src/admin/postgres-problems.ts';

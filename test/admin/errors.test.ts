@@ -1,4 +1,4 @@
-// Every kind of bad request: its code, the field it points at, and that nothing of it is written.
+// Every kind of bad request: its code, the field it points at, and that it writes nothing.
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { history } from '../../src/rules/tables/schema.ts';
 import { type Call, post, readRefusal } from './errors-harness.ts';

@@ -1,4 +1,4 @@
-// Several editors at once: nobody overwrites what somebody else has just written without having seen it.
+// Several editors at once: nobody overwrites another person's change without having seen it.
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type Admin, startAdmin, TOKENS } from './harness.ts';
 import { create, LOGINS, read, readProblem, type Shown } from './samples.ts';
@@ -13,7 +13,7 @@ afterAll(() => admin[Symbol.asyncDispose]());
 
 beforeEach(async () => {
   const { name: _name, ...unnamed } = LOGINS;
-  // A resource of its own: tied rules would be warned of.
+  // Its own resource, because Weir warns of rules that tie.
   rule = await create(admin, 'rules', { ...unnamed, resource: `/${crypto.randomUUID()}` });
   path = `/rules/${rule.id}`;
 });
@@ -86,7 +86,7 @@ describe('patches of different fields at once', () => {
   });
 
   it('never make a rule together that would be refused', async () => {
-    // Its limit and window are multiplied: together they may be too large.
+    // The limit times the window may be too large.
     await admin.call(path, { method: 'PATCH', body: { algorithm: 'gcra' } });
     const answers = await Promise.all([
       admin.call(path, { method: 'PATCH', body: { limit: 50_000_000_000 } }),

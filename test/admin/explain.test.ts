@@ -100,7 +100,7 @@ describe('an explanation', () => {
           limit: 10,
           limitFrom: 'rule',
           subject: { scope: 'ip', id: '192.0.2.1' },
-          // What is known to be used is one: the other region does not answer.
+          // Only one unit is known to be used, because the other region does not answer.
           left: { allowed: true, remaining: 9, retryAfterMs: 0 },
           leased: 7,
           moving: null,
@@ -159,7 +159,7 @@ describe('an explanation', () => {
     expect(details.bad).toContain('may have a * only at its end');
     expect(details.outranked).toContain('wins comes before it: it has priority 1, this one 100');
     expect(details.pros).toBe('It is for callers of pro; this one is of free.');
-    // What is rejected or elsewhere is at the ends, whatever the order of creation.
+    // Rejected rules come first and those for other resources last, whatever the order of creation.
     expect(explained.doesNotApply[0]?.name).toBe('bad');
     expect(explained.doesNotApply.at(-1)?.name).toBe('elsewhere');
   });
@@ -188,7 +188,7 @@ describe('an explanation', () => {
     const text = await response.text();
     expect(JSON.parse(text)).toMatchObject({ caller: { apiKeyId, userId: 'u1' } });
     expect(text).not.toContain(key);
-    // One that is nobody's is counted by IP, as in a real request.
+    // A key that belongs to nobody counts by IP, as in a real request.
     expect((await explain({ path: '/x', apiKey: `${key}x` })).caller).toMatchObject({
       apiKeyId: null,
       userId: null,

@@ -1,4 +1,4 @@
-// The admin route on a real Postgres, called as clients call it. Every answer is held against the OpenAPI document.
+// The admin route on a real Postgres, called as clients call it. Every answer is compared with the OpenAPI document.
 import { createAdminApp } from '../../src/admin/app.ts';
 import { createEndedSessions } from '../../src/admin/ended-sessions.ts';
 import { documentOf } from '../../src/admin/routes/openapi.ts';
@@ -22,7 +22,7 @@ export interface AdminCall {
   readonly method?: string;
   /** Sent as JSON. */
   readonly body?: unknown;
-  /** Sent as it is. */
+  /** Sent unchanged. */
   readonly text?: string;
   readonly headers?: Record<string, string>;
 }
@@ -30,7 +30,7 @@ export interface AdminCall {
 export interface Admin extends AsyncDisposable {
   readonly db: TestDatabase;
   readonly document: OpenApiDocument;
-  /** `path` is what follows /_weir/admin. */
+  /** `path` is the part after /_weir/admin. */
   call(path: string, options?: AdminCall): Promise<Response>;
 }
 
@@ -42,7 +42,7 @@ const board: AnnouncementBoard = {
   readParts: async (parts) => parts.map(() => undefined),
   writeParts: async () => undefined,
 };
-/** They can be told of rules, but their counters are not there. */
+/** These accept announcements, but have no counters. */
 const REGIONS = ['us', 'eu', 'ap'].map((name) => ({ name, share: 1, store, board }));
 
 export async function startAdmin(overrides: Partial<AdminServices> = {}): Promise<Admin> {

@@ -1,4 +1,4 @@
-// What tests of imports share: an admin route whose publications are counted, and documents sent to it.
+// Helpers for tests of imports: an admin route whose publications are counted, and documents sent to it.
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, expect } from 'vitest';
 import { type Admin, startAdmin } from './harness.ts';
@@ -37,7 +37,7 @@ export const rule = (name: string, more: object = {}) => ({
   ...more,
 });
 
-/** For the tests of one file: no rules, users and tiers before each of them. */
+/** Call it once in a test file. Each test starts without rules, users and tiers. */
 export function useImports() {
   let admin: Admin;
   let sql: pg.Client;

@@ -1,4 +1,4 @@
-// An import that is refused, or that somebody else gets in the way of: it is done as a whole or not at all.
+// An import that Weir refuses, or that another change interrupts: it is done as a whole or not at all.
 import { beforeEach, describe, expect, test } from 'vitest';
 import { importRules } from '../../src/admin/import/import.ts';
 import type { Database } from '../../src/rules/tables/database.ts';
@@ -164,7 +164,7 @@ const RULE_A = {
   windowSeconds: 60,
 } as const;
 
-/** Runs something before each transaction. */
+/** Runs `interrupt` before each transaction. */
 function interrupted(database: Database, interrupt: (batches: number) => Promise<unknown>): Database {
   let batches = 0;
   const batch: Database['batch'] = async (queries) => {

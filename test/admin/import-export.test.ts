@@ -1,4 +1,4 @@
-// All rules as one document: out and in again changes nothing, and an import says what it does.
+// All rules as one document: exporting and importing it changes nothing, and an import says what it does.
 import { describe, expect, test } from 'vitest';
 import { TOKENS } from './harness.ts';
 import { type Document, EMPTY, rule, useImports } from './import-export-harness.ts';

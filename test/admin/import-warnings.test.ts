@@ -1,4 +1,4 @@
-// An import warns of what is hardly meant, and a dry run of it tells the same beforehand.
+// An import warns of rules that are probably mistakes, and a dry run gives the same warnings.
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { type Admin, startAdmin } from './harness.ts';
@@ -24,7 +24,7 @@ const take = async (document: object, query: string) => {
   expect(response.status, await response.clone().text()).toBe(200);
   return ((await response.json()) as { warnings: string[] }).warnings;
 };
-/** Of the dry run, after making sure that the import itself says the same. */
+/** The warnings of the dry run. Also checks that the real import gives the same ones. */
 const warningsOf = async (document: object, mode = 'merge') => {
   const foretold = await take(document, `?dryRun=true&mode=${mode}`);
   expect(await take(document, `?mode=${mode}`)).toEqual(foretold);

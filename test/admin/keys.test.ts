@@ -1,4 +1,4 @@
-// API keys: shown once, and never again in any way.
+// API keys are shown once, and never again in any way.
 import { eq } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { hashApiKey, isWellFormedKey } from '../../src/core/matching/api-key.ts';
@@ -87,7 +87,7 @@ describe('a key', () => {
       expect((await read(answer)).warnings).toEqual([warning(userId)]);
       expect((await admin.call(`/users/${userId}`)).status).toBe(200);
     }
-    // Both came with one change, and go with it.
+    // One change created both, and undoing it removes both.
     const { items } = (await (await admin.call('/history?entity=users&entityId=newcomer')).json()) as {
       items: { changeId: number }[];
     };

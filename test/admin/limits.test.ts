@@ -1,4 +1,4 @@
-// What limits a caller now, by the rules in force and the real Redis of several regions.
+// The current limits of a caller, by the rules in force and the real Redis of several regions.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { planRequest } from '../../src/core/matching/plan.ts';
 import { compileSnapshot, type Snapshot } from '../../src/core/matching/snapshot.ts';
@@ -80,7 +80,7 @@ async function limitsOf(scope: string, subject: string): Promise<Limits> {
   return (await response.json()) as Limits;
 }
 
-/** One request of a user, counted in a region as the gateway does. */
+/** One request of a user, counted in a region as by the gateway. */
 async function take(region: number, userId: string) {
   if (!inForce.rules) throw new Error('no rules');
   const request = {

@@ -1,4 +1,4 @@
-// Pages: of any size, complete and without repetition while others write.
+// Pages of any size are complete and without repetition, even while others write.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { toCursor } from '../../src/admin/collection/cursors.ts';
 import { apiKeys, rules, users } from '../../src/rules/tables/schema.ts';
@@ -17,7 +17,7 @@ beforeAll(async () => {
     .insert(rules)
     .values(numbers(COUNT).map((i) => ({ ...UNNAMED, name: `r${i}`, priority: i })));
   await database.insert(users).values(numbers(COUNT).map((i) => ({ id: `u${i}` })));
-  // All in one transaction: they have the same time of creation.
+  // All in one transaction, so they have the same time of creation.
   const keys = numbers(COUNT).map((i) => ({
     name: `k${i}`,
     prefix: 'weir_x',
@@ -36,7 +36,7 @@ interface Page {
 
 const page = async (path: string) => (await (await admin.call(path)).json()) as Page;
 
-/** All pages; `between` happens after each of them. */
+/** Reads all pages. `between` runs after each of them. */
 async function readAll(
   collection: string,
   limit: number,
@@ -93,7 +93,7 @@ describe('while others write', () => {
       await Promise.all([
         create(admin, 'rules', { ...UNNAMED, name: `new${n}a`, priority: -n }),
         create(admin, 'rules', { ...UNNAMED, name: `new${n}b`, priority: 1000 + n }),
-        // Changed ones stay where they are, whatever changes.
+        // A changed rule keeps its place, whatever changes.
         admin.call(`/rules/${ids.get(`r${n}`)}`, { method: 'PATCH', body: { priority: 5000, limit: 99 } }),
         admin.call(`/rules/${ids.get(`r${120 + n}`)}`, {
           method: 'PATCH',

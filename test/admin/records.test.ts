@@ -1,4 +1,4 @@
-// What operators ask of denials and usage, through the admin route.
+// Denials and usage, as the admin route reports them.
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createSubjects } from '../../src/telemetry/subjects.ts';

@@ -1,4 +1,5 @@
-// What would make all rules together too large for the edge is refused when it is saved, not when it is published.
+// A change that would make all rules together too large for the edge is refused when it is saved, not when it is
+// published.
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { MAX_SAVED_BYTES } from '../../src/rules/publishing/snapshot-room.ts';
@@ -22,7 +23,7 @@ beforeEach(async () => {
   await admin.call('/publish', { method: 'POST' });
 });
 
-/** As if so much room was left after the last publication. */
+/** Pretends that the last publication left this much room. */
 const leaveRoom = (bytes: number) =>
   sql.query('update last_publication set bytes = $1', [MAX_SAVED_BYTES - bytes]);
 const published = async () => Number((await sql.query('select bytes from last_publication')).rows[0].bytes);

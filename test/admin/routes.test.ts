@@ -1,4 +1,4 @@
-// The collection `routes`: what it refuses and says, its history, its way to the edge, and its place in documents.
+// The collection `routes`: what it refuses and answers, its history, its publication, and its place in documents.
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { readContent } from '../../src/rules/publishing/content.ts';
 import { createRuleReader } from '../../src/rules/publishing/rule-reader.ts';
@@ -124,7 +124,7 @@ describe('on their way to the edge, routes', () => {
         problems: [expect.stringContaining('origin: names a service')],
       },
     ]);
-    // A list of rules does not show that.
+    // A list of rules does not show these.
     expect((await readContent(admin.db.database)).rejected).toEqual([]);
   });
 

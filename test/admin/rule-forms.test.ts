@@ -1,4 +1,4 @@
-// Rules of every form through the admin route: what is refused and where, and that export and import keep them.
+// Rules of every form through the admin route: which fields are refused, and that export and import keep them.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rules } from '../../src/rules/tables/schema.ts';
 import { type Admin, startAdmin } from './harness.ts';

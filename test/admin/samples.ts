@@ -1,4 +1,4 @@
-// One of each, for tests that go through all collections.
+// One sample of each collection, for tests that go through all of them.
 import type { Admin } from './harness.ts';
 
 export const LOGINS = {
@@ -10,17 +10,17 @@ export const LOGINS = {
   windowSeconds: 60,
 } as const;
 
-/** As a collection shows it. */
+/** An item as a collection shows it. */
 export type Shown = Record<string, unknown> & { id: string; revision: number; warnings?: string[] };
 
 export interface Sample {
   readonly collection: string;
   readonly body: Readonly<Record<string, unknown>>;
   readonly id: 'id' | 'name';
-  /** What is shown of `body`, besides id, revision and times. */
+  /** The fields shown for `body`, besides id, revision and times. */
   readonly shown: Readonly<Record<string, unknown>>;
   readonly patch: Readonly<Record<string, unknown>>;
-  /** A replacement with as little as it can have, and what it makes of the sample. */
+  /** The smallest replacement, and what it makes of the sample. */
   readonly replacement: Readonly<Record<string, unknown>>;
   readonly replaced: Readonly<Record<string, unknown>>;
 }

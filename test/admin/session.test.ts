@@ -1,4 +1,4 @@
-// The session of a person at the page: what its cookie is good for, and what it is not.
+// The session of a person at the page: what its cookie allows, and what it does not.
 
 import { Hono } from 'hono';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -19,7 +19,7 @@ interface Setting {
   readonly endedSessions?: EndedSessions;
 }
 
-/** One isolate; its Redis is not there, so its memory alone counts failures. */
+/** One isolate without Redis, so that only its memory counts failures. */
 function openIsolate({ tokens = [ALICE, CAROL], secret = 'postgres://one', endedSessions }: Setting = {}) {
   const clock = { ms: 1_900_000_000_000 };
   const services = {
@@ -186,7 +186,7 @@ describe('logging out', () => {
     db = await startDatabase();
   });
   afterAll(() => db[Symbol.asyncDispose]());
-  /** Each isolate has a memory of its own. */
+  /** Each isolate has its own memory. */
   const anIsolate = () =>
     openIsolate({
       endedSessions: createEndedSessions({ database: db.database, now: () => 1_900_000_000_000 }),
@@ -237,7 +237,7 @@ describe('logging out', () => {
     expect(answer.headers.get('Set-Cookie')).toContain('__Secure-weir=; Max-Age=0');
     expect(await answer.text()).toContain('a copy of its cookie stays good');
     expect((await here.ask({ Cookie: cookie })).status).toBe(401);
-    // Elsewhere nobody knows: people still see what goes on, and change nothing.
+    // Another isolate cannot tell. People still see what goes on, and cannot change anything.
     expect((await elsewhere.ask({ Cookie: cookie })).status).toBe(200);
     const change = await elsewhere.ask({ Cookie: cookie, 'X-Weir-Csrf': csrf }, 'POST');
     expect([change.status, await codeOf(change)]).toEqual([503, 'session-unconfirmed']);

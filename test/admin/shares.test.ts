@@ -1,4 +1,4 @@
-// Parts of a limit by region: what a rule may say of them, and that nobody sets how it was placed before.
+// Parts of a limit by region: what a rule may say about them, and that nobody can set how it was placed before.
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type Admin, startAdmin } from './harness.ts';

@@ -1,4 +1,4 @@
-// What the page's overview is told of the fleet.
+// What the page's overview reports about all isolates.
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { readFleet } from '../../src/telemetry/fleet.ts';
 import { type Admin, startAdmin, TOKENS } from './harness.ts';

@@ -1,11 +1,11 @@
-// Transactions that meet, on connections of their own: somebody is in the middle of a change when a request comes.
+// Transactions that meet, on separate connections: a person is in the middle of a change when a request comes.
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type Admin, startAdmin } from './harness.ts';
 import { create, readProblem, type Shown } from './samples.ts';
 
 let admin: Admin;
-/** Somebody who writes SQL by hand. */
+/** A person who writes SQL by hand. */
 let editor: pg.Client;
 let onlooker: pg.Client;
 beforeAll(async () => {
@@ -44,7 +44,7 @@ const waiting = async () => {
   return rows[0]?.count;
 };
 
-/** Sends a request while the editor is in a transaction that has done this much, then ends the transaction. */
+/** Sends a request while the editor's transaction has run this statement, then ends the transaction. */
 async function whileEditing(statement: string, request: () => Promise<Response>): Promise<Response> {
   await editor.query('begin');
   await editor.query(statement);

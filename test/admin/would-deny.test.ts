@@ -1,4 +1,4 @@
-// "Who would this have denied?", asked of a day that the test has written.
+// "Who would this have denied?", asked about a day that the test has written.
 import { PgDialect } from 'drizzle-orm/pg-core';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -107,7 +107,7 @@ describe('a lower limit', () => {
       surelyDenied: 2,
       perhapsDenied: 1,
     });
-    // Without that, the sum of the day alone tells.
+    // With such windows, only the sum of the day decides.
     expect(await ask('users', 'limit=49&windowSeconds=600000')).toMatchObject({ atLeast: 108 - 49 + 1 + 6 });
   });
 
@@ -121,7 +121,7 @@ it('a higher limit denies only callers that sent more than it admits', async () 
   expect(await ask('users', 'limit=97')).toMatchObject({ atLeast: 1, surelyDenied: 1, perhapsDenied: 1 });
   expect(await ask('users', 'limit=1000')).toMatchObject({
     atLeast: 0,
-    // Of the address nobody knows what it was admitted.
+    // Nobody knows how many requests of the address were admitted.
     perhapsDenied: 1,
     surelyNotDenied: 3,
   });
@@ -185,7 +185,7 @@ it('reads one range of an index in each table', async () => {
     limit: 20,
   } as const;
   const { sql, params } = new PgDialect().sqlToQuery(wouldDenyQuery(question));
-  // Tables of a few rows are read as a whole otherwise.
+  // Without this, Postgres would scan such a small table as a whole.
   await client.query('set enable_seqscan = off');
   const { rows } = await client.query(`explain ${sql}`, params);
   const plan = JSON.stringify(rows);

@@ -1,4 +1,4 @@
-// Runs `weir`: as a function with its arguments, what it prints and how it ends; or as the process that users start.
+// Runs `weir` as a function with arguments, and returns its output and exit code; or as the process that users start.
 import { execFile, spawn } from 'node:child_process';
 import { runWeir } from '../../cli/weir.ts';
 import type { Weir } from '../../local/weir.ts';
@@ -28,7 +28,7 @@ export async function runCli(args: readonly string[], variables: Variables = {})
   return { code, out, error };
 }
 
-/** Without variables of the shell that runs the tests. */
+/** Leaves out the variables of the shell that runs the tests. */
 const environmentOf = (variables: Variables) => ({ PATH: process.env['PATH'] ?? '', ...variables });
 
 export function runProcess(args: readonly string[], variables: Variables = {}): Promise<Ran> {
@@ -39,7 +39,7 @@ export function runProcess(args: readonly string[], variables: Variables = {}): 
   });
 }
 
-/** A process that goes on until it is stopped. */
+/** A process that runs until it is stopped. */
 export function startProcess(args: readonly string[], variables: Variables) {
   const child = spawn(process.execPath, [CLI, ...args], { env: environmentOf(variables) });
   let out = '';

@@ -1,4 +1,4 @@
-// `npx weir` on the local stack: each command, its JSON, and how it ends.
+// `npx weir` on the local stack: each command, its JSON, and its exit code.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -24,7 +24,7 @@ afterAll(async () => {
 });
 beforeEach(() => weir.sql(DELETE_ALL));
 
-/** What commands asked the admin route in a test, and what it answered. */
+/** The requests to the admin route in a test, and the answers. */
 const calls: { readonly request: Request; readonly response: Response }[] = [];
 const run = async (...args: string[]) => {
   const send = globalThis.fetch;
@@ -36,11 +36,11 @@ const run = async (...args: string[]) => {
   });
   return runCli(args, variablesOf(weir)).finally(() => vi.unstubAllGlobals());
 };
-// Commands ask only for what the OpenAPI document offers, and it describes what they read.
+// Commands use only what the OpenAPI document offers, and the document describes what they read.
 afterEach(async () => {
   for (const { request, response } of calls.splice(0)) {
     await createConformance(document)(request, response);
-    // A file that is refused has a body on purpose that the document does not offer.
+    // The body of a refused file is outside the document on purpose.
     if (response.status !== 400) await createRequestConformance(document)(request);
   }
 });

@@ -12,7 +12,7 @@ const headersOf = (remaining: number, seconds: number) => ({
   RateLimit: `"all";r=${remaining};t=${seconds}`,
 });
 
-/** Answers in this order, and then with plain 200s; tells when each request came. */
+/** Gives these answers in order, and then plain 200s. Notes when each request came. */
 function createScript(...answers: (() => Response)[]) {
   const sentAtMs: number[] = [];
   const bodies: string[] = [];

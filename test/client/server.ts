@@ -1,4 +1,4 @@
-// A server under one limit, on the engine that Weir counts with, for clients that live on a clock of their own.
+// A server under one limit, on Weir's own engine, for clients on a virtual clock.
 
 import type { Check } from '../../src/core/counting/check.ts';
 import { runChecks } from '../../src/core/counting/counters.ts';
@@ -13,7 +13,7 @@ export interface LimitedServer {
 
 export type Limit = Pick<Check, 'algorithm' | 'limit' | 'windowMs' | 'extra'>;
 
-/** `sleep` is the way of a request to the server, and back. */
+/** `sleep` is the way of a request to the server and back. */
 export function createLimitedServer(limit: Limit, sleep: () => Promise<unknown>): LimitedServer {
   const counters = createMemoryCounters();
   const check: Check = { ...limit, key: 'all', id: 'limit', cost: 1 };

@@ -1,4 +1,4 @@
-// Twenty clients that know nothing of each other, on one limit: they use it, and are hardly ever denied.
+// Twenty clients on one limit that know nothing of each other: they use it, and are hardly ever denied.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { createRandom } from '../../local/random.ts';
 import { createFetch } from '../../src/client/client.ts';
@@ -9,7 +9,7 @@ const CLIENTS = 20;
 beforeEach(() => void vi.useFakeTimers({ now: 1_700_000_003_400 }));
 afterEach(() => void vi.useRealTimers());
 
-/** Of a machine that stands still for `pauseMs`, once in each `everyMs`: what falls into that time happens after it. */
+/** A machine that stands still for `pauseMs`, once in each `everyMs`. Events of that time happen after it. */
 interface Pauses {
   readonly everyMs: number;
   readonly pauseMs: number;
@@ -24,7 +24,9 @@ function createSleep({ everyMs, pauseMs }: Pauses) {
   };
 }
 
-/** Each client asks again as soon as it is answered. The first two windows are for getting to know each other. */
+/**
+ * Each client asks again as soon as it has its answer. In the first two windows, clients learn how many units they get.
+ */
 async function share(limit: Limit, pauses: Pauses = { everyMs: 1, pauseMs: 0 }) {
   const random = createRandom(7);
   const sleep = createSleep(pauses);

@@ -1,4 +1,4 @@
-// What a limit admits and denies at most, held against the algorithms themselves on random histories.
+// Compares the stated bounds of a limit (at most admitted, at most denied) with the algorithms, on random histories.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {

@@ -1,4 +1,4 @@
-// Counters that are bounded: they count as unbounded ones do, as long as they have room for everybody.
+// Bounded counters count like unbounded ones, as long as they have room for all subjects.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';

@@ -1,4 +1,4 @@
-// The breaker and a plain model of it, side by side through the same history.
+// Runs the breaker and a plain model of it through the same history.
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { createBreaker, type Permit } from '../../src/core/regions/breaker.ts';

@@ -1,8 +1,8 @@
-// A breaker that is slow and plain: it keeps every result it was ever told, and reads the promise from them. For a
-// clock that only goes forward.
+// A plain and slow breaker: it keeps every result, and computes its state from them. For a clock that only goes
+// forward.
 import type { BreakerState } from '../../src/core/regions/breaker.ts';
 
-/** From one change of the state to the next. Permits are the eras that they were given in. */
+/** From one change of the state to the next. A permit is the era in which it was given. */
 interface Era {
   readonly state: BreakerState;
   readonly sinceMs: number;
@@ -36,7 +36,7 @@ export function createModel(random: number) {
       if (state(nowMs) !== 'half-open') return undefined;
       if (era.state === 'open') become('half-open', nowMs);
       const areLost = nowMs - Math.max(...era.probesAtMs) >= 1_000;
-      // In the place of those that have succeeded nobody is needed.
+      // Probes that have succeeded need no replacement.
       if (areLost) era.probesAtMs = Array(successes()).fill(era.sinceMs);
       if (era.probesAtMs.length >= 3) return undefined;
       era.probesAtMs.push(nowMs);

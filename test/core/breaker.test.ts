@@ -5,14 +5,14 @@ const START_MS = 1_800_000_000_000;
 const SUCCESS = false;
 const FAILURE = true;
 
-/** A breaker with its clock and its dice, and all the changes it has told. */
+/** A breaker with its clock and its dice, and all changes that it has reported. */
 function openIsolate(random = () => 0.5) {
   const clock = { ms: START_MS };
   const changes: BreakerState[] = [];
   const breaker = createBreaker({ random, onChange: (state) => changes.push(state) });
   const enter = () => breaker.enter();
   const probe = () => breaker.probe(clock.ms);
-  /** As a request, or as a probe where no request is let in. */
+  /** A permit of a request, or of a probe where no request may pass. */
   const permit = () => {
     const given = enter() ?? probe();
     if (given === undefined) throw new Error('not let in');
@@ -26,14 +26,14 @@ function openIsolate(random = () => 0.5) {
   return { clock, changes, enter, probe, permit, report, call, state: () => breaker.state(clock.ms) };
 }
 
-/** Open since this moment. */
+/** A breaker that is open since this moment. */
 function openBreaker(random?: () => number) {
   const isolate = openIsolate(random);
   isolate.call(FAILURE, 5);
   return isolate;
 }
 
-/** Half-open, with no probe granted yet. */
+/** A half-open breaker that has granted no probe yet. */
 function halfOpenBreaker() {
   const isolate = openBreaker();
   isolate.clock.ms += 1_000;
@@ -79,7 +79,7 @@ describe('a closed breaker', () => {
     call(SUCCESS, 16);
     call(FAILURE, 4);
     call(SUCCESS, 16);
-    // Of the last 20: 4 failures that are to be forgotten, one by one.
+    // Among the last 20 calls are 4 failures, which drop out one by one.
     call(FAILURE, 9);
     expect(state()).toBe('closed');
   });

@@ -1,4 +1,4 @@
-// Which borders an isolate goes by, of those that were published.
+// Which of the published borders an isolate uses.
 import { describe, expect, it } from 'vitest';
 import { fixedWindow } from '../../src/core/counting/algorithms/fixed-window.ts';
 import { windowAt } from '../../src/core/counting/calendar.ts';

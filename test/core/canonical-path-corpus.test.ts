@@ -3,7 +3,7 @@ import { canonicalPath } from '../../src/core/matching/canonical-path.ts';
 import { compileResource } from '../../src/core/matching/resource.ts';
 import { APART, REFUSED, SAME } from './canonical-path-corpus.ts';
 
-/** As a request arrives: the URL parser has been over it. */
+/** A request's path arrives through the URL parser. */
 const asRequested = (path: string) => canonicalPath(new URL(`http://weir${path}`).pathname);
 const matchPathOf = (path: string) => {
   const canonical = asRequested(path);

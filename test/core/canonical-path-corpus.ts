@@ -1,7 +1,7 @@
-// Spellings of a path, as they have been used to get around rules by path. Each must be counted as the plain path is,
-// or be refused.
+// Spellings of a path that people have used to get around rules by path. Weir must count each one like the plain path,
+// or refuse it.
 
-/** Sent as they are here: counted as the plain path. */
+/** Counted as the plain path, when sent like this. */
 export const SAME: Readonly<Record<string, readonly string[]>> = {
   '/': ['//', '/.', '/./', '/..', '/../..', '/a/..', '/%2e', '/%2E%2e/', '/;', '/;x=1', '/%20', '/a/../;x/'],
   '/users/7': [
@@ -15,7 +15,7 @@ export const SAME: Readonly<Record<string, readonly string[]>> = {
     '/users/x;y/../7',
     '/users/7/.',
     '/users/7/x/..',
-    // A URL parser takes the empty segment back, and so the origin gets it.
+    // A URL parser removes the empty segment, so the origin gets the path without it.
     '/users//../7',
     '/Users/7',
     '/USERS/7',
@@ -35,10 +35,10 @@ export const SAME: Readonly<Record<string, readonly string[]>> = {
     '/users%3B/7',
     '/users%3bx=1/7%3By',
     '/users/%3Bx/7',
-    // Origins that trim names.
+    // For origins that trim names.
     '/users/7%20',
     '/%20users/7%C2%A0',
-    // Origins that decode twice.
+    // For origins that decode twice.
     '/%2575sers/7',
     '/%252575sers/7',
     '/users%253Bx/7',
@@ -71,7 +71,7 @@ export const SAME: Readonly<Record<string, readonly string[]>> = {
 
 /** Refused with 400, and the reason. */
 export const REFUSED: Readonly<Record<string, string>> = {
-  // Cut the parameters first, and these are dots.
+  // These are dots if an origin cuts the parameters first.
   '/a/..;/users/7': '"..;" can be read as ..',
   '/a/..;x=1/users/7': '"..;x=1" can be read as ..',
   '/a/.;x/users/7': '".;x" can be read as .',
@@ -79,10 +79,10 @@ export const REFUSED: Readonly<Record<string, string>> = {
   '/a/..%3B/users/7': '"..%3B" can be read as ..',
   '/a/..%253B/users/7': '"..%253B" can be read as ..',
   '/users/7/..;': '"..;" can be read as ..',
-  // Trim first.
+  // These are dots if an origin trims first.
   '/a/..%20/users/7': '"..%20" can be read as ..',
   '/a/%20../users/7': '"%20.." can be read as ..',
-  // Decode once more.
+  // These are dots if an origin decodes once more.
   '/a/%252e%252e/users/7': '"%252e%252e" can be read as ..',
   '/a/.%252E/users/7': '".%252E" can be read as ..',
   '/users%252F7': '"users%252F7" hides a %2f',
@@ -92,13 +92,13 @@ export const REFUSED: Readonly<Record<string, string>> = {
   '/users/7%253Fx': '"7%253Fx" hides a %3f',
   '/users/7%2523x': '"7%2523x" hides a %23',
   '/users%25252525257': '"users%25252525257" is encoded too many times',
-  // Fold to compatible forms first.
+  // These are dots if an origin folds to compatible forms first.
   '/a/%EF%BC%8E%EF%BC%8E/users/7': '"%EF%BC%8E%EF%BC%8E" can be read as ..',
   '/a/%E2%80%A5/users/7': '"%E2%80%A5" can be read as ..',
   '/users%2F7': '%2F is not allowed in a path',
   '/users%2f7': '%2F is not allowed in a path',
   '/users%5C7': '%5C is not allowed in a path',
-  // A proxy in between that decodes once makes a query or a fragment of the rest.
+  // A proxy in between that decodes once would make a query or a fragment of the rest.
   '/login%3Fx': '%3F is not allowed in a path',
   '/login%3f': '%3F is not allowed in a path',
   '/login%23': '%23 is not allowed in a path',
@@ -123,7 +123,7 @@ export const REFUSED: Readonly<Record<string, string>> = {
   '/users%u002f7': 'a % must be followed by two hexadecimal digits',
 };
 
-/** Names that only look alike: each is a path of its own. */
+/** Names that only look alike. Each is a path of its own. */
 export const APART: readonly (readonly [string, string])[] = [
   ['/users/7', '/users7'],
   ['/users/7', '/users/7/8'],
@@ -131,7 +131,7 @@ export const APART: readonly (readonly [string, string])[] = [
   ['/users/7', '/users/...'],
   ['/a.b', '/a/b'],
   ['/%7B%7D', '/x'],
-  // A slash in one character is a part of a name, as in titles of books.
+  // A slash in one character is part of a name, as in titles of books.
   ['/fate/stay', '/fate%EF%BC%8Fstay'],
   ['/e', '/%C3%A9'],
   // Cyrillic, not Latin.

@@ -1,4 +1,4 @@
-// A path spelled in another way is counted as the path, or refused: beyond the corpus.
+// Any other spelling of a path counts as the path, or is refused: random spellings beyond the corpus.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { canonicalPath } from '../../src/core/matching/canonical-path.ts';
@@ -23,7 +23,7 @@ const respelled = (character: string, how: number) => {
 };
 
 type Mutation = (segments: readonly string[], at: number, how: number) => readonly string[];
-/** What is inserted stays together: between a name and its `..` nothing may come. */
+/** Inserted pieces stay together: nothing may come between a name and its `..`. */
 const inserted =
   (text: string): Mutation =>
   (segments, at) =>
@@ -35,7 +35,7 @@ const changed =
 
 const MUTATIONS: readonly Mutation[] = [
   ...['', '.', '%2e', ';', ';x=1', '%3Bx', 'x/..', 'X;y/%2E%2e', '/..', 'x/y/.././..'].map(inserted),
-  // These may be refused; what they may not do is count as something else.
+  // These may be refused, but must not count as another path.
   ...['..;/.', '.;', '%252e', '%EF%BC%8E', '.%20', '%20'].map(inserted),
   changed((segment) => `${segment};v=1`),
   changed((segment) => `${segment}%3bv`),
@@ -78,7 +78,7 @@ describe('a known path, spelled in another way', () => {
       }),
       { numRuns: total },
     );
-    // Refusing everything would be right, too, and useless.
+    // Refusing everything would be correct, too, and useless.
     expect(counted).toBeGreaterThan(total / 3);
   });
 });

@@ -40,7 +40,7 @@ describe('canonicalPath', () => {
   });
 });
 
-// Pieces that have something to do with each other, in any order.
+// Pieces that interact with each other, in any order.
 const piece = fc.constantFrom(
   ...[
     '/',

@@ -255,7 +255,7 @@ describe('explain and a compiled snapshot', () => {
       ),
       { numRuns: rounds(300) },
     );
-    // Were the rules and requests strangers to each other, agreeing would say nothing.
+    // If no rule matched any request, agreement would prove nothing.
     expect(applied).toBeGreaterThan(1000);
   });
 });

@@ -93,7 +93,7 @@ describe('the lists', () => {
       fc.property(fc.array(range, { maxLength: 6 }), fc.oneof(v4, v6), (ranges, address) => {
         const family = address.includes(':') ? 'ipv6' : 'ipv4';
         const model = new BlockList();
-        // Node takes IPv4 for a part of IPv6; here, as in Postgres, no range has both.
+        // Node treats IPv4 as a part of IPv6. Here, as in Postgres, no range has both.
         for (const range of ranges)
           if (range.family === family) model.addSubnet(range.start, range.length, family);
         const entries = ranges.map(({ start, length }) => entry({ value: `${start}/${length}` }));

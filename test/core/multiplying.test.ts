@@ -1,4 +1,4 @@
-// Rules that multiply: one rule changes all limits of a customer, on every way to a limit.
+// Rules that multiply: one rule changes all limits of a customer, wherever a limit comes from.
 import { describe, expect, it } from 'vitest';
 import { explain } from '../../src/core/matching/explain.ts';
 import { planRequest } from '../../src/core/matching/plan.ts';
@@ -39,14 +39,14 @@ const requestOf = ({ tenantId = 'acme', nowMs = FROM_MS }: Asked) => ({
   caller: { ip: '192.0.2.1', address: '192.0.2.1', tenantId },
 });
 
-/** Asked in three ways, which must agree. */
+/** Asks in three ways, which must agree. */
 function limitsOf(rules: readonly CompiledRule[], asked: Asked = {}): Record<string, number> {
   const request = requestOf(asked);
   const snapshot = compileSnapshot('v', { rules, tiers: [], lists: [] });
   const toLimits = (matches: ReturnType<typeof snapshot.match>) =>
     Object.fromEntries(matches.map((match) => [match.rule.name, match.limit]));
   const matched = toLimits(snapshot.match(request));
-  // Whatever the path: there may be more.
+  // For any path, so there may be more limits.
   expect(toLimits(snapshot.limitsOf(request.caller, request.nowMs))).toMatchObject(matched);
   const explained = explain({ rules, tiers: [], lists: [] }, request).rules.flatMap((one) =>
     one.reason === 'applies' ? [[one.name, one.limits[0]?.limit]] : [],

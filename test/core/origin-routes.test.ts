@@ -1,4 +1,4 @@
-// Which route takes a request, and what of its path the origin gets.
+// Which route takes a request, and which part of its path the origin gets.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { canonicalPath } from '../../src/core/matching/canonical-path.ts';
@@ -40,7 +40,7 @@ describe('the route of a request', () => {
     ['api.example.com', '/v1/users', 'api.example.com/v1'],
     ['api.example.com', '/v1/admin/x', 'api.example.com/v1/admin'],
     ['api.example.com', '/v1/administrators', 'api.example.com/v1'],
-    // Its own host has no route for this path: the next wider one has.
+    // Its own host has no route for this path. The next wider one does.
     ['api.example.com', '/v2', '*.example.com/'],
     ['a.eu.example.com', '/shop/1', '*.eu.example.com/shop'],
     ['a.eu.example.com', '/', '*.example.com/'],
@@ -83,7 +83,7 @@ describe('the route of a request', () => {
   });
 });
 
-/** The definition: all that fit, the narrowest host first, of these the longest prefix. */
+/** The definition: of all routes that fit, the narrowest host wins, and then the longest prefix. */
 function byLooking(places: readonly (readonly [string, string])[], host: string, path: string) {
   const width = (of: string) => (of === host ? 1_000 : of === '*' ? 0 : of.length);
   const fits = ([of, prefix]: readonly [string, string]) =>
@@ -152,7 +152,7 @@ describe('the path that the origin gets', () => {
     ['/api', '/api', '/'],
     ['/api/', '/api', '/'],
     ['/a/b/c', '/a/b', '/c'],
-    // The matcher does not see `;x`: it is not one of the segments that the prefix has.
+    // The matcher does not see `;x`, because it is not one of the prefix's segments.
     ['/;x/api/users', '/api', '/users'],
     ['/%61pi/users', '/api', '/users'],
   ])('%s without %s is %s', (path, prefix, left) => expect(strip(path, prefix)).toBe(left));

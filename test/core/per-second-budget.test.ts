@@ -1,9 +1,9 @@
-// The coarse cap: so many in each second, and not one more.
+// The coarse cap: this many in each second, and not one more.
 import { expect, it } from 'vitest';
 import { createPerSecondBudget, type PerSecondBudget } from '../../src/core/per-second-budget.ts';
 import { START_MS } from '../limiter/rule-checks.ts';
 
-/** As many as pass of so many that come in one moment. */
+/** How many of these attempts pass at one moment. */
 function takeAt(cap: PerSecondBudget, nowMs: number, attempts: number): number {
   let passed = 0;
   for (let i = 0; i < attempts; i++) {

@@ -1,4 +1,4 @@
-// What each region may use of a limit: as it is split now, and while that is being changed.
+// What each region may use of a limit: with a steady split, and while the split changes.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
@@ -21,20 +21,20 @@ const EVEN = { us: 1, eu: 1, ap: 1 };
 const splitBy = (shares: SharesByRegion, before: Split['before'] = []): Split => ({ shares, before });
 const until = (replacedAtMs: number, shares: SharesByRegion) => ({ shares, replacedAtMs });
 
-/** Each of the ways by which it must be counted at that moment. */
+/** All ways in which the check must be counted at that moment. */
 function placementsOf(split: Split, { rule: placed = {}, ...shape }: Shape = {}, nowMs = AT_MS) {
   const { placedBefore = [], ...rule } = placed;
   const check = createRuleCheck({ ...MINUTE, ...shape, rule });
   return createPlacements({ ...split, moved: { [check.rule.id]: placedBefore } }).of(check, nowMs);
 }
-/** With what was before, as publications tell it. */
+/** With the former split, as publications record it. */
 type Shape = Omit<RuleCheckShape, 'rule'> & {
   readonly rule?: Partial<LimitedRule> & { readonly placedBefore?: readonly PlacedBefore[] };
 };
-/** What each region has then, by name. */
+/** The part of each region, by name. */
 const allPartsOf = (...given: Parameters<typeof placementsOf>) =>
   placementsOf(...given).map(({ parts }): Record<string, Share> => Object.fromEntries(parts));
-/** The only one. */
+/** The parts of the only way. */
 function partsOf(...given: Parameters<typeof allPartsOf>) {
   const [parts = {}, ...others] = allPartsOf(...given);
   expect(others).toEqual([]);
@@ -43,7 +43,7 @@ function partsOf(...given: Parameters<typeof allPartsOf>) {
 /** The limits alone. */
 const limitsOf = (...given: Parameters<typeof partsOf>) =>
   Object.fromEntries(Object.entries(partsOf(...given)).map(([name, { limit }]) => [name, limit]));
-/** Where it is counted, and what regions have of it: each way in short. */
+/** A short text for each way: where it counts, and the regions' parts. */
 const told = (...given: Parameters<typeof placementsOf>) =>
   placementsOf(...given).map(({ parts, at }) => ({
     at,
@@ -347,7 +347,7 @@ it('a queue is as short as its part is slow', () => {
     extra: 11,
     rule: { ...rule, windowSeconds: 60 },
   } as const;
-  // 10 s at a pace of 40 and of 20 a minute, and the one whose turn it is.
+  // 10 s at a pace of 40 and of 20 a minute, plus the request whose turn it is.
   expect(partsOf(splitBy({ us: 2, eu: 1 }), shape)).toEqual({
     us: { limit: 40, extra: 7 },
     eu: { limit: 20, extra: 4 },

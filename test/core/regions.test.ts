@@ -39,7 +39,7 @@ const anyOrigin: fc.Arbitrary<RequestOrigin> = fc.record(
   { requiredKeys: [] },
 );
 
-/** By the angle between two directions from the middle of the earth: another formula than the one under test. */
+/** Computes the angle between two directions from the centre of the earth: another formula than the one under test. */
 function angle(a: ServingPlace, b: ServingPlace): number {
   const [x, y] = [a, b].map(({ latitude, longitude }) => {
     const [phi, lambda] = [(latitude * Math.PI) / 180, (longitude * Math.PI) / 180];
@@ -48,7 +48,7 @@ function angle(a: ServingPlace, b: ServingPlace): number {
   return 2 * Math.asin(Math.min(1, Math.hypot(...x.map((value, i) => value - (y[i] ?? 0))) / 2));
 }
 
-/** What two formulas may differ by, near the far side of the earth. */
+/** How much the two formulas may differ, near the far side of the earth. */
 const ROUNDING = 1e-6;
 
 describe('nearestRegion', () => {

@@ -41,7 +41,7 @@ async function match(
   { method = 'GET', tier = 'free', userId = 'ada', nowMs = NOW_MS } = {},
 ) {
   const content = { rules: await withCounterIds(rules), tiers: TIERS, lists: [] };
-  // As an isolate has it: read from the text that is stored.
+  // As an isolate loads it, from the stored text.
   const text = encodeSnapshot(content);
   const snapshot = await decodeSnapshot(await versionOf(text), text);
   return snapshot?.match({ matchPath, method, caller: { ...CALLER, userId, tier }, nowMs }) ?? [];
@@ -253,7 +253,7 @@ describe('percent', () => {
   it('chooses about so many subjects; for the others the next rule of the slot applies', async () => {
     expect(await chosen(0)).toEqual([]);
     expect(await chosen(100)).toEqual(users);
-    // Ids and users are fixed, and so is what the hash makes of them.
+    // Ids and users are fixed, so the hash always chooses the same ones.
     expect((await chosen(25)).length).toBeGreaterThan(400);
     expect((await chosen(25)).length).toBeLessThan(600);
   });

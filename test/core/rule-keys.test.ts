@@ -1,5 +1,5 @@
-// What a rule counts by: counters per route and method, subjects of several parts and their bounds, hosts and routes, and
-// names that begin alike.
+// What a rule counts by: counters per route and method, subjects of several parts and their bounds, hosts and routes,
+// and names that begin alike.
 import { describe, expect, it } from 'vitest';
 import type { Claims } from '../../src/core/matching/caller.ts';
 import { NO_FACTS, type RequestFacts } from '../../src/core/matching/counted-by.ts';
@@ -48,7 +48,7 @@ async function checksAt(rules: readonly Rule[], matchPath: string, asked: Asked 
   const plan = await planRequest(compileSnapshot('v', content), request);
   const checks = plan.kind === 'checks' ? plan.checks : [];
   const explained = explain(content, request).rules.filter(({ reason }) => reason === 'applies');
-  // Explained rule by rule, it must come to the same.
+  // The explanation, rule by rule, must agree.
   expect(explained.map(({ name }) => name).sort()).toEqual(
     [...new Set(checks.map(({ rule: { name } }) => name))].sort(),
   );

@@ -1,4 +1,4 @@
-// Reading data from outside: what is good, and how what is not is named.
+// Reading data from outside: accepts good values, and names what is wrong with bad ones.
 import { describe, expect, it } from 'vitest';
 import * as shape from '../../src/core/shape.ts';
 

@@ -1,4 +1,4 @@
-// Regions which keep to their parts of a limit together keep the whole limit; also while the parts are being changed.
+// Regions that each keep to their part of a limit together keep the whole limit, even while the parts change.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
@@ -33,7 +33,7 @@ interface Step {
   readonly cost: number | 'all';
 }
 
-/** In one region with this part; all of them admit, or none is charged. */
+/** Counted in one region with this part. All of them admit, or none is charged. */
 type Counted = readonly (readonly [region: string, part: Share])[];
 
 const steps = fc.array(
@@ -45,7 +45,7 @@ const steps = fc.array(
   { minLength: 1, maxLength: 40 },
 );
 
-/** Each region has counters of its own. */
+/** Each region has its own counters. */
 function createWorld(rule: Rule) {
   const admitted: Admission[] = [];
   let atMs = START_MS;
@@ -120,12 +120,12 @@ const way: fc.Arbitrary<Way> = fc.record({
   central: fc.boolean(),
 });
 
-/** How long after the change was made; not before what came earlier. */
+/** How long after the change. Never before an earlier request. */
 type When = number | 'some have not heard' | 'all have heard' | 'nearly over' | 'over';
 
 interface Moment extends Step {
   readonly when: When;
-  /** This isolate has not heard of the change yet. */
+  /** Whether this isolate has not heard of the change yet. */
   readonly isLate: boolean;
 }
 
@@ -145,7 +145,7 @@ const moment = fc.record<Moment>({
 
 const ALL_REGIONS = { us: 1, eu: 1, ap: 1 };
 
-/** By the rule as it was, and as it is, with what it was before. */
+/** The check by the old rule, and by the new rule with its past. */
 function checksOf(rule: Rule, before: Way, after: Way) {
   const shape = { ...rule, key: 'weir:{user:=ada}', windowMs: rule.windowMs };
   const placedBefore = [{ ...before, replacedAtMs: START_MS }];
@@ -156,7 +156,7 @@ function checksOf(rule: Rule, before: Way, after: Way) {
   };
 }
 
-/** Where a request at that place is counted. Of two ways in one region, the stricter one is. */
+/** Where a request at that place is counted. Of two ways in one region, the stricter one counts. */
 function countedBy(placements: readonly Placement[], place: number): Counted {
   const all = placements.flatMap(({ parts, at }) => {
     const names = at === undefined ? [...parts.keys()] : [at];

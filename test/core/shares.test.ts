@@ -1,4 +1,4 @@
-// Parts of a limit: that they add up, that a request fits into each, and which region is the home of a subject.
+// Parts of a limit: they add up, a request fits into each, and each subject has a home region.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';

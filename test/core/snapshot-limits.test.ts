@@ -1,4 +1,4 @@
-// All limits of a caller, whatever the path: the same rules that its requests would meet one by one.
+// All limits of a caller on any path: the same rules that its requests would meet one by one.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Caller } from '../../src/core/matching/caller.ts';

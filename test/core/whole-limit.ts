@@ -1,4 +1,4 @@
-// What the whole limit says of all that several regions have admitted, and what histories over regions are made of.
+// What the whole limit allows over all regions together, and the pieces of histories over regions.
 import fc from 'fast-check';
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import type { Counter, Counters } from '../../src/core/counting/judging.ts';
@@ -19,7 +19,7 @@ export const counting = (overrides: Partial<Counting> = {}): Counting => ({
 
 export interface Admission {
   readonly atMs: number;
-  /** Negative for what a bucket was given back. */
+  /** Negative for units that were given back to a bucket. */
   readonly units: number;
 }
 export type Rule = Counting & { readonly windowMs: number };
@@ -29,7 +29,7 @@ export const unitsOf = (past: readonly Admission[]) => sum(past.map(({ units }) 
 const unitsSince = (past: readonly Admission[], fromMs: number) =>
   unitsOf(past.filter(({ atMs }) => atMs >= fromMs));
 
-/** Since any moment: no more than the burst and what came back meanwhile. */
+/** Since any moment, no more than the burst and what has drained since. */
 const bucket: Definition = (past, nowMs, { limit, windowMs, extra: burst = limit }) => {
   let units = 0;
   return past.toReversed().every((one) => {
@@ -41,7 +41,7 @@ const bucket: Definition = (past, nowMs, { limit, windowMs, extra: burst = limit
 const anyWindow: Definition = (past, nowMs, { limit, windowMs }) =>
   unitsSince(past, nowMs - windowMs + 1) <= limit;
 
-/** What the whole limit says of all that was admitted up to now, in whatever region. */
+/** What the whole limit allows for all admissions so far, in any region. */
 export const DEFINITIONS: Record<AlgorithmId, Definition> = {
   'fixed-window': (past, nowMs, { limit, windowMs }) => unitsSince(past, nowMs - (nowMs % windowMs)) <= limit,
   'sliding-window-log': anyWindow,
@@ -64,12 +64,12 @@ export const DEFINITIONS: Record<AlgorithmId, Definition> = {
 
 export const START_MS = 1_700_000_000_123;
 
-/** They have a burst, and drain. */
+/** Algorithms with a burst, which drain. */
 export const isBucket = (algorithm: AlgorithmId) => DEFINITIONS[algorithm] === bucket;
 
 export type Wait = number | 'border' | 'before border' | 'window' | 'before window';
 
-/** Mostly none or little; and the moments at which something ends. */
+/** Mostly no wait or a short one; and the moments at which something ends. */
 export const waits: fc.Arbitrary<Wait> = fc.oneof(
   { weight: 4, arbitrary: fc.constant(0) },
   { weight: 3, arbitrary: fc.nat({ max: 40 }) },
@@ -102,7 +102,7 @@ export function waitMs(wait: Wait, windowMs: number, nowMs: number): number {
   return moments[wait];
 }
 
-/** As Redis does it: what has expired is gone. */
+/** Drops expired counters, like Redis. */
 export function createExpiringCounters(now: () => number): Counters {
   const kept = createMemoryCounters();
   const isAlive = (counter: Counter | undefined) => counter !== undefined && counter.expiresAtMs > now();

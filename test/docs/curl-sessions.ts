@@ -21,7 +21,7 @@ export const sessions = SESSIONS.map((section) => ({
   answer: blockOf(section, 'json'),
 }));
 
-/** The last line that the session prints, as JSON. */
+/** Resolves to the last line that the session prints, as JSON. */
 export async function runSession(admin: Admin, commands: string): Promise<unknown> {
   const server = createServer(async (request, response) => {
     const body = await textOf(request);
@@ -43,7 +43,7 @@ export async function runSession(admin: Admin, commands: string): Promise<unknow
   }
 }
 
-/** A page shows of an answer what it is about: objects may have more fields, lists more entries. */
+/** A page shows only a part of an answer: real objects may have more fields, and lists more entries. */
 export function showing(value: unknown): unknown {
   if (Array.isArray(value)) return value.length === 0 ? value : expect.arrayContaining(value.map(showing));
   if (value === null || typeof value !== 'object') return value;

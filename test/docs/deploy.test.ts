@@ -1,4 +1,4 @@
-// The guide to production and the page about cost: what they tell to type is there, and what they link to, too.
+// The guide to production and the page about cost: the commands that they show exist, and so do the targets of links.
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 

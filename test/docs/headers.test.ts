@@ -11,7 +11,7 @@ const sources = ['src/http/', 'src/admin/'].flatMap((folder) =>
     .filter((file) => file.endsWith('.ts'))
     .map((file) => readFileSync(new URL(folder + file, ROOT), 'utf8')),
 );
-/** A name in a call of `set` or `append`, as a key, or as a constant: what is only read is not added. */
+/** A name in a call of `set` or `append`, as a key, or as a constant. Weir only reads all others. */
 const ADDED = [
   /\.(?:set|append)\(\s*'([A-Z][A-Za-z-]+|[a-z]+-[a-z-]+)'/g,
   /'((?:X|WWW|Retry|Cache|Content)-[A-Za-z-]+)':/g,
@@ -19,7 +19,7 @@ const ADDED = [
   /\b(ETag|Location|Allow): /g,
   /_HEADER = '([A-Za-z-]+)'/g,
 ];
-/** Of the connection or of Weir's own bodies; `Cookie` and `Upgrade` are the client's, passed on. */
+/** These belong to the connection or to Weir's own bodies. `Cookie` and `Upgrade` are the client's, passed on. */
 const NOT_ADDED = ['cookie', 'upgrade', 'content-type'];
 const added = new Set(
   sources

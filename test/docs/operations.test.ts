@@ -1,4 +1,4 @@
-// What can be read in headers and in the log is explained in docs/operations.md: every word of it.
+// docs/operations.md explains every word that headers and the log can contain.
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { DEGRADED_REASONS, FALLBACKS } from '../../src/core/counting/decision.ts';

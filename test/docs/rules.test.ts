@@ -1,4 +1,5 @@
-// Runs every JSON and every SQL of docs/rules.md, in order, as a reader would; and the sessions of docs/rule-sessions.md.
+// Runs every JSON and every SQL of docs/rules.md in order, as a reader would, and the sessions of
+// docs/rule-sessions.md.
 import { readFileSync } from 'node:fs';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -28,7 +29,7 @@ let last: { readonly status: number; readonly body: Record<string, unknown> };
 let lastId = '';
 beforeAll(async () => {
   admin = await startAdmin();
-  // As a reader has it after `npm run dev`.
+  // The state that a reader has after `npm run dev`.
   await seedDemoSet(admin.db.url);
 });
 afterAll(() => admin?.[Symbol.asyncDispose]());
@@ -46,7 +47,7 @@ function compare(says: string, code: string): void {
   expect(last.status).toBe(Number(says.split(' ')[1]));
   const { doesNotApply, ...told } = JSON.parse(code) as Record<string, unknown>;
   expect(last.body).toMatchObject(told);
-  // Of the rules that do not apply, a page shows those that it is about.
+  // Of the rules that do not apply, a page shows only the relevant ones.
   for (const one of (doesNotApply as object[] | undefined) ?? [])
     expect(last.body['doesNotApply']).toContainEqual(expect.objectContaining(one));
 }

@@ -1,4 +1,4 @@
-// Docs are read in terminals and in differences: a line has at most 100 columns.
+// People read docs in terminals and in diffs, so a line has at most 100 columns.
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 

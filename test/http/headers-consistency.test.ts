@@ -1,5 +1,4 @@
-// What the three families of headers say agrees, and is true: over random decisions, and over random histories of
-// real counters.
+// The three families of headers agree and are true: over random decisions, and over random histories of real counters.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
@@ -35,7 +34,7 @@ const result = fc
     }),
     remaining: fc.integer({ min: 0, max: 1_000_000_000_000 }),
     untilResetMs: fc.integer({ min: -1_000, max: 10 ** 10 }),
-    /** Null: allowed; infinite: never. */
+    /** Null means allowed, infinite means never. */
     waitMs: fc.option(fc.oneof(fc.integer({ min: 1, max: 10 ** 9 }), fc.constant(Number.POSITIVE_INFINITY))),
   })
   .map(({ rule, remaining, untilResetMs, waitMs }): Result => {
@@ -85,7 +84,7 @@ function olderHeadersAreOf(decisive: Result, headers: Headers, nowMs: number): v
   expect(headers.get('X-RateLimit-Remaining')).toBe(String(first?.parameters['r']));
   expect(headers.get('X-RateLimit-Cost')).toBe(String(decisive.check.cost));
   expect(w === undefined).toBe(qu === 'concurrent-requests');
-  // Both are rounded up, one from now on and one from the epoch on: less than a second lies between them.
+  // Both are rounded up, one counting from now and one from the epoch, so they differ by less than a second.
   const freeAtMs = nowMs + Number(first?.parameters['t']) * 1_000;
   expect(Math.abs(Number(headers.get('X-RateLimit-Reset')) * 1_000 - freeAtMs)).toBeLessThan(1_000);
 }
@@ -115,7 +114,7 @@ describe('the families of headers', () => {
   });
 });
 
-/** Everything but `concurrency`, where time alone frees nothing. */
+/** All but `concurrency`, where time alone frees nothing. */
 const TIMED = ALGORITHM_IDS.filter((id) => id !== 'concurrency');
 const WITH_BURST = ['token-bucket', 'leaky-bucket', 'gcra'];
 
@@ -139,7 +138,7 @@ const history = fc.record({
   pausesMs: fc.array(fc.constantFrom(0, 0, 0, 1, 37, 400, 1_300), { minLength: 1, maxLength: 14 }),
 });
 
-/** The last decision of some that were made one after the other, and what would come next. */
+/** The last of several decisions, and what would come next. */
 function play({ rules, pausesMs }: { rules: Partial<CompiledRule>[]; pausesMs: number[] }) {
   const counters = createMemoryCounters();
   const checks: RuleCheck[] = rules.map(createCheck);

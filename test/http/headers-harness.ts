@@ -1,4 +1,4 @@
-// Decisions to make headers from, and the headers read by a parser that is not ours.
+// Decisions to make headers from, and the headers as an independent parser reads them.
 import { type BareItem, type Item, parseList } from 'structured-headers';
 import type { Outcome } from '../../src/core/counting/check.ts';
 import { type CheckResult, type CountedDecision, denyingResults } from '../../src/core/counting/decision.ts';
@@ -50,7 +50,7 @@ export function createCheck(fields: Partial<CompiledRule> = {}): RuleCheck {
 
 export type Result = CheckResult<RuleCheck>;
 
-/** Allowed, unless it is told how long to wait; for ever if that is `undefined`. */
+/** Allowed, unless a wait is given. `undefined` as the wait means for ever. */
 export function createResult(rule: Partial<CompiledRule>, outcome: Partial<Outcome> = {}): Result {
   const allowed = !('retryAfterMs' in outcome);
   return {
@@ -87,7 +87,7 @@ export interface Policy {
   readonly parameters: Readonly<Record<string, BareItem>>;
 }
 
-/** A field as a list of strings with parameters; throws on anything else. */
+/** A field as a list of strings with parameters. Throws on anything else. */
 export function policiesIn(headers: Headers, field: 'RateLimit-Policy' | 'RateLimit'): Policy[] {
   return parseList(headers.get(field) ?? '').map((member) => {
     const [name, parameters] = member as Item;

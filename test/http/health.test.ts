@@ -1,4 +1,4 @@
-// What health tells of each part, and that a script that does not run is told apart from a server that is gone.
+// What health reports about each part, and that it tells a script that does not run from a server that is gone.
 import { describe, expect, it } from 'vitest';
 import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
 import { createHealth } from '../../src/http/health.ts';

@@ -1,4 +1,4 @@
-// Who calls must be known in half of the time that a decision has, or is not known.
+// Finding the caller may take half of the time of a decision. After that the caller is unknown.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { CallerRecord, Known, TokenVerifier } from '../../src/core/matching/caller.ts';
 import { type Identity, identify } from '../../src/http/identity.ts';
@@ -21,12 +21,12 @@ const good: TokenVerifier['verify'] = async () => ({ userId: 'u', expiresAtMs: N
 interface Parts {
   readonly ofApiKey?: () => Promise<Known<CallerRecord>>;
   readonly ofUser?: () => Promise<Known<CallerRecord>>;
-  /** Undefined: no tokens are read. */
+  /** If undefined, no tokens are read. */
   readonly verify?: TokenVerifier['verify'] | undefined;
   readonly remainingMs?: number;
 }
 
-/** Started, and what it has come to so far. */
+/** Starts it, and tells its state so far. */
 function start(headers: Record<string, string>, parts: Parts) {
   const { ofApiKey = never, ofUser = never, verify, remainingMs = 2 * HALF_MS } = parts;
   const request = new Request('https://weir.test/', { headers: { 'CF-Connecting-IP': FROM.ip, ...headers } });

@@ -1,4 +1,4 @@
-// Rotating what cannot be verified yields no fresh quota: whatever is sent, the same keys of Redis are counted in.
+// Changing credentials that cannot be verified yields no fresh quota: the same Redis keys count, whatever is sent.
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { subjectKey } from '../../src/core/counting/keys.ts';
@@ -47,7 +47,7 @@ function openIsolate() {
   };
 }
 
-/** Where rules of each scope count a caller. */
+/** The keys in which rules of each scope count a caller. */
 const keysOf = (caller: Caller) =>
   Promise.all(
     SCOPES.map((scope) => {
@@ -55,7 +55,7 @@ const keysOf = (caller: Caller) =>
       return subjectKey(subject.scope, subject.id);
     }),
   );
-/** By a rule whose bucket depends on a header, and by one that takes what only a good token tells. */
+/** A rule whose bucket depends on a header, and one that depends on a claim of a valid token. */
 async function checksBy(caller: Caller, model: string) {
   const rules = await withCounterIds([
     { ...RULE, id: '1', name: 'by user and model', by: ['user', 'header:X-Model'] },
@@ -170,7 +170,7 @@ describe('beyond the corpus', () => {
   it('no address of a prefix is counted apart from the others', async () => {
     const call = openIsolate();
     const group = fc.nat(0xffff).map((bits) => bits.toString(16));
-    // What begins with zeros may hold an address of IPv4, which is counted as that.
+    // An address that begins with zeros may contain an IPv4 address, and counts as that.
     const first = fc.integer({ min: 1, max: 0xffff }).map((bits) => bits.toString(16));
     const [prefix, rest] = [fc.tuple(first, group, group, group), fc.tuple(group, group, group, group)];
     await fc.assert(

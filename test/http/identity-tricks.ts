@@ -1,15 +1,15 @@
-// Ways to look like somebody else without being able to show it. None of them changes who the caller is.
+// Ways to look like another caller without proof. None of them changes who the caller is.
 
-/** As they would be sent, in order, some of them twice. */
+/** In the order in which they are sent, some of them twice. */
 export type HeaderList = readonly (readonly [name: string, value: string])[];
 export type IdentityTrick = readonly [name: string, headers: HeaderList];
 
-/** What a trick can be made of. */
+/** The material of a trick. */
 export interface Props {
-  /** Well-formed, and nobody's. */
+  /** Well-formed keys that belong to nobody. */
   readonly madeUpKeys: readonly [string, string];
   readonly goodKey: string;
-  /** Signed by nobody we know. */
+  /** Signed by an unknown issuer. */
   readonly forgedTokens: readonly [string, string];
   readonly goodToken: string;
 }
@@ -108,7 +108,7 @@ export function nobodysTricks({ madeUpKeys, goodKey, forgedTokens, goodToken }: 
   ];
 }
 
-/** All of them one address. */
+/** All of these are one address. */
 export const SPELLINGS_OF_IPV4 = [
   '198.51.100.7',
   '::ffff:198.51.100.7',
@@ -117,7 +117,7 @@ export const SPELLINGS_OF_IPV4 = [
   '0000:0000:0000:0000:0000:ffff:c633:6407',
 ] as const;
 
-/** All of them in 2001:db8:1:2::/64. */
+/** All of these are in 2001:db8:1:2::/64. */
 export const ADDRESSES_OF_A_PREFIX = [
   '2001:db8:1:2::',
   '2001:db8:1:2::1',
@@ -129,7 +129,7 @@ export const ADDRESSES_OF_A_PREFIX = [
   '2001:db8:1:2:0:ffff:198.51.100.7',
 ] as const;
 
-/** None of them an address: all that come so share one bucket. */
+/** None of these is an address, so all of them share one bucket. */
 export const NO_ADDRESSES: readonly HeaderList[] = [
   [],
   [['CF-Connecting-IP', '']],
@@ -155,7 +155,7 @@ export const NO_ADDRESSES: readonly HeaderList[] = [
   [['X-Forwarded-For', '198.51.100.7']],
 ];
 
-/** Of somebody with a good token: nothing makes somebody else of him. */
+/** Tricks of a caller with a valid token. None turns the caller into another one. */
 export function alicesTricks({ madeUpKeys, goodToken }: Props): IdentityTrick[] {
   return [
     ['as it should be', [['Authorization', `Bearer ${goodToken}`]]],

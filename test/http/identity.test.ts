@@ -1,4 +1,4 @@
-// Who a request comes from, with callers in a real Postgres and keys from a real server.
+// Who sends a request, with callers in a real Postgres and keys from a real server.
 import { describe, expect, it } from 'vitest';
 import { identify } from '../../src/http/identity.ts';
 import { useIssuer } from '../identity/issuer.ts';
@@ -9,7 +9,7 @@ const { issuer, token, openIsolate: openVerifier } = useIssuer();
 const FROM = { ip: '192.0.2.1', address: '192.0.2.1' };
 
 interface Situation {
-  /** Undefined: no tokens are read. */
+  /** If undefined, no tokens are read. */
   readonly tokens?: ReturnType<typeof openVerifier> | undefined;
   readonly ipv6Prefix?: number;
 }

@@ -155,7 +155,7 @@ describe('lines of one kind', () => {
       log.script('us', 'x', true);
       log.script('us', 'x', false);
       log.script('eu', 'x', true);
-      // Other words of the same server are of the same kind.
+      // Another message of the same server is of the same kind.
       log.script('us', 'y', true);
       log.bug(bugs[0]);
       log.bug(bugs[1]);

@@ -1,4 +1,4 @@
-// Whatever a client sends is read in time that grows with its length, not with the square of it.
+// Reading what a client sends takes time that grows with its length, not with the square of it.
 import { OpenAPIHono } from '@hono/zod-openapi';
 import { describe, expect, it } from 'vitest';
 import { createAuth, createGate } from '../../src/admin/auth.ts';
@@ -13,7 +13,7 @@ import { createTokenVerifier } from '../../src/identity/jwt.ts';
 
 const SHORT = 1_024;
 const TIMES_LONGER = 64;
-/** As much text in one piece as in 64: linear work takes as long, quadratic work 64 times as long. */
+/** Compares one text with 64 pieces of it: linear work takes the same time, quadratic work 64 times as long. */
 const MAX_TIMES_SLOWER = 16;
 const TRIES = 3;
 
@@ -24,7 +24,7 @@ admin.use(
       regions: [],
       auth: { tokens: [{ name: 'admin', token: 'a-token-that-may-do-all', role: 'admin' }] },
       deadlineMs: 1_000,
-      // Every attempt in a minute of its own: none is turned away before it is read.
+      // Puts each attempt into its own minute, so that none is refused before it is read.
       now: (() => {
         let ms = 0;
         return () => (ms += 60_000);
@@ -38,7 +38,7 @@ const attempt = (work: () => unknown) => {
   try {
     work();
   } catch {
-    // Refused, which is fine.
+    // A refusal is fine.
   }
 };
 
@@ -106,7 +106,7 @@ const PIECES = [
 
 const cases = Object.keys(READERS).flatMap((reader) => PIECES.map((piece) => ({ reader, piece })));
 
-/** The shortest of several tries: whatever else this machine does only makes one longer. */
+/** The shortest of several tries, because other work on this machine only makes a try longer. */
 async function shortestMs(work: () => Promise<void>): Promise<number> {
   let shortest = Number.POSITIVE_INFINITY;
   for (let i = 0; i < TRIES; i += 1) {

@@ -1,4 +1,4 @@
-// What the origin says of limits and costs: its own limits are kept apart from ours, and only a plain cost is believed.
+// Limits and costs that the origin names: its limits are kept apart from Weir's, and only a plain cost is believed.
 import { describe, expect, it } from 'vitest';
 import { takeOriginHeaders } from '../../src/http/origin-headers.ts';
 

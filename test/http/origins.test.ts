@@ -1,4 +1,4 @@
-// The choice of an origin, loops, and what is known of each origin's health.
+// The choice of an origin, loops, and the known health of each origin.
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { OriginRoute } from '../../src/core/matching/origin-route.ts';
 import { compileOriginRoutes } from '../../src/core/matching/origin-routes.ts';
@@ -59,7 +59,7 @@ describe('a request', () => {
     expect(choose([api], 'https://api.example.com/API/users?y=1')).toEqual({
       routeName: 'api',
       origin: api.origin,
-      // The origin reads the host of the URL, Cloudflare connects to the other one.
+      // The origin reads the host of the URL. Cloudflare connects to the other one.
       url: 'https://inner.example.com/v2/users?y=1',
       resolveOverride: 'origin.example.com',
       via: 'network',
@@ -213,7 +213,7 @@ describe('the health of an origin', () => {
     ms = 1_000;
     record(failed('timeout'), 6);
     record(failed('unreachable'), 4);
-    // A client that left says nothing about the origin.
+    // A client that disconnects says nothing about the origin.
     record(failed('client-gone'), 20);
     expect(health.report(ORIGIN)).toEqual({
       route: 'api',

@@ -1,4 +1,4 @@
-// Weir's own paths: anybody may ask, so an address may ask only so often, and learns no more than it should.
+// Weir's own paths are public, so an address may ask only so often, and learns no more than it should.
 import { Hono } from 'hono';
 import { describe, expect, it } from 'vitest';
 import { OWN_PREFIX } from '../../src/core/matching/resource.ts';
@@ -21,7 +21,7 @@ const unused = () => {
   throw new Error('nobody asks for this');
 };
 
-/** One isolate, with everything that a request could cost counted. */
+/** One isolate. Everything that a request could cost is counted. */
 function openIsolate() {
   const clock = { ms: 1_000_000 };
   const calls = { redis: 0, postgres: 0, admin: 0, gate: 0 };
@@ -149,7 +149,7 @@ describe('an address', () => {
     expect(await statuses(200, '/admin/rules', { authorization: READER })).toEqual({ 401: 200 });
     expect(await statuses(100, '/health', { authorization: READER })).toEqual({ 200: 100 });
     expect(calls).toMatchObject({ admin: 200, gate: 100 });
-    // A user's token is no admin credential.
+    // A user's token is not an admin credential.
     expect(await statuses(100, '/quota', { authorization: READER })).toEqual({ 200: 60, 429: 40 });
   });
 });

@@ -1,4 +1,4 @@
-// What of a request's and an answer's headers goes through, and what Weir adds.
+// Which headers of requests and responses pass through, and which ones Weir adds.
 import { describe, expect, test } from 'vitest';
 import { takeOriginHeaders } from '../../src/http/origin-headers.ts';
 import { type ForwardedHeaders, type HeaderPolicy, toOriginHeaders } from '../../src/http/proxy/headers.ts';
@@ -175,7 +175,7 @@ describe('to the origin', () => {
       ],
       '1.1.1.1, 2.2.2.2, 9.9.9.9',
     ],
-    // As Cloudflare sends it.
+    // In the form that Cloudflare sends.
     [
       [
         ['X-Forwarded-For', '1.1.1.1, 9.9.9.9'],

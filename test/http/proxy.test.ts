@@ -1,5 +1,5 @@
-// When the origin does not answer. What it does answer is compared byte for byte in test/isolates/fidelity.test.ts,
-// in the runtime that the proxy is for.
+// An origin that does not answer. test/isolates/fidelity.test.ts compares its answers byte for byte, in the real
+// runtime.
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { createDeadline } from '../../src/http/proxy/deadline.ts';
 import { type ProxyResult, proxy } from '../../src/http/proxy.ts';
@@ -44,7 +44,7 @@ describe('proxy', () => {
     expect(await failure(await ask('?fail=reset'))).toEqual(unreachable);
   });
 
-  // That its request is ended is up to the runtime: see isolates/fidelity.
+  // The runtime ends the request to the origin: see isolates/fidelity.
   test('an origin that is slow is a 504', async () => {
     const result = await failure(await ask('?hang=1', { timeoutMs: 2_000 }));
     expect(result).toEqual(['timeout', 504, 'origin-timeout', 'application/problem+json']);
@@ -115,7 +115,7 @@ describe('the deadline', () => {
     const tooLate = leaving(5_000);
     vi.advanceTimersByTime(1_000);
     expect([tooLate.signal.aborted, tooLate.reason()]).toEqual([true, 'timeout']);
-    // Once the origin has answered, nobody is there to read the rest.
+    // Once the origin has answered, nobody reads the rest.
     const answered = leaving(100);
     answered.stop();
     expect(answered.reason()).toBe('client-gone');

@@ -1,4 +1,5 @@
-// One isolate's quota route, on a real Redis behind the gateway. Its clock is injected; Redis has its own.
+// The quota route of one isolate, on a real Redis behind the gateway. The isolate's clock is injected; Redis has its
+// own.
 import { afterAll, beforeAll, beforeEach } from 'vitest';
 import { type RedisServer, startRedisServer } from '../../local/redis-server.ts';
 import { startUpstashGateway, type UpstashGateway } from '../../local/upstash-gateway/server.ts';
@@ -50,7 +51,7 @@ export interface Ask {
   readonly region?: string;
 }
 
-/** For the tests of one file. */
+/** Call it once in a test file. */
 export function useQuota() {
   let server: RedisServer;
   let gateway: UpstashGateway;
@@ -95,11 +96,11 @@ export function useQuota() {
         ...reports,
       }),
       census: createCensus({ assumed: 1 }),
-      // Nobody is counted in: what a question costs is to be seen by itself.
+      // Leaves the census out, so that only the cost of a question is counted.
       censusBoard: { present: async () => 1 },
       isCluster: false,
     };
-    // With counters of its own.
+    // Has its own counters.
     const elsewhere = { ...region, name: 'eu', store: createLocalStore() };
     const now = () => clock.ms;
     const quota = createQuota({
@@ -136,7 +137,7 @@ export function useQuota() {
     return {
       ...{ clock, degraded, ask },
       limits: async (asked?: Ask) => ((await (await ask(asked)).json()) as { limits: Limit[] }).limits,
-      /** As a request would be charged. */
+      /** Charges the limits like a request. */
       async take(matchPath: string, seatId = 'a-seat-of-sixtee') {
         const request = {
           matchPath,
@@ -164,7 +165,7 @@ export function useQuota() {
   };
 }
 
-/** In memory. */
+/** Counts in memory. */
 function createLocalStore(): CounterStore {
   const counters = createMemoryCounters();
   return {

@@ -68,7 +68,7 @@ describe('the quota of a caller', () => {
     expect(JSON.parse(text)).toMatchObject({ caller: gold, limits: [{ rule: 'calls', limit: 1_000 }] });
     expect(text).not.toContain('secret');
     expect(await bodyOf(await ask())).toMatchObject({
-      // The default one, by its name.
+      // The default tier, by its name.
       caller: { tier: 'free' },
       limits: [
         { rule: 'calls', limit: 10 },
@@ -106,7 +106,7 @@ describe('the quota of a caller', () => {
     await counting.take('/x');
     expect(await counting.limits({ key: 'made up' })).toMatchObject([{ rule: 'per ip', remaining: 19 }]);
     const rejecting = openIsolate({ rules: [perIp], unverified: 'reject' });
-    // Also right after somebody else at that address was answered.
+    // Even right after another caller at that address got an answer.
     expect((await rejecting.ask()).status).toBe(200);
     const answer = await rejecting.ask({ key: 'made up' });
     expect([answer.status, (await bodyOf(answer))['code']]).toEqual([401, 'unverified-credentials']);
@@ -119,7 +119,7 @@ describe('asking for it', () => {
       createRule({ resource: `/r${i}`, scope: i % 2 ? 'ip' : 'global', limit: 5 }),
     );
     const { ask, limits, clock } = openIsolate({ rules });
-    // The script is known from the second call on.
+    // From the second call on, Redis knows the script.
     await ask();
     clock.ms += 1_000;
     const before = await billed();
@@ -172,7 +172,7 @@ describe('asking for it', () => {
       const answers = await Promise.all(Array.from({ length: 60 }, (_, i) => ask({ ip: `192.0.2.${i}` })));
       return answers.map(({ status }) => status);
     };
-    // The script is known from the second call on.
+    // From the second call on, Redis knows the script.
     await ask();
     clock.ms += 1_000;
     const before = await billed();
@@ -183,7 +183,7 @@ describe('asking for it', () => {
     const busy = await ask({ ip: '198.51.100.1' });
     expect([busy.status, busy.headers.get('Retry-After')]).toEqual([429, '1']);
     expect(await bodyOf(busy)).toMatchObject({ code: 'quota-busy' });
-    // Who was answered already still is.
+    // An address that got an answer before still gets one.
     expect((await ask({ ip: '192.0.2.0' })).status).toBe(200);
     clock.ms += 1_000;
     expect((await ask({ ip: '198.51.100.1' })).status).toBe(200);

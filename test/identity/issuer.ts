@@ -25,7 +25,7 @@ const encoded = (value: unknown) =>
 
 const SIGNING = { RS256: 'RSASSA-PKCS1-v1_5', ES256: { name: 'ECDSA', hash: 'SHA-256' } } as const;
 
-/** Header and claims as they are, or as the very text that is given: so that a token can say anything. */
+/** Takes header and claims as objects, or as raw text, so that a token can say anything. */
 export async function sign(
   pair: KeyPair,
   header: object | string,
@@ -47,14 +47,14 @@ export const goodClaims = {
 export interface Issuer {
   rsa: KeyPair;
   elliptic: KeyPair;
-  /** Signs for nobody. */
+  /** Its keys are on no server. */
   stranger: KeyPair;
-  /** Another one for each test. */
+  /** Each test has its own. */
   server: KeyServer;
   nowMs: number;
 }
 
-/** For the tests of one file. */
+/** Call it once in a test file. */
 export function useIssuer() {
   const issuer = { nowMs: NOW } as Issuer;
   beforeAll(async () => {
@@ -81,7 +81,7 @@ export function useIssuer() {
   };
 }
 
-/** One isolate: what it does after responses is waited for by `settle`. */
+/** One isolate. `settle` waits for its work after responses. */
 function createIsolate(issuer: Issuer, options: Partial<TokenVerifierOptions> = {}) {
   const errors: unknown[] = [];
   const works: Promise<unknown>[] = [];
@@ -109,9 +109,9 @@ export interface KeyServer {
   readonly url: string;
   keys: JWK[];
   mode: 'good' | 'error' | 'hang' | 'garbage' | 'redirect';
-  /** Before it answers. */
+  /** The delay before each answer. */
   delayMs: number;
-  /** Paths that were asked for. */
+  /** The paths that were requested. */
   requests: string[];
   stop(): Promise<void>;
 }

@@ -1,4 +1,4 @@
-// Where the keys come from: fetched seldom, kept as values, and the last ones known while they cannot be fetched.
+// Where keys come from: they are fetched seldom, kept as values, and the last ones stay while they cannot be fetched.
 import { SignJWT } from 'jose';
 import { expect, test } from 'vitest';
 import { goodClaims, type KeyServer, NOW, newPair, sign, toJwk, useIssuer } from './issuer.ts';
@@ -6,7 +6,7 @@ import { goodClaims, type KeyServer, NOW, newPair, sign, toJwk, useIssuer } from
 const MINUTE_MS = 60_000;
 const { issuer, token, openIsolate } = useIssuer();
 const lasting = { exp: NOW / 1000 + 100 * 3600 };
-/** No two of them are the same token. */
+/** Every token is different. */
 const another = (claims: object = {}) => token({ ...lasting, jti: crypto.randomUUID(), ...claims });
 
 test('keys are fetched once, and again after ten minutes: after the response of the one who noticed', async () => {

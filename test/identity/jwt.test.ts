@@ -1,4 +1,4 @@
-// Whom a token names, and how seldom its signature is checked.
+// Which user a token names, and how seldom its signature is checked.
 import { inspect } from 'node:util';
 import { SignJWT } from 'jose';
 import { expect, test, vi } from 'vitest';

@@ -1,4 +1,4 @@
-// No token is somebody's unless the issuer has signed all of it.
+// A token identifies a user only if the issuer has signed all of it.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { rounds } from '../rounds.ts';
@@ -11,7 +11,7 @@ describe('a token', () => {
   it.each(NOBODYS)('identifies nobody: %s', async (_, make) => {
     const isolate = openIsolate();
     const jwt = await make(issuer);
-    // The second answer is from memory.
+    // The second answer comes from memory.
     expect([await isolate.userOf(jwt), await isolate.userOf(jwt)]).toEqual(['nobody', 'nobody']);
     expect(issuer.server.requests.filter((path) => path !== '/keys')).toEqual([]);
     expect(isolate.errors).toEqual([]);

@@ -1,5 +1,5 @@
-// Tokens that try to be somebody. Each is made with what an attacker has: the public keys, a good token of another
-// time, keys and servers of his own; or it is what an issuer could sign by mistake.
+// Forged tokens. Each is made with what an attacker has: the public keys, a valid token of another time, the attacker's
+// own keys and servers; or an issuer could sign it by mistake.
 import { createHmac } from 'node:crypto';
 import { exportJWK, exportSPKI } from 'jose';
 import { AUDIENCE, goodClaims, IN_A_MINUTE, ISSUER, type Issuer, NOW, sign, toJwk } from './issuer.ts';
@@ -24,7 +24,7 @@ const editedParts = (edit: (parts: string[]) => string[]) => async (issuer: Issu
   edit((await good(issuer)).split('.')).join('.');
 const edited = (edit: (token: string) => string) => async (issuer: Issuer) => edit(await good(issuer));
 
-/** HS256, with something public as the secret. */
+/** HS256, with a public text as the secret. */
 const bySecret = (secretOf: (issuer: Issuer) => Promise<string | Buffer>) => async (issuer: Issuer) => {
   const text = `${encode({ ...HEADER, alg: 'HS256' })}.${encode(goodClaims)}`;
   return `${text}.${createHmac('sha256', await secretOf(issuer))
@@ -34,7 +34,7 @@ const bySecret = (secretOf: (issuer: Issuer) => Promise<string | Buffer>) => asy
 const spkiOf = ({ rsa }: Issuer) => exportSPKI(rsa.publicKey);
 const derOf = async ({ rsa }: Issuer) => Buffer.from(await crypto.subtle.exportKey('spki', rsa.publicKey));
 
-/** A URL of the attacker's that is watched by the test, with the key that has signed the token. */
+/** A URL of the attacker, watched by the test, that serves the key which has signed the token. */
 const pointingElsewhere = (name: string) => (issuer: Issuer) =>
   byStranger({ [name]: `${issuer.server.url}/attacker`, kid: 'mine' })(issuer);
 
@@ -146,7 +146,7 @@ export const NOBODYS: readonly Trick[] = [
   ['a token as an object', edited((token) => JSON.stringify({ token }))],
 ];
 
-/** Odd, but signed by the issuer, and it can be read in one way only. */
+/** Unusual, but signed by the issuer, and readable in one way only. */
 export const ALICES: readonly Trick[] = [
   ['as it should be', good],
   [
@@ -166,7 +166,7 @@ export const ALICES: readonly Trick[] = [
   ['by the other key', ({ elliptic }) => sign(elliptic, { alg: 'ES256', kid: 'ec-1' }, goodClaims, 'ES256')],
 ];
 
-/** The good claims, changed, and then one more: as text, because an object would have it once. */
+/** The valid claims, changed, and then one more: as text, because an object would have the name once. */
 function claimsText(last: string, changed?: object): string {
   const { sub: _, ...rest } = goodClaims;
   return `${JSON.stringify({ ...(last.includes('sub') ? rest : goodClaims), ...changed }).slice(0, -1)},${last}}`;

@@ -1,4 +1,4 @@
-// POST /_weir/check: other services limit themselves by the same rules and counters, in three regions.
+// POST /_weir/check: other services use the same rules and counters, in three regions.
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type Call, freshIp, REGIONS, type Weir } from '../../local/weir.ts';
 import { startWeir } from '../shared/weir.ts';

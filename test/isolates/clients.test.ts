@@ -1,4 +1,4 @@
-// Real clients that honour Retry-After back off, and succeed at their first retry.
+// Real clients that respect Retry-After wait, and succeed at their first retry.
 import got from 'got';
 import ky from 'ky';
 import { afterAll, beforeAll, describe, it } from 'vitest';
@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => weir?.[Symbol.asyncDispose]());
 
-/** Uses the limit up, then sends one more request by the client: how often it asked, and how it ended. */
+/** Uses the limit up, then sends one more request with the client. Reports how often it asked, and how that ended. */
 async function askOnceMore(
   algorithm: string,
   send: (url: string, headers: Record<string, string>, onRetry: () => void) => Promise<number>,
@@ -25,7 +25,7 @@ async function askOnceMore(
   const url = `${weir.isolates.urls['one']}/${algorithm}`;
   let retries = 0;
   let status = 0;
-  // Until it is denied: on a busy machine the limit may have room again before the client asks.
+  // Repeats until the client is denied: on a busy machine the limit may have room again before the client asks.
   while (retries === 0) {
     while ((await fetch(url, { headers })).status === 200);
     status = await send(url, headers, () => {

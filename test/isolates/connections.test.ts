@@ -1,4 +1,4 @@
-// `concurrency` rules: what is open is held, and given back from either side, or by expiry.
+// `concurrency` rules: an open connection holds a seat until either side ends it, or until the seat expires.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
 import { type Origin, startOrigin } from '../../local/origin.ts';
@@ -7,9 +7,9 @@ import type { Weir } from '../../local/weir.ts';
 import { isLong } from '../rounds.ts';
 import { startWeir } from '../shared/weir.ts';
 
-/** Of what is too late to be heard. */
+/** A later answer of Redis is not heard. */
 const DEADLINE_MS = 4_000;
-/** At once, in steps of 50. */
+/** Opened at once, in steps of 50. */
 const MANY = isLong ? 1_000 : 300;
 
 let weir: Weir;
@@ -28,7 +28,7 @@ afterAll(async () => {
   await origin.stop();
 });
 
-/** A seat that nobody gives back would end by itself. */
+/** Less than the time after which a forgotten seat expires. */
 const BEFORE_EXPIRY = { timeout: 20_000, interval: 50 };
 
 const openAtOrigin = () => origin.requests.open;
@@ -42,7 +42,7 @@ const explain = async (path: string, ip: string) => {
 };
 const left = async (path: string, ip: string) => (await explain(path, ip))?.remaining;
 
-/** Opens a WebSocket through Weir; resolves to it, or to the status it was refused with. */
+/** Opens a WebSocket through Weir. Resolves to it, or to the status of the refusal. */
 function open(path: string, ip: string): Promise<WebSocket | number> {
   const url = `${weir.isolates.urls['one']?.replace('http', 'ws')}${path}`;
   const socket = new WebSocket(url, {
@@ -134,7 +134,7 @@ describe('answers', () => {
 
   it('give it back when Redis answered too late to be heard', async () => {
     const ip = '192.0.2.11';
-    // Connections of a subject are counted in one region, whichever that is.
+    // One region counts the connections of a subject. Slows all regions, because the test does not know which.
     const slow = (region: string, during: () => Promise<void>) =>
       weir.withFault(region, { latencyMs: 1.25 * DEADLINE_MS }, during);
     await slow('us', () =>
@@ -163,7 +163,7 @@ describe('answers', () => {
   });
 });
 
-/** Seats are renewed each third of their window. */
+/** Seats are renewed every third of their window. */
 const UNTIL_RENEWED = { interval: 250 };
 
 describe.concurrent('a place', () => {
@@ -192,7 +192,7 @@ describe.concurrent('a place', () => {
     await weir.admin('/counters/reset', { method: 'POST', body: { scope: 'ip', subject: ip } });
     const others = await Promise.all([1, 2, 3].map(() => opened('/few', ip)));
     expect(await closed).toBe(1013);
-    // It would go on for more than a minute.
+    // The stream would last for more than a minute.
     expect((await answer.text()).split('\n').length).toBeLessThan(500);
     expect(others.map(({ readyState }) => readyState)).toEqual([1, 1, 1]);
     for (const other of others) other.close();

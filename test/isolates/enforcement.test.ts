@@ -1,4 +1,4 @@
-// The switch that turns enforcement into logging: through the admin route, and by a variable.
+// The switch that makes rules only log: through the admin route, and by a variable.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { freshIp, type IsolateName, type Weir } from '../../local/weir.ts';
 import { startWeir } from '../shared/weir.ts';
@@ -35,7 +35,7 @@ const turn = (enforcement: 'on' | 'log') =>
     body: { enforcement },
   });
 
-/** An address that has used up its limit, as far as every isolate knows. */
+/** An address whose limit is used up, and every isolate knows it. */
 async function usedUp(): Promise<string> {
   const ip = freshIp();
   await expect.poll(() => statusOf('/few', ip)).toBe(429);
@@ -91,7 +91,7 @@ describe('the switch of the admin route', () => {
   });
 });
 
-/** Of the rules that the isolate decides by: a request makes it look for newer ones. */
+/** The switch in the rules of the isolate. A request makes it look for newer rules. */
 async function enforcementOf(isolate: IsolateName) {
   await statusOf('/few', freshIp(), isolate);
   return (await weir.health<{ enforcement: { mode: string; by: string } }>(isolate)).enforcement;

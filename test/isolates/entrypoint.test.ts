@@ -1,4 +1,4 @@
-// Checks by a service binding: another Worker calls `env.WEIR.check(…)`, without a token.
+// Checks through a service binding: another Worker calls `env.WEIR.check(…)`, without a token.
 import { join } from 'node:path';
 import { convertV4MiniflareOptions, Miniflare } from 'miniflare';
 import { afterAll, beforeAll, expect, inject, it } from 'vitest';
@@ -8,7 +8,7 @@ import type { Weir } from '../../local/weir.ts';
 import { createSharedParts } from '../shared/parts.ts';
 import { startWeir } from '../shared/weir.ts';
 
-/** Calls the method that its path names, and tells what it got. */
+/** Calls the method that its path names, and answers with the result. */
 const CALLER = `export default {
   async fetch(request, env) {
     try {

@@ -1,5 +1,5 @@
-// The requests and answers that are sent directly and through Weir, each with each. All differences that there may
-// be are named here.
+// Requests and answers that are sent directly and through Weir, each with each. The lists below name all differences
+// that are allowed.
 import { gzipSync } from 'node:zlib';
 import { patternBlocks } from '../../local/origin/content.ts';
 
@@ -7,7 +7,7 @@ export interface Sent {
   readonly method: string;
   readonly headers?: readonly string[];
   readonly body?: Uint8Array;
-  /** Without a length, in chunks. */
+  /** Sent in chunks, without a length. */
   readonly chunked?: boolean;
 }
 
@@ -114,7 +114,7 @@ export const ANSWERS: Readonly<Record<string, string>> = {
   'a stream of lines': 'stream=50&interval=0',
   gzip: 'gzip=1&bytes=100000',
   'gzip in pieces': 'gzip=1&stream=20&interval=0',
-  // The bytes do not match their declared type: a proxy that looked inside would fail or change them.
+  // The bytes do not match their declared type. A proxy that looked inside would fail or change them.
   'what is not gzip': `bytes=1000&${header('Content-Encoding', 'gzip')}`,
   'what is not br': `bytes=1000&${header('Content-Encoding', 'br')}`,
   'what is not zstd': `bytes=1000&${header('Content-Encoding', 'zstd, gzip')}`,
@@ -122,11 +122,11 @@ export const ANSWERS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Removed on the way there: of one connection, or made up. `TE` too: the Workers runtime knows no trailers, so the
- * origin is not asked for them.
+ * Removed on the way to the origin: headers of one connection, or forged ones. Also `TE`: the Workers runtime knows no
+ * trailers, so Weir does not ask for them.
  */
 export const NOT_FOR_THE_ORIGIN = ['connection', 'expect', 'te', 'cf-connecting-ip', 'x-weir-region', 'host'];
-/** Added on the way there, by Weir and by the Workers runtime. */
+/** Added on the way to the origin, by Weir and by the Workers runtime. */
 export const ADDED_FOR_THE_ORIGIN = [
   'host',
   'cf-worker',
@@ -135,7 +135,7 @@ export const ADDED_FOR_THE_ORIGIN = [
   'x-forwarded-proto',
   'x-weir-hop',
 ];
-/** Removed on the way back. */
+/** Removed on the way to the client. */
 export const NOT_FOR_THE_CLIENT = [
   'connection',
   'keep-alive',
@@ -144,5 +144,5 @@ export const NOT_FOR_THE_CLIENT = [
   'x-hop',
   'date',
 ];
-/** Added on the way back. */
+/** Added on the way to the client. */
 export const ADDED_FOR_THE_CLIENT = /^(date|x-ratelimit-.*|ratelimit|ratelimit-policy|x-weir-rules-version)$/;

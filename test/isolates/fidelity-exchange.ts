@@ -1,4 +1,4 @@
-// One exchange over a plain socket, and what both ends saw of it in a form that can be compared.
+// One exchange over a plain socket, and what both ends saw, in a form that can be compared.
 import { once } from 'node:events';
 import { type ClientRequest, type IncomingMessage, request } from 'node:http';
 import { buffer } from 'node:stream/consumers';
@@ -34,7 +34,7 @@ export async function answerTo(sent: ClientRequest): Promise<IncomingMessage> {
   return response;
 }
 
-/** What the client got and what the origin saw, without the differences that there may be. */
+/** What the client got and what the origin saw, without the allowed differences. */
 export async function exchange(origin: Origin, url: string, path: string, sent: Sent) {
   origin.requests.clear();
   const call = open(url, path, sent);
@@ -59,7 +59,7 @@ export async function exchange(origin: Origin, url: string, path: string, sent: 
 }
 
 type Pairs = [string, string][];
-/** Values of a name as one, cookies in their order: as RFC 9110 says, whether they come in one line or in several. */
+/** All values of a name as one text, cookies in their order. RFC 9110 treats one line and several lines alike. */
 type Comparable = Record<string, string>;
 
 function pairsOf(raw: readonly string[]): Pairs {
@@ -81,7 +81,7 @@ function seenHeaders(pairs: readonly (readonly [string, string])[]): Comparable 
   const lower = pairs.map(([name, value]): [string, string] => [name.toLowerCase(), value]);
   const kept = lower.filter(([name]) => ![...NOT_FOR_THE_ORIGIN, ...ADDED_FOR_THE_ORIGIN].includes(name));
   const headers = comparable(kept);
-  // The runtime says so explicitly for some methods.
+  // For some methods the runtime sends this explicitly.
   if (headers['content-length'] === '0') delete headers['content-length'];
   return headers;
 }
@@ -91,7 +91,7 @@ function gotHeaders(pairs: Pairs, { isFramed }: { isFramed: boolean }): Comparab
     ([name]) => !NOT_FOR_THE_CLIENT.includes(name) && !ADDED_FOR_THE_CLIENT.test(name),
   );
   const headers = comparable(kept);
-  // An echo is longer by the headers that were added; a 304 has no body, and the runtime leaves its length out.
+  // An echo is longer by the added headers. A 304 has no body, and the runtime leaves its length out.
   if (!isFramed) delete headers['content-length'];
   return headers;
 }

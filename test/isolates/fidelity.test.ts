@@ -1,5 +1,5 @@
-// What passes through Weir is what was sent: every request of the battery with every answer, directly and through the
-// built Worker in workerd, compared byte for byte.
+// Weir passes on exactly what was sent: every request of the battery with every answer, directly and through the built
+// Worker in workerd, compared byte for byte.
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { connect } from 'node:net';
@@ -46,7 +46,7 @@ const get = async (path: string) => {
 
 describe.each(Object.entries(REQUESTS))('%s', (_, sent) => {
   it.each(Object.entries(ANSWERS))('answered with %s', async (_name, switches) => {
-    // Not what a URL parser would write: it is kept as it was sent.
+    // A URL parser would write this path differently. Weir keeps it as it was sent.
     const path = `/a/B.c/%C3%A9%3A;p=1?x=%41%2f+%20&&=&x=~${switches && `&${switches}`}`;
     const directly = await exchange(origin, origin.url, path, sent);
     const through = await exchange(origin, url, path, sent);
@@ -143,7 +143,7 @@ describe('streams', () => {
   it('an origin that does not read holds the client back', async () => {
     const call = open(url, '/?stall=1', { method: 'PUT', chunked: true }).on('error', () => {});
     pipeline(Readable.from(patternBlocks(8_000_000_000)), call).catch(() => {});
-    // Before that, nothing but the decision holds the client back.
+    // Before that, only the decision delays the client.
     await eventually(() => expect(asked('/?stall=1')).toBeDefined());
     await settled(() => call.socket?.bytesWritten ?? 0);
     expect(call.socket?.bytesWritten).toBeLessThan(64 * MEGABYTE);
@@ -151,7 +151,7 @@ describe('streams', () => {
   });
 });
 
-/** Waits until the figure has begun to grow and grows no more. */
+/** Waits until the figure has grown and stops growing. */
 async function settled(figure: () => number): Promise<void> {
   let before = -1;
   await eventually(() => {
@@ -174,14 +174,14 @@ describe('a client that leaves', () => {
     ['in the middle of its upload', 'POST', '/left-in-upload', 'Content-Length: 1000\r\n\r\nabc'],
     ['in the middle of the answer', 'GET', `/sse?interval=${NEVER_MS}`, ''],
   ])('%s ends the request to the origin, long before that would time out', async (_, method, path, rest) => {
-    // By its path: what another client has left behind may still be on its way to the origin.
+    // Looks for its path, because requests of other clients may still be on their way to the origin.
     origin.requests.clear();
     const own = () => asked(path);
     const socket = connect(Number(new URL(url).port), new URL(url).hostname).on('error', () => {});
     socket.resume().write(`${method} ${path} HTTP/1.1\r\nHost: a\r\nX-Weir-Region: us\r\n${rest || '\r\n'}`);
     await eventually(() => expect(own()).toMatchObject({ state: 'open', ...(rest && { bodyBytes: 3 }) }));
     const openedAtMs = performance.now();
-    // With a reset: a plain end of sending is also what a client does that still waits for its answer.
+    // With a reset: a client that still waits for its answer may also end its sending side.
     socket.resetAndDestroy();
     await eventually(() => expect(own()?.state).toBe('aborted'));
     expect(performance.now() - openedAtMs).toBeLessThan(TIMEOUT_MS - 1_000);

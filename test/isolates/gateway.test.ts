@@ -1,4 +1,4 @@
-// What happens to a request after its decision: its turn, its real cost, its refund, and what the origin is told.
+// A request after its decision: its turn, its real cost, its refund, and what the origin learns.
 import { request } from 'node:http';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { freshIp, type Weir } from '../../local/weir.ts';
@@ -11,7 +11,7 @@ beforeAll(async () => {
 afterAll(() => weir?.[Symbol.asyncDispose]());
 
 let lastPath = 0;
-/** A rule on a path of its own, in force. */
+/** A rule for a path of its own, in force. */
 async function limited(fields: object): Promise<string> {
   lastPath += 1;
   const path = `/limited-${lastPath}`;
@@ -37,7 +37,9 @@ const remaining = async (path: string, ip: string) => {
   return explained.applies[0]?.left.remaining;
 };
 
-/** Asks; what it returns makes the client leave. workerd notices a connection that is reset, not one half closed. */
+/**
+ * Sends a request. Call the result to make the client leave. workerd notices a reset connection, not a half-closed one.
+ */
 function ask(url: string, headers: Record<string, string>): () => void {
   const asked = request(url, { headers });
   asked.on('error', () => {});
@@ -62,7 +64,7 @@ describe('throttle', () => {
     });
     const answers = await Promise.all(calls);
     const passed = answers.filter(({ status }) => status === 200).map(({ tookMs }) => tookMs);
-    // One at once, one two seconds later; the third would wait longer than it may.
+    // One passes at once, one two seconds later. The third would wait longer than allowed.
     expect(passed).toHaveLength(2);
     expect(Math.max(...passed)).toBeGreaterThanOrEqual(1_900);
     expect(answers.filter(({ status }) => status === 429)).toHaveLength(4);
@@ -122,7 +124,7 @@ describe('the cost that the origin tells', () => {
       const path = await limited({ limit: 100, cost: 30, costFromOrigin: true });
       const ip = freshIp();
       await weir.call(`${path}?header=${encodeURIComponent(`X-Weir-Cost:${cost}`)}`, { ip });
-      // One that is believed, told later, is settled by then.
+      // A later cost that Weir believes is settled by then.
       await weir.call(`${path}?cost=20`, { ip });
       await expect.poll(() => remaining(path, ip)).toBe(100 - 30 - 20);
     },

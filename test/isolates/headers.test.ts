@@ -1,4 +1,4 @@
-// What clients read of the built Worker: headers, denials and quotas, with all parts real.
+// What clients read from the built Worker: headers, denials and quotas, with all parts real.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { freshIp, type Weir } from '../../local/weir.ts';
 import { policiesIn } from '../http/headers-harness.ts';
@@ -19,7 +19,7 @@ const RULES = [
   },
   { name: 'calls', resource: '/calls', scope: 'apiKey', algorithm: 'fixed-window', limitName: 'calls' },
 ];
-/** Longer than rules are good without being confirmed. */
+/** Longer than an isolate trusts rules without confirmation. */
 const IDLE_MS = 700;
 
 let weir: Weir;
@@ -135,7 +135,7 @@ describe('the quota', () => {
       windowSeconds: 60,
     };
     await weir.admin('/rules', { method: 'POST', body: late });
-    // No answer is good for longer than a second.
+    // The isolate keeps an answer for at most a second.
     await expect.poll(names).toContain('late-ip');
   });
 

@@ -1,4 +1,4 @@
-// Identity on the whole, in real isolates: what cannot be verified yields no fresh quota, whatever is sent.
+// Identity in real isolates: credentials that cannot be verified yield no fresh quota, whatever is sent.
 import { request as httpRequest } from 'node:http';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { freshIp, type IsolateName, type Weir } from '../../local/weir.ts';
@@ -26,7 +26,7 @@ import { madeUpKey } from '../rules/callers-harness.ts';
 import { startWeir } from '../shared/weir.ts';
 
 const LIMIT = 3;
-/** Exactly the limit, and nothing later. */
+/** Exactly the limit passes, and nothing later. */
 const FIRST_ONES = [0, 1, 2];
 const SCOPES = ['ip', 'user', 'apiKey', 'tenant'] as const;
 const ISOLATES: readonly IsolateName[] = ['one', 'two', 'three'];
@@ -52,7 +52,7 @@ beforeAll(async () => {
     madeUpKeys: [await madeUpKey(), await madeUpKey()],
     forgedTokens: [await token('alice', stranger), await token('bob', stranger, 'other')],
   };
-  // Known before made-up keys use up what may be asked of Postgres in a second: that is tested elsewhere.
+  // Looked up now: later, made-up keys use up the look-ups of a second, which another test covers.
   for (const isolate of ISOLATES) await send('/elsewhere', [['X-API-Key', key]], isolate);
 });
 afterAll(async () => {
@@ -60,7 +60,7 @@ afterAll(async () => {
   await server?.stop();
 });
 
-// Slides: no hour that ends meanwhile makes room.
+// A sliding window, so that no end of an hour makes room.
 const ruleFor = (scope: string) => ({
   resource: `/${scope}`,
   scope,
@@ -88,7 +88,7 @@ interface Answer {
   readonly remaining: string | string[] | undefined;
 }
 
-/** Sends the headers exactly as they are, those that come twice included. */
+/** Sends exactly these headers, including those that come twice. */
 function send(path: string, headers: HeaderList, isolate: IsolateName = 'one'): Promise<Answer> {
   const url = new URL(path, weir.isolates.urls[isolate]);
   const all: HeaderList = [['Host', url.host], ['Connection', 'close'], ['X-Weir-Region', 'us'], ...headers];
@@ -101,7 +101,7 @@ function send(path: string, headers: HeaderList, isolate: IsolateName = 'one'): 
   });
 }
 
-/** One after the other, each to the next isolate: the places of those that pass. */
+/** Sends one after the other, each to the next isolate. Returns the places of those that pass. */
 async function passing(path: string, requests: readonly HeaderList[]): Promise<number[]> {
   const passed: number[] = [];
   for (const [i, headers] of requests.entries()) {

@@ -1,4 +1,4 @@
-// Requests go on by the last rules known, whatever is down; what cannot be done is said.
+// Requests go on by the last rules known, whatever part is down. Weir says what it cannot do.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { freshIp, REGIONS, type Weir } from '../../local/weir.ts';
 import { API_KEY_RANDOM_BYTES, createApiKey } from '../../src/core/matching/api-key.ts';
@@ -22,7 +22,7 @@ const seen = async (path: string, call?: Parameters<Weir['call']>[1]) => {
   return [status, headers.get('X-RateLimit-Limit'), headers.get('X-Weir-Degraded')];
 };
 
-// In this order: what is down stays down.
+// In this order, because a part that is down stays down.
 describe.sequential('before anything was ever published', () => {
   it('requests pass, and say that there are no rules', async () => {
     expect(await seen('/x', { isolate: 'two' })).toEqual([200, null, 'no-rules']);
@@ -88,7 +88,7 @@ describe.sequential('while the Redis of every region is gone, too', () => {
   it('requests pass uncounted, but the lists hold', async () => {
     await withoutRedis(async () => {
       expect(await seen('/x', { region: 'ap' })).toEqual([200, null, 'unavailable']);
-      // Half a second later, the answer would also say that nobody confirms the rules.
+      // Half a second later, the answer would also say that the rules are not confirmed.
       expect((await weir.call('/x', { region: 'ap', ip: '203.0.113.9' })).status).toBe(403);
     });
   });
@@ -105,7 +105,7 @@ describe.sequential('while the Redis of every region is gone, too', () => {
   });
 
   it('all is as before when they are back', async () => {
-    // Each time another caller: one who asks while a breaker is still open uses up the limit elsewhere.
+    // Another caller each time: a request while a breaker is still open uses up the limit elsewhere.
     await expect.poll(() => seen('/closed', { region: 'ap' })).toEqual([200, '5', null]);
   });
 });

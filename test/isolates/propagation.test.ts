@@ -1,4 +1,4 @@
-// From a change to its enforcement everywhere: three isolates, three regions, some of them idle before.
+// From a change to its enforcement everywhere: three isolates and three regions, some of them idle before.
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { freshIp, type IsolateName, REGIONS, type Weir } from '../../local/weir.ts';
 import { ANNOUNCEMENT_KEY } from '../../src/core/counting/keys.ts';
@@ -7,7 +7,7 @@ import { startWeir } from '../shared/weir.ts';
 
 const ISOLATES: readonly IsolateName[] = ['one', 'two', 'three'];
 const EVERYWHERE = ISOLATES.flatMap((isolate) => REGIONS.map((region) => ({ isolate, region })));
-/** Longer than rules are good without having been confirmed. */
+/** Longer than an isolate trusts rules without confirmation. */
 const IDLE_MS = 600;
 
 let weir: Weir;
@@ -36,7 +36,7 @@ const limitAt = async (place: (typeof EVERYWHERE)[number], path: string) => {
   return headers.get('X-RateLimit-Limit');
 };
 
-/** Requests that go on in every isolate and region until stopped; all must pass. */
+/** Sends requests in every isolate and region until stopped. All must pass. */
 function traffic(path: string) {
   let isRunning = true;
   const problems: string[] = [];
@@ -97,7 +97,7 @@ describe('a change through the admin route', () => {
     }
     await requests.stop();
     expect(requests.problems).toEqual([]);
-    // A busy machine takes its time: for the change, and for each of the steps to the isolate that hears of it.
+    // A busy machine adds its own delays: to the change, and to each step until the isolate hears of it.
     const stepMs = Math.max(...requests.seen.map(({ tookMs }) => tookMs));
     const late = changes.flatMap(({ limit, startedAtMs, tookMs }) => {
       const latestAtMs = startedAtMs + Math.max(1_000, tookMs + 250 + 4 * stepMs);

@@ -1,4 +1,4 @@
-// Rules that count by more than a scope, made through the admin route and felt by a client of the built Worker.
+// Rules that count by more than a scope, made through the admin route and seen by a client of the built Worker.
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { freshIp, type Weir } from '../../local/weir.ts';
 import { policiesIn } from '../http/headers-harness.ts';

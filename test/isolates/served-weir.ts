@@ -1,5 +1,5 @@
-// Weir as it is deployed on `workerd serve`, with nothing in front of it: what a client does to its connection reaches
-// the Worker as it is. Three regions, Postgres and a demo origin of the test's own around it.
+// Weir as deployed, on `workerd serve` with nothing in front of it, so that the Worker sees what a client does to its
+// connection. Around it are three regions, Postgres and a demo origin of the test.
 import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { Agent, type ClientRequest, type IncomingMessage, request } from 'node:http';
 import { tmpdir } from 'node:os';
@@ -26,10 +26,10 @@ export interface Ask {
 export interface ServedWeir extends AsyncDisposable {
   readonly origin: Origin;
   readonly regions: readonly LocalRegion[];
-  /** On a connection of its own, so that the test can break it. */
+  /** On its own connection, so that the test can break it. */
   ask(path: string, ask: Ask): ClientRequest;
   status(path: string, ask: Ask): Promise<number>;
-  /** `path` is what follows /_weir/admin. */
+  /** `path` is the part after /_weir/admin. */
   admin<T = Record<string, never>>(path: string, body: object): Promise<T>;
 }
 
@@ -53,7 +53,7 @@ export async function serveWeir(variables: Record<string, string> = {}): Promise
   } as const;
   const weir = {
     modules,
-    // All parts share this machine: what is tested here is not the deadline.
+    // All parts share this machine, and the deadline is not the subject of these tests.
     variables: { ...stack.variables, ADMIN_TOKEN, DEADLINE_MS: '10000', ...variables },
     kv: { RULES: 'kv' },
   };

@@ -24,10 +24,10 @@ beforeAll(async () => {
 });
 afterAll(() => weir?.[Symbol.asyncDispose]());
 
-/** Enough to leave in the meantime, on a busy machine too. */
+/** Enough time to leave, even on a busy machine. */
 const SLOW_MS = 1_000;
 
-/** Every Redis takes a while to answer, for as long as `during` runs. */
+/** Every Redis answers slowly while `during` runs. */
 async function withSlowRedis(during: () => Promise<void>): Promise<void> {
   const each = (change: (faults: LocalRegion['gateway']['faults']) => Promise<void>) =>
     Promise.all(weir.regions.map(({ gateway }) => change(gateway.faults)));
@@ -35,13 +35,13 @@ async function withSlowRedis(during: () => Promise<void>): Promise<void> {
   await during().finally(() => each((faults) => faults.clear()));
 }
 
-/** That have reached any Redis. */
+/** How many calls have reached any Redis. */
 async function redisCalls(): Promise<number> {
   const stats = await Promise.all(weir.regions.map(({ gateway }) => gateway.stats()));
   return stats.reduce((sum, { requests }) => sum + requests, 0);
 }
 
-/** How often the script has run that counts. Other calls come and go: once a minute, isolates count themselves. */
+/** How often the counting script has run. Other calls come and go: once a minute, isolates report to the census. */
 async function scriptRuns(): Promise<number> {
   const runs = await Promise.all(
     weir.regions.map(async ({ redis: { url } }) => {
@@ -53,7 +53,9 @@ async function scriptRuns(): Promise<number> {
   return runs.reduce((sum, count) => sum + count, 0);
 }
 
-/** Asks, and resets the connection while Redis is asked. Resolves when the script has run so often for it. */
+/**
+ * Sends a request, and resets the connection while Redis is asked. Resolves when the script has run this often for it.
+ */
 async function leaveUndecided(path: string, asked: Ask, runs: number): Promise<void> {
   const [callsBefore, runsBefore] = [await redisCalls(), await scriptRuns()];
   const sent = weir.ask(path, asked);
@@ -62,7 +64,7 @@ async function leaveUndecided(path: string, asked: Ask, runs: number): Promise<v
   await expect.poll(scriptRuns).toBe(runsBefore + runs);
 }
 
-/** Asks, and resets the connection while the origin is asked. */
+/** Sends a request, and resets the connection while the origin is asked. */
 async function leaveUnanswered(path: string, asked: Ask): Promise<void> {
   weir.origin.requests.clear();
   const sent = weir.ask(path, asked);
@@ -83,7 +85,7 @@ interface Explained {
 }
 
 describe('a client that leaves while its decision is pending', () => {
-  // A warm isolate has nothing else to do after a response, which would keep its work alive.
+  // A warm isolate has no other work after a response that would keep it alive.
   beforeEach(async () => {
     for (const region of ['us', 'eu', 'ap'])
       for (const path of ['/methods', '/places'])
@@ -117,7 +119,7 @@ describe('a client that leaves while its decision is pending', () => {
         await expect.poll(redisCalls, { interval: 10 }).toBeGreaterThan(known);
         sent.socket?.resetAndDestroy();
       }
-      // One of them is the region that denies; the others charge, ask it, and give back.
+      // One of them is the region that denies. The others charge, ask it, and give back.
       await expect.poll(redisCalls).toBeGreaterThanOrEqual(before + 7);
     });
     await expect.poll(() => left('/both', ip, 'many')).toBe(29);
@@ -142,7 +144,7 @@ describe('a client that leaves while the origin works', () => {
     const ip = freshIp();
     await leaveUnanswered('/metered?delay=1000&cost=40&stream=100', { ip });
     await expect.poll(() => left('/metered', ip, 'metered')).toBe(60);
-    // But nobody reads its answer.
+    // Nobody reads its answer.
     await expect.poll(() => weir.origin.requests.entries[0]?.state).toBe('aborted');
   });
 

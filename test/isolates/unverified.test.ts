@@ -1,4 +1,4 @@
-// UNVERIFIED=reject: a key or token that is not good is answered 401; one that cannot be looked up is not.
+// UNVERIFIED=reject: a bad key or token gets 401. One that cannot be looked up does not.
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Weir } from '../../local/weir.ts';
 import { API_KEY_RANDOM_BYTES, createApiKey } from '../../src/core/matching/api-key.ts';

@@ -1,5 +1,5 @@
-// What is left for after the response is handed over, so that the runtime waits for it. Regions are late with it here:
-// what nobody waits for would not be done when it is looked at.
+// The limiter hands over its work after the response, so that the runtime waits for it. Regions answer late here, so
+// work that nobody waits for would be missing at the end.
 import { describe, expect, it } from 'vitest';
 import type { CounterCall } from '../../src/core/ports/counter-store.ts';
 import {
@@ -27,7 +27,7 @@ const planOf =
 
 describe('a seat that a region may hold, though it did not answer,', () => {
   const seat = { ...createCheck({ algorithm: 'concurrency', spill: false }), seatId: 'seat-00000000001' };
-  /** Whether a take is answered or not, what is released is written down. */
+  /** Notes what is released, whether or not a take is answered. */
   const released = (take: Behaviour['run']) => {
     const seats: (string | undefined)[] = [];
     const run = async (call: CounterCall, signal: AbortSignal) => {
@@ -49,7 +49,7 @@ describe('a seat that a region may hold, though it did not answer,', () => {
     source.asks = { ...due, isOverdue: true };
     const { decide, settle } = openIsolate(regions, { source });
     let passes = 0;
-    // A second pass has a seat of its own.
+    // A second pass has its own seat.
     const plan: TestPlan = async () => {
       passes += 1;
       return { kind: 'checks', checks: [{ ...seat, seatId: `seat-0000000000${passes}` }] };
@@ -69,7 +69,7 @@ describe('a seat that a region may hold, though it did not answer,', () => {
     };
     const { decision, ledger } = await decide({ plan: planOf(held) });
     expect([decision.kind, decision.allowed]).toEqual(['degraded', onUnavailable === 'open']);
-    // The gateway releases what an admitted request may hold; the limiter, what a denied one may.
+    // The gateway releases what an admitted request may hold. The limiter releases what a denied one may hold.
     if (decision.allowed) await timed(() => ledger.release());
     await settle();
     expect(seats).toEqual(['seat-00000000001']);

@@ -1,4 +1,4 @@
-// A bucket that was moved to another region: its new counter learns what the old one holds.
+// A bucket that was moved to another region: its new counter learns the level of the old one.
 import { describe, expect, it } from 'vitest';
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import { useFakeTime } from './limiter-harness.ts';
@@ -7,7 +7,7 @@ import { does, open } from './regional-count-harness.ts';
 
 useFakeTime();
 
-/** Moved from `eu` to `ap`: both count it. `eu` has counted five requests before. */
+/** Moved from `eu` to `ap`, so both count it. `eu` has counted five requests before. */
 async function openMoved(algorithm: AlgorithmId) {
   const before = place({ eu: 10 }, { id: 'moved', at: 'eu', algorithm });
   const after = { ...before, parts: new Map([['ap', { limit: 10, extra: undefined }]]), at: 'ap' };

@@ -1,5 +1,5 @@
-// Whatever regions cede to one another, whenever callers come and whatever is lost on the way: all of them together never
-// admit more than the limit. The code that runs, on counters in memory, in fake time.
+// Whatever regions cede to one another, whenever callers come, and whatever is lost on the way: all regions together
+// never admit more than the limit. The real code, on counters in memory, in fake time.
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
@@ -35,13 +35,13 @@ interface World {
   readonly check: RuleCheck;
   readonly shares: SharesByRegion;
   readonly history: readonly Step[];
-  /** One way to a region, at most. */
+  /** The longest way to a region. */
   readonly longestMs: number;
-  /** Of calls, or of their answers. */
+  /** The part of calls, or of their answers, that is lost. */
   readonly lost: number;
 }
 
-/** Half of what is lost never gets there; of the rest, the answer does not come back. */
+/** Half of the lost calls never arrive. Of the others, the answer is lost. */
 function looseCalls(region: ModelRegion, lost: number, random: () => number): void {
   const { run } = region.does;
   region.does.run = async (call, signal) => {
@@ -52,7 +52,7 @@ function looseCalls(region: ModelRegion, lost: number, random: () => number): vo
   };
 }
 
-/** All that were admitted, by the clock of the counters. */
+/** Returns all admissions, by the clock of the counters. */
 async function play({ seed, check, shares, history, longestMs, lost }: World) {
   vi.setSystemTime(START_MS);
   const random = createRandom(seed);
@@ -98,7 +98,7 @@ async function play({ seed, check, shares, history, longestMs, lost }: World) {
   return { admitted: admitted.sort((a, b) => a.atMs - b.atMs), isCeded };
 }
 
-/** Little; around windows; and the moments at which a term ends, or what was charged in it. */
+/** Short waits, waits of about a window, and the moments at which a term or the charges in it end. */
 const waitMs = (windowMs: number) =>
   fc.oneof(
     { weight: 6, arbitrary: fc.nat({ max: 60 }) },
@@ -118,7 +118,7 @@ const anyHistory = (windowMs: number): fc.Arbitrary<Step[]> =>
     { minLength: 10, maxLength: 60 },
   );
 
-/** All of it moves to one region, which uses it at the end of the term; and then all of them want all they can get. */
+/** All parts move to one region, which uses them at the end of the term. Then all regions use all they can get. */
 const endOfTerm = (windowMs: number): fc.Arbitrary<Step[]> =>
   fc
     .record({
@@ -181,7 +181,7 @@ describe.each(ALGORITHM_IDS.filter((id) => id !== 'concurrency'))(
         }),
         { numRuns: rounds(8, 400), endOnFailure: true },
       );
-      // Else this would have tested nothing.
+      // Otherwise this would have tested nothing.
       expect(ceded).toBeGreaterThan(0);
     });
   },

@@ -1,4 +1,4 @@
-// When a region asks others for their parts of a subject, what it does with them, and for how long.
+// When a region asks others for their parts of a subject, how it uses them, and for how long.
 import { describe, expect, it, vi } from 'vitest';
 import { IDLE_MS } from '../../src/core/counting/ceding.ts';
 import type { CounterCall } from '../../src/core/ports/counter-store.ts';
@@ -25,7 +25,7 @@ import type { RuleCheckShape } from './rule-checks.ts';
 
 useFakeTime();
 const now = () => Date.now();
-/** Of a minute: four windows. And one window more for what was charged last, and five seconds for clocks. */
+/** For a window of a minute: four windows. Then one window more for the last charges, and five seconds for clocks. */
 const TERM_MS = 240_000;
 const HELD_MS = TERM_MS + 60_000 + 5_000;
 const atMs = (ms: number) => vi.setSystemTime(START_MS + ms);
@@ -65,7 +65,7 @@ function open(parts: Parts = { us: 10, eu: 10, ap: 10 }, shape: RuleCheckShape &
   };
   const settle = () => settleAll(later, regions);
   const { request } = createIsolate();
-  /** One after the other, with all that comes after their responses. */
+  /** Sends one request after the other, each with all its work after the response. */
   const send = async (count: number, by = request) => {
     for (let i = 1; i < count; i += 1) await by().then(settle);
     const last = await by();
@@ -214,7 +214,7 @@ describe('a region that is asked', () => {
     };
     expect(await send(2)).toMatchObject({ charged: [{ check: { limit: 2 } }] });
     expect(asked()).toEqual(['eu']);
-    // Denied here, it hears there that all of it is here.
+    // Denied here, it learns there that all of it is here.
     expect(await send(1)).toMatchObject({
       charged: [{ check: { region: 'us', limit: 4 }, outcome: { remaining: 1 } }],
     });
@@ -285,12 +285,12 @@ it('a denied request asks nobody for a part that its home still has, even if the
 });
 
 describe('a guest', () => {
-  /** The home is us; its caller has moved to eu, and knows that. */
+  /** The home is us. Its caller has moved to eu, and that isolate knows it. */
   const moved = async () => {
     const opened = open();
     await opened.send(5);
     const { request } = opened.createIsolate(1);
-    // The last one is denied by the two parts that this isolate knows of, and hears in ap of the third.
+    // The two parts that this isolate knows of deny the last request, which learns in ap of the third part.
     await opened.send(16, request);
     return { ...opened, guest: request };
   };
@@ -333,7 +333,7 @@ describe('a subject whose parts are all ceded, for a term that is over', () => {
   /** The home has no part of its own, and the others want theirs back. */
   const locked = async () => {
     const opened = open({ eu: 5, ap: 5 });
-    // So that us is known to answer.
+    // So that the isolate knows that us answers.
     await opened.request([place({ us: 1 }, { id: 'other' })]);
     expect(await opened.send(3)).toMatchObject({ charged: [{ check: { region: 'us', limit: 10 } }] });
     const reclaim = { operation: 'reclaim', checks: [opened.placed.check] } as const;
@@ -349,7 +349,7 @@ describe('a subject whose parts are all ceded, for a term that is over', () => {
     expect(results).toMatchObject([{ outcome: { allowed: false, remaining: 0 } }]);
     const retryAfterMs = results[0]?.outcome.retryAfterMs ?? 0;
     expect(Math.abs(retryAfterMs - (HELD_MS - TERM_MS - 1_000))).toBeLessThan(5_000);
-    // The isolate goes by when it asked: some calls earlier than the region.
+    // The isolate counts from when it asked, which is some calls earlier than the region.
     atMs(TERM_MS + 1_000 + retryAfterMs + 5 * LATE_MS);
     expect(await send(1)).toMatchObject({ charged: [{}] });
   });

@@ -1,5 +1,5 @@
-// A region that is a Redis Cluster, of which a master is killed under load: what clients get meanwhile, what is admitted
-// beyond the limit, and how soon all is counted again.
+// A region that is a Redis Cluster loses a master under load: what clients get meanwhile, how much is admitted beyond
+// the limit, and how soon all is counted again.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type Edges, startEdges } from '../../local/edges.ts';
@@ -55,7 +55,7 @@ it('no request fails when a master is killed, and the count lacks only what was 
   const uncounted = results.filter(({ value }) => value?.kind !== 'counted').length;
   const last = await ask();
   const remaining = last.kind === 'counted' ? (last.results[0]?.outcome.remaining ?? Number.NaN) : Number.NaN;
-  // Charges that clients were told of, and that the new master does not know: so many could pass once more.
+  // Charges that clients heard of and the new master does not know. As many units could pass once more.
   const lost = counted - (LIMIT - remaining);
   console.log(
     `a master was killed: ${results.length} requests, ${uncounted} not counted, ` +
@@ -63,6 +63,6 @@ it('no request fails when a master is killed, and the count lacks only what was 
   );
   expect(failed).toEqual([]);
   expect(results.every(({ value }) => value?.allowed)).toBe(true);
-  // Replication is behind by what the master answered in its last moment, never by a second.
+  // Replication lags by what the master answered in its last moment, never by a second.
   expect(lost).toBeLessThanOrEqual(PER_SECOND);
 });

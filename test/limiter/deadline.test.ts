@@ -68,7 +68,7 @@ describe('a deadline', () => {
   });
 });
 
-/** Of a caller with an API key, whom the directory takes so long to find. */
+/** The caller has an API key, and the directory takes this long to find the caller. */
 const planAfter =
   (lookUp: () => Promise<undefined>): TestPlan =>
   async (_, deadline) => {
@@ -90,7 +90,7 @@ describe('a decision', () => {
     const { decision, tookMs } = await openIsolate(regions).decide({ plan: planAfter(never) });
     expect(decision).toMatchObject({ kind: 'degraded', reason: 'timeout' });
     expect([asked.slice(0, 2), tookMs]).toEqual([['128 home take', '192 next take'], DEADLINE_MS]);
-    // Nobody knows how far the other one is.
+    // The isolate does not know yet how far the other one is.
     expect(asked.slice(2)).toEqual(['256 next probe']);
   });
 
@@ -133,7 +133,7 @@ describe('a decision', () => {
       '128 home take with announcement',
       '192 next take with announcement',
       '208 next refund',
-      // From 232 on it is asked again who calls.
+      // From 232 on the second pass looks the caller up again.
       '244 home take',
       '250 next take',
     ]);
@@ -177,7 +177,7 @@ it('never takes longer, however long everything takes, but for what a far region
       source.asks = { ...overdue, isOverdue };
       const plan = planAfter(() => after(lookUp).then(() => undefined));
       const { tookMs } = await openIsolate(regions, { source }).decide({ plan });
-      // What has answered once is given twice as long, by each of two passes.
+      // A region that has answered once gets twice as long, in each of two passes.
       const farMs = next <= DEADLINE_MS && home > 0 ? 4 * next : 0;
       expect(tookMs).toBeLessThanOrEqual(DEADLINE_MS + farMs);
     }),
@@ -185,7 +185,7 @@ it('never takes longer, however long everything takes, but for what a far region
   );
 });
 
-/** Nobody answers once the news is known. */
+/** Once the news is known, nothing answers. */
 const onlyWithAnnouncement: CounterStore['run'] = (call, signal) =>
   call.withAnnouncement ? answers()(call, signal) : hangs(signal);
 const wait = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));

@@ -10,11 +10,11 @@ export interface Verdict {
   readonly allowed: boolean;
   /** Whether the counters were asked. */
   readonly asked: boolean;
-  /** The longest wait of a denial; undefined if it was allowed, or if no wait will ever help. */
+  /** The longest wait of a denial. Undefined if it was allowed, or if no wait will ever help. */
   readonly retryAfterMs?: number | undefined;
 }
 
-/** Nobody has used it yet. The twin has the same one for itself. */
+/** A subject that nobody has used yet. The twin has its own copy. */
 let subjects = 0;
 export const nextSubject = (): string => `{denials}:${++subjects}`;
 const ofTwin = (check: RuleCheck): RuleCheck => ({ ...check, key: `${check.key}:twin` });
@@ -35,7 +35,7 @@ export async function askCounters(engine: Engine, checks: readonly RuleCheck[], 
 export const askTwin = (engine: Engine, checks: readonly RuleCheck[], nowMs: number): Promise<Verdict> =>
   askCounters(engine, checks.map(ofTwin), nowMs);
 
-/** As the limiter does it: by what is known, or else by the counters. */
+/** Decides like the limiter: by known denials, or else by the counters. */
 export function createIsolates(engine: Engine, count: number) {
   const isolates = Array.from({ length: count }, () => createKnownDenials());
   const memoryOf = (isolate: number) => isolates[isolate % count] ?? createKnownDenials();
@@ -57,14 +57,14 @@ export function createIsolates(engine: Engine, count: number) {
 
 type Results = Awaited<ReturnType<typeof askCounters>>['answer'];
 
-/** Whether it would block from now on, only Redis can tell; and what counts denied requests must hear of this one. */
+/** Only Redis can tell whether a request starts a block, and a rule that counts denied requests must count this one. */
 function isKnownDenied(denials: KnownDenials, checks: readonly RuleCheck[], nowMs: number): boolean {
   const known = checks.filter((check) => denials.find('home', check, nowMs, 'era'));
   const isTold = checks.some((check) => check.countDenied || (check.blockMs && !known.includes(check)));
   return known.length > 0 && !isTold;
 }
 
-/** From 0 to 1, always the same ones for a seed (mulberry32). */
+/** From 0 to 1, the same numbers for a seed (mulberry32). */
 export function createRandom(seed: number): () => number {
   let state = seed | 0;
   return () => {
@@ -75,7 +75,7 @@ export function createRandom(seed: number): () => number {
   };
 }
 
-/** Times between requests that come by chance, so many times as often as the check allows. */
+/** Random times between requests, this many times as often as the check allows. */
 export function createGaps(check: RuleCheck, load: number, random: () => number): () => number {
   const meanMs = (check.windowMs * check.cost) / (check.limit * load);
   return () => Math.floor(-Math.log(1 - random()) * meanMs + random());

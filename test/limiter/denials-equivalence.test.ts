@@ -1,5 +1,5 @@
-// A denial must not outlive its reason: isolates that remember denials admit exactly the requests that they would have
-// admitted without any memory, and ask their counters no more often than they must.
+// A denial must not outlive its reason: isolates that remember denials admit exactly the same requests as without
+// memory, and ask their counters no more often than necessary.
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
@@ -54,7 +54,7 @@ const blockingRule = fc.record({
 
 type Shape = Pick<RuleCheck, 'limit' | 'extra' | 'cost' | 'windowMs'>;
 const costThatFits = ({ limit, extra = limit, cost }: Shape) => Math.min(cost, limit, extra);
-/** Of a cost that the limit has room for: no algorithm needs more than two windows. */
+/** For a cost that fits into the limit. No algorithm needs more than two windows. */
 const longestWaitMs = ({ windowMs }: Shape) => 2 * windowMs;
 
 interface Step {
@@ -70,11 +70,11 @@ interface Play {
   readonly isolates: number;
   readonly seed: number;
   readonly checks: readonly [RuleCheck, ...RuleCheck[]];
-  /** Of one request; all of them, if left out. */
+  /** Chooses the checks of one request. The default is all of them. */
   readonly choose?: (checks: readonly RuleCheck[], random: () => number) => readonly RuleCheck[];
 }
 
-/** Requests by chance, and now and then at the very moment that a denial has named, or 1 ms before it. */
+/** Random requests, and now and then one at the very moment that a denial has named, or 1 ms before it. */
 async function play({ engine, requests, load, isolates, seed, checks, choose }: Play): Promise<Step[]> {
   const random = createRandom(seed);
   const gapMs = createGaps(checks[0], load, random);
@@ -101,7 +101,7 @@ const admissions = (steps: readonly Step[], of: 'remembering' | 'twin') =>
 const expectSame = (steps: readonly Step[]) =>
   expect(admissions(steps, 'remembering')).toBe(admissions(steps, 'twin'));
 
-/** Denials in a row end when something is free again: each isolate that has one of them must ask once. */
+/** A run of denials ends when something is free again. Each isolate with a denial of the run must ask once. */
 function fewestAsked(steps: readonly Step[]): number {
   let asked = 0;
   let told = new Set<number>();
@@ -139,7 +139,7 @@ const rules = fc.array(
 
 type AnyRule = typeof rules extends fc.Arbitrary<(infer R)[]> ? R : never;
 
-/** The first one is neither a seat nor only logs, so that there is something to remember. */
+/** The first rule has no seats and does not only log, so that there is something to remember. */
 function checksOf(chosen: readonly AnyRule[]): [RuleCheck, ...RuleCheck[]] {
   const shared = nextSubject();
   return chosen.map(({ holdsSeat, sharesKey, blocks, algorithm, extra, log, countDenied, ...rule }, i) =>
@@ -154,7 +154,7 @@ function checksOf(chosen: readonly AnyRule[]): [RuleCheck, ...RuleCheck[]] {
   ) as [RuleCheck, ...RuleCheck[]];
 }
 
-/** Whatever the request is up against; the seats that it takes are its own. */
+/** Some of the checks. Each request takes its own seats. */
 const someOf = (checks: readonly RuleCheck[], random: () => number): readonly RuleCheck[] => {
   const some = checks.filter(() => random() < 0.7);
   return (some.length > 0 ? some : checks).map((check) =>

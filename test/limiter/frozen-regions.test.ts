@@ -1,4 +1,4 @@
-// How many callers wait for regions that do not answer: the few that open the breakers, and nobody after them.
+// How many callers wait for regions that do not answer: the few that open the breakers, and none after them.
 import { describe, expect, it, vi } from 'vitest';
 import {
   createCheck,
@@ -20,7 +20,7 @@ const plan: TestPlan = async () => ({
   checks: [createCheck({ limit: 1_000_000 })],
 });
 
-/** So many requests one after the other, and how long each of them took. */
+/** Sends this many requests one after the other. Returns how long each took. */
 async function load(isolate: ReturnType<typeof openIsolate>, requests: number) {
   const sent = [];
   for (let i = 0; i < requests; i += 1) {
@@ -37,7 +37,7 @@ const frozen = (...names: string[]) =>
 describe('at two requests a second', () => {
   it.each([
     ['the only region', ['us'], 5],
-    // There is time for two of them in each request.
+    // Each request has time for two of them.
     ['both of two', ['us', 'eu'], 5],
     ['all of three', ['us', 'eu', 'ap'], 10],
     ['all of four', ['us', 'eu', 'ap', 'sa'], 15],
@@ -54,7 +54,7 @@ describe('at two requests a second', () => {
     for (const { distance } of regions) distance.note(20);
     const { sent, late } = await load(openIsolate(regions), 240);
     expect(late).toEqual(sent.slice(0, 5));
-    // The far ones are given what they have taken twice.
+    // A far region gets twice the time that it has taken.
     expect(late.map(({ tookMs }) => tookMs)).toEqual(Array(5).fill(DEADLINE_MS + 2 * 20));
   });
 

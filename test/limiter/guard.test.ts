@@ -1,4 +1,4 @@
-// A mistake in Weir is no outage: the request goes on as its rules say, the mistake is told, and no region is blamed.
+// A bug in Weir is no outage: the request goes on as its rules say, Weir reports the bug, and blames no region.
 import { describe, expect, it, vi } from 'vitest';
 import type { OnUnavailable } from '../../src/core/matching/rule.ts';
 import { CounterStoreError } from '../../src/core/ports/counter-store.ts';

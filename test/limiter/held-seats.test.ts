@@ -1,4 +1,4 @@
-// Places of what is open: renewed as long as it is, and given up for good when somebody else has them.
+// Seats of open connections: Weir renews them, and gives them up for good when another connection has them.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { type CounterStore, OutOfCalls } from '../../src/core/ports/counter-store.ts';
 import { holdSeats } from '../../src/limiter/held-seats.ts';
@@ -9,7 +9,7 @@ const THIRD_MS = seat.windowMs / 3;
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-/** A connection whose place was taken in this store. */
+/** A connection whose seat was taken in this store. */
 async function hold(store: NotingStore) {
   await store.run({ operation: 'take', checks: [seat] }, AbortSignal.timeout(1_000));
   const { ledger, errors } = openLedger({ store, checks: [seat] });

@@ -1,4 +1,4 @@
-// What is remembered of denials, for how long, and when Redis is asked all the same.
+// Which denials the isolate remembers, for how long, and when it still asks Redis.
 import { describe, expect, it } from 'vitest';
 import type { Outcome } from '../../src/core/counting/check.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
@@ -11,11 +11,11 @@ import {
   type RuleCheckShape,
 } from './rule-checks.ts';
 
-/** Redis is 7 ms ahead of this isolate, or took so long to be reached. */
+/** The clock of Redis is 7 ms ahead, or the call took that long to arrive. */
 const ANSWERED_AT_MS = ASKED_AT_MS + 7;
 const MOMENT = { askedAtMs: ASKED_AT_MS, answeredAtMs: ANSWERED_AT_MS, era: 'era' };
 
-/** Denials in which one answer is remembered, and what they say in this region and era. */
+/** Remembers one answer, and returns what memory says in this region and era. */
 function rememberedAs(given: readonly (readonly [RuleCheck, Outcome])[], maxEntries?: number) {
   const denials = createKnownDenials(maxEntries);
   for (const [check, outcome] of given) denials.remember('home', check, outcome, MOMENT);

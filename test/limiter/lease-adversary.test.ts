@@ -1,4 +1,4 @@
-// Whatever isolates lease, and whenever they use it: the definition of the algorithm holds over all that was admitted.
+// Whatever isolates lease, and whenever they use it: all admissions together keep to the definition of the algorithm.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { findBeyond } from '../../local/simulator/ledger.ts';

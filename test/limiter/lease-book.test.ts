@@ -1,4 +1,4 @@
-// The book of leases by itself: one counter, a clock that is set by hand, and answers as a region would give them.
+// The book of leases alone: one counter, a clock set by hand, and answers like those of a region.
 import { describe, expect, it } from 'vitest';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { createLeaseBook } from '../../src/limiter/lease-book.ts';
@@ -23,7 +23,7 @@ function open() {
     return book.note({ region, check: one, outcome, whole: outcome, ...moment });
   };
   const claim = (one = check) => book.claim(regions, placed(one)[0] as ReturnType<typeof placed>[0], one);
-  /** One request each 5 ms, for a second. */
+  /** One request every 5 ms, for a second. */
   const warmUp = (one = check) => {
     for (let i = 0; i < 200; i += 1) {
       clock.ms += 5;
@@ -91,7 +91,7 @@ describe('a book of leases', () => {
     warmUp();
     expect(claim()).toBe(100);
     clock.ms += 1;
-    // The region says 800 now: 900 before, less the 99 that it has granted, less this request.
+    // The region says 800 now: 900 before, minus the 99 that it has granted, minus this request.
     expect(note(0, check, '', 800)).toBe(899);
   });
 

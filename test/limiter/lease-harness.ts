@@ -9,13 +9,13 @@ export const hot = createMinute({ id: 'hot', limit: 1_000 });
 export const other = createMinute({ id: 'other', limit: 1_000 });
 export const scarce = createMinute({ id: 'scarce', limit: 20, rule: { id: 'scarce', name: 'scarce' } });
 
-/** Longer than twice the time that a pace is measured for. */
+/** Longer than twice the time for which a pace is measured. */
 export const WARM = 120;
 
 export const open = (checks: readonly RuleCheck[] = [hot], delayMs: DelayMs = () => 0) =>
   openAt(createModelRegion('us', delayMs), checks);
 
-/** One more isolate of that region. */
+/** Another isolate of that region. */
 export function openAt(region: ModelRegion, checks: readonly RuleCheck[] = [hot]) {
   const source = createSource({ current: () => snapshotOf('old') });
   const { limiter, decide, settle } = openIsolate([region], { source });
@@ -24,7 +24,7 @@ export function openAt(region: ModelRegion, checks: readonly RuleCheck[] = [hot]
     return { decision, ledger };
   };
   const send = (sent = checks) => sendPlan({ kind: 'checks', checks: sent });
-  /** One request each 5 ms. */
+  /** One request every 5 ms. */
   const sendMany = async (count: number, sent = checks) => {
     const decisions = [];
     for (let i = 0; i < count; i += 1) {

@@ -1,4 +1,4 @@
-// How much is leased, and for how long.
+// How many units an isolate leases, and for how long.
 import { describe, expect, it } from 'vitest';
 import { lastsMs, wantOf } from '../../src/limiter/lease-terms.ts';
 import { createRuleCheck, START_MS } from './rule-checks.ts';

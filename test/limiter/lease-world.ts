@@ -1,5 +1,5 @@
-// Isolates that lease from one counter, on a clock of their own each and with calls that take their time or are lost:
-// everything that was admitted, and when, by the clock of the counter.
+// Isolates that lease from one counter. Each has its own clock, and calls take time or are lost. Records every
+// admission, by the clock of the counter.
 import { createRandom, type Random } from '../../local/random.ts';
 import type { Admission } from '../../local/simulator/ledger.ts';
 import { runChecks } from '../../src/core/counting/counters.ts';
@@ -14,17 +14,17 @@ export interface LeaseWorld {
   readonly seed: number;
   readonly check: RuleCheck;
   readonly isolates: number;
-  /** Two clocks differ by up to so much. */
+  /** The most that two clocks differ. */
   readonly skewMs: number;
   readonly longestWayMs: number;
-  /** Of all answers. */
+  /** The part of all answers that is lost. */
   readonly lossRate: number;
   readonly lastsMs: number;
 }
 
 export interface Played {
   readonly admissions: readonly Admission[];
-  /** Of these, by units that were leased. */
+  /** Admissions from leased units. */
   readonly leased: number;
 }
 
@@ -36,7 +36,7 @@ interface Isolate {
   untilMs: number;
 }
 
-/** Nothing, now and then, often, more than the limit lets pass. */
+/** No requests, few, many, and more than the limit lets pass. */
 const PACES = [0, 0.05, 0.2, 0.3, 0.4, 2];
 
 export function playLeases(world: LeaseWorld): Played {
@@ -126,7 +126,7 @@ function turn(isolate: Isolate, random: Random, nowMs: number): void {
   isolate.untilMs = nowMs + 20 + Math.floor(random() * 1_500);
 }
 
-/** What is to be done at which millisecond. */
+/** Work by the millisecond at which it is due. */
 function createAgenda() {
   const work = new Map<number, (() => void)[]>();
   return {

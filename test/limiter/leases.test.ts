@@ -28,7 +28,7 @@ describe('an isolate that is busy at a counter', () => {
     expect(remainingOf(await sendMany(300))).toEqual(downFrom(999, 300));
   });
 
-  // Each request waits for its answer. A refill takes long enough that leases run dry meanwhile.
+  // Each request waits for its answer. A refill takes so long that leases run dry meanwhile.
   it.each([1, 2, 3, 4, 5])(
     'counts Remaining down one by one while the next lease is on its way (seed %d)',
     async (seed) => {

@@ -1,4 +1,4 @@
-// Stores that note what they are asked and fail as they are told, and ledgers of what they were asked to charge.
+// Stores that note every call and fail on command, and ledgers of the charges made there.
 import type { Check, Operation } from '../../src/core/counting/check.ts';
 import { runChecks } from '../../src/core/counting/counters.ts';
 import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
@@ -14,7 +14,7 @@ export interface Asked {
 
 export interface NotingStore extends CounterStore {
   readonly asked: Asked[];
-  /** So many of the next calls do all they should, but their answers are lost. */
+  /** This many of the next calls do their work, but their answers are lost. */
   losesAnswers: number;
 }
 
@@ -24,7 +24,7 @@ export function createNotingStore(losesAnswers = 0): NotingStore {
     asked: [],
     losesAnswers,
     async run({ operation, checks }) {
-      // Later than now: what nobody waits for is not done when it is looked at.
+      // Answers later, so that work that nobody waits for is missing at the end.
       for (let i = 0; i < 20; i += 1) await undefined;
       this.asked.push({ operation, checks });
       const answer = runChecks(operation, checks, START_MS, counters);
@@ -47,7 +47,7 @@ export const queued = createRuleCheck({
 });
 export const settled = createRuleCheck({ id: 'settled', cost: 5, rule: { costFromOrigin: true } });
 
-/** A ledger that has these charges, and seats that these stores may hold; and what was reported on the way. */
+/** A ledger with these charges, and with seats that these stores may hold; and everything that was reported. */
 export function openLedger({ store, checks = [], silent = [], asked = checks }: Noted) {
   const errors: unknown[] = [];
   const ledger = createLedger((error) => void errors.push(error));
@@ -59,12 +59,12 @@ export function openLedger({ store, checks = [], silent = [], asked = checks }: 
 interface Noted {
   readonly store?: CounterStore;
   readonly checks?: readonly RuleCheck[];
-  /** Were asked to charge all of it, or this, and have not answered. */
+  /** Stores that were asked to charge, and have not answered. */
   readonly silent?: readonly CounterStore[];
   readonly asked?: readonly RuleCheck[];
 }
 
-/** As it was charged: nothing more is wanted, and the time of the charge is named. */
+/** The check as it was charged: it wants no more, and has the time of the charge. */
 export const charged = (check: RuleCheck, changes: Partial<RuleCheck> = {}): RuleCheck => ({
   ...check,
   want: 0,

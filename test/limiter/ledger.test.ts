@@ -1,4 +1,5 @@
-// What becomes of charges goes to the counters that have them, wherever the decision was made, and nothing throws.
+// The ledger sends each change of a charge to the counters that hold it, wherever the decision was made, and never
+// throws.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { CounterStore } from '../../src/core/ports/counter-store.ts';
@@ -27,7 +28,7 @@ afterEach(() => {
 
 const ALL = [spending, refunded, settled, queued, seat];
 
-/** Failed over: the nearest region has not answered, the next one has counted. */
+/** The nearest region did not answer, and the next one has counted. */
 function failedOver() {
   const [nearest, store] = [createNotingStore(), createNotingStore()];
   return { nearest, store, ...openLedger({ store, checks: ALL, silent: [nearest] }) };
@@ -232,7 +233,7 @@ describe('nothing throws', () => {
     const releasing = ledger.release();
     await vi.advanceTimersByTimeAsync(60_000);
     await releasing;
-    // Both in one call: what is held there, and what may be.
+    // One call for both: seats that are held there, and seats that may be.
     expect([calls, errors.length]).toEqual([8, 8]);
   });
 

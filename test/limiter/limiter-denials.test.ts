@@ -1,4 +1,4 @@
-// What the limiter remembers of denials, and when it asks all the same.
+// Which denials the limiter remembers, and when it still asks.
 import { describe, expect, it, vi } from 'vitest';
 import type { Probe } from '../../src/core/ports/snapshot-source.ts';
 import {
@@ -20,12 +20,12 @@ useFakeTime();
 const due: Probe = { expected: 'this', isOverdue: false, askedAtMs: START_MS };
 const passMs = (ms: number) => vi.setSystemTime(Date.now() + ms);
 
-/** Each region keeps to its part: a denial is a denial. */
+/** Each region keeps to its part, so a denial is final. */
 const keepsToParts: TestRequest = {
   plan: async () => ({ kind: 'checks', checks: [createCheck({ spill: false })] }),
 };
 
-/** An isolate that has just been told no, for five seconds; the journal starts after that. */
+/** An isolate that has just been denied for five seconds. The journal starts after that. */
 async function openDenied(...[home, next]: Partial<Parameters<typeof createRegions>>) {
   const { asked, ...created } = createRegions({ run: denies(5_000), ...home }, next);
   const isolate = openIsolate(created.regions);
@@ -53,7 +53,7 @@ describe('a denial that is known', () => {
     expect([asked, tookMs]).toEqual([[], 0]);
     passMs(1);
     expect((await decide()).decision).toMatchObject({ kind: 'counted', allowed: true });
-    // The census is asked for by the way.
+    // The census is asked along with it.
     expect(asked.filter((line) => !line.includes('present'))).toEqual(['5000 home take']);
   });
 

@@ -1,5 +1,5 @@
-// A limiter on fake regions, in fake time: they fail, hang and answer as they are told, and a journal has what was
-// asked when. Faults and clocks are what fakes are for.
+// A limiter on fake regions, in fake time: regions fail, hang and answer on command, and a journal notes each call and
+// its time. Fakes are only for faults and clocks.
 import { afterEach, beforeEach, vi } from 'vitest';
 import { decideInRounds, type PlannedDecision } from '../../local/decide-in-rounds.ts';
 import type { Operation, Outcome } from '../../src/core/counting/check.ts';
@@ -47,7 +47,7 @@ export const createCheck = (fields: Partial<CompiledRule> = {}): RuleCheck => ({
   windowMs: 60_000,
   cost: 1,
 });
-/** Hardly used: nothing is asked of other regions. */
+/** Hardly used, so nothing is asked of other regions. */
 const admitted = { allowed: true, remaining: 10, resetAtMs: 1, retryAfterMs: 0, granted: 0, delayMs: 0 };
 export const snapshotOf = (version: string): Snapshot => ({
   version,
@@ -62,7 +62,7 @@ export const snapshotOf = (version: string): Snapshot => ({
   limitsOf: () => [],
 });
 
-/** All timers and clocks are injected: those of AbortSignal, too, which fake timers leave alone. */
+/** Injects all timers and clocks, including those of AbortSignal, which fake timers leave alone. */
 export function useFakeTime() {
   beforeEach(() => {
     vi.useFakeTimers({ now: START_MS });
@@ -82,7 +82,7 @@ type Run = CounterStore['run'];
 export const fails = (failure: CounterStoreFailure) => () =>
   Promise.reject(new CounterStoreError(failure, 'x'));
 export const never = () => new Promise<never>(() => {});
-/** Until it is aborted, as a fetch would be. */
+/** Hangs until it is aborted, as a fetch would be. */
 export const hangs = (signal: AbortSignal) =>
   new Promise<never>((_, reject) => {
     const end = () => reject(new CounterStoreError('timeout', 'x'));
@@ -96,7 +96,7 @@ export const answers =
 export const denies = (retryAfterMs: number) => answers({ allowed: false, retryAfterMs });
 export interface Behaviour {
   run: Run;
-  /** Told with the answer if it is asked for; undefined if it cannot be read. */
+  /** Sent with the answer if the call asks for it. Undefined if it cannot be read. */
   announces: string | null | undefined;
   read: AnnouncementBoard['read'];
   present: CensusBoard['present'];
@@ -106,19 +106,19 @@ interface Situation extends Partial<Behaviour> {
   readonly tell?: (line: string) => void;
 }
 export interface FakeRegion extends LimiterRegion {
-  /** Can be changed at any time. */
+  /** Tests can change this at any time. */
   readonly does: Behaviour;
-  /** As five failures in a row do. */
+  /** Opens the breaker, like five failures in a row. */
   readonly trip: () => void;
-  /** What operators are told of it. */
+  /** What operators hear of the region. */
   readonly reported: string[];
-  /** Calls that belong after a response and have not been answered yet. */
+  /** Calls after a response that have not been answered yet. */
   readonly inFlight: () => readonly string[];
 }
 
 /**
- * What is left for after a response takes so long to be done: work that nobody waits for would not be. Counting oneself
- * in comes with many requests, and must not give other work the time to be done.
+ * Work after a response takes this long, so that work that nobody waits for would be missing. The census comes with
+ * many requests, and must not give other work the time to finish.
  */
 export const LATE_MS = 10;
 const PRESENT_MS = 1;
@@ -193,13 +193,13 @@ export function createRegion(name: string, { tell, isCluster = false, ...does }:
   };
 }
 
-/** What was asked, and how many milliseconds after the start. */
+/** Each call, and how many milliseconds after the start it was made. */
 export function createJournal() {
   const lines: string[] = [];
   return { lines, tell: (line: string) => void lines.push(`${Date.now() - START_MS} ${line}`) };
 }
 
-/** `home` and `next`, and what they do; without `next` there is only one. */
+/** `home` and `next`, and what they do. Without `next` there is only one. */
 export function createRegions(home: Situation, next?: Situation) {
   const { lines, tell } = createJournal();
   const [first, second] = [createRegion('home', { tell, ...home }), createRegion('next', { tell, ...next })];
@@ -212,7 +212,7 @@ export interface FakeSource extends SnapshotSource {
   announces: string;
 }
 
-/** Rules of version `old`, and those that are loaded of version `new`. */
+/** The rules of version `old`, and a load that brings version `new`. */
 export function createSource(changes: Partial<SnapshotSource> = {}): FakeSource {
   let version = 'old';
   return {
@@ -240,11 +240,11 @@ export function createSource(changes: Partial<SnapshotSource> = {}): FakeSource 
 
 export type TestPlan = PlannedDecision['plan'];
 export interface TestRequest extends Partial<PlannedDecision> {
-  /** What shadow rules would have done, from now on. */
+  /** Called from now on with what shadow rules would have done. */
   readonly onShadow?: LimiterOptions['onShadow'];
 }
 
-/** One isolate. What it does after responses is left to itself, unless it is waited for. */
+/** One isolate. Its work after responses runs by itself, unless a test waits for it. */
 export function openIsolate(
   regions: Regions,
   { source = createSource(), ...options }: Partial<LimiterOptions> & { readonly source?: FakeSource } = {},
@@ -288,21 +288,21 @@ export function openIsolate(
   };
 }
 
-/** Until all is done that was handed over for after responses: then nothing else may be on its way. */
+/** Waits for all work that was handed over for after responses. After that, nothing else may be under way. */
 export async function settleAll(later: Promise<unknown>[], regions: readonly LimiterRegion[]): Promise<void> {
   while (later.length > 0) await timed(() => Promise.all(later.splice(0)));
   const dropped = regions.flatMap((region) => (region as FakeRegion).inFlight());
   if (dropped.length > 0) throw new Error(`nobody waits for: ${dropped}`);
 }
 
-/** Lets time pass until it is done; what is done at once takes none. */
+/** Lets time pass until the work is done. Immediate work takes no time. */
 export async function timed<T>(work: () => Promise<T>): Promise<{ decision: T; tookMs: number }> {
   const startedAtMs = Date.now();
   let isDone = false;
   const working = work().finally(() => {
     isDone = true;
   });
-  // The awaiting code below sees the error.
+  // The code below, which awaits it, sees the error.
   working.catch(() => {});
   await vi.advanceTimersByTimeAsync(0);
   while (!isDone && Date.now() - startedAtMs < 100 * DEADLINE_MS) await vi.advanceTimersByTimeAsync(1);

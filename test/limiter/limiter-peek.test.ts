@@ -1,4 +1,4 @@
-// Looking is free: a peek charges nothing and leaves nothing behind. And isolates are counted on the side.
+// A peek charges nothing and leaves nothing behind. And isolates report to the census along with other calls.
 import { describe, expect, it, vi } from 'vitest';
 import {
   answers,

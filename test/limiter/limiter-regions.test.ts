@@ -1,5 +1,4 @@
-// The limiter where there are several regions: what it remembers, tells and counts later; and that with one nothing of
-// it is to be seen.
+// The limiter with several regions: what it remembers, reports and counts later. With one region, none of this shows.
 import { describe, expect, it, vi } from 'vitest';
 import type { Decision } from '../../src/core/counting/decision.ts';
 import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
@@ -90,7 +89,7 @@ describe('a denial that is remembered', () => {
 });
 
 describe('a denial is not remembered', () => {
-  /** `us` has used up its six, and `eu` has all of its own, which it does not cede. */
+  /** `us` has used up its six. `eu` has all of its own, and does not cede them. */
   async function openUsedUp() {
     const opened = openRegions(['us', 'eu']);
     const { run } = opened.eu.does;
@@ -115,7 +114,7 @@ describe('a denial is not remembered', () => {
       expect(await decide([near()])).toMatchObject({ kind: 'counted', allowed: false });
       eu.does.run = run;
       passMs(openMs);
-      // A request that needs no counter is enough to find out that it is back.
+      // A request that needs no counter is enough to find out that the region is back.
       await decide([]);
       await settle();
       expect(await decide([near()])).toMatchObject({ kind: 'counted', allowed: true });
@@ -174,7 +173,7 @@ describe('a subject whose home is gone', () => {
   it.each(['open', 'closed'] as const)('is decided by its rule: %s', async (onUnavailable) => {
     const { decide, settle, asked, us, eu, ap, regions } = openRegions();
     const check = near({ rule: { onUnavailable } });
-    // All of it moves to eu.
+    // All parts move to eu.
     const inEu = { regions: seenFrom(regions, 1) };
     for (let i = 0; i < 4; i += 1) await decide([check], inEu).then(settle);
     expect(left(us, check) ?? left(ap, check)).toBe(0);

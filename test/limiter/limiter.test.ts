@@ -42,17 +42,17 @@ const outcome: Outcome = {
 };
 interface Situation {
   readonly run?: CounterStore['run'];
-  /** As the call tells that is made anyway: undefined if it cannot be read. */
+  /** The announcement that comes with the call. Undefined if it cannot be read. */
   readonly announces?: string | null | undefined;
   readonly read?: AnnouncementBoard['read'];
   readonly plan?: Plan;
   readonly probe?: Probe;
-  /** What loading the news comes to; never, if left out. */
+  /** The result of loading new rules. Without it, loading never ends. */
   readonly load?: () => Promise<boolean>;
   readonly isCold?: boolean;
 }
 
-/** One decision, and all that was asked and told on the way. */
+/** One decision, and all calls and reports on the way. */
 async function decide(situation: Situation) {
   const asked: string[] = [];
   const later: Promise<unknown>[] = [];

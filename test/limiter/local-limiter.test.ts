@@ -1,4 +1,4 @@
-// What one isolate decides alone: how much of a limit it gives away, when it refuses, and that it stays small.
+// What one isolate decides alone: how much of a limit it admits, when it refuses, and that its memory stays small.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
@@ -13,7 +13,7 @@ import { rounds } from '../rounds.ts';
 import { type Admission, firstBeyond } from './most-admitted.ts';
 import { createRuleCheck, type RuleCheckShape, START_MS } from './rule-checks.ts';
 
-/** A limiter on a clock that is set. */
+/** A limiter on a clock that the test sets. */
 function startLocal({ capPerSecond = 0, isolates = 1, regions = 1 } = {}) {
   let nowMs = START_MS;
   const limiter = createLocalLimiter({ now: () => nowMs, capPerSecond });
@@ -25,7 +25,7 @@ function startLocal({ capPerSecond = 0, isolates = 1, regions = 1 } = {}) {
     },
     decide: (...checks: RuleCheck[]) =>
       limiter.decide({ reason: 'timeout', checks, ledger, isolates, regions }),
-    /** With a ledger of its own. */
+    /** With its own ledger. */
     decideFor: (check: RuleCheck) => {
       const own = createLedger((error) => {
         throw error;
@@ -60,7 +60,7 @@ const gaps = fc.array(fc.oneof(fc.nat({ max: 30 }), fc.constantFrom(0, 100, 997)
 const withExtra = (algorithm: AlgorithmId, extra: number | undefined) =>
   algorithm === 'concurrency' ? {} : { extra };
 
-/** Any history: field by field as the counters would answer if they knew of this isolate only. */
+/** For any history, the answers equal those of counters that know only this isolate. */
 function expectUndivided(algorithm: AlgorithmId, onUnavailable: OnUnavailable, isolates: number) {
   fc.assert(
     fc.property(fc.record(shape), gaps, ({ extra, ...rule }, waits) => {
@@ -123,9 +123,9 @@ describe('a rule that is local', () => {
   });
 
   it.each([
-    // Split: each region's isolates share its part.
+    // A split limit: the isolates of each region share its part.
     { limit: 20, full: 60, isolates: 4, regions: 3, part: 5 },
-    // Not split: the isolates of all regions share it.
+    // A limit that is not split: the isolates of all regions share it.
     { limit: 60, full: 60, isolates: 4, regions: 3, part: 5 },
     { limit: 60, full: 60, isolates: 4, regions: 1, part: 15 },
     { limit: 20, full: 60, isolates: 1, regions: 3, part: 20 },
@@ -146,7 +146,7 @@ describe('a rule that is local', () => {
   it('that throttles makes nobody wait for longer than it says', () => {
     const local = startLocal({ isolates: 10 });
     const throttling = { action: 'throttle', maxDelayMs: 5_000 } as const;
-    // As planned: those before it take 5 s at a pace of 19 a second.
+    // The requests before it take 5 s at a pace of 19 a second.
     const check = checkFor('local', { algorithm: 'leaky-bucket', limit: 19, extra: 96, rule: throttling });
     const results = Array.from({ length: 96 }, () => local.decide(check).local?.results[0]?.outcome);
     const delaysMs = results.flatMap((outcome) => (outcome?.allowed ? [outcome.delayMs] : []));

@@ -1,4 +1,5 @@
-// A small limit whose parts would each leave a unit unused is counted in one region as soon as a caller strains several.
+// Each part of a small limit would leave a unit unused. So such a limit is counted in one region as soon as a caller
+// strains several.
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
@@ -34,7 +35,7 @@ function open(part: number, algorithm: AlgorithmId = 'sliding-window-counter') {
       leases: createLeaseBook(now),
     }),
   );
-  /** Of a caller in that region; true if it passes. */
+  /** Sends a request of a caller in that region. True if it passes. */
   const request = async (nearest: number) => {
     const { decision } = await timed(async () =>
       isolates[nearest]?.count({
@@ -51,14 +52,14 @@ function open(part: number, algorithm: AlgorithmId = 'sliding-window-counter') {
     return decision?.results[0]?.outcome.allowed === true;
   };
   const settle = () => settleAll(later, regions);
-  /** Where a region says that the counter is. */
+  /** Where each region says that the counter is. */
   const homes = () => regions.map((region) => region.peek({ ...placed.check, limit: part })?.movedTo);
   const calls = (operation: string) =>
     regions.flatMap((region) => region.calls.filter((call) => call.operation === operation));
   return { regions, placed, request, settle, homes, calls };
 }
 
-/** Requests that take turns in all regions; how many of them pass. */
+/** Requests that take turns in all regions. Returns how many pass. */
 async function spread(
   { request, settle }: ReturnType<typeof open>,
   count: number,
@@ -153,7 +154,7 @@ describe('requests that cross each other on their way', () => {
         for (const { region, waitMs, isLost } of steps) {
           const { does } = world.regions[region] as ModelRegion;
           const { run } = does;
-          // The call arrives, and nobody hears the answer.
+          // The call arrives, and its answer is lost.
           if (isLost)
             does.run = async (call, signal) => {
               await run(call, signal);

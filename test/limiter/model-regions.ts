@@ -1,5 +1,5 @@
-// Regions on counters in memory, in fake time: each call takes a while to get there and a while to come back, and all
-// that was charged can be read.
+// Regions on counters in memory, in fake time. Each call takes a while to get there and to come back. Tests can read
+// every charge.
 import type { Check, Outcome } from '../../src/core/counting/check.ts';
 import { runChecks } from '../../src/core/counting/counters.ts';
 import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
@@ -11,11 +11,11 @@ import { createRuleCheck, type RuleCheckShape } from './rule-checks.ts';
 
 export interface ModelRegion extends FakeRegion {
   readonly calls: CounterCall[];
-  /** Of a check, by the counters as they are. */
+  /** The outcome of a check, by the counters as they are. */
   peek(check: Check): Outcome | undefined;
 }
 
-/** One way; how long the next one takes. */
+/** The time of the next one-way trip. */
 export type DelayMs = () => number;
 
 const passes = (ms: number) =>
@@ -45,12 +45,12 @@ export function createModelRegion(
   return { ...region, calls, peek };
 }
 
-/** As seen from that one: it is the nearest, and the others come in their order. */
+/** The regions as seen from one: it is the nearest, and the others follow in their order. */
 export const seenFrom = (regions: readonly ModelRegion[], nearest: number): Regions => {
   const place = nearest % regions.length;
   return [...regions.slice(place), ...regions.slice(0, place)] as unknown as Regions;
 };
 
-/** A minute that is counted by the clock; its whole limit is what is said. */
+/** A minute aligned to the clock. The shape gives the whole limit. */
 export const createMinute = ({ rule, ...shape }: RuleCheckShape = {}): RuleCheck =>
   createRuleCheck({ windowMs: 60_000, ...shape, rule: { windowSeconds: 60, ...rule } });

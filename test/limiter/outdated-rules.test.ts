@@ -1,5 +1,5 @@
-// A request that was charged by rules which turn out to be outdated is decided once more, by the new ones: in the end it
-// is charged by those alone, and once. On counters in memory, whose every unit can be read.
+// If rules turn out to be outdated after a request was charged by them, the new rules decide the request once more. In
+// the end only the new rules have charged it, and once. The counters are in memory, and tests read every unit.
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import type { Check } from '../../src/core/counting/check.ts';
@@ -31,7 +31,7 @@ interface World {
   readonly regions?: readonly string[];
 }
 
-/** An idle isolate that has the rules `before`, while its regions already announce those `after`. */
+/** An idle isolate with the rules `before`, while its regions already announce the rules `after`. */
 function open({ before, after, regions: names = ['us'] }: World) {
   const regions = names.map((name) => createModelRegion(name));
   for (const region of regions) region.does.announces = 'that';
@@ -41,7 +41,7 @@ function open({ before, after, regions: names = ['us'] }: World) {
   let seats = 0;
   const plan: TestPlan = async ({ version }) => ({
     kind: 'checks',
-    // Each pass has seats of its own.
+    // Each pass has its own seats.
     checks: (version === 'old' ? before : after).map((check) =>
       check.algorithm === 'concurrency'
         ? { ...check, seatId: `seat-${String(++seats).padStart(11, '0')}` }
@@ -67,14 +67,14 @@ const used = (check: Check, ...regions: ModelRegion[]) =>
   regions.reduce((sum, region) => sum + ROOMY - (region.peek({ ...check, limit: ROOMY })?.remaining ?? 0), 0);
 const ROOMY = 1_000;
 
-/** What the region does with refunds, from now on. */
+/** From now on the region treats refunds in this way. */
 const refundsWith = (region: ModelRegion, how: (run: CounterStore['run']) => CounterStore['run']) => {
   const { run } = region.does;
   const refund = how(run);
   region.does.run = (call, signal) => (call.operation === 'refund' ? refund : run)(call, signal);
 };
 const wait = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
-/** It arrives then, though its caller may have given up. */
+/** The call arrives then, although its caller may have given up. */
 const arrivesAfter =
   (ms: number) =>
   (run: CounterStore['run']): CounterStore['run'] =>
@@ -223,7 +223,7 @@ describe('a refund that is', () => {
     source.asks = undefined;
     await vi.advanceTimersByTimeAsync(1_000);
     expect(await decide()).toMatchObject({ allowed: true });
-    // Five seconds later, denials are remembered as ever.
+    // Five seconds later, the isolate remembers denials again.
     await vi.advanceTimersByTimeAsync(5_000);
     expect(await decide()).toMatchObject({ allowed: false });
     const asked = us.calls.length;
@@ -284,7 +284,7 @@ describe('a request that its nearest region denies by outdated rules', () => {
   const openDenied = async () => {
     const split = checkOf('split', { limit: 4 });
     const world = open({ before: [split], after: [added], regions: ['us', 'eu'] });
-    // While the rules are still the old ones everywhere, us uses up its part; eu is not idle, and cedes nothing.
+    // While the old rules are in force everywhere, us uses up its part. eu is not idle, and cedes nothing.
     const signal = new AbortController().signal;
     await world.eu.does.run({ operation: 'take', checks: [{ ...split, limit: 2 }] }, signal);
     for (const region of world.regions) region.does.announces = 'this';

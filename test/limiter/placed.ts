@@ -1,4 +1,4 @@
-// Checks with parts in regions that are said one by one.
+// Checks with a given part in each region.
 import type { Share } from '../../src/core/regions/shares.ts';
 import type { PlacedCheck } from '../../src/limiter/placed-checks.ts';
 import { createMinute } from './model-regions.ts';
@@ -10,7 +10,7 @@ export type Parts = Readonly<Record<string, number | readonly [limit: number, ex
 const partOf = (part: number | readonly [number, number]): Share =>
   typeof part === 'number' ? { limit: part, extra: undefined } : { limit: part[0], extra: part[1] };
 
-/** `at`: only that region counts it. */
+/** `at` names the only region that counts the check. */
 export function place(parts: Parts, { at, ...shape }: RuleCheckShape & { at?: string } = {}): PlacedCheck {
   const shares = Object.entries(parts).map(([name, part]) => [name, partOf(part)] as const);
   const limit = shares.reduce((sum, [, part]) => sum + part.limit, 0);

@@ -1,4 +1,4 @@
-// What is decided, and what becomes of charges, if a region is gone that alone can count one of the rules.
+// What is decided, and what becomes of charges, if the only region that can count one of the rules is gone.
 import { describe, expect, it, vi } from 'vitest';
 import type { Decision } from '../../src/core/counting/decision.ts';
 import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';

@@ -22,7 +22,7 @@ import {
 
 useFakeTime();
 const storesOf = ({ charges }: Ledger) => charges.map(({ store }) => store);
-/** Has nothing to do with who is asked for a decision. */
+/** The census has nothing to do with decisions. */
 const asking = (lines: readonly string[]) => lines.filter((line) => !/present|probe/.test(line));
 
 describe('the nearest region', () => {
@@ -162,7 +162,7 @@ describe('a region that does not answer in time', () => {
     await settle();
     expect(asked.filter((line) => line.includes('next probe'))).toEqual(['256 next probe']);
     expect(next.distance.ms()).toBe(310);
-    // From now on, it has the time that it takes.
+    // From now on, it gets the time that it needs.
     for (let i = 0; i < 6; i += 1)
       expect((await decide()).decision).toMatchObject({ kind: 'counted', allowed: true });
     expect(next.breaker.state(Date.now())).toBe('closed');
@@ -266,7 +266,7 @@ describe('an isolate that has no rules yet', () => {
   it('blames no region for its silence that had less than a quarter of the deadline', async () => {
     const { home, next, tell } = createRegions({ read: hangs }, { read: hangs });
     const silent = (name: string) => createRegion(name, { tell, read: hangs });
-    // They have a half, a quarter, an eighth and an eighth.
+    // They get a half, a quarter, an eighth and an eighth.
     const regions: Regions = [home, next, silent('third'), silent('fourth')];
     const { decide } = startIn(regions);
     for (let i = 0; i < 5; i += 1) await decide();

@@ -1,5 +1,5 @@
-// What is found out about regions after responses: whether one that is out is back, and whether a script that failed
-// fails for everybody. No request waits for it.
+// What an isolate finds out about regions after responses: whether a failed one is back, and whether a script that
+// failed once fails for all requests. No request waits for it.
 import { describe, expect, it, vi } from 'vitest';
 import { PROBE_CHECKS } from '../../src/core/counting/probe.ts';
 import {
@@ -39,7 +39,7 @@ describe('a region that is out', () => {
       const { decision, tookMs } = await decide();
       expect([decision, tookMs]).toMatchObject([{ kind: 'counted', failedOver: 'breaker-open' }, 0]);
     }
-    // By three at once, and not by each of them.
+    // Three requests probe at once, and the others do not.
     expect(probesIn(asked)).toEqual(Array(3).fill('1000 home probe'));
   });
 
@@ -125,7 +125,7 @@ describe('a region that is out', () => {
 
 describe('a script that failed for a request', () => {
   const isProbe: (call: Parameters<Behaviour['run']>[0]) => boolean = ({ checks }) => checks === PROBE_CHECKS;
-  /** Fails for requests, and for the probe as it is told. */
+  /** Fails for requests, and for the probe as given. */
   const failing =
     (probe: Behaviour['run']): Behaviour['run'] =>
     (call, signal) =>

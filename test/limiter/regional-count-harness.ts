@@ -1,4 +1,4 @@
-// Regions on counters in memory, seen from `us`, a journal of what they are asked, and checks that are counted there.
+// Regions on counters in memory, seen from `us`, with a journal of all calls, and checks that are counted there.
 import type { CounterCall } from '../../src/core/ports/counter-store.ts';
 import { createCessions } from '../../src/limiter/cessions.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
@@ -13,18 +13,18 @@ import { place } from './placed.ts';
 
 const now = () => Date.now();
 
-/** What a region was asked, in short: operation and ids. */
+/** A short text for a call: operation and ids. */
 const told = ({ operation, checks, withAnnouncement }: CounterCall) =>
   [operation, ...checks.map(({ id }) => id), ...(withAnnouncement ? ['with announcement'] : [])].join(' ');
 
 interface Setup {
   readonly placed: readonly PlacedCheck[];
   readonly regions?: readonly string[];
-  /** One way to regions other than `us`. */
+  /** The one-way time to regions other than `us`. */
   readonly farMs?: DelayMs;
 }
 
-/** Regions with `us` as the nearest, on counters in memory. */
+/** Regions on counters in memory, with `us` as the nearest. */
 export function open({ placed, regions: names = ['us', 'eu', 'ap'], farMs = () => 0 }: Setup) {
   const asked: string[] = [];
   const regions = names.map((name) => {
@@ -63,22 +63,22 @@ export function open({ placed, regions: names = ['us', 'eu', 'ap'], farMs = () =
     regional.recall({ placed: some, regions: seenFrom(regions, 0), era: 'era' });
   const [us, eu, ap] = regions as [ModelRegion, ModelRegion, ModelRegion];
   const settle = () => settleAll(later, regions);
-  /** Of the first check or of that one, in that region. */
+  /** What is left of the first check, or of another one, in that region. */
   const leftIn = (region: ModelRegion, one = placed[0]) =>
     one && region.peek({ ...one.check, limit: one.parts.get(region.name)?.limit ?? 1 })?.remaining;
-  /** The journal so far. */
+  /** Returns the journal so far, and empties it. */
   const said = () => asked.splice(0);
   return { us, eu, ap, regions, asked, said, errors, openIsolate, count, recall, settle, leftIn };
 }
 
-/** Charges, each with what the region said of it. */
+/** All charges, each with the region's answer. */
 export const chargesIn = ({ charges }: Ledger, { results }: Counted) =>
   charges.map((charge) => ({
     ...charge,
     outcome: results.find(({ check }) => check === charge.check)?.outcome,
   }));
 
-/** From here on, the journal says what a region does instead of counting. */
+/** From now on the region does this instead of counting, and the journal notes it. */
 export const does = (region: ModelRegion, asked: string[], run: ModelRegion['does']['run']) => {
   region.does.run = (call, signal) => {
     asked.push(`${region.name} ${told(call)}`);
@@ -86,7 +86,7 @@ export const does = (region: ModelRegion, asked: string[], run: ModelRegion['doe
   };
 };
 
-/** Nobody hears whether it cedes anything. */
+/** The answers of the region to cede calls are lost. */
 export const cedesNothing = (region: ModelRegion) => {
   const { run } = region.does;
   region.does.run = (call, signal) =>

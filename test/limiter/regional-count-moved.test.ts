@@ -1,4 +1,4 @@
-// Checks whose part the nearest region has ceded, denials that are known, and peeks: what is asked, and where.
+// Checks whose part the nearest region has ceded, known denials, and peeks: which regions are asked for what.
 import { describe, expect, it } from 'vitest';
 import type { Counted } from '../../src/limiter/regional-count.ts';
 import { answers, denies, fails, useFakeTime } from './limiter-harness.ts';

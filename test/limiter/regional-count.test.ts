@@ -1,4 +1,4 @@
-// Where the checks of one request are counted, and what becomes of what was charged if another region says no.
+// Where the checks of one request are counted, and what becomes of charges if another region denies.
 import { describe, expect, it, vi } from 'vitest';
 import type { Counted } from '../../src/limiter/regional-count.ts';
 import { denies, fails, LATE_MS, START_MS, useFakeTime } from './limiter-harness.ts';
@@ -65,7 +65,7 @@ describe('what the nearest region has a part of', () => {
   });
 
   it.each([
-    // Regions are asked for their parts before: that takes a while for each of them.
+    // Regions are asked for their parts first, which takes a while for each.
     ['the next one', [30_000, 60_000, 5_000], 5_000, 2 * LATE_MS],
     ['the nearest one', [30_000, 50_000, 40_000], 30_000, 0],
   ])(
@@ -223,7 +223,7 @@ describe('what another region alone can count', () => {
     said();
     expect(await count()).toMatchObject({ missing: [], results: [{}, {}, {}] });
     await settle();
-    // Those two had none left: only what was charged is given back.
+    // These two had none left, so only what was charged is given back.
     expect(takesOf(said())).toEqual(['us take near', 'eu take far', 'ap take farther']);
     const refunds = us.calls.filter(({ operation }) => operation === 'refund');
     expect(refunds).toMatchObject([

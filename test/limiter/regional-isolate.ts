@@ -7,7 +7,7 @@ import { createJournal, createSource, openIsolate, snapshotOf, type TestRequest 
 import { createMinute, createModelRegion, type ModelRegion, seenFrom } from './model-regions.ts';
 import type { RuleCheckShape } from './rule-checks.ts';
 
-/** Split over all; in `us`, `eu` or `ap` alone. */
+/** Split over all regions; or counted in `us`, `eu` or `ap` alone. */
 export const checkOf = (id: string, { rule, ...shape }: RuleCheckShape = {}) =>
   createMinute({ id, limit: 12, ...shape, rule: { id, name: id, ...rule } });
 export const near = (shape: RuleCheckShape = {}) => checkOf('near', shape);
@@ -18,7 +18,7 @@ export const aloneIn = (
   shape: RuleCheckShape = {},
 ) => checkOf(id, { ...shape, rule: { shares: { [region]: 1 }, ...rule } });
 
-/** An isolate whose nearest region is `us`, and what is asked without counting itself in. */
+/** An isolate whose nearest region is `us`, and its calls without those of the census. */
 export function openRegions(names: readonly string[] = ['us', 'eu', 'ap'], split?: Split) {
   const { lines, tell } = createJournal();
   const regions = names.map((name) => createModelRegion(name, () => 0, tell));

@@ -1,5 +1,5 @@
-// Many requests at once over several regions, in any order their calls can come in: all regions together never admit
-// more than the limit, and who comes to one region only can use all of it.
+// Many requests at once over several regions, with calls in any order: all regions together never admit more than the
+// limit, and a caller in one region can use all of it.
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { decideInRounds } from '../../local/decide-in-rounds.ts';
@@ -20,15 +20,15 @@ interface World {
   readonly deadlineMs: number;
   readonly checks: readonly RuleCheck[];
   readonly requests: number;
-  /** All of them come within so long. */
+  /** All requests come within this time. */
   readonly withinMs: number;
-  /** So many regions are the nearest one of somebody. */
+  /** How many regions are the nearest one of some caller. */
   readonly nearest: number;
 }
 
 const PLENTY = 1_000_000;
 
-/** How many were admitted, all in one window. */
+/** Returns how many were admitted, all in one window. */
 async function send({ longestMs, checks, deadlineMs, ...world }: World) {
   vi.setSystemTime(START_MS);
   const random = createRandom(world.seed);
@@ -56,7 +56,7 @@ async function send({ longestMs, checks, deadlineMs, ...world }: World) {
   const charged = (check: RuleCheck) =>
     regions.reduce((sum, region) => {
       const outcome = region.peek({ ...check, limit: PLENTY });
-      // What was ceded holds nothing.
+      // A ceded part holds nothing.
       return sum + (outcome?.movedTo === undefined ? PLENTY - (outcome?.remaining ?? 0) : 0);
     }, 0);
   return { admitted, charged };
@@ -112,7 +112,7 @@ describe('all regions together', () => {
           central: fc.integer({ min: 1, max: 40 }),
         }),
         async ({ limit: _, central, ...given }) => {
-          // What is leased is charged before it is used: no rule of this test leases.
+          // No rule of this test leases, because leased units are charged before they are used.
           const split = createMinute({ limit: 600, rule: { onUnavailable: 'closed', lease: false } });
           const alone = createMinute({
             id: 'alone',

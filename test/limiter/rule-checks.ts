@@ -1,4 +1,4 @@
-// Checks that know their rule, and answers to them, with as little said about them as a test needs.
+// Checks that know their rule, and answers to them. A test names only the fields that matter.
 import type { Check, Outcome } from '../../src/core/counting/check.ts';
 import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
@@ -11,7 +11,7 @@ export type RuleCheckShape = Partial<Check> & {
   readonly full?: RuleCheck['full'];
 };
 
-/** One unit of 10 in a fixed second, if not told otherwise. */
+/** One unit of 10 in a fixed second, by default. */
 export function createRuleCheck({ rule, ...shape }: RuleCheckShape = {}): RuleCheck {
   const algorithm = shape.algorithm ?? 'fixed-window';
   const check = { key: '{test}:subject', id: 'rule', algorithm, limit: 10, windowMs: 1_000, cost: 1 };
@@ -48,7 +48,7 @@ export const admitted: Outcome = {
   delayMs: 0,
 };
 
-/** Undefined: no wait will ever help. */
+/** Undefined means that no wait will ever help. */
 export const deniedFor = (retryAfterMs: number | undefined): Outcome => ({
   ...admitted,
   allowed: false,

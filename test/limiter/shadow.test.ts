@@ -1,4 +1,4 @@
-// Shadow rules where there are several regions: they are counted after the response, the way they would be enforced.
+// Shadow rules with several regions: they are counted after the response, in the way in which they would be enforced.
 import { describe, expect, it } from 'vitest';
 import type { CheckResult } from '../../src/core/counting/decision.ts';
 import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';

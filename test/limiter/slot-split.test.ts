@@ -17,7 +17,7 @@ afterAll(() => local[Symbol.asyncDispose]());
 const signal = AbortSignal.timeout(60_000);
 let subjects = 0;
 
-/** One check for each of three subjects, which live in different slots. */
+/** One check for each of three subjects, which are in different slots. */
 async function checksOf(changes: Partial<Check>[] = [{}, {}, {}]): Promise<Check[]> {
   subjects += 1;
   return Promise.all(
@@ -36,7 +36,7 @@ const take = (checks: Check[]) => store.run({ operation: 'take', checks }, signa
 const remaining = async (checks: Check[]) =>
   (await store.run({ operation: 'peek', checks }, signal)).outcomes.map((outcome) => outcome.remaining);
 
-/** The clock of each subject is a second ahead of the one before. */
+/** The clock of each subject is a second ahead of the previous one. */
 const withSkewedClocks = (skewed: CounterStore, checks: readonly Check[]): CounterStore => ({
   ...skewed,
   run(call, within) {

@@ -1,12 +1,12 @@
-// Isolates and counters with a way between them: a request is judged a while after it asked, and its isolate knows
-// that later still. The twin's requests have the same way to go.
+// Isolates and counters at a distance: a request is judged a while after it was sent, and its isolate learns that later
+// still. The requests of the twin have the same distance.
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { ask, type Engine } from '../redis/engines.ts';
 import { askCounters, askTwin, createGaps, createIsolates, createRandom } from './denial-systems.ts';
 import { START_MS } from './rule-checks.ts';
 
 const LONGEST_WAY_MS = 20;
-/** The counters' clock is ahead of that of the isolates: nothing may depend on it. */
+/** The clock of the counters is ahead of that of the isolates. Nothing may depend on it. */
 const AHEAD_MS = 300;
 
 export interface SlowPlay {
@@ -77,7 +77,7 @@ export async function playSlowly(slow: SlowPlay): Promise<SlowlyPlayed> {
     nowMs += gapMs();
     return momentsOf(nowMs);
   }).flat();
-  // The sort is stable: of one moment, what was caused comes after its cause.
+  // The sort is stable, so at the same moment an effect comes after its cause.
   for (const { happen } of moments.sort((a, b) => a.atMs - b.atMs)) await happen();
   return { remembering, twin, outlived };
 }

@@ -1,4 +1,4 @@
-// Every fault of the catalogue shows at the gateway as what it is called, and is gone when it ends.
+// Every fault of the catalogue shows at the gateway as its name says, and is gone when it ends.
 import { Redis } from '@upstash/redis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { openConnectionPool } from '../../local/connection-pool.ts';
@@ -6,7 +6,7 @@ import { healRegion, type RegionFaultName, regionFault, regionFaults } from '../
 import { type LocalRegion, startRegions } from '../../local/regions.ts';
 
 const SLOW_MS = 80;
-/** For what is never answered, and for all else. */
+/** For calls that never get an answer, and for all others. */
 const IMPATIENT_MS = 1_500;
 const PATIENT_MS = 60_000;
 const SCRIPT = "return redis.call('INCR', KEYS[1])";
@@ -40,7 +40,7 @@ afterEach(() => {
 
 const NO_ANSWER = 'no answer';
 
-/** What `INCR n` gets on a connection of its own: a status and a body, or why there is none. */
+/** What `INCR n` gets on a new connection: a status and a body, or why there is none. */
 async function answered(): Promise<unknown[]> {
   using pool = openConnectionPool();
   const url = `${region.gateway.url}/incr/n?_token=${region.gateway.token}`;
@@ -55,7 +55,7 @@ const OOM = "OOM command not allowed when used memory > 'maxmemory'.";
 const READ_ONLY = "READONLY You can't write against a read only replica.";
 const json = JSON.stringify;
 
-/** What is seen while it lasts, what @upstash/redis says of a script then, and the counter after it has ended. */
+/** What a caller sees while the fault lasts, what @upstash/redis reports for a script, and the counter afterwards. */
 const SEEN: Record<RegionFaultName, [seen: unknown[], client: RegExp | number, after: number | null]> = {
   'redis-killed': [[503, json({ error: 'ERR Redis is not reachable' })], /Redis is not reachable/, null],
   'redis-restarted-empty': [[200, json({ result: 1 })], /NOSCRIPT/, 1],

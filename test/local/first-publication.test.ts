@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => cleanup.disposeAsync());
 
-/** As an isolate does that has just started, with a KV that has nothing. */
+/** Like an isolate that has just started, with an empty KV. */
 async function rulesIn(region: (typeof stack.regions)[number]) {
   const kv = { get: async () => null, put: async () => {} };
   const source = createSnapshotSource({ kv, now: Date.now, onError: () => {} });

@@ -1,4 +1,4 @@
-// KV that fails on demand, as a Worker sees it that has it as a binding.
+// KV that fails on demand, as a Worker with that binding sees it.
 import { convertV4MiniflareOptions, Miniflare } from 'miniflare';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { createKvFaultSwitch, type KvFaultSwitch } from '../../local/kv-faults/faults.ts';
@@ -37,7 +37,7 @@ beforeAll(async () => {
 afterAll(() => miniflare?.dispose());
 afterEach(() => faults.clear());
 
-/** What a Worker's call of KV returns, or the message that it throws. */
+/** The result of a Worker's call to KV, or the message that it throws. */
 async function inWorker(call: string, ...args: unknown[]): Promise<unknown> {
   const query = new URLSearchParams({ call, args: JSON.stringify(args) });
   const answer = await miniflare.dispatchFetch(`http://probe/?${query}`);

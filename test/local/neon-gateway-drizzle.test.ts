@@ -1,4 +1,4 @@
-// drizzle-orm/neon-http against the gateway: every column type comes back as it went in.
+// drizzle-orm/neon-http against the gateway: every column type returns the value that was written.
 import { neon, neonConfig } from '@neondatabase/serverless';
 import { eq, sql } from 'drizzle-orm';
 import { drizzle } from 'drizzle-orm/neon-http';
@@ -111,7 +111,7 @@ it('round-trips nulls and fills in defaults', async () => {
   expect(row?.createdAt).toBeInstanceOf(Date);
 });
 
-/** Drizzle takes a string in a JSON column for JSON, if it can: "0" comes back as 0. */
+/** Drizzle reads a string in a JSON column as JSON, if it can: "0" comes back as 0. */
 function isParsedTwice(value: unknown): boolean {
   if (typeof value !== 'string') return false;
   try {

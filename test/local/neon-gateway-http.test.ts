@@ -1,4 +1,4 @@
-// The gateway's HTTP side: what it refuses and with which words, its JSON, its limits and its faults.
+// The gateway's HTTP side: what it refuses, with which texts, its JSON, its limits and its faults.
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { type NeonGateway, startNeonGateway } from '../../local/neon-gateway/server.ts';
@@ -273,7 +273,7 @@ describe('faults', () => {
 
   it('refuses connections and listens on the same port again', async () => {
     await gateway.faults.set({ refuse: true });
-    // The first may still meet a connection that was open before.
+    // The first request may still use a connection that was open before.
     await ask().catch(() => {});
     await expect(ask()).rejects.toMatchObject({ cause: { code: 'ECONNREFUSED' } });
   });

@@ -1,4 +1,4 @@
-// PGlite's TCP door: many clients on its one session, each as if it were alone.
+// PGlite's TCP port: many clients on its one session, each as if it were alone.
 import { connect, type Socket } from 'node:net';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
@@ -192,7 +192,7 @@ function parse(sql: string): Buffer {
   return frame('P', cstring(''), cstring(sql), Buffer.alloc(2));
 }
 
-/** Sends protocol messages as they are, for what no well-behaved driver does. */
+/** Sends raw protocol messages, for what no well-behaved driver does. */
 class RawClient {
   readonly #socket: Socket;
 

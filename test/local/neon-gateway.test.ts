@@ -5,7 +5,7 @@ import { type NeonGateway, startNeonGateway } from '../../local/neon-gateway/ser
 import { freePort } from '../../local/ports.ts';
 import { createFreshDatabase, type FreshDatabase } from '../shared/database.ts';
 
-/** Its number among Postgres' types. */
+/** The number of this Postgres type. */
 const TIMESTAMPTZ = 1184;
 
 const CONNECTION_STRING = 'postgresql://weir:secret@db.example.test/weir';
@@ -116,7 +116,7 @@ describe('queries', () => {
   });
 
   it('parses a timestamp with time zone into the same instant', async () => {
-    // Drizzle, once loaded, has the driver leave timestamps as text for everybody in this process.
+    // Once loaded, Drizzle makes the driver return timestamps as text, for all code of this process.
     types.setTypeParser(TIMESTAMPTZ, (text) => new Date(text));
     const instant = new Date('2026-02-03T04:05:06.789Z');
     expect(await sql`select ${instant}::timestamptz as at`).toEqual([{ at: instant }]);

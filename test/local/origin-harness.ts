@@ -1,4 +1,4 @@
-// The demo origin started for one test file, and the shortest way to talk to it.
+// The demo origin for one test file, and the shortest way to talk to it.
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { type ClientRequest, type IncomingMessage, request } from 'node:http';
@@ -19,7 +19,7 @@ export interface CallOptions {
   body?: string | Uint8Array | Readable;
 }
 
-/** Starts an origin before the tests of the calling file, empties its log before each, stops it after them. */
+/** Starts an origin before the tests of the calling file, empties its log before each test, and stops it after them. */
 export function useOrigin() {
   let origin: Origin;
   beforeAll(async () => {
@@ -72,7 +72,7 @@ export function sha256(chunks: Iterable<Uint8Array | string>): string {
   return hash.digest('hex');
 }
 
-/** Memory still in use after a full collection; the second one waits for the sweep that the first began. */
+/** The memory in use after a full collection. The second collection waits for the sweep that the first one began. */
 export function retainedBytes(): number {
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc');

@@ -1,4 +1,4 @@
-// Large and endless answers of the demo origin: memory stays flat, clients that leave are cleaned up after.
+// Large and endless answers of the demo origin: memory stays flat, and the origin cleans up after clients that leave.
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { patternBlocks } from '../../local/origin/content.ts';

@@ -1,4 +1,4 @@
-// How the demo origin starts, counts and ends, also as a process of its own.
+// How the demo origin starts, counts and ends, also as a separate process.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -45,7 +45,7 @@ describe('life', () => {
     const [line] = await once(child.stdout, 'data');
     const url = /http:\S+/.exec(line.toString())?.[0];
     const delayed = fetch(`${url}/?delay=${NEVER_MS}`).catch((error: Error) => error);
-    // Its first event shows that the stream is waiting for the second.
+    // Its first event shows that the stream waits for the second.
     const events = await fetch(`${url}/sse?interval=${NEVER_MS}`);
     await events.body?.getReader().read();
     child.kill('SIGTERM');

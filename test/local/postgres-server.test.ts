@@ -72,7 +72,7 @@ describe('finding it', () => {
   });
   afterAll(() => rmSync(root, { recursive: true, force: true }));
 
-  /** A folder of versions, and a PATH with nothing but the given shell scripts. */
+  /** A folder of versions, and a PATH with only the given shell scripts. */
   function fake(name: string, versions: readonly string[], programs: Record<string, string> = {}) {
     const folder = join(root, name);
     const put = (path: string, body: string) => {

@@ -1,4 +1,4 @@
-// The local Postgres: its folder and what becomes of its data, its port, and migrations over TCP.
+// The local Postgres: its folder and its data, its port, and migrations over TCP.
 import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -13,7 +13,7 @@ import { describePostgres, type LocalPostgres, startPostgres } from '../../local
 const scratch = mkdtempSync(join(tmpdir(), 'weir-postgres-'));
 const open: { end(): unknown }[] = [];
 const dataDir = join(scratch, 'nested', 'data');
-/** Each start takes seconds: the tests use this one in turn, and start it anew where that is the subject. */
+/** Each start takes seconds, so the tests share this one, and restart it only where that is the subject. */
 let postgres: LocalPostgres;
 const start = async () => startPostgres({ dataDir, port: await freePort() });
 
@@ -109,8 +109,8 @@ describe('a restart', () => {
     await postgres.stop();
     expect(existsSync(`${dataDir}.lock`)).toBe(false);
 
-    // A lock whose process id now belongs to another program: a container that restarts uses the same ids again.
-    // Elsewhere than on Linux only our own id can be told.
+    // A lock whose process id now belongs to another program, as when a container restarts and uses the same ids again.
+    // Only Linux can tell other ids; elsewhere the test uses its own.
     const pid = existsSync('/proc/self/stat') ? process.ppid : process.pid;
     writeFileSync(`${dataDir}.lock`, `${pid} 1\n`);
     postgres = await start();

@@ -146,7 +146,7 @@ describe('finding and installing', () => {
   });
   afterAll(() => rmSync(root, { recursive: true, force: true }));
 
-  /** A PATH with nothing but the given shell scripts; `$HERE` is its folder, and every call is noted. */
+  /** A PATH with only the given shell scripts. `$HERE` is its folder, and every call is noted. */
   function fakePath(name: string, programs: Record<string, string>) {
     const here = join(root, name);
     mkdirSync(here);

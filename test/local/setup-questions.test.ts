@@ -6,7 +6,7 @@ import { openTerminal } from '../../local/setup/terminal.ts';
 
 function answerWith(lines: readonly string[]) {
   const [input, output] = [new PassThrough(), new PassThrough()];
-  // All at once, as when somebody pastes them: no line may be lost before its question comes.
+  // All lines at once, as when a person pastes them. No line may be lost before its question comes.
   input.end(lines.map((line) => `${line}\n`).join(''));
   const asked = (async () => {
     using terminal = openTerminal({ input, output });

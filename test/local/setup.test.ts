@@ -1,4 +1,4 @@
-// `npm run setup` on the local stack, with a wrangler that only writes down what it was told.
+// `npm run setup` on the local stack, with a wrangler that only notes its arguments and input.
 import { execFile } from 'node:child_process';
 import {
   chmodSync,

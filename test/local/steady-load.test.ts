@@ -1,4 +1,4 @@
-// A load that waits for nobody, and the connections that it uses.
+// A load that does not wait for answers, and the connections that it uses.
 import { createServer } from 'node:http';
 import { createServer as createTcpServer } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';

@@ -1,4 +1,4 @@
-// The unmodified clients of Upstash must not notice that they talk to the gateway.
+// The unmodified clients of Upstash cannot tell the gateway from Upstash.
 import { MultiRegionRatelimit, Ratelimit } from '@upstash/ratelimit';
 import { Redis } from '@upstash/redis';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';

@@ -1,4 +1,4 @@
-// Everything that can go wrong with an Upstash database, on demand, and how the gateway comes back from it.
+// Everything that can go wrong with an Upstash database, on demand, and how the gateway recovers.
 import { Redis } from '@upstash/redis';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { freePort, StackError } from '../../local/ports.ts';

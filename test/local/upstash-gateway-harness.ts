@@ -20,9 +20,9 @@ export interface Harness {
   gateway: UpstashGateway;
   /** POST / with the command as a JSON array. */
   send(...command: unknown[]): Promise<Answered>;
-  /** Any request, with the token unless `headers` say otherwise. */
+  /** Any request. It has the token, unless `headers` say otherwise. */
   request(path: string, init?: RequestInit): Promise<Answered>;
-  /** What the commands inside cost. */
+  /** What the commands of `run` cost. */
   billed(run: () => Promise<unknown>): Promise<number>;
   stop(): Promise<void>;
 }
@@ -57,7 +57,7 @@ export async function startHarness(options: Partial<UpstashGatewayOptions> = {})
   return { redis, gateway, send, request, billed, stop };
 }
 
-/** Whether a promise is still pending after everything that is on its way had time to arrive. */
+/** Whether a promise is still pending after all pending work had time to finish. */
 export async function isPending(promise: Promise<unknown>, waitMs = 100): Promise<boolean> {
   const pending = Symbol('pending');
   const timer = new Promise((resolve) => setTimeout(resolve, waitMs, pending));
@@ -72,7 +72,7 @@ export async function isPending(promise: Promise<unknown>, waitMs = 100): Promis
   );
 }
 
-/** Tries again, at once, until it succeeds: for what must recover soon by itself. */
+/** Retries at once until it succeeds, for parts that must recover soon by themselves. */
 export async function eventually<T>(attempt: () => Promise<T>, withinMs = 30_000): Promise<T> {
   const deadline = Date.now() + withinMs;
   for (;;) {

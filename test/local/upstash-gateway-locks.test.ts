@@ -1,4 +1,4 @@
-// The gateway that locks as Upstash does: who waits for whom, in which order, and for how long.
+// The gateway locks like Upstash: who waits for whom, in which order, and for how long.
 import fc from 'fast-check';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -11,7 +11,7 @@ import { createUpstashStore } from '../../src/redis/upstash-store.ts';
 import { createCheck } from '../redis/engines.ts';
 import { eventually, FLAG, type Harness, startHarness, TOKEN } from './upstash-gateway-harness.ts';
 
-/** Work that begins when it has its locks and ends when it is told to. */
+/** Work that begins when it has its locks, and ends on command. */
 function open(holdMs = 0) {
   const locks = createLocks({ holdMs });
   const begun: string[] = [];
@@ -181,7 +181,7 @@ describe('what a command locks', () => {
 });
 
 describe('a gateway that locks', () => {
-  /** Long beside a request, however busy the machine is. */
+  /** Long compared with a request, however busy the machine is. */
   const HOLD_MS = 1_000;
   const MARK = `redis.call('SET', KEYS[1], 'x')`;
   let harness: Harness;
@@ -200,7 +200,7 @@ describe('a gateway that locks', () => {
     harness.request(path, { method: 'POST', body: JSON.stringify(body) });
   let names = 0;
 
-  /** Which is answered first: what writes to `a` and holds it, or what comes once that was done. */
+  /** Which answer comes first: that of a write that holds `a`, or that of a command sent after it. */
   const race = async (
     first: (key: string) => Promise<unknown>,
     second: (key: string, other: string) => Promise<unknown>,
@@ -216,7 +216,7 @@ describe('a gateway that locks', () => {
   const set = (key: string) => harness.send('SET', key, 'x');
   const get = (key: string) => harness.send('GET', key);
   const hasRun = (key: string) => eventually(async () => expect(await redis.exists(key)).toBe(1));
-  /** Told as soon as it has run: its own answer takes the hold time, too. */
+  /** Resolves as soon as the write has run, because its own answer takes the hold time, too. */
   const begin = (write: (key: string) => Promise<unknown>) => (_: string, other: string) => {
     void write(other);
     return hasRun(other);
@@ -282,7 +282,7 @@ describe('a gateway that locks', () => {
     await take('loads the script');
     waits.length = 0;
     await Promise.all(Array.from({ length: 50 }, (_, i) => take(`subject ${i}`)));
-    // One after the other, the last one would have waited for 49 of them.
+    // If they ran one after the other, the last one would have waited for 49 others.
     expect(waits).toHaveLength(100);
     expect(Math.max(...waits)).toBeLessThan(HOLD_MS);
   });

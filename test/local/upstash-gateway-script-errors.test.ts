@@ -1,4 +1,4 @@
-// The words of a failed script: those of Redis 6, 7 and later become those of Upstash.
+// Errors of failed scripts: the texts of Redis 6, 7 and later become those of Upstash.
 import { describe, expect, test } from 'vitest';
 import { asUpstashSays } from '../../local/upstash-gateway/script-errors.ts';
 import { FLAG, startHarness } from './upstash-gateway-harness.ts';

@@ -1,4 +1,4 @@
-// What is said where the Lua that Upstash runs cannot be built: one line, and what to do.
+// If the Lua of Upstash cannot be built, one line says what to do.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

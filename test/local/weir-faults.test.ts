@@ -22,9 +22,9 @@ const seen = async (call?: Parameters<Weir['call']>[1]) => {
 };
 
 describe.sequential('the KV of all isolates', () => {
-  // It has never read any rules, and keeps none that it could not read.
+  // This isolate has never read any rules, and keeps none that it could not read.
   const isolate = 'two';
-  // Without the copies in Redis, which are the second way.
+  // Removes the copies in Redis, which are the second source.
   beforeAll(async () => {
     for (const { redis } of weir.stack.regions) {
       const client = new Redis(redis.url);

@@ -1,4 +1,4 @@
-// The set-ups that wrangler.toml shows as comments, held against wrangler: without the `#`, each of them can be deployed.
+// The set-ups that wrangler.toml shows as comments: without the `#`, wrangler accepts each of them.
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -25,7 +25,7 @@ interface SetUp {
   readonly originUrl: string;
 }
 
-/** As a reader does: takes the `#` away, and sets the origin. */
+/** Does what a reader does: removes the `#`, and sets the origin. */
 function uncomment({ lines, originUrl }: SetUp): string {
   let text = shown.replace(/^# ORIGIN_URL = .*$/m, `ORIGIN_URL = "${originUrl}"`);
   for (const line of lines) {
@@ -35,7 +35,7 @@ function uncomment({ lines, originUrl }: SetUp): string {
   return text;
 }
 
-/** What it deploys is built already. */
+/** Deploys an existing build. */
 async function dryRun(name: string, text: string): Promise<string> {
   const config = join(folder, `${name}.toml`);
   const built = text

@@ -1,4 +1,4 @@
-// Every Lua file keeps to the subset that both servers understand alike.
+// Every Lua file uses only the subset that both servers understand alike.
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { composeScript } from '../../src/redis/script.ts';

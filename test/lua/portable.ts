@@ -1,5 +1,5 @@
-// The subset of Lua that means the same on Redis (6.2 to 8), Valkey and gopher-lua, which Upstash runs. Each rule has
-// its reason in docs/decisions; what breaks one is told by file and line.
+// The subset of Lua that means the same on Redis (6.2 to 8), Valkey and gopher-lua, which Upstash runs. docs/decisions
+// has the reason of each rule. A violation is reported by file and line.
 import luaparse, { type Chunk, type Expression, type Node } from 'luaparse';
 
 export interface Violation {
@@ -10,7 +10,7 @@ export interface Violation {
 
 type Rule = (node: Node) => string | undefined;
 
-/** Those that return a list of values, or none at all. */
+/** Functions that return a list of values, or none at all. */
 const VALUE_LISTS = new Set(['match', 'find', 'gsub', 'byte', 'unpack', 'pcall']);
 
 const OTHER_LIBRARIES = new Set(['cmsgpack', 'cjson', 'struct', 'bit', 'os', 'io', 'debug', 'coroutine']);
@@ -29,7 +29,7 @@ const RULES: readonly Rule[] = [
 ];
 
 export function findViolations(file: string, source: string): Violation[] {
-  // A first line for Upstash is no Lua.
+  // The first line for Upstash is not Lua.
   const chunk = luaparse.parse(source.replace(/^#![^\n]*/, ''), {
     luaVersion: '5.1',
     locations: true,
@@ -54,7 +54,7 @@ export function findViolations(file: string, source: string): Violation[] {
 const isNode = (value: unknown): value is Node =>
   typeof value === 'object' && value !== null && typeof (value as Partial<Node>).type === 'string';
 
-/** The last name of what is called: `match` for `string.match(…)`. */
+/** The last name of the called function: `match` for `string.match(…)`. */
 function calledName(node: Node): string | undefined {
   if (node.type !== 'CallExpression') return undefined;
   const { base } = node;
@@ -73,7 +73,7 @@ function noListAsLastArgument(node: Node): string | undefined {
   if (last === undefined) return undefined;
   const name = calledName(last);
   if (name === undefined || !VALUE_LISTS.has(name)) return undefined;
-  // MGET takes all the keys of the call, and their number is bounded.
+  // MGET takes all keys of the call, and their number is bounded.
   if (name === 'unpack' && calledName(node) === 'call') return undefined;
   return `the values of ${name} as the last argument: it may return none; keep it in a local first`;
 }
@@ -82,7 +82,7 @@ function noAssignmentThatReadsWhatItWrites(node: Node): string | undefined {
   if (node.type !== 'AssignmentStatement' || node.variables.length < 2) return undefined;
   const written = new Set(node.variables.flatMap((one) => (one.type === 'Identifier' ? [one.name] : [])));
   const read = node.init.flatMap(namesIn);
-  // A table that one target writes to may be read through another name: several targets are for plain names only.
+  // A table that one target writes to may be read through another name. So several targets must all be plain names.
   const hasOthers = node.variables.some(({ type }) => type !== 'Identifier');
   if (!hasOthers && !read.some((name) => written.has(name))) return undefined;
   return 'a multiple assignment that reads what it writes: assign one by one';
@@ -132,7 +132,7 @@ const isDifference = (node: Node) => node.type === 'BinaryExpression' && node.op
 function noUnpackOfWhatCanGrow(node: Node): string | undefined {
   if (calledName(node) !== 'unpack' || node.type !== 'CallExpression') return undefined;
   const [list] = node.arguments;
-  // With a first and a last place, the script knows how many there are, and has refused too many.
+  // With a first and a last place, the script knows the number of values, and has refused too many.
   const isBounded = node.arguments.length === 3 || (list?.type === 'Identifier' && list.name === 'KEYS');
   return isBounded ? undefined : 'unpack of what can grow';
 }
@@ -147,7 +147,7 @@ function noInexactText(node: Node): string | undefined {
   const isFormat = calledName(node) === 'format' && node.type === 'CallExpression';
   const [pattern] = isFormat ? node.arguments : [];
   if (pattern?.type !== 'StringLiteral') return isFormat ? 'a format that is not written out' : undefined;
-  // luaparse leaves the value of literals out in this mode: the raw text tells.
+  // In this mode luaparse leaves out the value of literals, so this reads the raw text.
   const inexact = pattern.raw.replaceAll('%%', '').match(/%(?!s|d|\.0f)[^a-zA-Z]*[a-zA-Z]?/);
   return inexact ? `${inexact[0]} in a format: only %d, %.0f and %s are exact everywhere` : undefined;
 }

@@ -1,4 +1,4 @@
-// An empty project with the files of docs/library.md, and what becomes of it: types checked, bundled, run in workerd.
+// An empty project with the files of docs/library.md: checks their types, bundles them, and runs them in workerd.
 import { execFile } from 'node:child_process';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -14,7 +14,7 @@ const run = promisify(execFile);
 
 export interface Consumer extends AsyncDisposable {
   readonly folder: string;
-  /** What the TypeScript compiler complains about; nothing if all is well. */
+  /** The complaints of the TypeScript compiler. Empty if there are none. */
   typeErrors(...flags: string[]): Promise<string>;
   /** Bundles src/index.ts as wrangler does, and runs it. */
   start(bindings: Record<string, string>): Promise<Miniflare>;
@@ -36,7 +36,7 @@ export interface Packed {
   readonly files: readonly { readonly path: string }[];
 }
 
-/** Below `parent`, whose packages it can import. */
+/** Inside `parent`, whose packages it can import. */
 export async function createConsumer(parent = tmpdir()): Promise<Consumer> {
   await mkdir(parent, { recursive: true });
   const folder = await mkdtemp(join(parent, 'consumer-'));

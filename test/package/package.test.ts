@@ -1,4 +1,4 @@
-// The package as npm packs it: what is in it, whether tools and compilers understand it, and whether it limits.
+// The package as npm packs it: its contents, whether tools and compilers understand it, and whether it limits requests.
 import { execFile } from 'node:child_process';
 import { mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -14,7 +14,7 @@ import { startRegistry } from './registry.ts';
 import { untilDenied } from './until-denied.ts';
 
 const run = promisify(execFile);
-/** All that an upload to a registry may weigh. */
+/** The most that an upload to a registry may weigh. */
 const MAX_PACKED_BYTES = 280_000;
 
 let folder: string;
@@ -23,7 +23,7 @@ let consumer: Consumer;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'weir-pack-'));
   packed = await pack(folder);
-  // Below the project, whose dependencies it so finds: no registry is asked.
+  // Inside the project, so that it finds the project's dependencies without a registry.
   consumer = await createConsumer(join(ROOT, '.weir'));
   const installed = join(consumer.folder, 'node_modules/weir');
   await mkdir(installed, { recursive: true });
@@ -117,5 +117,5 @@ async function expectFirstDenial(project: Consumer): Promise<void> {
   expect(await denied.json()).toMatchObject({ code: 'rate-limited', rule: 'hello-ip' });
 }
 
-/** The package of an import: a scope belongs to it, a path within it does not. */
+/** The package of an import, with its scope and without the path inside it. */
 const IMPORTED = /(?:from |import\(|import )"((?:@[\w.-]+\/)?[\w-][\w.-]*)(?:\/[\w./-]*)?"/g;

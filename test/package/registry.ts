@@ -1,4 +1,4 @@
-// A registry of our own on loopback: verdaccio, with the registry that npm uses here behind it.
+// A registry on loopback: verdaccio, with npm's configured registry behind it.
 import { spawn } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { freePort, LOOPBACK } from '../../local/ports.ts';
 import { runNpm } from './consumer.ts';
 
-/** Not among our own packages, because it brings 300 others. */
+/** Not one of our dependencies, because it brings 300 others. */
 const VERDACCIO = '6.10.4';
 /** One of those asks for a tag of node-fetch that not every mirror has. */
 const OVERRIDES = { 'node-fetch': '2.7.0' };
@@ -40,7 +40,7 @@ export async function startRegistry(): Promise<Registry> {
   return { url, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
-/** Anybody may publish: it lives as long as a test, on loopback. */
+/** Anybody may publish, because it is on loopback and lives as long as a test. */
 const configOf = (folder: string, behind: string) => `
 storage: ${folder}/storage
 uplinks:

@@ -1,4 +1,4 @@
-// Asks the Worker of docs/library.md until it denies.
+// Sends requests to the Worker of docs/library.md until it denies one.
 import type { Miniflare } from 'miniflare';
 
 const MAX_ASKED = 20;

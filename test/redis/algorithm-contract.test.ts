@@ -1,5 +1,4 @@
-// Runs the contract for every algorithm on both engines: a new algorithm needs no test of its own to be held
-// to it.
+// Runs the contract for every algorithm on both engines. A new algorithm gets it without a test of its own.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
 import { countsExactly, givesBack, remembersUnderAnyLimit, tellsTheTruth } from './algorithm-contract.ts';

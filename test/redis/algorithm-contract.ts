@@ -1,4 +1,4 @@
-// What every algorithm promises, whatever it does inside. One suite for all of them, on any engine.
+// What every algorithm promises, however it works inside. One suite for all of them, on any engine.
 import { expect, it } from 'vitest';
 import type { Check } from '../../src/core/counting/check.ts';
 import {
@@ -32,7 +32,7 @@ export async function createSubject({ engine, rule, nowMs }: ContractCase): Prom
   return { engine: engine(), check, nowMs, capacity };
 }
 
-/** A subject that has used so many units, one by one; all of them if not told. */
+/** A subject that has used this many units, one by one. The default is all of them. */
 export async function createUsed(contractCase: ContractCase, units?: number): Promise<Subject> {
   const subject = await createSubject(contractCase);
   const { engine, check, nowMs, capacity } = subject;
@@ -104,7 +104,7 @@ export function countsExactly(contractCase: ContractCase): void {
   });
 }
 
-/** What a charge changes in an outcome. */
+/** The fields of an outcome that a charge changes. */
 const room = ({ remaining, resetAtMs }: { remaining: number; resetAtMs: number }) => ({
   remaining,
   resetAtMs,
@@ -195,9 +195,9 @@ export function tellsTheTruth(contractCase: ContractCase): void {
   });
 }
 
-/** One counter is read under several limits: two keys of one user with different tiers, an old rule and a new one. */
+/** Several limits can read one counter: two keys of one user with different tiers, or an old rule and a new one. */
 export function remembersUnderAnyLimit(contractCase: ContractCase): void {
-  // Another number of buckets would be another counter; a burst is part of the limit.
+  // Another number of buckets would be another counter. A burst is part of the limit.
   const isBuckets = contractCase.rule.algorithm === 'sliding-window-buckets';
   const FEW = { limit: 1, ...(isBuckets ? {} : { extra: undefined }) };
 

@@ -1,4 +1,4 @@
-// The announcement of a region: who reads it, and a take that reads it along.
+// The announcement of a region: reading it alone, and along with a take.
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { UpstashGateway } from '../../local/upstash-gateway/server.ts';
 import { ANNOUNCEMENT_KEY } from '../../src/core/counting/keys.ts';
@@ -59,7 +59,7 @@ const take = (from = store, checks = [check]) =>
   from.run({ operation: 'take', checks, withAnnouncement: true }, signal());
 const left = async () =>
   (await store.run({ operation: 'peek', checks: [check] }, signal())).outcomes[0]?.remaining;
-/** So that GET fails and everything else goes on. */
+/** Makes GET fail, while everything else works. */
 const spoilAnnouncement = () =>
   client.send(signal(), async (redis) => {
     await redis.del(ANNOUNCEMENT_KEY);

@@ -1,5 +1,5 @@
-// What the script is given may be wrong, and what it finds may not be its own: it says so before it writes, or
-// counts it as nothing, and no key is ever spoiled by it.
+// The script may get wrong input, or find foreign data. It reports that before it writes, or treats it as no state, and
+// never damages a key.
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
@@ -32,18 +32,18 @@ const run = (operation: Operation, checks: readonly Check[]): Promise<Answer> =>
 const send = (keys: readonly string[], args: readonly string[]) =>
   lua.redis.eval(lua.script, keys.length, ...keys, ...args);
 
-/** The good check with something wrong in it, of any type. */
+/** The good check with one wrong field, of any type. */
 const spoilt = (changes: Partial<Record<keyof Check, unknown>>): Check =>
   ({ ...createCheck(good), ...changes }) as unknown as Check;
 
-/** All there is in Redis. */
+/** Everything in Redis. */
 async function dump(): Promise<Record<string, string>> {
   const keys = (await lua.redis.keys('*')).sort();
   const values = await Promise.all(keys.map((key) => lua.redis.dumpBuffer(key)));
   return Object.fromEntries(keys.map((key, i) => [key, values[i]?.toString('hex') ?? '']));
 }
 
-/** Refuses with these words, writes nothing, and goes on as if it had not been asked. */
+/** The call is refused with this message, writes nothing, and leaves everything as it was. */
 async function expectRefusal(asked: () => Promise<unknown>, message: string | RegExp): Promise<void> {
   const before = await dump();
   await expect(asked()).rejects.toThrow(
@@ -58,12 +58,12 @@ async function expectRefusal(asked: () => Promise<unknown>, message: string | Re
 }
 
 const refuses = (changes: Partial<Record<keyof Check, unknown>>, problem: string) =>
-  // A good check goes first: it must not have been charged when the second one is refused.
+  // A good check goes first. It must not have been charged when the second one is refused.
   expectRefusal(() => run('take', [good, spoilt(changes)]), `check 2: ${problem}`);
 
 const NO_WHOLE_NUMBERS = [0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 52 + 1, 2 ** 53, 1e300];
 
-/** Characters that end a record, or are no plain text. */
+/** Characters that end a record, or are not plain text. */
 const NO_SEAT_IDS = [' ', '\n', ';', 'ä', '\u0000'].map((odd) => odd + 'x'.repeat(15));
 
 describe('refused', () => {

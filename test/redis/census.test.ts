@@ -1,4 +1,4 @@
-// The census of a region: who is counted and for how long, when an isolate asks, and what it believes.
+// The census of a region: which isolates count and for how long, when an isolate asks, and which numbers it believes.
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { UpstashGateway } from '../../local/upstash-gateway/server.ts';
 import { CENSUS_KEY } from '../../src/core/counting/keys.ts';
@@ -30,7 +30,7 @@ beforeEach(async () => {
   await client.send(signal(), (redis) => redis.flushall());
 });
 
-/** By the clock of Redis, cut to milliseconds as the script does. */
+/** By the clock of Redis, cut to milliseconds like in the script. */
 async function redisNowMs(): Promise<number> {
   const [seconds, micros] = await client.send(signal(), (redis) => redis.time());
   return Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
@@ -115,7 +115,7 @@ describe('without an answer to trust', () => {
     const { requests } = await gateway.stats();
     const controller = new AbortController();
     const isTimeout = expect(board.present('a', controller.signal)).rejects.toMatchObject(timeout);
-    // It hangs there: one that came after the fault is over would be counted in.
+    // The call hangs there. If it came after the end of the fault, it would count.
     await expect.poll(async () => (await gateway.stats()).requests).toBe(requests + 1);
     controller.abort();
     await isTimeout;
@@ -127,7 +127,7 @@ describe('without an answer to trust', () => {
 describe('what an isolate knows of the census', () => {
   const START_MS = 1_700_000_000_000;
 
-  /** One that has asked as often as it does at first. */
+  /** A census that has asked its early questions. */
   const grownUp = () => {
     const census = createCensus({ assumed: 1 });
     for (const earlierMs of [2 * EARLY_MS, EARLY_MS, 0])

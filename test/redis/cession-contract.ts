@@ -1,5 +1,5 @@
-// What every algorithm owes a region that cedes its part: it cedes only what holds nothing, counts nothing until all that
-// its home may have charged has stopped counting, and then starts from nothing.
+// What every algorithm promises to a region that cedes its part: it cedes only an empty counter, counts nothing until
+// all charges that its home may have made have stopped counting, and then starts from nothing.
 import { describe, expect, it } from 'vitest';
 import { IDLE_MS } from '../../src/core/counting/ceding.ts';
 import type { Check } from '../../src/core/counting/check.ts';
@@ -49,7 +49,7 @@ export function cedes({ engine, rule, nowMs }: ContractCase): void {
 
   describe('a counter in use', () => {
     const startMs = nowMs - (nowMs % rule.windowMs);
-    /** A check of a counter that was charged so at the start of a window, and its units. */
+    /** A check of a counter that was charged at the start of a window, and the units charged. */
     const use = async () => {
       const check = create();
       const taken = [await take(check, startMs), await take(check, startMs)];
@@ -57,7 +57,7 @@ export function cedes({ engine, rule, nowMs }: ContractCase): void {
     };
     const take = (check: Check, atMs: number) =>
       ask(engine(), 'take', { ...check, seatId: check.seatId && nextSeatId() }, atMs);
-    /** The home says that it has charged itself with so many units. */
+    /** The home says that it has charged itself with this many units. */
     const cedeFor = (check: Check, units: number, [chargedAtMs, atMs]: readonly [number, number]) => {
       const want = units === 0 ? undefined : units;
       return ask(engine(), 'cede', { ...check, want, chargedAtMs, cession: to('eu') }, atMs);

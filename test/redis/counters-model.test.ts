@@ -31,7 +31,7 @@ const OPERATIONS = [
 ] as const;
 const SEATS = ['seat-aaaaaaaaaaa', 'seat-bbbbbbbbbbb', 'seat-ccccccccccc'];
 
-/** Rules that meet their limits and their borders often. */
+/** Rules that often meet their limits and borders. */
 const rule = fc.record({
   algorithm: fc.constantFrom(...ALGORITHM_IDS),
   limit: fc.oneof(fc.integer({ min: 1, max: 12 }), fc.constantFrom(100, 997, 1_000_000)),
@@ -40,7 +40,7 @@ const rule = fc.record({
   countDenied: fc.boolean(),
   blockMs: fc.option(fc.integer({ min: 1, max: 2_000 }), { nil: undefined }),
   log: fc.option(fc.constant(true), { nil: undefined }),
-  // Windows of a calendar, which are not all of one length.
+  // Calendar windows, whose lengths differ.
   lengthsMs: fc.option(fc.array(fc.constantFrom(7, 28, 31, 1_000, 60_001), { minLength: 2, maxLength: 4 }), {
     nil: undefined,
   }),
@@ -52,7 +52,7 @@ const step = fc.record({
   cost: fc.oneof(fc.constant(1), fc.integer({ min: 1, max: 14 })),
   want: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 5 })),
   seat: fc.constantFrom(...SEATS),
-  // One counter is read under several limits: keys of one user with different tiers, old and new rules.
+  // Several limits can read one counter: keys of one user with different tiers, old and new rules.
   limitTimes: fc.constantFrom(1, 1, 1, 2, 15, 0.1, 0.5),
   cession: fc.record({
     home: fc.constantFrom('eu', 'eu', 'us'),
@@ -65,9 +65,9 @@ const step = fc.record({
     fc.integer({ min: 1, max: 40 }),
     fc.constantFrom(999, 1_000, 1_001, 30_000, 60_000, 86_400_000, -1, -500, -60_000),
   ),
-  // What the clock of the isolate is ahead of the server's.
+  // How far the clock of the isolate is ahead of the server's.
   skewMs: fc.constantFrom(0, 0, 3, -3, 40, -40),
-  // Also moments to come, since the clock may have gone back.
+  // Also future moments, because the clock may have gone back.
   chargedAgoMs: fc.oneof(
     fc.constant(0),
     fc.integer({ min: 0, max: 100 }),
@@ -75,7 +75,7 @@ const step = fc.record({
   ),
 });
 
-/** As an isolate whose clock says so would name them. */
+/** The borders that an isolate with this clock would send. */
 function bordersAround(lengthsMs: readonly number[], atMs: number): Borders {
   const roundMs = lengthsMs.reduce((sum, one) => sum + one, 0);
   const borders = [atMs - (atMs % roundMs) - roundMs];
@@ -121,7 +121,7 @@ describe('the script and its model', () => {
               return [
                 {
                   ...chosen,
-                  // Two of the rules share a key; the others have their own.
+                  // Two of the rules share a key. The others have their own.
                   key: `model:{${subjects}}:${Math.max(1, i)}`,
                   id: `rule-${i}`,
                   extra: holdsSeat ? undefined : chosen.extra,

@@ -1,5 +1,5 @@
-// Each algorithm against its definition (docs and design), computed the slow way from all that was admitted;
-// and against an adversary that looks for a moment at which more passes than the limit says.
+// Compares each algorithm with its definition, computed the slow way from all admissions; and with an adversary that
+// looks for a moment at which more passes than the limit allows.
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
@@ -20,7 +20,7 @@ import { type Admission, admissionsOf, age, ruleOf, steps, unitsOf } from './his
 
 const RUNS = { 'its twin': rounds(240), 'the script': rounds(48) };
 
-/** What the definition says to a check, after all that was admitted. */
+/** What the definition says about a check, after these admissions. */
 const admits = (past: readonly Admission[], nowMs: number, check: Check): boolean =>
   DEFINITIONS[check.algorithm]([...past, { atMs: nowMs, units: check.cost }], nowMs, check);
 
@@ -58,7 +58,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
         const past = admissionsOf(attempts);
         const chargedAtMs = past[charge % past.length]?.atMs ?? nowMs;
         const settledAtMs = nowMs + wait.waitMs;
-        // No more than the capacity: the debt has no bound to meet.
+        // No more than the capacity, so that no debt reaches its bound.
         const units = Math.min(cost, rule.limit, rule.extra ?? rule.limit);
         await ask(engine, 'settle', { ...check, cost: units, chargedAtMs }, settledAtMs);
         if (!isBucket(algorithm)) past.push({ atMs: chargedAtMs, units });

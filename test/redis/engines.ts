@@ -1,5 +1,5 @@
-// The two engines that must keep the same promises: the script on a real Redis, and its twin in memory. Both on
-// an injected clock, with the few calls that tests make of them.
+// The two engines that must keep the same promises: the script on a real Redis, and its twin in memory. Both have an
+// injected clock, and the few calls that tests need.
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import type { Answer, Check, Operation, Outcome } from '../../src/core/counting/check.ts';
 import { runChecks } from '../../src/core/counting/counters.ts';
@@ -13,9 +13,9 @@ export interface TimedCall extends CounterCall {
 
 export interface Engine extends AsyncDisposable {
   run(call: TimedCall): Promise<Answer>;
-  /** Whether anything is kept for this check. */
+  /** Whether anything is stored for this check. */
   exists(check: Check): Promise<boolean>;
-  /** The same checks on copies of their counters: what is tried there changes nothing here. */
+  /** The same checks on copies of their counters, so that a try changes nothing here. */
   fork(checks: readonly Check[], nowMs: number): Promise<Check[]>;
 }
 
@@ -70,7 +70,7 @@ export const nextSeatId = () => `seat-${String(++seats).padStart(11, '0')}`;
 
 export type RuleShape = Pick<Check, 'algorithm' | 'limit' | 'windowMs'> & Partial<Check>;
 
-/** A check of one unit by a new rule on a new subject, if not told otherwise. */
+/** A check of one unit by a new rule on a new subject, by default. */
 export function createCheck({ extra, ...rule }: RuleShape): Check {
   const holdsSeat = holdsSeats(rule.algorithm);
   return {
@@ -82,12 +82,12 @@ export function createCheck({ extra, ...rule }: RuleShape): Check {
   };
 }
 
-/** The next request under the same rule: what a seat holds is another one's. */
+/** The next request under the same rule. It takes another seat. */
 export function next(check: Check, changes: Partial<Check> = {}): Check {
   return { ...check, ...(holdsSeats(check.algorithm) ? { seatId: nextSeatId() } : {}), ...changes };
 }
 
-/** One check, asked at one moment. */
+/** Runs one check at one moment. */
 export async function ask(
   engine: Engine,
   operation: Operation,
@@ -100,11 +100,11 @@ export async function ask(
   return outcome;
 }
 
-/** What is left, as anybody would see it who holds nothing yet. */
+/** What is left, for a caller that holds nothing yet. */
 export const look = (engine: Engine, check: Check, nowMs: number) =>
   ask(engine, 'peek', next(check, { cost: 1 }), nowMs);
 
-/** Takes one unit after the other until one is denied, on a copy; how many passed. */
+/** Takes one unit after the other on a copy, until one is denied. Returns how many passed. */
 export async function countAdmitted(
   engine: Engine,
   check: Check,
@@ -119,7 +119,7 @@ export async function countAdmitted(
   }
 }
 
-/** Whether these checks would pass together; tried on copies. */
+/** Whether these checks would pass together. Tries it on copies. */
 export async function wouldPass(engine: Engine, checks: readonly Check[], nowMs: number): Promise<boolean> {
   const copies = await engine.fork(checks, nowMs);
   const { outcomes } = await engine.run({ operation: 'take', checks: copies, nowMs });

@@ -1,5 +1,5 @@
-// A key may hold what the script did not write: another type, another format, another algorithm's state. That
-// counts as no state, and the next charge replaces it.
+// A key may hold what the script did not write: another type, another format, another algorithm's state. That counts as
+// no state, and the next charge replaces it.
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
@@ -24,7 +24,7 @@ async function remainingAfter(operation: 'take' | 'peek', check: Check): Promise
   return outcomes[0]?.remaining ?? Number.NaN;
 }
 
-/** Reads as nothing, is left alone by a peek, and is replaced by a take. */
+/** The script reads it as nothing, a peek leaves it alone, and a take replaces it. */
 async function expectNoState(check: Check): Promise<void> {
   const before = await lua.redis.dumpBuffer(check.key);
   expect(await remainingAfter('peek', check)).toBe(LIMIT);
@@ -76,7 +76,7 @@ describe.each(ALGORITHM_IDS)('%s', (algorithm) => {
 
   it('takes another format for no state', async () => {
     for (const value of [
-      // What older versions wrote: their counters start from nothing.
+      // Values of older versions: their counters start from nothing.
       'weir2 000001800000000;\nrule f1800000000000  5;',
       '\nrule f1800000000000  5;',
       '009999999999999 weir4;rule:f9999999999999 5;',

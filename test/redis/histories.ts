@@ -13,12 +13,12 @@ import {
   START_MS,
 } from './engines.ts';
 
-/** Moments that an attacker would choose, beside any number of milliseconds. */
+/** Moments that an attacker would choose, and any number of milliseconds. */
 type Wait = number | 'retry' | 'before retry' | 'border' | 'before border' | 'window' | 'before window';
 
 export interface Step {
   readonly wait: Wait;
-  /** `all`: whatever is left. */
+  /** `all` takes whatever is left. */
   readonly cost: number | 'all';
   readonly want: number;
 }
@@ -74,7 +74,7 @@ export const ruleOf = (...algorithms: AlgorithmId[]): fc.Arbitrary<RuleShape> =>
     extra: fc.option(fc.integer({ min: 1, max: 12 }), { nil: undefined }),
   });
 
-/** Products of limit and window at the edge of what is allowed; none that remembers every unit. */
+/** Products of limit and window near the largest allowed. No algorithm that remembers every unit. */
 const largeRule: fc.Arbitrary<RuleShape> = fc.record({
   algorithm: fc.constantFrom(...ALGORITHM_IDS.filter((id) => id !== 'sliding-window-log' && !holdsSeats(id))),
   limit: fc.integer({ min: 999_000, max: 2 ** 20 }),
@@ -119,7 +119,7 @@ function waitMs(
   return moments[chosen];
 }
 
-/** Every step is a request; what an earlier one was told decides when the next one comes. */
+/** Every step is a request. The answer to an earlier one decides when the next one comes. */
 export async function play(engine: Engine, rule: Check, history: readonly Step[]): Promise<Attempt[]> {
   const attempts: Attempt[] = [];
   let atMs = START_MS;
@@ -132,7 +132,7 @@ export async function play(engine: Engine, rule: Check, history: readonly Step[]
   return attempts;
 }
 
-/** A new subject with a history; its last moment is the first of what follows. */
+/** A new subject with a history. Its last moment is the first of what follows. */
 export async function age(engine: Engine, rule: RuleShape, history: readonly Step[]) {
   const check = createCheck(rule);
   const attempts = await play(engine, check, history);

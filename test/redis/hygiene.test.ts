@@ -1,5 +1,4 @@
-// What is left in Redis: keys with real TTLs by the server's own clock, no longer than they are needed, and of
-// a size that has a bound.
+// What stays in Redis: keys with real TTLs by the server's own clock, no longer than needed, and of a bounded size.
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
@@ -60,7 +59,7 @@ async function play(rules: readonly RuleShape[], requests: readonly Request[]): 
 
 async function expectTtls(): Promise<void> {
   const keys = await lua.redis.keys('*');
-  // -2 is a key that has just expired; -1 one that never will.
+  // -2 is a key that has just expired, -1 one that never will.
   for (const key of keys) expect(await lua.redis.pttl(key)).not.toBe(-1);
 }
 

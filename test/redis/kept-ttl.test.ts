@@ -1,5 +1,5 @@
-// By the server's own clock, a write keeps the TTL of its key if no counter in it now expires later. Whatever is
-// written, a key has a TTL and holds what was charged.
+// By the server's own clock, a write keeps the TTL of its key if no counter in it now expires later. After any write, a
+// key has a TTL and holds what was charged.
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
@@ -9,7 +9,7 @@ import { rounds } from '../rounds.ts';
 import { createCheck, next, nextKey } from './engines.ts';
 import { type LuaCounters, startLuaCounters } from './lua-counters.ts';
 
-/** So long that no window ends and nothing is refilled while a test runs. */
+/** So long that no window ends and nothing refills during a test. */
 const WINDOW_MS = 3_600_000_000;
 const LIMIT = 100;
 

@@ -1,4 +1,4 @@
-// Counters that are stored in Redis carry the letter of their algorithm.
+// Each counter in Redis is stored with the letter of its algorithm.
 import { expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
 import { letterOf } from '../../src/redis/script.ts';

@@ -1,4 +1,4 @@
-// The store goes on when Redis forgets: its scripts (SCRIPT FLUSH), or everything (a restart).
+// The store goes on when Redis forgets its scripts (SCRIPT FLUSH), or everything (a restart).
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import type { UpstashGateway } from '../../local/upstash-gateway/server.ts';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';

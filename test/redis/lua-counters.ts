@@ -1,4 +1,4 @@
-// The composed script on a real redis-server of its own, called as the store calls it.
+// The composed script on its own real redis-server, called as the store calls it.
 import { Redis } from 'ioredis';
 import { type LuaEngine, startScriptServer } from '../../local/script-server.ts';
 import { rewriteScript } from '../../local/upstash-gateway/scripts.ts';
@@ -15,7 +15,7 @@ export interface LuaCounters extends AsyncDisposable {
   run(call: CounterCall): Promise<Answer>;
 }
 
-/** Redis expires keys by its own clock. Under an injected one they must stay until that clock says so. */
+/** Redis expires keys by its own clock. Under an injected clock they must stay until that clock says so. */
 const WITHOUT_TTL = [
   'local real = redis',
   'local redis = { pcall = real.pcall }',
@@ -24,13 +24,13 @@ const WITHOUT_TTL = [
   'if key then return real.call(name, key) end return real.call(name) end',
 ].join(' ');
 
-/** The script as stock Redis takes it: without the flag that only Upstash knows. */
+/** The script for stock Redis, without the flag that only Upstash knows. */
 export async function stockScript(prelude = ''): Promise<string> {
   const { text } = await composeScript();
   return rewriteScript(text, () => prelude) ?? text;
 }
 
-/** The script as Upstash takes it, flag and all. */
+/** The script for Upstash, with the flag. */
 async function flaggedScript(prelude: string): Promise<string> {
   const { text } = await composeScript();
   const end = text.indexOf('\n') + 1;
@@ -41,7 +41,7 @@ export const scriptFor = (lua: LuaEngine, prelude: string): Promise<string> =>
   lua === 'gopher' ? flaggedScript(prelude) : stockScript(prelude);
 
 export interface LuaCountersOptions {
-  /** Keys never expire by the server's clock: for histories on an injected one. */
+  /** Keys never expire by the server's clock, for histories on an injected one. */
   readonly injectedClock: boolean;
 }
 

@@ -1,5 +1,5 @@
-// The Lua that the tests of this folder run on: that of Redis, or with WEIR_LUA=gopher the one that Upstash runs
-// (`npm run test:upstash-lua`).
+// The Lua for the tests of this folder: that of Redis, or with WEIR_LUA=gopher that of Upstash (`npm run
+// test:upstash-lua`).
 import type { RedisServer } from '../../local/redis-server.ts';
 import { type LuaEngine, startScriptServer } from '../../local/script-server.ts';
 import { startUpstashGateway, type UpstashGateway } from '../../local/upstash-gateway/server.ts';
@@ -12,7 +12,7 @@ export interface Upstash {
   stop(): Promise<void>;
 }
 
-/** A redis-server behind a gateway, as a region has them. Its token is `token`. */
+/** A redis-server behind a gateway, as in a region. Its token is `token`. */
 export async function startUpstash(name: string): Promise<Upstash> {
   const scripts = await startScriptServer({ port: 0, name, lua: LUA });
   const gateway = await startUpstashGateway({

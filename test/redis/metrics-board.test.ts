@@ -1,4 +1,4 @@
-// The sums of a region: what isolates add, once for each batch, for how much, and what is read.
+// The sums of a region: what isolates add, once for each batch, what that costs, and how they are read.
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { METRICS_KEY, reportKey } from '../../src/core/counting/keys.ts';
 import type { MetricsBatch, MetricsBoard } from '../../src/core/ports/metrics-board.ts';

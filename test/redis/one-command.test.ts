@@ -1,4 +1,4 @@
-// A take is sent once, whatever becomes of its answer: a second one could be charged again.
+// A take is sent once, whatever becomes of its answer, because a second one could be charged again.
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { type RedisServer, startRedisServer } from '../../local/redis-server.ts';
 import type { FaultRequest } from '../../local/upstash-gateway/faults.ts';
@@ -10,7 +10,7 @@ import { createUpstashStore } from '../../src/redis/upstash-store.ts';
 import { createCheck } from './engines.ts';
 
 const LIMIT = 10;
-/** Long enough for any retry to be made. */
+/** Long enough for any retry. */
 const SIGNAL_MS = 2_000;
 
 let server: RedisServer;
@@ -35,7 +35,7 @@ const charged = async (check: Check) =>
 /** How many requests a take makes under a fault, and how many units it is charged. */
 async function takeUnder(fault: FaultRequest) {
   const check = createCheck({ algorithm: 'fixed-window', limit: LIMIT, windowMs: 3_600_000_000 });
-  // Now the script is known to the server.
+  // From now on the server knows the script.
   await run('peek', check);
   await gateway.faults.set(fault);
   const { requests: before } = await gateway.stats();

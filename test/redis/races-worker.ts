@@ -1,5 +1,5 @@
-// One of several processes that race: sends all its calls of the script at once, and tells which were admitted. Then it
-// waits for the next race.
+// One of several racing processes. It sends all its script calls at once, reports which were admitted, and waits for
+// the next race.
 import { Redis } from 'ioredis';
 
 export interface RaceTask {

@@ -1,5 +1,5 @@
-// Several processes race for the same units on a real redis-server, by its own clock: exactly the limit is
-// admitted, and what was denied has charged nothing.
+// Several processes race for the same units on a real redis-server, by its own clock: exactly the limit is admitted,
+// and denied requests charge nothing.
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
@@ -44,7 +44,7 @@ function quietWindowMs(nowMs: number): number {
   return far;
 }
 
-/** Each list of requests in a process of its own; all start together. */
+/** Runs each list of requests in its own process. All start together. */
 async function race(lists: readonly (readonly Request[])[]): Promise<Raced[]> {
   expect(lists).toHaveLength(RACERS);
   await Promise.all(racers.map((racer, i) => prepare(racer, lists[i] ?? [])));
@@ -65,7 +65,7 @@ async function prepare(racer: ChildProcess, requests: readonly Request[]): Promi
 const passed = ({ outcomes }: Raced) => outcomes.every(({ allowed }) => allowed);
 const repeat = (times: number, request: () => Request) => Array.from({ length: times }, request);
 
-/** Units of this rule that were admitted, by the answers to the requests. */
+/** Units of this rule that were admitted, by the answers. */
 const admittedUnits = (raced: readonly Raced[], { key }: Check) =>
   raced
     .filter(passed)

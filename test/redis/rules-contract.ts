@@ -8,7 +8,7 @@ import { ask, createCheck, type Engine, look, next, nextKey, wouldPass } from '.
 const take = async (engine: Engine, checks: readonly Check[], nowMs: number) =>
   (await engine.run({ operation: 'take', checks, nowMs })).outcomes;
 
-/** A rule of another algorithm that has nothing left. */
+/** A rule of another algorithm with nothing left. */
 async function createFull(
   engine: Engine,
   rule: Pick<Check, 'algorithm' | 'key' | 'id'>,

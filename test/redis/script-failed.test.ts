@@ -1,4 +1,4 @@
-// A script that fails is told apart from a Redis that does: the one says nothing about the region, the other does.
+// Weir tells a failed script from a failed Redis: the first says nothing about the region, the second does.
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { UpstashGateway } from '../../local/upstash-gateway/server.ts';
@@ -107,7 +107,7 @@ describe('Redis fails, whatever the script', () => {
     'CLUSTERDOWN The cluster is down',
     'ERR Error running script: @user_script:2: OOM command not allowed',
     'ERR Error running script: @user_script:12: READONLY You cannot write against a read only replica.',
-    // As Redis 6 says it, and as whatever wraps the errors of commands would.
+    // In the words of Redis 6, and of a wrapper around errors of commands.
     'ERR Error running script (call to f_0): @user_script:1: OOM command not allowed',
     "ERR Error running script: @user_script:2: READONLY You can't write against a read only replica",
   ])('with the words %s', async (words) => {

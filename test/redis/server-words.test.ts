@@ -1,4 +1,4 @@
-// What may be told of a server's words: where and how a script failed, and no value that it was given.
+// Which words of a server Weir repeats: where and how a script failed, and none of its input.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { wordsOf } from '../../src/redis/server-words.ts';

@@ -6,7 +6,7 @@ import type { Check } from '../../src/core/counting/check.ts';
 import { type ContractCase, createSubject, createUsed } from './algorithm-contract.ts';
 import { ask, countAdmitted, createCheck, holdsSeats, look, next, nextKey, wouldPass } from './engines.ts';
 
-/** They have no windows: what is charged late is a debt like any other. */
+/** These have no windows, so a late charge is a debt like any other. */
 const BUCKET_KINDS: readonly AlgorithmId[] = ['token-bucket', 'leaky-bucket', 'gcra'];
 
 export function settles(contractCase: ContractCase): void {
@@ -81,7 +81,7 @@ function chargesTheRest(contractCase: ContractCase): void {
       { allowed: true, remaining: capacity - 2 },
       { allowed: true, remaining: capacity - 2 },
     ]);
-    // The block stays as it was; what was settled meanwhile is seen when it is over.
+    // The block stays as it was. What was settled meanwhile shows when the block is over.
     const { check: free } = await createUsed(contractCase);
     await ask(engine, 'settle', { ...free, cost: 2, chargedAtMs: nowMs }, nowMs);
     expect(await look(engine, blocked, nowMs + 8_999)).toMatchObject({ allowed: false, remaining: 0 });
@@ -134,7 +134,7 @@ function keepsToTheWindow(contractCase: ContractCase): void {
     const change = (operation: 'settle' | 'refund', cost: number, chargedAtMs: number) =>
       ask(engine, operation, { ...check, cost, chargedAtMs }, lastMs);
     for (let i = 0; i < 3; i++) await change('settle', 2 ** 52, nowMs);
-    // A bucket is settled as if it were taken then.
+    // A bucket is settled as if the units were taken now.
     const refunded = await change('refund', 2 * capacity, isBucketKind ? lastMs : nowMs);
     expect(refunded).toMatchObject({ remaining: capacity, resetAtMs: lastMs });
     expect(await engine.exists(check)).toBe(false);

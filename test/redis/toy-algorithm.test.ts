@@ -1,5 +1,5 @@
 // A new algorithm is a Lua file, a TypeScript file, and its line in the registry and in the list of Lua sources. This
-// adds one to a copy of Weir, and the tests that every algorithm passes run on it there.
+// test adds one to a copy of Weir, and runs the tests of every algorithm on it.
 import { execFile } from 'node:child_process';
 import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -10,7 +10,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const TOY = join(ROOT, 'test/redis/toy');
-/** All that the contract and the model comparison import. */
+/** Everything that the contract and the model comparison import. */
 const COPIED = [
   'src',
   'page',
@@ -44,7 +44,7 @@ async function addCoin(): Promise<void> {
   await addLine('src/redis/script.ts', '../../lua/coin.lua', 'coin');
 }
 
-/** A line in the list, which ends with concurrency, and the import that it names. */
+/** Adds a line to the list, which ends with concurrency, and the import that it names. */
 async function addLine(path: string, from: string, imported: string): Promise<void> {
   const text = await readFile(join(copy, path), 'utf8');
   const added = text.replace(/^ {2}concurrency,$/m, '$&\n  coin,');
@@ -52,7 +52,9 @@ async function addLine(path: string, from: string, imported: string): Promise<vo
   await writeFile(join(copy, path), `import ${imported} from '${from}';\n${added}`);
 }
 
-/** Always on the Lua of Redis: this is about what an author touches. A child that fails rejects with all it has printed. */
+/**
+ * Always on the Lua of Redis, because this is about what an author changes. A child that fails rejects with its output.
+ */
 const node = (...args: string[]) =>
   run(process.execPath, args, { cwd: copy, maxBuffer: 2 ** 26, env: { ...process.env, WEIR_LUA: '' } }).catch(
     (error) => {
@@ -63,7 +65,7 @@ const node = (...args: string[]) =>
 it('the Worker compiles with an algorithm more', async () => {
   const options = { extends: './tsconfig.json', include: ['src', 'lua'], exclude: [] };
   await writeFile(join(copy, 'tsconfig.copy.json'), JSON.stringify(options));
-  // Two threads would not be sooner done, and take twice the processor time.
+  // Two threads would not be faster, and take twice the processor time.
   await node('node_modules/typescript/bin/tsc', '-p', 'tsconfig.copy.json', '--singleThreaded');
 });
 

@@ -1,4 +1,4 @@
-// The numbers in an answer are promises: they are kept to the unit and to the millisecond, after any history.
+// The numbers in an answer are promises. They hold to the unit and to the millisecond, after any history.
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Check, Outcome } from '../../src/core/counting/check.ts';
@@ -20,7 +20,7 @@ import { age, anyRule, ruleOf, steps } from './histories.ts';
 
 const RUNS = { 'its twin': rounds(300), 'the script': rounds(50) };
 const settleable = anyRule.filter(({ algorithm }) => !holdsSeats(algorithm));
-/** Beyond that, units are not tried one by one. */
+/** Above this, units are not tried one by one. */
 const FEW = 15;
 
 describe.each(ENGINE_NAMES)('on %s', (name) => {
@@ -178,7 +178,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
 const ruleOfOne = (chosen: readonly (readonly [Parameters<typeof createCheck>[0], ...unknown[]])[]) =>
   chosen[0]?.[0] ?? { algorithm: 'fixed-window' as const, limit: 1, windowMs: 1 };
 
-/** Asked just now, with these outcomes: what they say about waiting holds. */
+/** After these outcomes, what they say about waiting is exact. */
 async function expectExactWait(
   engine: Engine,
   checks: readonly Check[],

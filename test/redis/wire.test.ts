@@ -1,4 +1,4 @@
-// Answers that cannot be true are not believed: they would let requests pass, or keep them out, for no reason.
+// Weir does not believe answers that cannot be true: they would let requests pass, or deny them, for no reason.
 import { describe, expect, it } from 'vitest';
 import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
 import { parseAnswer } from '../../src/redis/wire.ts';
@@ -14,7 +14,7 @@ interface Fields {
   readonly remaining?: unknown;
   readonly retryMs?: unknown;
 }
-/** To one check for each of these. */
+/** A reply with one outcome for each of these. */
 const reply = (...checks: readonly Fields[]) => [
   NOW_MS,
   ...checks.flatMap(({ remaining = 4 }) => [remaining, RESET_MS]),

@@ -1,8 +1,8 @@
-// For every constraint of the database: rows that break it and no other one, and rows that just do not.
+// For every constraint of the database: rows that break this constraint and no other, and rows that just keep it.
 
 export type Row = Readonly<Record<string, unknown>>;
 
-/** As little as a row of each table can have. */
+/** The smallest valid row of each table. */
 export const LEAST: Readonly<Record<string, Row>> = {
   tiers: { name: 'pro' },
   tenants: { id: 'acme' },
@@ -34,7 +34,7 @@ export const LEAST: Readonly<Record<string, Row>> = {
   },
 };
 
-/** Rows that are there already. */
+/** Rows that exist already. */
 export const STANDING: Readonly<Record<string, Row>> = {
   tiers: { name: 'free', is_default: true },
   tenants: { id: 'globex' },
@@ -47,14 +47,14 @@ export const STANDING: Readonly<Record<string, Row>> = {
 };
 
 export interface Case {
-  /** What is else than in `LEAST`. */
+  /** Fields that differ from `LEAST`. */
   readonly refused: readonly Row[];
   readonly taken?: readonly Row[];
-  /** Where the type of a value refuses it before the constraint does. */
+  /** If the type of a value refuses it before the constraint does. */
   readonly sqlState?: string;
-  /** Put there just before. */
+  /** Inserted just before. */
   readonly standing?: Row;
-  /** Where a trigger sees to it that nothing is left to refuse. */
+  /** If a trigger makes sure that there is nothing to refuse. */
   readonly withoutTriggers?: boolean;
 }
 

@@ -1,4 +1,4 @@
-// The borders of calendar windows against those of Postgres, over all that clocks do in many time zones.
+// Compares the borders of calendar windows with those of Postgres, over all clock changes of many time zones.
 import { sql } from 'drizzle-orm';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -10,7 +10,7 @@ import { rounds } from '../rounds.ts';
 import { startDatabase, type TestDatabase } from './database.ts';
 
 const DAY_MS = 86_400_000;
-/** Whole and half hours, both halves of the earth, clocks that change at midnight, and some that never do. */
+/** Whole and half hours, both hemispheres, clocks that change at midnight, and some that never do. */
 const ZONES = [
   ...['UTC', 'Europe/Berlin', 'Europe/London', 'America/New_York', 'America/Los_Angeles', 'Asia/Kolkata'],
   ...['Asia/Tokyo', 'Asia/Kathmandu', 'Australia/Lord_Howe', 'Australia/Adelaide', 'Pacific/Auckland'],
@@ -24,7 +24,7 @@ beforeAll(async () => {
 });
 afterAll(() => postgres[Symbol.asyncDispose]());
 
-/** The window of the moment begins then, as Postgres truncates it. */
+/** The start of the window that contains the moment, as Postgres truncates it. */
 const START = sql`case when question."window" = 'month'
   then case when local >= this_month then this_month else last_month end else date_trunc(question."window", local) end`;
 const dayOf = (month: ReturnType<typeof sql>) => sql`${month} + make_interval(days =>
@@ -71,7 +71,7 @@ describe('a window of the calendar', () => {
     const questions = fc.sample(question, rounds(1_000));
     const starts = await askPostgres(questions);
     const answered = questions.map((one, i) => ({ ...one, startMs: starts[i] ?? 0 }));
-    // In an hour that clocks show once more after midnight, Postgres names a start that is yet to come.
+    // In an hour that clocks show twice after midnight, Postgres names a start in the future.
     const past = answered.filter(({ ms, startMs }) => startMs <= ms);
     expect(past.length).toBeGreaterThan(0.99 * questions.length);
     expect(past.filter((one) => startBefore(one) !== one.startMs)).toEqual([]);

@@ -1,9 +1,9 @@
-// Looking up callers while KV or Postgres fail, hang or answer late: at worst nobody is known.
+// Looking up callers while KV or Postgres fails, hangs or answers late: at worst the caller is unknown.
 import { describe, expect, it } from 'vitest';
 import { withDeadline } from '../../src/rules/book/with-deadline.ts';
 import { fails, hangs, useCallers } from './callers-harness.ts';
 
-/** Whether it goes on after all that could happen at once has happened. */
+/** Whether it is still pending after everything that could happen at once has happened. */
 const isPending = (work: Promise<unknown>) =>
   Promise.race([
     work.then(() => false),
@@ -155,7 +155,7 @@ it('nothing is waited for when the deadline is already past', async () => {
   await expect(withDeadline(AbortSignal.abort(new Error('late')), hangs())).rejects.toThrow('late');
 });
 
-// The last one: Postgres does not come back.
+// The last test, because Postgres does not come back.
 it('a Postgres that is gone makes callers unknown, and is no error', async () => {
   const { key } = await issueKey({ tier: 'gold' });
   await stopPostgres();

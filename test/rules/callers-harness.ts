@@ -1,5 +1,5 @@
-// Callers in a real Postgres and a real KV namespace, and isolates that look them up. The driver's fetch is watched,
-// and made to fail or to hang.
+// Callers in a real Postgres and a real KV namespace, and isolates that look them up. Tests watch the driver's fetch,
+// and make it fail or hang.
 import { neonConfig } from '@neondatabase/serverless';
 import { afterAll, beforeAll, beforeEach } from 'vitest';
 import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../../src/core/matching/api-key.ts';
@@ -17,7 +17,7 @@ export const fails = () => Promise.reject(new Error('down'));
 export const hangs = () => new Promise<never>(() => {});
 
 let addresses = 0;
-/** An address that no other look-up has had. */
+/** An address that no other look-up has used. */
 const freshIp = () => `address-${++addresses}`;
 
 interface World {
@@ -27,7 +27,7 @@ interface World {
   readonly epoch?: string;
 }
 
-/** For the tests of one file. */
+/** Call it once in a test file. */
 export function useCallers() {
   let db: TestDatabase;
   let space: TestKv;
@@ -85,7 +85,7 @@ export function useCallers() {
   };
 }
 
-/** One isolate: a directory with its clock and the news it has; what it does after responses is waited for. */
+/** One isolate: a directory with its clock and the news it has. Tests can wait for its work after responses. */
 function createIsolate({ database, store, deadlineMs = 20_000, epoch = crypto.randomUUID() }: World) {
   const errors: unknown[] = [];
   const works: Promise<unknown>[] = [];
@@ -114,7 +114,7 @@ function createIsolate({ database, store, deadlineMs = 20_000, epoch = crypto.ra
     onError: (error) => errors.push(error),
   });
   const afterResponse = (work: Promise<unknown>) => void works.push(work);
-  /** From an address of its own, unless that is said. */
+  /** From an address of its own, by default. */
   const from = (look: Partial<LookUp>): LookUp => ({ ip: freshIp(), afterResponse, ...look });
   return {
     ...{ clock, errors, faults, news, reads, revisions, writes },

@@ -1,4 +1,4 @@
-// Who a caller is: found in memory, then in KV, then in Postgres, and anew when it has changed.
+// Who a caller is: found in memory, then in KV, then in Postgres, and looked up again after a change.
 import { eq } from 'drizzle-orm';
 import { describe, expect, it } from 'vitest';
 import type { Kv } from '../../src/rules/book/kv.ts';

@@ -21,11 +21,11 @@ interface Hour {
   readonly from?: number;
   readonly databaseCheckMinutes?: number;
   readonly options?: PublishOptions;
-  /** Whether somebody is to be told of thresholds. */
+  /** Whether there is a webhook for thresholds. */
   readonly hasWebhook?: boolean;
 }
 
-/** As an isolate has it: what is old is deleted, and alerts are looked for. There are none. */
+/** Like in an isolate: deletes old rows, and looks for alerts. There are none. */
 function telemetryOf({ database }: PublishOptions, hasWebhook: boolean): CronTelemetry {
   const now = () => NOON;
   const webhook = { url: 'http://localhost:1', secret: '' };
@@ -63,7 +63,7 @@ async function hourOfCron({
   return { kvReads: reads.length, kvWrites: writes.length, redisCommands, postgresQueries };
 }
 
-/** One run at noon, as an isolate that has just started makes it. */
+/** One run at noon, of an isolate that has just started. */
 const runOnce = (options = createOptions(), databaseCheckMinutes = 1) =>
   runCron({ publishing: options, databaseCheckMinutes }, NOON + MINUTE_MS);
 
@@ -120,7 +120,7 @@ describe('an hour in which nothing changes', () => {
     await publish(options);
     const known = await standing();
     // The renewal: one more look at the regions, a probe of each (6), copies of both parts (2), an announcement (EVAL,
-    // GET, PSETEX), what is in Postgres, what is forgotten there, and a record.
+    // GET, PSETEX), and in Postgres a read, a deletion and a record.
     expect(await hourOfCron({ from: MIDNIGHT, options })).toEqual({
       kvReads: 0,
       kvWrites: 3,

@@ -4,8 +4,8 @@ import { createDatabase, type Database } from '../../src/rules/tables/database.t
 import { createFreshDatabase } from '../shared/database.ts';
 
 /**
- * Leaves nothing that anybody has entered or published. Rows and not tables: `truncate` gives each table new files, which
- * takes longer than most tests. The history last, for it tells of what is deleted, too.
+ * Deletes everything that was entered or published. It deletes rows, because `truncate` gives each table new files,
+ * which takes longer than most tests. The history comes last, because it records deletions, too.
  */
 export const DELETE_ALL = [
   'api_keys',
@@ -23,9 +23,9 @@ export const DELETE_ALL = [
   .join(';');
 
 export interface TestDatabase extends AsyncDisposable {
-  /** For `pg`, which then finds Weir's tables by their names alone. The Worker has to name their schema. */
+  /** For `pg`, which then finds Weir's tables by their names alone. The Worker must name their schema. */
   readonly url: string;
-  /** As the Worker has it. */
+  /** The same as in the Worker. */
   readonly database: Database;
   stopPostgres(): Promise<void>;
 }

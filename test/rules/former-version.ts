@@ -1,4 +1,5 @@
-// A database as the version before has left it: its migrations in drizzle-kit's default table, everything in `public`.
+// A database as the previous version has left it: its migrations in drizzle-kit's default table, everything in
+// `public`.
 import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { drizzle } from 'drizzle-orm/node-postgres';
@@ -6,10 +7,10 @@ import { migrate } from 'drizzle-orm/node-postgres/migrator';
 import type pg from 'pg';
 
 const OWN = new URL('../../drizzle', import.meta.url).pathname;
-/** The first migration that the version before did not have. */
+/** The first migration that the previous version did not have. */
 export const OWN_SCHEMA = '0018_own-schema';
 
-/** A copy of the folder of migrations, as it was before it had this one. */
+/** A copy of the folder of migrations, from before it had this one. */
 export function migrationsBefore(tag: string, scratch: string): string {
   const folder = join(scratch, `before-${tag}`);
   cpSync(OWN, folder, { recursive: true });

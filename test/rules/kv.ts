@@ -1,15 +1,15 @@
-// A real KV namespace that no other caller has. All files of a worker share one Miniflare: each start is a process.
+// A real KV namespace for one caller. All files of a worker share one Miniflare, because each start is a process.
 import { convertV4MiniflareOptions, Miniflare } from 'miniflare';
 import type { Kv } from '../../src/rules/book/kv.ts';
 
 type Namespace = Awaited<ReturnType<Miniflare['getKVNamespace']>>;
 
 export interface TestKv extends AsyncDisposable {
-  /** With what tests need besides. */
+  /** Also has what tests need. */
   readonly kv: Kv & Pick<Namespace, 'list' | 'delete'>;
 }
 
-/** More than a run of all files takes. */
+/** More than a run of all files uses. */
 const NAMES = Array.from({ length: 200 }, (_, i) => `KV${i}`);
 let miniflare: Miniflare | undefined;
 let taken = 0;

@@ -1,4 +1,4 @@
-// The compiled matcher against the same question asked in SQL, over the tables as they are.
+// Compares the compiled matcher with the same question in SQL, on the real tables.
 import { randomUUID } from 'node:crypto';
 import { sql } from 'drizzle-orm';
 import fc from 'fast-check';
@@ -27,7 +27,7 @@ beforeAll(async () => {
 afterAll(() => postgres[Symbol.asyncDispose]());
 
 const RULE_SETS = rounds(40);
-/** The database orders uuids as their text is ordered. */
+/** The database orders uuids like their text. */
 const IDS = Array.from({ length: 25 }, () => randomUUID());
 
 const MOMENTS_MS = ['2030-01-01', '2030-02-01', '2030-03-01'].map(Date.parse);
@@ -36,7 +36,7 @@ const isBackwards = ({ validFromMs, validUntilMs }: Pick<PublishedRule, 'validFr
 
 type RuleRow = PublishedRule & { readonly enabled: boolean };
 
-/** None of them often, so that rules say little and meet. */
+/** Each value is rare, so that rules have few conditions and meet requests. */
 const someOf = (...values: string[]) =>
   fc.oneof(
     { weight: 3, arbitrary: fc.constant<string[]>([]) },
@@ -84,7 +84,7 @@ const costs = fc.oneof(
   },
 );
 
-/** A rule that multiplies looks at nothing else. */
+/** A rule that multiplies has none of these. */
 const OF_CALLERS = { methods: [], hosts: [], by: [], per: [], replaces: false };
 
 const ruleFields = fc
@@ -215,7 +215,7 @@ describe('the compiled matcher', () => {
       ),
       { numRuns: RULE_SETS },
     );
-    // Were the rules and requests strangers to each other, agreeing would say nothing.
+    // If no rule matched any request, agreement would prove nothing.
     expect(matched).toBeGreaterThan(RULE_SETS * 10);
   });
 });
@@ -278,7 +278,7 @@ async function askPostgres(requests: readonly MatchRequest[]): Promise<string[][
   const answers = requests.map((): string[] => []);
   const { database } = postgres;
   const [, { rows }] = await database.batch([
-    // To compile so long a question takes far longer than to answer it.
+    // Compiling such a long query takes far longer than answering it.
     database.execute(sql`set local jit = off`),
     database.execute<{ number: number; line: string }>(QUESTION(JSON.stringify(asked))),
   ]);
@@ -291,20 +291,20 @@ const FUNCTIONS = [
   sql`create function slot_of(resource text) returns text language sql immutable as $$
     select regexp_replace(
       regexp_replace(lower(resource), '/(:[^/]+|\\{[^/]+\\})(?=/|$)', '/{}', 'g'), '(.)/$', '\\1') $$`,
-  // A prefix is what stands before its star, alone or with more segments; all other characters mean themselves.
+  // A prefix is the text before its star, alone or with more segments. All other characters mean themselves.
   sql`create function pattern_of(slot text) returns text language sql immutable as $$
     select '^' || replace(
         regexp_replace(regexp_replace(slot, '/?\\*$', ''), '([.+*?()|^$\\[\\]\\\\])', '\\\\\\1', 'g'), '{}', '[^/]+')
       || case when slot like '%/*' then '(/.*)?$' when slot like '%*' then '' else '$' end $$`,
-  // Whether the first matches all that the second one matches.
+  // Whether the first matches everything that the second one matches.
   sql`create function contains(wide text, narrow text) returns boolean language sql immutable as $$
     select case when wide like '%*' then replace(regexp_replace(narrow, '/\\*$', ''), '*', '%') ~ pattern_of(wide)
       else narrow not like '%*' and narrow ~ pattern_of(wide) end $$`,
-  // Of two that match one path, the more specific one is the smaller text: names, then parameters, then the star.
+  // Of two resources that match one path, the more specific one sorts first: names, then parameters, then the star.
   sql`create function outline_of(slot text) returns text language sql immutable as $$
     select replace(replace(regexp_replace(replace(
       regexp_replace(slot, '/\\*$', '#2'), '/{}', '#1'), '/[^/#]+', '0', 'g'), '#', ''), '/', '') collate "C" $$`,
-  // FNV-1a over the characters, then the finalizer of MurmurHash3; numeric, because products take 64 bits.
+  // FNV-1a over the characters, then the finalizer of MurmurHash3. Numeric, because products take 64 bits.
   sql`create function hash_of(data text) returns numeric language plpgsql immutable as $$
     declare
       state bigint := 2166136261;

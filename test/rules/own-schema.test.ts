@@ -1,5 +1,5 @@
-// Migrations on databases as they are found: one that is new, one that holds tables of others, and one that an earlier
-// version has used when all tables were in `public`.
+// Migrations on various databases: a new one, one with tables of others, and one that an earlier version used when all
+// tables were in `public`.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -82,7 +82,7 @@ it('a database of the version before keeps its rows, revisions, history and numb
   const { applied } = await applyMigrations(url);
   expect(applied[0]).toBe(`drizzle/${OWN_SCHEMA}`);
   expect(await tablesIn('public')).toEqual([]);
-  // Columns may have come since.
+  // There may be new columns since.
   expect((await client.query('select * from weir.rules order by id')).rows).toMatchObject(before.rows);
   expect(await values('select count(*)::int from weir.migrations')).toEqual([18 + applied.length]);
   expect((await applyMigrations(url)).applied).toEqual([]);
@@ -149,7 +149,7 @@ it('a new database searches no other schema than before', async () => {
 it('a team’s own rules are applied once, after Weir’s migrations, in the order of their names', async () => {
   const rules = rulesFolder({
     '0001_more.sql': `update rules set "limit" = 5 where name = 'mine'`,
-    // A number and a name that Weir's migrations have as well.
+    // Weir's migrations use the same number and name.
     '0000_rules.sql': `insert into rules ${RULE};--> statement-breakpoint\nupdate weir.rules set priority = 7;`,
     'notes.md': 'not SQL',
   });

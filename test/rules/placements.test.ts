@@ -1,4 +1,5 @@
-// How rules are placed over regions, as publications record it: what was before ends only when every region has been told.
+// How publications record the placement of rules over regions: a former placement ends only when every region knows the
+// new one.
 import { describe, expect, it } from 'vitest';
 import type { Split } from '../../src/core/matching/rule.ts';
 import { readRules } from '../../src/rules/book/snapshot-kv.ts';
@@ -12,7 +13,7 @@ const splitOf = async ({ version }: Publication): Promise<Split | undefined> =>
 const idOf = async (name: string): Promise<string> =>
   (await run('select id from rules where name = $1', [name])).rows[0].id;
 const change = (name: string, set: string) => run(`update rules set ${set} where name = $1`, [name]);
-/** What the publication says of a rule's past, without the moments. */
+/** What the publication says about a rule's past, without the moments. */
 const movedIn = async (publication: Publication, name: string) =>
   (await splitOf(publication))?.moved?.[await idOf(name)]?.map(({ shares, central }) => ({
     shares,

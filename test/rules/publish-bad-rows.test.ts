@@ -1,4 +1,4 @@
-// A bad row never takes the others down: it is left out of what is published, and reported.
+// A bad row never affects the others: the publisher leaves it out, and reports it.
 import { describe, expect, it } from 'vitest';
 import { readRules } from '../../src/rules/book/snapshot-kv.ts';
 import { usePublishing } from './publish-harness.ts';

@@ -1,4 +1,4 @@
-// Publishing with all its real parts: Postgres, KV and the Redis of two regions. Each can be made to wait or to fail.
+// Publishing with all its real parts: Postgres, KV and the Redis of two regions. Tests can make each wait or fail.
 import { neonConfig } from '@neondatabase/serverless';
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach } from 'vitest';
@@ -42,7 +42,7 @@ export async function startRegion(name: 'eu' | 'us') {
 }
 export type Region = Awaited<ReturnType<typeof startRegion>>;
 
-/** For the tests of one file: no rules, nothing published before each of them. */
+/** Call it once in a test file. Each test starts without rules and publications. */
 export function usePublishing() {
   let db: TestDatabase;
   let space: TestKv;
@@ -50,13 +50,13 @@ export function usePublishing() {
   let regions: readonly Region[];
   const errors: unknown[] = [];
   const reads: string[] = [];
-  /** The regions that these are about, if they are about one. */
+  /** The region of each failure, if it has one. */
   const failed: (string | undefined)[] = [];
   const writes: string[] = [];
   const copies: string[] = [];
-  /** Comes before every step that a publication takes; what it throws is how the step fails. */
+  /** Runs before every step of a publication. If it throws, the step fails with that error. */
   const before = { step: async (_step: Step): Promise<unknown> => undefined };
-  /** The region that hangs: it is given up as Weir does it. One that a test or a busy machine holds up is not late. */
+  /** The region that hangs, which Weir gives up on. A region that a test or a busy machine delays is not given up. */
   const hanging: { name?: Region['name'] } = {};
   const waitFor = (name: Region['name'], signal: AbortSignal) =>
     hanging.name === name ? signal : AbortSignal.timeout(SIGNAL_MS);
@@ -64,7 +64,7 @@ export function usePublishing() {
   beforeAll(async () => {
     [db, space] = [await startDatabase(), await startKv()];
     pool = new pg.Pool({ connectionString: db.url });
-    // Postgres may be stopped under it.
+    // Postgres may stop under it.
     pool.on('error', () => {});
     regions = [await startRegion('eu'), await startRegion('us')];
     neonConfig.fetchFunction = async (url: string, init: { body: string }) => {
@@ -131,7 +131,7 @@ export function usePublishing() {
     },
   });
 
-  /** As one isolate has them. */
+  /** The options of one isolate. */
   const createOptions = (shares: Partial<Record<Region['name'], number>> = {}): PublishOptions => ({
     database: db.database,
     reader: createRuleReader(db.database),

@@ -1,4 +1,4 @@
-// Several publications at once, in any order of their steps, and a database that was put back: what is newest wins.
+// Several publications at once, with their steps in any order, and a database that was restored: the newest wins.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -10,7 +10,7 @@ import { type Step, usePublishing } from './publish-harness.ts';
 
 const { addRule, before, clear, createOptions, kv, publishNow, regions, run, standing } = usePublishing();
 
-/** Every region announces the rules as they are now, and KV has them. */
+/** Every region announces the current rules, and KV has them. */
 async function expectNewestInForce() {
   before.step = async () => undefined;
   const { rows } = await run('select count(*)::int as count, max("limit")::int as limit from rules');
@@ -25,7 +25,7 @@ async function expectNewestInForce() {
 
 const publishing = new AsyncLocalStorage<symbol>();
 
-/** Starts a publication, and holds it up when it comes to this step for the nth time. */
+/** Starts a publication, and holds it when it comes to this step for the nth time. */
 function startAndHold(held: Step, nth = 1) {
   const arrived = Promise.withResolvers<void>();
   const released = Promise.withResolvers<void>();
@@ -39,7 +39,7 @@ function startAndHold(held: Step, nth = 1) {
     await released.promise;
   };
   const publication = publishing.run(self, publishNow);
-  // It may never come to that step.
+  // The publication may never come to that step.
   return { publication, arrived: Promise.race([arrived.promise, publication]), release: released.resolve };
 }
 

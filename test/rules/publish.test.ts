@@ -1,4 +1,4 @@
-// What is published, and what becomes of it when a part fails.
+// What is published, and what happens when a part fails.
 import { describe, expect, it } from 'vitest';
 import { formatAnnouncement } from '../../src/core/ports/announcement.ts';
 import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
@@ -334,7 +334,7 @@ describe('KV', () => {
   );
 });
 
-// The last ones: Postgres does not come back.
+// The last tests, because Postgres does not come back.
 describe('Postgres', () => {
   it.each([1, 2])('that fails at question %i ends it, and nothing changes', async (failing) => {
     await addRule('a');

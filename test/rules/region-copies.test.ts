@@ -1,5 +1,5 @@
-// The second way to what is published: KV may not have it everywhere yet, the region that announces it does. On a real KV
-// that can lack, lose or damage keys, and a real Redis.
+// The second source of published rules: KV may not have them everywhere yet, but the region that announces them does.
+// On a real KV that can lack, lose or damage keys, and a real Redis.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { partKey } from '../../src/core/counting/keys.ts';
 import { encodeSnapshot, versionOf } from '../../src/core/matching/stored-snapshot.ts';
@@ -25,11 +25,11 @@ afterAll(async () => {
   await testKv?.[Symbol.asyncDispose]();
 });
 
-/** What snapshot-source.ts gives KV before it asks the region. */
+/** How long snapshot-source.ts waits for KV before it asks the region. */
 const KV_WAIT_MS = 1_000;
 const PATIENT_MS = 60_000;
 const { timeout } = AbortSignal;
-/** A KV that does not answer is given up after so long. Nothing else is late, however busy the machine is. */
+/** Gives up a KV that does not answer after this time. Nothing else is late, however busy the machine is. */
 const giveUpKvAfter = (kvMs: number) =>
   vi.spyOn(AbortSignal, 'timeout').mockImplementation((ms) => timeout(ms === KV_WAIT_MS ? kvMs : PATIENT_MS));
 
@@ -286,7 +286,7 @@ describe('a copy', () => {
     const before = await region.gateway.stats();
     await publishWithoutKv(1, 'a');
     const { billed, requests } = await region.gateway.stats();
-    // The announcement is a script of three commands, in a request of its own.
+    // The announcement is a script of three commands, in its own request.
     expect([billed - before.billed, requests - before.requests]).toEqual([2 + 3, 2]);
   });
 

@@ -1,4 +1,4 @@
-// A database that was dumped and restored: transaction ids start over, the changes in its history must not.
+// A database that was dumped and restored: transaction ids start over, but the change ids of its history must not.
 import pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { startDatabase } from './database.ts';
@@ -31,7 +31,7 @@ const addRule = (client: pg.Client, name: string) =>
 const lastChange = async (client: pg.Client) =>
   Number(await one<string>(client, 'select change_id from history order by id desc limit 1'));
 
-/** As pg_dump and pg_restore do it: rows without triggers, and where each sequence stands. */
+/** Like pg_dump and pg_restore: rows without triggers, and the value of each sequence. */
 async function restore(): Promise<void> {
   await to.query('set session_replication_role = replica');
   for (const table of ['rules', 'history']) {
@@ -49,7 +49,7 @@ async function restore(): Promise<void> {
   await to.query('set session_replication_role = origin');
 }
 
-// Both databases are on one server, which numbers the transactions of both: none has a number that another one had.
+// Both databases are on one server, which numbers the transactions of both, so no two have the same number.
 it('the id of a change is no transaction id: it is the next one, however many transactions came between', async () => {
   await addRule(from, 'earlier');
   const change = await lastChange(from);

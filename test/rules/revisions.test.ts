@@ -1,4 +1,4 @@
-// Revisions and the history, kept by triggers, and what isolates are told of changed callers because of them.
+// Revisions and the history, kept by triggers, and how isolates learn of changed callers because of them.
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { selectRevisions, toRevisions } from '../../src/rules/publishing/recent-callers.ts';
@@ -24,7 +24,7 @@ async function run(statement: string, values: unknown[] = []): Promise<Record<st
 }
 const recorded = () => run('select entity, entity_id, before, after, change_id from history order by id');
 
-/** A row of each table that people edit: how it is made, changed, and not changed. */
+/** A row of each table that people edit: how to create it, to change it, and to update it without a change. */
 const TABLES = [
   ['tiers', `(name) values ('pro')`, 'price_cents = 1', 'name = name, price_cents = 0'],
   ['tenants', `(id) values ('acme')`, `name = 'Acme'`, `name = ''`],
@@ -91,12 +91,13 @@ describe.each(TABLES)('a row of %s', (table, values, change, noChange) => {
 
 describe('callers that have changed', () => {
   const hash = (letter: string) => letter.repeat(64);
-  /** Since when nothing has happened. */
+  /** Forgets everything that has happened so far. */
   const settle = () => run('delete from history');
   const told = async () => toRevisions((await selectRevisions(db.database)).rows);
   const changed = async () => Object.keys((await told()).revisions);
 
-  // Ann and her key a belong to acme; key b is hers alone, key c only acme's; bob has key d; zoe, of key e, is in no table.
+  // Ann and her key a belong to acme. Key b is hers alone, key c only acme's. Bob has key d. Zoe, of key e, is in no
+  // table.
   beforeEach(async () => {
     await run(`insert into tiers (name) values ('free'), ('pro')`);
     await run(`insert into tenants (id, tier) values ('acme', 'pro'), ('globex', null)`);

@@ -1,4 +1,4 @@
-// Reading what is to be published: a reader that remembers must never tell anything else than one that does not.
+// Reading rules to publish: a reader that remembers must give the same result as one that does not.
 import { neonConfig } from '@neondatabase/serverless';
 import fc from 'fast-check';
 import pg from 'pg';
@@ -54,7 +54,7 @@ const namesBy = async (reader: RuleReader) =>
 
 type Content = Awaited<ReturnType<typeof readContent>>['content'];
 
-/** Rules that are not enabled are not published, nor is how they were placed. */
+/** Disabled rules are not published, and neither is their placement. */
 function onlyEnabled({ rules, split, ...content }: Content) {
   const enabled = rules.filter((rule) => rule.enabled !== false);
   const { moved = {}, ...others } = split ?? { shares: {}, before: [] };
@@ -64,7 +64,7 @@ function onlyEnabled({ rules, split, ...content }: Content) {
 }
 
 describe('a reader that is kept over every change', () => {
-  /** Of one of the rules that there are, by its place. */
+  /** The id of one of the rules, by its place. */
   const nth = (place: number) => `(select id from rules order by id offset ${place} limit 1)`;
   const place = fc.nat({ max: 5 });
   const statement = fc.oneof(
@@ -105,7 +105,7 @@ describe('a reader that is kept over every change', () => {
       'delete from tiers',
       `insert into list_entries (list, kind, value) values ('deny', 'user', gen_random_uuid())`,
       'delete from list_entries',
-      // What was deleted comes back as it was, what was changed is as before.
+      // A deleted row comes back as it was, a changed one is as before.
       'select weir_rollback(change_id, true) from (select max(change_id) as change_id from history) last',
     ),
     fc.constant('read'),

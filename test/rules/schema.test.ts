@@ -1,4 +1,4 @@
-// The constraints of a real Postgres, asked as somebody's hand or a migration would: by plain SQL.
+// The constraints of a real Postgres, tested with plain SQL, as a person or a migration would write it.
 import { readFileSync } from 'node:fs';
 import { is } from 'drizzle-orm';
 import { getTableConfig, PgTable } from 'drizzle-orm/pg-core';
@@ -44,7 +44,7 @@ function insert(table: string, row: Row) {
   );
 }
 
-/** What Postgres says to a row, of which nothing stays. */
+/** The answer of Postgres to a row, which is rolled back. */
 async function verdict(
   table: string,
   row: Row,

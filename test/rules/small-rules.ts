@@ -1,4 +1,4 @@
-// A rule with as little said about it as can be.
+// The smallest possible rule.
 import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
 import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
 

@@ -16,7 +16,7 @@ beforeAll(async () => {
 });
 afterAll(() => testKv[Symbol.asyncDispose]());
 
-/** Publishes rules of these ids as a publication would, and tells what is announced. */
+/** Publishes rules with these ids, and returns what is announced. */
 async function published(sequence: number, ...ids: string[]): Promise<Announcement> {
   const rulesText = encodeSnapshot({ rules: ids.map(createRule), tiers: [], lists: [] });
   const callersText = JSON.stringify({ epoch: '0', revisions: { 'key:k': String(sequence) } });
@@ -86,7 +86,7 @@ describe('a cold isolate', () => {
     };
     const source = createSource();
     expect(await source.start(hanging)).toMatchObject({ version: announcement.rules });
-    // KV alone may be a minute old.
+    // KV alone may be a minute behind.
     expect(source.probe()?.isOverdue).toBe(true);
   });
 

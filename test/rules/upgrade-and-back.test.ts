@@ -1,5 +1,5 @@
-// An upgrade from the version before: its data under the new code, and its own statements on the new database, as they
-// come during a gradual deployment and after a rollback.
+// An upgrade from the previous version: its data under the new code, and its own statements on the new database, as
+// during a gradual deployment and after a rollback.
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -18,7 +18,7 @@ import { createFreshDatabase } from '../shared/database.ts';
 import { migrateAsBefore } from './former-version.ts';
 import { startKv } from './kv.ts';
 
-/** Recorded at the Neon gateway while the version before ran all its tests. */
+/** Recorded at the Neon gateway while the previous version ran all its tests. */
 const STATEMENTS: string[] = JSON.parse(
   readFileSync(new URL('./statements-of-the-version-before.json', import.meta.url), 'utf8'),
 );

@@ -1,4 +1,4 @@
-// A database that has been in use for a while, and then gets the later migrations.
+// A database that was in use for a while, and then gets the later migrations.
 import { readdirSync, readFileSync } from 'node:fs';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';

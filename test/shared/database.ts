@@ -1,5 +1,5 @@
-// A database of the shared PostgreSQL for one test file, behind a port that can be shut: then Postgres is gone for that
-// file, and for no other.
+// A database of the shared PostgreSQL for one test file, behind a port that can be closed. Then Postgres is gone for
+// that file only.
 import { connect, createServer, type Socket } from 'node:net';
 import { inject } from 'vitest';
 import { close, LOOPBACK, listen } from '../../local/ports.ts';

@@ -1,4 +1,4 @@
-// A GET with a Host of its own, which `fetch` does not let anybody set.
+// A GET with any Host, which `fetch` does not allow.
 import { request } from 'node:http';
 
 export const getAs = (

@@ -1,5 +1,5 @@
-// The parts that all test files of one run share, in a process of their own: each is made when a file first asks for it,
-// and all of them end with the run.
+// The parts that all test files of one run share, in a separate process. Each part is made when a file first asks for
+// it, and all of them end with the run.
 import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:http';
@@ -39,7 +39,7 @@ const postgres = once(async () => {
   return { admin, urlOf };
 });
 
-/** A copy of a database that has all migrations, or of one that has nothing. */
+/** A copy of a database that has all migrations, or of an empty one. */
 async function createDatabase(content: string): Promise<string> {
   const { admin, urlOf } = await postgres();
   const name = `test_${randomUUID().replaceAll('-', '')}`;
@@ -52,7 +52,7 @@ async function dropDatabase(url: string): Promise<void> {
   await admin.query(`drop database ${url.slice(url.lastIndexOf('/') + 1)} with (force)`);
 }
 
-/** The variables of a Worker with all that stands around it. */
+/** The variables of a Worker, with everything around it. */
 async function openStack() {
   const stack = await startStack({
     ports: ANY_PORTS,

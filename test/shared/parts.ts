@@ -1,4 +1,4 @@
-// What test files ask of the parts that they share. By HTTP, because they run in many processes.
+// How test files ask for the parts that they share: over HTTP, because they run in many processes.
 
 /** All migrations, or nothing. */
 export type DatabaseContent = 'migrated' | 'empty';
@@ -9,11 +9,11 @@ export interface SharedParts {
   /** The URL of a new database on a real PostgreSQL. */
   createDatabase(content: DatabaseContent): Promise<string>;
   dropDatabase(url: string): Promise<void>;
-  /** Variables for a Worker: regions, Postgres and an origin that no other file has. */
+  /** Variables for a Worker: regions, Postgres and an origin that no other file uses. */
   openStack(): Promise<Record<string, string>>;
 }
 
-/** `url` is what the set-up provides as `sharedParts`. */
+/** `url` is the value of `sharedParts` from the set-up. */
 export function createSharedParts(url: string): SharedParts {
   const ask = async <T>(what: keyof SharedParts, argument = ''): Promise<T> => {
     const answer = await fetch(`${url}/${what}?argument=${encodeURIComponent(argument)}`);

@@ -1,5 +1,5 @@
-// Before the first test: installs the programs that tests need, or says which to install; and starts the process of the
-// shared parts. Those do not run in this process, which resolves modules for the tests and is busy with them.
+// Before the first test: installs the programs that tests need, or says which to install, and starts the process of the
+// shared parts. These have their own process, because this one is busy resolving modules for the tests.
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
@@ -23,7 +23,7 @@ export default async function setup(project: TestProject) {
   };
 }
 
-/** All that a whole run needs. A run of some files asks for the others when a file needs them. */
+/** Everything that a whole run needs. In a run of some files, each file asks for what it needs. */
 async function findPrograms(): Promise<void> {
   const namesFiles = process.argv.slice(2).some((word) => word !== 'run' && !word.startsWith('-'));
   const isWhole = !namesFiles && process.env['WEIR_LUA'] !== 'gopher';
@@ -31,7 +31,7 @@ async function findPrograms(): Promise<void> {
   const needed = [findOrInstallRedis, ...(isWhole ? others : [])];
   await findOrInstallAll({ say: (line) => console.log(line) }, needed).catch((error: unknown) => {
     if (!(error instanceof StackError)) throw error;
-    // Vitest would first say that there are no test files, and print a stack.
+    // Otherwise Vitest would first say that there are no test files, and print a stack.
     console.error(`\n${error.message}\n`);
     process.exit(1);
   });

@@ -1,4 +1,4 @@
-// A machine that stands still for long makes parts that are well look as if they were out.
+// If a machine stands still for long, healthy parts look as if they had failed.
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const MAX_TRIES = 10;
@@ -6,12 +6,12 @@ const PAUSE_MS = 10;
 
 export interface WithoutStandstill<T> {
   readonly play: () => Promise<T>;
-  /** Needs only parts that are well: how long it takes is how long the machine keeps requests waiting. */
+  /** Needs only healthy parts, so its time shows how long the machine keeps requests waiting. */
   readonly control: () => Promise<unknown>;
   readonly standstillMs: number;
 }
 
-/** Plays it again if the machine stood still for that long meanwhile. */
+/** Repeats the test if the machine stood still for that long meanwhile. */
 export async function playWithoutStandstill<T>(options: WithoutStandstill<T>): Promise<T> {
   for (let tries = 1; ; tries += 1) {
     const [played, slowestMs] = await playBeside(options);

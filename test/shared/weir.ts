@@ -1,4 +1,4 @@
-// Weir as it runs, for one test file: its own regions and isolates, on the bundle and the PostgreSQL that all files share.
+// A whole Weir for one test file: its own regions and isolates, on the bundle and the PostgreSQL that all files share.
 import { inject } from 'vitest';
 import { startWeir as start, type Weir, type WeirParts } from '../../local/weir.ts';
 import { createFreshDatabase } from './database.ts';

@@ -35,7 +35,7 @@ describe('a history of admissions', () => {
             return admission(atMs, { units, request });
           });
           const check: Check = { key: 'k', id: 'i', algorithm, limit: 3, windowMs: WINDOW_MS, cost: 1 };
-          // The slow way names a moment; several admissions may have come in it.
+          // The slow way names a moment, at which there may be several admissions.
           expect(findBeyond({ ...exact, algorithm }, admissions)?.admission.atMs).toBe(
             firstBeyond(check, admissions)?.atMs,
           );

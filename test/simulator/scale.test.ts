@@ -1,4 +1,4 @@
-// The model behind docs/scale.md: its parts, and that the page says what the model says.
+// The model behind docs/scale.md: its parts, and that the page has its figures.
 import { readFile } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
 import { callsPerSecond, needsOf } from '../../local/scale/model.ts';

@@ -1,5 +1,5 @@
-// The short run: of one seed, so that it says of a change and not of luck whether it is right; the long form adds a fresh
-// one, which a failure names.
+// The short run has a fixed seed, so that its result depends on the code and not on luck. The long form adds a fresh
+// seed, which a failure names.
 import { describe, expect, it } from 'vitest';
 import { runEpisode } from '../../local/simulator/episode.ts';
 import type { RegionServer } from '../../local/simulator/region-server.ts';
@@ -9,7 +9,7 @@ import { shrink } from '../../local/simulator/shrink.ts';
 import { isLong, rounds } from '../rounds.ts';
 
 const FRESH = Math.floor(Math.random() * 2 ** 31);
-/** One episode of each kind, with so many of its subjects; in the long form, all of them in many. */
+/** One episode of each kind, with some of its subjects. The long form has many episodes with all subjects. */
 const REQUESTS = rounds(1, 20_000);
 const SUBJECTS = 10;
 const withFew = (scenario: Scenario, subjects = SUBJECTS): Scenario => ({
@@ -37,7 +37,7 @@ describe('an episode', () => {
       const { run } = server;
       server.run = (call) => {
         const answer = run.call(server, call);
-        // As if it had not been written down.
+        // As if the cession had not been written down.
         if (call.operation === 'cede') server.reset(call.checks.map(({ key }) => key));
         return answer;
       };
@@ -72,7 +72,7 @@ describe('what exceeds a limit', () => {
   });
 });
 
-/** Of an episode whose regions are broken like that. */
+/** The failures of an episode whose regions are broken like that. */
 async function failuresOf(tamper: (server: RegionServer) => void, subjects = SUBJECTS): Promise<string[]> {
   const { failures } = await runEpisode(
     withFew(scenarioOf({ seed: 4, number: 0, kind: 'quiet' }), subjects),

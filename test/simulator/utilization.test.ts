@@ -1,4 +1,4 @@
-// How much of a limit callers can use at real distances, on virtual time: the floors that docs/regions.md states.
+// How much of a limit callers can use at real distances, on virtual time: checks the floors in docs/regions.md.
 import { describe, expect, it } from 'vitest';
 import { SIMULATED } from '../../local/simulator/rule-sets.ts';
 import { playSteadyTraffic, type SteadyTraffic } from '../../local/simulator/steady-traffic.ts';
@@ -7,7 +7,7 @@ import { isLong } from '../rounds.ts';
 const SMALL = { limit: 6, windowSeconds: 1, windows: 30 };
 const SLOW = { limit: 30, windowSeconds: 60, windows: 4 };
 const LARGE = { limit: 300, windowSeconds: 15, windows: 2 };
-/** Between two regions, there and back. */
+/** The round trip between two regions. */
 const DISTANCES = isLong ? [80, 200] : [200];
 const TRAFFICS = {
   'one region': [1, 0, 0],
@@ -15,7 +15,7 @@ const TRAFFICS = {
   'mostly one region': [80, 15, 5],
 };
 
-/** Of all distances. */
+/** The worst of all distances. */
 async function worst(traffic: Omit<SteadyTraffic, 'roundTripMs'>) {
   const uses = [];
   for (const roundTripMs of DISTANCES) uses.push(await playSteadyTraffic({ ...traffic, roundTripMs }));

@@ -1,4 +1,4 @@
-// Thresholds on their whole way: isolates in workerd, the queue or none, Postgres, and a webhook.
+// Thresholds from end to end: isolates in workerd, with and without a queue, Postgres, and a webhook.
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { freshIp, type Weir } from '../../local/weir.ts';
@@ -43,7 +43,7 @@ describe.each([
     const ip = freshIp();
     for (let i = 0; i < 14; i += 1)
       await (await weir.call('/ten', { ip, isolate: i % 2 === 0 ? 'one' : 'two' })).body?.cancel();
-    // Both have been denied, and what both noticed has been kept.
+    // Both isolates have denied, and what both noticed is stored.
     await expect.poll(() => denied(ip)).toBe(4);
     const expected = [
       { percent: 80, used: expect.any(Number), attempts: 1, sent: true },

@@ -1,4 +1,4 @@
-// Thresholds on their way from Postgres to a webhook: once each, and again if the webhook does not take them.
+// Thresholds from Postgres to a webhook: each once, and again if the webhook does not accept it.
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Crossing } from '../../src/core/telemetry/crossings.ts';

@@ -1,4 +1,4 @@
-// What the cron run does besides publishing: it pushes metrics to a collector, deletes what is old, tells of thresholds.
+// What the cron run does besides publishing: it pushes metrics to a collector, deletes old rows, and sends thresholds.
 import { createServer, type RequestListener } from 'node:http';
 import { json } from 'node:stream/consumers';
 import { describe, expect, it } from 'vitest';
@@ -16,7 +16,7 @@ const { before, createOptions, errors, regions, run, publishNow, addRule } = use
 const MINUTE_MS = 60_000;
 const NOON = Date.parse('2026-11-17T12:00:00Z');
 
-/** For as long as `during` runs. */
+/** The collector listens while `during` runs. */
 async function withCollector(listener: RequestListener, during: (url: string) => Promise<void>) {
   const server = createServer(listener);
   const port = await listen(server, 0, 'a collector of OTLP');

@@ -6,7 +6,7 @@ import { decisionOf, openTelemetry, START_MS } from './harness.ts';
 const WINDOW_MS = 60_000;
 const RULE = { alertAt: [80, 100], windowSeconds: 60 } satisfies Partial<CompiledRule>;
 
-/** What was handed over for decisions of a limit of ten that leave so much. */
+/** What is handed over after decisions under a limit of ten that leave this much. */
 function open(isHashed = false) {
   const opened = openTelemetry({ isHashed });
   return {

@@ -1,4 +1,4 @@
-// The metrics of the fleet as Prometheus and OTLP are told them.
+// The metrics of all isolates, in the forms of Prometheus and OTLP.
 import { describe, expect, it } from 'vitest';
 import type { IsolateReport, RegionMetrics } from '../../src/core/ports/metrics-board.ts';
 import { readFleet } from '../../src/telemetry/fleet.ts';

@@ -1,4 +1,4 @@
-// An isolate's telemetry on a clock that the test turns, with boards and a sink that do as they are told.
+// An isolate's telemetry on a clock that the test sets, with boards and a sink that behave on command.
 import type { CountedDecision, Decision } from '../../src/core/counting/decision.ts';
 import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
 import type { MetricsBatch, MetricsBoard } from '../../src/core/ports/metrics-board.ts';
@@ -73,7 +73,7 @@ export function openTelemetry({ isHashed = false, regions = ['us'] }: Situation 
     errors,
     later,
     handOver: () => telemetry.handOverNow(handOverRegions),
-    /** As after a response. */
+    /** Hands over as after a response. */
     respond: () => telemetry.handOver(handOverRegions, (work) => void later.push(work)),
     decide: (changes: Partial<DecidedRequest> = {}) =>
       telemetry.decided({
@@ -84,7 +84,7 @@ export function openTelemetry({ isHashed = false, regions = ['us'] }: Situation 
         startedAtMs: state.nowMs,
         ...changes,
       }),
-    /** All that was handed over, by series. */
+    /** Everything that was handed over, by series. */
     handed() {
       const total: Record<string, number> = {};
       for (const [series, amount] of batches.flatMap((batch) => batch.sums))
@@ -102,7 +102,7 @@ export interface Decided {
   readonly decision?: Partial<CountedDecision>;
 }
 
-/** By one rule, of ten. */
+/** A decision by one rule, with a limit of ten. */
 export function decisionOf({
   allowed = true,
   remaining = 9,

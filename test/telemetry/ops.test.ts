@@ -1,4 +1,4 @@
-// What is in ops/ is taken by the real promtool, and every alert is tested and has a section that tells what to do.
+// The real promtool accepts the files of ops/, and every alert has a test and a section that says what to do.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-// A real Prometheus asks Weir for metrics: three isolates under load, one of them killed, and a region that goes away.
+// A real Prometheus scrapes Weir: three isolates under load, one of them killed, and a region that goes away.
 
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -22,7 +22,7 @@ const cleanup = new AsyncDisposableStack();
 let weir: Weir;
 let prometheus: Prometheus;
 let promtool: string;
-/** Where the isolates answer that are alive. */
+/** The addresses of the isolates that are alive. */
 let alive: string[];
 let killOne: () => Promise<void>;
 
@@ -33,7 +33,7 @@ beforeAll(async () => {
   weir = cleanup.use(await startWeir(variables));
   const bundle = await createSharedParts(inject('sharedParts')).worker();
   const settings = { ...weir.stack.variables, ...variables, ADMIN_TOKEN: TOKEN, DEADLINE_MS: '10000' };
-  // In a process of its own: it can be killed.
+  // In its own process, so that it can be killed.
   const third = await startIsolates({ names: ['killed'], bundle, variables: settings });
   cleanup.use(third);
   const killed = third.urls['killed'] ?? '';
@@ -72,7 +72,7 @@ afterAll(() => cleanup.disposeAsync());
 let turn = 0;
 const next = () => alive[turn++ % alive.length] ?? '';
 
-/** What Prometheus asks: the isolates in turn, as one host name would. */
+/** Prometheus asks the isolates in turn, as with one host name. */
 async function startFront(): Promise<string> {
   const server = createServer(async (request, response) => {
     const answer = await fetch(`${next()}${request.url}`, { headers: AUTHORIZATION }).catch(() => undefined);
@@ -105,7 +105,7 @@ it('increase() is what was sent, less at most what a killed isolate had not hand
 
   await send(REQUESTS, '/small');
   await expect.poll(() => numberAt(TOTAL)).toBe(12 + REQUESTS);
-  // The last third of these is all that can be lost: what the killed one has counted and not handed over.
+  // Only the last third of these can be lost: what the killed isolate has counted and not handed over.
   await send(30, '/small');
   await killOne();
   await send(REQUESTS, '/small', 'eu');
@@ -115,7 +115,7 @@ it('increase() is what was sent, less at most what a killed isolate had not hand
   const total = await numberAt(TOTAL);
   expect(total).toBeLessThanOrEqual(sent);
 
-  // increase() draws its line on to the ends of the range: by one scrape in as many as there are.
+  // increase() extrapolates to the ends of the range, by up to one scrape interval.
   const range = Math.ceil(endSeconds - startSeconds);
   const increase = await numberAt(`sum(increase(weir_requests_total[${range}s]))`, endSeconds);
   const scrapes = await numberAt(`count_over_time(up[${range}s])`, endSeconds);
@@ -167,7 +167,7 @@ it('every panel of the dashboard has data', async () => {
 });
 
 it('a region that does not answer is absent, and told as down; the others stay', async () => {
-  // An isolate hands over to the nearest region of the request that it does so after.
+  // An isolate hands over to the nearest region of the request that it has just answered.
   const metricsAfterOneOf = async (region: string) => {
     await send(1, '/small', region);
     return metricsText();

@@ -1,4 +1,4 @@
-// Denials and usage on their whole way: three isolates in workerd, a queue, its consumer, Postgres, the admin route.
+// Denials and usage from end to end: three isolates in workerd, a queue, its consumer, Postgres, the admin route.
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { startIsolates } from '../../local/isolates.ts';
@@ -17,7 +17,7 @@ describe.each([
 ])('%s', (_, queue) => {
   let weir: Weir;
   beforeAll(async () => {
-    // One retry, after a second: with the ten of wrangler.toml a batch takes a quarter of an hour to be given up.
+    // One retry, after a second. With the ten of wrangler.toml, it takes hours to give a batch up.
     weir = await startWeir(
       { TELEMETRY_SECONDS: '0.1' },
       queue === undefined ? {} : { queue, queueRetries: 1 },
@@ -34,7 +34,7 @@ describe.each([
       await (await weir.call('/two', { ip, isolate: i % 2 === 0 ? 'one' : 'two' })).body?.cancel();
   };
 
-  /** As the fleet's metrics say; NaN without any. */
+  /** From the metrics of all isolates. NaN if there are none. */
   const deadLetters = async () => {
     const headers = { Authorization: `Bearer ${weir.token}` };
     const text = await (await weir.call('/_weir/metrics', { headers })).text();
@@ -67,7 +67,7 @@ describe.each([
     const before = weir.stack.neon.failedCount();
     await weir.stack.neon.faults.set({ status: 503 });
     await sendAll(ip, 5);
-    // Both isolates have handed over, in vain.
+    // Both isolates have tried to hand over, in vain.
     await expect.poll(() => weir.stack.neon.failedCount()).toBeGreaterThanOrEqual(before + 2);
     await weir.stack.neon.faults.clear();
     // An isolate tries again with its next request.
@@ -80,7 +80,7 @@ describe.each([
     it('a batch that fails too often comes to the dead-letter queue, is counted, and arrives when Postgres is back', async () => {
       const ip = freshIp();
       const before = await deadLetters();
-      // A counter that is not there yet would hide its first increase from the alert.
+      // If the counter did not exist yet, the alert would not see its first increase.
       expect(before).toBeGreaterThanOrEqual(0);
       await sendAll(ip, 2);
       await weir.stack.neon.faults.set({ status: 503 });
@@ -114,7 +114,7 @@ function batchOf(subject: string) {
   return { id: crypto.randomUUID(), cutAtMs: Date.now(), denials: [denial], usage: [] };
 }
 
-/** An isolate in a workerd of its own, which the end of these isolates kills (SIGKILL). */
+/** An isolate in its own workerd. Ending these isolates kills it (SIGKILL). */
 async function startVictim({ stack, token }: Weir) {
   const bundle = await createSharedParts(inject('sharedParts')).worker();
   return startIsolates({ names: ['victim'], bundle, variables: { ...stack.variables, ADMIN_TOKEN: token } });

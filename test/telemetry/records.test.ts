@@ -1,4 +1,4 @@
-// Denials and usage in an isolate: how they are summed up, how much memory and how many messages a flood takes, and that
+// Denials and usage in an isolate: how it sums them up, how much memory and how many messages a flood takes, and that
 // no count is lost.
 import { describe, expect, it } from 'vitest';
 import { MAX_NAMED } from '../../src/core/telemetry/records.ts';
@@ -55,7 +55,7 @@ describe('denials', () => {
     const { state, decide, handOver, records, handed } = openTelemetry();
     for (let i = 0; i < requests; i += 1) {
       decide({ decision: denied, caller: callerAt(`10.${i % subjects}`) });
-      // Ten seconds each fifth of it.
+      // Each fifth takes ten seconds.
       if (i % (requests / 5) === requests / 5 - 1) {
         state.nowMs += 10_000;
         await handOver();
@@ -197,7 +197,7 @@ describe('usage', () => {
     // Each request and its cost of three.
     expect(totalOf(true)).toBe(4 * hours * callers);
     expect(totalOf(false)).toBe(4 * hours * callers);
-    // Those of the first hour, which were cut at once; then at most six thousand and the rest.
+    // Those of the first hour, which were cut at once; then at most six thousand, and the rest.
     expect(rows.length).toBeLessThanOrEqual(2 * (MAX_NAMED + 1) + 6_002);
     expect(rows.some(({ ruleId }) => ruleId === 'other')).toBe(true);
   });

@@ -1,4 +1,4 @@
-// Telemetry that hears everything and does nothing, for tests of something else.
+// Telemetry that does nothing, for tests of other parts.
 import type { Telemetry } from '../../src/core/ports/telemetry.ts';
 
 export const SILENT: Telemetry = {

@@ -1,4 +1,4 @@
-// A webhook's receiver on loopback. It checks every signature with an implementation of its own.
+// A webhook's receiver on loopback. It checks every signature with its own implementation.
 import { createHmac, randomBytes } from 'node:crypto';
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import { text } from 'node:stream/consumers';

@@ -1,4 +1,5 @@
-// The signature of a webhook, against the example that Standard Webhooks publishes and an implementation of its own.
+// The signature of a webhook, compared with the example that Standard Webhooks publishes and with another
+// implementation.
 import { createHmac } from 'node:crypto';
 import { expect, it } from 'vitest';
 import { signedHeaders } from '../../src/telemetry/webhook.ts';

@@ -1,4 +1,5 @@
-// Denials and usage in a real Postgres: written once whatever is delivered how often, and deleted when they are old.
+// Denials and usage in a real Postgres: written once, however often a batch is delivered, and deleted when they are
+// old.
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { createMetricSums } from '../../src/core/telemetry/metric-sums.ts';

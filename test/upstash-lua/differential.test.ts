@@ -1,5 +1,5 @@
-// The same script on the Lua of Redis and on the one that Upstash runs: the same replies and the same stored values,
-// lifetimes included, for more than 100,000 random calls.
+// The same script on the Lua of Redis and on that of Upstash: the same replies and stored values, lifetimes included,
+// for more than 100,000 random calls.
 import fc from 'fast-check';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -13,7 +13,10 @@ const LANES = 4;
 const HISTORIES_PER_LANE = 1_000;
 const MAX_MINUTES = 10;
 
-/** Redis expires keys by its own clock, the histories have another one: so keys live that much longer than they should. */
+/**
+ * Redis expires keys by its own clock, and the histories have another one. So keys live this much longer than they
+ * should.
+ */
 const LATER_MS = 10 ** 12;
 const LIVING_LONGER = [
   'local real = redis',
@@ -50,7 +53,10 @@ async function startSide(lua: LuaEngine): Promise<Side> {
   return { server, sha, clients };
 }
 
-/** All at once; the reply to each, after each call of the script what its keys hold, and in the end for how long. */
+/**
+ * Sends all calls at once. Returns each reply, the values of the keys after each script call, and in the end their
+ * TTLs.
+ */
 async function play({ clients, sha }: Side, lane: number, sent: readonly Sent[]): Promise<string[]> {
   const pipeline = clients[lane]?.pipeline();
   for (const one of sent) {
@@ -73,7 +79,7 @@ const text = (reply: unknown): string =>
     value?.type === 'Buffer' ? Buffer.from(value.data).toString('latin1') : value,
   );
 
-/** An error of Lua itself has other words on each side; that it is one must be the same. */
+/** An error of Lua itself has another text on each side. Only that there is an error must be the same. */
 const told = (message: string): string => (message.includes('user_script') ? FAILED : message);
 const FAILED = 'the script fails';
 

@@ -1,4 +1,4 @@
-// What a script on gopher-lua excludes while it runs: everyone, or with the flag those who use its keys.
+// What a script on gopher-lua excludes while it runs: all commands, or with the flag those on its keys.
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type ScriptServer, startScriptServer } from '../../local/script-server.ts';
@@ -23,7 +23,7 @@ beforeEach(async () => void (await direct.flushall()));
 const everyone = (act: (client: Redis, i: number) => Promise<unknown>) => Promise.all(clients.map(act));
 const client = (i: number) => clients[i] ?? direct;
 
-/** Reads, then writes one more: whatever comes in between is lost. */
+/** Reads, then writes one more. A write in between would be lost. */
 const ADD = "redis.call('SET', KEYS[1], (redis.call('GET', KEYS[1]) or 0) + 1)";
 
 describe.each([

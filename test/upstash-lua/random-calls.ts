@@ -1,5 +1,5 @@
-// Random histories of calls of the script: all operations and options, several rules in a call, limits that change,
-// moments at the borders of windows, clocks that go back, calls that are wrong, and keys that hold something else.
+// Random histories of script calls: all operations and options, several rules in a call, limits that change, moments at
+// the borders of windows, clocks that go back, wrong calls, and keys that hold foreign values.
 import fc from 'fast-check';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
 import { type Check, type Operation, problemOf } from '../../src/core/counting/check.ts';
@@ -21,7 +21,7 @@ const OPERATIONS = [
 ] as const;
 const SEATS = ['seat-aaaaaaaaaaa', 'seat-bbbbbbbbbbb', 'SEAT_ccccccccccc', '0123456789-_-_-_'];
 
-/** Numbers as they should not be spelled, and some that are none. */
+/** Odd spellings of numbers, and some texts that are no numbers. */
 const ODD = [
   ...['', ' ', '0', '-1', '-0', '1.5', '.5', '5.', ' 5', '5 ', '+5', '5\n', '1e3', '1E3', '1e', '1e400'],
   ...['0x10', '0X1P4', '0x', '0b11', '1_000', 'nan', 'inf', '-inf', 'Infinity', 'abc', 'nil', 'true'],
@@ -77,7 +77,7 @@ const FOREIGN = [
 ];
 
 const number = (min: number, max: number) => fc.integer({ min, max });
-/** In one of so many cases. */
+/** In one of this many cases. */
 const oneIn = <T>(cases: number, arbitrary: fc.Arbitrary<T>) =>
   fc.oneof({ weight: cases - 1, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary });
 
@@ -91,7 +91,7 @@ const rule = fc.record({
   log: oneIn(4, fc.constant(true)),
 });
 
-/** To the border of the first rule's window or of its bucket, so many milliseconds before or after it. */
+/** To the border of the first rule's window or bucket, some milliseconds before or after it. */
 const advance = fc.oneof(
   fc.record({ border: fc.constantFrom(-1, 0, 1), parts: fc.constantFrom(1, 1, 10) }),
   fc.constant(0),
@@ -119,13 +119,13 @@ const call = fc.record({
   }),
   advance,
   chargedAgoMs: fc.oneof(fc.constant(0), number(0, 100), fc.constantFrom(1_000, 60_000, -1, -60_000)),
-  /** A clock that is none. */
+  /** A clock that is not a number. */
   clock: oneIn(100, fc.constantFrom(...ODD.map(readAlike).filter((text) => !/\s/.test(text)))),
   mutations: fc.oneof(
     { weight: 6, arbitrary: fc.array(mutation, { maxLength: 0 }) },
     { weight: 1, arbitrary: fc.array(mutation, { minLength: 1, maxLength: 2 }) },
   ),
-  // What somebody else does to the first key before the call.
+  // What another program does to the first key before the call.
   foreign: oneIn(
     20,
     fc.record({
@@ -144,10 +144,10 @@ export type History = typeof history extends fc.Arbitrary<infer H> ? H : never;
 type Call = History['calls'][number];
 type Rule = History['rules'][number];
 
-/** A command that is sent to both: a call of the script, or what somebody else does. */
+/** A command that is sent to both: a call of the script, or a command of another program. */
 export type Sent = { readonly script: ScriptCall } | { readonly command: readonly string[] };
 
-/** What is sent, in order, for a subject of one's own. */
+/** What is sent, in order, for a subject of its own. */
 export function* sentFor({ rules, calls }: History, subject: string): Generator<Sent> {
   let nowMs = START_MS;
   for (const made of calls) {
@@ -159,7 +159,7 @@ export function* sentFor({ rules, calls }: History, subject: string): Generator<
     const { foreign } = made;
     if (foreign && keys[0] !== undefined) yield { command: [foreign.name, keys[0], foreign.value] };
     const [first = '', ...rest] = made.mutations.reduce(mutate, args).map(readAlike);
-    // Never without a clock: the two servers have different ones.
+    // Always with a clock, because the two servers have different ones.
     yield { script: { keys, args: [`${first} now=${made.clock ?? nowMs}`, ...rest] } };
   }
 }
@@ -181,7 +181,7 @@ function toCheck(
   return [
     {
       ...rule,
-      // Two of the rules share a key; the others have their own.
+      // Two of the rules share a key. The others have their own.
       key: `${subject}:${Math.max(1, i)}`,
       id: `rule-${i}`,
       extra: holdsSeat ? undefined : rule.extra,
@@ -204,9 +204,9 @@ function mutate(args: string[], { at, how, text }: Call['mutations'][number]): s
 }
 
 /**
- * Redis reads an exponent, infinity and the like as numbers; Go reads underscores and other prefixes, and a leading zero
- * as octal. The store spells numbers in plain digits, so such a spelling is no call of its; other texts that are no
- * numbers stand for them.
+ * Redis reads exponents, infinity and the like as numbers. Go reads underscores and other prefixes, and a leading zero
+ * as octal. The store spells numbers in plain digits and never sends these. So other texts that are no numbers replace
+ * them.
  */
 function readAlike(text: string): string {
   const isPlain = /^\s*([-+]?((0|[1-9]\d*)(\.\d*)?|\.\d+)|0x[\da-f]+)\s*$/i.test(text);

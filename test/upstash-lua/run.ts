@@ -1,4 +1,4 @@
-// `npm run test:upstash-lua`: all tests that run scripts, on the Lua that Upstash runs. What follows `--` goes to vitest.
+// `npm run test:upstash-lua`: runs all tests of scripts on the Lua of Upstash. Arguments after `--` go to vitest.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { StackError } from '../../local/ports.ts';
@@ -12,7 +12,7 @@ try {
   process.exit(1);
 }
 console.log(`gopher-lua: ${process.env['GOPHER_LUA_SRC'] || "the distribution's"}`);
-// Each test waits for three processes in turn: two at once keep two cores busy.
+// Each test waits for three processes in turn, so two tests at once keep two cores busy.
 const vitest = spawn('vitest', ['run', '--maxWorkers=2', ...process.argv.slice(2)], {
   stdio: 'inherit',
   env: { ...process.env, WEIR_LUA: 'gopher' },

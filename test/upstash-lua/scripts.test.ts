@@ -1,4 +1,4 @@
-// Scripts on gopher-lua, by the protocol of Redis: replies, errors, keys, SHAs, and what a script leaves behind.
+// Scripts on gopher-lua, over the protocol of Redis: replies, errors, keys, SHAs, and what a script leaves behind.
 import { createHash } from 'node:crypto';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
@@ -9,7 +9,7 @@ const NOSCRIPT = 'NOSCRIPT No matching script. Please use EVAL.';
 
 let server: ScriptServer;
 let redis: Redis;
-/** Straight to the redis-server, past what runs the scripts. */
+/** Directly to the redis-server, past the program that runs the scripts. */
 let direct: Redis;
 beforeAll(async () => {
   server = await startScriptServer({ port: 0, name: 'scripts', lua: 'gopher' });

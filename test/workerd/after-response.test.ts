@@ -1,5 +1,5 @@
-// What becomes of charges after the response is handed over to the runtime, which drops all else. The store answers
-// late: work that nobody waits for would not be done when all is over.
+// The gateway hands work on charges over to the runtime, which drops all other work after the response. The store
+// answers late, so work that nobody waits for would be missing at the end.
 import { describe, expect, it } from 'vitest';
 import type { Operation } from '../../src/core/counting/check.ts';
 import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
@@ -12,7 +12,7 @@ import { type Situation, send } from './gateway-harness.ts';
 const LATE_MS = 30;
 
 interface Done extends Omit<Situation, 'decision' | 'charge'> {
-  /** The store has not answered: it may have charged the request. */
+  /** The store has not answered, so it may have charged the request. */
   readonly isInDoubt?: boolean;
 }
 

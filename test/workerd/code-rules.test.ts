@@ -1,4 +1,4 @@
-// Rules that stand in the code of somebody's own Worker: Redis is all that is needed.
+// Rules in the code of another Worker: it needs only Redis.
 import { createExecutionContext, waitOnExecutionContext } from 'cloudflare:test';
 import { Hono } from 'hono';
 import { expect, it } from 'vitest';
@@ -8,7 +8,7 @@ import { freshIp, regions } from './worker.ts';
 type Env = { readonly REDIS_URL: string; readonly REDIS_TOKEN: string };
 const env = { REDIS_URL: regions[0]?.url ?? '', REDIS_TOKEN: regions[0]?.token ?? '', DEADLINE_MS: '5000' };
 
-/** A limit that no other test counts with. */
+/** A limit that no other test uses. */
 const hello = (path: string): WrittenRule => ({
   resource: path,
   scope: 'ip',

@@ -1,4 +1,4 @@
-// The gateway with a limiter that decides as it is told, and everything that it hands over for after the response.
+// The gateway with a limiter that decides on command, and all work that it hands over for after the response.
 import type { Decision } from '../../src/core/counting/decision.ts';
 import { type GatewayServices, handleGateway } from '../../src/http/gateway.ts';
 import { createIncidentCounts, type Incident } from '../../src/http/incident-counts.ts';
@@ -12,15 +12,15 @@ export interface Situation {
   /** What the decision has charged. */
   readonly charge?: (ledger: Ledger) => void;
   readonly showsDegraded?: boolean;
-  /** The request has a key, and nobody can tell whose. */
+  /** The request has a key, and nobody knows whose. */
   readonly isUnknown?: boolean;
-  /** What lies behind; it answers at once if left out. */
+  /** The origin. By default it answers at once. */
   readonly forward?: () => Promise<ProxyResult>;
-  /** Has left before the decision was made. */
+  /** Whether the client has left before the decision. */
   readonly isGone?: boolean;
 }
 
-/** The answer, once all is done that was handed over for after the response; and what was told of it. */
+/** Resolves when all work after the response is done, to the answer and everything that was reported. */
 export async function send(situation: Situation) {
   const {
     decision,
@@ -86,9 +86,9 @@ export async function send(situation: Situation) {
     afterResponse: (work) => void later.push(work),
     forward,
   }).catch(() => new Response(null, { status: 500 }));
-  // Read, as a client does: what is held until then is given back.
+  // Reads the body, like a client: seats are held until then.
   const body = await answer.text();
-  // What is handed over may hand over more.
+  // Handed-over work may hand over more.
   for (let done = 0; done < later.length; done += 1) await later[done];
   const told = [answer.headers.get('X-Weir-Degraded'), answer.headers.get('X-Weir-Fallback')];
   return { answer, body, told, incidents, shadows, tallied: incidentCounts.list() };

@@ -1,14 +1,14 @@
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { admin, billed, call, freshIp, redis, sql, withFault } from './worker.ts';
 
-// An hour long, so that a run of the tests does not cross the end of a window.
+// An hour long, so that the tests do not cross the end of a window.
 beforeAll(async () => {
   await sql('delete from weir.rules');
   await sql(`insert into weir.rules (name, resource, scope, algorithm, "limit", window_seconds) values
     ('per ip', '/*', 'ip', 'fixed-window', 20, 3600),
     ('login', '/login', 'ip', 'fixed-window', 3, 3600)`);
   expect((await call('/_weir/admin/publish', { method: 'POST', headers: admin })).status).toBe(200);
-  // An isolate that starts waits only so long for its rules: on a busy machine, the first requests may pass without.
+  // A new isolate waits only so long for its rules. On a busy machine, the first requests may pass without them.
   const limit = async () => (await call('/x', { ip: freshIp() })).headers.get('X-RateLimit-Limit');
   await vi.waitFor(async () => expect(await limit()).toBe('20'), { timeout: 60_000 });
 });
@@ -17,7 +17,7 @@ const statuses = async (count: number, path: string, options: Parameters<typeof 
   const answers = await Promise.all(Array.from({ length: count }, () => call(path, options)));
   return answers.map((answer) => answer.status).sort();
 };
-/** A key outlives its last counter by so much: see lua/counters.lua. */
+/** A key outlives its last counter by this long: see lua/counters.lua. */
 const IDLE_MS = 5_000;
 const times = (count: number, status: number) => Array<number>(count).fill(status);
 
@@ -111,7 +111,7 @@ describe('the gateway', () => {
       await call(path, { ip });
       const after = await billed('us');
       expect(after.requests - before.requests).toBe(4);
-      // When it is time to ask, the announcement is read along, four times a second at most.
+      // The announcement is read along at most four times a second.
       expect(after.announcements - before.announcements).toBeLessThanOrEqual(1);
     }
   });
@@ -178,7 +178,7 @@ describe('when Redis does not answer as it should, the next region counts and th
       ]);
       expect(headers.get('X-RateLimit-Limit')).toBe('20');
     });
-    // More that are answered than not, or its breaker would open.
+    // More answered calls than failed ones, or the breaker would open.
     for (let i = 0; i < 3; i += 1)
       expect((await call('/x', { region: 'ap' })).headers.get('X-Weir-Degraded')).toBeNull();
   });

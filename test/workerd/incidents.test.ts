@@ -1,5 +1,5 @@
-// What the gateway tells about a decision that was not made as it should be: in the headers if that is wanted, in
-// the log and the incidentCounts always. The limiter is a fake that decides as it is told.
+// What the gateway reports about a degraded decision: in headers if they are switched on, in the log and in
+// incidentCounts always. The limiter is a fake that decides on command.
 import { describe, expect, it } from 'vitest';
 import type { Incident } from '../../src/http/incident-counts.ts';
 import { createDecision, createResult } from '../http/headers-harness.ts';

@@ -1,4 +1,4 @@
-// Lets `exports.default` of cloudflare:workers be the Worker under test.
+// Makes `exports.default` of cloudflare:workers the Worker under test.
 declare namespace Cloudflare {
   interface GlobalProps {
     mainModule: typeof import('../../src/index.ts');

@@ -30,7 +30,7 @@ async function call(path: string, ip = freshIp(), init: RequestInit = {}): Promi
     bindings,
     context,
   );
-  // Read first: a seat is held, and work goes on, until the last byte.
+  // Reads the body first, because a seat is held, and work goes on, until the last byte.
   const body = await answer.arrayBuffer();
   await waitOnExecutionContext(context);
   return new Response(body, answer);

@@ -1,4 +1,4 @@
-// Requests that are refused for any caller need no look-up of the caller.
+// If Weir refuses a request whoever the caller is, it does not look the caller up.
 import { describe, expect, it } from 'vitest';
 import type { CallerDirectory, CallerRecord } from '../../src/core/matching/caller.ts';
 import { RULE_DEFAULTS, type Rule, type SCOPES } from '../../src/core/matching/rule.ts';
@@ -32,7 +32,7 @@ const ruleOf = (fields: Partial<Rule>): Rule => {
   return { ...RULE_DEFAULTS, ...what, id, name: id, ordinal: ordinals, ...fields };
 };
 
-/** One isolate whose region denies everything for a minute, and whose directory tells when it is asked. */
+/** One isolate whose region denies everything for a minute, and whose directory notes each look-up. */
 async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unverified = 'count' }: World) {
   const compiled = await withCounterIds(rules.map(ruleOf));
   const snapshot = compileSnapshot('v1', { rules: compiled, tiers, lists });

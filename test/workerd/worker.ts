@@ -50,23 +50,23 @@ export async function redis(region: string, ...command: (string | number)[]): Pr
   return ((await answer.json()) as { result: unknown }).result;
 }
 
-/** Commands that Upstash would bill, by what they were for. All at one moment: isolates go on working meanwhile. */
+/** Commands that Upstash would bill, by their purpose. Read at one moment, because isolates go on working meanwhile. */
 export async function billed(region: string) {
   const stats = String(await redis(region, 'INFO', 'commandstats'));
   const calls = (name: string) =>
     Number(new RegExp(`^cmdstat_${name}:calls=(\\d+)`, 'm').exec(stats)?.[1] ?? 0);
-  // Each run of the script reads its counters once; all other reads are of the announcement.
+  // Each run of the script reads its counters once. All other reads are of the announcement.
   const announcements = calls('get') + calls('mget') - calls('evalsha');
   // About once a minute, after a response: see redis/census.test.ts.
   const census = CENSUS_COMMANDS * calls('zadd');
-  // After a response, too: EVAL, SET and HMGET each time, the rest now and then. See redis/metrics-board.test.ts.
+  // Also after a response: EVAL, SET and HMGET each time, the rest now and then. See redis/metrics-board.test.ts.
   const metrics = 3 * calls('hmget') + calls('hlen') + calls('hset') + calls('pexpire') - calls('zadd');
   return { announcements, requests: sumCalls(stats) - announcements - census - metrics };
 }
 
 const CENSUS_COMMANDS = 6;
 
-/** Breaks a region for as long as `during` runs. */
+/** Breaks a region while `during` runs. */
 export async function withFault(region: string, fault: object, during: () => Promise<void>): Promise<void> {
   const endpoint = `${regionNamed(region).url}/_gateway/faults`;
   await fetch(endpoint, { method: 'PUT', body: JSON.stringify(fault) });

@@ -1,4 +1,4 @@
-// coin: at most `limit` units in each window, which it knows by their numbers.
+// coin: at most `limit` units in each window, which it knows by its number.
 import { type Algorithm, floorDivide } from '../../../src/core/counting/algorithms/algorithm.ts';
 
 interface State {

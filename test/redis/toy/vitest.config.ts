@@ -1,4 +1,4 @@
-// Runs the tests of a copy of Weir that has one algorithm more. They need no shared parts.
+// Runs the tests of a copy of Weir that has one more algorithm. They need no shared parts.
 import { defineConfig } from 'vitest/config';
 import { luaAsText } from '../../shared/lua-as-text.ts';
 
@@ -8,7 +8,7 @@ export default defineConfig({
     include: ['test/redis/*.test.ts'],
     testTimeout: 240_000,
     hookTimeout: 240_000,
-    // Beside all other tests: one process that loads each module once.
+    // One process that loads each module once, because all other tests run beside it.
     isolate: false,
     maxWorkers: 1,
   },
