@@ -25,6 +25,8 @@ export interface SteadyTraffic {
   readonly weights: readonly number[];
   /** The load relative to the limit. The default is 2. */
   readonly load?: number;
+  /** In each region; one if left out. */
+  readonly isolates?: number;
 }
 
 export interface SteadyUse {
@@ -75,7 +77,8 @@ function beyondWindow({ limit, windowSeconds }: SteadyTraffic, sent: readonly Se
   return [...windows.values()].reduce((sum, { length }) => sum + Math.max(0, length - limit), 0);
 }
 
-function scenarioOf({ algorithm, limit, windowSeconds, roundTripMs }: SteadyTraffic): Scenario {
+function scenarioOf(traffic: SteadyTraffic): Scenario {
+  const { algorithm, limit, windowSeconds, roundTripMs, isolates = 1 } = traffic;
   const names = { id: 'rule', name: 'rule', resource: '/', scope: 'ip', ordinal: 0 } as const;
   const rule: LimitedRule = { ...RULE_DEFAULTS, ...names, algorithm, limit, windowSeconds };
   const shares = Object.fromEntries(REGIONS.map((name) => [name, 1]));
@@ -85,7 +88,7 @@ function scenarioOf({ algorithm, limit, windowSeconds, roundTripMs }: SteadyTraf
     seed: 1,
     kind: 'quiet',
     deadlineMs: DEADLINE_MS,
-    isolatesPerPlace: 1,
+    isolatesPerPlace: isolates,
     network: { seed: 1, oneWayMs, jitter: 0, lossRate: 0, lateRate: 0, leaveRate: 0 },
     boundMs: 0,
     skewMs: [],
@@ -120,16 +123,18 @@ interface Playing {
 
 /** Sends from the start of a window on. */
 function sendAll(
-  { limit, windowSeconds, windows, weights, load = TWICE }: SteadyTraffic,
+  { limit, windowSeconds, windows, weights, load = TWICE, isolates = 1 }: SteadyTraffic,
   { world, time, checks }: Playing,
 ): Sent[] {
   const windowMs = windowSeconds * 1_000;
+  const random = createRandom(1);
   return Array.from({ length: Math.floor(windows * load * limit) }, (_, i) => {
+    const number = Math.floor(random() * isolates);
     const atMs = Math.round(START_MS + windowMs + (i * windowMs) / (load * limit));
     const sent: Sent = { atMs, countedAtMs: 0, isAdmitted: false };
     time.after(atMs - time.now(), async () => {
       const plan = async () => ({ kind: 'checks', checks }) as const;
-      const isolate = world.isolateAt(placeOf(i, weights), 0);
+      const isolate = world.isolateAt(placeOf(i, weights), number);
       const ledger = createLedger(() => {});
       const decision = await isolate.decide({ plan, ledger, afterResponse: () => {} });
       if (decision.kind !== 'counted') return;

@@ -2,7 +2,7 @@
 // here is synchronous; lease-upkeep.ts makes the calls.
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
-import { outcomeWith } from '../core/counting/check.ts';
+import { type Outcome, outcomeWith } from '../core/counting/check.ts';
 import type { CheckResult } from '../core/counting/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { nameOf } from './known-cessions.ts';
@@ -15,11 +15,11 @@ import {
   type Lease,
   type LeaseCounter,
   leaseFor,
-  measure,
   noteLeft,
   putBackUnits,
   useUnits,
 } from './lease-counter.ts';
+import { noteRest, paceOf, updatePace } from './lease-pace.ts';
 import { isLeasable, lastsMs, wantOf } from './lease-terms.ts';
 import type { Ledger } from './ledger.ts';
 import { isBeingMoved, type PlacedCheck } from './placed-checks.ts';
@@ -40,6 +40,8 @@ export interface LeaseBook {
   claim(regions: Regions, placed: PlacedCheck, check: RuleCheck): number;
   /** A call that asked for units was answered, whatever the answer. */
   answered(check: RuleCheck): void;
+  /** Called after every denial, with the time by the clock of the region. */
+  denied(check: RuleCheck, outcome: Outcome, atMs: number): void;
   /** Called after every charge. Returns what is left of the whole limit, including this isolate's leased units. */
   note(granted: Granted): number;
   /** Whether the lease runs dry soon. */
@@ -57,8 +59,8 @@ export interface Leased {
 }
 
 const MAX_COUNTERS = 10_000;
-/** Units that are not used for this long are given back. */
-const IDLE_MS = 2_000;
+/** Units that are not used for this long are given back. It is twice as long as the longest lease should last. */
+const IDLE_MS = 10_000;
 /** The most leases that one request gives back. */
 const MAX_GIVEN_BACK = 50;
 
@@ -98,7 +100,8 @@ export function createLeaseBook(now: () => number): LeaseBook {
     ms: number,
     ledger: Pick<Ledger, 'noteLeased'>,
   ) => {
-    measure(counter, check.cost, ms);
+    updatePace(counter, check.cost, ms);
+    counter.used += check.cost;
     const remaining = useUnits(counter, lease, check.cost);
     if (lease.units === 0) open.delete(lease);
     const counted = lease.check.cost === check.cost ? lease.check : { ...lease.check, cost: check.cost };
@@ -168,15 +171,9 @@ export function createLeaseBook(now: () => number): LeaseBook {
       const counter = counterOf(check);
       if (!counter || isAsking(counter, ms) || open.size >= MAX_COUNTERS || isBeingMoved(placed)) return 0;
       endLeases(counter, ms);
-      const { unitsPerMs, unitsPerMsBefore, remaining } = counter;
-      const pace = {
-        unitsPerMs,
-        unitsPerMsBefore,
-        remaining,
-        isolates: region.census.count(),
-        nowMs: ms + counter.aheadMs,
-        callMs: region.distance.ms() ?? 0,
-      };
+      updatePace(counter, check.cost, ms);
+      const callMs = region.distance.ms() ?? 0;
+      const pace = paceOf(counter, { check, ms, isolates: region.census.count(), callMs });
       const want = wantOf(check, pace);
       if (want > 0) ask(counter, want, ms);
       return want;
@@ -187,6 +184,11 @@ export function createLeaseBook(now: () => number): LeaseBook {
       if (counter) counter.asked = 0;
     },
 
+    denied(check, outcome, atMs) {
+      const counter = counterOf(check);
+      if (counter) noteRest(counter, { outcome, atMs, charged: 0 });
+    },
+
     note(granted) {
       const { check, outcome, whole, usedNow, chargedAtMs } = granted;
       // The call was sent before a change or a reset, so its lease is of no use.
@@ -195,8 +197,9 @@ export function createLeaseBook(now: () => number): LeaseBook {
       const known = counterOf(check);
       const counter = known ?? createLeaseCounter(ms);
       if (!known) counters.set(nameOf(check), counter, Number.POSITIVE_INFINITY);
-      measure(counter, usedNow, ms);
-      counter.remaining = outcome.remaining;
+      updatePace(counter, check.cost, ms);
+      counter.used += usedNow;
+      noteRest(counter, { outcome, atMs: chargedAtMs, charged: usedNow + outcome.granted });
       counter.aheadMs = chargedAtMs - granted.sentAtMs;
       const isLease = outcome.granted > 0 && lastsMs(check, chargedAtMs) > 0;
       if (isLease) endLeases(counter, ms);

@@ -1,7 +1,8 @@
-// One counter that an isolate may lease from: how fast the isolate uses units, its leases, and what is left of the
-// limit. Units that are leased and not used count as left.
+// One counter that an isolate may lease from: its leases, and what is left of the limit. Units that are leased and not
+// used count as left.
 import type { Outcome } from '../core/counting/check.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
+import { type Measured, startMeasuring } from './lease-pace.ts';
 import type { LimiterRegion } from './region-ladder.ts';
 
 /** Units of one charge. */
@@ -46,17 +47,7 @@ interface Left {
   units: number;
 }
 
-export interface LeaseCounter {
-  /** The start of the current measurement of the pace. */
-  sinceMs: number;
-  used: number;
-  unitsPerMs: number;
-  /** The pace of the measurement before. A burst must not count as pace: it is over before a lease arrives. */
-  unitsPerMsBefore: number;
-  /** What the region last said is left there. */
-  remaining: number;
-  /** How far the region's clock is ahead of this isolate's, at most. */
-  aheadMs: number;
+export interface LeaseCounter extends Measured {
   /** Units of a lease call that is still in flight. */
   asked: number;
   askingUntilMs: number;
@@ -64,40 +55,15 @@ export interface LeaseCounter {
   left?: Left | undefined;
 }
 
-/** The shortest time over which the pace is measured. */
-const MEASURE_MS = 250;
-/** After a longer pause, the earlier pace says nothing. */
-const LONGEST_PAUSE_MS = 60_000;
 /** When a lease has only this part left, it is time for the next one. */
 const LOW = 0.4;
 
 export const createLeaseCounter = (sinceMs: number): LeaseCounter => ({
-  sinceMs,
-  used: 0,
-  unitsPerMs: 0,
-  unitsPerMsBefore: 0,
-  remaining: 0,
-  aheadMs: 0,
+  ...startMeasuring(sinceMs),
   asked: 0,
   askingUntilMs: 0,
   leases: [],
 });
-
-export function measure(counter: LeaseCounter, units: number, ms: number): void {
-  const passedMs = ms - counter.sinceMs;
-  // Nothing was left, so requests were denied meanwhile. Their pace is still the same.
-  const isPause = counter.remaining < units && passedMs < LONGEST_PAUSE_MS;
-  if (isPause && passedMs >= MEASURE_MS) {
-    counter.used = 0;
-    counter.sinceMs = ms;
-  } else if (passedMs >= MEASURE_MS) {
-    counter.unitsPerMsBefore = counter.unitsPerMs;
-    counter.unitsPerMs = counter.used / passedMs;
-    counter.used = 0;
-    counter.sinceMs = ms;
-  }
-  counter.used += units;
-}
 
 export const leaseFor = (counter: LeaseCounter, check: RuleCheck, ms: number): Lease | undefined =>
   counter.leases.find(

@@ -3,14 +3,20 @@ import { traitsOf } from '../core/counting/algorithms/registry.ts';
 import { windowAt } from '../core/counting/calendar.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 
-/** A lease lasts this long at the current pace, so 200 requests a second make two calls a second. */
-const WORTH_MS = 500;
-/** The part of the rest that all isolates together may lease. The other half is for requests counted one by one. */
-const SHARE_OF_REST = 0.5;
-/** Requests in WORTH_MS. At a slower pace, a lease saves too little for the units it keeps from others. */
-const LEAST_PACE = 10;
-/** A limit that lasts for less than this is not leased: a lost lease would be too much of it. */
-const LEAST_LIMIT_MS = 2_000;
+/** A call is billed as four commands. With so many requests in a lease, each costs less than a tenth of a command. */
+const WORTH_REQUESTS = 100;
+/** A fast isolate leases for this long instead, so that it makes two calls a second at any pace. */
+const SHORTEST_MS = 500;
+/** A slow isolate leases fewer requests. Nobody else can use what it holds, or sees what it has used, for this long. */
+const LONGEST_MS = 5_000;
+/** Requests a second. At a slower pace, a lease saves too little for the units it keeps from others. */
+const LEAST_PACE = 5;
+/** Requests. A smaller limit costs few calls, and a caller that moves to another isolate would miss what is left here. */
+const LEAST_LIMIT = 100;
+/** Of the limit. So much is lost at most if the isolate ends. */
+const PART_OF_LIMIT = 1 / 8;
+/** Of the time until the window ends. A pace that slows down must not leave units that nobody uses in time. */
+const PART_OF_WINDOW = 0.5;
 /** A smaller lease saves nothing. Near the limit, requests are counted one by one. */
 const LEAST_REQUESTS = 2;
 /** Clocks stand still while a request is worked on, and are cut to milliseconds. */
@@ -25,11 +31,12 @@ export function isLeasable({ algorithm, rule, countDenied, blockMs, log }: RuleC
 
 /** What the isolate knows of a counter. */
 export interface Pace {
-  /** The pace of this isolate. */
+  /** The pace of this isolate in the last measurement, and in the one before. */
   readonly unitsPerMs: number;
   readonly unitsPerMsBefore: number;
-  /** What the region last said is left there. */
+  /** What is left in the region, as far as this isolate knows. */
   readonly remaining: number;
+  /** How many isolates use the counter, if all do so at the pace of this one. */
   readonly isolates: number;
   /** The time by the clock of the region, roughly. */
   readonly nowMs: number;
@@ -39,19 +46,22 @@ export interface Pace {
 
 /** Units to ask for beyond the cost; 0 for none. */
 export function wantOf(check: RuleCheck, pace: Pace): number {
-  const { unitsPerMs, unitsPerMsBefore, remaining, isolates, nowMs, callMs } = pace;
-  const steadily = Math.min(unitsPerMs, unitsPerMsBefore);
-  const isBusy = steadily * WORTH_MS >= LEAST_PACE * check.cost;
-  if (!isBusy || !isLeasable(check) || check.full.limit < steadily * isolates * LEAST_LIMIT_MS) return 0;
+  const { remaining, isolates, nowMs, callMs } = pace;
+  // A burst must not count as pace, so both measurements must be fast. Their mean is nearer to the truth than either.
+  const isBusy = Math.min(pace.unitsPerMs, pace.unitsPerMsBefore) * 1_000 >= LEAST_PACE * check.cost;
+  const unitsPerMs = (pace.unitsPerMs + pace.unitsPerMsBefore) / 2;
+  if (!isBusy || !isLeasable(check) || check.full.limit < LEAST_LIMIT * check.cost) return 0;
   // Requests that arrive while the lease call is in flight must still find units, or the lease would deny them.
   const spare = remaining - unitsPerMs * isolates * callMs;
-  const most = Math.floor(Math.min((remaining * SHARE_OF_REST) / isolates, spare));
-  // Units that are not used by the end of the lease are lost for a while.
-  const usedMs = Math.min(WORTH_MS, lastsMs(check, nowMs));
-  const wanted = Math.min(Math.floor(unitsPerMs * usedMs), most);
+  const usedMs = Math.min(worthMs(check, unitsPerMs), lastsMs(check, nowMs) * PART_OF_WINDOW);
+  const most = Math.min(check.full.limit * PART_OF_LIMIT, remaining / isolates, spare);
+  const wanted = Math.floor(Math.min(unitsPerMs * usedMs, most));
   const units = wanted - (wanted % check.cost);
   return units >= LEAST_REQUESTS * check.cost ? units : 0;
 }
+
+const worthMs = ({ cost }: RuleCheck, unitsPerMs: number): number =>
+  Math.min(LONGEST_MS, Math.max(SHORTEST_MS, (WORTH_REQUESTS * cost) / unitsPerMs));
 
 /** How long units charged at that moment may be used: until their cell ends, by the clock of the region. */
 export function lastsMs(check: RuleCheck, atMs: number): number {

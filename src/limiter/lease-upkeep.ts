@@ -55,13 +55,15 @@ export function createLeaseUpkeep({ now, book, cessions }: LeaseUpkeepOptions): 
     if (asked.kind === 'unanswered') return;
     const { nowMs, outcomes } = asked.answer;
     for (const { check } of refills) book.answered(check);
-    if (!refills.every((_, i) => outcomes[i]?.allowed)) return;
+    const isCharged = refills.every((_, i) => outcomes[i]?.allowed);
     for (const [i, { placed, check }] of refills.entries()) {
       const told = outcomes[i];
       if (!told) continue;
+      const chargedAtMs = told.nowMs ?? nowMs;
+      if (!told.allowed) book.denied(check, told, chargedAtMs);
+      if (!isCharged) continue;
       const outcome = { ...told, granted: told.granted + check.cost };
       const whole = asWhole(pendingOf(placed), check, outcome);
-      const chargedAtMs = told.nowMs ?? nowMs;
       book.note({ region, check, outcome, whole, sentAtMs, chargedAtMs, usedNow: 0, era });
       // As after a request: a counter used from memory must get the parts of other regions, too.
       cessions.follow([{ placed, region, counted: check, outcome: told }], regions, afterResponse);

@@ -121,12 +121,14 @@ export function createRegionCalls({ now, cessions, denials, leases, isUnsettled 
     { region, check, ones }: Turn,
     outcome: Outcome,
     { nowMs, sentAtMs }: Sent,
-    { operation, era }: CountRequest,
+    { operation, regions, era }: CountRequest,
   ) => {
     const moment = { askedAtMs: sentAtMs, answeredAtMs: nowMs, era };
     if (outcome.movedTo !== undefined) return cessions.learn(check, region.name, outcome, moment);
     setVerdicts(ones, region, check, outcome);
-    if (operation !== 'take' || region.isCluster || isUnsettled(check)) return;
+    if (operation !== 'take') return;
+    if (region === regions[0]) leases.denied(check, outcome, outcome.nowMs ?? nowMs);
+    if (region.isCluster || isUnsettled(check)) return;
     denials.remember(region.name, check, outcome, moment);
   };
 

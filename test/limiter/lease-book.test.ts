@@ -62,6 +62,24 @@ describe('a book of leases', () => {
     expect(claim()).toBe(0);
   });
 
+  it('asks for nothing with the first request after a pause', () => {
+    const { claim, warmUp, clock } = open();
+    warmUp();
+    clock.ms += 30_000;
+    expect(claim()).toBe(0);
+  });
+
+  it('keeps its pace after a denial, and leases with the first request of the next window', () => {
+    const { claim, warmUp, clock, book } = open();
+    warmUp();
+    const resetAtMs = START_MS + 60_000;
+    book.denied(check, { ...admitted, allowed: false, remaining: 0, resetAtMs }, clock.ms);
+    clock.ms = resetAtMs - 1;
+    expect(claim()).toBe(0);
+    clock.ms = resetAtMs;
+    expect(claim()).toBe(100);
+  });
+
   it('asks again if there was no answer for a second', () => {
     const { claim, warmUp, clock } = open();
     warmUp();
@@ -151,10 +169,10 @@ describe('a book of leases', () => {
     expect([placed().some(book.has), other && book.has(other)]).toEqual([true, false]);
   });
 
-  it('hands out what was not used for two seconds, once', () => {
+  it('hands out what was not used for ten seconds, once', () => {
     const { note, book, clock } = open();
     note(10);
-    clock.ms += 1_999;
+    clock.ms += 9_999;
     expect(book.takeIdle()).toEqual([]);
     clock.ms += 1;
     expect(book.takeIdle()).toMatchObject([{ units: 10, chargedAtMs: START_MS }]);

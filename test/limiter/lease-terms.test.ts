@@ -38,17 +38,32 @@ describe('a lease', () => {
 });
 
 describe('a lease call asks for a number of units that', () => {
-  it('is half a second at the pace of now', () => {
-    expect(wantOf(minute, busy)).toBe(100);
+  const large = createRuleCheck({ limit: 10_000, windowMs: 60_000, rule: { lease: true } });
+
+  it('is a hundred requests; half a second of a faster pace, five seconds of a slower one', () => {
+    const wantAt = (perMs: number) => wantOf(large, { ...busy, unitsPerMs: perMs, unitsPerMsBefore: perMs });
+    expect([0.4, 0.2, 0.05, 0.02, 0.01].map(wantAt)).toEqual([200, 100, 100, 100, 50]);
   });
 
-  it('is a share of what is left, divided by the isolates', () => {
-    expect(wantOf(minute, { ...busy, remaining: 120, isolates: 2 })).toBe(30);
+  it('goes by the mean of two measurements of the pace', () => {
+    expect(wantOf(large, { ...busy, unitsPerMs: 0.4, unitsPerMsBefore: 0.3 })).toBe(175);
+  });
+
+  it('is at most an eighth of the limit', () => {
+    expect(wantOf(minute, { ...busy, unitsPerMs: 1, unitsPerMsBefore: 1 })).toBe(125);
+  });
+
+  it('is at most an equal share of what is left', () => {
+    expect(wantOf(minute, { ...busy, remaining: 120, isolates: 2 })).toBe(60);
+  });
+
+  it('is at most what the isolate uses in half of the time until the window ends', () => {
+    expect(wantOf(minute, { ...busy, nowMs: START_MS + 59_490 })).toBe(50);
   });
 
   it('is nothing if little is left, or the pace is slow, or the window ends', () => {
-    expect(wantOf(minute, { ...busy, remaining: 3 })).toBe(0);
-    expect(wantOf(minute, { ...busy, unitsPerMs: 0.019 })).toBe(0);
+    expect(wantOf(minute, { ...busy, remaining: 1 })).toBe(0);
+    expect(wantOf(minute, { ...busy, unitsPerMs: 0.0049 })).toBe(0);
     expect(wantOf(minute, { ...busy, nowMs: START_MS + 59_985 })).toBe(0);
   });
 
@@ -58,17 +73,18 @@ describe('a lease call asks for a number of units that', () => {
   });
 
   it('is nothing after a burst: the pace must have lasted', () => {
-    expect(wantOf(minute, { ...busy, unitsPerMsBefore: 0.019 })).toBe(0);
+    expect(wantOf(minute, { ...busy, unitsPerMsBefore: 0.0049 })).toBe(0);
   });
 
-  it('is nothing if all isolates together use up the limit within two seconds', () => {
-    const pace = { ...busy, isolates: 2 };
-    const wantOfLimit = (limit: number) => wantOf({ ...minute, full: { limit, extra: undefined } }, pace);
-    expect([wantOfLimit(799), wantOfLimit(800)]).toEqual([0, 100]);
+  it('is nothing of a limit of fewer than a hundred requests', () => {
+    const wantOfLimit = (limit: number, cost = 1) =>
+      wantOf({ ...minute, cost, full: { limit, extra: undefined } }, busy);
+    expect([wantOfLimit(99), wantOfLimit(100)]).toEqual([0, 12]);
+    expect([wantOfLimit(299, 3), wantOfLimit(300, 3)]).toEqual([0, 36]);
   });
 
   it('is a number of whole requests', () => {
-    expect(wantOf({ ...minute, cost: 3 }, busy)).toBe(99);
+    expect(wantOf({ ...minute, cost: 3 }, { ...busy, remaining: 100 })).toBe(99);
   });
 
   it.each([

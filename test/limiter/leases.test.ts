@@ -2,9 +2,9 @@
 import { describe, expect, it, vi } from 'vitest';
 import { createRandom } from '../../local/random.ts';
 import type { Decision } from '../../src/core/counting/decision.ts';
-import { hot, open, other, scarce, WARM } from './lease-harness.ts';
+import { hot, open, openAt, other, scarce, WARM } from './lease-harness.ts';
 import { fails, useFakeTime } from './limiter-harness.ts';
-import { createMinute } from './model-regions.ts';
+import { createMinute, type ModelRegion } from './model-regions.ts';
 import { START_MS } from './rule-checks.ts';
 
 useFakeTime();
@@ -45,6 +45,31 @@ describe('an isolate that is busy at a counter', () => {
     expect(decisions.filter(({ allowed }) => allowed)).toHaveLength(1_000);
   });
 
+  /** Another isolate uses all that is left. */
+  const useUp = (region: ModelRegion) =>
+    openAt(region).send([{ ...hot, cost: region.peek(hot)?.remaining ?? 0 }]);
+
+  it('asks for no more units once a region has none', async () => {
+    const { region, sendMany, takes } = open();
+    await sendMany(WARM);
+    await useUp(region);
+    const before = takes();
+    expect((await sendMany(200)).at(-1)?.allowed).toBe(false);
+    // One for the next lease, and one for the first request that finds no unit.
+    expect(takes() - before).toBe(2);
+  });
+
+  it('leases with the first request after a window in which it was denied', async () => {
+    const { region, sendMany, takes } = open();
+    await sendMany(100);
+    await useUp(region);
+    expect((await sendMany(20)).some(({ allowed }) => allowed)).toBe(false);
+    vi.setSystemTime(START_MS + 60_000);
+    const before = takes();
+    await sendMany(50);
+    expect(takes() - before).toBe(1);
+  });
+
   it('goes on from its lease while Redis is gone', async () => {
     const { region, sendMany, send } = open();
     await sendMany(WARM);
@@ -65,7 +90,7 @@ describe('an isolate that is busy at a counter', () => {
   it('gives back what it does not use, with the next request of anybody', async () => {
     const { sendMany, send, settle, used, limiter } = open();
     await sendMany(WARM);
-    await vi.advanceTimersByTimeAsync(2_500);
+    await vi.advanceTimersByTimeAsync(10_500);
     await send([other]);
     await settle();
     expect([limiter.leased().units, used(hot)]).toEqual([0, WARM]);

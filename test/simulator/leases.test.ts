@@ -8,16 +8,19 @@ const WARM = 4;
 const JUDGED = 4;
 
 it.each([
-  ['200 requests a second', 667, 4],
-  ['1,000 requests a second', 3_333, 4],
-  ['200 requests a second and a long window', 10_000, 60],
+  ['200 requests a second at one isolate', 667, 4, 1],
+  ['1,000 requests a second at one isolate', 3_333, 4, 1],
+  ['200 requests a second at one isolate and a long window', 10_000, 60, 1],
+  ['1,000 requests a second at three isolates', 3_333, 4, 3],
+  ['200 requests a second at three isolates', 667, 4, 3],
+  ['200 requests a second at ten isolates and a long window', 10_000, 60, 10],
 ])(
   'one subject with %s costs a tenth of a command each, and gets its limit',
-  async (_, limit, windowSeconds) => {
+  async (_, limit, windowSeconds, isolates) => {
     const play = (windows: number) =>
       playSteadyTraffic({
         ...{ algorithm: 'fixed-window', limit, windowSeconds, windows, roundTripMs: 80 },
-        ...{ weights: [1, 0, 0], load: LOAD },
+        ...{ weights: [1, 0, 0], load: LOAD, isolates },
       });
     const [warm, all] = [await play(WARM), await play(WARM + JUDGED)];
     const perWindow = LOAD * limit;
