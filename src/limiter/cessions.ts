@@ -124,7 +124,7 @@ export function createCessions(now: () => number): Cessions {
     return cession.home === home && (!covers(cession, check, parts) || cession.usableUntilMs - now() < ms);
   };
 
-  /** A region that sends many guests to the home takes its part back, unless split parts would lose too much. */
+  /** A region that sends many guests to the home wants its part back, unless split parts would lose too much. */
   const welcome = ({ placed, region }: Use, [own]: Regions, afterResponse: AfterResponse) => {
     const { check, parts } = placed;
     const count = (guests.get(nameOf(check), now()) ?? 0) + check.cost * own.census.count();
@@ -154,7 +154,7 @@ export function createCessions(now: () => number): Cessions {
   const askAll = async (some: Ask, regions: Regions) => {
     const { from, home, placed } = some;
     const outcomes = await ask(some, AbortSignal.timeout(ASK_MS));
-    // Only the home asks for parts, not its guests.
+    // Guests renew cessions for their home, but only the home merges.
     if (regions[0].name !== home) return;
     for (const [i, outcome] of outcomes.entries())
       if (placed[i]) await merging.merge({ placed: placed[i], from, outcome, regions });
@@ -185,7 +185,10 @@ export const asksOf = (wishes: readonly Wish[]): Ask[] =>
       first ? [{ ...first, placed: [first, ...others].map(({ placed }) => placed) }] : [],
   );
 
-/** Whether the region's own part is too small: more than one request has used half of it, or it has none. */
+/**
+ * Whether the home's own part is too small: it has none, another region counted the request or the home denied it, or
+ * half of the part is used. A single request that uses half does not count, unless the part holds only one.
+ */
 function isStrained({ placed, region, counted, outcome }: Use, home: string): boolean {
   const own = placed.parts.get(home);
   if (!own || region.name !== home || !outcome.allowed) return true;

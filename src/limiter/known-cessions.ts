@@ -38,7 +38,7 @@ export interface KnownCessions {
   checkAt(placed: PlacedCheck, region: string): RuleCheck | undefined;
   /** The regions that may count the check, in the order of asking. */
   candidates(placed: PlacedCheck, regions: Regions): readonly LimiterRegion[];
-  /** All parts are ceded and no home may use them any more: the ms until a region counts again. */
+  /** If every region has ceded its part: the ms until the first of them counts again. */
   lockedMs(placed: PlacedCheck): number | undefined;
 }
 

@@ -50,6 +50,6 @@ const isSettled = (checks: readonly RuleCheck[], { before, moved }: Split) =>
 export const isBeingMoved = ({ check, split }: PlacedCheck): boolean =>
   (split.moved?.[check.rule.id]?.length ?? 0) > 0;
 
-/** Whether this region can use the parts of other regions. */
+/** Whether a region can use the parts of others. */
 export const isShared = ({ check, parts, at }: PlacedCheck): boolean =>
   parts.size > 1 && (at !== undefined || check.rule.spill);

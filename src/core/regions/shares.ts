@@ -9,7 +9,7 @@
 //   the sum.
 // - token-bucket, leaky-bucket, gcra: a region admits at most burst_i + t·limit_i/W in any time t. Both terms add up
 //   to those of the whole, because limit and burst are each split without a rest. None of them rounds: levels
-//   are whole numbers of units times the window, and what gcra cannot say in ms it keeps in 1/limit of one.
+//   are whole numbers of units times the window.
 // Where windows are cut by the epoch, "the same everywhere" takes clocks that agree; the others need only that
 // clocks run at one pace.
 import { type AlgorithmId, traitsOf } from '../counting/algorithms/registry.ts';
