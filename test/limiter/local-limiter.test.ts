@@ -1,64 +1,14 @@
-// What one isolate decides alone: how much of a limit it admits, when it refuses, and that its memory stays small.
+// What one isolate decides alone: how much of a limit it admits, and that its memory stays small.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import { runChecks } from '../../src/core/counting/counters.ts';
 import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
-import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { OnUnavailable } from '../../src/core/matching/rule.ts';
-import { createLedger } from '../../src/limiter/ledger.ts';
-import { createLocalLimiter } from '../../src/limiter/local-limiter.ts';
-import { nextSeatId } from '../redis/engines.ts';
 import { rounds } from '../rounds.ts';
+import { asNext, checkFor, gaps, shape, startLocal, withExtra } from './local-limiter-harness.ts';
 import { type Admission, firstBeyond } from './most-admitted.ts';
-import { createRuleCheck, type RuleCheckShape, START_MS } from './rule-checks.ts';
-
-/** A limiter on a clock that the test sets. */
-function startLocal({ capPerSecond = 0, isolates = 1, regions = 1 } = {}) {
-  let nowMs = START_MS;
-  const limiter = createLocalLimiter({ now: () => nowMs, capPerSecond });
-  const ledger = createLedger(() => {});
-  return {
-    at(atMs: number) {
-      nowMs = atMs;
-      return this;
-    },
-    decide: (...checks: RuleCheck[]) =>
-      limiter.decide({ reason: 'timeout', checks, ledger, isolates, regions }),
-    /** With its own ledger. */
-    decideFor: (check: RuleCheck) => {
-      const own = createLedger((error) => {
-        throw error;
-      });
-      const { allowed } = limiter.decide({
-        reason: 'timeout',
-        checks: [check],
-        ledger: own,
-        isolates,
-        regions,
-      });
-      return { allowed, ledger: own };
-    },
-    ledger,
-    decideWithoutRules: () => limiter.decide({ reason: 'no-rules', ledger, isolates, regions }),
-  };
-}
-
-const checkFor = (onUnavailable: OnUnavailable, { rule, ...shape }: RuleCheckShape = {}) =>
-  createRuleCheck({ ...shape, rule: { ...rule, onUnavailable } });
-
-const asNext = (check: RuleCheck): RuleCheck =>
-  check.algorithm === 'concurrency' ? { ...check, seatId: nextSeatId() } : check;
-
-const shape = {
-  limit: fc.integer({ min: 1, max: 12 }),
-  windowMs: fc.oneof(fc.integer({ min: 1, max: 60 }), fc.constantFrom(997, 60_000)),
-  extra: fc.option(fc.integer({ min: 1, max: 12 }), { nil: undefined }),
-  cost: fc.integer({ min: 1, max: 4 }),
-};
-const gaps = fc.array(fc.oneof(fc.nat({ max: 30 }), fc.constantFrom(0, 100, 997)), { maxLength: 60 });
-const withExtra = (algorithm: AlgorithmId, extra: number | undefined) =>
-  algorithm === 'concurrency' ? {} : { extra };
+import { START_MS } from './rule-checks.ts';
 
 /** For any history, the answers equal those of counters that know only this isolate. */
 function expectUndivided(algorithm: AlgorithmId, onUnavailable: OnUnavailable, isolates: number) {
@@ -253,103 +203,6 @@ describe('a log of every request', () => {
       }),
       { numRuns: rounds(200) },
     );
-  });
-});
-
-describe('a rule that is closed', () => {
-  const closed = checkFor('closed', { id: 'closed' });
-
-  it.each([
-    ['alone', [closed]],
-    ['after an open one', [checkFor('open'), closed]],
-    ['before a local one', [closed, checkFor('local')]],
-  ])('refuses %s, and nothing is counted', (_, checks) => {
-    const decision = startLocal({ capPerSecond: 1 }).decide(...checks);
-    expect(decision).toEqual({
-      kind: 'degraded',
-      allowed: false,
-      fallback: 'closed',
-      reason: 'timeout',
-    });
-  });
-
-  it('refuses before the cap does, and does not use it up', () => {
-    const local = startLocal({ capPerSecond: 1 });
-    for (let i = 0; i < 5; i++) expect(local.decide(closed).fallback).toBe('closed');
-    expect(local.decide(checkFor('open'))).toMatchObject({ allowed: true, fallback: 'open' });
-    expect(local.decide(closed).fallback).toBe('closed');
-  });
-
-  it('refuses nobody if it only logs', () => {
-    const decision = startLocal().decide(
-      checkFor('closed', { log: true }),
-      checkFor('open', { id: 'other' }),
-    );
-    expect(decision).toMatchObject({ allowed: true, fallback: 'open' });
-  });
-});
-
-it('a rule that only logs denies nobody, and does not make the decision a local one', () => {
-  const local = startLocal({ isolates: 10 });
-  const logging = checkFor('local', { log: true });
-  for (const allowed of [true, false]) {
-    const decision = local.decide(logging);
-    expect(decision).toMatchObject({ allowed: true, fallback: 'open' });
-    expect(decision.local?.results[0]?.outcome.allowed).toBe(allowed);
-  }
-});
-
-describe('the cap', () => {
-  it('does not hold back a request whose rules only log', () => {
-    const local = startLocal({ capPerSecond: 1 });
-    const decide = () => local.decide({ ...checkFor('open'), log: true }).allowed;
-    expect([decide(), decide(), decide()]).toEqual([true, true, true]);
-  });
-
-  const subject = (i: number) => checkFor('open', { key: `{test}:${i}`, limit: 1, windowMs: 60_000 });
-  const fallbacks = (local: ReturnType<typeof startLocal>, subjects: readonly number[]) =>
-    subjects.map((i) => local.decide(subject(i)).fallback);
-
-  it('lets exactly so many through in each second', () => {
-    const local = startLocal({ capPerSecond: 2 });
-    expect(fallbacks(local, [1, 2, 3])).toEqual(['open', 'open', 'cap']);
-    expect(fallbacks(local.at(START_MS + 999), [4])).toEqual(['cap']);
-    expect(fallbacks(local.at(START_MS + 1_000), [5, 6, 7])).toEqual(['open', 'open', 'cap']);
-  });
-
-  it('refuses without counting', () => {
-    const local = startLocal({ capPerSecond: 1 });
-    expect(fallbacks(local, [1, 2])).toEqual(['open', 'cap']);
-    const decision = local.decide(subject(2));
-    expect([decision.allowed, decision.local]).toEqual([false, undefined]);
-    expect(fallbacks(local.at(START_MS + 1_000), [2])).toEqual(['open']);
-  });
-
-  it('is not used up by denied requests', () => {
-    const local = startLocal({ capPerSecond: 2 });
-    const decisions = [1, 1, 1, 1, 2, 3].map((i) => local.decide(subject(i)));
-    expect(decisions.map(({ allowed, fallback }) => [allowed, fallback])).toEqual([
-      [true, 'open'],
-      ...Array(3).fill([false, 'open']),
-      [true, 'open'],
-      [false, 'cap'],
-    ]);
-  });
-
-  it('holds where there are no rules, and lets the others go open', () => {
-    const local = startLocal({ capPerSecond: 2 });
-    const decisions = Array.from({ length: 3 }, () => local.decideWithoutRules());
-    expect(decisions.map(({ allowed, fallback }) => [allowed, fallback])).toEqual([
-      [true, 'open'],
-      [true, 'open'],
-      [false, 'cap'],
-    ]);
-  });
-
-  it('of 0 is none', () => {
-    const local = startLocal({ capPerSecond: 0 });
-    const passed = Array.from({ length: 20_000 }, () => local.decideWithoutRules().allowed);
-    expect(passed.every(Boolean)).toBe(true);
   });
 });
 

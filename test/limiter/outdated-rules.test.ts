@@ -1,90 +1,11 @@
 // If rules turn out to be outdated after a request was charged by them, the new rules decide the request once more. In
-// the end only the new rules have charged it, and once. The counters are in memory, and tests read every unit.
-import fc from 'fast-check';
+// the end only the new rules have charged it, and once.
 import { describe, expect, it, vi } from 'vitest';
-import type { Check } from '../../src/core/counting/check.ts';
-import type { RuleCheck } from '../../src/core/matching/plan.ts';
-import type { CounterStore } from '../../src/core/ports/counter-store.ts';
-import type { Probe } from '../../src/core/ports/snapshot-source.ts';
-import { rounds } from '../rounds.ts';
-import {
-  createSource,
-  DEADLINE_MS,
-  fails,
-  hangs,
-  LATE_MS,
-  openIsolate,
-  START_MS,
-  type TestPlan,
-  type TestRequest,
-  useFakeTime,
-} from './limiter-harness.ts';
-import { createModelRegion, type ModelRegion, seenFrom } from './model-regions.ts';
+import { START_MS, type TestRequest, useFakeTime } from './limiter-harness.ts';
+import { added, kept, open, overdue, removed, used, wider } from './outdated-rules-harness.ts';
 import { aloneIn, checkOf } from './regional-isolate.ts';
 
 useFakeTime();
-const overdue: Probe = { expected: 'this', isOverdue: true, askedAtMs: START_MS };
-
-interface World {
-  readonly before: readonly RuleCheck[];
-  readonly after: readonly RuleCheck[];
-  readonly regions?: readonly string[];
-}
-
-/** An idle isolate with the rules `before`, while its regions already announce the rules `after`. */
-function open({ before, after, regions: names = ['us'] }: World) {
-  const regions = names.map((name) => createModelRegion(name));
-  for (const region of regions) region.does.announces = 'that';
-  const source = createSource();
-  source.asks = overdue;
-  const isolate = openIsolate(seenFrom(regions, 0), { source });
-  let seats = 0;
-  const plan: TestPlan = async ({ version }) => ({
-    kind: 'checks',
-    // Each pass has its own seats.
-    checks: (version === 'old' ? before : after).map((check) =>
-      check.algorithm === 'concurrency'
-        ? { ...check, seatId: `seat-${String(++seats).padStart(11, '0')}` }
-        : check,
-    ),
-  });
-  const decide = async (request: TestRequest = {}) => {
-    const { decision, tookMs } = await isolate.decide({ plan, ...request });
-    return { ...decision, tookMs };
-  };
-  const settle = async () => {
-    const settled = isolate.settle();
-    await vi.advanceTimersByTimeAsync(20_000);
-    await settled;
-  };
-  const [us, eu] = regions as [ModelRegion, ModelRegion];
-  const operations = () => us.calls.map(({ operation }) => operation);
-  return { us, eu, regions, source, errors: isolate.errors, decide, settle, operations };
-}
-
-/** Units charged to a check, in all of these regions. */
-const used = (check: Check, ...regions: ModelRegion[]) =>
-  regions.reduce((sum, region) => sum + ROOMY - (region.peek({ ...check, limit: ROOMY })?.remaining ?? 0), 0);
-const ROOMY = 1_000;
-
-/** From now on the region treats refunds in this way. */
-const refundsWith = (region: ModelRegion, how: (run: CounterStore['run']) => CounterStore['run']) => {
-  const { run } = region.does;
-  const refund = how(run);
-  region.does.run = (call, signal) => (call.operation === 'refund' ? refund : run)(call, signal);
-};
-const wait = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
-/** The call arrives then, although its caller may have given up. */
-const arrivesAfter =
-  (ms: number) =>
-  (run: CounterStore['run']): CounterStore['run'] =>
-  (call, signal) =>
-    Promise.race([wait(ms).then(() => run(call, new AbortController().signal)), hangs(signal)]);
-
-const kept = checkOf('kept', { limit: 10 });
-const wider = { ...kept, limit: 20, full: { limit: 20, extra: undefined } };
-const removed = checkOf('removed');
-const added = checkOf('added');
 
 describe('a request that was charged by outdated rules', () => {
   it('is charged by the new ones alone, and once', async () => {
@@ -186,74 +107,6 @@ describe('a request that was charged by outdated rules', () => {
   });
 });
 
-describe('a refund that is', () => {
-  it('slow is waited for, up to half of what is left of the deadline', async () => {
-    const last = checkOf('kept', { limit: 1 });
-    const { us, decide, settle } = open({ before: [last], after: [last] });
-    refundsWith(us, arrivesAfter(DEADLINE_MS / 2 - 1 - LATE_MS));
-    expect(await decide()).toMatchObject({ allowed: true, tookMs: DEADLINE_MS / 2 - 1 });
-    await settle();
-    expect(used(last, us)).toBe(1);
-  });
-
-  it('slower than that is made all the same: nobody is charged twice in the end', async () => {
-    const { us, decide, settle, errors } = open({ before: [kept, removed], after: [wider, added] });
-    refundsWith(us, arrivesAfter(1_000));
-    expect(await decide()).toMatchObject({ allowed: true, rulesVersion: 'new', tookMs: DEADLINE_MS / 2 });
-    expect(used(kept, us)).toBe(2);
-    await settle();
-    expect([kept, removed, added].map((check) => used(check, us))).toEqual([1, 0, 1]);
-    expect(errors).toEqual([]);
-  });
-
-  it('slower than that may cost the last unit: the request is denied, and charged nothing in the end', async () => {
-    const last = checkOf('kept', { limit: 1 });
-    const { us, decide, settle } = open({ before: [last], after: [last] });
-    refundsWith(us, arrivesAfter(1_000));
-    expect(await decide()).toMatchObject({ allowed: false, rulesVersion: 'new' });
-    await settle();
-    expect(used(last, us)).toBe(0);
-  });
-
-  it('slow makes no denial last: what it caused is not remembered', async () => {
-    const last = checkOf('kept', { limit: 1 });
-    const { us, source, decide } = open({ before: [last], after: [last] });
-    refundsWith(us, arrivesAfter(1_000));
-    expect(await decide()).toMatchObject({ allowed: false, rulesVersion: 'new' });
-    source.asks = undefined;
-    await vi.advanceTimersByTimeAsync(1_000);
-    expect(await decide()).toMatchObject({ allowed: true });
-    // Five seconds later, the isolate remembers denials again.
-    await vi.advanceTimersByTimeAsync(5_000);
-    expect(await decide()).toMatchObject({ allowed: false });
-    const asked = us.calls.length;
-    expect(await decide()).toMatchObject({ allowed: false });
-    expect(us.calls).toHaveLength(asked);
-  });
-
-  it('lost is reported, tried once, and costs what the request cost, until the window ends', async () => {
-    const { us, decide, settle, errors, operations } = open({
-      before: [kept, removed],
-      after: [wider, added],
-    });
-    refundsWith(us, () => fails('unavailable'));
-    expect(await decide()).toMatchObject({ allowed: true, rulesVersion: 'new' });
-    await settle();
-    expect([kept, removed, added].map((check) => used(check, us))).toEqual([2, 1, 1]);
-    expect([errors.length, operations()]).toEqual([1, ['take', 'take']]);
-  });
-
-  it('lost is tried again for a seat: it holds nobody else up', async () => {
-    const places = checkOf('places', { algorithm: 'concurrency', limit: 5, windowMs: 300_000 });
-    const { us, decide, settle } = open({ before: [places], after: [places] });
-    let lost = 1;
-    refundsWith(us, (run) => (call, signal) => (lost-- > 0 ? fails('timeout')() : run(call, signal)));
-    expect(await decide()).toMatchObject({ allowed: true });
-    await settle();
-    expect(used(places, us)).toBe(1);
-  });
-});
-
 describe('a request that outdated rules have denied', () => {
   it('passes if the new ones let it, and is charged once', async () => {
     const tight = checkOf('kept', { limit: 1, cost: 2 });
@@ -325,54 +178,4 @@ it('a peek gives nothing back', async () => {
   expect(await decide({ operation: 'peek' })).toMatchObject({ allowed: true, rulesVersion: 'new' });
   await settle();
   expect([used(kept, us), operations()]).toEqual([0, ['peek', 'peek']]);
-});
-
-describe('whatever the rules are, before and after', () => {
-  const ALGORITHMS = [
-    'fixed-window',
-    'sliding-window-log',
-    'sliding-window-counter',
-    'sliding-window-buckets',
-    'token-bucket',
-    'leaky-bucket',
-    'gcra',
-  ] as const;
-  const rules = fc.uniqueArray(
-    fc.record({
-      n: fc.integer({ min: 0, max: 6 }),
-      limit: fc.integer({ min: 1, max: 4 }),
-      cost: fc.integer({ min: 1, max: 2 }),
-      log: fc.boolean(),
-    }),
-    { selector: ({ n }) => n, maxLength: 4 },
-  );
-  const checkFor = ({ n, limit, cost, log }: { n: number; limit: number; cost: number; log: boolean }) =>
-    checkOf(`rule-${n}`, { algorithm: ALGORITHMS[n] ?? 'gcra', limit, cost, log });
-  const prefill = fc.array(rules, { maxLength: 4 });
-
-  it('the request is decided as if only the new ones had ever been asked, and the counters end up the same', async () => {
-    await fc.assert(
-      fc.asyncProperty(prefill, rules, rules, async (earlier, before, after) => {
-        const [outdated, direct] = [
-          open({ before: before.map(checkFor), after: after.map(checkFor) }),
-          open({ before: after.map(checkFor), after: [] }),
-        ];
-        direct.us.does.announces = 'this';
-        for (const { us } of [outdated, direct])
-          for (const past of earlier)
-            if (past.length > 0)
-              await us.store.run(
-                { operation: 'take', checks: past.map(checkFor) },
-                new AbortController().signal,
-              );
-        const [decision, expected] = [await outdated.decide(), await direct.decide()];
-        expect(decision.allowed).toBe(expected.allowed);
-        for (const rule of [...before, ...after]) {
-          const check = { ...checkFor(rule), cost: 1 };
-          expect(outdated.us.peek(check)?.remaining).toBe(direct.us.peek(check)?.remaining);
-        }
-      }),
-      { numRuns: rounds(300) },
-    );
-  });
 });

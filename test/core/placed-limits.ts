@@ -1,0 +1,52 @@
+// Limits placed over three regions, as texts and numbers that tests compare.
+import { expect } from 'vitest';
+import { hashTagOf } from '../../src/core/counting/keys.ts';
+import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
+import type { PlacedBefore, SharesByRegion, Split } from '../../src/core/matching/rule.ts';
+import { createPlacements } from '../../src/core/regions/placement.ts';
+import { homeOf, type Share } from '../../src/core/regions/shares.ts';
+import { createRuleCheck, type RuleCheckShape } from '../limiter/rule-checks.ts';
+
+export const AT_MS = 1_800_000_000_000;
+export const MINUTE = { windowMs: 60_000, limit: 12 } as const;
+export const EVEN = { us: 1, eu: 1, ap: 1 };
+export const splitBy = (shares: SharesByRegion, before: Split['before'] = []): Split => ({ shares, before });
+export const until = (replacedAtMs: number, shares: SharesByRegion) => ({ shares, replacedAtMs });
+
+/** All ways in which the check must be counted at that moment. */
+export function placementsOf(split: Split, { rule: placed = {}, ...shape }: Shape = {}, nowMs = AT_MS) {
+  const { placedBefore = [], ...rule } = placed;
+  const check = createRuleCheck({ ...MINUTE, ...shape, rule });
+  return createPlacements({ ...split, moved: { [check.rule.id]: placedBefore } }).of(check, nowMs);
+}
+/** With the former split, as publications record it. */
+type Shape = Omit<RuleCheckShape, 'rule'> & {
+  readonly rule?: Partial<LimitedRule> & { readonly placedBefore?: readonly PlacedBefore[] };
+};
+/** The part of each region, by name. */
+export const allPartsOf = (...given: Parameters<typeof placementsOf>) =>
+  placementsOf(...given).map(({ parts }): Record<string, Share> => Object.fromEntries(parts));
+/** The parts of the only way. */
+export function partsOf(...given: Parameters<typeof allPartsOf>) {
+  const [parts = {}, ...others] = allPartsOf(...given);
+  expect(others).toEqual([]);
+  return parts;
+}
+/** The limits alone. */
+export const limitsOf = (...given: Parameters<typeof partsOf>) =>
+  Object.fromEntries(Object.entries(partsOf(...given)).map(([name, { limit }]) => [name, limit]));
+/** A short text for each way: where it counts, and the regions' parts. */
+export const told = (...given: Parameters<typeof placementsOf>) =>
+  placementsOf(...given).map(({ parts, at }) => ({
+    at,
+    ...Object.fromEntries([...parts].map(([name, { limit }]) => [name, limit])),
+  }));
+export const home = (shares: SharesByRegion, key = '{test}:subject') =>
+  homeOf(
+    hashTagOf(key),
+    Object.entries(shares).map(([name, share]) => ({ name, share })),
+  );
+export const keyAt = (name: string, shares: SharesByRegion) => {
+  const keys = Array.from({ length: 1_000 }, (_, i) => `weir:{ip:=${i}}`);
+  return keys.find((key) => home(shares, key) === name) ?? '';
+};

@@ -1,0 +1,103 @@
+// Requests that a region sends to the home of their counter, and a counter that no region may count for a while.
+import { describe, expect, it } from 'vitest';
+import { atMs, HELD_MS, open, TERM_MS } from './cessions-harness.ts';
+import { LATE_MS, useFakeTime } from './limiter-harness.ts';
+import { place } from './placed.ts';
+
+useFakeTime();
+
+describe('a guest', () => {
+  /** The home is us. Its caller has moved to eu, and that isolate knows it. */
+  const moved = async () => {
+    const opened = open();
+    await opened.send(5);
+    const { request } = opened.createIsolate(1);
+    // The two parts that this isolate knows of deny the last request, which learns in ap of the third part.
+    await opened.send(16, request);
+    return { ...opened, guest: request };
+  };
+
+  it('renews for its home what other regions have ceded to it, but not the part of its own region', async () => {
+    const { send, guest, asked } = await moved();
+    const before = asked().length;
+    atMs(TERM_MS - 10_000);
+    await send(5, guest);
+    expect(asked().length - before).toBe(1);
+    expect(asked().filter((name) => name === 'ap')).toHaveLength(2);
+  });
+
+  it('asks its own region again when the term that it knows is over: the home may have renewed', async () => {
+    const { send, createIsolate } = open();
+    await send(5);
+    const { request } = createIsolate(1);
+    await send(1, request);
+    atMs(TERM_MS - 10_000);
+    await send(5);
+    atMs(TERM_MS + 10_000);
+    expect(await send(1, request)).toMatchObject({ charged: [{ check: { region: 'us', limit: 20 } }] });
+  });
+});
+
+describe('a subject whose parts are all ceded, for a term that is over', () => {
+  /** The home has no part of its own, and the others want theirs back. */
+  const locked = async () => {
+    const opened = open({ eu: 5, ap: 5 });
+    // So that the isolate knows that us answers.
+    await opened.request([place({ us: 1 }, { id: 'other' })]);
+    expect(await opened.send(3)).toMatchObject({ charged: [{ check: { region: 'us', limit: 10 } }] });
+    const reclaim = { operation: 'reclaim', checks: [opened.placed.check] } as const;
+    for (const { does } of [opened.eu, opened.ap]) await does.run(reclaim, new AbortController().signal);
+    atMs(TERM_MS + 1_000);
+    return opened;
+  };
+
+  it('is denied until one of them counts again, if no region is out of reach', async () => {
+    const { send } = await locked();
+    const { results, missing } = await send(1);
+    expect(missing).toEqual([]);
+    expect(results).toMatchObject([{ outcome: { allowed: false, remaining: 0 } }]);
+    const retryAfterMs = results[0]?.outcome.retryAfterMs ?? 0;
+    expect(Math.abs(retryAfterMs - (HELD_MS - TERM_MS - 1_000))).toBeLessThan(5_000);
+    // The isolate counts from when it asked, which is some calls earlier than the region.
+    atMs(TERM_MS + 1_000 + retryAfterMs + 5 * LATE_MS);
+    expect(await send(1)).toMatchObject({ charged: [{}] });
+  });
+
+  it('is left to its rule if one is', async () => {
+    const { request, eu } = await locked();
+    eu.trip();
+    expect(await request()).toMatchObject({ results: [], missing: [{}] });
+  });
+});
+
+describe('a region that sends many to the home', () => {
+  it('wants its part back: the home cannot renew, and the subject is split again', async () => {
+    const { send, asked, createIsolate } = open();
+    await send(5);
+    const guest = createIsolate(1);
+    await send(9, guest.request);
+    expect(asked('reclaim')).toEqual([]);
+    // Its own part, within a window.
+    expect(await send(1, guest.request)).toMatchObject({ charged: [{ check: { region: 'us', limit: 20 } }] });
+    expect(asked('reclaim')).toEqual(['eu']);
+    await send(3, guest.request);
+    expect(asked('reclaim')).toEqual(['eu']);
+    atMs(TERM_MS - 1);
+    await send(5);
+    expect(asked()).toEqual(['eu', 'eu', 'ap', 'ap']);
+    atMs(TERM_MS + 30_000);
+    expect(await send(1)).toMatchObject({ charged: [{ check: { limit: 20 } }] });
+    atMs(HELD_MS + LATE_MS);
+    expect(await guest.request()).toMatchObject({ charged: [{ check: { region: 'eu', limit: 10 } }] });
+  });
+
+  it('does not if few come', async () => {
+    const { send, asked, createIsolate } = open();
+    await send(5);
+    const guest = createIsolate(1);
+    await send(9, guest.request);
+    atMs(60_000 + LATE_MS);
+    await send(9, guest.request);
+    expect(asked('reclaim')).toEqual([]);
+  });
+});
