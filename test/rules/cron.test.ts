@@ -2,70 +2,25 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it, vi } from 'vitest';
 import { formatAnnouncement } from '../../src/core/ports/announcement.ts';
-import { createMetricSums } from '../../src/core/telemetry/metric-sums.ts';
-import { type CronTelemetry, runCron } from '../../src/cron.ts';
 import { readCurrent, readRules } from '../../src/rules/book/snapshot-kv.ts';
 import { type PublishOptions, publish } from '../../src/rules/publishing/publish.ts';
-import { sendAlerts } from '../../src/telemetry/alerts.ts';
-import { deleteOld } from '../../src/telemetry/retention.ts';
-import { type Step, usePublishing } from './publish-harness.ts';
+import { MIDNIGHT, useCron } from './cron-harness.ts';
+import type { Step } from './publish-harness.ts';
 
-const { before, createOptions, errors, kv, publishNow, reads, regions, run, standing, writes, addRule } =
-  usePublishing();
-
-const MINUTE_MS = 60_000;
-const NOON = Date.parse('2026-11-17T12:00:00Z');
-const MIDNIGHT = Date.parse('2026-11-18T00:00:00Z');
-
-interface Hour {
-  readonly from?: number;
-  readonly databaseCheckMinutes?: number;
-  readonly options?: PublishOptions;
-  /** Whether there is a webhook for thresholds. */
-  readonly hasWebhook?: boolean;
-}
-
-/** Like in an isolate: deletes old rows, and looks for alerts. There are none. */
-function telemetryOf({ database }: PublishOptions, hasWebhook: boolean): CronTelemetry {
-  const now = () => NOON;
-  const webhook = { url: 'http://localhost:1', secret: '' };
-  return {
-    deleteOld: () => deleteOld(database, { eventsDays: 30, usageDays: 400, nowMs: now() }),
-    pushMetrics: undefined,
-    sendAlerts: hasWebhook
-      ? () => sendAlerts({ database, webhook, now, sums: createMetricSums() })
-      : undefined,
-    onError: (error) => void errors.push(error),
-  };
-}
-
-/** Sixty runs of one isolate, each in its minute, and what they cost. */
-async function hourOfCron({
-  from = NOON,
-  databaseCheckMinutes = 1,
-  options = createOptions(),
-  hasWebhook = false,
-}: Hour = {}) {
-  let postgresQueries = 0;
-  const others = before.step;
-  before.step = async (step) => {
-    if (step === 'postgres') postgresQueries += 1;
-    await others(step);
-  };
-  reads.length = 0;
-  writes.length = 0;
-  const billed = () => Promise.all(regions().map(async ({ gateway }) => (await gateway.stats()).billed));
-  const billedBefore = await billed();
-  const parts = { publishing: options, databaseCheckMinutes, telemetry: telemetryOf(options, hasWebhook) };
-  for (let minute = 0; minute < 60; minute += 1) await runCron(parts, from + minute * MINUTE_MS);
-  const redisCommands = (await billed()).map((now, i) => now - (billedBefore[i] ?? 0));
-  before.step = others;
-  return { kvReads: reads.length, kvWrites: writes.length, redisCommands, postgresQueries };
-}
-
-/** One run at noon, of an isolate that has just started. */
-const runOnce = (options = createOptions(), databaseCheckMinutes = 1) =>
-  runCron({ publishing: options, databaseCheckMinutes }, NOON + MINUTE_MS);
+const {
+  addRule,
+  before,
+  createOptions,
+  errors,
+  hourOfCron,
+  kv,
+  publishNow,
+  regions,
+  run,
+  runOnce,
+  standing,
+  writes,
+} = useCron();
 
 describe('an hour in which nothing changes', () => {
   it('costs one Redis command for each region and one query a minute, four more to delete, and writes nothing', async () => {

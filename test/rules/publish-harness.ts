@@ -42,6 +42,9 @@ export async function startRegion(name: 'eu' | 'us') {
 }
 export type Region = Awaited<ReturnType<typeof startRegion>>;
 
+/** The `regions` of a publication that every region has. */
+export const EVERYWHERE = ['eu', 'us'].map((name) => ({ name, announced: true }));
+
 /** Call it once in a test file. Each test starts without rules and publications. */
 export function usePublishing() {
   let db: TestDatabase;
@@ -148,8 +151,33 @@ export function usePublishing() {
     },
   });
 
+  /** From now on these steps fail. */
+  const failAt = (...steps: Step[]) => {
+    before.step = async (step) => {
+      if (steps.includes(step)) throw new Error(`fails: ${step}`);
+    };
+  };
+  /** From now on every step succeeds. */
+  const succeed = () => {
+    before.step = async () => undefined;
+  };
+
   return {
-    ...{ before, clear, copies, createOptions, errors, failed, hanging, keys, reads, run, writes },
+    ...{
+      before,
+      clear,
+      copies,
+      createOptions,
+      errors,
+      failAt,
+      failed,
+      hanging,
+      keys,
+      reads,
+      run,
+      succeed,
+      writes,
+    },
     publishNow: (shares: Parameters<typeof createOptions>[0] = {}) => publish(createOptions(shares)),
     standing: () => Promise.all(regions.map((region) => region.standing())),
     regions: () => regions,

@@ -2,16 +2,16 @@
 // On a real KV that can lack, lose or damage keys, and a real Redis.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { partKey } from '../../src/core/counting/keys.ts';
-import { encodeSnapshot, versionOf } from '../../src/core/matching/stored-snapshot.ts';
+import { encodeSnapshot } from '../../src/core/matching/stored-snapshot.ts';
 import { packText } from '../../src/core/packed-text.ts';
-import { type Announcement, formatAnnouncement } from '../../src/core/ports/announcement.ts';
+import { formatAnnouncement } from '../../src/core/ports/announcement.ts';
 import type { Kv } from '../../src/rules/book/kv.ts';
 import { writeCallers, writeCurrent, writeRules } from '../../src/rules/book/snapshot-kv.ts';
 import { createSnapshotSource } from '../../src/rules/book/snapshot-source.ts';
 import { copyTo, createPart, MAX_PACKED } from '../../src/rules/publishing/region-copies.ts';
 import { startKv, type TestKv } from './kv.ts';
 import { type Region, startRegion } from './publish-harness.ts';
-import { createRule } from './small-rules.ts';
+import { createPublished, keyOf, type Published } from './published-parts.ts';
 
 let testKv: TestKv;
 let kv: TestKv['kv'];
@@ -43,26 +43,12 @@ beforeEach(async () => {
 });
 afterEach(() => vi.restoreAllMocks());
 
-interface Published {
-  readonly announcement: Announcement;
-  readonly texts: Readonly<Record<'rules' | 'callers', string>>;
-}
-
 /** Announced and copied in the region, but not in KV. */
 async function publishWithoutKv(sequence: number, ...ids: string[]): Promise<Published> {
-  const texts = {
-    rules: encodeSnapshot({ rules: ids.map(createRule), tiers: [], lists: [] }),
-    callers: JSON.stringify({ epoch: '0', revisions: { 'key:k': String(sequence) } }),
-  };
-  const [rules, callers] = [await versionOf(texts.rules), await versionOf(texts.callers)];
-  const announcement = { sequence, rules, callers };
-  const parts = [
-    createPart({ kind: 'rules', version: rules }, texts.rules),
-    createPart({ kind: 'callers', version: callers }, texts.callers),
-  ];
-  await copyTo(region.board, parts, { known: undefined, again: false, onError });
-  await region.put(announcement);
-  return { announcement, texts };
+  const published = await createPublished(sequence, ids);
+  await copyTo(region.board, published.parts, { known: undefined, again: false, onError });
+  await region.put(published.announcement);
+  return published;
 }
 const putInKv = async ({ announcement, texts }: Published) => {
   await writeRules(kv, announcement.rules, texts.rules);
@@ -89,9 +75,6 @@ const redis = (command: string, ...args: string[]) =>
     headers: { Authorization: 'Bearer token' },
     body: JSON.stringify([command, ...args]),
   }).then(async (answer) => ((await answer.json()) as { result: unknown }).result);
-const keyOf = ({ announcement }: Published, kind: 'rules' | 'callers') =>
-  partKey({ kind, version: announcement[kind] });
-
 describe('news that KV does not have yet', () => {
   it('is read from the region that told of it: rules and callers', async () => {
     const { source } = await started();

@@ -6,8 +6,9 @@ import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { WRITTEN_DEFAULTS } from '../../src/rules/tables/rule-schema.ts';
 import * as schema from '../../src/rules/tables/schema.ts';
-import { CASES, type Case, LEAST, type Row, STANDING } from './bad-rows.ts';
+import { CASES } from './bad-rows.ts';
 import { startDatabase, type TestDatabase } from './database.ts';
+import { type Case, LEAST, type Row, STANDING } from './row-cases.ts';
 
 let db: TestDatabase;
 let client: pg.Client;

@@ -1,0 +1,176 @@
+// Random sets of rules and tiers, and requests that meet them.
+import { randomUUID } from 'node:crypto';
+import fc from 'fast-check';
+import type { Caller } from '../../src/core/matching/caller.ts';
+import { canonicalPath } from '../../src/core/matching/canonical-path.ts';
+import { NO_FACTS } from '../../src/core/matching/counted-by.ts';
+import {
+  type Per,
+  type RouteCost,
+  RULE_DEFAULTS,
+  SCOPES,
+  type Tier,
+  type WrittenLimit,
+} from '../../src/core/matching/rule.ts';
+import type { MatchRequest, PublishedRule } from '../../src/core/matching/snapshot.ts';
+
+/** The database orders uuids like their text. */
+const IDS = Array.from({ length: 25 }, () => randomUUID());
+
+const MOMENTS_MS = ['2030-01-01', '2030-02-01', '2030-03-01'].map(Date.parse);
+const isBackwards = ({ validFromMs, validUntilMs }: Pick<PublishedRule, 'validFromMs' | 'validUntilMs'>) =>
+  validFromMs !== null && validUntilMs !== null && validFromMs >= validUntilMs;
+
+export type RuleRow = PublishedRule & { readonly enabled: boolean };
+
+/** Each value is rare, so that rules have few conditions and meet requests. */
+const someOf = (...values: string[]) =>
+  fc.oneof(
+    { weight: 3, arbitrary: fc.constant<string[]>([]) },
+    { weight: 2, arbitrary: fc.subarray(values, { minLength: 1, maxLength: 2 }) },
+  );
+
+const segment = fc.constantFrom('a', 'A', 'b', 'c.d', 'x:y', 'c+d', ':id', ':other', '{id}', '{Name}');
+const resource = fc
+  .tuple(
+    fc.uniqueArray(segment, { maxLength: 2, selector: (text) => text.replace(/[:{}]/g, '').toLowerCase() }),
+    fc.constantFrom('', '', '/', '/*', '/*'),
+  )
+  .map(([segments, end]) => segments.map((text) => `/${text}`).join('') + end || '/');
+
+/** Also names that begin alike. */
+const ruleResource = fc.oneof(
+  { weight: 4, arbitrary: resource },
+  { weight: 1, arbitrary: fc.constantFrom('/a*', '/B*', '/a/b*', '/:id/c*', '/{id}/c.d*', '/c*') },
+);
+
+const limits = fc
+  .record({ limit: fc.constantFrom(null, 1, 2, 3), limitName: fc.constantFrom(null, 'requests', 'exports') })
+  .filter(({ limit, limitName }) => limit !== null || limitName !== null);
+
+const several = fc.constantFrom<WrittenLimit[][]>(
+  [],
+  [],
+  [
+    { limit: 4, windowSeconds: 1 },
+    { limitName: 'exports', windowSeconds: 60 },
+    { limit: 5, limitName: 'requests', windowSeconds: 3600 },
+    { limit: 6, window: 'month', timeZone: 'Europe/Berlin', anchorDay: 15 },
+  ],
+);
+const costs = fc.oneof(
+  { weight: 2, arbitrary: fc.constant<RouteCost[]>([]) },
+  {
+    weight: 1,
+    arbitrary: fc.array(
+      fc
+        .record({ resource, methods: someOf('GET', 'POST'), cost: fc.integer({ min: 2, max: 9 }) })
+        .map(({ methods, ...one }) => (methods.length > 0 ? { ...one, methods } : one)),
+      { maxLength: 5 },
+    ),
+  },
+);
+
+/** A rule that multiplies has none of these. */
+const OF_CALLERS = { methods: [], hosts: [], by: [], per: [], replaces: false };
+
+const ruleFields = fc
+  .record({
+    resource: ruleResource,
+    others: fc.array(ruleResource, { maxLength: 2 }),
+    by: fc.constantFrom<string[][]>([], [], [], ['country'], ['user', 'header:X-Model']),
+    per: fc.constantFrom<Per[][]>([], [], ['route', 'method']),
+    hosts: someOf('a.example', '*.example'),
+    scope: fc.constantFrom(...SCOPES),
+    action: fc.constantFrom('reject', 'reject', 'reject', 'log', 'allow', 'multiply'),
+    replaces: fc.constantFrom(false, false, false, true),
+    several,
+    costs,
+    methods: someOf('GET', 'HEAD', 'POST'),
+    tiers: someOf('free', 'premium', 'gone'),
+    subjects: someOf('u1', 'u2', '192.0.2.1', 'u*', '*'),
+    percent: fc.constantFrom(100, 100, 100, 40),
+    validFromMs: fc.constantFrom(null, null, ...MOMENTS_MS),
+    validUntilMs: fc.constantFrom(null, null, ...MOMENTS_MS),
+    priority: fc.integer({ min: 1, max: 3 }),
+    enabled: fc.constantFrom(true, true, true, false),
+    limits,
+    window: fc.constantFrom(
+      { windowSeconds: 60, window: null, timeZone: null },
+      { windowSeconds: null, window: 'day' as const, timeZone: 'Asia/Tokyo' },
+    ),
+  })
+  .map(({ limits, several, subjects, others, window, ...fields }) => ({
+    ...fields,
+    resources: others.length > 0 ? [fields.resource, ...others] : [],
+    ...(several.length > 0 ? { limits: several } : { ...limits, ...window }),
+    ...(fields.scope === 'global' && {
+      percent: 100,
+      by: fields.by.filter((part) => part !== 'header:X-Model'),
+    }),
+    ...(isBackwards(fields) && { validUntilMs: null }),
+    ...(fields.action === 'multiply' && { ...OF_CALLERS, times: fields.priority / 2 }),
+    subjects: subjects.filter(
+      (one) => fields.scope !== 'global' && !(fields.scope === 'ip' && one.endsWith('*')),
+    ),
+  }));
+
+export const ruleSet = fc.array(ruleFields, { minLength: 1, maxLength: IDS.length, size: 'max' }).map((set) =>
+  set.map((fields, i): RuleRow => {
+    const id = IDS[i] ?? '';
+    return {
+      ...RULE_DEFAULTS,
+      ...fields,
+      id,
+      name: `rule ${i}`,
+      algorithm: 'fixed-window',
+      ordinal: i,
+      counterId: id,
+    };
+  }),
+);
+
+const tierLimits = fc.dictionary(fc.constantFrom('requests', 'exports'), fc.constantFrom(null, 10, 20), {
+  noNullPrototype: true,
+});
+export const tierSet = fc
+  .tuple(fc.subarray(['free', 'premium']), tierLimits, tierLimits, fc.constantFrom('free', 'premium', ''))
+  .map(([names, first, second, defaultName]) =>
+    names.map(
+      (name): Tier => ({
+        name,
+        limits: name === 'free' ? first : second,
+        isDefault: name === defaultName,
+      }),
+    ),
+  );
+
+const optionalId = fc.constantFrom(undefined, 'u1', 'u2', '192.0.2.1');
+const caller: fc.Arbitrary<Caller> = fc.record({
+  ip: fc.constantFrom('192.0.2.1', '192.0.2.2'),
+  address: fc.constant('192.0.2.1'),
+  userId: optionalId,
+  apiKeyId: optionalId,
+  tenantId: optionalId,
+  tier: fc.constantFrom(undefined, 'free', 'premium', 'gone'),
+});
+const path = fc
+  .array(fc.constantFrom('a', 'B', 'b', 'c.d', 'cxd', 'c+d', 'x:y', 'é', '_weir', '.', '..', 'a;v=1'), {
+    maxLength: 4,
+  })
+  .map((segments) => matchPathOf(`/${segments.join('/')}`));
+export const request: fc.Arbitrary<MatchRequest> = fc.record({
+  matchPath: path,
+  method: fc.constantFrom('GET', 'HEAD', 'POST', 'PUT'),
+  facts: fc
+    .constantFrom('a.example', 'b.example', 'other')
+    .map((host) => ({ ...NO_FACTS, host: () => host })),
+  caller,
+  nowMs: fc.constantFrom(0, ...MOMENTS_MS, Date.parse('2031-01-01')),
+});
+
+function matchPathOf(rawPath: string): string {
+  const canonical = canonicalPath(new URL(rawPath, 'http://origin').pathname);
+  if (!canonical.ok) throw new Error(canonical.reason);
+  return canonical.matchPath;
+}
