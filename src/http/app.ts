@@ -11,7 +11,7 @@ import type { Services } from './services.ts';
 
 export interface App {
   /** `forward` replaces the origin: the middleware passes requests on to its own app. */
-  fetch(request: Request, context: ExecutionContext, forward?: Forward): Promise<Response>;
+  fetch(request: Request, context: ExecutionContext, forward?: Forward): Response | Promise<Response>;
 }
 
 type Forward = GatewayRequest['forward'];
@@ -28,7 +28,7 @@ export function createApp(services: Services): App {
   app.onError((error) => {
     throw error;
   });
-  return { fetch: async (request, context, forward) => app.fetch(request, { forward }, context) };
+  return { fetch: (request, context, forward) => app.fetch(request, { forward }, context) };
 }
 
 /** A request that some Weir has sent. */

@@ -102,8 +102,10 @@ async function decide(services: GatewayServices, asked: GatewayRequest): Promise
   try {
     let step = await limiter.begin(request);
     while (step.kind === 'round') {
-      identity = await whoCalls(services, asked, step);
-      step = await limiter.decide(step, await plan(services, asked, step, identity));
+      const caller = whoCalls(services, asked, step);
+      identity = caller instanceof Promise ? await caller : caller;
+      const planned = plan(services, asked, step, identity);
+      step = await limiter.decide(step, planned instanceof Promise ? await planned : planned);
     }
     return { decision: step.decision, identity, ledger, route: origins.routeOf(asked) };
   } catch (error) {
@@ -111,10 +113,19 @@ async function decide(services: GatewayServices, asked: GatewayRequest): Promise
   }
 }
 
+/** A promise only if the caller shows a credential. */
+const whoCalls = (services: GatewayServices, asked: GatewayRequest, round: Round) =>
+  hasCredential(asked.request, services.identity)
+    ? lookUpCaller(services, asked, round)
+    : { caller: addressOf(asked.request, services.identity) };
+
 /** Looks up a caller that memory does not know, unless the address is denied anyway. */
-async function whoCalls(services: GatewayServices, asked: GatewayRequest, round: Round): Promise<Identity> {
+async function lookUpCaller(
+  services: GatewayServices,
+  asked: GatewayRequest,
+  round: Round,
+): Promise<Identity> {
   const { afterResponse, request } = asked;
-  if (!hasCredential(request, services.identity)) return { caller: addressOf(request, services.identity) };
   const how = { ...services.identity, afterResponse, deadline: round.deadline };
   const known = await identify(request, { ...how, memoryOnly: true });
   if (known.unknown === undefined) return known;

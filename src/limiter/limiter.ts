@@ -58,8 +58,11 @@ export interface Decided {
 export type Step = Round | Decided;
 
 export interface Limiter {
-  /** Returns the first round, or a decision if this isolate has no rules and gets none. */
-  begin(request: DecisionRequest): Promise<Step>;
+  /**
+   * Returns the first round, or a decision if this isolate has no rules and gets none. A promise only if the isolate has
+   * no rules yet.
+   */
+  begin(request: DecisionRequest): Step | Promise<Step>;
   /** Returns the decision, or one more round if the rules are outdated. It never throws. */
   decide(round: Round, plan: RequestPlan): Promise<Step>;
   /** Whether memory knows that one of these checks denies the request. */
@@ -103,27 +106,33 @@ export function createLimiter(options: LimiterOptions): Limiter {
   const local = createLocalLimiter({ now, capPerSecond });
   let ownId: string | undefined;
 
-  const begin: Limiter['begin'] = async (asked) => {
+  const begin: Limiter['begin'] = (asked) => {
     // Errors after the response are reported, too.
     const afterResponse: AfterResponse = (work) => asked.afterResponse(work.catch(onBug));
     const { regions, operation, ledger } = asked;
     const request = { regions, operation, ledger, afterResponse };
+    const snapshot = snapshots.current();
+    return snapshot ? firstRound(request, snapshot) : start(request);
+  };
+
+  const start = async (request: DecisionRequest): Promise<Step> => {
     try {
-      const snapshot = snapshots.current() ?? (await rules.start(request.regions));
-      if (!snapshot) return decided(request, degraded(request, { reason: 'no-rules' }));
-      const deadline = createDeadline(deadlineMs, now);
-      return {
-        kind: 'round',
-        request,
-        snapshot,
-        deadline,
-        startedAtMs: now(),
-        probe: snapshots.probe(),
-      };
+      const snapshot = await rules.start(request.regions);
+      if (snapshot) return firstRound(request, snapshot);
+      return decided(request, degraded(request, { reason: 'no-rules' }));
     } catch (error) {
       return decided(request, recover(request, error));
     }
   };
+
+  const firstRound = (request: DecisionRequest, snapshot: Snapshot): Round => ({
+    kind: 'round',
+    request,
+    snapshot,
+    deadline: createDeadline(deadlineMs, now),
+    startedAtMs: now(),
+    probe: snapshots.probe(),
+  });
 
   const decide: Limiter['decide'] = async (round, plan) => {
     const { request, probe } = round;
@@ -141,6 +150,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
       const used = leasing.use(leased, request);
       if (used && open.length === 0) return finish(round, judge(round, used), shadow);
       const counted = await count(round, used ? open : enforced);
+      for (const region of counted.regions) beCounted(region, request.afterResponse);
       const news = probe && counted.regions.length > 0 ? rules.learn(probe, counted.heard) : undefined;
       const isReplaced = news !== undefined && (await rules.follow(news, round));
       if (isReplaced || counted.isStopped) return await again(round);
@@ -183,13 +193,12 @@ export function createLimiter(options: LimiterOptions): Limiter {
     return { kind: 'counted', allowed: true, nowMs: now(), results: [] };
   };
 
-  const count = async ({ request, deadline, probe }: Round, placed: readonly PlacedCheck[]) => {
-    const { regions, operation, ledger, afterResponse } = request;
-    const counted = await regional.count({
-      regions,
-      operation,
-      ledger,
-      afterResponse,
+  const count = ({ request, deadline, probe }: Round, placed: readonly PlacedCheck[]) =>
+    regional.count({
+      regions: request.regions,
+      operation: request.operation,
+      ledger: request.ledger,
+      afterResponse: request.afterResponse,
       placed,
       deadline,
       era: snapshots.announced(),
@@ -197,9 +206,6 @@ export function createLimiter(options: LimiterOptions): Limiter {
       // Rules that were confirmed a moment ago may decide one more request.
       expected: probe?.isOverdue ? probe.expected : undefined,
     });
-    for (const region of counted.regions) beCounted(region, afterResponse);
-    return counted;
-  };
 
   /** Decides by the leases used and by what the regions have counted. */
   const judge = ({ request, startedAtMs }: Round, used: Results = [], counted?: Counted): Unstamped => {

@@ -16,8 +16,8 @@ export interface Verdict {
 /** A check that is not decided yet. */
 export interface Pending {
   readonly placed: PlacedCheck;
-  /** From regions that have not admitted the check. */
-  readonly verdicts: Map<string, Verdict>;
+  /** From regions that have not admitted the check: see `setVerdict`. */
+  verdicts: ReadonlyMap<string, Verdict>;
   /** From the region that has admitted the check. */
   admitted: Admitted | undefined;
   /** The region would have admitted this check, but another check was denied. */
@@ -39,13 +39,20 @@ export interface Turn {
   readonly ones: [Pending, ...Pending[]];
 }
 
+const NO_VERDICTS: ReadonlyMap<string, Verdict> = new Map();
+
 /** At the start. */
 export const pendingOf = (placed: PlacedCheck): Pending => ({
   placed,
-  verdicts: new Map(),
+  verdicts: NO_VERDICTS,
   admitted: undefined,
   seen: undefined,
 });
+
+/** Makes a new map, because most checks are admitted at once and never need one. */
+export function setVerdict(one: Pending, region: string, verdict: Verdict): void {
+  one.verdicts = new Map(one.verdicts).set(region, verdict);
+}
 
 export const isUnanswered = (verdict: Verdict | undefined): boolean =>
   verdict !== undefined && verdict.outcome === undefined;
@@ -71,17 +78,21 @@ export function denialOf(one: Pending): CheckResult<RuleCheck> | undefined {
 /** The outcome for the whole limit, less the units that this and the earlier regions have used. */
 export function asWhole({ placed, verdicts }: Pending, check: RuleCheck, outcome: Outcome): Outcome {
   if (!isShared(placed)) return outcome;
-  const others = [...verdicts.values()].filter((one) => one.outcome && one.check.region !== check.region);
-  const used = others.reduce((sum, one) => sum + capacityOf(one.check) - (one.outcome?.remaining ?? 0), 0);
+  const used = verdicts.size === 0 ? 0 : usedElsewhere(verdicts, check);
   const remaining = outcome.remaining + capacityOfAll(placed) - capacityOf(check) - used;
   return remaining > outcome.remaining ? outcomeWith(outcome, { remaining }) : outcome;
 }
 
-const capacityOfAll = ({ check, parts }: PlacedCheck): number =>
-  [...parts.values()].reduce(
-    (sum, { limit, extra }) => sum + capacityOf({ algorithm: check.algorithm, limit, extra }),
-    0,
-  );
+function usedElsewhere(verdicts: Pending['verdicts'], check: RuleCheck): number {
+  const others = [...verdicts.values()].filter((one) => one.outcome && one.check.region !== check.region);
+  return others.reduce((sum, one) => sum + capacityOf(one.check) - (one.outcome?.remaining ?? 0), 0);
+}
+
+function capacityOfAll({ check: { algorithm }, parts }: PlacedCheck): number {
+  let sum = 0;
+  for (const { limit, extra } of parts.values()) sum += capacityOf({ algorithm, limit, extra });
+  return sum;
+}
 
 /** Undefined if the nearest region does not answer: parts ceded to it now would be lost to all. */
 export function useOf({ placed, admitted, verdicts }: Pending, [nearest]: Regions): Use | undefined {

@@ -2,11 +2,10 @@
 import { type Answer, type Outcome, outcomeWith } from '../core/counting/check.ts';
 import type { DegradedReason } from '../core/counting/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
-import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { Cessions } from './cessions.ts';
 import type { KnownDenials } from './known-denials.ts';
 import type { LeaseBook } from './lease-book.ts';
-import { asWhole, isUnanswered, type Pending, type Turn } from './pending-check.ts';
+import { asWhole, isUnanswered, type Pending, setVerdict, type Turn } from './pending-check.ts';
 import { askRegion, FAIR_PART, type LimiterRegion, type Unanswered } from './region-ladder.ts';
 import type { CountRequest } from './regional-count.ts';
 import type { RegionAnnouncement } from './rules-in-force.ts';
@@ -76,8 +75,9 @@ export function createRegionCalls({ now, cessions, denials, leases, isUnsettled 
   };
 
   /** Notes the answer of a region for each check of the call. */
-  const hear = (turns: readonly Turn[], answer: Sent, request: CountRequest) => {
-    const { outcomes, nowMs, sentAtMs, checks } = answer;
+  const hear = (turns: readonly Turn[], sent: Sent, request: CountRequest) => {
+    const { answer, sentAtMs, checks } = sent;
+    const { outcomes, nowMs } = answer;
     const passes = turns.every(({ check }, i) => {
       const outcome = outcomes[i];
       return outcome?.allowed || (check.log && outcome?.movedTo === undefined);
@@ -88,7 +88,7 @@ export function createRegionCalls({ now, cessions, denials, leases, isUnsettled 
       if (!told) return;
       const outcome = outcomeWith(told, { nowMs: told.nowMs ?? nowMs });
       if (outcome.allowed) admit(turn, outcome, { nowMs, sentAtMs, passes }, request);
-      else refuse(turn, outcome, answer, request);
+      else refuse(turn, outcome, sent, request);
     });
   };
 
@@ -120,7 +120,7 @@ export function createRegionCalls({ now, cessions, denials, leases, isUnsettled 
   const refuse = (
     { region, check, ones }: Turn,
     outcome: Outcome,
-    { nowMs, sentAtMs }: Sent,
+    { answer: { nowMs }, sentAtMs }: Sent,
     { operation, regions, era }: CountRequest,
   ) => {
     const moment = { askedAtMs: sentAtMs, answeredAtMs: nowMs, era };
@@ -136,10 +136,8 @@ export function createRegionCalls({ now, cessions, denials, leases, isUnsettled 
   const setVerdicts = (ones: Turn['ones'], region: LimiterRegion, check: RuleCheck, outcome?: Outcome) => {
     for (const one of ones) {
       const own = ones.length === 1 ? check : (cessions.checkAt(one.placed, region.name) ?? check);
-      one.verdicts.set(region.name, {
-        check: own,
-        outcome: outcome ?? one.verdicts.get(region.name)?.outcome,
-      });
+      const known = one.verdicts.get(region.name)?.outcome;
+      setVerdict(one, region.name, { check: own, outcome: outcome ?? known });
     }
   };
 
@@ -160,56 +158,49 @@ export function createRegionCalls({ now, cessions, denials, leases, isUnsettled 
     if (isTooFar) for (const { distance } of regions.slice(1)) distance.measure(afterResponse);
   };
 
-  const send = (turns: readonly Turn[], signal: AbortSignal, call: Call, request: CountRequest) => {
-    const { region, isFair, withAnnouncement } = call;
-    const { regions, operation } = request;
-    const isLeasing = operation === 'take' && region === regions[0];
-    const checks = turns.map((turn) => (isLeasing ? wanting(turn, request) : turn.check));
-    const sentAtMs = now();
-    const ask = async (): Promise<Sent> => {
-      const { nowMs, outcomes, announced } = await region.store.run(
-        { operation, checks, withAnnouncement },
-        signal,
-      );
-      if (outcomes.length === checks.length) return { nowMs, outcomes, announced, sentAtMs, checks };
-      throw new CounterStoreError('bad-reply', 'the store answered for fewer checks than it was given');
-    };
-    return askRegion({ region, isFair, now, ask });
+  const checksOf = (region: LimiterRegion, turns: readonly Turn[], request: CountRequest) => {
+    const isLeasing = request.operation === 'take' && region === request.regions[0];
+    return turns.map((turn) => (isLeasing ? wanting(turn, request) : turn.check));
   };
 
   return async (region: LimiterRegion, turns: readonly Turn[], tally: Tally, request: CountRequest) => {
     const ms = givenMs(region, turns, request, tally.round);
-    const call = { region, isFair: ms >= fairMs(region, request), withAnnouncement: tally.asksAnnouncement };
+    if (ms <= 0) return miss(turns, TOO_LATE, tally, request);
+    const withAnnouncement = tally.asksAnnouncement;
     // One announcement is enough, so later calls do not read it.
     tally.asksAnnouncement = false;
-    const asked = ms > 0 ? await send(turns, AbortSignal.timeout(Math.ceil(ms)), call, request) : TOO_LATE;
+    const checks = checksOf(region, turns, request);
+    const call = { operation: request.operation, checks, withAnnouncement };
+    const sentAtMs = now();
+    const asked = await askRegion({
+      region,
+      isFair: ms >= fairMs(region, request),
+      now,
+      ask: () => region.store.run(call, AbortSignal.timeout(Math.ceil(ms))),
+      isWhole: ({ outcomes }) => outcomes.length === checks.length,
+    });
     if (asked.kind === 'unanswered') {
-      tally.asksAnnouncement = call.withAnnouncement;
+      tally.asksAnnouncement = withAnnouncement;
       return miss(turns, asked, tally, request);
     }
+    const { answer } = asked;
     if (!tally.answered.includes(region)) tally.answered.push(region);
-    const { announced } = asked.answer;
-    if (announced !== undefined) tally.heard.push({ announced, board: region.board });
-    hear(turns, asked.answer, request);
+    if (answer.announced !== undefined)
+      tally.heard.push({ announced: answer.announced, board: region.board });
+    hear(turns, { answer, sentAtMs, checks }, request);
   };
 }
 
-interface Call {
-  readonly region: LimiterRegion;
-  /** The region has enough time, so a timeout is its fault. */
-  readonly isFair: boolean;
-  readonly withAnnouncement: boolean;
-}
-
 /** An answer with its call. */
-interface Sent extends Answer {
+interface Sent {
+  readonly answer: Answer;
   readonly sentAtMs: number;
   /** The checks as sent, with the units to lease. */
   readonly checks: readonly RuleCheck[];
 }
 
 /** The answer that lets a check pass. */
-interface Admitting extends Pick<Sent, 'nowMs' | 'sentAtMs'> {
+interface Admitting extends Pick<Answer, 'nowMs'>, Pick<Sent, 'sentAtMs'> {
   /** All checks of the call pass, so they are charged. */
   readonly passes: boolean;
 }

@@ -44,14 +44,19 @@ export interface Asking<T> {
   readonly now: () => number;
   /** The region has enough time, so a timeout is its fault. */
   readonly isFair: boolean;
+  /** False for an answer that lacks something. The region has then failed. */
+  readonly isWhole?: (answer: T) => boolean;
 }
 
-export async function askRegion<T>({ region, isFair, now, ask }: Asking<T>): Promise<Asked<T>> {
+export async function askRegion<T>(asking: Asking<T>): Promise<Asked<T>> {
+  const { region, isFair, now, ask, isWhole } = asking;
   const permit = region.breaker.enter();
   if (permit === undefined) return { kind: 'unanswered', isInDoubt: false, reason: 'breaker-open' };
   const askedAtMs = now();
   try {
     const answer = await ask();
+    if (isWhole?.(answer) === false)
+      throw new CounterStoreError('bad-reply', 'the store answered for fewer checks than it was given');
     region.breaker.succeed(permit, now());
     region.distance.note(now() - askedAtMs);
     return { kind: 'answered', answer };

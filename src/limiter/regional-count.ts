@@ -13,7 +13,15 @@ import { nameOf } from './known-cessions.ts';
 import type { KnownDenials } from './known-denials.ts';
 import type { LeaseBook } from './lease-book.ts';
 import type { Ledger } from './ledger.ts';
-import { denialOf, isDenied, type Pending, pendingOf, type Turn, useOf } from './pending-check.ts';
+import {
+  denialOf,
+  isDenied,
+  type Pending,
+  pendingOf,
+  setVerdict,
+  type Turn,
+  useOf,
+} from './pending-check.ts';
 import type { PlacedCheck } from './placed-checks.ts';
 import { createRegionCalls, type Tally } from './region-calls.ts';
 import { askRegion, type LimiterRegion, type Regions } from './region-ladder.ts';
@@ -92,21 +100,21 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
    * them.
    */
   const turnOf = (one: Pending, regions: Regions, era: string | undefined): Turn | undefined => {
-    const { placed, verdicts } = one;
+    const { placed } = one;
     const near = cessions.checkAt(placed, regions[0].name);
     // The usual case: the nearest region counts the check, and no cession has to be looked up.
     for (const region of near ? regions : cessions.candidates(placed, regions)) {
       const check = region === regions[0] ? near : cessions.checkAt(placed, region.name);
       if (!check) continue;
-      const verdict = verdicts.get(region.name);
+      const verdict = one.verdicts.get(region.name);
       // The region denied the check with a smaller part than it has by now.
       const hasMore = verdict?.outcome !== undefined && verdict.check.limit < check.limit;
       if (!verdict || hasMore) {
         const outcome = era === undefined ? undefined : denials.find(region.name, check, now(), era);
         if (!outcome) return { region, check, ones: [one] };
-        verdicts.set(region.name, { check, outcome });
+        setVerdict(one, region.name, { check, outcome });
       }
-      if (verdicts.get(region.name)?.outcome && !placed.check.rule.spill) return undefined;
+      if (one.verdicts.get(region.name)?.outcome && !placed.check.rule.spill) return undefined;
     }
     return undefined;
   };
@@ -129,14 +137,14 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     const { placed, regions, operation, era } = request;
     const memory = operation === 'take' && !placed.some(isTold) ? era : undefined;
     const wishes: Wish[] = [];
-    const turns: Turn[] = [];
+    let turns: readonly Turn[] = [];
     let isOver = false;
     for (const one of pending) {
       if (one.admitted) continue;
       const wish = operation === 'take' ? wishOf(one, regions) : undefined;
       const turn = wish ? undefined : turnOf(one, regions, memory);
       if (wish) wishes.push(wish);
-      else if (turn) addTurn(turns, turn);
+      else if (turn) turns = withTurn(turns, turn);
       else isOver ||= isDenied(one);
     }
     return turns.length + wishes.length === 0 || isOver ? undefined : { turns, wishes };
@@ -162,25 +170,14 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     ]);
   };
 
-  /** Returns true if the rules are outdated. Then no further region is asked. */
-  const askAll = async (tally: Tally, request: CountRequest): Promise<boolean> => {
-    for (; tally.round < roundsFor(request.regions); tally.round += 1) {
-      const step = stepOf(tally.pending, request);
-      if (!step) return false;
-      if (tally.heard.some((one) => isOutdated(one, request.expected))) return true;
-      await take(step, tally, request);
-      if (tally.pending.every(isAdmitted)) return false;
-    }
-    return false;
-  };
-
   /** Denies a check that no region may count now, if all regions answer. Admitting it could exceed the limit. */
-  const denyLocked = ({ placed, admitted, verdicts }: Pending) => {
+  const denyLocked = (one: Pending) => {
+    const { placed, admitted, verdicts } = one;
     const waitMs = admitted || verdicts.size > 0 ? undefined : cessions.lockedMs(placed);
     if (waitMs === undefined) return;
     const end = { resetAtMs: now() + waitMs, retryAfterMs: waitMs, nowMs: now() };
     const outcome = { allowed: false, remaining: 0, granted: 0, delayMs: 0, ...end };
-    verdicts.set('', { check: placed.check, outcome });
+    setVerdict(one, '', { check: placed.check, outcome });
   };
 
   /** The check that should have been counted and was not, with the part of the nearest region that has one. */
@@ -204,18 +201,28 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   };
 
   const count = async (request: CountRequest): Promise<Counted> => {
-    const { regions, operation, withAnnouncement, afterResponse, ledger } = request;
-    const pending = request.placed.map(pendingOf);
     const tally: Tally = {
-      pending,
+      pending: request.placed.map(pendingOf),
       heard: [],
       answered: [],
       failure: undefined,
-      asksAnnouncement: withAnnouncement,
+      asksAnnouncement: request.withAnnouncement,
       round: 0,
     };
-    const isStopped = await askAll(tally, request);
-    const { failure, heard } = tally;
+    let isStopped = false;
+    for (; tally.round < roundsFor(request.regions); tally.round += 1) {
+      const step = stepOf(tally.pending, request);
+      isStopped = step !== undefined && tally.heard.some((one) => isOutdated(one, request.expected));
+      if (!step || isStopped) break;
+      await take(step, tally, request);
+      if (tally.pending.every(isAdmitted)) break;
+    }
+    return conclude(tally, isStopped, request);
+  };
+
+  const conclude = (tally: Tally, isStopped: boolean, request: CountRequest): Counted => {
+    const { regions, operation, afterResponse, ledger } = request;
+    const { pending, failure, heard } = tally;
     const isAll = pending.every(isAdmitted);
     if (!isAll && failure === undefined && !isStopped && regions.every(isClosed)) pending.forEach(denyLocked);
     const isRefusal = !isAll && pending.some(isDenied);
@@ -251,15 +258,14 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
 }
 
 /** If a moving rule has two placements in this region, the stricter one is asked. */
-function addTurn(turns: Turn[], turn: Turn): void {
+function withTurn(turns: readonly Turn[], turn: Turn): readonly Turn[] {
+  if (turns.length === 0) return [turn];
   const { check } = turn.ones[0].placed;
   const at = turns.findIndex(({ region, ones }) => region === turn.region && ones[0].placed.check === check);
   const twin = turns[at];
-  if (!twin) turns.push(turn);
-  else {
-    const stricter = turn.check.limit < twin.check.limit ? turn : twin;
-    turns[at] = { ...stricter, ones: [...twin.ones, ...turn.ones] };
-  }
+  if (!twin) return [...turns, turn];
+  const stricter = turn.check.limit < twin.check.limit ? turn : twin;
+  return turns.with(at, { ...stricter, ones: [...twin.ones, ...turn.ones] });
 }
 
 const isAdmitted = ({ admitted }: Pending): boolean => admitted !== undefined;

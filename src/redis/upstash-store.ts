@@ -13,9 +13,17 @@ export function createUpstashStore(client: Client): CounterStore {
   const run: CounterStore['run'] = async (call, signal) => {
     script ??= await composeScript();
     const how = { client, script, call: toScriptCall(call), signal };
-    if (!call.withAnnouncement) return parseAnswer(await count(how), call.checks);
-    const { reply, announced } = await readAndCount(how);
-    return parseAnswer(reply, call.checks, announced);
+    if (call.withAnnouncement) {
+      const { reply, announced } = await readAndCount(how);
+      return parseAnswer(reply, call.checks, announced);
+    }
+    let reply: unknown;
+    try {
+      reply = await client.command(signal, scriptWords('EVALSHA', script.sha, how.call));
+    } catch (error) {
+      reply = await sendText(error, how);
+    }
+    return parseAnswer(reply, call.checks);
   };
 
   return {
@@ -42,11 +50,6 @@ interface Run {
 interface Counted extends Pick<Answer, 'announced'> {
   readonly reply: unknown;
 }
-
-const count = (run: Run): Promise<unknown> =>
-  run.client
-    .command(run.signal, scriptWords('EVALSHA', run.script.sha, run.call))
-    .catch((error: unknown) => sendText(error, run));
 
 /**
  * Also one HTTP request. The announcement is not a key of the script, because Upstash locks such keys exclusively, and

@@ -43,16 +43,33 @@ export function toScriptCall({ operation, checks, nowMs }: CounterCall): ScriptC
   return { keys, args };
 }
 
+interface Columns {
+  readonly columns: readonly Column[];
+  /** Tells the script which groups of columns there are. */
+  readonly mask: string;
+}
+
+/** By the groups that are used, as bits. Each is made once; there are at most as many as there are sets of groups. */
+const columnsByBits = new Map<number, Columns>();
+
 /** Leaves out columns that no check needs, because every argument costs Redis time. */
-function columnsOf(checks: readonly Check[]): { readonly columns: readonly Column[]; readonly mask: string } {
-  const columns: Column[] = [];
-  let mask = '';
-  for (const group of COLUMNS) {
-    const isUsed = checks.some((check) => group[0](check) !== undefined);
-    if (isUsed) columns.push(...group);
-    mask += isUsed ? '1' : '0';
-  }
-  return { columns, mask };
+function columnsOf(checks: readonly Check[]): Columns {
+  let bits = 0;
+  for (let group = 0; group < COLUMNS.length; group += 1)
+    if (isUsed(COLUMNS[group]?.[0], checks)) bits |= 1 << group;
+  const known = columnsByBits.get(bits);
+  if (known) return known;
+  const made = {
+    columns: COLUMNS.filter((_, group) => bits & (1 << group)).flat(),
+    mask: COLUMNS.map((_, group) => (bits & (1 << group) ? '1' : '0')).join(''),
+  };
+  columnsByBits.set(bits, made);
+  return made;
+}
+
+function isUsed(column: Column | undefined, checks: readonly Check[]): boolean {
+  for (const check of checks) if (column?.(check) !== undefined) return true;
+  return false;
 }
 
 /** Checks the shape of a reply before anything trusts it. */

@@ -167,7 +167,8 @@ export function problemOf(check: Check, operation: Operation = 'take'): string |
 
 /** Each key once. A call has so few keys that searching a list is faster than building a set. */
 export function keysOf(checks: readonly Pick<Check, 'key'>[]): string[] {
-  const keys: string[] = [];
+  const [first] = checks;
+  const keys = first ? [first.key] : [];
   for (const { key } of checks) if (!keys.includes(key)) keys.push(key);
   return keys;
 }

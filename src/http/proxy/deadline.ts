@@ -36,26 +36,47 @@ export function createDeadline(client: AbortSignal, options: DeadlineOptions): O
  * runtime ends the request once Weir has answered the client.
  */
 function createUsual(client: AbortSignal, timeoutMs: number): OriginDeadline {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  let isStopped = false;
-  let isLate = false;
-  const { promise: late, reject } = Promise.withResolvers<never>();
-  const end = () => {
-    isLate = true;
-    reject(new Error('the origin is late'));
-  };
-  return {
-    signal: client,
-    reason: () => (isLate ? 'timeout' : client.aborted ? 'client-gone' : undefined),
-    race: (answer) => Promise.race([answer, late]),
-    start() {
-      if (!isStopped) timer ??= setTimeout(end, timeoutMs);
-    },
-    stop() {
-      isStopped = true;
-      if (timer !== undefined) clearTimeout(timer);
-    },
-  };
+  return new Usual(client, timeoutMs);
+}
+
+/** A class, because most requests have one, and the methods of a class are made once. */
+class Usual implements OriginDeadline {
+  readonly signal: AbortSignal;
+  readonly #timeoutMs: number;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #isStopped = false;
+  #isLate = false;
+  #reject: ((error: Error) => void) | undefined;
+
+  constructor(client: AbortSignal, timeoutMs: number) {
+    this.signal = client;
+    this.#timeoutMs = timeoutMs;
+  }
+
+  reason(): EndReason | undefined {
+    return this.#isLate ? 'timeout' : this.signal.aborted ? 'client-gone' : undefined;
+  }
+
+  race<T>(answer: Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.#reject = reject;
+      answer.then(resolve, reject);
+    });
+  }
+
+  start(): void {
+    if (!this.#isStopped) this.#timer ??= setTimeout(() => this.#end(), this.#timeoutMs);
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    if (this.#timer !== undefined) clearTimeout(this.#timer);
+  }
+
+  #end(): void {
+    this.#isLate = true;
+    this.#reject?.(new Error('the origin is late'));
+  }
 }
 
 /** For work that was handed over. It outlives the client and ignores the client's signal, so it needs a controller. */
