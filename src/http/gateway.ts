@@ -8,7 +8,7 @@ import { planAnybody, planRequest, type RuleCheck } from '../core/matching/plan.
 import type { AnsweredRequest } from '../core/ports/telemetry.ts';
 import { type Held, holdSeats } from '../limiter/held-seats.ts';
 import { createLedger, type Ledger } from '../limiter/ledger.ts';
-import type { RequestPlan, Round } from '../limiter/limiter.ts';
+import type { DecisionRequest, RequestPlan, Round, Step } from '../limiter/limiter.ts';
 import type { Regions } from '../limiter/region-ladder.ts';
 import { holdWhileOpen } from './connections.ts';
 import { setDecisionHeaders, setIncidentHeaders } from './headers.ts';
@@ -76,8 +76,8 @@ export async function handleGateway(services: GatewayServices, asked: GatewayReq
   const startedAtMs = telemetry.clockMs();
   const deciding = decide(services, asked);
   // When a client leaves, the runtime drops work that was not handed over. Charges and seats would then stay taken.
-  asked.afterResponse(deciding);
-  const decided = await deciding;
+  if (deciding instanceof Promise) asked.afterResponse(deciding);
+  const decided = deciding instanceof Promise ? await deciding : deciding;
   const { decision, identity, route } = decided;
   const incident = incidentOf(decision, identity);
   const region = asked.regions[0].name;
@@ -92,39 +92,71 @@ export async function handleGateway(services: GatewayServices, asked: GatewayReq
   return response;
 }
 
-/** Decides by the rules that this isolate has, and once more if Redis says that they are outdated. */
-async function decide(services: GatewayServices, asked: GatewayRequest): Promise<Decided> {
-  const { limiter, log, origins } = services;
+/** A request on its way to a decision. */
+interface Deciding {
+  readonly asked: GatewayRequest;
+  readonly request: DecisionRequest;
+  identity: Identity | undefined;
+}
+
+/** At once if memory can decide: a promise that is handed over costs more than all the rest of such a decision. */
+function decide(services: GatewayServices, asked: GatewayRequest): Decided | Promise<Decided> {
+  const { limiter, log } = services;
   const { regions, afterResponse } = asked;
   const ledger = createLedger((error) => log.error('charge-not-settled', error));
   const request = { regions, operation: 'take', ledger, afterResponse } as const;
-  let identity: Identity | undefined;
+  const deciding: Deciding = { asked, request, identity: undefined };
   try {
-    let step = await limiter.begin(request);
-    while (step.kind === 'round') {
-      const caller = whoCalls(services, asked, step);
-      identity = caller instanceof Promise ? await caller : caller;
-      const planned = plan(services, asked, step, identity);
-      step = await limiter.decide(step, planned instanceof Promise ? await planned : planned);
-    }
-    return { decision: step.decision, identity, ledger, route: origins.routeOf(asked) };
+    const first = limiter.begin(request);
+    const step = first instanceof Promise ? first : next(services, deciding, first);
+    return step instanceof Promise || step.kind === 'round'
+      ? decideLater(services, deciding, step)
+      : toDecided(services, deciding, step.decision);
   } catch (error) {
-    return { decision: limiter.recover(request, error), identity, ledger, route: origins.routeOf(asked) };
+    return toDecided(services, deciding, limiter.recover(request, error));
   }
 }
 
-/** A promise only if the caller shows a credential. */
-const whoCalls = (services: GatewayServices, asked: GatewayRequest, round: Round) =>
-  hasCredential(asked.request, services.identity)
-    ? lookUpCaller(services, asked, round)
-    : { caller: addressOf(asked.request, services.identity) };
+/** Decides by the rules that this isolate has, and once more if Redis says that they are outdated. */
+async function decideLater(
+  services: GatewayServices,
+  deciding: Deciding,
+  first: Step | Promise<Step>,
+): Promise<Decided> {
+  try {
+    let step = await first;
+    while (step.kind === 'round') step = await next(services, deciding, step);
+    return toDecided(services, deciding, step.decision);
+  } catch (error) {
+    return toDecided(services, deciding, services.limiter.recover(deciding.request, error));
+  }
+}
+
+const toDecided = (
+  { origins }: GatewayServices,
+  { asked, identity, request }: Deciding,
+  decision: Decision,
+): Decided => ({ decision, identity, ledger: request.ledger, route: origins.routeOf(asked) });
+
+/** One round. A promise only if it has to wait. */
+function next(services: GatewayServices, deciding: Deciding, step: Step): Step | Promise<Step> {
+  if (step.kind === 'decided') return step;
+  const { asked } = deciding;
+  if (hasCredential(asked.request, services.identity))
+    return whoCalls(services, asked, step).then((identity) => judge(services, deciding, step, identity));
+  return judge(services, deciding, step, { caller: addressOf(asked.request, services.identity) });
+}
+
+function judge(services: GatewayServices, deciding: Deciding, round: Round, identity: Identity) {
+  deciding.identity = identity;
+  const planned = plan(services, deciding.asked, round, identity);
+  return planned instanceof Promise
+    ? planned.then((ready) => services.limiter.decide(round, ready))
+    : services.limiter.decide(round, planned);
+}
 
 /** Looks up a caller that memory does not know, unless the address is denied anyway. */
-async function lookUpCaller(
-  services: GatewayServices,
-  asked: GatewayRequest,
-  round: Round,
-): Promise<Identity> {
+async function whoCalls(services: GatewayServices, asked: GatewayRequest, round: Round): Promise<Identity> {
   const { afterResponse, request } = asked;
   const how = { ...services.identity, afterResponse, deadline: round.deadline };
   const known = await identify(request, { ...how, memoryOnly: true });

@@ -14,7 +14,7 @@ import type { AfterResponse } from '../core/matching/caller.ts';
 import type { Plan, RuleCheck, Unverified } from '../core/matching/plan.ts';
 import type { SharesByRegion } from '../core/matching/rule.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
-import type { Probe, SnapshotSource } from '../core/ports/snapshot-source.ts';
+import type { OutdatedNotice, Probe, SnapshotSource } from '../core/ports/snapshot-source.ts';
 import { createCessions } from './cessions.ts';
 import { createDeadline, type Deadline, waitHalf } from './deadline.ts';
 import { createKnownDenials } from './known-denials.ts';
@@ -63,8 +63,11 @@ export interface Limiter {
    * no rules yet.
    */
   begin(request: DecisionRequest): Step | Promise<Step>;
-  /** Returns the decision, or one more round if the rules are outdated. It never throws. */
-  decide(round: Round, plan: RequestPlan): Promise<Step>;
+  /**
+   * Returns the decision, or one more round if the rules are outdated. A promise only if memory cannot decide. It never
+   * throws.
+   */
+  decide(round: Round, plan: RequestPlan): Step | Promise<Step>;
   /** Whether memory knows that one of these checks denies the request. */
   isKnownDenied(round: Round, checks: readonly RuleCheck[]): boolean;
   /** What this isolate has leased and not used yet. */
@@ -134,21 +137,56 @@ export function createLimiter(options: LimiterOptions): Limiter {
     probe: snapshots.probe(),
   });
 
-  const decide: Limiter['decide'] = async (round, plan) => {
-    const { request, probe } = round;
-    const checks = plan.kind === 'checks' ? plan.checks : [];
+  const decide: Limiter['decide'] = (round, plan) => {
     try {
-      const { enforced, shadow } = placeAll(round, checks);
-      const leased = leasing.find(enforced, request);
-      const open = leased.length === 0 ? enforced : enforced.filter((one) => !leased.includes(one));
-      const denial = knownDenial(request, open);
-      if (open.length === 0 || denial) {
-        const news = await rules.hear(round);
-        if (news && (await rules.follow(news, round))) return await again(round);
-        if (leased.length === 0 || denial) return finish(round, uncounted(plan, denial), shadow);
-      }
-      const used = leasing.use(leased, request);
-      if (used && open.length === 0) return finish(round, judge(round, used), shadow);
+      const known = lookUp(round, checksOf(plan));
+      if (known.open.length > 0 && !known.denial) return byCall(round, plan, known);
+      const hearing = rules.hear(round);
+      if (hearing) return afterNews(round, plan, known, hearing);
+      return byMemory(round, plan, known) ?? byCall(round, plan, known);
+    } catch (error) {
+      return inSpiteOf(error, round, plan);
+    }
+  };
+
+  /** Finds out what memory knows of these checks. */
+  const lookUp = (round: Round, checks: readonly RuleCheck[]): Known => {
+    const { enforced, shadow } = placeAll(round, checks);
+    const leased = leasing.find(enforced, round.request);
+    const open = leased.length === 0 ? enforced : enforced.filter((one) => !leased.includes(one));
+    return { enforced, shadow, leased, open, denial: knownDenial(round.request, open) };
+  };
+
+  /** Decides without a call; undefined if a lease has ended meanwhile. */
+  const byMemory = (round: Round, plan: RequestPlan, known: Known): Step | undefined => {
+    const { leased, denial, shadow } = known;
+    if (leased.length === 0 || denial) return finish(round, uncounted(plan, denial), shadow);
+    const used = leasing.use(leased, round.request);
+    return used && finish(round, judge(round, used), shadow);
+  };
+
+  /** Rules that nobody has confirmed lately decide only after a region has confirmed them. */
+  const afterNews = async (
+    round: Round,
+    plan: RequestPlan,
+    known: Known,
+    hearing: Promise<OutdatedNotice | undefined>,
+  ): Promise<Step> => {
+    try {
+      const news = await hearing;
+      if (news && (await rules.follow(news, round))) return await again(round);
+      return byMemory(round, plan, known) ?? (await byCall(round, plan, known));
+    } catch (error) {
+      return inSpiteOf(error, round, plan);
+    }
+  };
+
+  /** Uses leases for the checks that have some, and counts the others. */
+  const byCall = async (round: Round, plan: RequestPlan, known: Known): Promise<Step> => {
+    const { request, probe } = round;
+    const { enforced, leased, open, shadow } = known;
+    try {
+      const used = open.length > 0 ? leasing.use(leased, request) : undefined;
       const counted = await count(round, used ? open : enforced);
       for (const region of counted.regions) beCounted(region, request.afterResponse);
       const news = probe && counted.regions.length > 0 ? rules.learn(probe, counted.heard) : undefined;
@@ -156,9 +194,12 @@ export function createLimiter(options: LimiterOptions): Limiter {
       if (isReplaced || counted.isStopped) return await again(round);
       return finish(round, judge(round, used, counted), shadow);
     } catch (error) {
-      return decided(request, recover(request, error, checks));
+      return inSpiteOf(error, round, plan);
     }
   };
+
+  const inSpiteOf = (error: unknown, { request }: Round, plan: RequestPlan): Decided =>
+    decided(request, recover(request, error, checksOf(plan)));
 
   /**
    * With several regions, shadow rules are counted after the response, so that no request waits for them. Rules that
@@ -304,3 +345,18 @@ export function createLimiter(options: LimiterOptions): Limiter {
 }
 
 type Results = readonly CheckResult<RuleCheck>[];
+
+/** What memory knows of the checks of a request. */
+interface Known {
+  readonly enforced: readonly PlacedCheck[];
+  readonly shadow: readonly PlacedCheck[];
+  /** The enforced checks that this isolate has leased units for, and the others. */
+  readonly leased: readonly PlacedCheck[];
+  readonly open: readonly PlacedCheck[];
+  readonly denial: Results | undefined;
+}
+
+const NO_CHECKS: readonly RuleCheck[] = [];
+
+const checksOf = (plan: RequestPlan): readonly RuleCheck[] =>
+  plan.kind === 'checks' ? plan.checks : NO_CHECKS;

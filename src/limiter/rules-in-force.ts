@@ -23,8 +23,11 @@ export interface RulesInForce {
   start(regions: Regions): Promise<Snapshot | undefined>;
   /** Notes what a probe has read. Returns the notice if the rules are outdated. */
   learn(probe: Probe, heard: readonly RegionAnnouncement[]): OutdatedNotice | undefined;
-  /** Reads the announcement by a call of its own. It waits only if the rules must be confirmed before they decide. */
-  hear(asking: Asking): Promise<OutdatedNotice | undefined>;
+  /**
+   * Reads the announcement by a call of its own, if a probe is due. A promise only if the rules must be confirmed before
+   * they decide.
+   */
+  hear(asking: Asking): Promise<OutdatedNotice | undefined> | undefined;
   /** Loads the new rules. True if they must decide this request and are there in time. */
   follow(news: OutdatedNotice, asking: Asking): Promise<boolean>;
 }
@@ -74,7 +77,7 @@ export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceO
       });
     },
 
-    async hear({ request: { regions, afterResponse }, deadline, probe }) {
+    hear({ request: { regions, afterResponse }, deadline, probe }) {
       if (!probe) return undefined;
       const ask = async (within: Deadline) => {
         const heard = await read(regions, within);
