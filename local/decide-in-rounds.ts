@@ -3,7 +3,8 @@ import type { Decision } from '../src/core/counting/decision.ts';
 import type { Snapshot } from '../src/core/matching/snapshot.ts';
 import type { Deadline } from '../src/limiter/deadline.ts';
 import { createLedger, type Ledger } from '../src/limiter/ledger.ts';
-import type { DecisionRequest, Limiter, RequestPlan } from '../src/limiter/limiter.ts';
+import type { Limiter } from '../src/limiter/limiter.ts';
+import type { DecisionRequest, RequestPlan } from '../src/limiter/round.ts';
 
 export interface PlannedDecision extends Omit<DecisionRequest, 'ledger'> {
   /** Plans the request by these rules. */

@@ -8,7 +8,7 @@ import { nearestRegion, type RequestOrigin, routesFrom } from './core/regions/ne
 import { createCollected } from './core/telemetry/collected.ts';
 import type { MetricSums } from './core/telemetry/metric-sums.ts';
 import { whenNeeded } from './core/when-needed.ts';
-import { reportShadow } from './http/gateway.ts';
+import { reportShadow } from './http/decision-report.ts';
 import { createIncidentCounts } from './http/incident-counts.ts';
 import { createLog, type Log, type LogEvent } from './http/log.ts';
 import { createOrigins } from './http/origins.ts';

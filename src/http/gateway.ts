@@ -1,19 +1,19 @@
 // The way of a request, top to bottom: who calls, which rules apply, the decision, then a refusal or the origin's
 // answer, and what clients read about it.
 
-import type { CheckResult, Decision } from '../core/counting/decision.ts';
+import type { Decision } from '../core/counting/decision.ts';
 import { randomId } from '../core/digest.ts';
 import type { AfterResponse, Caller } from '../core/matching/caller.ts';
-import { planAnybody, planRequest, type RuleCheck } from '../core/matching/plan.ts';
+import { planAnybody, planRequest } from '../core/matching/plan.ts';
 import type { AnsweredRequest } from '../core/ports/telemetry.ts';
 import { type Held, holdSeats } from '../limiter/held-seats.ts';
 import { createLedger, type Ledger } from '../limiter/ledger.ts';
-import type { DecisionRequest, RequestPlan, Round, Step } from '../limiter/limiter.ts';
 import type { Regions } from '../limiter/region-ladder.ts';
+import type { DecisionRequest, RequestPlan, Round, Step } from '../limiter/round.ts';
 import { holdWhileOpen } from './connections.ts';
+import { incidentOf, report } from './decision-report.ts';
 import { setDecisionHeaders, setIncidentHeaders } from './headers.ts';
 import { addressOf, hasCredential, type Identity, identify } from './identity.ts';
-import type { Incident } from './incident-counts.ts';
 import { takeOriginHeaders } from './origin-headers.ts';
 import { clientGone, type ProxyResult } from './proxy.ts';
 import { refusal } from './refusals.ts';
@@ -205,42 +205,6 @@ const plannedFor = (
   isLogOnly,
   seatId: randomId,
 });
-
-/** What went wrong with this decision; the gravest incident, if there are several. */
-function incidentOf(
-  decision: Decision,
-  identity: Identity | undefined,
-): Omit<Incident, 'region'> | undefined {
-  if (decision.kind === 'degraded') return decision;
-  if (decision.kind === 'counted' && decision.failedOver)
-    return { reason: decision.failedOver, fallback: 'next-region' };
-  if (decision.isStale) return { reason: 'stale-rules' };
-  // The look-up failed, so the caller was counted by IP, in the default tier.
-  return identity?.unknown ? { reason: 'caller-unknown' } : undefined;
-}
-
-function report(
-  { log, incidentCounts }: GatewayServices,
-  region: string,
-  decision: Decision,
-  incident: Omit<Incident, 'region'> | undefined,
-): void {
-  if (incident) {
-    incidentCounts.add({ ...incident, region });
-    log.degraded({ ...incident, region });
-  }
-  if (decision.kind === 'counted') reportShadow(log, decision.results, region);
-}
-
-/** Reports the requests that shadow rules would have denied. */
-export function reportShadow(
-  log: Pick<Services['log'], 'shadow'>,
-  results: readonly CheckResult<RuleCheck>[],
-  region: string,
-): void {
-  for (const { check, outcome } of results)
-    if (check.log && !outcome.allowed) log.shadow(check.rule.name, region);
-}
 
 async function pass(services: GatewayServices, asked: GatewayRequest, decided: Decided): Promise<Response> {
   const { ledger, identity } = decided;

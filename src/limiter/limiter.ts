@@ -11,51 +11,23 @@ import {
   type Unstamped,
 } from '../core/counting/decision.ts';
 import type { AfterResponse } from '../core/matching/caller.ts';
-import type { Plan, RuleCheck, Unverified } from '../core/matching/plan.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
 import type { SharesByRegion } from '../core/matching/rule.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
-import type { OutdatedNotice, Probe, SnapshotSource } from '../core/ports/snapshot-source.ts';
+import type { OutdatedNotice, SnapshotSource } from '../core/ports/snapshot-source.ts';
 import { createCessions } from './cessions.ts';
-import { createDeadline, type Deadline, waitHalf } from './deadline.ts';
+import { createDeadline, waitHalf } from './deadline.ts';
+import { createDecisionMemory, type Known } from './decision-memory.ts';
 import { createKnownDenials } from './known-denials.ts';
 import { createLeaseBook, type Leased } from './lease-book.ts';
 import { createLeasing } from './leasing.ts';
-import { createLedger, type Ledger, needsFollowUp } from './ledger.ts';
+import { createLedger } from './ledger.ts';
 import { createLocalLimiter, type Uncounted } from './local-limiter.ts';
 import { createPlacing, type PlacedCheck } from './placed-checks.ts';
-import { type LimiterRegion, type Regions, reasonOf } from './region-ladder.ts';
+import { type LimiterRegion, reasonOf } from './region-ladder.ts';
 import { type Counted, createRegionalCount } from './regional-count.ts';
+import type { Decided, DecisionRequest, RequestPlan, Round, Step } from './round.ts';
 import { createRulesInForce } from './rules-in-force.ts';
-
-export interface DecisionRequest {
-  readonly regions: Regions;
-  /** `peek` charges nothing, and without counters it decides nothing. */
-  readonly operation: 'take' | 'peek';
-  /** Gets all charges of an admitted request. The charges of a denied one are given back. */
-  readonly ledger: Ledger;
-  readonly afterResponse: AfterResponse;
-}
-
-/** The checks of the request, or the reason for a decision without checks. */
-export type RequestPlan = Plan | Unverified;
-
-/** One pass over a request, with one set of rules. */
-export interface Round {
-  readonly kind: 'round';
-  readonly request: DecisionRequest;
-  readonly snapshot: Snapshot;
-  readonly deadline: Deadline;
-  readonly startedAtMs: number;
-  /** If there is one, the round reads the announcement in the call to Redis that it makes anyway. */
-  readonly probe?: Probe | undefined;
-}
-
-export interface Decided {
-  readonly kind: 'decided';
-  readonly decision: Decision;
-}
-
-export type Step = Round | Decided;
 
 export interface Limiter {
   /**
@@ -101,11 +73,16 @@ const SHADOW_MS = 5_000;
 export function createLimiter(options: LimiterOptions): Limiter {
   const { snapshots, deadlineMs, capPerSecond, now, onBug } = options;
   const rules = createRulesInForce({ snapshots, deadlineMs, now });
-  const placing = createPlacing(options.shares, now);
   const cessions = createCessions(now);
   const leases = createLeaseBook(now);
   const regional = createRegionalCount({ now, denials: createKnownDenials(), cessions, leases });
   const leasing = createLeasing({ now, book: leases, cessions, era: () => snapshots.announced() });
+  const memory = createDecisionMemory({
+    placing: createPlacing(options.shares, now),
+    regional,
+    leasing,
+    era: () => snapshots.announced(),
+  });
   const local = createLocalLimiter({ now, capPerSecond });
   let ownId: string | undefined;
 
@@ -139,7 +116,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
 
   const decide: Limiter['decide'] = (round, plan) => {
     try {
-      const known = lookUp(round, checksOf(plan));
+      const known = memory.lookUp(round, checksOf(plan));
       if (known.open.length > 0 && !known.denial) return byCall(round, plan, known);
       const hearing = rules.hear(round);
       if (hearing) return afterNews(round, plan, known, hearing);
@@ -147,14 +124,6 @@ export function createLimiter(options: LimiterOptions): Limiter {
     } catch (error) {
       return inSpiteOf(error, round, plan);
     }
-  };
-
-  /** Finds out what memory knows of these checks. */
-  const lookUp = (round: Round, checks: readonly RuleCheck[]): Known => {
-    const { enforced, shadow } = placeAll(round, checks);
-    const leased = leasing.find(enforced, round.request);
-    const open = leased.length === 0 ? enforced : enforced.filter((one) => !leased.includes(one));
-    return { enforced, shadow, leased, open, denial: knownDenial(round.request, open) };
   };
 
   /** Decides without a call; undefined if a lease has ended meanwhile. */
@@ -200,28 +169,6 @@ export function createLimiter(options: LimiterOptions): Limiter {
 
   const inSpiteOf = (error: unknown, { request }: Round, plan: RequestPlan): Decided =>
     decided(request, recover(request, error, checksOf(plan)));
-
-  /**
-   * With several regions, shadow rules are counted after the response, so that no request waits for them. Rules that
-   * settle later are counted now, because the ledger needs the charge.
-   */
-  const placeAll = ({ request, snapshot }: Round, checks: readonly RuleCheck[]) => {
-    const { regions, operation } = request;
-    const place = (some: readonly RuleCheck[]) => placing.place(some, regions, snapshot.split);
-    const mayWait = regions.length > 1 && operation === 'take';
-    const isLater = (check: RuleCheck) => check.log === true && mayWait && !needsFollowUp(check);
-    if (!checks.some(isLater)) return { enforced: place(checks), shadow: [] };
-    return {
-      enforced: place(checks.filter((check) => !isLater(check))),
-      shadow: place(checks.filter(isLater)),
-    };
-  };
-
-  /** A denial that memory knows, without a call. */
-  const knownDenial = ({ operation, regions }: DecisionRequest, placed: readonly PlacedCheck[]) =>
-    operation === 'take' && placed.length > 0
-      ? regional.recall({ placed, regions, era: snapshots.announced() })
-      : undefined;
 
   /** A decision that takes no call to the counters. */
   const uncounted = (plan: RequestPlan, denial: Results | undefined): Unstamped => {
@@ -339,22 +286,11 @@ export function createLimiter(options: LimiterOptions): Limiter {
     recover: (request, error) => decided(request, recover(request, error)).decision,
     leased: leases.total,
     leasedOf: leases.unitsOf,
-    isKnownDenied: (round, checks) =>
-      knownDenial(round.request, placeAll(round, checks).enforced) !== undefined,
+    isKnownDenied: memory.isKnownDenied,
   };
 }
 
 type Results = readonly CheckResult<RuleCheck>[];
-
-/** What memory knows of the checks of a request. */
-interface Known {
-  readonly enforced: readonly PlacedCheck[];
-  readonly shadow: readonly PlacedCheck[];
-  /** The enforced checks that this isolate has leased units for, and the others. */
-  readonly leased: readonly PlacedCheck[];
-  readonly open: readonly PlacedCheck[];
-  readonly denial: Results | undefined;
-}
 
 const NO_CHECKS: readonly RuleCheck[] = [];
 

@@ -1,0 +1,42 @@
+// What operators hear of a decision: incidents, and what shadow rules would have done.
+import type { CheckResult, Decision } from '../core/counting/decision.ts';
+import type { RuleCheck } from '../core/matching/plan.ts';
+import type { Identity } from './identity.ts';
+import type { Incident } from './incident-counts.ts';
+import type { Services } from './services.ts';
+
+/** What went wrong with this decision; the gravest incident, if there are several. */
+export function incidentOf(
+  decision: Decision,
+  identity: Identity | undefined,
+): Omit<Incident, 'region'> | undefined {
+  if (decision.kind === 'degraded') return decision;
+  if (decision.kind === 'counted' && decision.failedOver)
+    return { reason: decision.failedOver, fallback: 'next-region' };
+  if (decision.isStale) return { reason: 'stale-rules' };
+  // The look-up failed, so the caller was counted by IP, in the default tier.
+  return identity?.unknown ? { reason: 'caller-unknown' } : undefined;
+}
+
+export function report(
+  { log, incidentCounts }: Pick<Services, 'incidentCounts' | 'log'>,
+  region: string,
+  decision: Decision,
+  incident: Omit<Incident, 'region'> | undefined,
+): void {
+  if (incident) {
+    incidentCounts.add({ ...incident, region });
+    log.degraded({ ...incident, region });
+  }
+  if (decision.kind === 'counted') reportShadow(log, decision.results, region);
+}
+
+/** Reports the requests that shadow rules would have denied. */
+export function reportShadow(
+  log: Pick<Services['log'], 'shadow'>,
+  results: readonly CheckResult<RuleCheck>[],
+  region: string,
+): void {
+  for (const { check, outcome } of results)
+    if (check.log && !outcome.allowed) log.shadow(check.rule.name, region);
+}

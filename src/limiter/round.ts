@@ -1,0 +1,39 @@
+// A request on its way to a decision, and the steps of that way.
+import type { Decision } from '../core/counting/decision.ts';
+import type { AfterResponse } from '../core/matching/caller.ts';
+import type { Plan, Unverified } from '../core/matching/plan.ts';
+import type { Snapshot } from '../core/matching/snapshot.ts';
+import type { Probe } from '../core/ports/snapshot-source.ts';
+import type { Deadline } from './deadline.ts';
+import type { Ledger } from './ledger.ts';
+import type { Regions } from './region-ladder.ts';
+
+export interface DecisionRequest {
+  readonly regions: Regions;
+  /** `peek` charges nothing, and without counters it decides nothing. */
+  readonly operation: 'take' | 'peek';
+  /** Gets all charges of an admitted request. The charges of a denied one are given back. */
+  readonly ledger: Ledger;
+  readonly afterResponse: AfterResponse;
+}
+
+/** The checks of the request, or the reason for a decision without checks. */
+export type RequestPlan = Plan | Unverified;
+
+/** One pass over a request, with one set of rules. */
+export interface Round {
+  readonly kind: 'round';
+  readonly request: DecisionRequest;
+  readonly snapshot: Snapshot;
+  readonly deadline: Deadline;
+  readonly startedAtMs: number;
+  /** If there is one, the round reads the announcement in the call to Redis that it makes anyway. */
+  readonly probe?: Probe | undefined;
+}
+
+export interface Decided {
+  readonly kind: 'decided';
+  readonly decision: Decision;
+}
+
+export type Step = Round | Decided;
