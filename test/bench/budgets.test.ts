@@ -1,4 +1,4 @@
-// What a decision may cost, as far as it can be counted exactly. Times are for `npm run bench -- engine`.
+// What a decision may cost, as far as it can be counted exactly. `npm run bench -- engine` measures times.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type BenchRedis, startBenchRedis } from '../../bench/engine/bench-redis.ts';
 import { measureBytes } from '../../bench/engine/bytes.ts';

@@ -1,5 +1,5 @@
-// Every bench still runs: its short form, and all figures that issues and docs name. No time is
-// judged here, so a busy machine changes nothing.
+// Every bench still runs: its short form, with all figures that docs and issues name. No time is judged here, so a busy
+// machine changes nothing.
 import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
@@ -12,9 +12,9 @@ import type { WeirParts } from '../../local/weir.ts';
 import { createSharedParts } from '../shared/parts.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
-/** A bench takes seconds. This is for one that never ends. */
+/** A bench takes seconds. This ends one that never would. */
 const TIMEOUT_MS = 300_000;
-/** What a busy machine does to requests. Any other reason is a fault of the bench, or of Weir. */
+/** What a busy machine does to requests. Any other reason is a bug of the bench, or of Weir. */
 const REASONS_OF_A_BUSY_MACHINE = ['timeout', 'breaker-open', 'no-rules', 'stale-rules', OLDER_LIMIT];
 
 type Json = Readonly<Record<string, unknown>>;
@@ -28,11 +28,11 @@ async function withParts<T>(use: (parts: Required<BenchParts>) => Promise<T>): P
 }
 type BenchParts = Pick<WeirParts, 'bundle' | 'databaseUrl'>;
 
-/** In this process: to start another one for each bench takes longer than most short forms. */
+/** Runs in this process: starting another one for each bench would take longer than most short forms. */
 const runShortForm = (name: string): Promise<RanBench> =>
   withParts((parts) => runBench(name, { isShort: true, say: () => {}, parts }));
 
-/** A number, null if too little was counted for one, or yes and no. */
+/** A number; null if too little was counted for one; or a boolean. */
 function isFigure(value: unknown): boolean {
   return value === null || typeof value === 'number' || typeof value === 'boolean';
 }

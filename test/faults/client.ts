@@ -1,12 +1,12 @@
-// What a client of the whole stack sees: each answer with what Weir says about how it came about, and how long it took.
+// What a client of the whole stack sees: each answer, what Weir says about how it was decided, and how long it took.
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { openConnectionPool } from '../../local/connection-pool.ts';
 import { type SteadyResult, steadyLoad } from '../../local/steady-load.ts';
 import { freshIp, type IsolateName, type Weir } from '../../local/weir.ts';
 
-/** Far beyond any deadline: a request without an answer by then gets none. */
+/** Far beyond any deadline. A request without an answer by then gets none. */
 const GIVE_UP_MS = 15_000;
-/** Is answered by the isolate itself, without any part that could fail: how busy the machine is. */
+/** The isolate itself answers it, without any part that could fail. Its time shows how busy the machine is. */
 const CONTROL_PATH = '/_weir/nothing-here';
 
 export interface Ask {
@@ -36,7 +36,7 @@ export interface Load {
   readonly errors: readonly string[];
   readonly slowestMs: number;
   /**
-   * How long the machine kept requests waiting: those that need nothing but the isolate, sent along with each of the
+   * How long the machine kept requests waiting: requests that need only the isolate, sent along with each of the
    * others, or this process, in which the gateways run, too.
    */
   readonly controlMs: number;
@@ -75,11 +75,11 @@ export function openClient(weir: Weir): Client {
   return {
     ask: (asked) => ask(asked),
     async load({ next, ...options }) {
-      // Of its own: workerd closes what was idle for 5 s, maybe just when it is used again.
+      // A pool of its own, because workerd closes a connection that was idle for 5 s, maybe just when it is used again.
       using pool = openConnectionPool();
       const standstill = monitorEventLoopDelay({ resolution: 10 });
       standstill.enable();
-      // Until the last answer has come: that one waits for the machine, too.
+      // Until the last answer has come, which waits for the machine, too.
       const ended = new AbortController();
       const until = { ...options, ms: options.ms + GIVE_UP_MS, signal: ended.signal };
       const [results, controls] = await Promise.all([

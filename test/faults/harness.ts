@@ -1,4 +1,4 @@
-// Weir as it runs, with a rule of each kind of failure mode, a load that meets all of them, and the way back to health.
+// A whole Weir with a rule for each `onUnavailable`, a load that meets all of them, and a way back to health.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'vitest';
 import { type IsolateName, REGIONS, type Weir } from '../../local/weir.ts';
@@ -7,7 +7,7 @@ import { type Answer, type Ask, type Client, type Load, openClient } from './cli
 
 /** Large enough that no healthy region misses its part of it on a busy machine: a quarter, for the second one asked. */
 export const DEADLINE_MS = 3_000;
-/** Of every rule here that a test exhausts; and what each region has of it. */
+/** The limit of every rule here that a test exhausts, and each region's part of it. */
 export const LIMIT = 6;
 export const PART = LIMIT / REGIONS.length;
 export const KINDS = ['open', 'local', 'closed', 'roomy'] as const;
@@ -16,7 +16,7 @@ export type Kind = (typeof KINDS)[number];
 const CLEAN_ROUNDS = 10;
 const RECOVERY_MS = 3_000;
 const GIVE_UP_MS = 60_000;
-/** While a breaker is open: asking all the time would only keep the machine busy. */
+/** While a breaker is open, asking all the time would only keep the machine busy. */
 const PAUSE_MS = 50;
 
 export interface FaultStack extends AsyncDisposable {
@@ -32,7 +32,10 @@ export async function startFaultStack(variables: Record<string, string> = {}): P
   return { weir, client, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
-/** By IP, for a day: no window ends while a test runs. Without spill, so that each region admits exactly its part. */
+/**
+ * By IP, for a day, so that no window ends while a test runs. Without spill, so that each region admits exactly its
+ * part.
+ */
 export const ruleFor = (resource: string, limit = LIMIT) => ({
   name: resource.slice(1),
   resource,
@@ -52,7 +55,7 @@ export async function addRuleOfEachKind(weir: Weir): Promise<void> {
   await addRule(weir, ruleFor('/roomy', 1_000_000));
 }
 
-/** Each of the isolates in turn sends one of each kind; all of a kind are of one subject. */
+/** Each isolate in turn sends one request of each kind. All requests of a kind have one subject. */
 export function mixedLoad(
   subjects: Readonly<Record<Kind, string>>,
   isolates: readonly IsolateName[],
@@ -70,17 +73,17 @@ export interface Recovering {
   readonly regions?: readonly string[];
 }
 
-/** How long the first answer was in coming that said nothing of a failure, and the slowest round of questions. */
+/** How long it took until the first answer without a failure, and the slowest round of questions. */
 export interface Recovery {
   readonly tookMs: number;
   readonly roundMs: number;
 }
 
-/** A busy machine takes its time for the rounds in which a breaker is tried. */
+/** A busy machine takes its time for the rounds in which a breaker is probed. */
 export const expectSoon = ({ tookMs, roundMs }: Recovery) =>
   expect(tookMs).toBeLessThanOrEqual(RECOVERY_MS + 5 * roundMs);
 
-/** Asks every region through every isolate until ten answers in a row of each say nothing of a failure. */
+/** Asks every region through every isolate until ten answers in a row of each report no failure. */
 export async function recover({ client, isolates, regions = REGIONS }: Recovering): Promise<Recovery> {
   const places = isolates.flatMap((isolate) => regions.map((region) => ({ isolate, region })));
   const startedAtMs = Date.now();
@@ -100,8 +103,8 @@ export async function recover({ client, isolates, regions = REGIONS }: Recoverin
 }
 
 /**
- * How late the slowest answer may be. On each step of the ladder it waits for the machine once: not longer than the
- * slowest of the same load without a fault, and of those that were sent along and needed nothing but the isolate.
+ * How late the slowest answer may be. At each step it waits for the machine once: not longer than the slowest of the
+ * same load without a fault, and of the control requests sent along.
  */
 export const latestMs = (seen: Load, healthy: Load): number =>
   DEADLINE_MS + REGIONS.length * (healthy.slowestMs + seen.controlMs);
@@ -110,7 +113,7 @@ export const ofPath = (answers: readonly Answer[], path: string) =>
   answers.filter(({ ask }) => ask.path === path);
 export const admitted = (answers: readonly Answer[]) => answers.filter(({ status }) => status === 200).length;
 
-/** What an isolate knows itself. */
+/** What an isolate reports about itself. */
 export interface Health {
   readonly status: string;
   readonly isolate: {

@@ -27,14 +27,17 @@ afterAll(async () => {
 
 const ask = (path: string, isolate: IsolateName, ip: string) => stack.client.ask({ path, isolate, ip });
 
-/** Of the commands that Redis has run, how often each. */
+/** How often Redis has run each command. */
 async function commandsAt(region: string): Promise<ReadonlyMap<string, number>> {
   const text = (await redis[region]?.info('commandstats')) ?? '';
   const lines = text.matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm);
   return new Map([...lines].map(([, name = '', calls]) => [name, Number(calls)]));
 }
 
-/** What ran meanwhile, without looking at it and without the announcement, which is read a few times a second. */
+/**
+ * The commands run meanwhile, except those of this measurement and of the announcement, which isolates read a few times
+ * a second.
+ */
 async function commandsDuring(during: () => Promise<void>): Promise<string[]> {
   const before = await Promise.all(REGIONS.map(commandsAt));
   await during();
@@ -47,7 +50,7 @@ async function commandsDuring(during: () => Promise<void>): Promise<string[]> {
   );
 }
 
-/** All that one region has; and so that each isolate has been told by Redis once. */
+/** Uses up the part of one region, and lets Redis deny each isolate once. */
 async function useUp(path: string, ip: string): Promise<void> {
   for (let i = 0; i < LIMIT; i += 1) await ask(path, 'one', ip);
   for (const isolate of ISOLATES) expect((await ask(path, isolate, ip)).status).toBe(429);
@@ -78,7 +81,7 @@ describe('a subject that was denied', () => {
     const startedAtMs = Date.now();
     while (Date.now() < startedAtMs + 1_000) await ask('/day', 'one', ip);
     const reads = ((await commandsAt('us')).get('get') ?? 0) - before;
-    // Every 250 ms, and one when it began.
+    // Every 250 ms, and once at the start.
     expect(reads).toBeLessThanOrEqual(Math.ceil((Date.now() - startedAtMs) / 250) + 1);
     expect(reads).toBeGreaterThan(0);
   });
@@ -87,11 +90,11 @@ describe('a subject that was denied', () => {
     const ip = freshIp();
     let endsAtMs = 0;
     do {
-      // Early in a window, which is cut by the clock that all of them share.
+      // Early in a window, which is aligned to the clock that all of them share.
       await expect.poll(() => Date.now() % WINDOW_MS, { interval: 5 }).toBeLessThan(200);
       endsAtMs = (Math.floor(Date.now() / WINDOW_MS) + 1) * WINDOW_MS;
       for (const isolate of ISOLATES) while ((await ask('/short', isolate, ip)).status === 200);
-      // On a busy machine it may end before all of them have been denied.
+      // On a busy machine the window may end before all of them have been denied.
     } while (Date.now() >= endsAtMs);
     const answers: Answer[] = [];
     while (answers.at(-1)?.status !== 200) answers.push(await ask('/short', 'two', ip));
@@ -108,7 +111,7 @@ describe('is forgotten by every isolate within a second', () => {
     ip = freshIp();
     await useUp('/day', ip);
   });
-  /** Asked all the time, all of them let it pass in time; a busy machine takes some for each of the steps to there. */
+  /** Asked all the time, all isolates let it pass in time. A busy machine takes some time for each step. */
   const expectToPass = async (sinceMs: number) => {
     let stepMs = 0;
     const passedAtMs = async (isolate: IsolateName): Promise<number> => {

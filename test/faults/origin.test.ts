@@ -1,4 +1,4 @@
-// The origin gone, slow or failing: that is the origin's answer, and what was counted for it is right all the same.
+// The origin is gone, slow or failing: the answer says so, and the request is still counted correctly.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Origin, startOrigin } from '../../local/origin.ts';
 import { freshIp, REGIONS } from '../../local/weir.ts';
@@ -36,12 +36,12 @@ async function refusing(during: () => Promise<void>): Promise<void> {
 const asUsual = (during: () => Promise<void>) => during();
 
 const FAILURES = [
-  // The runtime does not tell these two apart: the second one may have worked for long.
+  // The runtime does not tell these two apart, and the second one may have worked for long.
   { name: 'refuses', query: '', status: 502, within: refusing, isReached: true },
   { name: 'resets', query: '?fail=reset', status: 502, within: asUsual, isReached: true },
   { name: 'hangs', query: '?hang=1', status: 504, within: asUsual, isReached: true },
   { name: 'answers 500', query: '?status=500', status: 500, within: asUsual, isReached: true },
-  // As Cloudflare tells of an origin that refuses.
+  // Cloudflare's answer for an origin that refuses connections.
   { name: 'is answered for with 521', query: '?status=521', status: 521, within: asUsual, isReached: false },
 ];
 
@@ -65,7 +65,7 @@ async function recoverFrom(gone: readonly string[]): Promise<void> {
   if (gone.length > 0) await recover({ client: stack.client, isolates: ['one'], regions: gone });
 }
 
-/** How many more of a subject pass, of one isolate: known by asking. */
+/** How many more requests of a subject pass in one isolate. Finds out by sending them. */
 async function left(ask: Ask): Promise<number> {
   for (let passed = 0; passed <= LIMIT; passed += 1)
     if ((await stack.client.ask(ask)).status === 429) return passed;
@@ -115,7 +115,7 @@ describe.sequential.each(PLACES)('$place', ({ gone, fallback, limit }) => {
   });
 });
 
-/** It is given back after the response: what was spent meanwhile by looking is known. */
+/** The charge is given back after the response. The units spent by looking are known. */
 async function expectRefunded(ip: string, expected: number): Promise<void> {
   let spent = 0;
   const passes = async () => {

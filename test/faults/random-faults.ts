@@ -1,4 +1,4 @@
-// Faults that come and go at random in every part of the stack, each part by a plan of its own that one seed decides.
+// Faults that come and go at random in every part of the stack. Each part has its own plan, drawn from one seed.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { healRegion, type RegionFaultName, regionFaults } from '../../local/fault-catalogue.ts';
 import type { KvFaults } from '../../local/kv-faults/faults.ts';
@@ -6,7 +6,7 @@ import { REGIONS, type Weir } from '../../local/weir.ts';
 
 const FAULT_MS = { min: 200, max: 2_500 };
 const PAUSE_MS = { min: 200, max: 3_000 };
-/** Redis comes back without what it had counted. */
+/** After these, Redis comes back without its counts. */
 const FORGETFUL: readonly RegionFaultName[] = ['redis-killed', 'redis-restarted-empty'];
 const KV_FAULTS: readonly KvFaults[] = [
   { read: 'throw' },
@@ -38,7 +38,7 @@ interface Part {
   heal(): Promise<void>;
 }
 
-/** Resolves when all parts are healthy again, to all that has happened. */
+/** Resolves when all parts are healthy again, to all faults that have happened. */
 export async function randomFaults(options: RandomFaultOptions): Promise<RandomFault[]> {
   const untilMs = Date.now() + options.ms;
   const parts = partsOf(options);
@@ -50,7 +50,7 @@ async function breakPart(part: Part, random: () => number, untilMs: number): Pro
   const between = ({ min, max }: typeof FAULT_MS) => min + random() * (max - min);
   const happened: RandomFault[] = [];
   for (;;) {
-    // Drawn in one order, however long it takes: the same seed has the same plan.
+    // Drawn in one order, however long each fault takes, so that the same seed has the same plan.
     const [pauseMs, lastsMs] = [between(PAUSE_MS), between(FAULT_MS)];
     const fault = part.faults[Math.floor(random() * part.faults.length)] as Part['faults'][number];
     if (Date.now() + pauseMs + lastsMs > untilMs) return happened;

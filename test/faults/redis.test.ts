@@ -1,5 +1,5 @@
-// Every fault of the catalogue, in the nearest region and in all of them, under steady load: what clients get meanwhile,
-// how late, and how soon all is as before.
+// Every fault of the catalogue, in the nearest region and in all of them, under steady load: what clients get
+// meanwhile, how late, and how soon everything recovers.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   healRegion,
@@ -32,7 +32,7 @@ const NEAREST = ['us'];
 /** For each isolate, more than it takes to use up a limit, and to open its breakers. */
 const REQUESTS = 72;
 const LOAD_MS = { usual: 1_200, slow: 1.2 * DEADLINE_MS };
-/** One of each kind that the Worker can tell apart; what each of the others looks like is shown at the gateway. */
+/** One of each kind that the Worker can tell apart. A test of the gateway covers the others. */
 const OF_EACH_KIND: readonly RegionFaultName[] = [
   'redis-killed',
   'redis-frozen',
@@ -42,7 +42,7 @@ const OF_EACH_KIND: readonly RegionFaultName[] = [
   'garbage',
   'out-of-memory',
 ];
-/** Nothing is known of them before the deadline. */
+/** The isolate learns nothing of these before the deadline. */
 const SLOW: readonly RegionFaultName[] = ['redis-frozen', 'slow', 'slow-at-random', 'hang'];
 
 const faults = regionFaults({ slowMs: 2 * DEADLINE_MS });
@@ -71,20 +71,23 @@ const load = (subjects: Record<Kind, string>, ms = LOAD_MS.usual) =>
   stack.client.load({ perSecond: (1_000 * REQUESTS) / ms, ms, next: mixedLoad(subjects, ISOLATES) });
 
 interface Faulty extends Load {
-  /** Of each isolate, once all others were answered: by then it knows of the fault, however busy the machine is. */
+  /**
+   * The last answer of each isolate, sent after all others were answered. By then it knows of the fault, however busy
+   * the machine is.
+   */
   readonly last: readonly Answer[];
-  /** How many isolates there are, as each of them thought all the while: no region could tell it anything else. */
+  /** How many isolates each isolate assumed all the while. No region could tell it another number. */
   readonly census: readonly number[];
 }
 
 /**
- * A request that waits for a healthy region has half of the deadline left. If the machine stands still for long, all regions
- * seem to be out, and isolates rightly decide for themselves: that is another outage than the one that is tested.
+ * A request that waits for a healthy region has half of the deadline left. If the machine stands still for long, all
+ * regions seem to have failed, and isolates rightly decide alone. That is another outage than the one under test.
  */
 const STANDSTILL_MS = DEADLINE_MS / 4;
 const MAX_TRIES = 8;
 
-/** Again if the machine stood still meanwhile: told by requests that no fault can touch, whatever came of the others. */
+/** Repeats the load if the machine stood still meanwhile. Requests that no fault can touch show that. */
 async function loadDuring(fault: RegionFault, regions: readonly string[]): Promise<Faulty> {
   for (let tries = 1; ; tries += 1) {
     const seen = await loadOnceDuring(fault, regions);
@@ -174,7 +177,7 @@ describe.sequential('in the nearest region', () => {
 });
 
 describe.sequential('in all regions', () => {
-  /** Of each rule, by each isolate; the number of isolates is what the nearest region has told it last. */
+  /** The allowance of each rule in each isolate. The number of isolates is the last one from the nearest region. */
   const allowances = ({ census }: Faulty) =>
     census.map((us) => ({ open: LIMIT, local: Math.max(1, Math.floor(PART / us)), closed: 0 }));
   const admittedBy = (answers: readonly Answer[]) =>

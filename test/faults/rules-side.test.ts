@@ -1,4 +1,4 @@
-// Postgres and KV gone: requests go on by the rules in force, and no request fails because of the limiter.
+// Postgres and KV are gone: requests go on by the rules in force, and no request fails because of the limiter.
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { KvFaults } from '../../local/kv-faults/faults.ts';
@@ -30,7 +30,10 @@ const PER_SECOND = 60;
 const LOAD_MS = 600;
 const READS = ['throw', 'hang', 'null', 'garbage'] as const;
 const POSTGRES = [{ refuse: true }, { hang: true }, { status: 500 }, { garbage: true }];
-/** Beside another fault: of each part, what takes all the time there is and what fails at once. The long form has all. */
+/**
+ * Beside another fault: for each part, a fault that takes all the time there is, and one that fails at once. The long
+ * form has all.
+ */
 const WITH_ANOTHER = {
   reads: READS.filter((read) => isLong || read === 'hang' || read === 'throw'),
   postgres: POSTGRES.filter(({ hang, refuse }) => isLong || hang || refuse),
@@ -57,7 +60,7 @@ const load = (ms = LOAD_MS, path = '/counted', ip = freshIp()) =>
     next: (i) => ({ path, ip, isolate: ISOLATES[i % ISOLATES.length] as IsolateName }),
   });
 
-/** Those that waited, though another request of their isolate had found out before that there is nothing to wait for. */
+/** Requests that waited, although another request of their isolate had found out before that waiting is useless. */
 const inVain = ({ answers, controlMs }: Load) =>
   ISOLATES.flatMap((isolate) => {
     const busyMs = healthy.slowestMs + controlMs;
@@ -88,13 +91,13 @@ async function withPostgres(faults: (typeof POSTGRES)[number], during: () => Pro
   await during().finally(() => stack.weir.stack.neon.faults.clear());
 }
 
-/** In the Redis of a region. */
+/** Works in the Redis of a region. */
 async function inRedis<T>(region: string, work: (redis: Redis) => Promise<T>): Promise<T> {
   const redis = new Redis(stack.weir.region(region).redis.url);
   return work(redis).finally(() => redis.disconnect());
 }
 
-// First of all: it stays cold as long as it cannot read any rules.
+// First of all, because the isolate stays cold only as long as it cannot read any rules.
 describe.sequential('an isolate that starts while KV is gone', () => {
   const ask = () => stack.client.ask({ path: '/counted', isolate: COLD });
   beforeAll(async () => {
@@ -110,7 +113,7 @@ describe.sequential('an isolate that starts while KV is gone', () => {
         expect([status, degraded, fallback]).toEqual([200, 'no-rules', 'open']);
         const slackMs = 3 * healthy.slowestMs;
         expect(answeredAtMs - sentAtMs).toBeLessThanOrEqual(COLD_WAIT_MS + DEADLINE_MS + slackMs);
-        // Nobody else waits for a moment.
+        // For a moment, no other request waits.
         const next = await ask();
         expect([next.status, next.degraded]).toEqual([200, 'no-rules']);
         expect(next.answeredAtMs - next.sentAtMs).toBeLessThanOrEqual(DEADLINE_MS + slackMs);
@@ -158,7 +161,7 @@ describe.sequential('rules that are announced', () => {
     return seen.map(({ degraded, header }) => `${header('X-RateLimit-Limit')} ${degraded}`);
   };
 
-  /** What all isolates go by, if they agree. */
+  /** The limit that all isolates use, if they agree. */
   const limitInForce = async () => {
     await expect.poll(async () => new Set(await limits()).size).toBe(1);
     return Number.parseInt((await limits())[0] as string, 10);
@@ -196,7 +199,7 @@ describe.sequential('rules that are announced', () => {
       Array(2 * ISOLATES.length).fill('stale-rules'),
     );
     expect(seen.slowestMs).toBeLessThanOrEqual(latestMs(seen, healthy));
-    // It is asked for once a second.
+    // The isolate asks for it once a second.
     expect(inVain(seen)).toHaveLength(0);
     await stack.weir.admin('/publish', { method: 'POST' });
     const fresh = Array(ISOLATES.length).fill(`${before} undefined`);

@@ -1,5 +1,5 @@
-// Some seconds of random faults in every part, a minute in the long form, under load all the time. WEIR_SEED replays one;
-// WEIR_SOAK_MS makes it longer still.
+// Some seconds of random faults in every part (a minute in the long form), under load all the time. WEIR_SEED replays a
+// run; WEIR_SOAK_MS makes it longer.
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { freshIp, type IsolateName, REGIONS } from '../../local/weir.ts';
 import { API_KEY_RANDOM_BYTES, createApiKey } from '../../src/core/matching/api-key.ts';
@@ -27,7 +27,10 @@ const SOAK_MS = Number(process.env['WEIR_SOAK_MS'] ?? (isLong ? 60_000 : 8_000))
 const WARM_UP_MS = 3_000;
 const PER_SECOND = 40;
 const WINDOW_MS = 5_000;
-/** Beyond what workerd takes for so many requests of any Worker, one that does nothing included: up to so much each. */
+/**
+ * Growth beyond what workerd takes for as many requests of any Worker, even of one that does nothing: up to this much
+ * each.
+ */
 const MAX_GROWTH_MB = 64;
 const KB_PER_REQUEST = 16;
 const ISOLATES: readonly IsolateName[] = ['one', 'two', 'three'];
@@ -46,7 +49,9 @@ beforeAll(async () => {
 });
 afterAll(() => stack?.[Symbol.asyncDispose]());
 
-/** Half of it is one subject, in all isolates; the rest comes from everywhere, now and then with a key nobody knows. */
+/**
+ * Half of the load is one subject, in all isolates. The rest comes from everywhere, now and then with an unknown key.
+ */
 function next(i: number): Ask {
   const isolate = ISOLATES[Math.floor(i / 2) % ISOLATES.length] as IsolateName;
   if (i % 2 === 0) return { ...HOT, isolate };
@@ -54,7 +59,7 @@ function next(i: number): Ask {
   return { path: '/roomy', isolate, region, ...(i % 8 === 1 && { headers: { 'X-API-Key': unknownKey } }) };
 }
 
-/** Those that were surely admitted in a window: sent and answered in it. */
+/** Requests that were surely admitted in a window: sent and answered within it. */
 function admittedByWindow(answers: readonly Answer[]): Map<number, number> {
   const byWindow = new Map<number, number>();
   for (const { status, sentAtMs, answeredAtMs } of answers) {
@@ -65,7 +70,10 @@ function admittedByWindow(answers: readonly Answer[]): Map<number, number> {
   return byWindow;
 }
 
-/** All regions together and every isolate may admit the limit once, and a region its part again whenever it has lost its counts. */
+/**
+ * All regions together and every isolate may admit the limit once, and a region its part again whenever it has lost its
+ * counts.
+ */
 function mostIn(window: number, happened: readonly RandomFault[]): number {
   const [startsAtMs, endsAtMs] = [window * WINDOW_MS, (window + 1) * WINDOW_MS];
   const losses = happened.filter(
@@ -114,7 +122,7 @@ it(
     await expectHealthy();
     const afterMb = await workerdMegabytes();
     console.log(`workerd: ${beforeMb?.toFixed()} MB before, ${afterMb?.toFixed()} MB after`);
-    // Each was sent along with one for comparison.
+    // Each was sent along with a control request.
     const usualMb = (2 * seen.answers.length * KB_PER_REQUEST) / 1_024;
     if (beforeMb !== undefined && afterMb !== undefined)
       expect(afterMb - beforeMb).toBeLessThan(MAX_GROWTH_MB + usualMb);

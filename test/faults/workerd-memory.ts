@@ -1,4 +1,4 @@
-// The memory of the workerd processes that this process has started; undefined where there is no /proc.
+// The memory of the workerd processes that this process has started. Undefined where there is no /proc.
 import { readdir, readFile } from 'node:fs/promises';
 
 export async function workerdMegabytes(): Promise<number | undefined> {

@@ -1,13 +1,13 @@
-// Cloudflare Access in front of the page: it signs who somebody is, into a header of every request.
+// Cloudflare Access in front of the page: it signs who a person is, into a header of every request.
 import { generateKeyPair, SignJWT } from 'jose';
 import { AUDIENCE, startCerts, toJwk } from '../admin/access-jwt-harness.ts';
 
 export const ADMIN = 'alice@example.com';
 
 export interface AccessTest extends AsyncDisposable {
-  /** `ADMIN_ACCESS` of the Worker. */
+  /** The value of `ADMIN_ACCESS` for the Worker. */
   readonly variable: string;
-  /** What Access adds to the requests of a person. */
+  /** The headers that Access adds to the requests of a person. */
   headersOf(email: string): Promise<Record<string, string>>;
 }
 

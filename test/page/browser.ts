@@ -1,4 +1,4 @@
-// The page in a real Chromium, in front of Weir as it runs. For the tests of one file.
+// The page in a real Chromium, in front of a whole Weir. For the tests of one file.
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
 import { onTestFinished } from 'vitest';
 import { findOrInstallChromium } from '../../local/chromium.ts';
@@ -13,11 +13,11 @@ export interface OpenOptions {
   readonly token?: string;
   readonly theme?: 'light' | 'dark';
   readonly width?: number;
-  /** Logs in anew, for a test that ends the session. */
+  /** Logs in again, for a test that ends the session. */
   readonly isFresh?: boolean;
-  /** False: a browser that runs no script. */
+  /** False for a browser that runs no script. */
   readonly hasScript?: boolean;
-  /** The e-mail address of somebody whom Cloudflare Access lets in: without a log-in. */
+  /** The e-mail address of a person whom Cloudflare Access lets in, without a log-in. */
   readonly accessTo?: string;
 }
 
@@ -25,7 +25,10 @@ export interface PageTest extends AsyncDisposable {
   readonly weir: Weir;
   /** Localhost, because browsers keep secure cookies there without TLS. */
   readonly url: string;
-  /** Logged in; the page that was opened before is closed. What the page itself does wrong (errors, violations of the policy) is in `trouble`. */
+  /**
+   * Opens the page, logged in, and closes the one opened before. `trouble` collects what the page itself does wrong
+   * (errors, violations of the policy).
+   */
   open(options?: OpenOptions): Promise<OpenedPage>;
 }
 
@@ -33,7 +36,7 @@ export interface OpenedPage {
   readonly page: Page;
   readonly context: BrowserContext;
   readonly trouble: string[];
-  /** Another view. */
+  /** Goes to another view. */
   go(hash: string): Promise<void>;
 }
 
@@ -94,7 +97,7 @@ async function openPage(opening: Opening, options: OpenOptions = {}): Promise<Op
     ...(storageState && { storageState }),
     ...(accessTo !== undefined && { extraHTTPHeaders: await access.headersOf(accessTo) }),
   });
-  // A page that stays open goes on asking the Worker and drawing curves, beside the tests that follow.
+  // A page that stays open would go on asking the Worker and drawing curves beside the following tests.
   onTestFinished(() => context.close());
   context.setDefaultTimeout(60_000);
   const page = await context.newPage();

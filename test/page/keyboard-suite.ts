@@ -1,10 +1,10 @@
-// The page without a mouse: every stop can be seen, the focus stays where it was put, Enter deletes nothing by accident.
-// Part of loop.test.ts, on its browser and stack.
+// The page without a mouse: every stop is visible, the focus stays where it was put, and Enter deletes nothing by
+// accident. Part of loop.test.ts, on its browser and stack.
 import type { Page } from 'playwright-core';
 import { describe, expect, it } from 'vitest';
 import type { Suite } from './view-suite.ts';
 
-/** A selector of what has the focus. */
+/** A selector for the element that has the focus. */
 const focused = (selector: string) => `${selector}:focus`;
 
 interface Stop {
@@ -12,7 +12,7 @@ interface Stop {
   readonly isSeen: boolean;
 }
 
-/** What a person hears of an element. In the browser. */
+/** What a person hears of an element. Runs in the browser. */
 const NAME_OF = `(one) => one.getAttribute('aria-label') || one.labels?.[0]?.textContent || one.textContent`;
 const STOPS = 'a[href], button, input, select, textarea, summary';
 
@@ -28,7 +28,7 @@ async function goToFirstStop(page: Page): Promise<void> {
   await page.keyboard.press('Shift+Tab');
 }
 
-/** What the Tab key comes by from the first stop on. A date has several parts: it is one stop here. */
+/** Where the Tab key stops, from the first stop on. A date has several parts, which count as one stop here. */
 async function readStops(page: Page, count: number): Promise<Stop[]> {
   await goToFirstStop(page);
   const stops = [await page.evaluate<Stop>(STOP)];

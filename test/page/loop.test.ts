@@ -1,5 +1,6 @@
-// The page's main loop in a real Chromium, on real parts: a denied caller, why, an override with an end, in force, and the
-// curve that shows it. Every view on the way is checked for accessibility, and for code that names could have become.
+// The page's main loop in a real Chromium, on real parts: a denied caller, the reason, an override with an end, in
+// force, and the curve that shows it. Every view on the way is checked for accessibility, and for names that could
+// become code.
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ADMIN } from './access.ts';
@@ -52,7 +53,7 @@ describe('with rules and traffic', () => {
 
   describe('the loop', () => {
     it('leads from the overview to an override that is in force everywhere once the page says so, and the curve follows', async () => {
-      // The page looks every six seconds: it finds the denials at its first look if they are there before.
+      // The page asks every six seconds, and finds the denials at its first request if they are there before.
       const violators = () => test.weir.admin<{ items: unknown[] }>('/violators?since=1h&by=all');
       await expect.poll(async () => (await violators()).items).toHaveLength(2);
       const { page, trouble } = await test.open();
@@ -69,8 +70,8 @@ describe('with rules and traffic', () => {
       const since = () => `${((performance.now() - clickedAtMs) / 1_000).toFixed(2)} s`;
       await page.click('dialog button.primary');
       expect((await announced).status()).toBe(201);
-      // The very next request obeys, at the gateway of another isolate. That one has decided nothing for seconds, so it
-      // looks for newer rules before it decides.
+      // The very next request obeys the new limit, at another isolate. That isolate has decided nothing for seconds, so
+      // it looks for newer rules first.
       const send = async () => (await test.weir.call('/login', { ip: CALLER, isolate: 'two' })).status;
       expect(await send()).toBe(200);
       const obeyed = since();
@@ -118,7 +119,7 @@ describe('with rules and traffic', () => {
       await page.fill('[name=windowSeconds]', '60');
       await page.selectOption('[name=scope]', 'user');
       await page.click('form.rule > button');
-      // The browser knows the bounds of numbers, the API all else.
+      // The browser knows the bounds of numbers, and the API everything else.
       await page.waitForSelector('[name=limit]:focus + #error-limit:has-text("greater than or equal to 1")');
       await page.fill('[name=limit]', '20');
       const more = page.locator('summary:has-text("more fields")');
@@ -217,7 +218,7 @@ describe('with rules and traffic', () => {
       await page.getByRole('button', { name: 'Who would this have denied?' }).click();
       const answer = page.locator('.would-deny ul');
       await answer.waitFor();
-      // Of the caller's requests seven were denied: two of them pass at most.
+      // Seven of the caller's requests were denied, so at most two of them pass.
       expect(await answer.innerText()).toMatch(/At least \d+ units of 1 caller would have been denied/);
       expect(await answer.innerText()).toContain('Of addresses only denials are recorded');
       await page.waitForSelector(`.would-deny tr:has-text("${CALLER}")`);

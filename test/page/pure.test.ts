@@ -1,4 +1,4 @@
-// What the page works out by itself, without a browser.
+// What the page computes by itself, without a browser.
 import { describe, expect, it } from 'vitest';
 import { parseCurl } from '../../page/curl.ts';
 import { type Effect, effectSentences } from '../../page/effect-sentences.ts';

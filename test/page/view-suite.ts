@@ -1,4 +1,5 @@
-// What holds for every view: with data, empty, and while parts are gone. Part of loop.test.ts, on its browser and stack.
+// What holds for every view: with data, empty, and while parts are gone. Part of loop.test.ts, on its browser and
+// stack.
 import type { Page } from 'playwright-core';
 import { describe, expect, it } from 'vitest';
 import { isLong } from '../rounds.ts';
@@ -37,7 +38,7 @@ export function describeEmptyViews({ test }: Suite): void {
 
 export function describeEveryView({ test, seen }: Suite): void {
   describe('every view', () => {
-    /** The Worker renders these with the same parts: one of them stands for all in the short form. */
+    /** The Worker renders these with the same parts, so one of them stands for all in the short form. */
     const isLooked = ({ name }: KnownView) => isLong || !name.startsWith('plain') || name === 'plain rules';
 
     const lookAtLaptop = async (page: Page, { name }: KnownView) => {
@@ -137,7 +138,7 @@ export function describeFailingParts({ test, seen }: Suite): void {
       await page.waitForSelector('#token');
     });
 
-    // Postgres does not come back: nothing follows.
+    // The last test, because Postgres does not come back.
     it('Postgres is gone: every view says so, and shows what does not need it', async () => {
       const opened = await test().open();
       await test().weir.stack.stopPostgres();

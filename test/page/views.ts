@@ -1,14 +1,14 @@
-// All views of the page, and what is asked of each of them.
+// All views of the page, and what is checked in each of them.
 import axe from 'axe-core';
 import type { Page } from 'playwright-core';
 
 export interface KnownView {
   readonly name: string;
-  /** What follows /_weir/. */
+  /** The part of the address after /_weir/. */
   readonly path: string;
-  /** A button that is pressed first. */
+  /** A button to press first. */
   readonly press?: string;
-  /** A selector of something that is there once the view is. */
+  /** A selector for something that is there once the view is. */
   readonly ready: string;
 }
 
@@ -46,7 +46,7 @@ export const viewsWith = ({ ruleId, caller, evil }: Seen): KnownView[] => [
 
 const NO_RULE = '00000000-0000-4000-8000-000000000000';
 
-/** Before anything was entered, and before anybody came. */
+/** Before anything was entered, and before any request came. */
 export const EMPTY_VIEWS: readonly KnownView[] = [
   {
     name: 'overview',
@@ -79,7 +79,7 @@ export const EMPTY_VIEWS: readonly KnownView[] = [
 
 const GONE = 'Postgres does not answer';
 
-/** While Postgres is gone: what failed is said, and what does not need it is shown. */
+/** While Postgres is gone, a view says what failed, and shows what does not need Postgres. */
 export const viewsWithoutPostgres = ({ ruleId, caller }: Seen): KnownView[] => [
   { name: 'overview', path: '#/overview', ready: `section:has-text("${GONE}")` },
   { name: 'overview, regions', path: '#/overview', ready: 'td:has-text("answers")' },
@@ -101,7 +101,7 @@ export const viewsWithoutPostgres = ({ ruleId, caller }: Seen): KnownView[] => [
     name: 'explain',
     path: '#/explain',
     press: EXPLAIN,
-    // Not that the session is in doubt: to explain changes nothing.
+    // The error is not about the session, because explaining changes nothing.
     ready: `.notice:has-text("${GONE}"):not(:has-text("session"))`,
   },
   { name: 'history', path: '#/history', ready: `.notice:has-text("${GONE}")` },
@@ -113,9 +113,9 @@ export const viewsWithoutPostgres = ({ ruleId, caller }: Seen): KnownView[] => [
   { name: 'plain health', path: 'plain/health', ready: 'tr:has-text("postgres") .badge.bad' },
 ];
 
-/** What axe-core says against the view as it stands, without the rules that are advice only. */
+/** What axe-core finds wrong with the view, without the rules that are advice only. */
 export async function violationsIn(page: Page): Promise<string[]> {
-  // A view that only the address after # tells from the last one is in the same document.
+  // Two views that differ only after the # in the address are in the same document.
   if (!(await page.evaluate("'axe' in globalThis"))) await page.evaluate(axe.source);
   return page.evaluate(async () => {
     const run: typeof axe.run = Reflect.get(globalThis, 'axe').run;

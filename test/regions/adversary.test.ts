@@ -1,4 +1,4 @@
-// Somebody who spreads, concentrates, switches and races at the ends of windows: never more than the limit.
+// A caller that spreads, concentrates, switches and races at the ends of windows never gets more than the limit.
 import { afterAll, beforeAll, describe, it } from 'vitest';
 import { type Edge, type EdgeRule, type Edges, startEdges } from '../../local/edges.ts';
 import { isLong } from '../rounds.ts';
@@ -11,14 +11,14 @@ beforeAll(async () => {
 afterAll(() => edges?.[Symbol.asyncDispose]());
 
 const WINDOW_MS = 1_500;
-/** All that is sent is in proportion to it: the long form sends more of everything. */
+/** All traffic is in proportion to it: the long form sends more of everything. */
 const LIMIT = isLong ? 31 : 13;
 const times = (factor: number) => Math.round(factor * LIMIT);
 const rules: EdgeRule[] = SPLIT.flatMap((algorithm) => [
   { algorithm, limit: LIMIT, windowSeconds: WINDOW_MS / 1_000 },
 ]);
 
-/** At a moment of the window, counted from its start; negative: before its end. */
+/** Waits for a moment of the window, counted from its start; a negative one counts from its end. */
 const untilWindow = (offsetMs: number) =>
   sleep((2 * WINDOW_MS - (Date.now() % WINDOW_MS) + offsetMs) % WINDOW_MS);
 

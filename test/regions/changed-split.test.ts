@@ -1,4 +1,4 @@
-// Parts that are changed under load: at no moment more than the limit, by the old parts, the new ones or both.
+// Parts that change under load: never more than the limit, by the old parts, the new ones or both.
 import { afterAll, beforeAll, it } from 'vitest';
 import { type EdgeRule, type Edges, EVEN, startEdges } from '../../local/edges.ts';
 import type { Split } from '../../src/core/matching/rule.ts';
@@ -14,12 +14,12 @@ afterAll(() => edges?.[Symbol.asyncDispose]());
 
 /** Until the new parts hold: ten seconds, two windows, and some more. */
 const LOAD_MS = 15_000;
-/** Between two bursts in a region; together, they send at least twice what any limit admits. */
+/** Between two bursts in a region. Together, they send at least twice what any limit admits. */
 const PAUSE_MS = isLong ? 40 : 300;
 const LIMIT = isLong ? 30 : 12;
 const changedTo = (shares: Split['shares'], before = EVEN): Split => ({
   shares,
-  // As if it had been changed some time before anybody heard of it: what holds until then ends within the load.
+  // As if the split had changed some time before, so that the transition ends within the load.
   before: [{ shares: before.shares, replacedAtMs: Date.now() - HEARD_MS + 10_000 }],
 });
 

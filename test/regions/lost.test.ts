@@ -1,5 +1,5 @@
-// A region that is frozen, and calls that are lost before or after they ran: never over, and nothing is lost but time and
-// what was charged for a request that nobody waited for.
+// A frozen region, and calls that are lost before or after they ran: never over the limit, and only time and the
+// charges of abandoned requests are lost.
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { type Edges, type RegionOfEdges, startEdges } from '../../local/edges.ts';
 import { PATIENT_MS, usePatience } from '../shared/patience.ts';
@@ -10,11 +10,11 @@ const ROUND_TRIP_MS = 60;
 const LIMIT = 60;
 const RULE = { algorithm: 'fixed-window', limit: LIMIT, windowSeconds: 3_600 } as const;
 
-/** Until the frozen one is given up. */
+/** After this long, requests give the frozen region up. */
 const FROZEN_DEADLINE_MS = 2_000;
 
 let edges: Edges;
-/** Regions that are well are waited for; only one that is frozen is given up. */
+/** Healthy regions get all the time they need. Only a frozen one is given up. */
 function useEdges(deadlineMs: number): void {
   beforeAll(async () => {
     edges = await startEdges({ roundTripMs: ROUND_TRIP_MS, deadlineMs });
@@ -36,7 +36,7 @@ const eu = (): RegionOfEdges => {
   return found;
 };
 
-/** A subject that has used up its part in us, which is all it has used; what it asked the others met that fault. */
+/** A subject that has used up its part in us, and nothing else. Its calls to the other regions met that fault. */
 async function usedUp(fault: Parameters<typeof far>[0] = {}) {
   const system = await edges.open([RULE]);
   const subject = nextSubject();
@@ -61,10 +61,10 @@ describe('a call that is lost', () => {
   it('costs nothing if it asked for a part, and its answer is lost', async () => {
     const { system, subject, us, heal } = await usedUp({ resetMidReply: true });
     await heal();
-    // This one asks them, and hears that all of it is here.
+    // This request asks them, and learns that all of it is here.
     expect(await oneByOne(us, subject, 1)).toHaveLength(1);
     expect(await oneByOne(us, subject, 10)).toHaveLength(10);
-    // One that comes to a region that has ceded its part, too.
+    // So does one in a region that has ceded its part.
     expect(await oneByOne(system.openEdge('eu'), subject, LIMIT)).toHaveLength((2 * LIMIT) / 3 - 11);
     expect(await oneByOne(system.openEdge('ap'), subject, 5)).toEqual([]);
   });
@@ -73,7 +73,7 @@ describe('a call that is lost', () => {
     const { system, subject, us, heal } = await usedUp({ status: 500 });
     await far({ status: 500 });
     await eu().far.faults.set({ resetMidReply: true });
-    // It was denied here: that stands.
+    // It was denied here, and that stands.
     expect(await us.request(subject)).toMatchObject({ kind: 'counted', allowed: false });
     await heal();
     expect(await oneByOne(system.openEdge('us'), subject, LIMIT)).toHaveLength((2 * LIMIT) / 3 - 1);
@@ -104,7 +104,7 @@ describe('while a region is frozen', () => {
     const standstillMs = FROZEN_DEADLINE_MS / 4;
     const { before, after } = await playWithoutStandstill({ play, control, standstillMs });
     expect(before).toBe((2 * LIMIT) / 3);
-    // The request that was given up on has been charged all the same, once it thawed, if it came before the part was ceded.
+    // The abandoned request was still charged once eu thawed, if it came before the part was ceded.
     expect(after).toBeGreaterThanOrEqual(LIMIT / 3 - 1);
     expect(after).toBeLessThanOrEqual(LIMIT / 3);
   });

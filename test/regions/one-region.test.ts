@@ -4,7 +4,7 @@ import { type Edge, type Edges, startEdges } from '../../local/edges.ts';
 import { PATIENT_MS, usePatience } from '../shared/patience.ts';
 import { burst, nextSubject, oneByOne, SPLIT } from './play.ts';
 
-// A charge that nobody waits for is lost: every region is well here, and is waited for.
+// An abandoned charge is lost. Here every region is healthy, and gets all the time it needs.
 usePatience();
 let edges: Edges;
 beforeAll(async () => {
@@ -12,10 +12,10 @@ beforeAll(async () => {
 });
 afterAll(() => edges?.[Symbol.asyncDispose]());
 
-/** So long that nothing drains while the test runs, on a busy machine too. */
+/** So long that nothing drains while the test runs, even on a busy machine. */
 const DAY = { windowSeconds: 86_400 };
 
-/** What is left, as so many requests are told it one after the other; undefined for those that are denied. */
+/** What is left, as this many requests read it one after the other. Undefined for denied ones. */
 async function remainingOf(edge: Edge, subject: string, count: number): Promise<(number | undefined)[]> {
   const told: (number | undefined)[] = [];
   for (let i = 0; i < count; i += 1) {
@@ -26,7 +26,9 @@ async function remainingOf(edge: Edge, subject: string, count: number): Promise<
   return told;
 }
 
-/** How many of so many at once are admitted. Every region is well: an answer that says otherwise is shown as it is. */
+/**
+ * How many of this many requests at once are admitted. Every region is healthy, so any other answer is shown unchanged.
+ */
 async function admittedOf(edge: Edge, subject: string, count: number): Promise<number> {
   const decisions = await Promise.all(Array.from({ length: count }, () => edge.request(subject)));
   expect(decisions.filter((one) => one.kind !== 'counted' || one.failedOver !== undefined)).toEqual([]);
@@ -34,7 +36,7 @@ async function admittedOf(edge: Edge, subject: string, count: number): Promise<n
 }
 const downFrom = (limit: number) => Array.from({ length: limit }, (_, i) => limit - 1 - i);
 
-// At once: nearly all of it is waiting for regions that are far.
+// All at once, because most of the time they wait for far regions.
 describe.concurrent.each(SPLIT)('a caller in one region under %s', (algorithm) => {
   const rule = { algorithm, limit: 60, ...DAY };
 
@@ -93,7 +95,7 @@ describe.concurrent('a limit that is not split', () => {
     const subject = nextSubject();
     expect(await oneByOne(system.openEdge('us'), subject, 20)).toHaveLength(6);
     await system.settled();
-    // What was charged here for those that were denied there has been given back.
+    // Charges made here for requests that were denied there have been given back.
     await system.setRules([here]);
     expect(await oneByOne(system.openEdge('us'), subject, 10)).toHaveLength(4);
   });

@@ -4,20 +4,20 @@ import { excessOf } from '../../bench/regions/definitions.ts';
 import type { Edge, EdgeRule } from '../../local/edges.ts';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
 
-/** All whose limits are split over regions. */
+/** All algorithms whose limits are split over regions. */
 export const SPLIT = ALGORITHM_IDS.filter((id) => id !== 'concurrency');
 
 let subjects = 0;
 export const nextSubject = () => `subject-${++subjects}`;
 
-/** When a request was admitted; undefined if it was denied. */
+/** When a request was admitted. Undefined if it was denied. */
 export async function admittedAt(edge: Edge, subject: string): Promise<number | undefined> {
   const decision = await edge.request(subject);
   if (decision.kind !== 'counted') return undefined;
   return decision.allowed ? decision.nowMs : undefined;
 }
 
-/** Moments of all that pass of so many requests at once, or one after the other. */
+/** The moments of all admitted requests of this many, at once or one after the other. */
 export async function burst(edge: Edge, subject: string, count: number): Promise<number[]> {
   const answers = await Promise.all(Array.from({ length: count }, () => admittedAt(edge, subject)));
   return answers.filter((atMs) => atMs !== undefined);

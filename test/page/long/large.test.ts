@@ -1,4 +1,4 @@
-// The page with 10,000 rules and 100,000 denials, what it weighs, and its pictures for the docs. For `npm run test:long`.
+// The page with 10,000 rules and 100,000 denials, its size, and its pictures for the docs. For `npm run test:long`.
 import { writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type OpenedPage, type PageTest, startPageTest } from '../browser.ts';
@@ -28,7 +28,7 @@ afterAll(async () => {
   await test?.[Symbol.asyncDispose]();
 });
 
-/** Some callers, one of whom hammers. What is returned ends it. */
+/** Some callers, one of which hammers. Call the result to end the traffic. */
 function sendTraffic(): () => void {
   let sent = 0;
   const timer = setInterval(() => {
