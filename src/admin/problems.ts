@@ -96,7 +96,7 @@ const problemSchema = z
         z.object({
           pointer: z
             .string()
-            .describe('Into the body (`#/limits/calls`), or the name of a parameter or header.'),
+            .describe('A pointer into the body (`#/limits/calls`), or the name of a parameter or header.'),
           detail: z.string(),
         }),
       )

@@ -15,9 +15,9 @@ import { ruleFields, WRITTEN_DEFAULTS } from '../rules/tables/rule-schema.ts';
 import { apiKeys, listEntries, tenants, users } from '../rules/tables/schema.ts';
 import { tierFields, tierName } from '../rules/tables/tier-schema.ts';
 
-const tierOf = z.string().max(63).nullable().describe('The name of a tier; null: the default one.');
+const tierOf = z.string().max(63).nullable().describe('The name of a tier. Null means the default tier.');
 const tenantOf = identifier.nullable().describe('The id of a tenant.');
-const expiresAt = moment.nullable().describe('From then on it is as if it were not there; null: never.');
+const expiresAt = moment.nullable().describe('From then on it has no effect. Null if it never expires.');
 
 export const ruleBodies: BodySchemas = bodySchemas({
   name: 'Rule',
@@ -57,7 +57,7 @@ export const tenantBodies: BodySchemas = bodySchemas({
       .max(31)
       .nullable()
       .describe(
-        'On which its months begin, in rules of scope tenant whose window is a month. Null: the first.',
+        'The day on which its months begin, in rules of scope tenant with a window of a month. Null means the first.',
       ),
   }).pick({ name: true, tier: true, anchorDay: true }).shape,
   defaults: { name: '', tier: null, anchorDay: null },
@@ -65,7 +65,7 @@ export const tenantBodies: BodySchemas = bodySchemas({
 
 export const userBodies: BodySchemas = bodySchemas({
   name: 'User',
-  writtenId: { id: identifier.describe('As in the subject of the JWT.') },
+  writtenId: { id: identifier.describe('The id in the subject of the JWT.') },
   fields: createInsertSchema(users, { tier: tierOf, tenantId: tenantOf }).pick({ tier: true, tenantId: true })
     .shape,
   defaults: { tier: null, tenantId: null },
@@ -75,26 +75,28 @@ export const keyBodies: BodySchemas = bodySchemas({
   name: 'ApiKey',
   shownId: z.uuid(),
   fields: createInsertSchema(apiKeys, {
-    name: plainText(128).describe('For people.'),
+    name: plainText(128).describe('For people; Weir does not use it.'),
     userId: identifier.nullable().describe('The user that it belongs to.'),
     tenantId: tenantOf,
     tier: tierOf,
     expiresAt,
-    disabled: z.boolean().describe('A disabled key is as good as none.'),
+    disabled: z.boolean().describe('Weir treats a disabled key as unknown.'),
   }).pick({ name: true, userId: true, tenantId: true, tier: true, expiresAt: true, disabled: true }).shape,
   defaults: { name: '', userId: null, tenantId: null, tier: null, expiresAt: null, disabled: false },
-  shown: { prefix: z.string().describe('How the key begins.') },
-  shownOnce: { key: z.string().describe('The key itself. It is never shown again: only its hash is kept.') },
+  shown: { prefix: z.string().describe('The first characters of the key.') },
+  shownOnce: {
+    key: z.string().describe('The key itself. Weir shows it only once, and stores only its hash.'),
+  },
 });
 
 export const listBodies: BodySchemas = bodySchemas({
   name: 'ListEntry',
   shownId: z.uuid(),
   fields: createInsertSchema(listEntries, {
-    list: z.enum(LISTS).describe('The deny list comes first.'),
+    list: z.enum(LISTS).describe('The deny list wins over the allow list.'),
     kind: z.enum(LISTED_KINDS),
     value: identifier.describe('An IP address or a CIDR range; or the id of an API key, user or tenant.'),
-    reason: z.string().max(1024).describe('For people.'),
+    reason: z.string().max(1024).describe('For people; Weir does not use it.'),
     expiresAt,
   }).pick({ list: true, kind: true, value: true, reason: true, expiresAt: true }).shape,
   defaults: { reason: '', expiresAt: null },
@@ -119,8 +121,8 @@ const keyIdProblem = (value: string) =>
 export const settingsFields = {
   enforcement: z
     .enum(ENFORCEMENTS)
-    .describe('log: every rule only records what it would have done. Lists still hold.'),
+    .describe('With log, every rule only records what it would have done. Lists still hold.'),
   fileExtensions: z
     .enum(FILE_EXTENSIONS)
-    .describe('ignored: rules for /login hold for /login.json, too; part: that is another name.'),
+    .describe('ignored: rules for /login also hold for /login.json. part: /login.json is another name.'),
 };

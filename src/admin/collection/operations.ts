@@ -14,7 +14,7 @@ const WRITTEN = {
 const warnings = z
   .array(z.string())
   .optional()
-  .describe('What is hardly meant, or not in force yet. Absent if there is nothing to say.');
+  .describe('Probable mistakes, and changes that are not in force yet. Absent if there are none.');
 
 const ifMatch = z.object({
   'If-Match': z.string().optional().describe('Refuse the change (412) unless the row still has this ETag.'),
@@ -39,7 +39,7 @@ export function operationsOf({ path, noun, bodies, filters, describeId }: Collec
       method: 'get',
       path: `/${path}`,
       summary: `List ${path}`,
-      description: 'By pages: hand `nextCursor` back as `cursor` until it is null.',
+      description: 'In pages: send `nextCursor` back as `cursor` until it is null.',
       request: { query: z.strictObject({ ...paging, ...filters }) },
       responses: responses({ 200: answer('A page', pageOf(bodies.shown, bodies.name)) }, 400),
     }),
@@ -77,7 +77,7 @@ export function operationsOf({ path, noun, bodies, filters, describeId }: Collec
       method: 'put',
       path: `/${path}/{id}`,
       summary: `Replace a ${noun}`,
-      description: 'What is left out gets its default.',
+      description: 'Fields that are left out get their defaults.',
       request: { params: one, headers: ifMatch, body: body(bodies.replace) },
       responses: responses({ 200: answer('Replaced', changed, WRITTEN) }, 400, 404, 409, 412, 413, 415),
     }),
@@ -113,14 +113,14 @@ export function operationsOf({ path, noun, bodies, filters, describeId }: Collec
 
 const paging = {
   limit: z.coerce.number().int().min(1).max(200).default(50).describe('The size of a page.'),
-  cursor: z.string().max(2048).optional().describe('The `nextCursor` of the page before.'),
+  cursor: z.string().max(2048).optional().describe('The `nextCursor` of the previous page.'),
 };
 
 const pageOf = (item: z.ZodObject, name: string) =>
   z
     .strictObject({
       items: z.array(item),
-      nextCursor: z.string().nullable().describe('Null: this is the last page.'),
+      nextCursor: z.string().nullable().describe('Null on the last page.'),
     })
     .meta({ id: `${name}Page` });
 

@@ -59,13 +59,13 @@ const documentKey = keyBodies.shown
     hash: z
       .string()
       .regex(/^[0-9a-f]{64}$/, 'must be a SHA-256 in 64 hexadecimal digits')
-      .describe('Of the key, which is nowhere.'),
+      .describe('The hash of the key. Weir does not store the key itself.'),
   })
   .strict()
   .meta({ id: 'DocumentKey' });
 
 const listOf = (schema: z.ZodType<Record<string, unknown>>, what: string) =>
-  z.array(schema).max(MAX_ENTRIES).optional().describe(`Left out: ${what} stay as they are.`);
+  z.array(schema).max(MAX_ENTRIES).optional().describe(`If left out, ${what} stay as they are.`);
 
 export const callerLists = {
   tenants: listOf(tenantBodies.create, 'tenants'),

@@ -24,7 +24,7 @@ const MAX_ROUTES = 1_000;
 export const documentRule = ruleFields
   .partial()
   .required({ name: true, scope: true })
-  .extend({ id: z.guid().toLowerCase().optional().describe('Without it, a rule is known by its name.') })
+  .extend({ id: z.guid().toLowerCase().optional().describe('Without an id, the name identifies the rule.') })
   .strict()
   .superRefine((rule, context) => checkRule(rule as Parameters<typeof checkRule>[0], context))
   .meta({ id: 'DocumentRule' });
@@ -32,7 +32,7 @@ export const documentRule = ruleFields
 export const documentRoute = routeFields
   .partial()
   .required({ name: true, origin: true })
-  .extend({ id: z.guid().toLowerCase().optional().describe('Without it, a route is known by its name.') })
+  .extend({ id: z.guid().toLowerCase().optional().describe('Without an id, the name identifies the route.') })
   .strict()
   .superRefine((route, context) => checkRoute(route as Parameters<typeof checkRoute>[0], context))
   .meta({ id: 'DocumentRoute' });
@@ -53,10 +53,14 @@ export const importDocument = z
       .min(0)
       .optional()
       .describe('The import is refused if rules, tiers, routes or settings have changed since.'),
-    tiers: z.array(documentTier).max(MAX_TIERS).optional().describe('Left out: tiers stay as they are.'),
-    rules: z.array(documentRule).max(MAX_RULES).optional().describe('Left out: rules stay as they are.'),
-    routes: z.array(documentRoute).max(MAX_ROUTES).optional().describe('Left out: routes stay as they are.'),
-    settings: documentSettings.optional().describe('What is left out stays as it is.'),
+    tiers: z.array(documentTier).max(MAX_TIERS).optional().describe('If left out, tiers stay as they are.'),
+    rules: z.array(documentRule).max(MAX_RULES).optional().describe('If left out, rules stay as they are.'),
+    routes: z
+      .array(documentRoute)
+      .max(MAX_ROUTES)
+      .optional()
+      .describe('If left out, routes stay as they are.'),
+    settings: documentSettings.optional().describe('Settings that are left out stay as they are.'),
     ...callerLists,
   })
   .meta({ id: 'RulesDocument' });

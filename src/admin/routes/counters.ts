@@ -37,14 +37,16 @@ const resetBody = z
       .min(1)
       .max(256)
       .optional()
-      .describe('The id of the tenant, user or key; or the IP address. Needed unless the scope is global.'),
+      .describe('The id of the tenant, user or key; or the IP address. Required unless the scope is global.'),
     values: z
       .record(
         z.string().regex(PART, 'must be what a rule counts `by`, such as header:X-Model'),
         z.string().max(1024),
       )
       .default({})
-      .describe('Of what rules count `by` besides the subject: {"header:X-Model": "large"}.'),
+      .describe(
+        'The values of parts that rules count `by` besides the subject: {"header:X-Model": "large"}.',
+      ),
   })
   .superRefine(({ scope, subject }, context) => {
     const message = subjectProblem(scope, subject);
@@ -55,7 +57,7 @@ const resetBody = z
 const resetResult = z
   .strictObject({
     scope: z.enum(SCOPES),
-    subject: z.string().describe('As it is counted: IPv6 by its prefix.'),
+    subject: z.string().describe('In the form in which it is counted: IPv6 by its prefix.'),
     regions: z.array(z.strictObject({ name: z.string(), reset: z.boolean() })),
     warnings: z.array(z.string()),
   })
@@ -68,11 +70,11 @@ const resetCounters = createRoute({
   path: '/counters/reset',
   tags: ['operations'],
   security: [{ bearer: [] }],
-  summary: 'Forget all that was counted of a subject, in every region',
+  summary: 'Reset the counters of a subject, in every region',
   request: { body: { required: true, content: { 'application/json': { schema: resetBody } } } },
   responses: {
     200: {
-      description: 'Forgotten where `reset` is true',
+      description: 'Reset in regions where `reset` is true',
       content: { 'application/json': { schema: resetResult } },
     },
     ...problemResponses(400, 413, 415),

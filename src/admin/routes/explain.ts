@@ -34,7 +34,7 @@ const explainRequest = createRoute({
   tags: ['operations'],
   security: [{ bearer: [] }],
   summary: 'Which rules apply to a request, which do not, and why',
-  description: 'Charges nothing. A token that may only read may ask, too.',
+  description: 'Charges nothing. A token of the role read may ask, too.',
   request: { body: { required: true, content: { 'application/json': { schema: explainBody } } } },
   responses: {
     200: { description: 'Explained', content: { 'application/json': { schema: explanationBody } } },

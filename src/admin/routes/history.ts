@@ -20,11 +20,11 @@ const row = z.record(z.string(), z.unknown()).nullable();
 const historyEntry = z
   .strictObject({
     id: z.int(),
-    changeId: z.int().describe('Entries of one change have the same, and are rolled back together.'),
+    changeId: z.int().describe('All entries of one change have the same id, and are rolled back together.'),
     at: z.iso.datetime(),
     actor: z
       .string()
-      .describe('The name of the token, or the database role that wrote by hand or by a migration.'),
+      .describe('The name of the token, or the database role of a change by hand or by a migration.'),
     entity: z.enum(ENTITY_NAMES),
     entityId: z.string(),
     action: z.enum(['created', 'changed', 'deleted']),
@@ -38,17 +38,17 @@ const listHistory = createRoute({
   path: '/history',
   tags: ['history'],
   security: [{ bearer: [] }],
-  summary: 'What was changed, newest first',
+  summary: 'List changes, newest first',
   request: {
     query: z.strictObject({
       entity: z.enum(ENTITY_NAMES).optional(),
       entityId: z.string().max(256).optional(),
       actor: z.string().max(256).optional(),
       changeId: changeId.optional(),
-      since: moment.optional().describe('Entries of this moment and later ones.'),
-      until: moment.optional().describe('Entries before this moment.'),
+      since: moment.optional().describe('Only entries of this moment or later.'),
+      until: moment.optional().describe('Only entries before this moment.'),
       limit: z.coerce.number().int().min(1).max(200).default(50).describe('The size of a page.'),
-      cursor: z.string().max(2048).optional().describe('The `nextCursor` of the page before.'),
+      cursor: z.string().max(2048).optional().describe('The `nextCursor` of the previous page.'),
     }),
   },
   responses: {
@@ -59,7 +59,7 @@ const listHistory = createRoute({
           schema: z
             .strictObject({
               items: z.array(historyEntry),
-              nextCursor: z.string().nullable().describe('Null: this is the last page.'),
+              nextCursor: z.string().nullable().describe('Null on the last page.'),
             })
             .meta({ id: 'HistoryPage' }),
         },
@@ -75,7 +75,7 @@ const rollBackChange = createRoute({
   tags: ['history'],
   security: [{ bearer: [] }],
   summary: 'Undo a change as a whole',
-  description: 'A rollback is a change too: rolling it back restores what it undid.',
+  description: 'A rollback is a change, too: rolling it back restores what it undid.',
   request: {
     params: z.object({ changeId }),
     query: z.strictObject({ force: z.stringbool().default(false) }),
@@ -89,7 +89,7 @@ const rollBackChange = createRoute({
       content: {
         'application/json': {
           schema: z.strictObject({
-            changeId: z.int().describe('Of the rollback itself.'),
+            changeId: z.int().describe('The id of the rollback itself, which is a change, too.'),
             rowCount: z.int(),
             warnings: z.array(z.string()),
           }),

@@ -24,14 +24,12 @@ const exportRules = createRoute({
       everything: z
         .stringbool()
         .default(false)
-        .describe(
-          'Also tenants, users, lists, and keys by their hashes. A token of the role admin may ask for it.',
-        ),
+        .describe('Also tenants, users, lists, and the hashes of keys. Needs a token of the role admin.'),
     }),
   },
   responses: {
     200: {
-      description: 'In a stable order, without what has its default',
+      description: 'In a stable order, without fields that have their defaults',
       content: { 'application/json': { schema: importDocument } },
     },
     ...problemResponses(400),
@@ -41,10 +39,10 @@ const exportRules = createRoute({
 const partChanges = z.record(z.string(), z.strictObject({ from: z.unknown(), to: z.unknown() }));
 
 const partSummary = z.strictObject({
-  created: z.array(z.string()).describe('Names.'),
+  created: z.array(z.string()).describe('The names of the items.'),
   updated: z.array(
     z.strictObject({
-      name: z.string().describe('Before the change.'),
+      name: z.string().describe('The value before the change.'),
       changes: partChanges,
     }),
   ),
@@ -55,14 +53,16 @@ const partSummary = z.strictObject({
 const callerCounts = z
   .strictObject({ created: z.int(), updated: z.int(), deleted: z.int(), unchanged: z.int() })
   .optional()
-  .describe('How many; if the document has any.');
+  .describe('The number of items, if the document has any.');
 
 const summary = z
   .strictObject({
     dryRun: z.boolean(),
     basedOn: z
       .int()
-      .describe('What the document was compared with. In a document, it makes sure of the same.'),
+      .describe(
+        'The state that the document was compared with. In a document, it makes the import check for the same state.',
+      ),
     tiers: partSummary,
     rules: partSummary,
     routes: partSummary,
@@ -77,21 +77,21 @@ const importAll = createRoute({
   path: '/import',
   tags: ['import and export'],
   security: [{ bearer: [] }],
-  summary: 'Take over a document of rules, tiers and routes, or of everything, as a whole or not at all',
+  summary: 'Import a document of rules, tiers and routes, or of everything, as a whole or not at all',
   request: {
     query: z.strictObject({
       mode: z
         .enum(IMPORT_MODES)
         .default('merge')
-        .describe('merge: what the document does not name stays; replace: it goes.'),
-      dryRun: z.stringbool().default(false).describe('Only say what would change.'),
-      force: z.stringbool().default(false).describe('Even if there were changes since its basedOn.'),
+        .describe('merge keeps items that the document does not name; replace deletes them.'),
+      dryRun: z.stringbool().default(false).describe('Only report what would change.'),
+      force: z.stringbool().default(false).describe('Import even if there were changes since its basedOn.'),
     }),
     body: { required: true, content: { 'application/json': { schema: importDocument } } },
   },
   responses: {
     200: {
-      description: 'What has changed, or would',
+      description: 'What has changed, or would change',
       content: { 'application/json': { schema: summary } },
     },
     ...problemResponses(400, 409, 413, 415),

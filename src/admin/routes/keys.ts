@@ -29,13 +29,13 @@ export const addKeyRoutes: AddRoutes = (app, services) =>
       prefix: z
         .string()
         .optional()
-        .describe('How the key begins: some of its first characters, or more than are kept.'),
+        .describe('The first characters of the key. It may be more characters than Weir keeps.'),
       q: z
         .string()
         .max(256)
         .optional()
         .describe(
-          'A part of the name, of what is kept of the key, or of the user’s or tenant’s id, in any case.',
+          'A part of the name, of the kept characters of the key, or of the id of the user or tenant; upper and lower case are the same.',
         ),
     },
     where: ({ userId, tenantId, tier, prefix, q }) => [

@@ -22,14 +22,14 @@ type CallerScope = (typeof CALLER_SCOPES)[number];
 const limitsBody = z
   .strictObject({
     caller: z.strictObject({
-      ip: z.string().nullable().describe('As it is counted; null: not known.'),
+      ip: z.string().nullable().describe('In the form in which it is counted. Null if not known.'),
       userId: z.string().nullable(),
       apiKeyId: z.string().nullable(),
       tenantId: z.string().nullable(),
       tier: z.string().nullable(),
     }),
     rulesVersion: z.string(),
-    listed: z.enum(LISTS).nullable().describe('The list that the caller is on: limits do not matter then.'),
+    listed: z.enum(LISTS).nullable().describe('The list that the caller is on. Limits do not apply then.'),
     limits: z.array(
       z.strictObject({
         ruleId: z.string(),
@@ -40,14 +40,17 @@ const limitsBody = z
         action: z.string(),
         scope: z
           .enum(SCOPES)
-          .describe('Of the rule. Where it is not that of the subject, the IP is counted.'),
-        isOverride: z.boolean().describe('The rule names its subjects.'),
+          .describe('The scope of the rule. If it is not that of the subject, the rule counts the IP.'),
+        isOverride: z.boolean().describe('Whether the rule names its subjects.'),
         validUntil: z.iso.datetime().nullable(),
         limit: z.int(),
-        windowSeconds: z.int().describe('Of a calendar window: how long it is now.'),
-        window: z.enum(CALENDAR_WINDOWS).nullable().describe('Of the calendar; null: aligned to the epoch.'),
+        windowSeconds: z.int().describe('For a calendar window, its current length.'),
+        window: z
+          .enum(CALENDAR_WINDOWS)
+          .nullable()
+          .describe('A window of the calendar. Null if windows are aligned to the epoch.'),
         subject: z.strictObject({ scope: z.enum(SCOPES), id: z.string() }).describe('Who is counted.'),
-        left: left.nullable().describe('Null: no region answers, or the caller is on a list.'),
+        left: left.nullable().describe('Null if no region answers, or if the caller is on a list.'),
       }),
     ),
   })
@@ -58,7 +61,7 @@ const readLimits = createRoute({
   path: '/limits',
   tags: ['operations'],
   security: [{ bearer: [] }],
-  summary: 'What limits a caller now, and what is left of each limit',
+  summary: 'The current limits of a caller, and what is left of each',
   description:
     'By the rules in force, over all regions. Charges nothing. Limits that would count somebody else are left out.',
   request: {

@@ -12,7 +12,7 @@ export function addOpenApiRoutes(app: AdminApp): void {
   app.openAPIRegistry.registerComponent('securitySchemes', 'bearer', {
     type: 'http',
     scheme: 'bearer',
-    description: 'One of the admin tokens.',
+    description: 'An admin token.',
   });
   app.openapi(documentRoute, () => Response.json(documentOf(app)));
   app.openapi(pageRoute, () => {
@@ -28,7 +28,7 @@ export const documentOf = (app: AdminApp): OpenApiDocument =>
   app.getOpenAPI31Document({
     openapi: '3.1.0',
     info: { title: 'Weir admin', version: '1', description: DESCRIPTION },
-    servers: [{ url: '/', description: 'Where this document comes from' }],
+    servers: [{ url: '/', description: 'The source of this document' }],
     security: [{ bearer: [] }],
   });
 

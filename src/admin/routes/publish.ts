@@ -9,18 +9,18 @@ import type { AdminApp, AdminServices } from '../services.ts';
 
 const publication = z
   .strictObject({
-    version: z.string().describe('Of the rules. The same rules have the same version.'),
+    version: z.string().describe('The version of the rules. The same rules have the same version.'),
     changed: z.boolean(),
     ruleCount: z.int(),
     rejected: z
       .array(z.strictObject({ id: z.string(), name: z.string(), problems: z.array(z.string()) }))
-      .describe('Rows that are not in force, and why.'),
+      .describe('Rows that were left out, and why.'),
     warnings: z.array(z.strictObject({ ruleIds: z.array(z.string()), message: z.string() })),
     regions: z.array(
       z.strictObject({
         name: z.string(),
         announced: z.boolean(),
-        problem: z.string().optional().describe('What its Redis said, if it cannot run the script.'),
+        problem: z.string().optional().describe('The message of its Redis, if it cannot run the script.'),
       }),
     ),
   })
@@ -31,7 +31,7 @@ const publish = createRoute({
   path: '/publish',
   tags: ['operations'],
   security: [{ bearer: [] }],
-  summary: 'Make what is in Postgres the rules in force',
+  summary: 'Publish the rules that are in Postgres',
   responses: {
     200: { description: 'Published', content: { 'application/json': { schema: publication } } },
     ...problemResponses(413, 415),

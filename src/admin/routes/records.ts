@@ -33,22 +33,22 @@ const name = z.string().min(1).max(256);
 
 const paging = {
   limit: z.coerce.number().int().min(1).max(1_000).default(50).describe('The size of a page.'),
-  cursor: z.string().max(2048).optional().describe('The `nextCursor` of the page before.'),
+  cursor: z.string().max(2048).optional().describe('The `nextCursor` of the previous page.'),
   format: z.enum(['json', 'csv']).default('json'),
 };
 
 const violator = z
   .strictObject({
-    scope: z.string().optional().describe('Told with `by=all`.'),
-    subject: z.string().describe('`other` stands for those of a flood that were not told apart.'),
+    scope: z.string().optional().describe('Present with `by=all`.'),
+    subject: z.string().describe('`other` stands for the subjects of a flood that were not told apart.'),
     count: z.int(),
     lastAt: z.iso.datetime(),
-    rules: z.array(z.string()).describe('Names of rules that denied it, ten at most.'),
+    rules: z.array(z.string()).describe('The names of up to ten rules that denied the subject.'),
   })
   .meta({ id: 'Violator' });
 const event = z
   .strictObject({
-    at: z.iso.datetime().describe('The minute.'),
+    at: z.iso.datetime().describe('The minute of the denials.'),
     scope: z.enum(SCOPES),
     ruleId: z.string(),
     ruleName: z.string(),
@@ -60,7 +60,7 @@ const used = z
   .strictObject({
     name: z
       .string()
-      .describe('The hour, the day, or the id that `by` asks for; empty for callers without one.'),
+      .describe('The hour, the day, or the id that `by` asks for. Empty for callers without one.'),
     requests: z.int(),
     cost: z.int(),
   })
@@ -70,7 +70,7 @@ const pageOf = (id: string, item: z.ZodType) =>
   z
     .strictObject({
       items: z.array(item),
-      nextCursor: z.string().nullable().describe('Null: this is the last page.'),
+      nextCursor: z.string().nullable().describe('Null on the last page.'),
     })
     .meta({ id });
 
@@ -91,7 +91,7 @@ const listViolators = createRoute({
   request: {
     query: z.strictObject({
       since: since.default(UNIT_MS.d).describe('How far back: 90m, 24h, 7d.'),
-      by: z.enum(VIOLATOR_KINDS).default('ip').describe('`all`: callers of any kind.'),
+      by: z.enum(VIOLATOR_KINDS).default('ip').describe('`all` means callers of any kind.'),
       ...paging,
     }),
   },
@@ -107,7 +107,7 @@ const listEvents = createRoute({
       since: since.default(UNIT_MS.d),
       rule: name.optional().describe('The id or the name of a rule.'),
       scope: z.enum(SCOPES).optional(),
-      subject: name.optional().describe('Takes `scope`. As it is, also if hashes are stored.'),
+      subject: name.optional().describe('Needs `scope`. Use the real name, even if Weir stores hashes.'),
       ...paging,
     }),
   },
@@ -120,11 +120,11 @@ const readSeries = createRoute({
   summary: 'Denials over time, for a curve',
   request: {
     query: z.strictObject({
-      since: since.default(UNIT_MS.h).describe('How far back; 31 days at most.'),
-      step: z.enum(SERIES_STEPS).default('minute').describe('Minutes go back 2 days at most.'),
+      since: since.default(UNIT_MS.h).describe('How far back; at most 31 days.'),
+      step: z.enum(SERIES_STEPS).default('minute').describe('Minutes go back at most 2 days.'),
       rule: name.optional().describe('The id or the name of a rule.'),
       scope: z.enum(SCOPES).optional(),
-      subject: name.optional().describe('Takes `scope`. As it is, also if hashes are stored.'),
+      subject: name.optional().describe('Needs `scope`. Use the real name, even if Weir stores hashes.'),
     }),
   },
   responses: {
@@ -154,8 +154,8 @@ const listUsage = createRoute({
     'Without `rule`, and not by rule, each request counts once, with the highest cost of its rules.',
   request: {
     query: z.strictObject({
-      from: moment.optional().describe('30 days ago, if left out.'),
-      to: moment.optional().describe('Now, if left out.'),
+      from: moment.optional().describe('The default is 30 days ago.'),
+      to: moment.optional().describe('The default is now.'),
       tenant: name.optional(),
       user: name.optional(),
       apiKey: name.optional(),

@@ -25,10 +25,10 @@ export const addRouteRoutes: AddRoutes = (app, services) =>
     isId: isUuid,
     order: [routes.createdAt, routes.id],
     filters: {
-      host: z.string().optional().describe('Exactly so, in any case.'),
-      origin: z.string().optional().describe('Exactly so.'),
+      host: z.string().optional().describe('The exact text; upper and lower case are the same.'),
+      origin: z.string().optional().describe('The exact text.'),
       enabled: flag.optional(),
-      q: z.string().optional().describe('A part of the name, in any case.'),
+      q: z.string().optional().describe('A part of the name; upper and lower case are the same.'),
     },
     where: ({ host, origin, enabled, q }) => [
       typeof host === 'string' ? eq(routes.host, normalizeHost(host)) : undefined,

@@ -31,9 +31,9 @@ export const addRuleRoutes: AddRoutes = (app, services) =>
       scope: z.enum(SCOPES).optional(),
       algorithm: z.enum(ALGORITHM_IDS).optional(),
       enabled: flag.optional(),
-      resource: z.string().optional().describe('Exactly so.'),
+      resource: z.string().optional().describe('The exact text.'),
       tier: z.string().optional().describe('Rules that name this tier.'),
-      q: z.string().optional().describe('A part of the name, in any case.'),
+      q: z.string().optional().describe('A part of the name; upper and lower case are the same.'),
     },
     where: ({ scope, algorithm, enabled, resource, tier, q }) => [
       equals(rules.scope, scope),

@@ -25,7 +25,7 @@ const common = { path: '/settings', tags: ['settings'], security: [{ bearer: [] 
 const getSettings = createRoute({
   ...common,
   method: 'get',
-  summary: 'What holds for all rules together',
+  summary: 'Settings for all rules',
   responses: {
     200: { description: 'The settings', content: { 'application/json': { schema: shown } } },
     ...problemResponses(),
@@ -35,8 +35,9 @@ const getSettings = createRoute({
 const patchSettings = createRoute({
   ...common,
   method: 'patch',
-  summary: 'Change settings; what is not named stays',
-  description: 'In force everywhere within a second. With If-Match, only if nobody else was faster.',
+  summary: 'Change settings; those that are not named stay',
+  description:
+    'In force everywhere within a second. With If-Match, only if nobody has changed the settings meanwhile.',
   request: { body: { required: true, content: { 'application/json': { schema: patch } } } },
   responses: {
     200: { description: 'Changed', content: { 'application/json': { schema: changed } } },

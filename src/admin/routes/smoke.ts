@@ -7,7 +7,7 @@ import { STATES } from '../smoke/findings.ts';
 
 const report = z
   .strictObject({
-    ok: z.boolean().describe('Nothing failed. Warnings are no failures.'),
+    ok: z.boolean().describe('Whether nothing failed. Warnings are not failures.'),
     servedFrom: z.string().optional().describe('The data centre of Cloudflare, by the code of its airport.'),
     findings: z.array(
       z.strictObject({
@@ -26,10 +26,10 @@ const smoke = createRoute({
   path: '/smoke',
   tags: ['operations'],
   security: [{ bearer: [] }],
-  summary: 'Use every part that Weir needs once: Redis in each region, its Lua and clock, KV and Postgres',
+  summary: 'Test every part that Weir needs once: Redis in each region, its Lua and clock, KV and Postgres',
   responses: {
     200: {
-      description: 'What was found. The status is 200 whatever that is.',
+      description: 'The findings. The status is always 200.',
       content: { 'application/json': { schema: report } },
     },
     ...problemResponses(413, 415),

@@ -19,7 +19,11 @@ export const addTenantRoutes: AddRoutes = (app, services) =>
     order: [tenants.id],
     filters: {
       tier: z.string().optional(),
-      q: z.string().max(256).optional().describe('A part of the id or the name, in any case.'),
+      q: z
+        .string()
+        .max(256)
+        .optional()
+        .describe('A part of the id or the name; upper and lower case are the same.'),
     },
     where: ({ tier, q }) => [equals(tenants.tier, tier), containsAny([tenants.id, tenants.name], q)],
   });

@@ -15,23 +15,28 @@ const trafficBody = z
     regions: z.array(
       z.strictObject({
         name: z.string(),
-        up: z.boolean().describe('Whether its Redis answered now. Without it, its sums are missing below.'),
-        isolates: count.describe('That it has heard of lately.'),
+        up: z.boolean().describe('Whether its Redis answered now. If not, its sums are missing below.'),
+        isolates: count.describe('Isolates that have reported lately.'),
         breakers: counts.describe('Isolates by the state of their breaker for this region.'),
-        publication: z.int().nullable().describe('The number of the publication in force; null: none.'),
+        publication: z
+          .int()
+          .nullable()
+          .describe('The number of the publication in force. Null if there is none.'),
         requests: counts.describe('Requests nearest to this region, by result, since counting began.'),
       }),
     ),
     decision: z
       .strictObject({ boundsMs: z.array(z.number()), counts: z.array(count) })
-      .describe('Times of decisions: how many up to each bound, and beyond the last one.'),
-    fallbacks: counts.describe('Requests that were not decided as they should be, by reason.'),
+      .describe('Decision times: how many decisions up to each bound, and beyond the last one.'),
+    fallbacks: counts.describe(
+      'Requests that were not decided by their nearest region and the newest rules, by reason.',
+    ),
     rules: z
       .record(z.string(), counts)
       .describe('Checks by the name of the rule and the result; at most 200 names an isolate.'),
     rulesAgeSeconds: z
       .number()
-      .describe('For so long an isolate has decided by unconfirmed rules: the most.'),
+      .describe('The longest time for which an isolate has now decided by unconfirmed rules.'),
   })
   .meta({ id: 'Traffic' });
 

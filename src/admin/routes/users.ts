@@ -20,7 +20,7 @@ export const addUserRoutes: AddRoutes = (app, services) =>
     filters: {
       tier: z.string().optional(),
       tenantId: z.string().optional(),
-      q: z.string().max(256).optional().describe('A part of the id, in any case.'),
+      q: z.string().max(256).optional().describe('A part of the id; upper and lower case are the same.'),
     },
     where: ({ tier, tenantId, q }) => [
       equals(users.tier, tier),

@@ -31,26 +31,28 @@ const effectBody = z
     from: z.iso.datetime(),
     to: z.iso.datetime(),
     limit: z.int(),
-    windowSeconds: z.int().describe('0: days, weeks or months of the calendar.'),
+    windowSeconds: z.int().describe('0 for days, weeks or months of the calendar.'),
     unknown: z
       .string()
       .nullable()
-      .describe('Why nothing can be known. Null: what follows holds for what was recorded.'),
-    admitted: count.describe('Units that the rule admitted of all callers.'),
+      .describe('Why nothing can be known. Null if the fields below are known from the records.'),
+    admitted: count.describe('Units that the rule admitted, of all callers.'),
     denied: count.describe('Requests that the rule denied.'),
     unnamedAdmitted: count.describe(
-      'Of these, units of callers whose names are not recorded: addresses. Nothing below is about them.',
+      'How many of these units belong to addresses, which usage does not record. The fields below leave them out.',
     ),
-    unnamedDenied: count.describe('Requests of a flood, whose callers were not told apart.'),
-    atLeast: count.describe('Units that this limit cannot have let through.'),
-    surelyDenied: count.describe('Callers that these units are of.'),
+    unnamedDenied: count.describe('Denied requests of a flood whose callers were not told apart.'),
+    atLeast: count.describe('Units that this limit would certainly have denied.'),
+    surelyDenied: count.describe('The number of callers of these units.'),
     perhapsDenied: count
       .nullable()
       .describe(
-        'Callers who sent enough to be denied, if they sent it at once; and addresses, of which only denials are recorded. ' +
-          'Null: not known.',
+        'Callers who sent enough to be denied if they sent it at once; and addresses, of which Weir records only denials. ' +
+          'Null if not known.',
       ),
-    surelyNotDenied: count.nullable().describe('Callers who sent too little to be denied. Null: not known.'),
+    surelyNotDenied: count
+      .nullable()
+      .describe('Callers who sent too little to be denied. Null if not known.'),
     callers: z
       .array(
         z.strictObject({
@@ -61,7 +63,7 @@ const effectBody = z
           atLeast: count,
         }),
       )
-      .describe(`Those with the most units beyond the limit first; ${MAX_CALLERS} at most.`),
+      .describe(`At most ${MAX_CALLERS}, those with the most units beyond the limit first.`),
   })
   .meta({ id: 'LimitEffect' });
 
@@ -79,9 +81,9 @@ const readEffect = createRoute({
     params: z.object({ id: z.string().describe('The id of the rule.') }),
     query: z.strictObject({
       limit: whole(LARGEST_LIMIT),
-      windowSeconds: whole(LONGEST_WINDOW_SECONDS).optional().describe('That of the rule, if left out.'),
-      burst: whole(LARGEST_LIMIT).optional().describe('The limit, if left out.'),
-      algorithm: z.enum(ALGORITHM_IDS).optional().describe('That of the rule, if left out.'),
+      windowSeconds: whole(LONGEST_WINDOW_SECONDS).optional().describe('The default is that of the rule.'),
+      burst: whole(LARGEST_LIMIT).optional().describe('The default is the limit.'),
+      algorithm: z.enum(ALGORITHM_IDS).optional().describe('The default is that of the rule.'),
     }),
   },
   responses: {

@@ -41,12 +41,12 @@ interface Declaration<F extends Fields> {
 export const identifier = z.string().min(1).max(256);
 
 const kept = {
-  revision: z.int().describe('Another one after every change; also in the ETag.'),
+  revision: z.int().describe('Changes with every change of the item; also in the ETag.'),
   createdAt: z.iso.datetime(),
   updatedAt: z.iso.datetime(),
 };
 
-const SENT_BACK = z.unknown().optional().describe('Only as it is shown: it cannot be changed.');
+const SENT_BACK = z.unknown().optional().describe('Must be as shown, because it cannot be changed.');
 
 export function bodySchemas<F extends Fields>(declaration: Declaration<F>): BodySchemas {
   const { name, writtenId = {}, shownId, fields, shown: alsoShown = {}, shownOnce = {} } = declaration;

@@ -41,7 +41,7 @@ export const routeFields = createInsertSchema(routes, {
     .string()
     .max(1024)
     .superRefine(refused(prefixProblem))
-    .describe('The path or how it begins, by whole segments: /api takes /api and /api/users, not /apis.'),
+    .describe('The beginning of the path, in whole segments: /api takes /api and /api/users, not /apis.'),
   origin: z
     .string()
     .max(2048)
@@ -54,23 +54,23 @@ export const routeFields = createInsertSchema(routes, {
     .max(1024)
     .superRefine(refused(prefixProblem))
     .nullable()
-    .describe('The prefix, or the beginning of it: left out of the path that the origin gets.'),
+    .describe('The prefix or its beginning. Weir removes it from the path that the origin gets.'),
   timeoutMs: z
     .int()
     .min(1)
     .max(LONGEST_TIMEOUT_MS)
     .nullable()
-    .describe('Until the origin’s headers must have come; null: ORIGIN_TIMEOUT_MS.'),
+    .describe('How long the origin may take to send its headers. Null means ORIGIN_TIMEOUT_MS.'),
   hostHeader: z
     .string()
     .regex(/^[A-Za-z0-9._-]{1,253}$/, 'must be a host, without a port: that of the origin stays')
     .nullable()
-    .describe('The Host header that the origin gets, a name of your zone; null: the host of its URL.'),
+    .describe('The Host header that the origin gets, a name of your zone. Null means the host of its URL.'),
   headers: z
     .record(z.string(), z.string())
     .superRefine(checkHeaders)
     .describe(
-      'Added to each request, in place of what a client sent under these names. No place for secrets.',
+      'Added to each request. They replace headers of the same names from the client. No place for secrets.',
     ),
 }).omit({ id: true, revision: true, createdAt: true, updatedAt: true });
 

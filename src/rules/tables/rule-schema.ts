@@ -45,7 +45,7 @@ const resource = z
 const methods = z
   .array(z.string().regex(/^[A-Z]{1,20}$/, 'must be upper-case letters'))
   .max(20)
-  .describe('None: every method. GET includes HEAD.');
+  .describe('An empty list means every method. GET includes HEAD.');
 const PARTS = 'must be user, apiKey, tenant, ip, country, asn, colo, header:NAME, claim:NAME or param:NAME';
 
 const host = z.string().superRefine((text, context) => {
@@ -69,11 +69,13 @@ const limits = z
       .strictObject({
         limit: whole(LARGEST_LIMIT).optional(),
         limitName: limitName.optional(),
-        windowSeconds: whole(LONGEST_WINDOW_SECONDS).optional().describe('Needed unless there is a window.'),
+        windowSeconds: whole(LONGEST_WINDOW_SECONDS)
+          .optional()
+          .describe('Required unless there is a window.'),
         window: z.enum(CALENDAR_WINDOWS).optional(),
         timeZone: timeZone.optional(),
         anchorDay: whole(31).optional(),
-        algorithm: z.enum(ALGORITHM_IDS).optional().describe('Left out: that of the rule.'),
+        algorithm: z.enum(ALGORITHM_IDS).optional().describe('The default is that of the rule.'),
         burst: whole(LARGEST_LIMIT).optional(),
         buckets: whole(100).optional(),
       })
@@ -89,19 +91,21 @@ const costs = z
       .meta({ id: 'RouteCost' }),
   )
   .max(MAX_COSTS_OF_A_RULE)
-  .describe('What requests to some resources cost; the most specific one wins, all others cost `cost`.');
+  .describe(
+    'Costs of requests to some resources. The most specific entry wins; all other requests cost `cost`.',
+  );
 
 const shares = z.record(z.string(), z.number().min(0));
 
 /** The fields of a rule that people write, each by itself; `checkRule` looks at them together. */
 export const ruleFields = createInsertSchema(rules, {
-  name: plainText(128).min(1).describe('Unique. For operators: clients read the policy.'),
+  name: plainText(128).min(1).describe('Unique. For operators; clients read the policy.'),
   policy: z
     .string()
     .regex(POLICY, 'must be lower-case letters, digits and any of . _ -, at most 63')
     .nullable()
-    .describe('The name that clients read. Null: made from the resource and the scope.'),
-  resource: resource.nullable().describe('Needed unless there are resources.'),
+    .describe('The name that clients read. Null means that Weir makes it from the resource and the scope.'),
+  resource: resource.nullable().describe('Required unless there are resources.'),
   resources: z
     .array(resource)
     .max(MAX_RESOURCES_OF_A_RULE)
@@ -114,90 +118,100 @@ export const ruleFields = createInsertSchema(rules, {
   per: z
     .array(z.enum(PER))
     .max(PER.length)
-    .describe('route: each of the resources has its own counter; method: each method has.'),
+    .describe('route: each of the resources has its own counter. method: each method has its own counter.'),
   by: z
     .array(z.string().regex(PART, PARTS))
     .max(MAX_PARTS)
     .describe(
-      'Counted by these parts together instead of the scope. What a client chooses (header, param) is also counted by the ' +
-        'scope, up to boundTimes the limit.',
+      'Count by these parts together instead of by the scope. If the client chooses a part (header, param), all that one ' +
+        'subject of the scope sends is also counted, up to boundTimes the limit.',
     ),
   boundTimes: whole(MAX_BOUND_TIMES).describe('See by.'),
   hosts: z
     .array(host)
     .max(MAX_HOSTS_OF_A_RULE)
-    .describe('None: every host. api.example.com, or *.example.com for all below it.'),
+    .describe(
+      'An empty list means every host. An entry is api.example.com, or *.example.com for all names below it.',
+    ),
   routes: names('Names of routes; none: whatever route a request takes.'),
-  algorithm: z.enum(ALGORITHM_IDS).nullable().describe('Needed unless the action is allow or multiply.'),
-  limit: whole(LARGEST_LIMIT).nullable().describe('Needed unless there is a limitName, or limits.'),
-  limitName: limitName.nullable().describe('A named limit of the caller’s tier; it comes before limit.'),
+  algorithm: z.enum(ALGORITHM_IDS).nullable().describe('Required unless the action is allow or multiply.'),
+  limit: whole(LARGEST_LIMIT).nullable().describe('Required unless there is a limitName, or limits.'),
+  limitName: limitName.nullable().describe('A named limit of the caller’s tier. It comes before limit.'),
   windowSeconds: whole(LONGEST_WINDOW_SECONDS)
     .nullable()
-    .describe('Needed unless there is a window, or limits.'),
+    .describe('Required unless there is a window, or limits.'),
   window: z
     .enum(CALENDAR_WINDOWS)
     .nullable()
     .describe(
-      'A day, a week from Monday or a month of the calendar, instead of windowSeconds. Of fixed-window.',
+      'A day, a week from Monday or a month of the calendar, instead of windowSeconds. For fixed-window only.',
     ),
-  timeZone: timeZone.nullable().describe('Of the window, such as Europe/Berlin; null: UTC.'),
+  timeZone: timeZone
+    .nullable()
+    .describe('The time zone of the window, such as Europe/Berlin. Null means UTC.'),
   anchorDay: whole(31)
     .nullable()
     .describe(
-      'The day on which a month begins; its last, if it has no such day. Null: the anchorDay of the tenant in rules of ' +
-        'scope tenant, else the first.',
+      'The day on which a month begins. A month without that day begins on its last day. Null means the anchorDay of the ' +
+        'tenant in rules of scope tenant, else the first.',
     ),
   burst: whole(LARGEST_LIMIT)
     .nullable()
-    .describe('Capacity of token-bucket, leaky-bucket and gcra; the limit if left out.'),
-  buckets: whole(100).nullable().describe('Of sliding-window-buckets.'),
+    .describe('The capacity of token-bucket, leaky-bucket and gcra. The default is the limit.'),
+  buckets: whole(100).nullable().describe('The number of buckets, for sliding-window-buckets.'),
   limits,
-  cost: whole(LARGEST_COST).describe('What one request takes.'),
+  cost: whole(LARGEST_COST).describe('How many units one request takes.'),
   costs,
   costFromOrigin: z
     .boolean()
-    .describe('The origin tells the real cost in a header; the difference is settled.'),
+    .describe('The origin names the real cost in a header, and Weir settles the difference.'),
   refundOnError: z
     .boolean()
-    .describe('Give back what was charged if the request certainly did not reach the origin.'),
+    .describe('Give the charge back if the request certainly did not reach the origin.'),
   times: z
     .number()
     .min(LEAST_TIMES)
     .max(MAX_TIMES)
     .nullable()
     .describe(
-      'Of multiply: limits of rules of the same scope, for its resource or a narrower one, are so many times as large.',
+      'The factor of multiply, for limits of rules of the same scope whose resource is the same or narrower.',
     ),
   replaces: z
     .boolean()
-    .describe('Rules of the same scope whose resource contains this one do not apply where this rule does.'),
+    .describe('Where this rule applies, rules of the same scope whose resource contains this one do not.'),
   maxDelayMs: whole(30_000).nullable().describe('The longest that throttle makes a request wait.'),
   priority: z.int32().describe('Lower comes first.'),
-  blockSeconds: whole(LONGEST_WINDOW_SECONDS).nullable().describe('Keeps a violator out for so long.'),
-  status: z.int().min(400).max(599).describe('Of the answer to a denied request.'),
+  blockSeconds: whole(LONGEST_WINDOW_SECONDS)
+    .nullable()
+    .describe('Denies a caller that exceeds the limit for this long.'),
+  status: z.int().min(400).max(599).describe('The status of the answer to a denied request.'),
   message: z.string().max(1024).nullable().describe('For people, in the answer to a denied request.'),
   alertAt: z
     .array(whole(100))
     .max(5)
-    .describe('Percents of the limit, such as 80 and 100: ALERT_WEBHOOK is told when a subject reaches one.'),
+    .describe(
+      'Percentages of the limit, such as 80 and 100. Weir calls ALERT_WEBHOOK when a subject reaches one.',
+    ),
   shares: shares
     .nullable()
     .describe(
-      'Parts of the limit by region, in proportion; one that is not named has none. Null: as configured.',
+      'Parts of the limit by region, in proportion. A region that is not named has none. Null means the configured shares.',
     ),
-  spill: z.boolean().describe('What other regions have of the limit can be used where the caller is.'),
+  spill: z.boolean().describe('A caller can also use the parts of other regions.'),
   percent: z
     .int()
     .min(0)
     .max(100)
-    .describe('Of the subjects that it is for, the part that it applies to; the same ones always.'),
-  validFrom: moment.nullable().describe('It does not apply before; null: from the start.'),
-  validUntil: moment.nullable().describe('It no longer applies from then on; null: it never ends.'),
-  central: z.boolean().describe('Each subject is counted in one region only, which has the whole limit.'),
+    .describe('The rule applies to this percentage of its subjects, always the same ones.'),
+  validFrom: moment.nullable().describe('The rule does not apply before. Null means from the start.'),
+  validUntil: moment
+    .nullable()
+    .describe('The rule does not apply from then on. Null means that it never ends.'),
+  central: z.boolean().describe('One region counts a subject, with the whole limit.'),
   lease: z
     .boolean()
     .describe(
-      'A busy isolate may charge several units at once and use them from memory: exact, and fewer calls.',
+      'A busy isolate may charge several units at once and use them from memory. That is exact, and takes fewer calls.',
     ),
 }).omit({ id: true, ordinal: true, revision: true, createdAt: true, updatedAt: true });
 

@@ -12,7 +12,7 @@ export const tierName = z
 
 export const tierFields = createInsertSchema(tiers, {
   displayName: plainText(128),
-  priceCents: z.int32().min(0).describe('A month, in cents.'),
+  priceCents: z.int32().min(0).describe('The price of a month, in cents.'),
   limits: z
     .record(
       z.string().min(1).max(64),
@@ -23,9 +23,11 @@ export const tierFields = createInsertSchema(tiers, {
       ]),
     )
     .describe(
-      'Limits by name, for the limitName of rules; null: unlimited; { times, of }: so many times that of another tier.',
+      'Limits by name, for the limitName of rules. Null means unlimited; { times, of } is a multiple of that of another tier.',
     ),
   isDefault: z
     .boolean()
-    .describe('The tier of callers of whom nothing better is known. It takes the place of the one that was.'),
+    .describe(
+      'Whether callers without a tier have this one. Setting it makes the former default tier an ordinary one.',
+    ),
 }).pick({ displayName: true, priceCents: true, limits: true, isDefault: true });
