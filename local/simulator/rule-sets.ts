@@ -1,5 +1,5 @@
 // The rules of an episode: sets of one to three that apply to one path, and their changes during the episode.
-import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
+import { ALGORITHM_IDS, type AlgorithmId, idsWith } from '../../src/core/counting/algorithms/registry.ts';
 import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import {
   isCentral,
@@ -15,13 +15,17 @@ import { happens, oneOf, wholeBetween } from './draw.ts';
 /** Seats are held in one region. They have tests of their own. */
 export const SIMULATED = ALGORITHM_IDS.filter((id) => id !== 'concurrency');
 
+const LEASED = idsWith(({ leaseCellMs }) => leaseCellMs !== undefined);
+
+/** Large and fast enough for leases. */
+const HOT_SIZE = { limit: 2_000, windowSeconds: 10 } as const;
+
 export const SIZES = [
   { limit: 6, windowSeconds: 1 },
   { limit: 10, windowSeconds: 60 },
   { limit: 30, windowSeconds: 60 },
   { limit: 300, windowSeconds: 15 },
-  // Fast enough for leases.
-  { limit: 2_000, windowSeconds: 10 },
+  HOT_SIZE,
 ] as const;
 
 export interface RuleSet {
@@ -66,12 +70,18 @@ export function toSplit(
   };
 }
 
+/** All rules of the first sets can be leased. */
+const HOT_SETS = 2;
+
+export const isHot = ({ path }: Pick<RuleSet, 'path'>): boolean => Number(path.slice(1)) < HOT_SETS;
+
 export function drawSets(random: Random, count: number): RuleSet[] {
   const sets = Array.from({ length: count }, (_, i) => {
     const path = `/${i}`;
-    const rules = Array.from({ length: happens(random, 0.65) ? 1 : wholeBetween(random, 2, 3) }, (_, j) =>
-      drawRule(random, `${i}-${j}`, path, j),
-    );
+    const rules = Array.from({ length: happens(random, 0.65) ? 1 : wholeBetween(random, 2, 3) }, (_, j) => {
+      const rule = drawRule(random, `${i}-${j}`, path, j);
+      return isHot({ path }) ? heat(random, rule) : rule;
+    });
     return { path, rules };
   });
   return sets.map((set, i) => ({
@@ -101,6 +111,12 @@ function drawRule(random: Random, id: string, resource: string, place: number): 
     lease: happens(random, 0.5),
     ordinal: 0,
   };
+}
+
+function heat(random: Random, rule: LimitedRule): LimitedRule {
+  const algorithm = oneOf(random, LEASED);
+  const options = { burst: null, buckets: null, ...drawOptions(random, algorithm, HOT_SIZE.limit) };
+  return { ...rule, algorithm, ...HOT_SIZE, ...options, refundOnError: false, lease: true };
 }
 
 function drawOptions(random: Random, algorithm: AlgorithmId, limit: number): Partial<LimitedRule> {

@@ -4,7 +4,7 @@ import { CLOCK_BOUND_MS } from './bounds.ts';
 import { between, happens, oneOf, placeBy, wholeBetween } from './draw.ts';
 import { drawFaults, type Fault } from './faults.ts';
 import type { NetworkSettings } from './network.ts';
-import { type Content, drawChange, drawSets, drawShares, type RuleSet } from './rule-sets.ts';
+import { type Content, drawChange, drawSets, drawShares, isHot, type RuleSet } from './rule-sets.ts';
 import { drawArrivals, type SubjectPlan, TRAFFICS } from './traffic.ts';
 
 export const REGIONS = ['us', 'eu', 'ap'] as const;
@@ -30,6 +30,8 @@ export interface Scenario {
 }
 
 const SUBJECTS = 25;
+/** One subject of so many is fast enough for leases. */
+const HOT_EVERY = 5;
 const SETS = 8;
 /** Subjects start in the first part of this time. */
 const LONGEST_MS = 1_200_000;
@@ -99,7 +101,7 @@ function drawContents(random: Random, changes: number): Scenario['contents'] {
 
 const drawSubjects = (random: Random, sets: readonly RuleSet[]): SubjectPlan[] =>
   Array.from({ length: SUBJECTS }, (_, i) => {
-    const set = oneOf(random, sets);
+    const set = oneOf(random, i % HOT_EVERY === 0 ? sets.filter(isHot) : sets);
     const traffic = oneOf(random, TRAFFICS);
     const startMs = START_MS + wholeBetween(random, 0, BEGIN_MS);
     const arrivals = drawArrivals(random, {

@@ -12,6 +12,8 @@ const FRESH = Math.floor(Math.random() * 2 ** 31);
 /** One episode of each kind, with some of its subjects. The long form has many episodes with all subjects. */
 const REQUESTS = rounds(1, 20_000);
 const SUBJECTS = 10;
+/** Of the admitted requests, so many use leased units at least: enough to judge leases by. */
+const LEASED = 0.2;
 const withFew = (scenario: Scenario, subjects = SUBJECTS): Scenario => ({
   ...scenario,
   subjects: scenario.subjects.slice(0, subjects),
@@ -20,8 +22,9 @@ const runners = [isLong ? runNamed : (name: EpisodeName) => runEpisode(withFew(s
 
 describe.each(isLong ? [1, FRESH] : [1])('the regions of seed %i', (seed) => {
   it.each(KINDS)('never exceed a limit, and hold nothing for ever: %s', async (kind) => {
-    const { failed } = await simulate({ seed, requests: REQUESTS, kind, runners });
+    const { failed, leased, admitted } = await simulate({ seed, requests: REQUESTS, kind, runners });
     expect(failed).toEqual([]);
+    expect(leased / admitted).toBeGreaterThan(LEASED);
   });
 });
 
@@ -40,6 +43,17 @@ describe('an episode', () => {
         // As if the cession had not been written down.
         if (call.operation === 'cede') server.reset(call.checks.map(({ key }) => key));
         return answer;
+      };
+    });
+    expect(failed).toContain('over');
+  });
+
+  it('shows that a limit is exceeded if regions lease more than they charge', async () => {
+    const failed = await failuresOf((server) => {
+      const { run } = server;
+      server.run = (call) => {
+        const { outcomes, ...answer } = run.call(server, call);
+        return { ...answer, outcomes: outcomes.map((one) => ({ ...one, granted: 2 * one.granted })) };
       };
     });
     expect(failed).toContain('over');
