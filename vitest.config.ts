@@ -33,7 +33,7 @@ const node: TestProjectConfiguration = {
 
 const workerd: TestProjectConfiguration = {
   plugins: [
-    // Asked once for each file, which so has a stack of its own.
+    // Asked once for each file.
     cloudflareTest(async ({ inject }) => ({
       wrangler: { configPath: './wrangler.toml' },
       // The sources: what wrangler.toml names is built of them.
@@ -53,7 +53,7 @@ const workerd: TestProjectConfiguration = {
   test: {
     ...common,
     name: 'workerd',
-    include: ['test/workerd/**/*.test.ts'],
+    include: ['test/workerd/*.test.ts'],
   },
 };
 
