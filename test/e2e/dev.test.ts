@@ -1,12 +1,13 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import pg from 'pg';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { close, freePort, listen } from '../../local/ports.ts';
 import { getAs } from '../shared/get-as.ts';
+import { createSharedParts } from '../shared/parts.ts';
 import { type DevProcess, readGuide, runDemo, runDev } from './dev-process.ts';
 
 /** On a busy machine, Postgres alone takes a while. */
@@ -60,6 +61,9 @@ describe('npm run dev', () => {
     fetch(`${guide.workerUrl}${path}`, { headers: { 'CF-Connecting-IP': ip } });
 
   beforeAll(async () => {
+    // A Postgres without any table. The test of --fresh begins with no Postgres at all.
+    const made = await createSharedParts(inject('sharedParts')).pgliteFolder();
+    await cp(made, join(dataDir, 'postgres'), { recursive: true });
     dev = runDev({ WEIR_DATA_DIR: dataDir, DEADLINE_MS: '6000' });
     guide = readGuide(await dev.guide);
     // An hour long, so that the test does not cross the end of a window.

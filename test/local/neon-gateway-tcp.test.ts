@@ -1,22 +1,33 @@
 // PGlite's TCP port: many clients on its one session, each as if it were alone.
+import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { connect, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import pg from 'pg';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, inject, it } from 'vitest';
 import { LOOPBACK } from '../../local/ports.ts';
 import { cstring, frame, int32, SYNC } from '../../local/postgres/pg-messages.ts';
 import { type LocalPostgres, startPostgres } from '../../local/postgres.ts';
+import { createSharedParts } from '../shared/parts.ts';
 
 const IDLE_IN_TRANSACTION_MS = 400;
 const open: { end(): unknown }[] = [];
+let scratch: string;
 let postgres: LocalPostgres;
 
 beforeAll(async () => {
-  postgres = await startPostgres({ port: 0, idleInTransactionMs: IDLE_IN_TRANSACTION_MS });
+  scratch = await mkdtemp(join(tmpdir(), 'weir-pglite-tcp-'));
+  const dataDir = join(scratch, 'data');
+  await cp(await createSharedParts(inject('sharedParts')).pgliteFolder(), dataDir, { recursive: true });
+  postgres = await startPostgres({ port: 0, dataDir, idleInTransactionMs: IDLE_IN_TRANSACTION_MS });
 });
 afterEach(async () => {
   for (const client of open.splice(0)) await client.end();
 });
-afterAll(() => postgres.stop());
+afterAll(async () => {
+  await postgres?.stop();
+  await rm(scratch, { recursive: true });
+});
 
 async function connectClient(): Promise<pg.Client> {
   const client = new pg.Client({ connectionString: postgres.url });

@@ -1,14 +1,15 @@
 // The local Postgres: its folder and its data, its port, and migrations over TCP.
 import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { drizzle } from 'drizzle-orm/node-postgres';
 import { migrate } from 'drizzle-orm/node-postgres/migrator';
 import pg from 'pg';
-import { afterAll, afterEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, inject, it } from 'vitest';
 import { freePort, LOOPBACK, StackError } from '../../local/ports.ts';
 import { describePostgres, type LocalPostgres, startPostgres } from '../../local/postgres.ts';
+import { createSharedParts } from '../shared/parts.ts';
 
 const scratch = mkdtempSync(join(tmpdir(), 'weir-postgres-'));
 const open: { end(): unknown }[] = [];
@@ -17,6 +18,9 @@ const dataDir = join(scratch, 'nested', 'data');
 let postgres: LocalPostgres;
 const start = async () => startPostgres({ dataDir, port: await freePort() });
 
+beforeAll(async () => {
+  cpSync(await createSharedParts(inject('sharedParts')).pgliteFolder(), dataDir, { recursive: true });
+});
 afterEach(async () => {
   for (const client of open.splice(0)) await client.end();
 });

@@ -9,6 +9,7 @@ import pg from 'pg';
 import { buildWorker } from '../../local/bundle.ts';
 import { applyMigrations } from '../../local/migrations.ts';
 import { listen } from '../../local/ports.ts';
+import { startPostgres } from '../../local/postgres.ts';
 import { startPostgresServer } from '../../local/postgres-server.ts';
 import { startStack } from '../../local/stack.ts';
 
@@ -37,6 +38,14 @@ const postgres = once(async () => {
   await admin.query(`create database ${TEMPLATE}`);
   await applyMigrations(urlOf(TEMPLATE));
   return { admin, urlOf };
+});
+
+const pgliteFolder = once(async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'weir-pglite-'));
+  parts.defer(() => rm(folder, { recursive: true, force: true }));
+  const dataDir = join(folder, 'postgres');
+  await (await startPostgres({ dataDir, port: 0 })).stop();
+  return dataDir;
 });
 
 /** A copy of a database that has all migrations, or of an empty one. */
@@ -68,6 +77,7 @@ const ROUTES: Readonly<Record<string, (argument: string) => Promise<unknown>>> =
   createDatabase,
   dropDatabase,
   openStack,
+  pgliteFolder,
 };
 
 const server = createServer(async (request, response) => {

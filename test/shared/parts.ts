@@ -11,6 +11,8 @@ export interface SharedParts {
   dropDatabase(url: string): Promise<void>;
   /** Variables for a Worker: regions, Postgres and an origin that no other file uses. */
   openStack(): Promise<Record<string, string>>;
+  /** Data of a PGlite that holds nothing yet, to be copied: making them takes seconds of processor time. */
+  pgliteFolder(): Promise<string>;
 }
 
 /** `url` is the value of `sharedParts` from the set-up. */
@@ -25,5 +27,6 @@ export function createSharedParts(url: string): SharedParts {
     createDatabase: (content) => ask('createDatabase', content),
     dropDatabase: (database) => ask('dropDatabase', database),
     openStack: () => ask('openStack'),
+    pgliteFolder: () => ask('pgliteFolder'),
   };
 }
