@@ -5,7 +5,7 @@ import type { Target } from '../gateway/candidates.ts';
 import { cpuMicros } from '../gateway/cpu.ts';
 import { LEASED_PATH, ONE_RULE_PATH } from '../gateway/limits.ts';
 import { type Load, startLoad } from '../gateway/load.ts';
-import { CONCURRENCY, LEAST_MS } from '../gateway/measure.ts';
+import { CONCURRENCY, LEAST_MS, ROUNDS, SLICE_MS, WARM_UP_REQUESTS } from '../gateway/measure.ts';
 import type { BenchOptions, Table } from '../shared/bench.ts';
 import { interleave, median, medianRatio, type Slice } from '../shared/rounds.ts';
 import { fixed } from '../shared/table.ts';
@@ -30,10 +30,6 @@ const ROUTES: PerName<{ readonly worker: string; readonly path: string }> = {
   hot: { worker: 'weir', path: LEASED_PATH },
   counted: { worker: 'weir-five-rules', path: ONE_RULE_PATH },
 };
-
-const SLICE_MS = 500;
-const ROUNDS = 20;
-const WARM_UP_REQUESTS = 8_000;
 
 export interface HotCpu {
   /** Processor time of workerd for one request, in microseconds. */
