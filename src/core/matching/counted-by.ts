@@ -23,10 +23,10 @@ export const isChosenByClient = (part: string): boolean => /^(header|param):/.te
 
 /** Facts about a request beside its path, method and caller. */
 export interface RequestFacts {
-  readonly host: () => string;
-  readonly header: (name: string) => string | null;
+  host(): string;
+  header(name: string): string | null;
   /** As Cloudflare tells it; '' if it does not. */
-  readonly place: (kind: 'country' | 'asn' | 'colo') => string;
+  place(kind: 'country' | 'asn' | 'colo'): string;
 }
 
 export const NO_FACTS: RequestFacts = { host: () => '', header: () => null, place: () => '' };

@@ -58,7 +58,7 @@ const ACCESS_COOKIE = 'cf_authorization';
 export function toOriginHeaders(request: Request, options: ForwardedHeaders, isWebSocket: boolean): Headers {
   const { policy, identity, hop } = options;
   const headers = new Headers(request.headers);
-  remove(headers, policy);
+  removeUnwanted(headers, request.headers, policy);
   if (policy.hidesAccess) removeAccessCookie(headers);
   if (isWebSocket) headers.set('Upgrade', 'websocket');
   setForwarded(headers, request);
@@ -72,13 +72,11 @@ function setAll(headers: Headers, added: Readonly<Record<string, string>> = {}):
   for (const name in added) headers.set(name, added[name] ?? '');
 }
 
-/** One pass over the headers, because every call into the runtime costs. */
-function remove(headers: Headers, policy: HeaderPolicy): void {
-  const named = namesIn(headers.get('Connection'));
-  const unwanted: string[] = [];
-  for (const name of headers.keys())
-    if (isUnwanted(name, policy) || (named?.has(name) && name !== KEPT)) unwanted.push(name);
-  for (const name of unwanted) headers.delete(name);
+/** One pass over the headers that the client sent, because every call into the runtime costs. */
+function removeUnwanted(headers: Headers, sent: Headers, policy: HeaderPolicy): void {
+  const named = namesIn(sent.get('Connection'));
+  for (const name of sent.keys())
+    if (isUnwanted(name, policy) || (named?.has(name) && name !== KEPT)) headers.delete(name);
 }
 
 function isUnwanted(name: string, { overrides, hidesAccess }: HeaderPolicy): boolean {
