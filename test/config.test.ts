@@ -71,7 +71,7 @@ describe('parseConfig', () => {
     expect(parse(changes).telemetry).toMatchObject(expected);
   });
 
-  it('reads whom to tell of thresholds', () => {
+  it('reads the webhook for thresholds', () => {
     expect(parse({}).telemetry.webhook).toBeUndefined();
     const url = 'https://hooks.example.com/weir';
     const secret = `whsec_${btoa('x'.repeat(24))}`;

@@ -5,7 +5,7 @@ import { rule, useImports } from './import-export-harness.ts';
 const { take, exported, call } = useImports();
 
 describe('alertAt', () => {
-  it('goes out and in again', async () => {
+  it('survives an export and an import', async () => {
     const alerting = { ...rule('alerting'), alertAt: [80, 100] };
     await take({ weir: 1, rules: [alerting] });
     const { rules } = await exported();

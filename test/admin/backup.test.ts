@@ -92,7 +92,7 @@ describe('a backup of a database with everything in it', () => {
     expect(rows).toEqual([{ change_id: expect.anything(), actor: TOKENS.admin.name }]);
   });
 
-  test('has the settings: an import puts back what it names, and leaves the rest', async () => {
+  test('has the settings: an import restores those that it names, and leaves the others', async () => {
     const patch = (body: object) => admin.call('/settings', { method: 'PATCH', body });
     const read = async () => (await (await admin.call('/settings')).json()) as Entry;
     await patch({ enforcement: 'log', fileExtensions: 'ignored' });
@@ -149,7 +149,7 @@ describe('a backup of a database with everything in it', () => {
       });
   });
 
-  test('puts back what has changed since; with mode=replace it deletes what came since', async () => {
+  test('restores rows that have changed since; with mode=replace it deletes new rows', async () => {
     await send('/import', backup);
     await send('/users', { id: 'bob', tenantId: 'acme' });
     await sql.query(`update users set tier = null; update list_entries set reason = 'another'`);

@@ -100,7 +100,7 @@ describe.each(SAMPLES)(
       expect(await historyOf(tableOf(collection))).toEqual(recorded);
     });
 
-    it('takes what it shows as a replacement or a patch, and nothing changes', async () => {
+    it('accepts its own answer as a replacement or a patch, and changes nothing', async () => {
       const recorded = await historyOf(tableOf(collection));
       for (const method of ['PUT', 'PATCH']) {
         const response = await admin.call(path, { method, body: await read(await admin.call(path)) });
@@ -109,7 +109,7 @@ describe.each(SAMPLES)(
       expect(await historyOf(tableOf(collection))).toEqual(recorded);
     });
 
-    it('refuses to change what it only shows, and says what that is', async () => {
+    it('refuses to change read-only fields, and shows their values', async () => {
       const shownOnly = [
         idField,
         'revision',

@@ -114,7 +114,7 @@ test('forgets all counters of the subject in every region, and those of nobody e
   }
 });
 
-test('forgets what was counted for each route and method, whatever the method', async () => {
+test('resets the counters of each route and method, for any method', async () => {
   for (const variant of ['_GET', '_OTHER']) {
     const { checkOf } = await createRule('user', 'sliding-window-log', { per: ['method'], variant });
     await takeEverywhere(await checkOf('user', 'u1'));
@@ -123,7 +123,7 @@ test('forgets what was counted for each route and method, whatever the method', 
   }
 });
 
-test('forgets what was counted by several parts if all of them are told, and says so if not', async () => {
+test('resets counters by several parts if the call names all parts, and warns if not', async () => {
   const by = { by: ['user', 'header:X-Model'], name: 'by model' };
   const { checkOf } = await createRule('user', 'sliding-window-log', by);
   for (const parts of ['u1/large', 'u1/small', '@192.0.2.1/large'])

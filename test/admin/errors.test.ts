@@ -45,7 +45,7 @@ describe('a bad body', () => {
     expect(await refusal(post('/tiers', {}))).toEqual(invalid('#/name is missing'));
   });
 
-  it('names every field that is not one, and those that are never written', async () => {
+  it('names every unknown field, and every read-only field', async () => {
     const extra = {
       ...LOGINS,
       limt: 3,

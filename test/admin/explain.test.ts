@@ -74,7 +74,7 @@ const reasons = ({ doesNotApply }: Explained) =>
   Object.fromEntries(doesNotApply.map(({ name, reason }) => [name, reason]));
 
 describe('an explanation', () => {
-  test('names the rules that apply, whom they count and what is left, charging nothing', async () => {
+  test('names the rules that apply, their subjects and what is left, and charges nothing', async () => {
     const { id } = await create('per-ip');
     await create('per-user', { scope: 'user', limit: 5, action: 'log' });
     const { rows } = await sql.query('select ordinal from rules where id = $1', [id]);

@@ -70,7 +70,7 @@ const rollBack = (changeId: number, options: Parameters<Admin['call']>[1] & { qu
 const rules = async () => (await json<{ items: Record<string, unknown>[] }>('/rules')).items;
 
 describe('the history', () => {
-  test('tells what was changed, by whom, from what to what, newest first', async () => {
+  test('lists each change with its actor and the values before and after, newest first', async () => {
     const { id } = await create();
     await patch(id, { limit: 20 }, TOKENS.other.token);
     await remove(id);
@@ -168,7 +168,7 @@ describe('a rollback', () => {
     expect(await rules()).toEqual([]);
   });
 
-  test('of a change restores what was before, and publishes it', async () => {
+  test('of a change restores the values before it, and publishes them', async () => {
     const { id } = await create();
     const [before] = await rules();
     await patch(id, { limit: 20, methods: ['POST'], message: 'slow down' });

@@ -74,7 +74,7 @@ describe('shares', () => {
     rule('split'),
   ];
 
-  test('go out and in again', async () => {
+  test('survive an export and an import', async () => {
     await take({ weir: 1, rules: SHARED });
     await query(`update rules set shares = '{"us": 1}' where name = 'split'`);
     const document = await exported();

@@ -96,7 +96,7 @@ async function take(region: number, userId: string) {
 }
 
 describe('the limits of a caller', () => {
-  it('are those that count it, with what is left over all regions, and asking charges nothing', async () => {
+  it('are those of all rules that count it, with what is left over all regions, and asking charges nothing', async () => {
     await take(0, 'ada');
     await take(1, 'ada');
     await take(1, 'ada');

@@ -266,7 +266,7 @@ describe('the page’s documents', () => {
     expect(answer.headers.get('Set-Cookie')).toContain('__Secure-weir=; Max-Age=0; Path=/_weir;');
   });
 
-  it('answer other methods with those that there are', async () => {
+  it('answer other methods with 405 and the methods that they have', async () => {
     const { page } = openIsolate();
     const answers = ['/_weir/', '/_weir/login'].map((path) =>
       page(new Request(SITE + path, { method: 'DELETE' })),

@@ -70,7 +70,7 @@ describe('an import', () => {
     expect(await limitOf('known')).toBe(50);
   });
 
-  it('that does not say what it is based on starts again with what it has waited for', async () => {
+  it('without basedOn starts again with the rows that it has waited for', async () => {
     await create(admin, 'rules', ruleOf('known'));
     const insert = `insert into rules (name, resource, scope, algorithm, "limit", window_seconds)
       values ('late', '/late', 'ip', 'fixed-window', 1, 60)`;

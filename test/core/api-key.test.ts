@@ -19,7 +19,7 @@ describe('createApiKey', () => {
     }
   });
 
-  it('spells the bytes in order and passes over those that would favour some characters', async () => {
+  it('spells the bytes in order and skips those that would favour some characters', async () => {
     const key = await createApiKey(Uint8Array.from([...Array(32).fill(255), ...Array(32).keys()]));
     expect(key.slice(5, 37)).toBe('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdef');
   });

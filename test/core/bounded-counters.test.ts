@@ -62,7 +62,7 @@ describe('bounded counters', () => {
     expect(['a', 'b', 'c'].map((key) => counters.get(key, 'rule')?.state)).toEqual([1, undefined, 3]);
   });
 
-  it('hold no more than so many of 100,000 subjects: the last ones', () => {
+  it('hold only the last of 100,000 subjects', () => {
     const counters = createBoundedCounters(1_000);
     const keys = Array.from({ length: 100_000 }, (_, i) => `subject-${i}`);
     for (const key of keys) counters.save(key, 'rule', counter(1), START_MS);

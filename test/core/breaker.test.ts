@@ -162,7 +162,7 @@ describe('a half-open breaker', () => {
     expect(state()).toBe('half-open');
   });
 
-  it('needs three successes anew after it has opened again', () => {
+  it('needs three more successes after it has opened again', () => {
     const { call, state, clock } = halfOpenBreaker();
     call(SUCCESS, 2);
     call(FAILURE);

@@ -79,7 +79,7 @@ describe('outside development', () => {
   });
 });
 
-it('a service that is not bound is refused, and those that are bound are named', () => {
+it('a service without a binding is refused, and the error names the bound ones', () => {
   expect(originProblemHere('service:OTHER', PRODUCTION)).toBe(
     'names a service binding that this Worker does not have; it has API',
   );

@@ -14,7 +14,7 @@ function takeAt(cap: PerSecondBudget, nowMs: number, attempts: number): number {
   return passed;
 }
 
-it('lets exactly so many through in each second of the clock', () => {
+it('lets exactly its number through in each second of the clock', () => {
   const cap = createPerSecondBudget(3);
   expect(takeAt(cap, START_MS, 2)).toBe(2);
   expect(takeAt(cap, START_MS + 999, 5)).toBe(1);

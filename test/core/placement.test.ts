@@ -70,7 +70,7 @@ describe('one region has all of a limit', () => {
 
   it('if the rule is central', () => whole({ rule: { central: true } }));
 
-  it('not because its parts are small: those that have none leave it to the others', () => {
+  it('not because its parts are small: regions without a part leave it to the others', () => {
     expect(told(splitBy(EVEN), { limit: 2 })).toEqual([{ at: undefined, us: 1, eu: 1 }]);
     expect(told(splitBy(EVEN), { cost: 5 })).toEqual([{ at: undefined, us: 7, eu: 5 }]);
   });

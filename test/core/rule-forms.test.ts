@@ -70,13 +70,13 @@ describe('a rule with several limits', () => {
     ]);
   });
 
-  it('keeps what was counted when one limit becomes several', async () => {
+  it('keeps its count when one limit becomes several', async () => {
     const [before] = await match([rule({ id: 'a', windowSeconds: 1 })]);
     const [after] = await match([rule({ id: 'a', ...SEVERAL })]);
     expect(after?.rule.counterId).toBe(before?.rule.counterId);
   });
 
-  it('takes each of them from the tier that has its name, and leaves out those that are unlimited', async () => {
+  it('takes each limit from the tier by its name, and leaves out unlimited ones', async () => {
     const limits = [
       { limit: 20, limitName: 'burst', windowSeconds: 1 },
       { limit: 1000, windowSeconds: 3600 },
@@ -250,7 +250,7 @@ describe('percent', () => {
     return users.filter(isChosen);
   };
 
-  it('chooses about so many subjects; for the others the next rule of the slot applies', async () => {
+  it('chooses about that percentage of subjects; for the others the next rule of the slot applies', async () => {
     expect(await chosen(0)).toEqual([]);
     expect(await chosen(100)).toEqual(users);
     // Ids and users are fixed, so the hash always chooses the same ones.

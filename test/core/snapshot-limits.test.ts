@@ -88,7 +88,7 @@ describe('the limits of a caller', () => {
     expect(namesFor(rules)).toEqual(['real']);
   });
 
-  it('are so many at most, and always the same ones', () => {
+  it('are bounded in number, and always the same ones', () => {
     const logging = Array.from({ length: 50 }, (_, i) => rule({ resource: `/l${i}`, action: 'log' }));
     const real = Array.from({ length: 1_000 }, (_, i) => rule({ resource: `/r${i}`, name: `r${i}` }));
     const first = real.slice(0, MAX_LIMITS).map(({ name }) => name);

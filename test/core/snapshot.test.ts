@@ -214,7 +214,7 @@ describe('a snapshot', () => {
     expect(matching(rules, { caller: { tier: 'premium' } })).toEqual(['another slot', 'by tier']);
   });
 
-  it('knows its version, the number of its rules, and who is listed', () => {
+  it('knows its version, the number of its rules, and the callers on lists', () => {
     const snapshot = compileSnapshot('v7', {
       rules: [rule({})],
       tiers: [],

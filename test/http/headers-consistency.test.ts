@@ -160,7 +160,7 @@ function play({ rules, pausesMs }: { rules: Partial<CompiledRule>[]; pausesMs: n
 }
 
 describe('what the headers say is true', () => {
-  it('exactly so many more requests pass as the older headers leave', () => {
+  it('exactly as many more requests pass as the older headers say', () => {
     fc.assert(
       fc.property(history, (played) => {
         const { last, decideAt } = play(played);

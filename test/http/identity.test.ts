@@ -66,7 +66,7 @@ describe('a token', () => {
     });
   });
 
-  it('names a user whom nobody has heard of', async () => {
+  it('names a user without a row', async () => {
     expect(await whoByToken(await token())).toEqual({
       caller: { ...FROM, userId: 'alice', claims: { sub: 'alice' } },
     });
@@ -114,7 +114,7 @@ describe('an address', () => {
     expect(await at(56)).toEqual({ ip: '2001:db8:1:200::/56', address: '2001:db8:1:2ff::1' });
   });
 
-  it('that is none is that of all who have none', async () => {
+  it('that is not an address is one address for all callers without one', async () => {
     expect(await who({ 'CF-Connecting-IP': '192.0.2.1, 192.0.2.2' })).toEqual({
       caller: { ip: 'unknown', address: 'unknown' },
     });

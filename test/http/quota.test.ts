@@ -223,7 +223,7 @@ describe('what is not known', () => {
     expect(await bodyOf(answer)).toMatchObject({ code: 'rules-unavailable' });
   });
 
-  it('is said without the reason where answers do not tell what was wrong', async () => {
+  it('is reported without the reason where DEGRADED_HEADER is off', async () => {
     const answer = await openIsolate({ isCold: true, showsDegraded: false }).ask();
     expect([answer.status, answer.headers.get('X-Weir-Degraded')]).toEqual([503, null]);
   });

@@ -62,7 +62,7 @@ async function opened(path: string, ip: string): Promise<WebSocket> {
 }
 
 describe('WebSockets', () => {
-  it('pass both ways, and so many at once as the rule says', async () => {
+  it('pass both ways, and as many at once as the rule says', async () => {
     const ip = '192.0.2.1';
     const sockets = await Promise.all([1, 2, 3].map(() => opened('/few', ip)));
     expect(await open('/few', ip)).toBe(429);

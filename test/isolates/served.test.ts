@@ -140,7 +140,7 @@ describe('a client that leaves while the origin works', () => {
     expect(weir.origin.requests.entries[0]?.state).toBe('aborted');
   });
 
-  it('pays what it really cost: the origin is waited for until it tells', async () => {
+  it('is charged its real cost: Weir waits until the origin names it', async () => {
     const ip = freshIp();
     await leaveUnanswered('/metered?delay=1000&cost=40&stream=100', { ip });
     await expect.poll(() => left('/metered', ip, 'metered')).toBe(60);

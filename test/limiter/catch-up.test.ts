@@ -20,7 +20,7 @@ async function openMoved(algorithm: AlgorithmId) {
 }
 
 describe.each(['token-bucket', 'leaky-bucket', 'gcra'] as const)('a %s that is moved', (algorithm) => {
-  it('holds in its new region what it held in the old one, after the first request', async () => {
+  it('has its old level in the new region after the first request', async () => {
     const { count, settle, left } = await openMoved(algorithm);
     await count();
     expect(left()).toEqual([4, 9]);

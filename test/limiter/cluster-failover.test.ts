@@ -19,7 +19,7 @@ const BEFORE_MS = rounds(1_000, 3_000);
 const LIMIT = 5_000;
 const SUBJECT = '192.0.2.1';
 
-it('no request fails when a master is killed, and the count lacks only what was not replicated', async () => {
+it('no request fails when a master is killed, and the count lacks only charges that were not replicated', async () => {
   const rule = { algorithm: 'fixed-window', limit: LIMIT, windowSeconds: 86_400, lease: false } as const;
   const system = await edges.open([{ ...rule, shares: { us: 1 }, onUnavailable: 'open' }]);
   const edge = system.openEdge('us');

@@ -138,7 +138,7 @@ it('forgets the denial that was of use longest ago when there are too many', () 
   expect(checks.map((one) => find(one, 2) !== undefined)).toEqual([true, false, true]);
 });
 
-it('has no room for what was allowed', () => {
+it('keeps no allowed outcome', () => {
   const { find } = rememberedAs(
     [
       [check, deniedFor(500)],

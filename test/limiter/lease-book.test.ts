@@ -169,7 +169,7 @@ describe('a book of leases', () => {
     expect([placed().some(book.has), other && book.has(other)]).toEqual([true, false]);
   });
 
-  it('hands out what was not used for ten seconds, once', () => {
+  it('hands out units that were not used for ten seconds, once', () => {
     const { note, book, clock } = open();
     note(10);
     clock.ms += 9_999;

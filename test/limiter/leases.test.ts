@@ -87,7 +87,7 @@ describe('an isolate that is busy at a counter', () => {
     expect([takes() - before, limiter.leased().units]).toEqual([1, 0]);
   });
 
-  it('gives back what it does not use, with the next request of anybody', async () => {
+  it('gives back unused units after the next request of any caller', async () => {
     const { sendMany, send, settle, used, limiter } = open();
     await sendMany(WARM);
     await vi.advanceTimersByTimeAsync(10_500);
@@ -112,7 +112,7 @@ describe('a request with several rules', () => {
     expect(takes() - before).toBeLessThanOrEqual(6);
   });
 
-  it('asks for the rest and uses what it has', async () => {
+  it('uses its units and asks for the rest', async () => {
     const { sendMany, send, region } = open();
     await sendMany(WARM);
     region.calls.length = 0;

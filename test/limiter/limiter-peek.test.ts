@@ -25,7 +25,7 @@ describe('a peek', () => {
     expect(calls(asked)).toEqual(['0 home peek', '0 next peek']);
   });
 
-  it('that nobody answers is not decided by this isolate, and takes nothing from what it lets through', async () => {
+  it('without an answer is not decided by this isolate, and uses nothing of its cap', async () => {
     const { regions } = createRegions({ run: fails('unavailable') });
     const { decide } = openIsolate(regions, { capPerSecond: 1 });
     for (let i = 0; i < 3; i += 1)

@@ -57,7 +57,7 @@ describe('the cap', () => {
   const fallbacks = (local: ReturnType<typeof startLocal>, subjects: readonly number[]) =>
     subjects.map((i) => local.decide(subject(i)).fallback);
 
-  it('lets exactly so many through in each second', () => {
+  it('lets exactly its number through in each second', () => {
     const local = startLocal({ capPerSecond: 2 });
     expect(fallbacks(local, [1, 2, 3])).toEqual(['open', 'open', 'cap']);
     expect(fallbacks(local.at(START_MS + 999), [4])).toEqual(['cap']);

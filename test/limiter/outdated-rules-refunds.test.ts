@@ -28,7 +28,7 @@ describe('a refund that is', () => {
     expect(used(last, us)).toBe(1);
   });
 
-  it('slower than that is made all the same: nobody is charged twice in the end', async () => {
+  it('slower than that still arrives: nobody is charged twice in the end', async () => {
     const { us, decide, settle, errors } = open({ before: [kept, removed], after: [wider, added] });
     refundsWith(us, arrivesAfter(1_000));
     expect(await decide()).toMatchObject({ allowed: true, rulesVersion: 'new', tookMs: DEADLINE_MS / 2 });
@@ -47,7 +47,7 @@ describe('a refund that is', () => {
     expect(used(last, us)).toBe(0);
   });
 
-  it('slow makes no denial last: what it caused is not remembered', async () => {
+  it('slow makes no denial last: the isolate does not remember denials that it caused', async () => {
     const last = checkOf('kept', { limit: 1 });
     const { us, source, decide } = open({ before: [last], after: [last] });
     refundsWith(us, arrivesAfter(1_000));

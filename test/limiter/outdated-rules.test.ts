@@ -70,7 +70,7 @@ describe('a request that was charged by outdated rules', () => {
     expect([used(kept, us), used(far, eu)]).toEqual([1, 0]);
   });
 
-  it('stays charged as it was, once, if the new rules cannot be had', async () => {
+  it('stays charged as it was, once, if the new rules cannot be loaded', async () => {
     const { us, source, decide, settle, operations } = open({ before: [kept, removed], after: [added] });
     source.load = async () => false;
     expect(await decide()).toMatchObject({ allowed: true, rulesVersion: 'old' });
@@ -156,7 +156,7 @@ describe('a request that its nearest region denies by outdated rules', () => {
     expect([used(split, us, eu), used(added, us)]).toEqual([3, 1]);
   });
 
-  it('is decided by them all the same if the new ones cannot be had, and charged once', async () => {
+  it('is still decided by them if the new ones cannot be loaded, and charged once', async () => {
     const { split, us, eu, source, decide, settle } = await openDenied();
     source.load = async () => false;
     expect(await decide()).toMatchObject({ allowed: true, rulesVersion: 'old' });

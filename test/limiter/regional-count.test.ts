@@ -127,7 +127,7 @@ describe('what the nearest region has a part of', () => {
     expect(takesOf(asked)).toEqual(['us take near alone']);
   });
 
-  it('is counted elsewhere with the rules that were denied, and here with those that were not', async () => {
+  it('counts the denied rules in another region, and the others here', async () => {
     const other = place({ us: 8, eu: 8 }, { id: 'other' });
     const placed = [near(), other];
     const { count, said, settle, leftIn, us, eu, ap } = open({ placed });
@@ -273,7 +273,7 @@ describe('what another region alone can count', () => {
     expect(await count({ withAnnouncement: true })).toMatchObject({ heard: [], charged: [{}] });
   });
 
-  it('is missing if that region is down, and what was charged is told', async () => {
+  it('is missing if that region is down, and its charges are reported', async () => {
     const { count, asked, us, eu } = open({ placed: [near(), far()] });
     does(eu, asked, fails('unavailable'));
     const counted = await count();

@@ -103,7 +103,7 @@ describe('all regions together', () => {
       { numRuns: rounds(5), endOnFailure: true },
     ));
 
-  it('charge exactly what was admitted, in each rule, if one that is counted elsewhere denies', () =>
+  it('charge each rule exactly for the admitted requests, if a rule that is counted elsewhere denies', () =>
     fc.assert(
       fc.asyncProperty(
         fc.record({

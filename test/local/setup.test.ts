@@ -107,7 +107,7 @@ it('makes an admin token if none is given, and shows it once', async () => {
   expect(out).toContain(`Keep the admin token, it is shown only now: ${ADMIN_TOKEN}\n`);
 });
 
-it('says what it would do in a dry run, and does nothing', async () => {
+it('says in a dry run what it would do, and does nothing', async () => {
   const { code, out } = await setup(['--dry-run']);
   expect(out).toContain('ORIGIN_URL = "https://api.example.com"');
   expect(out).toContain('set the secrets REGIONS, DATABASE_URL, ADMIN_TOKEN through wrangler');

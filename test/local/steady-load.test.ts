@@ -38,7 +38,7 @@ describe('steady load', () => {
     expect(results.map(({ value, error }) => value ?? error)).toEqual([0, refused, 2]);
   });
 
-  test('aborted, it sends nothing more and still tells what it has sent', async () => {
+  test('aborted, it sends nothing more and still reports what it has sent', async () => {
     const stop = new AbortController();
     const send = async (i: number) => {
       if (i === 4) stop.abort();
@@ -48,7 +48,7 @@ describe('steady load', () => {
     expect(results.map(({ value }) => value)).toEqual([0, 1, 2, 3, 4]);
   });
 
-  test('gives up rather than let more than so many wait', async () => {
+  test('gives up rather than let more than the maximum wait', async () => {
     let sent = 0;
     const send = () => {
       sent += 1;

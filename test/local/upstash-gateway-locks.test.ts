@@ -105,7 +105,7 @@ describe('a lock', () => {
     expect(await read2).toBeGreaterThanOrEqual(((await write1) as number) + HOLD_MS - 1);
   });
 
-  it('excludes whom it must, and is granted to everybody in the end, whatever they want', async () => {
+  it('excludes conflicting commands, and every command gets its locks in the end', async () => {
     const key = fc.constantFrom('a', 'b', 'c');
     const wish = fc.oneof(
       { weight: 8, arbitrary: fc.tuple(fc.constantFrom<Mode>('shared', 'exclusive'), fc.uniqueArray(key)) },

@@ -292,7 +292,7 @@ describe('commands that make no sense over REST', () => {
     expect((await harness.send('ECHO', 'still here')).json.result).toBe('still here');
   });
 
-  test('takes a stream named block for what it is', async () => {
+  test('accepts a stream named block', async () => {
     await harness.send('XADD', 'block', '1-1', 'f', 'v');
     const read = await harness.send('XREAD', 'COUNT', 1, 'STREAMS', 'block', 0);
     expect(read.json.result).toEqual([['block', [['1-1', ['f', 'v']]]]]);

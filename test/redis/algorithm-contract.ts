@@ -151,7 +151,7 @@ export function tellsTheTruth(contractCase: ContractCase): void {
       (after) => nowMs + after,
     );
 
-  it('says how many units remain: exactly so many pass', async () => {
+  it('says how many units remain: exactly that many pass', async () => {
     const subject = await createUsed(contractCase);
     const { engine, check, capacity } = subject;
     for (const nowMs of moments(subject)) {

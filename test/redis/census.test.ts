@@ -50,7 +50,7 @@ describe('the census of a region', () => {
     expect((await isolates()).sort()).toEqual(['a', 'b', 'c']);
   });
 
-  it('forgets those that came longer ago than the keep time, and no others', async () => {
+  it('forgets isolates that reported longer ago than the keep time, and no others', async () => {
     const nowMs = await redisNowMs();
     await cameAt('one millisecond too long ago', nowMs - KEEP_MS - 1);
     await cameAt('in another century', 0);
@@ -135,7 +135,7 @@ describe('what an isolate knows of the census', () => {
     return census;
   };
 
-  it('is asked for at once, twice more soon after, then every minute, by one of those that could', () => {
+  it('is asked for at once, twice more soon after, then every minute, by one request of many', () => {
     const census = createCensus({ assumed: 1 });
     let atMs = START_MS;
     for (const waitMs of [0, EARLY_MS, EARLY_MS, MINUTE_MS, MINUTE_MS]) {
@@ -165,7 +165,7 @@ describe('what an isolate knows of the census', () => {
     expect(census.isDue(backMs + MINUTE_MS)).toBe(true);
   });
 
-  it('is what was assumed until it is told, and then what it was told last', () => {
+  it('is the assumed number until the region reports one, and then the last reported one', () => {
     const census = createCensus({ assumed: 20 });
     expect(census.count()).toBe(20);
     for (const count of [3, 1, 500]) {

@@ -92,7 +92,7 @@ export function cedes({ engine, rule, nowMs }: ContractCase): void {
     expect(await cede(check, 'us', endMs + 1_000)).toMatchObject({ allowed: true });
   });
 
-  it('does not renew what it wants back', async () => {
+  it('does not renew a cession that it wants back', async () => {
     const check = create();
     expect(await ask(engine(), 'reclaim', check, nowMs)).toMatchObject({ allowed: false });
     await cede(check, 'eu', nowMs);

@@ -75,7 +75,7 @@ it('a counter that begins in one key takes nothing from a counter in another', a
   expect(await lua.redis.pttl(known.key)).toBeGreaterThan(0);
 });
 
-it('every counter holds what was charged, in any order of rules over several keys', async () => {
+it('every counter holds its charges, in any order of rules over several keys', async () => {
   const history = fc.array(
     fc.uniqueArray(fc.nat({ max: ALGORITHM_IDS.length - 1 }), { minLength: 1, maxLength: 5 }),
     { minLength: 1, maxLength: 25 },

@@ -23,7 +23,7 @@ export function settles(contractCase: ContractCase): void {
 }
 
 function chargesTheRest(contractCase: ContractCase): void {
-  it('charges what was missing as if it had been taken with the request', async () => {
+  it('charges the missing units as if they had been taken with the request', async () => {
     const { engine, check, nowMs, capacity } = await createUsed(contractCase, 1);
     const settled = await ask(engine, 'settle', { ...check, cost: 2, chargedAtMs: nowMs }, nowMs);
     const known = createCheck({ ...contractCase.rule, cost: 3 });

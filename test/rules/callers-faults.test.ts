@@ -38,7 +38,7 @@ describe('when KV', () => {
     expect([isolate.errors.length, wire.bodies.length]).toEqual([2, 1]);
   });
 
-  it('hangs, Postgres is asked all the same', async () => {
+  it('hangs, Weir still asks Postgres', async () => {
     const { key } = await issueKey({ tier: 'silver' });
     const isolate = openIsolate({ deadlineMs: 4_000 });
     isolate.faults.set('get', hangs);
@@ -67,7 +67,7 @@ describe('when Postgres', () => {
     expect(await isolate.ofUser(userId)).toMatchObject({ tier: 'gold' });
   });
 
-  it('fails, those that KV knows keep their tier', async () => {
+  it('fails, callers that KV knows keep their tier', async () => {
     const { key } = await issueKey({ tier: 'gold' });
     const isolate = openIsolate();
     await isolate.ofApiKey(key);

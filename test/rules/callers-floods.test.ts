@@ -69,7 +69,7 @@ describe('a flood of made-up keys', () => {
     await isolate.settle();
   });
 
-  it('from more addresses than are remembered is bounded by the isolate all the same', async () => {
+  it('from more addresses than an isolate remembers is still bounded', async () => {
     const nobody: Kv = { get: async () => null, put: async () => {} };
     const isolate = openIsolate({ store: nobody });
     const key = await madeUpKey();

@@ -27,7 +27,7 @@ describe('a caller is looked up', () => {
     expect([...first.errors, ...second.errors]).toEqual([]);
   });
 
-  it('anew a minute later, and what is in KV lasts for ten minutes', async () => {
+  it('in KV again a minute later; a record in KV lasts for ten minutes', async () => {
     const { key } = await issueKey({ tier: 'gold' });
     const isolate = openIsolate();
     await isolate.ofApiKey(key);
@@ -89,7 +89,7 @@ describe('the tier', () => {
     },
   );
 
-  it('of a key whose user is in no table is that of the key or its tenant', async () => {
+  it('of a key whose user has no row is that of the key or its tenant', async () => {
     const { key, id } = await issueKey({ tenantId: 'SILVER', userId: 'in no table' });
     const expected = { apiKeyId: id, userId: 'in no table', tenantId: 'SILVER', tier: 'silver' };
     expect(await openIsolate().ofApiKey(key)).toEqual(expected);
@@ -171,7 +171,7 @@ describe('nobody is known', () => {
 });
 
 describe('a caller that has changed', () => {
-  it('is looked up anew at once, by every isolate that has the news', async () => {
+  it('is looked up again at once, by every isolate that has the news', async () => {
     const { key, hash, id = '' } = await issueKey({ tier: 'bronze' });
     const epoch = crypto.randomUUID();
     const isolates = [openIsolate({ epoch }), openIsolate({ epoch })];
@@ -200,7 +200,7 @@ describe('a caller that has changed', () => {
     expect(await tierSeen()).toEqual([undefined, undefined]);
   });
 
-  it('is looked up anew when the epoch is another, as is one that was not there', async () => {
+  it('is looked up again when the epoch has changed, and so is one that did not exist', async () => {
     const isolate = openIsolate();
     const userId = `user-${crypto.randomUUID()}`;
     expect(await isolate.ofUser(userId)).toBeUndefined();

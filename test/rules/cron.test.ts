@@ -122,7 +122,7 @@ describe('a cron run publishes', () => {
     expect(await published(() => run(statement))).toEqual(expected);
   });
 
-  it('a list without what has expired, though no row has changed', async () => {
+  it('a list without expired entries, although no row has changed', async () => {
     const expire = `set session_replication_role = replica;
       update list_entries set expires_at = now() - interval '1 second';
       set session_replication_role = origin`;

@@ -60,7 +60,7 @@ describe('a rule that has not changed', () => {
 });
 
 describe('a change of where a rule is counted', () => {
-  it('is told with what was before, and when every region had been told', async () => {
+  it('is published with the former placement, and with the moment at which every region knew the new one', async () => {
     await addRule('a');
     await publishNow();
     const fromMs = Date.now();

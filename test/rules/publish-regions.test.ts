@@ -172,7 +172,7 @@ describe('the copy in a region', () => {
     expect(copies).toEqual(['eu', 'us'].flatMap((name) => both.map((part) => `${name} ${part}`)));
   });
 
-  it('is made of what has changed there, and of nothing else', async () => {
+  it('contains the parts that have changed, and nothing else', async () => {
     await addRule('a');
     await publishNow();
     copies.length = 0;

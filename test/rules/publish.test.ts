@@ -43,7 +43,7 @@ describe('a publication', () => {
     expect(await readRules(kv(), version)).toMatchObject({ ruleCount: 0 });
   });
 
-  it('tells of rules that are hardly meant', async () => {
+  it('warns of rules that are probably mistakes', async () => {
     await addRule('a', { resource: '/same' });
     await addRule('b', { resource: '/same' });
     expect((await publishNow()).warnings).toMatchObject([

@@ -233,7 +233,7 @@ describe('a cold isolate', () => {
       expect(await cold(get).start(region.board)).toMatchObject({ version: announcement.rules });
   });
 
-  it('starts as soon as KV has what it named, if the region has no copy', async () => {
+  it('starts as soon as KV has the announced parts, if the region has no copy', async () => {
     const published = await publishWithoutKv(1, 'a');
     for (const kind of ['rules', 'callers'] as const) await redis('DEL', keyOf(published, kind));
     let nowMs = Date.now();

@@ -89,7 +89,7 @@ it('rows of one transaction have one id, those of another one another', async ()
   expect(e).toBeGreaterThan(a ?? 0);
 });
 
-it('a change that begins in what is taken back has an id all the same', async () => {
+it('a change that begins in a savepoint that is rolled back still has an id', async () => {
   await from.query('begin');
   await from.query('savepoint here');
   await addRule(from, 'taken back');

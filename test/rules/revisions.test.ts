@@ -44,7 +44,7 @@ describe.each(TABLES)('a row of %s', (table, values, change, noChange) => {
     Number((await run(`${statement} returning revision`))[0]?.revision);
   beforeEach(() => run(`insert into tiers (name) values ('free')`));
 
-  it('that is updated with what it says already keeps its revision, and no history is written', async () => {
+  it('that is updated without a change keeps its revision, and writes no history', async () => {
     const revision = await revisionOf(`insert into ${table} ${values}`);
     const before = await run(`select * from ${table}`);
     const entries = await recorded();

@@ -280,7 +280,7 @@ it('a rule that another database, put in the place of this one, has under the sa
   expect((await reader.read(SHARES)).content.rules).toMatchObject([{ name: 'a', limit: 9 }]);
 });
 
-it('two reads at once by one reader are as good as one', async () => {
+it('two reads at once by one reader give the same result as one', async () => {
   await add('a');
   const reader = createReader();
   await reader.read(SHARES);

@@ -175,7 +175,7 @@ describe('an isolate that has rules', () => {
     expect(source.callerRevisions().revisions).toEqual({ 'key:k': '2' });
   });
 
-  it('reads from KV only what has changed', async () => {
+  it('reads only changed parts from KV', async () => {
     const read: string[] = [];
     const get = ((name: string) => {
       read.push(name);
@@ -198,7 +198,7 @@ describe('an isolate that has rules', () => {
     expect(source.current()?.version).toBe(third.rules);
   });
 
-  it('keeps what it has while the new version cannot be read, and asks again', async () => {
+  it('keeps its rules while the new version cannot be read, and asks again', async () => {
     const { source, announcement } = await started();
     const unreadable = { sequence: 2, rules: 'f'.repeat(16), callers: announcement.callers };
     expect(await source.load(newsOf(unreadable))).toBe(false);
@@ -263,7 +263,7 @@ describe('an isolate that has rules', () => {
     expect(await second).toBe(true);
   });
 
-  it('keeps what it has while KV fails, and reports it', async () => {
+  it('keeps its rules while KV fails, and reports it', async () => {
     let fails = false;
     const get = ((name: string) => (fails ? Promise.reject(new Error('KV')) : kv.get(name))) as Kv['get'];
     const { source, announcement } = await started({ get });
@@ -273,7 +273,7 @@ describe('an isolate that has rules', () => {
     expect(errors).toHaveLength(1);
   });
 
-  it('forgets all callers if the list of those that changed cannot be read', async () => {
+  it('forgets all callers if the list of changed callers cannot be read', async () => {
     const { source } = await started();
     const next = await published(2, 'b');
     await kv.delete(`callers:${next.callers}`);

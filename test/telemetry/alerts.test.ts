@@ -60,7 +60,7 @@ const passSeconds = (seconds: number) =>
   sql.query(`update alerts set next_at = next_at - make_interval(secs => ${seconds})`);
 
 describe('the webhook', () => {
-  it('is told, signed, whose limit of which rule is used how far', async () => {
+  it('gets a signed message with the rule, the subject and the used part of the limit', async () => {
     const atMs = Date.now();
     await keep([crossingOf('10.0.0.1', { atMs })]);
     expect(receiver.received).toEqual([

@@ -98,7 +98,7 @@ const numberAt = async (expression: string, atSeconds?: number): Promise<number>
   Number((await prometheus.query(expression, atSeconds))[0]?.value[1] ?? 0);
 const metricsText = async () => (await fetch(`${next()}/_weir/metrics`, { headers: AUTHORIZATION })).text();
 
-it('increase() is what was sent, less at most what a killed isolate had not handed over', async () => {
+it('increase() is the number of requests, minus at most those that a killed isolate had not handed over', async () => {
   for (const region of ['us', 'eu']) await send(6, '/small', region);
   await expect.poll(() => numberAt(TOTAL)).toBe(12);
   const startSeconds = Date.now() / 1_000;

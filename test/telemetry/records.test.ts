@@ -37,7 +37,7 @@ describe('denials', () => {
     expect(records.flatMap(({ denials }) => denials)).toEqual([]);
   });
 
-  it('name whom the rule counts: the user if it has one, else the address', async () => {
+  it('name the subject of the rule: the user if there is one, else the address', async () => {
     const { decide, handOver, records } = openTelemetry();
     const decision = decisionOf({ allowed: false, rule: { scope: 'user' } });
     decide({ decision, caller: { ...callerAt('10.0.0.1'), userId: 'ann' } });

@@ -173,7 +173,7 @@ describe('a region that does not answer', () => {
     ]);
   });
 
-  it('loses what it could not confirm for fifty minutes, and that is counted', async () => {
+  it('drops a batch that was not confirmed for fifty minutes, and counts that', async () => {
     const { state, isDown, decide, handOver, handed } = openTelemetry();
     isDown.add('us');
     decide();

@@ -202,7 +202,7 @@ describe('a script', () => {
     expect(await redis.get('n')).toBe('7');
   });
 
-  it('is counted with what it calls, and forgotten when the redis-server starts anew', async () => {
+  it('is counted with its commands, and forgotten when the redis-server restarts', async () => {
     const calls = async (name: string) => {
       const stats = await redis.info('commandstats');
       return Number(new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(stats)?.[1] ?? 0);
