@@ -35,7 +35,7 @@ const HELP = [
     ['  --help', 'this text'],
   ]),
   '',
-  'It ends with 0; with 1 if something failed; with 2 if `rules diff` has found a difference.',
+  'Exits with 0; with 1 if something failed; with 2 if `rules diff` has found a difference.',
 ];
 
 export interface Terminal {

@@ -24,15 +24,15 @@ export function effectSentences(effect: Effect): string[] {
 
 const certainOf = ({ atLeast, surelyDenied }: Effect) =>
   atLeast === 0
-    ? 'For nobody is a denial certain.'
+    ? 'No denial is certain.'
     : `At least ${count(atLeast)} units of ${callers(surelyDenied)} would have been denied.`;
 
 function openOf({ perhapsDenied, surelyNotDenied }: Effect): string[] {
   if (perhapsDenied === null || surelyNotDenied === null)
-    return ['Of addresses only denials are recorded: who else would have been denied is not known.'];
+    return ['Weir records only denials of addresses, so it does not know who else would have been denied.'];
   return [
     perhapsDenied > 0
-      ? `Of ${callers(perhapsDenied)} the records cannot tell: they sent enough, if they sent it at once, or only their denials are recorded.`
+      ? `For ${callers(perhapsDenied)} the records do not show it: they sent enough if they sent it at once, or only their denials are recorded.`
       : '',
     surelyNotDenied > 0 ? `${callers(surelyNotDenied)} would certainly not have been denied.` : '',
   ].filter(Boolean);

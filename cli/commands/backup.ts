@@ -10,7 +10,7 @@ const PEOPLE = ['tenants', 'users', 'keys', 'lists'] as const;
 
 export const backup: Command = {
   usage: 'backup FILE',
-  does: 'writes rules, tiers, routes, tenants, users, lists, and keys by their hashes',
+  does: 'writes rules, tiers, routes, tenants, users, lists, and the hashes of keys',
   options: {},
   async run({ api, words: [file], say, report }) {
     if (file === undefined) throw new CommandError(`usage: weir ${backup.usage}`);
@@ -27,7 +27,7 @@ export const backup: Command = {
 
 export const restore: Command = {
   usage: 'restore FILE',
-  does: 'takes a backup over; what the file does not name stays',
+  does: 'restores a backup; items that the file does not name stay',
   options: {},
   async run(context) {
     const [file] = context.words;

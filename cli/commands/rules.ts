@@ -16,7 +16,7 @@ type Summary = Record<(typeof LISTS)[number], Part> & { readonly warnings: reado
 
 export const rules: Command = {
   usage: 'rules diff FILE | apply FILE [--prune] [--force] | export [FILE]',
-  does: 'compares a file with the rules in force (exit 2: they differ), takes it over, or writes one',
+  does: 'compares a file with the rules in force (exit 2: they differ), applies it, or writes one',
   options: { prune: undefined, force: undefined },
   async run(context) {
     const [action, file] = context.words;

@@ -16,7 +16,7 @@ interface Report {
 
 export const smoke: Command = {
   usage: 'smoke [URL]',
-  does: 'uses Redis of every region, its Lua and clock, KV and Postgres once, and says how that went',
+  does: 'tests Redis of every region, its Lua and clock, KV and Postgres once, and reports the results',
   options: {},
   async run({ api, say, report }) {
     const startedAtMs = performance.now();

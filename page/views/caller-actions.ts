@@ -111,7 +111,7 @@ async function inForce(
     if (isThere) return `In force after ${((performance.now() - startedAtMs) / 1_000).toFixed(2)} s.`;
     await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS));
   }
-  return 'Saved. It is not in force yet: another rule may come before it. Explain tells.';
+  return 'Saved. It is not in force yet: another rule may come before it. Explain shows which.';
 }
 
 const confirmEnd = ({ ruleId, name }: CallerLimit) =>
@@ -155,14 +155,14 @@ function openList({ scope, id }: Who): void {
 const confirmReset = ({ scope, id }: Who) =>
   ask({
     title: 'Reset the counters?',
-    detail: `All that was counted of ${id} is forgotten in every region: it can use its whole limits again at once.`,
+    detail: `This resets all counters of ${id} in every region. It can use its whole limits again at once.`,
     submit: 'Reset',
     async act() {
       const { warnings } = await post<{ warnings: readonly string[] }>('/counters/reset', {
         scope,
         subject: id,
       });
-      toast(warnings.length === 0 ? 'Forgotten.' : `Forgotten, but ${warnings.join('; ')}.`);
+      toast(warnings.length === 0 ? 'Forgotten.' : `Reset, but ${warnings.join('; ')}.`);
     },
   });
 
@@ -191,7 +191,7 @@ const showKey = (key: string) =>
     title: 'The new key',
     submit: 'I have copied it',
     body: [
-      h('p', {}, 'It is shown only now. Weir keeps nothing but its hash.'),
+      h('p', {}, 'Weir shows it only now, and stores only its hash.'),
       h('code', { class: 'secret' }, key),
     ],
     act: async () => {},

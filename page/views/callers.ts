@@ -43,7 +43,7 @@ export const showCallers: View = async (main, { query, signal }) => {
 
 async function suggestions(signal: AbortSignal): Promise<Child> {
   const { items } = await get<Page<Violator>>('/violators', { since: '24h', by: 'all', limit: 10 }, signal);
-  if (items.length === 0) return empty('Search for a caller. Those who are denied will be suggested here.');
+  if (items.length === 0) return empty('Search for a caller. The page suggests callers that were denied.');
   return [
     h('h2', {}, 'Denied most in the last day'),
     h(
@@ -60,7 +60,7 @@ async function search(q: string, signal: AbortSignal): Promise<Child> {
     return [foundTable(found), elsewhere(q, found)];
   } catch (error) {
     // The limits of a caller are known without Postgres.
-    return [failed('The callers that were entered could not be read', error), elsewhere(q, [])];
+    return [failed('The registered callers could not be read', error), elsewhere(q, [])];
   }
 }
 
@@ -71,10 +71,10 @@ const foundTable = (found: readonly Found[]) =>
         { title: 'Kind', cell: ({ scope }) => scope },
         { title: 'About', cell: ({ about }) => about },
       ])
-    : empty('Nobody who was entered is like that.');
+    : empty('No registered caller matches.');
 
 const elsewhere = (q: string, found: readonly Found[]) =>
-  h('p', { class: 'hint' }, 'Not all callers are entered: ', directLinks(q, found));
+  h('p', { class: 'hint' }, 'Not all callers are registered: ', directLinks(q, found));
 
 async function findCallers(q: string, signal: AbortSignal): Promise<Found[]> {
   const ask = <T>(what: string) => get<Page<T>>(`/${what}`, { q, limit: 20 }, signal);

@@ -57,7 +57,7 @@ export const showExplain: View = (main) => {
     areaField({
       name: 'curl',
       label: 'Paste a curl command',
-      hint: 'It is read in this browser. A key in it is sent to Weir to be looked up, and kept nowhere.',
+      hint: 'Your browser reads it. If it contains a key, Weir looks the key up, and stores it nowhere.',
       attributes: { rows: 3 },
     }),
     h(
@@ -71,7 +71,7 @@ export const showExplain: View = (main) => {
       ),
       textField({ name: 'path', label: 'Path', attributes: { required: true } }, '/'),
       textField({ name: 'ip', label: 'IP address' }),
-      textField({ name: 'userId', label: 'User', hint: 'From a pasted token it is read, not verified' }),
+      textField({ name: 'userId', label: 'User', hint: 'Read from a pasted token, without verification' }),
       textField({ name: 'apiKey', label: 'API key' }),
       textField({ name: 'tenantId', label: 'Tenant' }),
       textField({ name: 'tier', label: 'Tier' }),
@@ -140,7 +140,7 @@ const appliedText = (rule: Applied): Child => [
   `, counts ${rule.subject.scope} ${rule.subject.id}, takes ${rule.cost}. `,
   rule.left
     ? `${count(rule.left.remaining)} left, whole again ${ago(rule.left.resetAt)}.`
-    : 'What is left is not known.',
+    : 'The remaining units are not known.',
   rule.action === 'log' && ' It only records, and denies nobody.',
 ];
 

@@ -83,7 +83,7 @@ const healthOf = ({ status, version, region, rules, parts, errors, isolate }: He
 /** Shown first. */
 const NEXT: Readonly<Record<string, string>> = {
   redis: 'Other regions count for it meanwhile. Look at its Upstash console.',
-  postgres: 'Rules in force go on; changes have to wait. Look at the Neon console.',
+  postgres: 'The rules in force stay; changes must wait. Look at the Neon console.',
   rules: 'No rules are known: POST /_weir/admin/publish, and look at Postgres and KV.',
 };
 

@@ -71,8 +71,8 @@ function confirmUndo(change: Change, force: boolean, again: () => void): void {
   ask({
     title: force ? 'Something has changed since' : 'Undo this change?',
     detail: force
-      ? 'Undo it nevertheless? What was changed since is overwritten.'
-      : `All that ${change.actor} ${change.action} in this change becomes what it was. That can be undone, too.`,
+      ? 'Undo it anyway? That overwrites the later changes.'
+      : `This restores everything that ${change.actor} ${change.action} in this change. You can undo that, too.`,
     submit: force ? 'Undo nevertheless' : 'Undo',
     async act() {
       try {

@@ -42,7 +42,7 @@ const ALGORITHMS = [
 ];
 
 export const MAIN_FIELDS: readonly RuleField[] = [
-  { name: 'name', label: 'Name', kind: 'text', hint: 'For operators. Left empty: one is made.' },
+  { name: 'name', label: 'Name', kind: 'text', hint: 'For operators. If empty, Weir makes one.' },
   {
     name: 'resource',
     label: 'Resource',
@@ -99,7 +99,13 @@ export const MORE_FIELDS: readonly RuleField[] = [
     empty: null,
     hint: 'multiply: limits of its scope are so many times as large',
   },
-  { name: 'timeZone', label: 'Time zone', kind: 'text', empty: null, hint: 'Of the calendar; none: UTC' },
+  {
+    name: 'timeZone',
+    label: 'Time zone',
+    kind: 'text',
+    empty: null,
+    hint: 'For calendar windows; UTC if empty',
+  },
   {
     name: 'anchorDay',
     label: 'Months begin on day',
@@ -142,8 +148,8 @@ export const MORE_FIELDS: readonly RuleField[] = [
   { name: 'countDenied', label: 'Count denied requests too', kind: 'flag' },
   { name: 'replaces', label: 'Replaces broader rules', kind: 'flag' },
   { name: 'costFromOrigin', label: 'The origin tells the cost', kind: 'flag' },
-  { name: 'refundOnError', label: 'Refund what did not reach the origin', kind: 'flag' },
-  { name: 'spill', label: 'Use what other regions have', kind: 'flag' },
+  { name: 'refundOnError', label: 'Refund requests that did not reach the origin', kind: 'flag' },
+  { name: 'spill', label: 'Use the parts of other regions', kind: 'flag' },
   { name: 'central', label: 'Count each subject in one region', kind: 'flag' },
   { name: 'lease', label: 'Lease to busy isolates', kind: 'flag' },
   { name: 'resources', label: 'Several resources', kind: 'list', hint: 'Instead of one' },
@@ -161,7 +167,7 @@ export const MORE_FIELDS: readonly RuleField[] = [
     label: 'Bound of what clients choose',
     kind: 'number',
     bounds: { min: 1, max: 1_000_000 },
-    hint: 'So many times the limit, counted by the scope',
+    hint: 'This many times the limit, counted by the scope',
   },
   { name: 'limits', label: 'Several limits (JSON)', kind: 'json' },
   { name: 'costs', label: 'Costs by resource (JSON)', kind: 'json' },

@@ -69,7 +69,7 @@ async function showPage(list: HTMLElement, asked: Asked, where: Where, cursor?: 
     return fill(
       list,
       empty(
-        'Nobody was denied in this time. Denials come here within half a minute. ',
+        'Nobody was denied in this time. Denials appear here within half a minute. ',
         link(['rules'], 'See the rules'),
         ' that could.',
       ),

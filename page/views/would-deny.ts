@@ -21,7 +21,7 @@ interface Caller {
 type Answer = Effect & { readonly callers: readonly Caller[] };
 
 const HOW =
-  'Weir records what each caller used by hour, and denials by minute; when in an hour requests came is not known. So ' +
+  'Weir records usage by hour and denials by minute, but not when within the hour a request came. So ' +
   'these are bounds, as if counters were empty a day ago and callers had sent the same. Requests that other rules ' +
   'denied are not counted. One unit is one request, unless requests have a cost.';
 

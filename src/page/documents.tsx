@@ -53,7 +53,7 @@ export const renderLogIn = (trouble?: string): string =>
   );
 
 export const HALF_LOGGED_OUT =
-  'This browser is logged out. But Postgres does not answer: a copy of its cookie stays good for up to eight hours. Changing the token ends it.';
+  'This browser is logged out. But Postgres does not answer: a copy of its cookie still works for up to eight hours. To end it, change the token.';
 
 export function reasonOf({ status, seconds }: FailedLogIn): string {
   if (status === 429) return `Too many failed attempts. Try again in ${Math.max(1, seconds)} s.`;

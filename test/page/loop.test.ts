@@ -220,7 +220,7 @@ describe('with rules and traffic', () => {
       await answer.waitFor();
       // Seven of the caller's requests were denied, so at most two of them pass.
       expect(await answer.innerText()).toMatch(/At least \d+ units of 1 caller would have been denied/);
-      expect(await answer.innerText()).toContain('Of addresses only denials are recorded');
+      expect(await answer.innerText()).toContain('Weir records only denials of addresses');
       await page.waitForSelector(`.would-deny tr:has-text("${CALLER}")`);
     });
   });

@@ -98,12 +98,12 @@ describe('the effect of another limit', () => {
   it.each<[Partial<Effect>, string[]]>([
     [{ unknown: 'Why.' }, ['Nothing can be said. Why.']],
     [{ admitted: 0, denied: 0 }, ['Nothing can be said: nothing was recorded of this rule in the last day.']],
-    [{}, ['For nobody is a denial certain.']],
+    [{}, ['No denial is certain.']],
     [
       { atLeast: 1_200, surelyDenied: 1, perhapsDenied: 2, surelyNotDenied: 3 },
       [
         'At least 1,200 units of 1 caller would have been denied.',
-        'Of 2 callers the records cannot tell: they sent enough, if they sent it at once, or only their denials are recorded.',
+        'For 2 callers the records do not show it: they sent enough if they sent it at once, or only their denials are recorded.',
         '3 callers would certainly not have been denied.',
       ],
     ],
@@ -111,13 +111,13 @@ describe('the effect of another limit', () => {
       { atLeast: 9, surelyDenied: 4, perhapsDenied: null, surelyNotDenied: null, unnamedAdmitted: 7 },
       [
         'At least 9 units of 4 callers would have been denied.',
-        'Of addresses only denials are recorded: who else would have been denied is not known.',
+        'Weir records only denials of addresses, so it does not know who else would have been denied.',
         '7 units were admitted of callers who are counted by address, and are not told apart.',
       ],
     ],
     [
       { unnamedDenied: 8 },
-      ['For nobody is a denial certain.', '8 denials are of a flood, whose callers were not told apart.'],
+      ['No denial is certain.', '8 denials are of a flood, whose callers were not told apart.'],
     ],
   ])('%j claims no more than is known', (changes, sentences) => {
     expect(effectSentences({ ...some, ...changes })).toEqual(sentences);
