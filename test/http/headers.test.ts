@@ -10,7 +10,7 @@ const OURS = ['RateLimit-Policy', 'RateLimit', 'Retry-After'].concat(
 const all = (headers: Headers) => Object.fromEntries(headers);
 
 describe('an admitted request', () => {
-  it('is told every policy, and in the older headers the one that lets the fewest more pass', () => {
+  it('reads every policy, and in the older headers the tightest one', () => {
     const headers = headersOf([
       createResult(
         { name: 'daily', limit: 1000, windowSeconds: 86_400 },
@@ -31,7 +31,7 @@ describe('an admitted request', () => {
     });
   });
 
-  it('is told how long the month of now is, whatever the last one was', () => {
+  it('reads the length of the current month, whatever the last one was', () => {
     const rule = createRule({ name: 'monthly', limit: 9, window: 'month' });
     const policyOf = (days: number) => {
       const { check, outcome } = createResult({}, {});
@@ -53,7 +53,7 @@ describe('an admitted request', () => {
     expect([headers.get('X-RateLimit-Remaining'), headers.get('X-RateLimit-Cost')]).toEqual(['8', '3']);
   });
 
-  it('reads of the one that is free again last, if equally many are left', () => {
+  it('reads the policy that resets last, if several have equally few left', () => {
     const headers = headersOf([
       createResult({ limit: 1 }, { remaining: 0, resetAtMs: NOW_MS + 1_000 }),
       createResult({ limit: 2 }, { remaining: 0, resetAtMs: NOW_MS + 9_000 }),
@@ -61,7 +61,7 @@ describe('an admitted request', () => {
     expect(headers.get('X-RateLimit-Limit')).toBe('2');
   });
 
-  it('reads of what can be open at once without a window', () => {
+  it('reads a limit of open connections without a window', () => {
     const headers = headersOf([
       createResult({ name: 'sockets', algorithm: 'concurrency', limit: 4 }, { remaining: 3 }),
     ]);
@@ -69,13 +69,13 @@ describe('an admitted request', () => {
     expect(headers.get('RateLimit')).toBe('"sockets";r=3;t=60');
   });
 
-  it('reads how long it takes by the clock of the region that counted', () => {
+  it('reads a reset time by the clock of the region that counted', () => {
     const later = { nowMs: NOW_MS + 250, resetAtMs: NOW_MS + 250 + 60_000 };
     const headers = headersOf([createResult({ name: 'n' }, later)]);
     expect(headers.get('RateLimit')).toBe('"n";r=5;t=60');
   });
 
-  it('never reads of a time that has passed', () => {
+  it('never reads a time that has passed', () => {
     const headers = headersOf([createResult({ name: 'n' }, { resetAtMs: NOW_MS - 5_000 })]);
     expect(headers.get('RateLimit')).toBe('"n";r=5;t=0');
     expect(headers.get('X-RateLimit-Reset')).toBe(String(NOW_MS / 1000));
@@ -83,7 +83,7 @@ describe('an admitted request', () => {
 });
 
 describe('a denied request', () => {
-  it('is told the longest wait, and until when each violated policy has no room for it', () => {
+  it('reads the longest wait, and until when each violated policy has no room for it', () => {
     const headers = headersOf([
       createResult({ name: 'passes', limit: 9 }, { remaining: 0, resetAtMs: NOW_MS + 90_000 }),
       createResult({ name: 'short', limit: 5 }, { retryAfterMs: 1_500, resetAtMs: NOW_MS + 30_000 }),
@@ -95,7 +95,7 @@ describe('a denied request', () => {
     expect(headers.get('X-RateLimit-Reset')).toBe(String(NOW_MS / 1000 + 3));
   });
 
-  it('is not told to come back if it can never pass, however long others would make it wait', () => {
+  it('has no Retry-After if it can never pass, however long others would make it wait', () => {
     const headers = headersOf([
       createResult({ name: 'later' }, { retryAfterMs: 10 ** 9 }),
       createResult({ name: 'never', cost: 20 }, { retryAfterMs: undefined, remaining: 10 }),
@@ -109,12 +109,12 @@ describe('a denied request', () => {
 describe('a rule that only logs', () => {
   const logging = createResult({ name: 'shadow', action: 'log', limit: 1 }, { retryAfterMs: 60_000 });
 
-  it('leaves no mark beside others', () => {
+  it('adds no header beside others', () => {
     const other = createResult({ name: 'real' });
     expect(all(headersOf([logging, other]))).toEqual(all(headersOf([other])));
   });
 
-  it('leaves no mark when it is alone', () => {
+  it('adds no header when it is alone', () => {
     expect(all(headersOf([logging]))).toEqual({});
   });
 });
@@ -148,7 +148,7 @@ describe('a request that was counted by this isolate alone', () => {
     expect(headersOfLocal([createResult({}), denied])).toEqual({ 'retry-after': '2' });
   });
 
-  it('is not told to come back if it may go on, nor if it can never pass', () => {
+  it('has no Retry-After if it is admitted, nor if it can never pass', () => {
     const shadow = createResult({ action: 'log' }, { retryAfterMs: 1_001 });
     expect(headersOfLocal([createResult({}), shadow])).toEqual({});
     expect(headersOfLocal([createResult({ cost: 20 }, { retryAfterMs: undefined })])).toEqual({});

@@ -61,7 +61,7 @@ describe('a caller is unknown after half of the deadline', () => {
     expect(known).toEqual([{ caller: FROM, unknown }]);
   });
 
-  it('and nobody minds what the directory says or throws later on', async () => {
+  it('and a later answer or error of the directory changes nothing', async () => {
     const late = after(1_000, undefined).then(() => Promise.reject(new Error('down')));
     const { known, identified } = start({ 'X-API-Key': 'k' }, { ofApiKey: () => late });
     await vi.advanceTimersByTimeAsync(2_000);

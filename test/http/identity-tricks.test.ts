@@ -104,7 +104,7 @@ describe('counted by IP, in every scope', () => {
     expect(others).toEqual([]);
   });
 
-  it('is one who shows no user and no claim that are good, where rules count by both', async () => {
+  it('is a caller without a valid user and claim, where rules count by both', async () => {
     const call = openIsolate();
     const keys = new Set<string>();
     for (const [, headers] of nobodysTricks(await propsOf(issuer)))
@@ -125,7 +125,7 @@ describe('counted by IP, in every scope', () => {
       expect(await keysOf(await call(from(text)))).toEqual(await keysOfNobody('2001:db8:1:2::/64'));
   });
 
-  it('are all together who have no address', async () => {
+  it('are all callers without an address together', async () => {
     const call = openIsolate();
     for (const headers of NO_ADDRESSES)
       expect([headers, await keysOf(await call(headers))]).toEqual([headers, await keysOfNobody('unknown')]);
@@ -182,7 +182,7 @@ describe('beyond the corpus', () => {
     );
   });
 
-  it('an address that is none is never a bucket of its own', async () => {
+  it('a text that is no address never gets its own bucket', async () => {
     const call = openIsolate();
     await fc.assert(
       fc.asyncProperty(

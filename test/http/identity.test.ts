@@ -50,7 +50,7 @@ describe('an API key', () => {
     expect(issuer.server.requests).toEqual([]);
   });
 
-  it('that is not good leaves the word to a token that is', async () => {
+  it('that is not valid leaves the decision to a valid token', async () => {
     const both = await whoByToken(await token(), { 'X-API-Key': await madeUpKey() });
     expect(both).toEqual({ caller: { ...FROM, userId: 'alice', claims: { sub: 'alice' } } });
     const neither = await whoByToken('a.b.c', { 'X-API-Key': await madeUpKey() });

@@ -57,7 +57,7 @@ describe('a line', () => {
     expect(lines.join()).not.toContain('secret');
   });
 
-  it('has what kind of failure it was if a store failed, and what the server said if it was the script', () => {
+  it("has the kind of failure if a store failed, and the server's message if the script failed", () => {
     const { log, last } = openIsolate();
     log.error('publish-incomplete', new CounterStoreError('timeout', 'no answer'), 'us');
     expect(last()).toEqual({
@@ -70,7 +70,7 @@ describe('a line', () => {
     expect(last()).toMatchObject({ region: 'eu', failure: 'script-failed', said: 'ERR x' });
   });
 
-  it('has the stack of a mistake in Weir, without its message', () => {
+  it('has the stack of a bug in Weir, without its message', () => {
     const { log, last } = openIsolate();
     const failHere = () => {
       throw new TypeError('secret\n    at secret (secret:1:1)');
@@ -106,7 +106,7 @@ describe('a line', () => {
     );
   });
 
-  it('has of a decision only why and how it was made', () => {
+  it('has only the reason and the fallback of a decision', () => {
     const { log, last } = openIsolate();
     const decision = { kind: 'degraded', allowed: true, checks: [{ key: 'secret' }], local: { secret: 1 } };
     log.degraded({ ...decision, reason: 'timeout', fallback: 'open', region: 'us' });
@@ -198,7 +198,7 @@ describe('the events', () => {
     expect([...new Set(written)].sort()).toEqual([...LOG_EVENTS].sort());
   });
 
-  it('are written by the log, but for those of the cron run and the word that nothing is configured', () => {
+  it('are written by the log, except those of the cron run and of a bad configuration', () => {
     const writers = sources.filter(({ text }) => /\bconsole\b/.test(text)).map(({ path }) => path);
     expect(writers.sort()).toEqual(['cron.ts', 'index.ts', 'services.ts']);
   });

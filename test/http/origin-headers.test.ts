@@ -6,7 +6,7 @@ const NAME = 'X-Weir-Cost';
 const takeCost = (headers: Headers) =>
   takeOriginHeaders(headers, { rateLimitHeaders: 'rename', costHeader: NAME });
 
-describe('the cost that the origin tells', () => {
+describe('the cost that the origin names', () => {
   it.each([
     ['0', 0],
     ['7', 7],
@@ -27,5 +27,5 @@ describe('the cost that the origin tells', () => {
     },
   );
 
-  it('is not there if the origin tells none', () => expect(takeCost(new Headers())).toBeUndefined());
+  it('is missing if the origin names none', () => expect(takeCost(new Headers())).toBeUndefined());
 });

@@ -46,7 +46,7 @@ describe('a request', () => {
       });
   });
 
-  it('goes to the origin of its route, without what the route strips, by the settings of the route', () => {
+  it('goes to the origin of its route, without the stripped prefix, by the settings of the route', () => {
     const api = route({
       name: 'api',
       prefix: '/api',
@@ -68,7 +68,7 @@ describe('a request', () => {
     });
   });
 
-  it('keeps the host of its origin where nobody could send it elsewhere: in development', () => {
+  it('keeps the host of its origin in development, where the runtime cannot connect elsewhere', () => {
     const api = route({ origin: 'https://origin.example.com:8443', hostHeader: 'inner.example.com' });
     expect(choose([api], 'https://a.example.com/x', { canOverrideHost: false })).toMatchObject({
       url: 'https://origin.example.com:8443/x',
@@ -160,7 +160,7 @@ describe('a loop', () => {
     expect(await createLoopGuard('three').refuse(marked(both))).toBeUndefined();
   });
 
-  it('is not what another Weir has sent, nor anything that a client makes up', async () => {
+  it('is not a request of another Weir, nor one that a client makes up', async () => {
     const guard = createLoopGuard('two');
     for (const hop of [await own(), 'x', '', 'a'.repeat(10_000)])
       expect(await guard.refuse(marked(hop))).toBeUndefined();

@@ -124,7 +124,7 @@ describe('an address', () => {
     expect(await statuses(70, '/nothing')).toEqual({ 404: 60, 429: 10 });
   });
 
-  it('that has had its answers costs no call to anything', async () => {
+  it('that has used up its answers costs no call to any part', async () => {
     const { statuses, calls, clock } = openIsolate();
     await statuses(60, '/nothing');
     for (const path of ['/quota', '/health', '/admin/rules', '/admin'])
@@ -135,7 +135,7 @@ describe('an address', () => {
     expect(calls).toMatchObject({ redis: 1, postgres: 1 });
   });
 
-  it('takes nothing from another one, but all of an IPv6 network are one', async () => {
+  it('does not affect another one, but all of an IPv6 network are one', async () => {
     const { statuses } = openIsolate();
     await statuses(60, '/nothing');
     expect(await statuses(1, '/health', { ip: '192.0.2.2' })).toEqual({ 200: 1 });

@@ -73,7 +73,7 @@ describe('to the origin', () => {
     });
   });
 
-  test('goes the wish for a WebSocket', () => {
+  test('goes the upgrade to a WebSocket', () => {
     const headers: Pairs = [
       ['Connection', 'Upgrade'],
       ['Upgrade', 'websocket'],
@@ -143,7 +143,7 @@ describe('to the origin', () => {
       expect(sent([['Cookie', 'CF_Authorization=x']])['cookie']).toBe('CF_Authorization=x'));
   });
 
-  test('goes who calls, as Weir knows it', () => {
+  test('goes the caller, as Weir knows it', () => {
     const identity = { 'X-Weir-User': 'ann', 'X-Weir-Tier': 'free' };
     const spoofed: Pairs = [
       ['X-Weir-User', 'admin'],

@@ -85,7 +85,7 @@ describe('the deadline', () => {
     expect([deadline.signal.aborted, deadline.reason()]).toEqual([false, undefined]);
   });
 
-  test('is over after its time, for that reason alone', async () => {
+  test('ends after its time, for that reason alone', async () => {
     useClock();
     const client = new AbortController();
     const deadline = createDeadline(client.signal, { timeoutMs: 100 });

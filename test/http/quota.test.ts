@@ -48,7 +48,7 @@ describe('the quota of a caller', () => {
     expect(limit?.retryAfterMs).toSatisfy((ms: number) => ms > endMs - nowMs - 5_000 && ms <= endMs - nowMs);
   });
 
-  it('has no time to wait for what can never pass', async () => {
+  it('has no wait for a request that can never pass', async () => {
     const { limits } = openIsolate({ rules: [createRule({ limit: 2, cost: 5 })] });
     expect(await limits()).toMatchObject([{ remaining: 2, allowed: false, retryAfterMs: null }]);
   });
@@ -77,7 +77,7 @@ describe('the quota of a caller', () => {
     });
   });
 
-  it('has nothing of rules that only log', async () => {
+  it('leaves out rules that only log', async () => {
     const shadow = createRule({ name: 'shadow', action: 'log', resource: '/x' });
     expect(names(await openIsolate({ rules: [shadow, perIp] }).limits())).toEqual(['per ip']);
   });
@@ -148,7 +148,7 @@ describe('asking for it', () => {
     expect(await limits({ region: 'us' })).toMatchObject([{ remaining: 19 }]);
   });
 
-  it('is not answered from memory if that was made by old rules', async () => {
+  it('is not answered from memory if the answer was made by old rules', async () => {
     const { ask, take } = openIsolate({ rules: [perIp], isStale: true });
     for (const remaining of [20, 19, 18]) {
       const answer = await ask();
@@ -189,7 +189,7 @@ describe('asking for it', () => {
     expect((await ask({ ip: '198.51.100.1' })).status).toBe(200);
   });
 
-  it('in another way than to read is refused', async () => {
+  it('with another method than GET or HEAD is refused', async () => {
     const { ask } = openIsolate({ rules: [perIp] });
     for (const method of ['POST', 'PUT', 'DELETE', 'OPTIONS']) {
       const answer = await ask({ method });
@@ -198,7 +198,7 @@ describe('asking for it', () => {
     expect((await ask({ method: 'HEAD' })).status).toBe(200);
   });
 
-  it('in a region that there is not is an error', async () => {
+  it('in a region that does not exist is an error', async () => {
     const answer = await openIsolate({ rules: [perIp] }).ask({ region: 'mars' });
     expect([answer.status, (await bodyOf(answer))['code']]).toEqual([400, 'unknown-region']);
   });

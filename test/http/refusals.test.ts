@@ -37,13 +37,13 @@ describe('a denial', () => {
     });
   });
 
-  it('has words of its own if the rule has none', async () => {
+  it('has a default message if the rule has none', async () => {
     const answer = denied(createResult({}, { retryAfterMs: 60_000 }));
     expect(answer.status).toBe(429);
     expect(await bodyOf(answer)).toMatchObject({ detail: 'Try again in 60 s.', 'retry-after': 60 });
   });
 
-  it('is by the rule with the longest wait, and names all that were violated as the headers do', async () => {
+  it('has the rule with the longest wait, and names all violated rules as the headers do', async () => {
     const results = [
       createResult({ name: 'fine' }),
       createResult({ name: 'short', status: 418 }, { retryAfterMs: 1 }),
@@ -61,7 +61,7 @@ describe('a denial', () => {
     expect(names).toEqual(['fine', 'short', 'longer']);
   });
 
-  it('for good says so, with no time to come back', async () => {
+  it('for good says so, without a Retry-After', async () => {
     const body = await bodyOf(denied(createResult({ cost: 50 }, { retryAfterMs: undefined })));
     expect(body).toMatchObject({
       code: 'cost-above-limit',
@@ -71,7 +71,7 @@ describe('a denial', () => {
     expect(body).not.toHaveProperty('retry-after');
   });
 
-  it('for good keeps the words of the rule, too', async () => {
+  it('for good has the message of the rule, too', async () => {
     const never = createResult({ cost: 50, message: 'Send smaller batches.' }, { retryAfterMs: undefined });
     expect(await bodyOf(denied(never))).toMatchObject({
       detail: 'Send smaller batches. It costs 50, which is more than the limit can ever hold.',
@@ -111,7 +111,7 @@ it('says when to come back if requests cannot be counted', () => {
   expect(answer.headers.get('Retry-After')).toBe('5');
 });
 
-it('asks to come back in a second if this isolate lets no more through uncounted', async () => {
+it('asks to come back in a second if the cap of this isolate is used up', async () => {
   const answer = refusal(uncounted('cap'));
   expect([answer.status, answer.headers.get('Retry-After')]).toEqual([503, '1']);
   expect(await bodyOf(answer)).toEqual({
@@ -124,7 +124,7 @@ it('asks to come back in a second if this isolate lets no more through uncounted
   });
 });
 
-it('is denied by its rule, as ever, who has used up what this isolate allows', async () => {
+it('a caller that has used up what this isolate allows is denied by its rule, as usual', async () => {
   const results = [createResult({ name: 'login', onUnavailable: 'local' }, { retryAfterMs: 1_001 })];
   const local = { nowMs: NOW_MS, results };
   const answer = refusal({ ...uncounted('local'), local });
@@ -139,7 +139,7 @@ it('challenges a caller with an invalid credential', () => {
   expect(challenge('api-key')).toBe('ApiKey header="X-API-Key"');
 });
 
-it('lists the regions that there are', async () => {
+it('lists the regions that exist', async () => {
   const answer = unknownRegion([{ name: 'us' }, { name: 'eu' }]);
   expect(answer.status).toBe(400);
   expect(await bodyOf(answer)).toMatchObject({

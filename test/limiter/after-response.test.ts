@@ -105,7 +105,7 @@ describe('a charge from before another region denied', () => {
   });
 });
 
-it('a shadow rule is counted, and told', async () => {
+it('a shadow rule is counted and reported', async () => {
   const { decide, settle, us } = openRegions();
   const { run } = us.does;
   us.does.run = async (call, signal) => {
@@ -120,7 +120,7 @@ it('a shadow rule is counted, and told', async () => {
   expect(told).toEqual([1]);
 });
 
-it('how many isolates there are is asked, and known when the answer has come', async () => {
+it('the number of isolates is asked for, and known when the answer has come', async () => {
   const { regions, home } = createRegions({ present: async () => 7 });
   const { decide, settle } = openIsolate(regions);
   await decide();

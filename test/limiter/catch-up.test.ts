@@ -28,7 +28,7 @@ describe.each(['token-bucket', 'leaky-bucket', 'gcra'] as const)('a %s that is m
     expect(left()).toEqual([4, 4]);
   });
 
-  it('is brought up once, however many requests say so', async () => {
+  it('is raised once, however many requests notice it', async () => {
     const { count, settle, said, left } = await openMoved(algorithm);
     await Promise.all([count(), count(), count()]);
     await settle();
@@ -39,7 +39,7 @@ describe.each(['token-bucket', 'leaky-bucket', 'gcra'] as const)('a %s that is m
     expect(said()).toEqual(['eu take moved', 'ap take moved']);
   });
 
-  it('is brought up by a later request if the first one could not', async () => {
+  it('is raised by a later request if the first one failed', async () => {
     const { count, settle, asked, ap, left } = await openMoved(algorithm);
     const { run } = ap.does;
     does(ap, asked, (call, signal) =>

@@ -63,14 +63,14 @@ describe('a subject whose parts are all ceded, for a term that is over', () => {
     expect(await send(1)).toMatchObject({ charged: [{}] });
   });
 
-  it('is left to its rule if one is', async () => {
+  it('is decided by the rule if one is', async () => {
     const { request, eu } = await locked();
     eu.trip();
     expect(await request()).toMatchObject({ results: [], missing: [{}] });
   });
 });
 
-describe('a region that sends many to the home', () => {
+describe('a region that sends many guests to the home', () => {
   it('wants its part back: the home cannot renew, and the subject is split again', async () => {
     const { send, asked, createIsolate } = open();
     await send(5);
@@ -91,7 +91,7 @@ describe('a region that sends many to the home', () => {
     expect(await guest.request()).toMatchObject({ charged: [{ check: { region: 'eu', limit: 10 } }] });
   });
 
-  it('does not if few come', async () => {
+  it('does not want it back if few guests come', async () => {
     const { send, asked, createIsolate } = open();
     await send(5);
     const guest = createIsolate(1);

@@ -115,7 +115,7 @@ describe('a region that is asked', () => {
     expect(await send(1)).toMatchObject({ charged: [{ check: { limit: 30 } }] });
   });
 
-  it('and fails has cost nothing, and is asked again after five seconds', async () => {
+  it('and fails costs nothing, and is asked again after five seconds', async () => {
     const { send, asked, eu } = open();
     const { run } = eu.does;
     let failed = 0;
@@ -132,7 +132,7 @@ describe('a region that is asked', () => {
     expect(await send(1)).toMatchObject({ charged: [{ check: { limit: 30 } }] });
   });
 
-  it('and whose answer is lost names the home, which is told by the next that come', async () => {
+  it('and whose answer is lost names the home, which learns of it from the next requests', async () => {
     const { send, asked, eu, us } = open({ us: 2, eu: 2 });
     const { run } = eu.does;
     eu.does.run = async (call, signal) => {

@@ -30,7 +30,7 @@ describe('a deadline', () => {
     return { clock, deadline: createDeadline(totalMs, () => clock.ms) };
   };
 
-  it('runs out by the clock, and stays so', () => {
+  it('ends by the clock, and stays ended', () => {
     const { clock, deadline } = open(100);
     const remaining = [0, 1, 99, 100, 101, 5_000].map((passedMs) => {
       clock.ms = START_MS + passedMs;
@@ -118,7 +118,7 @@ describe('a decision', () => {
     expect(tookMs).toBe(DEADLINE_MS);
   });
 
-  it('has one deadline for all of it: identity, both regions, the news, and all of it once more', async () => {
+  it('has one deadline for everything: identity, both regions, the news, and a second pass', async () => {
     const { regions, asked } = createRegions(
       { run: hangingRun },
       { run: onlyWithAnnouncement, announces: 'that' },

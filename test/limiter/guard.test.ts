@@ -18,8 +18,8 @@ const withRule =
   (onUnavailable: OnUnavailable): TestPlan =>
   async () => ({ kind: 'checks', checks: [createCheck({ onUnavailable })] });
 
-describe('a mistake on the way to a region', () => {
-  it('is told, the next region counts, and the decision says so', async () => {
+describe('a bug on the way to a region', () => {
+  it('is reported, the next region counts, and the decision says so', async () => {
     const { regions, home } = createRegions({ run: hasBug }, {});
     const { decision } = await openIsolate(regions).decide();
     expect(decision).toMatchObject({ kind: 'counted', allowed: true, failedOver: 'internal-error' });
@@ -36,7 +36,7 @@ describe('a mistake on the way to a region', () => {
     },
   );
 
-  it('never opens a breaker, however often it is made', async () => {
+  it('never opens a breaker, however often it happens', async () => {
     const { regions, home, next } = createRegions({ run: hasBug }, { run: hasBug });
     const { decide } = openIsolate(regions);
     for (let i = 0; i < 50; i += 1) await decide();
@@ -45,7 +45,7 @@ describe('a mistake on the way to a region', () => {
   });
 });
 
-describe('a mistake in the limiter', () => {
+describe('a bug in the limiter', () => {
   const broken = () =>
     createSource({
       announced: () => {
@@ -76,7 +76,7 @@ describe('a mistake in the limiter', () => {
     expect(errors).toEqual([bug]);
   });
 
-  it('lets a request go on if its rules make no sense, and tells of both', async () => {
+  it('lets a request go on if its rules make no sense, and reports both', async () => {
     const { decide, errors } = openIsolate(createRegions({}).regions, { source: broken() });
     const checks = [{ ...createCheck(), limit: Number.NaN, full: { limit: Number.NaN, extra: undefined } }];
     const { decision } = await decide({ plan: async () => ({ kind: 'checks', checks }) });
@@ -84,7 +84,7 @@ describe('a mistake in the limiter', () => {
     expect(errors.map(String)).toEqual(['TypeError: x', expect.stringContaining('BadCheckError')]);
   });
 
-  it('is not what a failure of a store is', async () => {
+  it('is not reported as a failure of a store', async () => {
     const source = createSource({
       announced: () => {
         throw new CounterStoreError('timeout', 'x');
@@ -96,7 +96,7 @@ describe('a mistake in the limiter', () => {
   });
 });
 
-it('a mistake after the response is told, too', async () => {
+it('a bug after the response is reported, too', async () => {
   const { regions } = createRegions({});
   const source = createSource({ load: hasBug });
   source.asks = { expected: 'this', isOverdue: false, askedAtMs: Date.now() };

@@ -25,7 +25,7 @@ const takeAll = (store: CounterStore) => {
   return store.run({ operation: 'take', checks: [everything] }, AbortSignal.timeout(1_000));
 };
 
-it('a place is renewed three times within its lifetime, and given back in the end', async () => {
+it('a seat is renewed three times within its lifetime, and given back in the end', async () => {
   const { held, operations } = await hold(createNotingStore());
   await vi.advanceTimersByTimeAsync(seat.windowMs);
   expect(operations()).toEqual(['take', 'renew', 'renew', 'renew']);
@@ -35,7 +35,7 @@ it('a place is renewed three times within its lifetime, and given back in the en
   expect(operations()).toEqual(['take', 'renew', 'renew', 'renew', 'refund']);
 });
 
-it('a place that Redis has forgotten is taken again', async () => {
+it('a seat that Redis has forgotten is taken again', async () => {
   const store = createNotingStore();
   const { held, operations } = await hold(store);
   await forget(store);
@@ -45,7 +45,7 @@ it('a place that Redis has forgotten is taken again', async () => {
   await held.end();
 });
 
-it('a seat that somebody else has by now is lost, and not asked for again', async () => {
+it('a seat that another connection has by now is lost, and not asked for again', async () => {
   const store = createNotingStore();
   const { held, operations } = await hold(store);
   await forget(store);
@@ -69,7 +69,7 @@ it('a seat is not lost while Redis does not answer', async () => {
   await held.end();
 });
 
-it('a place is lost that can never be renewed again, because this request may make no more calls', async () => {
+it('a seat is lost if it can never be renewed again, because this request may make no more calls', async () => {
   const store = createNotingStore();
   const { held } = await hold(store);
   store.run = () => Promise.reject(new OutOfCalls());

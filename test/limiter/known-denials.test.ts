@@ -36,7 +36,7 @@ describe('a denial is known', () => {
     expect(find(check, 499)).toBeUndefined();
   });
 
-  it('with a retry time and a clock that go on with the time', () => {
+  it('with a retry time and a clock that advance', () => {
     const { find } = rememberedAs([[check, deniedFor(500)]]);
     for (const afterMs of [0, 1, 250, 499])
       expect(find(check, afterMs)).toEqual({ ...deniedFor(500 - afterMs), nowMs: ANSWERED_AT_MS + afterMs });
@@ -118,12 +118,12 @@ describe('Redis is asked', () => {
     expect(find(check, 1)).toBeDefined();
   });
 
-  it('about nothing that it was never told', () => {
+  it('about a check without a known denial', () => {
     expect(createKnownDenials().find('home', check, ASKED_AT_MS, 'era')).toBeUndefined();
   });
 });
 
-it('forgets the denial that was of use longest ago when there are too many', () => {
+it('forgets the denial that was used longest ago when there are too many', () => {
   const checks = ['a', 'b', 'c'].map((id) => createRuleCheck({ id })) as [RuleCheck, RuleCheck, RuleCheck];
   const [a, b, c] = checks;
   const { denials, find } = rememberedAs(

@@ -84,7 +84,7 @@ describe('a denial that is known', () => {
     expect(asked).toEqual(['0 home take']);
   });
 
-  it('stands while its region cannot be asked, and the next one is left in peace', async () => {
+  it('stands while its region cannot be asked, and the next one is not asked', async () => {
     const { decide, asked, home } = await openDenied({}, {});
     home.trip();
     expect((await decide()).decision).toMatchObject({ kind: 'counted', allowed: false });
@@ -107,7 +107,7 @@ describe('a denial that is known', () => {
     expect(taken()).toEqual(['0 next take', '1030 home take']);
   });
 
-  it('by an isolate that counts for itself is no such denial', async () => {
+  it('by an isolate that decides alone is not remembered', async () => {
     const { regions, home, asked } = createRegions({ run: fails('unavailable') });
     const { decide } = openIsolate(regions, { capPerSecond: 1 });
     await decide();

@@ -49,7 +49,7 @@ describe('a peek', () => {
     expect(calls(asked)).toEqual(['0 home take', '0 home peek']);
   });
 
-  it('that is told no is not remembered', async () => {
+  it('that is denied is not remembered', async () => {
     const { regions, home, asked } = createRegions({ run: denies(5_000) });
     const { decide } = openIsolate(regions);
     expect((await decide({ operation: 'peek' })).decision).toMatchObject({ kind: 'counted', allowed: false });

@@ -49,7 +49,7 @@ describe('a denial that is remembered', () => {
     expect(await decide(checks)).toMatchObject({ results: [{ check: { id: 'far' } }] });
   });
 
-  it('is known whatever the nearest region is, if another one has told it', async () => {
+  it('is known for any nearest region, if another one has reported it', async () => {
     const { decide, asked, settle, lines, eu, regions } = openRegions();
     const far = aloneIn('eu', 'far');
     eu.does.run = denies(5_000);
@@ -133,7 +133,7 @@ describe('a denial is not remembered', () => {
   });
 });
 
-describe('clients are told', () => {
+describe('clients read', () => {
   const headersOf = async (decision: Decision) => {
     const headers = new Headers();
     setDecisionHeaders(headers, decision, { isDevelopment: false });
@@ -150,7 +150,7 @@ describe('clients are told', () => {
     });
   });
 
-  it('that one by one less is left, from the first request in one region to the last', async () => {
+  it('one less with each request, from the first in one region to the last', async () => {
     const { decide, settle } = openRegions();
     const told: (string | undefined)[] = [];
     for (let i = 0; i < 30; i += 1) {
@@ -161,7 +161,7 @@ describe('clients are told', () => {
     expect((await decide([near({ limit: 30 })])).allowed).toBe(false);
   });
 
-  it('by a peek what the last answer said', async () => {
+  it('from a peek what the last answer said', async () => {
     const { decide, settle } = openRegions();
     for (let i = 0; i < 17; i += 1) await decide([near({ limit: 30 })]).then(settle);
     const peeked = await decide([near({ limit: 30 })], { operation: 'peek' });
@@ -207,7 +207,7 @@ describe('with one region', () => {
     expect(asked()).toEqual(['us take']);
   });
 
-  it('shadow rules are counted with the others, and nothing is told later', async () => {
+  it('shadow rules are counted with the others, and nothing is reported later', async () => {
     const { decide, settle, asked } = openRegions(['us']);
     const log = checkOf('shadow', { log: true, rule: { action: 'log' } });
     const onShadow = vi.fn();
