@@ -41,7 +41,7 @@ describe('createApiKey', () => {
 });
 
 describe('isWellFormedKey', () => {
-  it('tells a key in which one character is wrong', async () => {
+  it('recognizes a key in which one character is wrong', async () => {
     const key = await createApiKey(randomBytes());
     for (let at = 0; at < key.length; at++) {
       const wrong = key[at] === 'x' ? 'y' : 'x';
@@ -53,7 +53,7 @@ describe('isWellFormedKey', () => {
     expect(await isWellFormedKey(`weir_${'A'.repeat(32)}DI4sjp`)).toBe(true);
   });
 
-  it('tells other text without a digest', async () => {
+  it('recognizes other text without computing a digest', async () => {
     const key = await createApiKey(randomBytes());
     const hashing = vi.spyOn(crypto.subtle, 'digest');
     const others = [
@@ -72,7 +72,7 @@ describe('isWellFormedKey', () => {
   });
 });
 
-it('keeps of a key what the table takes: a hash and a short prefix', async () => {
+it('stores only a hash and a short prefix of a key', async () => {
   expect(await hashApiKey('abc')).toBe('ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad');
   const key = await createApiKey(new Uint8Array(64));
   expect(prefixOf(key)).toBe('weir_AAAAAA');

@@ -76,7 +76,7 @@ describe('a closed breaker', () => {
     expect(state()).toBe('closed');
   });
 
-  it('keeps nobody out who asks at the same time, and needs no probe', () => {
+  it('lets all concurrent requests in, and needs no probe', () => {
     const { enter, probe, state } = openIsolate();
     expect(Array.from({ length: 100 }, enter)).not.toContain(undefined);
     expect([probe(), state()]).toEqual([undefined, 'closed']);
@@ -117,7 +117,7 @@ describe('an open breaker', () => {
 });
 
 describe('a half-open breaker', () => {
-  it('lets exactly three probes in, and nobody else while they are out', () => {
+  it('lets exactly three probes in, and no more while they are out', () => {
     const { enter, probe, clock } = halfOpenBreaker();
     const given = Array.from({ length: 10 }, probe);
     expect(given.filter((permit) => permit !== undefined)).toHaveLength(3);
@@ -173,7 +173,7 @@ describe('a half-open breaker', () => {
     expect(state()).toBe('closed');
   });
 
-  it('gives leave again for probes that are not heard of for a second', () => {
+  it('replaces probes without a result after a second', () => {
     const { probe, permit, call, state, clock } = halfOpenBreaker();
     call(SUCCESS);
     permit();
@@ -187,7 +187,7 @@ describe('a half-open breaker', () => {
     expect(state()).toBe('closed');
   });
 
-  it('does not care about what calls from before it opened come to', () => {
+  it('ignores results of calls from before it opened', () => {
     const { call, permit, report, state, clock } = openIsolate();
     const late = Array.from({ length: 8 }, permit);
     call(FAILURE, 5);

@@ -39,7 +39,7 @@ describe('the borders of a month', () => {
     expect(bordersAt('2027-01-31T00:00:00', 'acme', 'user')?.[1]).toBe('2027-01-01');
   });
 
-  it('go on at the length of the last month where none were published any more', () => {
+  it('continue at the length of the last month beyond the published ones', () => {
     expect(bordersAt('2027-02-28T23:00:00')).toEqual([
       '2027-01-01',
       '2027-02-01',

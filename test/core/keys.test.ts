@@ -48,7 +48,7 @@ describe('counterId', () => {
     expect(await counterId('r', 'token-bucket', 1000, 5)).toBe(await counterId('r', 'token-bucket', 1000, 6));
   });
 
-  it('is a group of its own for what can grow large', () => {
+  it('is a group of its own for states that can grow large', () => {
     expect(groupOf('sliding-window-log', 'id')).toBe('id');
     expect(groupOf('concurrency', 'id')).toBe('id');
     expect(groupOf('gcra', 'id')).toBe('');

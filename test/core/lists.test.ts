@@ -18,7 +18,7 @@ const ask = (entries: ListEntry[], fields: Partial<Caller> = {}, nowMs = 0) =>
   compileLists(entries)(caller(fields), nowMs);
 
 describe('the lists', () => {
-  it('know nobody while they are empty', () => expect(ask([])).toBeUndefined());
+  it('match nobody while they are empty', () => expect(ask([])).toBeUndefined());
 
   it('find addresses, ranges, keys, users and tenants', () => {
     expect(ask([entry({})])).toBe('deny');
@@ -36,7 +36,7 @@ describe('the lists', () => {
     expect(ask([entry({ kind: 'user', value: '192.0.2.1' })])).toBeUndefined();
   });
 
-  it('ask for the whole address, not for the prefix that rules count by', () => {
+  it('compare the whole address, not the prefix that rules count by', () => {
     const entries = [entry({ value: '2001:db8::5' })];
     expect(ask(entries, { ip: '2001:db8::/64', address: '2001:db8::5' })).toBe('deny');
     expect(ask(entries, { ip: '2001:db8::/64', address: '2001:db8::6' })).toBeUndefined();

@@ -52,7 +52,7 @@ describe('the route of a request', () => {
     [`${'a.'.repeat(200)}example.com`, '/', '*/'],
   ])('%s%s goes to %s', (host, path, name) => expect(find(PLACES, host, path)).toBe(name));
 
-  it('is none, if none fits', () => {
+  it('is undefined if none fits', () => {
     expect(find([['api.example.com', '/v1']], 'api.example.com', '/')).toBeUndefined();
     expect(find([['api.example.com', '/']], 'other.example.com', '/')).toBeUndefined();
   });

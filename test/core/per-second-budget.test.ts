@@ -36,6 +36,6 @@ it('goes on after the clock was put back', () => {
   expect(takeAt(cap, START_MS - 3_600_000, 2)).toBe(1);
 });
 
-it('lets any number through if there is none', () => {
+it('lets any number through without a cap', () => {
   expect(takeAt(createPerSecondBudget(0), START_MS, 100_000)).toBe(100_000);
 });

@@ -115,10 +115,10 @@ describe('nearestRegion', () => {
   });
 });
 
-describe('a region that says whom it serves', () => {
+describe('a region with serves', () => {
   const serving = (name: string, ...serves: string[]): Region => ({ ...ap, name, serves });
 
-  it('serves them whatever the distance', () => {
+  it('serves these requests at any distance', () => {
     for (const code of ['colo:TXL', 'country:DE', 'continent:EU'])
       expect(nearestRegion([us, eu, serving('far', code)], BERLIN).name).toBe('far');
     expect(nearestRegion([us, eu, serving('far', 'colo:FRA', 'country:FR')], BERLIN).name).toBe('eu');

@@ -86,7 +86,7 @@ describe('a rule with several limits', () => {
     expect((await match(rules, '/x', { tier: 'scale' })).map(({ limit }) => limit)).toEqual([1000]);
   });
 
-  it('tells callers of every limit', async () => {
+  it('shows callers every limit', async () => {
     const content = { rules: await withCounterIds([rule({ id: 'a', ...SEVERAL })]), tiers: TIERS, lists: [] };
     const limits = compileSnapshot('v', content).limitsOf(CALLER, NOW_MS);
     expect(limits.map(({ limit, cost }) => [limit, cost])).toEqual([
@@ -215,7 +215,7 @@ describe('an override', () => {
     expect(await at(span.validUntilMs)).toEqual(['all']);
   });
 
-  it('by pattern is for all whose names begin so, and one by name comes before it', async () => {
+  it('by pattern is for all subjects whose names begin alike, and one by name comes before it', async () => {
     const rules = [
       all,
       rule({ id: 'acme', scope: 'user', subjects: ['acme-*', 'friend'] }),
@@ -286,7 +286,7 @@ describe('a rule with several resources', () => {
     expect(await namesAt([shared, better], '/b/x')).toEqual(['better', 'shared']);
   });
 
-  it('is told once to those who ask for their limits', async () => {
+  it('appears once among the limits of a caller', async () => {
     const content = { rules: await withCounterIds([shared]), tiers: [], lists: [] };
     expect(compileSnapshot('v', content).limitsOf(CALLER, NOW_MS)).toHaveLength(1);
   });

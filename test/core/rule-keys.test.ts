@@ -76,14 +76,14 @@ describe('a rule per route', () => {
 describe('a rule per method', () => {
   const rules = [rule({ per: ['method'] })];
 
-  it('has a counter for each method, one for GET and HEAD, and one for all that nobody knows', async () => {
+  it('has a counter for each method, one for GET and HEAD, and one for all unknown methods', async () => {
     const id = (method: string) => idAt(rules, '/x', { method });
     expect(await id('HEAD')).toBe(await id('GET'));
     expect(await id('POST')).not.toBe(await id('GET'));
     expect(await id('MADE-UP')).toBe(await id('BREW'));
   });
 
-  it('is told to a caller method by method', async () => {
+  it('appears method by method among the limits of a caller', async () => {
     const snapshot = compileSnapshot('v', { rules: await withCounterIds(rules), tiers: [], lists: [] });
     const told = snapshot.limitsOf(CALLER, 0).map((match) => match.rule.methods.join());
     expect(told).toEqual(['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
@@ -121,7 +121,7 @@ describe('a rule by several parts', () => {
     expect(new Set(keys).size).toBe(5);
   });
 
-  it('has no bound if the client chooses none of them', async () => {
+  it('has no bound if the client chooses no part', async () => {
     const byOrg = [rule({ scope: 'user', by: ['claim:org', 'country'] })];
     const asked = { userId: 'ada', claims: { org: 'acme' }, facts: { place: () => 'DE' } };
     expect((await checksAt(byOrg, '/x', asked)).map(({ key }) => key)).toEqual(['weir:{by:=acme/DE}']);
@@ -134,7 +134,7 @@ describe('a rule by several parts', () => {
     expect(await key('/b/c/8/d')).toBe('weir:{by:=8}');
   });
 
-  it('stands in a slot of its own, so that a rule by the scope alone applies with it', async () => {
+  it('is in a slot of its own, so that a rule by the scope alone applies with it', async () => {
     const both = [rule({ name: 'plain' }), rule({ name: 'parts', by: ['country'] })];
     expect((await checksAt(both, '/x')).map((check) => check.rule.name).sort()).toEqual(['parts', 'plain']);
   });

@@ -42,7 +42,7 @@ describe('a shape', () => {
     expect(read(place, value)).toEqual({ value: undefined, problems });
   });
 
-  it('does not take what every object has for a field of its own', () => {
+  it('does not take inherited properties for fields', () => {
     expect(read(place, JSON.parse('{"name":"a","constructor":1}')).problems).toEqual([
       'at: Unrecognized key: "constructor"',
     ]);

@@ -81,7 +81,7 @@ function expectWithin(rule: Rule, admitted: readonly Admission[]): void {
 }
 
 describe.each(ALGORITHM_IDS)('regions that keep to their shares of %s', (algorithm) => {
-  it('together admit nothing that the whole limit would not', () => {
+  it('together admit no more than the whole limit', () => {
     fc.assert(
       fc.property(rules(algorithm), shareList, steps, (rule, shares, history) => {
         const parts = [...partsOf(rule, named(...shares))];

@@ -59,7 +59,7 @@ describe('splitExactly', () => {
     );
   });
 
-  it('takes fractions for what they are written as', () => {
+  it('reads fractions as decimals', () => {
     fc.assert(
       fc.property(total, weights, (whole, by) => {
         const fractions = by.map((weight) => weight / 1000);
@@ -93,7 +93,7 @@ describe('splitExactly', () => {
     );
   });
 
-  it('refuses to split among nobody', () => {
+  it('refuses to split without a weight', () => {
     expect(() => splitExactly(5, [0, 0])).toThrow(RangeError);
     expect(() => splitExactly(5, [])).toThrow(RangeError);
   });
@@ -147,7 +147,7 @@ describe('partsOf', () => {
     expect(partsOf(counting({ cost: 20 }), named(0, 2))).toEqual(parts(['r1', 10]));
   });
 
-  it('splits evenly if nobody has a share', () => {
+  it('splits evenly if no region has a share', () => {
     expect(partsOf(counting(), named(0, 0))).toEqual(parts(['r0', 5], ['r1', 5]));
     expect(partsOf(counting(), named(0))).toEqual(parts(['r0', 10]));
   });
@@ -204,7 +204,7 @@ describe('homeOf', () => {
     for (const difference of off) expect(Math.abs(difference)).toBeLessThan(100);
   });
 
-  it('moves subjects only to a region that comes, or whose share grows', () => {
+  it('moves subjects only to a region that is added, or whose share grows', () => {
     const before = homes(regions);
     const bigger = regions.map((region) => (region.name === 'ap' ? { name: 'ap', share: 5 } : region));
     const changes = { af: [...regions, { name: 'af', share: 2 }], ap: bigger };

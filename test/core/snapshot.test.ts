@@ -184,7 +184,7 @@ describe('a snapshot', () => {
     expect(matching(rules, { caller: { userId: CALLER.ip } })).toEqual(['override']);
   });
 
-  it('takes a caller whose tier is not known for one of the default tier', () => {
+  it('gives a caller with an unknown tier the default tier', () => {
     const rules = [rule({ name: 'free', tiers: ['free'] })];
     expect(matching(rules, {})).toEqual(['free']);
     expect(matching(rules, { caller: { tier: 'premium' } })).toEqual([]);

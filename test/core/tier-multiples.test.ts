@@ -44,7 +44,7 @@ describe('a limit of a tier', () => {
     expect(resolve(tiers)['a']).toEqual([problem]);
   });
 
-  it('that is left out takes none of the others with it', () => {
+  it('that is left out does not affect the others', () => {
     const [resolved] = resolveTiers([
       { name: 'a', limits: { calls: { times: 2, of: 'gone' }, exports: 3 }, isDefault: true },
     ]);

@@ -49,7 +49,7 @@ describe('warnings of some rules only', () => {
 });
 
 describe('a tie', () => {
-  it('is told, with the winner first', () => {
+  it('is reported, with the winner first', () => {
     const methods = { methods: ['GET', 'PUT'] };
     expect(
       warningsOf(rule('b', { resource: '/Users/{name}', methods: ['GET', 'POST'] }), rule('a', methods)),
@@ -92,7 +92,7 @@ describe('a tie', () => {
     ).toEqual([]);
   });
 
-  it('is told once for each rule that wins, whatever the two share', () => {
+  it('is reported once for each rule that wins, whatever the two share', () => {
     const ab = rule('c', { subjects: ['x', 'y', 'z'] });
     expect(tiesOf(ab, rule('a', { subjects: ['x', 'y'] }), rule('b', { subjects: ['w', 'z'] }))).toEqual([
       ['a', 'b', 'c'],
@@ -106,7 +106,7 @@ describe('a tie', () => {
 });
 
 describe('a rule that never wins', () => {
-  it('is told with the rule that wins, and with what would make both apply', () => {
+  it('is reported with the rule that wins, and with what would make both apply', () => {
     expect(warningsOf(rule('a', { priority: 1 }), rule('b', { windowSeconds: 3600 }))).toEqual([
       {
         ruleIds: ['a', 'b'],
@@ -130,7 +130,7 @@ describe('a rule that never wins', () => {
     expect(tiesOf(rule('z'), rule('free', { tiers: ['free'] }))).toEqual([]);
   });
 
-  it('is none that wins for some method, tier or subject', () => {
+  it('is not reported for a rule that wins for some method, tier or subject', () => {
     const better = { priority: 1 };
     expect(tiesOf(rule('a', { ...better, methods: ['GET'] }), rule('b'))).toEqual([]);
     expect(tiesOf(rule('a', { ...better, subjects: ['ada'] }), rule('b'))).toEqual([]);
@@ -148,7 +148,7 @@ describe('a rule that never wins', () => {
 });
 
 describe('the name that clients read', () => {
-  it('is told if rules of different slots share it', () => {
+  it('is reported if rules of different slots share it', () => {
     expect(messagesOf(rule('a', { policy: 'x' }), rule('b', { policy: 'x', resource: '/y' }))).toEqual([
       'Clients read "x" as the policy of "A" and of "B", which limit different things. ' +
         'Give one of them another policy.',
@@ -161,13 +161,13 @@ describe('the name that clients read', () => {
 });
 
 describe('tiers', () => {
-  it('that do not exist are told', () => {
+  it('that do not exist are reported', () => {
     expect(messagesOf(rule('a', { tiers: ['free', 'gold', 'toString'] }))).toEqual([
       '"A" names tiers that do not exist: gold, toString.',
     ]);
   });
 
-  it('that lack the limit of a rule without one of its own are told', () => {
+  it('that lack the limit of a rule without its own limit are reported', () => {
     expect(messagesOf(rule('a', { limit: null, limitName: 'exports' }))).toEqual([
       '"A" has no limit of its own, and these tiers have no limit "exports": free. It does not limit their callers.',
     ]);
@@ -176,7 +176,7 @@ describe('tiers', () => {
     expect(messagesOf(rule('a', { limit: null, limitName: 'requests' }))).toEqual([]);
   });
 
-  it('none of which has the limit are told, whether the rule has one of its own or not', () => {
+  it('none of which has the limit are reported, whether or not the rule has its own limit', () => {
     expect(messagesOf(rule('a', { limit: null, limitName: 'reqests' }))).toEqual([
       '"A" takes the limit "reqests", which no tier has: it limits nobody.',
     ]);
@@ -202,14 +202,14 @@ describe('subjects of scope ip', () => {
 });
 
 describe('shares', () => {
-  it('for regions that do not exist are told', () => {
+  it('for regions that do not exist are reported', () => {
     expect(messagesOf(rule('a', { shares: { us: 1, mars: 1, moon: 0 } }))).toEqual([
       '"A" has shares for regions that do not exist: mars, moon. They are ignored.',
     ]);
     expect(messagesOf(rule('a', { shares: { us: 2, ap: 1 } }))).toEqual([]);
   });
 
-  it('of which none is for a region that exists are told', () => {
+  it('of which none is for an existing region are reported', () => {
     expect(messagesOf(rule('a', { shares: { us: 0, mars: 1 } }))).toEqual([
       '"A" has shares for regions that do not exist: mars. They are ignored.',
       '"A" has no share for any region that exists: those of REGIONS count instead.',

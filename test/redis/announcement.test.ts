@@ -33,7 +33,7 @@ afterAll(async () => {
 beforeEach(() => client.send(signal(), (redis) => redis.flushall()));
 
 describe('an announcement', () => {
-  it('is read as it was written, and is none before', async () => {
+  it('is read as it was written, and is missing before', async () => {
     expect(await board.read(signal())).toBeUndefined();
     await board.write(at(7), signal());
     expect(await board.read(signal())).toBe(text(7));
@@ -70,11 +70,11 @@ describe.each([
   ['in one call', () => store],
   ['on a cluster', () => splitBySlot(store, board)],
 ])('a take with the announcement, %s', (_, storeOf) => {
-  it('is charged, and tells that there is none', async () => {
+  it('is charged, and says that there is none', async () => {
     expect(await take(storeOf())).toMatchObject({ announced: null, outcomes: [{ remaining: 2 }] });
   });
 
-  it('is charged whatever is announced, and tells that', async () => {
+  it('is charged whatever is announced, and returns the announcement', async () => {
     for (const sequence of [1, 2]) {
       await board.write(at(sequence), signal());
       const outcomes = [{ allowed: true, remaining: 3 - sequence }];
@@ -82,7 +82,7 @@ describe.each([
     }
   });
 
-  it('is charged, and tells nothing, if the announcement alone cannot be read', async () => {
+  it('is charged without an announcement, if only that cannot be read', async () => {
     await spoilAnnouncement();
     const answer = await take(storeOf());
     expect(answer).toMatchObject({ outcomes: [{ allowed: true, remaining: 2 }] });
@@ -143,7 +143,7 @@ describe('a take with the announcement fails', () => {
       ({ name, failure, message }) => ({ name, failure, message }),
     );
 
-  it('if the script alone fails: nothing is charged, and nothing of the call is told', async () => {
+  it('if only the script fails: nothing is charged, and the error shows nothing of the call', async () => {
     await board.write(at(1), signal());
     const { message, ...failure } = await failureOf(take(store, [{ ...check, limit: 0 }]));
     expect(failure).toEqual({ name: 'CounterStoreError', failure: 'script-failed' });

@@ -117,7 +117,7 @@ describe('the sums of a region', () => {
 });
 
 describe('who reads', () => {
-  it('hears of the isolates in the census what they last told', async () => {
+  it('has the last report of each isolate in the census', async () => {
     const census = createCensusBoard(client);
     for (const id of ['a', 'b']) await census.present(id, signal());
     await hand(batchOf(1, [['billed\tus', 1]]));

@@ -79,7 +79,7 @@ describe('a script fails', () => {
     expect(await run(`return redis.error_reply([[${words}]])`)).toMatchObject({ failure: 'script-failed' });
   });
 
-  it('and what it was given stays secret', async () => {
+  it('and its input stays secret', async () => {
     const error = await run(`error(KEYS[1] .. ARGV[1])`);
     expect(error).toMatchObject({ failure: 'script-failed' });
     expect(`${(error as Error).message} ${(error as Error).stack}`).not.toContain('secret');
@@ -114,7 +114,7 @@ describe('Redis fails, whatever the script', () => {
     expect(await run(`return redis.error_reply("${words}")`)).toEqual(unavailable);
   });
 
-  it('also if a key or an argument reads like the word of a script', async () => {
+  it('also if a key or an argument reads like an error of a script', async () => {
     await admin.config('SET', 'maxmemory', '1');
     const words = 'ERR user_script:1: script';
     expect(await send((redis) => redis.eval(WRITE, [words], [words]))).toEqual(unavailable);

@@ -77,7 +77,7 @@ describe('when Postgres', () => {
     expect(await isolate.ofApiKey(key)).toMatchObject({ tier: 'gold' });
   });
 
-  it('hangs, nobody waits beyond the deadline, and only the first waits at all', async () => {
+  it('hangs, no request waits beyond the deadline, and only the first waits at all', async () => {
     const [{ key }, userId] = [await issueKey(), await addUser()];
     const isolate = openIsolate({ deadlineMs: 1_000 });
     wire.deliver = hangs;

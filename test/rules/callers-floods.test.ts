@@ -41,7 +41,7 @@ describe('a flood of made-up keys', () => {
     await isolate.settle();
   });
 
-  it('lets a caller that was found lately be looked up again, though neither memory nor KV has it', async () => {
+  it('does not keep a caller that was found lately from being looked up again', async () => {
     const isolate = openIsolate();
     const [known, forgotten] = [await issueKey({ tier: 'gold' }), await issueKey({ tier: 'gold' })];
     await isolate.ofApiKey(known.key);
@@ -82,8 +82,8 @@ describe('a flood of made-up keys', () => {
   });
 });
 
-describe('a crowd of users of whom there is no row', () => {
-  it('is remembered in KV, so that other isolates ask nobody', async () => {
+describe('many users without a row', () => {
+  it('are remembered in KV, so that other isolates do not ask Postgres', async () => {
     const epoch = crypto.randomUUID();
     const [first, second] = [openIsolate({ epoch }), openIsolate({ epoch })];
     const crowd = Array.from({ length: 20 }, () => `nobody-${crypto.randomUUID()}`);
@@ -99,7 +99,7 @@ describe('a crowd of users of whom there is no row', () => {
     expect([...first.errors, ...second.errors]).toEqual([]);
   });
 
-  it('is known at once when a row comes, by its revision', async () => {
+  it('are known at once when a row comes, by its revision', async () => {
     const isolate = openIsolate();
     const id = `user-${crypto.randomUUID()}`;
     await isolate.ofUser(id);

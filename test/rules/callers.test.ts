@@ -211,7 +211,7 @@ describe('a caller that has changed', () => {
     await isolate.settle();
   });
 
-  it('is told from one whose id spells a revision, and every id fits into KV', async () => {
+  it('is distinguished from one whose id looks like a revision, and every id fits into KV', async () => {
     const isolate = openIsolate();
     isolate.revisions.set('user:a', '7');
     for (const id of ['a', 'a:7', 'a/b', '💧'.repeat(256), 'x'.repeat(512), '#a']) await isolate.ofUser(id);

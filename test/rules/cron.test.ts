@@ -38,14 +38,14 @@ describe('an hour in which nothing changes', () => {
     expect(errors).toEqual([]);
   });
 
-  it('leaves Postgres asleep for as long as it is told to', async () => {
+  it('leaves Postgres asleep for DATABASE_CHECK_MINUTES', async () => {
     await addRule('a');
     await publishNow();
     const cost = await hourOfCron({ databaseCheckMinutes: 30 });
     expect(cost).toEqual({ kvReads: 0, kvWrites: 0, redisCommands: [60, 60], postgresQueries: 6 });
   });
 
-  it('costs one query more each time Postgres is asked, if somebody is to be told of thresholds', async () => {
+  it('costs one query more each time Postgres is asked, if there is a webhook', async () => {
     await addRule('a');
     await publishNow();
     expect((await hourOfCron({ hasWebhook: true })).postgresQueries).toBe(64 + 60);
@@ -53,7 +53,7 @@ describe('an hour in which nothing changes', () => {
     expect(errors).toEqual([]);
   });
 
-  it('makes a month as docs/cost.md tells', async () => {
+  it('adds up to a month as in docs/cost.md', async () => {
     await addRule('a');
     const options = createOptions();
     await publish(options);
@@ -158,7 +158,7 @@ describe('a cron run publishes', () => {
   });
 });
 
-it('changes of callers that have grown old are no news', async () => {
+it('old changes of callers do not cause a publication', async () => {
   await run(`insert into users (id) values ('ann')`);
   await publishNow();
   const known = await standing();
@@ -192,7 +192,7 @@ describe('a region', () => {
     },
   );
 
-  it('that missed an announcement is told of it, under the same number', async () => {
+  it('that missed an announcement gets it, under the same number', async () => {
     const [old] = await publishKnown();
     await addRule('b');
     await publishNow();
@@ -203,7 +203,7 @@ describe('a region', () => {
     expect(await standing()).toEqual(known);
   });
 
-  it('that has something else there is told', async () => {
+  it('that has another announcement gets the current one', async () => {
     const known = await publishKnown();
     await regions()[0]?.putText('what is this');
     await runOnce();
@@ -228,7 +228,7 @@ describe('a region', () => {
     },
   );
 
-  it('that can be read but not told costs no writes, however long that lasts', async () => {
+  it('that can be read but not written costs no writes, however long that lasts', async () => {
     const known = await publishKnown();
     await regions()[1]?.clear();
     failAt('write us');
@@ -260,7 +260,7 @@ describe('what a publication could not finish', () => {
   });
 });
 
-it('tells of rows that it left out when it publishes, not every minute', async () => {
+it('reports rows that it left out when it publishes, not every minute', async () => {
   const warn = vi.spyOn(console, 'warn').mockImplementation(() => {});
   await addRule('bad', { resource: '/_weir/x' });
   await runOnce();

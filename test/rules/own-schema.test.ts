@@ -131,7 +131,7 @@ it('a Worker of the version before finds all it names without a schema, after th
   expect(await values(`select weir_rollback(max(change_id), false) from history`, before)).toEqual([1]);
 });
 
-it('a table of somebody else is found before one of Weir’s', async () => {
+it('a table of another program is found before one of Weir’s', async () => {
   await migrateAsBefore(client, scratch);
   await client.query(PUBLISHED);
   await applyMigrations(url);

@@ -97,7 +97,7 @@ describe('a region', () => {
     },
   );
 
-  it('that cannot run the script is told nothing, though it could be', async () => {
+  it('that cannot run the script gets no announcement, although it could be written', async () => {
     before.step = async (step) => {
       if (step === 'probe us') throw new CounterStoreError('script-failed', 'ERR x');
     };
@@ -110,7 +110,7 @@ describe('a region', () => {
     expect([eu?.rules, us]).toEqual([version, undefined]);
   });
 
-  it('that can run the script, but not the one that announces, is not told either', async () => {
+  it('that can run the script, but not the one that announces, gets no announcement either', async () => {
     before.step = async (step) => {
       if (step === 'write us') throw new CounterStoreError('script-failed', 'ERR x');
     };
@@ -121,7 +121,7 @@ describe('a region', () => {
     expect([errors.length, failed]).toEqual([1, ['us']]);
   });
 
-  it('that was slow to say whether it runs the script is told', async () => {
+  it('that was slow to say whether it runs the script gets the announcement', async () => {
     before.step = async (step) => {
       if (step === 'probe us') throw new CounterStoreError('timeout', 'x');
     };
@@ -129,13 +129,13 @@ describe('a region', () => {
     expect(errors).toEqual([]);
   });
 
-  it('is told, and the mistake too, if Weir itself fails to find out whether it runs the script', async () => {
+  it('gets the announcement, and the bug is reported, if Weir itself fails to find out whether it runs the script', async () => {
     failAt('probe us');
     expect((await publishNow()).regions).toEqual(EVERYWHERE);
     expect([errors, failed]).toEqual([[new Error('fails: probe us')], ['us']]);
   });
 
-  it('that has something else there is told as if it had nothing', async () => {
+  it('that has a foreign value gets the announcement as if it had none', async () => {
     await addRule('a');
     const [eu, us] = regions();
     for (const region of [eu, us]) await region?.putText('what is this');

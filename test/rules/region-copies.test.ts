@@ -76,7 +76,7 @@ const redis = (command: string, ...args: string[]) =>
     body: JSON.stringify([command, ...args]),
   }).then(async (answer) => ((await answer.json()) as { result: unknown }).result);
 describe('news that KV does not have yet', () => {
-  it('is read from the region that told of it: rules and callers', async () => {
+  it('is read from the region that announced it: rules and callers', async () => {
     const { source } = await started();
     const next = await publishWithoutKv(2, 'a', 'b');
     expect(await source.load(newsOf(next))).toBe(true);
@@ -94,7 +94,7 @@ describe('news that KV does not have yet', () => {
     expect([billed - before.billed, requests - before.requests]).toEqual([1, 1]);
   });
 
-  it('costs none if KV has it', async () => {
+  it('costs no call if KV has it', async () => {
     const { source } = await started();
     const next = await publishWithoutKv(2, 'b');
     await putInKv(next);
@@ -287,7 +287,7 @@ describe('a copy', () => {
     expect(await redis('EXISTS', partKey({ kind: 'callers', version: 'small' }))).toBe(1);
   });
 
-  it('tells nothing of itself when it fails', async () => {
+  it('shows nothing of its content when it fails', async () => {
     await region.gateway.faults.set({ status: 500 });
     await publishWithoutKv(1, 'a').catch(() => {});
     await region.gateway.faults.clear();

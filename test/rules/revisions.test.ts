@@ -198,7 +198,7 @@ describe('callers that have changed', () => {
       expect((await told()).revisions[caller]).not.toBe(revisions[caller]);
   });
 
-  it('are told of for a quarter of an hour', async () => {
+  it('are published for a quarter of an hour', async () => {
     await run(`update users set tier = 'pro' where id = 'bob'`);
     await run(`update history set at = now() - interval '14 minutes 50 seconds'`);
     expect(await changed()).toEqual([`key:${hash('d')}`, 'user:bob']);

@@ -116,7 +116,7 @@ describe('a reader that is kept over every change', () => {
       values ('${resource}', 'user', 'sliding-window-log', 5, 60)`;
   }
 
-  it('tells the same as a new one, and as all rows read at once', async () => {
+  it('gives the same result as a new one, and as all rows read at once', async () => {
     let rejectedSomething = false;
     await fc.assert(
       fc.asyncProperty(fc.array(statement, { minLength: 10, maxLength: 40 }), async (statements) => {
@@ -158,7 +158,7 @@ describe('a read', () => {
   };
   const idOf = async (name: string) => (await run('select id from rules where name = $1', [name])).rows[0].id;
 
-  it('of rules that are as they were is one question, which asks for no rule as a whole', async () => {
+  it('of unchanged rules is one query, which reads no whole rule', async () => {
     for (const name of ['a', 'b', 'c']) await add(name);
     await add('never matches', '/_weir/x');
     const reader = createReader();
@@ -253,7 +253,7 @@ describe('a rule that, between the two questions of a read,', () => {
   });
 });
 
-it('a read that fails changes nothing of what the reader knows', async () => {
+it('a failed read does not change what the reader knows', async () => {
   for (const name of ['a', 'b']) await add(name);
   const reader = createReader();
   const before = await readBy(reader);
@@ -270,7 +270,7 @@ it('a read that fails changes nothing of what the reader knows', async () => {
   expect(await readBy(reader)).toEqual(before);
 });
 
-it('a rule that another database, put in the place of this one, has under the same revision is read anew', async () => {
+it('a rule of a replaced database is read again, even if it has the same revision', async () => {
   await add('a');
   const reader = createReader();
   await reader.read(SHARES);

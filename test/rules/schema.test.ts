@@ -90,7 +90,7 @@ describe('a constraint', () => {
 });
 
 describe('a column', () => {
-  it('that must be there is missed', async () => {
+  it('that is required must not be null', async () => {
     const { rows } = await client.query<{ table: string; column: string }>(`
       select table_name as table, column_name as column from information_schema.columns
       where table_schema = 'weir' and table_name not like '%migrations' and is_nullable = 'NO'`);

@@ -99,7 +99,7 @@ describe('a cold isolate', () => {
     expect(await createSource().start(boardWith(unreadable))).toMatchObject({ version: older.rules });
   });
 
-  it('has nothing when there is nothing, and does not look again for half a second', async () => {
+  it('has no rules when none are published, and does not look again for half a second', async () => {
     const reads: number[] = [];
     const counting = { ...boardWith(undefined), read: async () => void reads.push(nowMs) };
     const source = createSource();
@@ -211,7 +211,7 @@ describe('an isolate that has rules', () => {
     expect(source.probe()?.isOverdue).toBe(true);
   });
 
-  it('asks nobody for a second after a probe without an answer', async () => {
+  it('does not ask for a second after a probe without an answer', async () => {
     const { source } = await started();
     nowMs += 500;
     expect(source.probe()?.isOverdue).toBe(true);

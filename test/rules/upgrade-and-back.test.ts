@@ -68,7 +68,7 @@ it('the new code publishes the rules of the version before, under a later number
   expect(rows).toEqual([{ sequence: 8 }]);
 });
 
-it('the new code knows the keys of the version before, and whose they are', async () => {
+it('the new code knows the keys of the previous version, and their owners', async () => {
   expect(await findApiKey(database, await hashApiKey(KEY))).toMatchObject({
     userId: 'ann',
     tenantId: 'acme',

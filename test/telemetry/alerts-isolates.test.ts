@@ -39,7 +39,7 @@ describe.each([
     return rows;
   };
 
-  it('two isolates that notice the same threshold tell it once', async () => {
+  it('two isolates that notice the same threshold cause one message', async () => {
     const ip = freshIp();
     for (let i = 0; i < 14; i += 1)
       await (await weir.call('/ten', { ip, isolate: i % 2 === 0 ? 'one' : 'two' })).body?.cancel();

@@ -80,14 +80,14 @@ describe('the webhook', () => {
     ]);
   });
 
-  it('is told once, though two isolates notice the same at the same time', async () => {
+  it('gets one message, although two isolates notice the same threshold at the same time', async () => {
     await Promise.all([keep([crossingOf('a')]), keep([crossingOf('a')]), keep([crossingOf('a')])]);
     await send();
     expect(receiver.received).toHaveLength(1);
     expect(counted()).toEqual({ 'webhook\tdue': 1, 'webhook\tsent': 1 });
   });
 
-  it('is told of other thresholds, windows and subjects by themselves', async () => {
+  it('gets one message for each threshold, window and subject', async () => {
     await keep([crossingOf('a'), crossingOf('a', { percent: 100 }), crossingOf('b')]);
     await keep([crossingOf('a', { windowStartMs: WINDOW_START_MS + 3_600_000 })]);
     expect(receiver.received).toHaveLength(4);

@@ -90,7 +90,7 @@ describe('metrics', () => {
     expect(metric).toMatchObject({ sum: { isMonotonic: true, dataPoints: points } });
   });
 
-  it('that the collector refuses are told as an error, and the rest of the run goes on', async () => {
+  it('that the collector refuses are reported as an error, and the rest of the run goes on', async () => {
     let deleted = 0;
     const refuse: RequestListener = (_, response) => void response.writeHead(503).end('busy');
     await withCollector(refuse, async (url) => {

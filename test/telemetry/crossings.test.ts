@@ -24,7 +24,7 @@ function open(isHashed = false) {
 }
 
 describe('a threshold is noted', () => {
-  it('when exactly so much of the limit is used, and not a unit earlier', async () => {
+  it('when exactly that part of the limit is used, and not a unit earlier', async () => {
     const isolate = open();
     isolate.leave(3);
     expect(await isolate.percents()).toEqual([]);

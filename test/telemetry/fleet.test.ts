@@ -67,7 +67,7 @@ describe('the text for Prometheus', () => {
     ]);
   });
 
-  it('escapes what a rule may be called', async () => {
+  it('escapes the names of rules', async () => {
     const lines = await linesOf({ us: metricsOf({ 'checks\ta "b" \\ c\tdenied': 1 }) });
     expect(lines).toContain('weir_checks_total{rule="a \\"b\\" \\\\ c",result="denied",store="us"} 1');
   });
@@ -82,7 +82,7 @@ describe('the text for Prometheus', () => {
     ]);
   });
 
-  it('counts isolates by the newest that each has told, and no longer than three minutes', async () => {
+  it('counts isolates by the newest report of each, for at most three minutes', async () => {
     const lines = await linesOf({
       us: metricsOf(
         {},

@@ -58,7 +58,7 @@ it('every metric is explained in docs/operations.md', () => {
   for (const name of names) expect(operations.includes(`\`${name}\``), name).toBe(true);
 });
 
-it('alerts and the dashboard name only metrics that there are', () => {
+it('alerts and the dashboard name only metrics that exist', () => {
   const names = new Set([
     ...METRIC_IDS.map((id) => METRIC_TEXTS[id].name),
     ...Object.values(GAUGE_TEXTS).map(({ name }) => name),

@@ -132,7 +132,7 @@ it('no counter ever went back, whichever isolate was asked', async () => {
   }
 });
 
-it('requests and answers of origins are told by the name of the route', async () => {
+it('requests and answers of origins are counted by the name of the route', async () => {
   const text = await metricsText();
   for (const series of [
     'weir_requests_total{region="us",route="tiny",result="admitted",store="us"}',
@@ -166,7 +166,7 @@ it('every panel of the dashboard has data', async () => {
       .toBeGreaterThan(0);
 });
 
-it('a region that does not answer is absent, and told as down; the others stay', async () => {
+it('a region that does not answer is absent, and reported as down; the others stay', async () => {
   // An isolate hands over to the nearest region of the request that it has just answered.
   const metricsAfterOneOf = async (region: string) => {
     await send(1, '/small', region);

@@ -30,7 +30,7 @@ describe('denials', () => {
     ]);
   });
 
-  it('of shadow rules are none', async () => {
+  it('of shadow rules are not recorded', async () => {
     const { decide, handOver, records } = openTelemetry();
     decide({ decision: decisionOf({ allowed: false, isShadow: true }) });
     await handOver();
@@ -75,7 +75,7 @@ describe('denials', () => {
     );
   });
 
-  it('go on being counted in bounded memory while nobody takes them, and none is lost', async () => {
+  it('are counted in bounded memory while no sink takes them, and none is lost', async () => {
     const { state, decide, handOver, records } = openTelemetry();
     state.isQueueDown = true;
     for (let minute = 0; minute < 10; minute += 1) {
@@ -106,7 +106,7 @@ describe('denials', () => {
     expect(records).toHaveLength(1);
   });
 
-  it('are told to the log as samples, by rule and route, the subject as a hash', async () => {
+  it('are logged as samples, by rule and route, with the subject as a hash', async () => {
     const { decide, handOver, samples } = openTelemetry();
     for (let i = 0; i < 10; i += 1) decide({ decision: denied, caller: callerAt(`10.0.0.${i}`) });
     await handOver();
@@ -137,7 +137,7 @@ describe('usage', () => {
     expect((records[0]?.usage[0]?.atMs ?? 1) % 3_600_000).toBe(0);
   });
 
-  it('is brought to the real cost once the origin has told it', async () => {
+  it('is corrected to the real cost once the origin has named it', async () => {
     const { telemetry, state, decide, handOver, records } = openTelemetry();
     const decision = decisionOf({ rule: { cost: 5, costFromOrigin: true } });
     decide({ decision, caller });
@@ -174,7 +174,7 @@ describe('usage', () => {
     expect(all.find(({ userId }) => userId === 'other')?.requests).toBe(500);
   });
 
-  it('goes on in bounded memory while nobody takes it: totals stay exact, with and without a rule', async () => {
+  it('is counted in bounded memory while no sink takes it: totals stay exact, with and without a rule', async () => {
     const { state, decide, handOver, records } = openTelemetry();
     state.isQueueDown = true;
     const [hours, callers] = [5, MAX_NAMED + 500];

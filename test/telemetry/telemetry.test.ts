@@ -68,7 +68,7 @@ describe('a decision is counted', () => {
   });
 });
 
-describe('an isolate tells of itself', () => {
+describe('an isolate reports about itself', () => {
   it('what it has leased and not used', async () => {
     const { decide, handOver, batches } = openTelemetry();
     decide();

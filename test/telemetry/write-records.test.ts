@@ -109,7 +109,7 @@ describe('the consumer of the queue', () => {
     return { consume, messageOf, done, errors, sums };
   }
 
-  it('acknowledges what is written, and hands over how much and how late that was', async () => {
+  it('acknowledges written batches, and hands over how many they were and how late', async () => {
     const { consume, messageOf, done, sums } = open();
     await consume({ queue: 'weir-records', messages: ['a', 'b'].map((id) => messageOf(batchOf(id))) });
     expect(done).toEqual(['ack', 'ack', 'handed over']);
@@ -132,7 +132,7 @@ describe('the consumer of the queue', () => {
     expect(await totals()).toMatchObject({ denied: 15 });
   });
 
-  it('leaves to the queue what fails, later each time and an hour at most', async () => {
+  it('leaves failed batches to the queue, later each time, up to an hour', async () => {
     const { consume, messageOf, done, errors } = open(() => Promise.reject(new Error('Postgres is gone')));
     const messages = [1, 2, 5, 50].map((attempts) => messageOf(batchOf('a'), attempts));
     await consume({ queue: 'weir-records', messages });
@@ -140,7 +140,7 @@ describe('the consumer of the queue', () => {
     expect(errors).toHaveLength(4);
   });
 
-  it('counts what comes to the dead-letter queue, once, and writes it as soon as that works', async () => {
+  it('counts batches of the dead-letter queue once, and writes them as soon as that works', async () => {
     const { consume, messageOf, done, sums } = open();
     await consume({
       queue: 'weir-records-dead',
