@@ -1,4 +1,4 @@
-// If Weir refuses a request whoever the caller is, it does not look the caller up.
+// If Weir refuses a request for any caller, it does not look the caller up.
 import { describe, expect, it } from 'vitest';
 import type { CallerDirectory, CallerRecord } from '../../src/core/matching/caller.ts';
 import { RULE_DEFAULTS, type Rule, type SCOPES } from '../../src/core/matching/rule.ts';
