@@ -1,5 +1,5 @@
-// Twenty clients on one limit, each in a loop: weir/client, ky and got, in one run against a running Weir. Each client
-// library has its own address, so that the three do not share counters.
+// Twenty clients on one limit, each in a loop: weir/client, ky and got, in one run against a running Weir. Each
+// combination of library and limit has its own address, so that none of them share counters.
 import got from 'got';
 import ky from 'ky';
 import { freshIp, startWeir, type Weir } from '../local/weir.ts';

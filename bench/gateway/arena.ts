@@ -119,7 +119,7 @@ export function weirOn(
   modules: readonly WorkerModule[],
   { name, kv, regions = stack.variables['REGIONS'] ?? '' }: WeirOptions,
 ): ServedWorker {
-  // Requests come from near the first region, so its Redis counts. The origin is on this machine.
+  // Requests come from near the first region, whose Redis the other candidates use, too. The origin is on this machine.
   const deployed = {
     ENVIRONMENT: 'production',
     PRIVATE_ORIGINS: 'allow',

@@ -60,7 +60,7 @@ export async function turn(url: string, form: Form): Promise<void> {
 export const microsOf = (slices: readonly Slice[]): number =>
   sumOf(slices, ({ micros }) => micros) / sumOf(slices, ({ requests }) => requests);
 
-/** The median of all rounds. */
+/** From the median ratio of all rounds. */
 export const pathShareOf = ({ oneRule, silentOneRule }: MeasuredIsolate): number =>
   1 - medianRatio(eachOf(silentOneRule), eachOf(oneRule));
 

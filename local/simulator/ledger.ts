@@ -31,8 +31,8 @@ export interface Forgetting {
   readonly atMs: number;
   readonly region: number;
   /**
-   * The part that the region may have ceded before, and no longer remembers: so many more units may be counted until
-   * then.
+   * The part that the region may have ceded before, and no longer remembers. Until then, as many more units may be
+   * counted.
    */
   readonly part: number;
   readonly untilMs: number;
