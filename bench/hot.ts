@@ -88,8 +88,9 @@ async function measureShapes(options: BenchOptions) {
 const systemsAt = ({ isolates, subjects, perSecond }: Shape): readonly System[] =>
   isolates === PEERS_AT && subjects === 1 && perSecond <= Math.max(...RATES) ? SYSTEMS : ['weir'];
 
-/** One subject at 200 requests a second and more in each isolate: what leases are for. */
-const isHot = ({ subjects, perSecond, isolates }: Shape) => perSecond / subjects / isolates >= 200;
+/** What leases are for: one subject at 60 requests a second and more in each isolate, or many at 200. */
+const isHot = ({ subjects, perSecond, isolates }: Shape) =>
+  perSecond / subjects / isolates >= (subjects === 1 ? 60 : 200);
 
 function toJson(measured: readonly Measured[], { uncounted: failed, ...cpu }: HotCpu, memory: LeaseMemory) {
   const weir = measured.map(({ by }) => by.weir);
