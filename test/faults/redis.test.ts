@@ -23,6 +23,7 @@ import {
   mixedLoad,
   ofPath,
   PART,
+  playAgainAfterStandstill,
   recover,
   startFaultStack,
 } from './harness.ts';
@@ -80,22 +81,11 @@ interface Faulty extends Load {
   readonly census: readonly number[];
 }
 
-/**
- * A request that waits for a healthy region has half of the deadline left. If the machine stands still for long, all
- * regions seem to have failed, and isolates rightly decide alone. That is another outage than the one under test.
- */
-const STANDSTILL_MS = DEADLINE_MS / 4;
-const MAX_TRIES = 8;
-
-/** Repeats the load if the machine stood still meanwhile. Requests that no fault can touch show that. */
-async function loadDuring(fault: RegionFault, regions: readonly string[]): Promise<Faulty> {
-  for (let tries = 1; ; tries += 1) {
-    const seen = await loadOnceDuring(fault, regions);
-    if (seen.controlMs < STANDSTILL_MS || tries === MAX_TRIES) return seen;
-    console.log(`${fault.name}: again, because the machine stood still for ${Math.round(seen.controlMs)} ms`);
-    await recover({ client: stack.client, isolates: ISOLATES });
-  }
-}
+const loadDuring = (fault: RegionFault, regions: readonly string[]): Promise<Faulty> =>
+  playAgainAfterStandstill(
+    () => loadOnceDuring(fault, regions),
+    () => recover({ client: stack.client, isolates: ISOLATES }),
+  );
 
 /** The whole load falls within the fault. */
 async function loadOnceDuring(fault: RegionFault, regions: readonly string[]): Promise<Faulty> {

@@ -7,7 +7,7 @@ import { ANNOUNCEMENT_KEY } from '../../src/core/counting/keys.ts';
 import { API_KEY_RANDOM_BYTES, createApiKey } from '../../src/core/matching/api-key.ts';
 import { formatAnnouncement, parseAnnouncement } from '../../src/core/ports/announcement.ts';
 import { isLong } from '../rounds.ts';
-import type { Load } from './client.ts';
+import type { Ask, Load, LoadOptions } from './client.ts';
 import {
   addRule,
   admitted,
@@ -17,6 +17,7 @@ import {
   LIMIT,
   latestMs,
   PART,
+  playAgainAfterStandstill,
   recover,
   ruleFor,
   startFaultStack,
@@ -52,13 +53,29 @@ beforeAll(async () => {
 });
 afterAll(() => stack?.[Symbol.asyncDispose]());
 
+interface LoadChoice {
+  readonly ms?: number;
+  readonly path?: string;
+  /** The regions that no fault of the test touches. */
+  readonly well?: readonly string[];
+}
+
 /** One subject, in both isolates. */
-const load = (ms = LOAD_MS, path = '/counted', ip = freshIp()) =>
-  stack.client.load({
-    perSecond: PER_SECOND,
-    ms,
-    next: (i) => ({ path, ip, isolate: ISOLATES[i % ISOLATES.length] as IsolateName }),
-  });
+const load = ({ ms = LOAD_MS, path = '/counted', well = REGIONS }: LoadChoice = {}) =>
+  play(() => {
+    const ip = freshIp();
+    const next = (i: number) => ({ path, ip, isolate: ISOLATES[i % ISOLATES.length] as IsolateName });
+    return { perSecond: PER_SECOND, ms, next };
+  }, well);
+
+const play = (make: () => LoadOptions, well: readonly string[]) =>
+  playAgainAfterStandstill(
+    () => stack.client.load(make()),
+    () => recover({ client: stack.client, isolates: ISOLATES, regions: well }),
+  );
+
+/** A load of one request. */
+const once = (ask: Ask): LoadOptions => ({ perSecond: 1_000, ms: 1, next: () => ask });
 
 /** Requests that waited, although another request of their isolate had found out before that waiting is useless. */
 const inVain = ({ answers, controlMs }: Load) =>
@@ -100,6 +117,13 @@ async function inRedis<T>(region: string, work: (redis: Redis) => Promise<T>): P
 // First of all, because the isolate stays cold only as long as it cannot read any rules.
 describe.sequential('an isolate that starts while KV is gone', () => {
   const ask = () => stack.client.ask({ path: '/counted', isolate: COLD });
+  /** It may wait so long, and for the machine as long as others had to meanwhile. */
+  const askInTime = async (mostMs: number) => {
+    const asked = once({ path: '/counted', isolate: COLD });
+    const { answers, slowestMs, controlMs } = await stack.client.load(asked);
+    expect(slowestMs).toBeLessThanOrEqual(mostMs + 3 * (healthy.slowestMs + controlMs));
+    return answers.map(({ status, degraded, fallback }) => [status, degraded, fallback]);
+  };
   beforeAll(async () => {
     for (const region of REGIONS)
       await inRedis(region, async (redis) => redis.unlink(await redis.keys('weir:{published}:*')));
@@ -109,14 +133,10 @@ describe.sequential('an isolate that starts while KV is gone', () => {
     'and the copies in Redis, too: reads: %s – lets requests pass, and waits no longer than it says',
     async (read) => {
       await withKv({ read }, async () => {
-        const { status, degraded, fallback, sentAtMs, answeredAtMs } = await ask();
-        expect([status, degraded, fallback]).toEqual([200, 'no-rules', 'open']);
-        const slackMs = 3 * healthy.slowestMs;
-        expect(answeredAtMs - sentAtMs).toBeLessThanOrEqual(COLD_WAIT_MS + DEADLINE_MS + slackMs);
+        const passed = [[200, 'no-rules', 'open']];
+        expect(await askInTime(COLD_WAIT_MS + DEADLINE_MS)).toEqual(passed);
         // For a moment, no other request waits.
-        const next = await ask();
-        expect([next.status, next.degraded]).toEqual([200, 'no-rules']);
-        expect(next.answeredAtMs - next.sentAtMs).toBeLessThanOrEqual(DEADLINE_MS + slackMs);
+        expect(await askInTime(DEADLINE_MS)).toEqual(passed);
       });
     },
   );
@@ -173,7 +193,7 @@ describe.sequential('rules that are announced', () => {
       await stack.weir.admin(`/rules/${changing.id}`, { method: 'PATCH', body: { limit: after } });
       const fresh = Array(ISOLATES.length).fill(`${after} undefined`);
       await expect.poll(limits).toEqual(fresh);
-      const seen = await load(LOAD_MS, '/changing');
+      const seen = await load({ path: '/changing' });
       expect(seen.errors).toEqual([]);
       expect(reasonsOf(seen)).toEqual(new Set([undefined]));
       expect(seen.slowestMs).toBeLessThanOrEqual(latestMs(seen, healthy));
@@ -190,7 +210,7 @@ describe.sequential('rules that are announced', () => {
     };
     for (const region of REGIONS)
       await inRedis(region, (redis) => redis.set(ANNOUNCEMENT_KEY, formatAnnouncement(nowhere)));
-    const seen = await load(1_500, '/changing');
+    const seen = await load({ ms: 1_500, path: '/changing', well: [] });
     expect(seen.errors).toEqual([]);
     expect(new Set(seen.answers.map(({ status }) => status))).toEqual(new Set([200]));
     const told = new Set(seen.answers.map(({ header }) => header('X-RateLimit-Limit')));
@@ -214,11 +234,12 @@ describe.sequential('while Postgres is gone', () => {
       expectCounted(seen);
       expect(reasonsOf(seen)).toEqual(new Set([undefined]));
       const key = await createApiKey(crypto.getRandomValues(new Uint8Array(API_KEY_RANDOM_BYTES)));
-      const keyed = await stack.client.ask({ path: '/counted', headers: { 'X-API-Key': key } });
-      expect([keyed.status, keyed.degraded]).toEqual([200, 'caller-unknown']);
-      expect(keyed.header('X-RateLimit-Remaining')).toBe(String(PART - 1));
-      const tookMs = keyed.answeredAtMs - keyed.sentAtMs;
-      expect(tookMs).toBeLessThanOrEqual(latestMs(seen, healthy));
+      const asked = { path: '/counted', headers: { 'X-API-Key': key } };
+      const keyed = await play(() => once(asked), REGIONS);
+      const [answer] = keyed.answers;
+      expect([answer?.status, answer?.degraded]).toEqual([200, 'caller-unknown']);
+      expect(answer?.header('X-RateLimit-Remaining')).toBe(String(PART - 1));
+      expect(keyed.slowestMs).toBeLessThanOrEqual(latestMs(keyed, healthy));
     });
     expect(await stack.weir.admin('/rules')).toHaveProperty('items');
   });
@@ -233,7 +254,7 @@ describe.sequential('while Postgres is gone', () => {
 describe.sequential('while the Redis of the nearest region is gone, too', () => {
   const withoutRedis = (during: () => Promise<void>) => stack.weir.withFault('us', { hang: true }, during);
   const expectNextRegion = async () => {
-    const seen = await load();
+    const seen = await load({ well: ['eu', 'ap'] });
     expectCounted(seen);
     for (const { status, fallback } of seen.answers) if (status === 200) expect(fallback).toBe('next-region');
   };
