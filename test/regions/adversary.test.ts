@@ -12,7 +12,7 @@ afterAll(() => edges?.[Symbol.asyncDispose]());
 
 const WINDOW_MS = 1_500;
 /** All traffic is in proportion to it: the long form sends more of everything. */
-const LIMIT = isLong ? 31 : 13;
+const LIMIT = isLong ? 31 : 7;
 const times = (factor: number) => Math.round(factor * LIMIT);
 const rules: EdgeRule[] = SPLIT.flatMap((algorithm) => [
   { algorithm, limit: LIMIT, windowSeconds: WINDOW_MS / 1_000 },

@@ -1,6 +1,7 @@
 // A caller in one region has the whole limit there, one by one, however far the others are.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Edge, type Edges, startEdges } from '../../local/edges.ts';
+import { isLong } from '../rounds.ts';
 import { PATIENT_MS, usePatience } from '../shared/patience.ts';
 import { burst, nextSubject, oneByOne, SPLIT } from './play.ts';
 
@@ -40,7 +41,7 @@ const downFrom = (limit: number) => Array.from({ length: limit }, (_, i) => limi
 describe.concurrent.each(SPLIT)('a caller in one region under %s', (algorithm) => {
   const rule = { algorithm, limit: 60, ...DAY };
 
-  it.each([3, 30, 100])(
+  it.each(isLong ? [3, 30, 100] : [3, 30])(
     'has all of a limit of %d, counting down one by one, and not one more anywhere',
     async (limit) => {
       const system = await edges.open([{ ...rule, limit }]);
