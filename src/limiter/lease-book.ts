@@ -143,6 +143,8 @@ export function createLeaseBook(now: () => number): LeaseBook {
     const charge = { region, check, chargedAtMs, sentAtMs, heardAtMs: ms, endsAtMs };
     const lease = { ...charge, outcome: each, size, units: size };
     counter.leases.push(lease);
+    const [oldest] = open;
+    if (oldest && open.size >= MAX_COUNTERS) giveUp(oldest, ms);
     open.add(lease);
   };
 

@@ -179,6 +179,13 @@ describe('a book of leases', () => {
     expect([book.takeIdle(), book.total().units]).toEqual([[], 0]);
   });
 
+  it('gives up the oldest lease if it has ten thousand: its memory is bounded', () => {
+    const { note, book } = open();
+    for (let i = 0; i <= 10_000; i += 1) note(10, { ...check, key: `{${i}}` });
+    expect(book.total()).toEqual({ counters: 10_000, units: 100_000 });
+    expect(book.takeIdle()).toMatchObject([{ units: 10, check: { key: '{0}' } }]);
+  });
+
   it('forgets the counters that were used longest ago: its memory is bounded', () => {
     const { warmUp, claim, note } = open();
     warmUp();
