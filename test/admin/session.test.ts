@@ -235,7 +235,7 @@ describe('logging out', () => {
     const answer = await here.logOut(cookie);
     expect(answer.status).toBe(503);
     expect(answer.headers.get('Set-Cookie')).toContain('__Secure-weir=; Max-Age=0');
-    expect(await answer.text()).toContain('a copy of its cookie stays good');
+    expect(await answer.text()).toContain('a copy of its cookie still works');
     expect((await here.ask({ Cookie: cookie })).status).toBe(401);
     // Another isolate cannot tell. People still see what goes on, and cannot change anything.
     expect((await elsewhere.ask({ Cookie: cookie })).status).toBe(200);
