@@ -39,10 +39,14 @@ export async function startArena({ say, parts }: BenchOptions): Promise<Arena> {
   await bundleOthers(folder);
   const stack = cleanup.use(await startStack({ ports: ANY_PORTS, databaseUrl: parts.databaseUrl, say }));
   const oneRegion = await startOneRegion(cleanup);
+  const usual = { kv: 'kv' };
+  const single = { kv: 'kv-one-region', regions: oneRegion.variable };
   const workers = [
-    weirOn(stack, weirModules, { name: 'weir', kv: 'kv' }),
-    weirOn(stack, weirModules, { name: 'weir-five-rules', kv: 'kv' }),
-    weirOn(stack, weirModules, { name: 'weir-one-region', kv: 'kv-one-region', regions: oneRegion.variable }),
+    weirOn(stack, weirModules, { name: 'weir', ...usual }),
+    weirOn(stack, weirModules, { name: 'weir-five-rules', ...usual }),
+    weirOn(stack, weirModules, { name: 'weir-one-region', ...single }),
+    weirOn(stack, weirModules, { name: 'publisher', ...usual }),
+    weirOn(stack, weirModules, { name: 'publisher-one-region', ...single }),
     ...othersOn(stack),
   ];
   const gateways = [oneRegion, ...stack.regions].map(({ gateway }) => gateway);
@@ -66,8 +70,12 @@ export async function startArena({ say, parts }: BenchOptions): Promise<Arena> {
   };
 }
 
+/**
+ * Through isolates that are not measured. One that publishes has loaded the admin side, and its larger heap makes every
+ * later request dearer. Isolates that serve requests mostly never load it.
+ */
 async function publishAll({ urls }: Workerd, { databaseUrl }: Stack): Promise<void> {
-  for (const name of ['weir-one-region', 'weir']) {
+  for (const name of ['publisher-one-region', 'publisher']) {
     await forgetSplit(databaseUrl);
     await putRulesInForce(urls[name] ?? '', RULES);
   }
