@@ -71,8 +71,8 @@ export async function startArena({ say, parts }: BenchOptions): Promise<Arena> {
 }
 
 /**
- * Through isolates that are not measured. One that publishes has loaded the admin side, and its larger heap makes every
- * later request dearer. Isolates that serve requests mostly never load it.
+ * Through isolates that are not measured. An isolate that publishes loads the admin side into its heap. Most isolates
+ * that serve requests never do.
  */
 async function publishAll({ urls }: Workerd, { databaseUrl }: Stack): Promise<void> {
   for (const name of ['publisher-one-region', 'publisher']) {

@@ -99,7 +99,7 @@ interface Deciding {
   identity: Identity | undefined;
 }
 
-/** At once if memory can decide: a promise that is handed over costs more than all the rest of such a decision. */
+/** At once if memory can decide. Then nothing has to be handed over. */
 function decide(services: GatewayServices, asked: GatewayRequest): Decided | Promise<Decided> {
   const { limiter, log } = services;
   const { regions, afterResponse } = asked;
@@ -108,7 +108,7 @@ function decide(services: GatewayServices, asked: GatewayRequest): Decided | Pro
   const deciding: Deciding = { asked, request, identity: undefined };
   try {
     const first = limiter.begin(request);
-    const step = first instanceof Promise ? first : next(services, deciding, first);
+    const step = first instanceof Promise ? first : takeRound(services, deciding, first);
     return step instanceof Promise || step.kind === 'round'
       ? decideLater(services, deciding, step)
       : toDecided(services, deciding, step.decision);
@@ -125,7 +125,7 @@ async function decideLater(
 ): Promise<Decided> {
   try {
     let step = await first;
-    while (step.kind === 'round') step = await next(services, deciding, step);
+    while (step.kind === 'round') step = await takeRound(services, deciding, step);
     return toDecided(services, deciding, step.decision);
   } catch (error) {
     return toDecided(services, deciding, services.limiter.recover(deciding.request, error));
@@ -139,15 +139,17 @@ const toDecided = (
 ): Decided => ({ decision, identity, ledger: request.ledger, route: origins.routeOf(asked) });
 
 /** One round. A promise only if it has to wait. */
-function next(services: GatewayServices, deciding: Deciding, step: Step): Step | Promise<Step> {
+function takeRound(services: GatewayServices, deciding: Deciding, step: Step): Step | Promise<Step> {
   if (step.kind === 'decided') return step;
   const { asked } = deciding;
   if (hasCredential(asked.request, services.identity))
-    return whoCalls(services, asked, step).then((identity) => judge(services, deciding, step, identity));
-  return judge(services, deciding, step, { caller: addressOf(asked.request, services.identity) });
+    return whoCalls(services, asked, step).then((identity) =>
+      planAndDecide(services, deciding, step, identity),
+    );
+  return planAndDecide(services, deciding, step, { caller: addressOf(asked.request, services.identity) });
 }
 
-function judge(services: GatewayServices, deciding: Deciding, round: Round, identity: Identity) {
+function planAndDecide(services: GatewayServices, deciding: Deciding, round: Round, identity: Identity) {
   deciding.identity = identity;
   const planned = plan(services, deciding.asked, round, identity);
   return planned instanceof Promise

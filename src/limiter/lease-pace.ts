@@ -25,11 +25,14 @@ export interface Measured {
 const MEASURE_MS = 250;
 /** It is also measured over this many requests: a few of them would say little about a slow pace. */
 const MEASURED_REQUESTS = 10;
-/** A pace at which so few requests take longer is too slow to be leased. */
+/** If ten requests take longer than this, their pace is too slow for a lease. */
 const LONGEST_MEASURE_MS = 2_000;
 /** After a longer pause, the earlier pace says nothing. */
 const LONGEST_PAUSE_MS = 60_000;
-/** Older charges count half after so many. Others charge a hundred at once, so fewer would tell little of their pace. */
+/**
+ * When this isolate has charged this many units, all charges so far are halved: newer ones say more. Others charge a
+ * hundred units at once, so a smaller number would say little about them.
+ */
 const CHARGED_LATELY = 500;
 
 export const startMeasuring = (sinceMs: number): Measured => ({

@@ -3,7 +3,7 @@ import { traitsOf } from '../core/counting/algorithms/registry.ts';
 import { windowAt } from '../core/counting/calendar.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 
-/** A call is billed as four commands. With so many requests in a lease, each costs less than a tenth of a command. */
+/** Upstash bills a call as four commands. Shared by 100 requests, it costs each of them 0.04 of a command. */
 const WORTH_REQUESTS = 100;
 /** A fast isolate leases for this long instead, so that it makes two calls a second at any pace. */
 const SHORTEST_MS = 500;
@@ -13,9 +13,9 @@ const LONGEST_MS = 5_000;
 const LEAST_PACE = 5;
 /** Requests. A smaller limit costs few calls, and a caller that moves to another isolate would miss what is left here. */
 const LEAST_LIMIT = 100;
-/** Of the limit. So much is lost at most if the isolate ends. */
+/** A lease is at most this part of the limit, because it is lost if the isolate ends. */
 const PART_OF_LIMIT = 1 / 8;
-/** Of the time until the window ends. A pace that slows down must not leave units that nobody uses in time. */
+/** A lease must be used in this part of the time until the window ends, so that a slower pace leaves little unused. */
 const PART_OF_WINDOW = 0.5;
 /** A smaller lease saves nothing. Near the limit, requests are counted one by one. */
 const LEAST_REQUESTS = 2;

@@ -55,8 +55,7 @@ export async function askRegion<T>(asking: Asking<T>): Promise<Asked<T>> {
   const askedAtMs = now();
   try {
     const answer = await ask();
-    if (isWhole?.(answer) === false)
-      throw new CounterStoreError('bad-reply', 'the store answered for fewer checks than it was given');
+    if (isWhole?.(answer) === false) throw new CounterStoreError('bad-reply', 'the answer lacks something');
     region.breaker.succeed(permit, now());
     region.distance.note(now() - askedAtMs);
     return { kind: 'answered', answer };
