@@ -5,7 +5,7 @@ import { createIncidentCounts, type Incident } from '../../src/http/incident-cou
 import type { ProxyResult } from '../../src/http/proxy.ts';
 import type { Ledger } from '../../src/limiter/ledger.ts';
 import { createRegion, snapshotOf } from '../limiter/limiter-harness.ts';
-import { SILENT } from '../telemetry/silent.ts';
+import { SILENT, SILENT_LOG } from '../telemetry/silent.ts';
 
 export interface Situation {
   readonly decision: Decision;
@@ -67,13 +67,9 @@ export async function send(situation: Situation) {
     incidentCounts,
     telemetry: SILENT,
     log: {
+      ...SILENT_LOG,
       degraded: ({ reason, fallback, region }) => void incidents.push({ reason, fallback, region }),
       shadow: (rule, region) => void shadows.push(`${rule} in ${region}`),
-      denied: () => {},
-      error: () => {},
-      breaker: () => {},
-      script: () => {},
-      bug: () => {},
     },
   } satisfies GatewayServices;
   const answer = await handleGateway(services, {

@@ -7,7 +7,7 @@ import { type GatewayServices, handleGateway } from '../../src/http/gateway.ts';
 import { createIncidentCounts } from '../../src/http/incident-counts.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
 import { createRegion, createSource, denies } from '../limiter/limiter-harness.ts';
-import { SILENT } from '../telemetry/silent.ts';
+import { SILENT, SILENT_LOG } from '../telemetry/silent.ts';
 
 const IP = '192.0.2.1';
 
@@ -67,15 +67,7 @@ async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unve
     now,
     incidentCounts: createIncidentCounts(),
     telemetry: SILENT,
-    log: {
-      degraded: () => {},
-      shadow: () => {},
-      denied: () => {},
-      error: () => {},
-      breaker: () => {},
-      script: () => {},
-      bug: () => {},
-    },
+    log: SILENT_LOG,
   } satisfies GatewayServices;
 
   const send = async (key: string, ip = IP) => {
