@@ -1,5 +1,5 @@
 // Hot subjects: how many Redis commands a request costs when isolates lease, whether the limit holds, and how much of it
-// can be used; beside @upstash/ratelimit on the same load.
+// the subjects can use. Compared with @upstash/ratelimit under the same load.
 import { type Edges, routeFrom, startEdges } from '../local/edges.ts';
 import { cpuTable, type HotCpu, measureCpu } from './hot/cpu.ts';
 import { highestRate } from './hot/highest-rate.ts';
@@ -15,9 +15,9 @@ export const measures =
 
 const WINDOWS = 2;
 const WINDOW_SECONDS = 4;
-/** The peers are measured at so many isolates: what differs with their number is Weir's. */
+/** The peers are measured with this many isolates only, because more isolates change nothing for them. */
 const PEERS_AT = 3;
-/** And the highest that this machine gives. */
+/** The highest rate of this machine is added. */
 const RATES = [200, 1_000];
 const LOADS = [1.2, 0.5];
 
@@ -30,7 +30,7 @@ async function findShapes(edges: Edges): Promise<Shape[]> {
           shapes.push({ subjects, isolates, perSecond, load, windowSeconds: WINDOW_SECONDS });
   return shapes;
 }
-/** The short form has one of them, in the shortest windows. */
+/** The short form has one shape, with the shortest windows. */
 const SHORTEST: readonly Shape[] = [
   { subjects: 1, isolates: PEERS_AT, perSecond: 600, load: 1.2, windowSeconds: 1 },
 ];
@@ -73,7 +73,7 @@ async function measureShapes(options: BenchOptions) {
       const ask = await openSystem[name](edges, shape);
       by[name] = await sendHot({ edges, shape, windows, ask });
     };
-    // One after the other; at once where only the run itself matters.
+    // One after another for figures. At once if only the run itself is tested.
     if (isFull) for (const name of systemsAt(shape)) await measure(name);
     else await Promise.all(systemsAt(shape).map(measure));
     measured.push({ ...shape, by: by as Measured['by'] });
@@ -84,11 +84,11 @@ async function measureShapes(options: BenchOptions) {
   return { measured, memory: measureMemory(region, options) };
 }
 
-/** The peers ask Redis for each request: the highest rate of leases is far beyond them. */
+/** The peers ask Redis for each request, so they cannot reach the highest rate of leases. */
 const systemsAt = ({ isolates, subjects, perSecond }: Shape): readonly System[] =>
   isolates === PEERS_AT && subjects === 1 && perSecond <= Math.max(...RATES) ? SYSTEMS : ['weir'];
 
-/** What leases are for: one subject at 60 requests a second and more in each isolate, or many at 200. */
+/** Leases are for these: one subject with at least 60 requests a second in each isolate, or many with 200. */
 const isHot = ({ subjects, perSecond, isolates }: Shape) =>
   perSecond / subjects / isolates >= (subjects === 1 ? 60 : 200);
 

@@ -3,7 +3,7 @@ import type { ExecutionContext } from 'hono';
 import type { Bindings } from './bindings.ts';
 import { ConfigError } from './config.ts';
 import { problem } from './http/problem.ts';
-import { isolateOf } from './isolate.ts';
+import { type Isolate, isolateOf } from './isolate.ts';
 import type { QueuedBatch } from './telemetry/consumer.ts';
 
 export type { Bindings } from './bindings.ts';
@@ -12,25 +12,20 @@ export type { CheckAnswer, CheckCall, CheckInput, CheckOutcome } from './http/ch
 
 /** The handlers that the Workers runtime calls. */
 export interface WeirWorker {
-  fetch(request: Request, env: Bindings, context: ExecutionContext): Promise<Response>;
+  fetch(request: Request, env: Bindings, context: ExecutionContext): Response | Promise<Response>;
   scheduled(controller: { readonly scheduledTime: number }, env: Bindings): Promise<void>;
   queue(batch: QueuedBatch, env: Bindings): Promise<void>;
 }
 
 const worker: WeirWorker = {
-  async fetch(request, env, context) {
+  fetch(request, env, context) {
+    let isolate: Isolate;
     try {
-      return await isolateOf(env).app.fetch(request, context);
+      isolate = isolateOf(env);
     } catch (error) {
-      if (!(error instanceof ConfigError)) throw error;
-      console.error(error.message);
-      return problem({
-        status: 500,
-        code: 'bad-config',
-        title: 'Weir is not configured',
-        problems: error.problems,
-      });
+      return notConfigured(error);
     }
+    return isolate.app.fetch(request, context);
   },
 
   async scheduled({ scheduledTime }, env) {
@@ -41,5 +36,16 @@ const worker: WeirWorker = {
     await isolateOf(env).consume(batch);
   },
 };
+
+function notConfigured(error: unknown): Response {
+  if (!(error instanceof ConfigError)) throw error;
+  console.error(error.message);
+  return problem({
+    status: 500,
+    code: 'bad-config',
+    title: 'Weir is not configured',
+    problems: error.problems,
+  });
+}
 
 export default worker;

@@ -1,5 +1,5 @@
-// What a hot subject costs workerd: a request that the isolate pays for from a lease, beside a proxy, a proxy after one
-// PING, and Weir with a call to Redis for each request.
+// Processor time of workerd for a request that a lease pays for. Compared with a proxy, with a proxy that sends one PING
+// first, and with Weir if it calls Redis for each request.
 import { startArena } from '../gateway/arena.ts';
 import type { Target } from '../gateway/candidates.ts';
 import { cpuMicros } from '../gateway/cpu.ts';
@@ -34,7 +34,7 @@ const ROUTES: PerName<{ readonly worker: string; readonly path: string }> = {
 export interface HotCpu {
   /** Processor time of workerd for one request, in microseconds. */
   readonly cpu: PerName<number>;
-  /** By what each round says. */
+  /** Ratios: the medians of the rounds. */
   readonly cpuOfProxy: number;
   readonly cpuOfFairProxy: number;
   readonly cpuOfPing: number;

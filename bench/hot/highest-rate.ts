@@ -1,4 +1,4 @@
-// How many requests a second this machine gives: the load doubles until it can no longer be sent in time.
+// Finds the most requests a second that this machine can send: the load doubles until it can no longer be sent in time.
 import type { Edges } from '../../local/edges.ts';
 import { steadyLoad } from '../../local/steady-load.ts';
 import { openSystem } from './systems.ts';
@@ -6,14 +6,14 @@ import type { Ask, Shape } from './traffic.ts';
 
 type Crowd = Pick<Shape, 'subjects' | 'isolates'>;
 
-/** Nobody reaches this limit. */
+/** So high that no load reaches it. */
 const ROOMY = { perSecond: 10_000_000, load: 1, windowSeconds: 4 };
 const LEAST = 1_000;
 const MOST = 1_000_000;
 const STEP_MS = 1_000;
 /** A load that ends later than this was not sent in time. */
 const LATE_MS = 1_150;
-/** The rest is for what is counted one by one near a limit. */
+/** Leaves processor time for requests near a limit, which are counted one by one. */
 const PART = 0.5;
 
 export async function highestRate(edges: Edges, crowd: Crowd): Promise<number> {
@@ -28,7 +28,7 @@ async function isSentInTime(ask: Ask, { subjects, isolates }: Crowd, perSecond: 
   const send = (i: number) => ask(i % isolates, `subject-${i % subjects}`);
   return await steadyLoad({ perSecond, ms: STEP_MS, send }).then(
     () => performance.now() - startedAtMs <= LATE_MS,
-    // Too many wait for their answers.
+    // Too many requests wait for their answers.
     () => false,
   );
 }

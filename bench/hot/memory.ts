@@ -1,4 +1,4 @@
-// What the book of leases holds after a million subjects, each of which has leased units and never come back.
+// Measures the memory of the book of leases. A million subjects lease units, and none of them comes back.
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { fixedWindowCheck } from '../../local/fixed-window-check.ts';
@@ -9,15 +9,15 @@ import { fixed } from '../shared/table.ts';
 
 const SUBJECTS = 1_000_000;
 const SAMPLES = 10;
-/** Each one collects three times. In the short form: one that fills the book, and one after it. */
+/** Each sample runs the garbage collector three times. The short form takes two: one fills the book, one follows. */
 const LEAST_SAMPLES = 2;
 const MEGABYTE = 1_024 * 1_024;
 
 export interface LeaseMemory {
   readonly subjects: number;
-  /** One before the first subject, then as many as there are samples, in equal distances. */
+  /** The first is taken before any subject comes, the others after equal numbers of subjects. */
   readonly heapMb: readonly number[];
-  /** From the first sample on, which has filled the book. */
+  /** Growth after the first sample, which has filled the book. */
   readonly grownMb: number;
 }
 
@@ -29,7 +29,7 @@ export function measureMemory(region: LimiterRegion, { scaled }: BenchOptions): 
   const book = createLeaseBook(() => nowMs);
   const heapMb = [heapAfter(collect)];
   for (let i = 1; i <= subjects; i += 1) {
-    // Ten thousand subjects a second: more than the book has room for lease before they are given up.
+    // Ten thousand subjects a second fill the book before their leases end.
     if (i % 10 === 0) nowMs += 1;
     leaseOnce(book, region, { subject: `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`, nowMs });
     if (i % Math.floor(subjects / samples) === 0) heapMb.push(heapAfter(collect));
@@ -58,7 +58,7 @@ function leaseOnce(
 const CHECK = fixedWindowCheck(10_000, 3_600);
 const OUTCOME = { allowed: true, remaining: 9_899, retryAfterMs: 0, granted: 100, delayMs: 0 };
 
-/** Node gives it to those who ask with a flag. */
+/** Node has `gc` only if a flag asks for it. */
 function garbageCollector(): () => void {
   setFlagsFromString('--expose-gc');
   const collect: unknown = runInNewContext('gc');

@@ -1,4 +1,5 @@
-// Who is asked: Weir, and @upstash/ratelimit with its cache of denials and with its cached window; one memory each isolate.
+// The systems that are compared: Weir, and @upstash/ratelimit with its cache of denials and with its cached window. Each
+// isolate has a memory of its own.
 import { Ratelimit } from '@upstash/ratelimit';
 import { Redis } from '@upstash/redis';
 import { Redis as IoRedis } from 'ioredis';
@@ -29,7 +30,7 @@ export const openSystem: Readonly<Record<System, (edges: Edges, shape: Shape) =>
     askPeer(edges, shape, Ratelimit.cachedFixedWindow(limitOf(shape), `${shape.windowSeconds} s`)),
 };
 
-/** Those of the shape before are gone, but a region would still count them for two minutes. */
+/** The isolates of the last shape are gone, but a region would still count them for two minutes. */
 async function forgetIsolates({ regions }: Edges): Promise<void> {
   for (const { redis } of regions) {
     const client = new IoRedis(redis.url);

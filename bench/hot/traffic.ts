@@ -1,11 +1,12 @@
-// One or many hot subjects at some isolates of one region: what was admitted in each window, and what Redis was asked.
+// Sends requests of one or many hot subjects to several isolates of one region. Counts how many are admitted in each
+// window, and how many commands Redis gets.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import type { Edges } from '../../local/edges.ts';
 import { steadyLoad } from '../../local/steady-load.ts';
 import { sumCalls } from '../../local/upstash-gateway/billing.ts';
 
-/** Asks one isolate, by number, about one request. */
+/** Asks the isolate with that number about one request. */
 export type Ask = (isolate: number, subject: string) => Promise<Verdict>;
 
 export interface Verdict {
@@ -20,7 +21,7 @@ export interface Shape {
   readonly subjects: number;
   readonly isolates: number;
   readonly perSecond: number;
-  /** Times the limit. */
+  /** As a multiple of the limit. */
   readonly load: number;
   readonly windowSeconds: number;
 }
@@ -30,7 +31,7 @@ export interface Figures {
   readonly commandsPerRequest: number;
   /** Requests beyond the limit of a window. */
   readonly overAdmitted: number;
-  /** Of what each subject could have had in each window. */
+  /** The part of what the limits allowed that the subjects got, over all windows. */
   readonly utilization: number;
   readonly uncounted: readonly string[];
 }
@@ -56,7 +57,7 @@ export async function sendHot({ edges, shape, windows, ask }: Sending): Promise<
   const seen = new Map<string, { sent: number; admitted: number }>();
   const uncounted: string[] = [];
   let requests = 0;
-  // One window more, which is not measured: isolates must know their pace.
+  // The first window is not measured: isolates learn the pace in it.
   for (let i = 0; i <= windows; i += 1) {
     if (i === 1) {
       before = await commandsOf(edges);
@@ -95,7 +96,7 @@ export async function sendHot({ edges, shape, windows, ask }: Sending): Promise<
   };
 }
 
-/** As Upstash bills them, in all regions. */
+/** Commands as Upstash bills them, in all regions. */
 async function commandsOf({ regions }: Edges): Promise<number> {
   const counts = regions.map(async ({ redis }) => {
     const client = new Redis(redis.url);

@@ -9,7 +9,7 @@ import type { AnsweredRequest } from '../core/ports/telemetry.ts';
 import { type Held, holdSeats } from '../limiter/held-seats.ts';
 import { createLedger, type Ledger } from '../limiter/ledger.ts';
 import type { Regions } from '../limiter/region-ladder.ts';
-import type { DecisionRequest, RequestPlan, Round, Step } from '../limiter/round.ts';
+import type { RequestPlan, Round, Step } from '../limiter/round.ts';
 import { holdWhileOpen } from './connections.ts';
 import { incidentOf, report } from './decision-report.ts';
 import { setDecisionHeaders, setIncidentHeaders } from './headers.ts';
@@ -72,71 +72,61 @@ const AWAIT_COST_MS = 25_000;
 const NOT_CONNECTED: ReadonlySet<number> = new Set([521, 523, 525, 526, 530]);
 
 export async function handleGateway(services: GatewayServices, asked: GatewayRequest): Promise<Response> {
-  const { telemetry } = services;
+  const { limiter, log, telemetry } = services;
+  const { request, regions, afterResponse } = asked;
   const startedAtMs = telemetry.clockMs();
-  const deciding = decide(services, asked);
-  // When a client leaves, the runtime drops work that was not handed over. Charges and seats would then stay taken.
-  if (deciding instanceof Promise) asked.afterResponse(deciding);
-  const decided = deciding instanceof Promise ? await deciding : deciding;
-  const { decision, identity, route } = decided;
+  const ledger = createLedger((error) => log.error('charge-not-settled', error));
+  const toDecide = { regions, operation: 'take', ledger, afterResponse } as const;
+  const deciding: Deciding = { asked, identity: undefined };
+  let decision: Decision;
+  try {
+    const first = limiter.begin(toDecide);
+    let step = first instanceof Promise ? await handOver(first, afterResponse) : first;
+    // One more round if Redis says that the rules of this isolate are outdated.
+    while (step.kind === 'round') {
+      const next = takeRound(services, deciding, step);
+      step = next instanceof Promise ? await handOver(next, afterResponse) : next;
+    }
+    ({ decision } = step);
+  } catch (error) {
+    decision = limiter.recover(toDecide, error);
+  }
+  const { identity } = deciding;
+  const route = services.origins.routeOf(asked);
   const incident = incidentOf(decision, identity);
-  const region = asked.regions[0].name;
+  const region = regions[0].name;
   report(services, region, decision, incident);
   telemetry.decided({ decision, incident, region, route, caller: identity?.caller, startedAtMs });
-  const response = decision.allowed
-    ? await pass(services, asked, decided)
-    : refusal(decision, asked.request.method);
+  let response: Response;
+  if (!decision.allowed) response = refusal(decision, request.method);
+  else if (ledger.needsFollowUp)
+    response = await passAndFollowUp(services, asked, { decision, identity, ledger, route });
+  else if (request.signal.aborted) response = clientGone();
+  else {
+    const sent = sentNow(services, { decision, identity, route });
+    response = readAnswer(services, sent, await asked.forward(identity?.caller, {})).response;
+  }
   if (incident && services.showsDegraded) setIncidentHeaders(response.headers, incident);
   setDecisionHeaders(response.headers, decision, services);
-  telemetry.handOver(asked.regions, asked.afterResponse);
+  telemetry.handOver(regions, afterResponse);
   return response;
 }
 
 /** A request on its way to a decision. */
 interface Deciding {
   readonly asked: GatewayRequest;
-  readonly request: DecisionRequest;
   identity: Identity | undefined;
 }
 
-/** At once if memory can decide. Then nothing has to be handed over. */
-function decide(services: GatewayServices, asked: GatewayRequest): Decided | Promise<Decided> {
-  const { limiter, log } = services;
-  const { regions, afterResponse } = asked;
-  const ledger = createLedger((error) => log.error('charge-not-settled', error));
-  const request = { regions, operation: 'take', ledger, afterResponse } as const;
-  const deciding: Deciding = { asked, request, identity: undefined };
-  try {
-    const first = limiter.begin(request);
-    const step = first instanceof Promise ? first : takeRound(services, deciding, first);
-    return step instanceof Promise || step.kind === 'round'
-      ? decideLater(services, deciding, step)
-      : toDecided(services, deciding, step.decision);
-  } catch (error) {
-    return toDecided(services, deciding, limiter.recover(request, error));
-  }
+/**
+ * When a client leaves, the runtime drops work that was not handed over. Charges and seats would then stay taken. A
+ * decision that memory makes takes no promise, and nothing has to be handed over.
+ */
+function handOver(deciding: Promise<Step>, afterResponse: AfterResponse): Promise<Step> {
+  // The gateway handles the error.
+  afterResponse(deciding.catch(() => {}));
+  return deciding;
 }
-
-/** Decides by the rules that this isolate has, and once more if Redis says that they are outdated. */
-async function decideLater(
-  services: GatewayServices,
-  deciding: Deciding,
-  first: Step | Promise<Step>,
-): Promise<Decided> {
-  try {
-    let step = await first;
-    while (step.kind === 'round') step = await takeRound(services, deciding, step);
-    return toDecided(services, deciding, step.decision);
-  } catch (error) {
-    return toDecided(services, deciding, services.limiter.recover(deciding.request, error));
-  }
-}
-
-const toDecided = (
-  { origins }: GatewayServices,
-  { asked, identity, request }: Deciding,
-  decision: Decision,
-): Decided => ({ decision, identity, ledger: request.ledger, route: origins.routeOf(asked) });
 
 /** One round. A promise only if it has to wait. */
 function takeRound(services: GatewayServices, deciding: Deciding, step: Step): Step | Promise<Step> {
@@ -208,13 +198,13 @@ const plannedFor = (
   seatId: randomId,
 });
 
-async function pass(services: GatewayServices, asked: GatewayRequest, decided: Decided): Promise<Response> {
-  const { ledger, identity } = decided;
-  if (!ledger.needsFollowUp) {
-    if (asked.request.signal.aborted) return clientGone();
-    const sent = sentNow(services, decided);
-    return readAnswer(services, sent, await asked.forward(identity?.caller, {})).response;
-  }
+/** Lets a request pass whose charges may change later, or that holds a seat. */
+function passAndFollowUp(
+  services: GatewayServices,
+  asked: GatewayRequest,
+  decided: Decided,
+): Promise<Response> {
+  const { ledger } = decided;
   const held = holdSeats(ledger);
   // A region that did not answer may hold a seat all the same.
   if (!held) asked.afterResponse(ledger.release());
@@ -251,7 +241,10 @@ async function passWith(
 
 type Sent = Pick<AnsweredRequest, 'decision' | 'route' | 'caller' | 'startedAtMs'>;
 
-const sentNow = ({ telemetry }: GatewayServices, { decision, identity, route }: Decided): Sent => ({
+const sentNow = (
+  { telemetry }: GatewayServices,
+  { decision, identity, route }: Omit<Decided, 'ledger'>,
+): Sent => ({
   decision,
   route,
   caller: identity?.caller,

@@ -45,29 +45,34 @@ export function createOrigins({ snapshots, headers, identity, now, ...options }:
   const health = createOriginHealth(now);
   const loops = createLoopGuard(identity);
 
+  const send = (request: Request, asked: ToOrigin, hop: string): Promise<ProxyResult> => {
+    const { caller, outlivesClientMs } = asked;
+    const choice = choose(request.url, asked);
+    const tier = caller && (caller.tier ?? snapshots.current()?.tierOf(caller));
+    const target = {
+      url: choice.url,
+      via: choice.via,
+      timeoutMs: choice.timeoutMs,
+      resolveOverride: choice.resolveOverride,
+      headers: choice.headers,
+      outlivesClientMs,
+      policy: headers,
+      identity: identityHeaders(caller, tier),
+      hop,
+    };
+    return proxy(request, target, (result) => health.record(choice, result));
+  };
+
   return {
     refuseLoop: loops.refuse,
     // Without routes nobody reads the URL for it.
     routeOf: ({ request, matchPath }) =>
       routes()?.find(hostOf(request.url), matchPath)?.name ?? DEFAULT_ROUTE,
-    async forward(request, asked) {
-      const { caller } = asked;
-      const choice = choose(request.url, asked);
+    forward(request, asked) {
       const hop = loops.mark(request, asked.isFirst);
-      const tier = caller && (caller.tier ?? snapshots.current()?.tierOf(caller));
-      const result = await proxy(request, {
-        url: choice.url,
-        via: choice.via,
-        timeoutMs: choice.timeoutMs,
-        resolveOverride: choice.resolveOverride,
-        headers: choice.headers,
-        outlivesClientMs: asked.outlivesClientMs,
-        policy: headers,
-        identity: identityHeaders(caller, tier),
-        hop: typeof hop === 'string' ? hop : await hop,
-      });
-      health.record(choice, result);
-      return result;
+      return typeof hop === 'string'
+        ? send(request, asked, hop)
+        : hop.then((made) => send(request, asked, made));
     },
     report: () => [
       health.report({ routeName: undefined, origin: options.defaultOrigin }),

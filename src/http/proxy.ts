@@ -32,17 +32,27 @@ export type ProxyResult =
   | { readonly kind: 'answered'; readonly response: Response; readonly isRaw?: boolean }
   | { readonly kind: 'failed'; readonly reason: ProxyFailure; readonly response: Response };
 
-export async function proxy(request: Request, target: ProxyTarget): Promise<ProxyResult> {
-  if (!isReachable(target)) return failed('not-bound');
-  const deadline = createDeadline(request.signal, target);
-  try {
-    const answer = await deadline.race(askOrigin(request, target, deadline));
-    return { kind: 'answered', response: toClient(answer), isRaw: true };
-  } catch {
-    return failed(deadline.reason() ?? 'unreachable');
-  } finally {
-    deadline.stop();
+/** `tell` gets the result before the caller does. A caller that awaits it would add a promise to each request. */
+export async function proxy(
+  request: Request,
+  target: ProxyTarget,
+  tell: (result: ProxyResult) => void = () => {},
+): Promise<ProxyResult> {
+  let result: ProxyResult;
+  if (!isReachable(target)) result = failed('not-bound');
+  else {
+    const deadline = createDeadline(request.signal, target);
+    try {
+      const answer = await deadline.race(askOrigin(request, target, deadline));
+      result = { kind: 'answered', response: toClient(answer), isRaw: true };
+    } catch {
+      result = failed(deadline.reason() ?? 'unreachable');
+    } finally {
+      deadline.stop();
+    }
   }
+  tell(result);
+  return result;
 }
 
 const failed = (reason: ProxyFailure): ProxyResult => ({

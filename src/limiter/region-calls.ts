@@ -2,11 +2,19 @@
 import { type Answer, type Outcome, outcomeWith } from '../core/counting/check.ts';
 import type { DegradedReason } from '../core/counting/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
+import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { Cessions } from './cessions.ts';
 import type { KnownDenials } from './known-denials.ts';
 import type { LeaseBook } from './lease-book.ts';
 import { asWhole, isUnanswered, type Pending, setVerdict, type Turn } from './pending-check.ts';
-import { askRegion, FAIR_PART, type LimiterRegion, type Unanswered } from './region-ladder.ts';
+import {
+  FAIR_PART,
+  type LimiterRegion,
+  NOT_ASKED,
+  noteAnswer,
+  noteFailure,
+  type Unanswered,
+} from './region-ladder.ts';
 import type { CountRequest } from './regional-count.ts';
 import type { RegionAnnouncement } from './rules-in-force.ts';
 
@@ -166,24 +174,26 @@ export function createRegionCalls({ now, cessions, denials, leases, isUnsettled 
   return async (region: LimiterRegion, turns: readonly Turn[], tally: Tally, request: CountRequest) => {
     const ms = givenMs(region, turns, request, tally.round);
     if (ms <= 0) return miss(turns, TOO_LATE, tally, request);
+    const permit = region.breaker.enter();
+    if (permit === undefined) return miss(turns, NOT_ASKED, tally, request);
     const withAnnouncement = tally.asksAnnouncement;
     // One announcement is enough, so later calls do not read it.
     tally.asksAnnouncement = false;
     const checks = checksOf(region, turns, request);
     const call = { operation: request.operation, checks, withAnnouncement };
     const sentAtMs = now();
-    const asked = await askRegion({
-      region,
-      isFair: ms >= fairMs(region, request),
-      now,
-      ask: () => region.store.run(call, AbortSignal.timeout(Math.ceil(ms))),
-      isWhole: ({ outcomes }) => outcomes.length === checks.length,
-    });
-    if (asked.kind === 'unanswered') {
+    let answer: Answer;
+    // What `askRegion` does, without its promise: most requests come this way.
+    try {
+      answer = await region.store.run(call, AbortSignal.timeout(Math.ceil(ms)));
+      if (answer.outcomes.length !== checks.length)
+        throw new CounterStoreError('bad-reply', 'the answer lacks something');
+      noteAnswer(region, permit, sentAtMs, now());
+    } catch (error) {
       tally.asksAnnouncement = withAnnouncement;
-      return miss(turns, asked, tally, request);
+      const isFair = ms >= fairMs(region, request);
+      return miss(turns, noteFailure({ region, permit, isFair }, error, now()), tally, request);
     }
-    const { answer } = asked;
     if (!tally.answered.includes(region)) tally.answered.push(region);
     if (answer.announced !== undefined)
       tally.heard.push({ announced: answer.announced, board: region.board });

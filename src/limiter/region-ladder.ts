@@ -5,7 +5,7 @@ import type { DegradedReason } from '../core/counting/decision.ts';
 import type { AnnouncementBoard } from '../core/ports/announcement.ts';
 import type { Census, CensusBoard } from '../core/ports/census.ts';
 import { type CounterStore, CounterStoreError } from '../core/ports/counter-store.ts';
-import type { Breaker } from '../core/regions/breaker.ts';
+import type { Breaker, Permit } from '../core/regions/breaker.ts';
 import type { Distance } from './distance.ts';
 import type { RegionWatch } from './region-watch.ts';
 
@@ -44,28 +44,42 @@ export interface Asking<T> {
   readonly now: () => number;
   /** The region has enough time, so a timeout is its fault. */
   readonly isFair: boolean;
-  /** False for an answer that lacks something. The region has then failed. */
-  readonly isWhole?: (answer: T) => boolean;
 }
 
 export async function askRegion<T>(asking: Asking<T>): Promise<Asked<T>> {
-  const { region, isFair, now, ask, isWhole } = asking;
+  const { region, isFair, now, ask } = asking;
   const permit = region.breaker.enter();
-  if (permit === undefined) return { kind: 'unanswered', isInDoubt: false, reason: 'breaker-open' };
+  if (permit === undefined) return NOT_ASKED;
   const askedAtMs = now();
   try {
     const answer = await ask();
-    if (isWhole?.(answer) === false) throw new CounterStoreError('bad-reply', 'the answer lacks something');
-    region.breaker.succeed(permit, now());
-    region.distance.note(now() - askedAtMs);
+    noteAnswer(region, permit, askedAtMs, now());
     return { kind: 'answered', answer };
   } catch (error) {
-    const reason = reasonOf(error);
-    region.watch.note(error);
-    if (reason === 'script-failed') region.breaker.succeed(permit, now());
-    else if (reason === 'timeout' ? isFair : reason !== 'internal-error') region.breaker.fail(permit, now());
-    return { kind: 'unanswered', isInDoubt: true, reason };
+    return noteFailure({ region, permit, isFair }, error, now());
   }
+}
+
+/** The breaker is not closed, so the region is not called. */
+export const NOT_ASKED: Unanswered = { kind: 'unanswered', isInDoubt: false, reason: 'breaker-open' };
+
+/** The region has answered a call. */
+export function noteAnswer(region: LimiterRegion, permit: Permit, askedAtMs: number, nowMs: number): void {
+  region.breaker.succeed(permit, nowMs);
+  region.distance.note(nowMs - askedAtMs);
+}
+
+interface Failed extends Pick<Asking<unknown>, 'region' | 'isFair'> {
+  readonly permit: Permit;
+}
+
+/** A call to the region has failed. */
+export function noteFailure({ region, permit, isFair }: Failed, error: unknown, nowMs: number): Unanswered {
+  const reason = reasonOf(error);
+  region.watch.note(error);
+  if (reason === 'script-failed') region.breaker.succeed(permit, nowMs);
+  else if (reason === 'timeout' ? isFair : reason !== 'internal-error') region.breaker.fail(permit, nowMs);
+  return { kind: 'unanswered', isInDoubt: true, reason };
 }
 
 /** Gives every error a reason, bugs included, because no request may fail because of the limiter. */

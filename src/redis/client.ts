@@ -11,9 +11,12 @@ export interface UpstashOptions {
 
 export interface Client {
   /**
-   * One command, as a list of words. Every request takes this way: it does what `send` does, without the library's
-   * overhead (merging headers, retries, a class for each command).
+   * Runs a script by its SHA-1. If Redis has lost it (restart, flush), sends its text once, under the same signal. Every
+   * request takes this way: it does what `send` does, without the library's overhead (merging headers, retries, a class
+   * for each command).
    */
+  script<T>(signal: AbortSignal, run: ScriptRun<T>): Promise<T>;
+  /** One command, as a list of words. Without the library, too. */
   command(signal: AbortSignal, words: readonly string[]): Promise<unknown>;
   /** Several commands in one request. They run in order, but not atomically: each may fail by itself. */
   pipeline(signal: AbortSignal, commands: readonly (readonly string[])[]): Promise<Replied[]>;
@@ -21,6 +24,15 @@ export interface Client {
   send<T>(signal: AbortSignal, command: (redis: Redis) => Promise<T>): Promise<T>;
   /** As `pipeline`, through the library. */
   sendAll(signal: AbortSignal, commands: (redis: Redis) => Promise<readonly Entry[]>): Promise<Replied[]>;
+}
+
+export interface ScriptRun<T> {
+  readonly sha: string;
+  readonly text: string;
+  /** The number of keys, the keys, and the arguments. */
+  readonly words: readonly string[];
+  /** Reads the reply. A parameter, because one more promise for each request costs. */
+  readonly read: (reply: unknown) => T;
 }
 
 /** The entry of one command in a pipeline with `keepErrors`. */
@@ -33,6 +45,8 @@ interface Entry {
 export type Replied =
   | { readonly result: unknown; readonly error?: undefined }
   | { readonly error: CounterStoreError; readonly result?: undefined };
+/** How Redis says that it does not know a script. */
+const NO_SCRIPT = 'NOSCRIPT';
 const NOT_UPSTASH = 'the reply is not what Upstash sends';
 /** The runtime's error when a request has used up its 50 (free plan) or 10,000 calls. */
 const OUT_OF_SUBREQUESTS = 'Too many subrequests';
@@ -58,17 +72,26 @@ export function createClient({ url, token }: UpstashOptions): Client {
     }
   };
 
-  const send: Client['send'] = (signal, command) =>
-    attempt(signal, async () => (await library()).issue(signal, command));
+  const command: Client['command'] = (signal, words) =>
+    attempt(signal, async () => {
+      const response = await post(signal, '', words);
+      return resultOf(response.ok, JSON.parse(await response.text()));
+    });
+
+  const send: Client['send'] = (signal, issued) =>
+    attempt(signal, async () => (await library()).issue(signal, issued));
   return {
-    async command(signal, words) {
+    async script(signal, { sha, text, words, read }) {
       try {
-        const response = await post(signal, '', words);
-        return resultOf(response.ok, JSON.parse(await response.text()));
+        const response = await post(signal, '', ['EVALSHA', sha, ...words]);
+        const reply: unknown = JSON.parse(await response.text());
+        if (isScriptMissing(reply)) return read(await command(signal, ['EVAL', text, ...words]));
+        return read(resultOf(response.ok, reply));
       } catch (error) {
         throw withoutDetails(error, signal);
       }
     },
+    command,
     pipeline: (signal, commands) =>
       attempt(signal, async () => {
         const response = await post(signal, '/pipeline', commands);
@@ -84,9 +107,13 @@ export function createClient({ url, token }: UpstashOptions): Client {
   };
 }
 
+const entryOf = (reply: unknown): Entry => (typeof reply === 'object' && reply !== null ? reply : {});
+
+const isScriptMissing = (reply: unknown): boolean => String(entryOf(reply).error).startsWith(NO_SCRIPT);
+
 /** Reads Upstash's reply to one command: a result, null included, or an error in words. */
 function resultOf(isOk: boolean, reply: unknown): unknown {
-  const { result, error } = (typeof reply === 'object' && reply !== null ? reply : {}) as Entry;
+  const { result, error } = entryOf(reply);
   if (isOk && error === undefined && result !== undefined) return result;
   if (typeof error === 'string') throw new Error(error);
   throw isOk ? new CounterStoreError('bad-reply', NOT_UPSTASH) : new Error('no words');
@@ -104,7 +131,7 @@ function withoutDetails(error: unknown, signal: AbortSignal): CounterStoreError 
   if (error instanceof CounterStoreError) return error;
   const said = error instanceof Error ? withoutCommand(error.message) : '';
   if (said.startsWith(OUT_OF_SUBREQUESTS)) return new OutOfCalls();
-  if (said.startsWith('NOSCRIPT')) return new ScriptMissing('unavailable', 'script not loaded');
+  if (said.startsWith(NO_SCRIPT)) return new ScriptMissing('unavailable', 'script not loaded');
   if (signal.aborted) return new CounterStoreError('timeout', 'no answer before the deadline');
   if (isOfTheScript(said)) return new CounterStoreError('script-failed', wordsOf(said));
   if (isBadReply(error, said)) return new CounterStoreError('bad-reply', NOT_UPSTASH);

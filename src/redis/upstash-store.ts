@@ -3,27 +3,27 @@ import reset from '../../lua/reset.lua';
 import type { Answer } from '../core/counting/check.ts';
 import { ANNOUNCEMENT_KEY } from '../core/counting/keys.ts';
 import { PROBE_CHECKS } from '../core/counting/probe.ts';
-import { type CounterStore, CounterStoreError } from '../core/ports/counter-store.ts';
-import { type Client, type Replied, ScriptMissing } from './client.ts';
+import { type CounterCall, type CounterStore, CounterStoreError } from '../core/ports/counter-store.ts';
+import { type Client, type Replied, ScriptMissing, type ScriptRun } from './client.ts';
 import { composeScript, type Script } from './script.ts';
-import { parseAnswer, type ScriptCall, toScriptCall } from './wire.ts';
+import { parseAnswer, toScriptCall } from './wire.ts';
 
 export function createUpstashStore(client: Client): CounterStore {
   let script: Script | undefined;
-  const run: CounterStore['run'] = async (call, signal) => {
-    script ??= await composeScript();
-    const how = { client, script, call: toScriptCall(call), signal };
-    if (call.withAnnouncement) {
-      const { reply, announced } = await readAndCount(how);
-      return parseAnswer(reply, call.checks, announced);
-    }
-    let reply: unknown;
-    try {
-      reply = await client.command(signal, scriptWords('EVALSHA', script.sha, how.call));
-    } catch (error) {
-      reply = await sendText(error, how);
-    }
-    return parseAnswer(reply, call.checks);
+  /** Not asynchronous itself, because one more promise for each request costs. */
+  const run: CounterStore['run'] = (call, signal) =>
+    script ? runWith(script, call, signal) : composeFirst(call, signal);
+
+  const composeFirst: CounterStore['run'] = async (call, signal) => {
+    script = await composeScript();
+    return runWith(script, call, signal);
+  };
+
+  const runWith = ({ sha, text }: Script, call: CounterCall, signal: AbortSignal): Promise<Answer> => {
+    const { checks, withAnnouncement } = call;
+    const words = toWords(call);
+    if (withAnnouncement) return readAndCount(client, signal, { sha, text, words, checks });
+    return client.script(signal, { sha, text, words, read: (reply) => parseAnswer(reply, checks) });
   };
 
   return {
@@ -40,47 +40,29 @@ export function createUpstashStore(client: Client): CounterStore {
   };
 }
 
-interface Run {
-  readonly client: Client;
-  readonly script: Script;
-  readonly call: ScriptCall;
-  readonly signal: AbortSignal;
-}
-
-interface Counted extends Pick<Answer, 'announced'> {
-  readonly reply: unknown;
-}
+interface Run extends Pick<ScriptRun<Answer>, 'sha' | 'text' | 'words'>, Pick<CounterCall, 'checks'> {}
 
 /**
  * Also one HTTP request. The announcement is not a key of the script, because Upstash locks such keys exclusively, and
  * all isolates of a region would queue for it. A GET shares its lock with every other GET.
  */
-async function readAndCount(run: Run): Promise<Counted> {
-  const { client, script, call, signal } = run;
+async function readAndCount(client: Client, signal: AbortSignal, run: Run): Promise<Answer> {
+  const { sha, text, words, checks } = run;
   const [announcement, counted] = await client.pipeline(signal, [
     ['GET', ANNOUNCEMENT_KEY],
-    scriptWords('EVALSHA', script.sha, call),
+    ['EVALSHA', sha, ...words],
   ]);
   if (!announcement || !counted) throw new CounterStoreError('bad-reply', 'expected two replies');
-  return {
-    announced: toAnnounced(announcement),
-    reply: counted.error ? await sendText(counted.error, run) : counted.result,
-  };
+  if (counted.error && !(counted.error instanceof ScriptMissing)) throw counted.error;
+  const reply = counted.error ? await client.command(signal, ['EVAL', text, ...words]) : counted.result;
+  return parseAnswer(reply, checks, toAnnounced(announcement));
 }
 
-/** If Redis has lost the script (restart, flush), sends EVAL once with the text, under the same signal. */
-async function sendText(error: unknown, { client, script, call, signal }: Run): Promise<unknown> {
-  if (!(error instanceof ScriptMissing)) throw error;
-  return client.command(signal, scriptWords('EVAL', script.text, call));
+/** The number of keys, the keys, and the arguments. */
+function toWords(call: CounterCall): string[] {
+  const { keys, args } = toScriptCall(call);
+  return [String(keys.length), ...keys, ...args];
 }
-
-const scriptWords = (command: 'EVAL' | 'EVALSHA', script: string, { keys, args }: ScriptCall): string[] => [
-  command,
-  script,
-  String(keys.length),
-  ...keys,
-  ...args,
-];
 
 /** Undefined if the announcement cannot be read. The checks were counted all the same. */
 const toAnnounced = ({ result }: Replied): Answer['announced'] =>

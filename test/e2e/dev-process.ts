@@ -40,7 +40,7 @@ export function runDev(env: Record<string, string>, ...args: string[]): DevProce
     }
     ended.then(() => reject(new Error(`npm run dev ended early:\n${output}`)));
   });
-  // A test that expects a failure looks at `ended` only.
+  // Tests that expect a failure await only `ended`, so nobody handles this rejection.
   guide.catch(() => {});
   return { child, output: () => output, guide, ended };
 }
@@ -62,7 +62,7 @@ export async function runDemo(env: Record<string, string>, ...args: string[]): P
   return { code: code as number | null, output };
 }
 
-/** What the guide tells: where things are. */
+/** The addresses and ports that the guide names. */
 export function readGuide(guide: string) {
   const found = (pattern: RegExp) => pattern.exec(guide)?.[1] ?? `nothing like ${pattern} in the guide`;
   return {

@@ -10,7 +10,7 @@ import { getAs } from '../shared/get-as.ts';
 import { createSharedParts } from '../shared/parts.ts';
 import { type DevProcess, readGuide, runDemo, runDev } from './dev-process.ts';
 
-/** On a busy machine, Postgres alone takes a while. */
+/** On a busy machine, starting Postgres alone takes long. */
 const SLOW_START = { timeout: 200_000 };
 
 let dataDir: string;
@@ -21,7 +21,7 @@ afterAll(() => rm(dataDir, { recursive: true, force: true }));
 
 async function redisInfo(port: number): Promise<{ pid: number }> {
   const redis = new Redis(port);
-  // It may be gone for a moment: ioredis connects again.
+  // Redis may be away for a moment. ioredis then connects again.
   redis.on('error', () => {});
   const info = await redis.info('server');
   redis.disconnect();
@@ -61,12 +61,12 @@ describe('npm run dev', () => {
     fetch(`${guide.workerUrl}${path}`, { headers: { 'CF-Connecting-IP': ip } });
 
   beforeAll(async () => {
-    // A Postgres without any table. The test of --fresh begins with no Postgres at all.
+    // The database has no table yet. Only the test of --fresh starts without a database.
     const made = await createSharedParts(inject('sharedParts')).pgliteFolder();
     await cp(made, join(dataDir, 'postgres'), { recursive: true });
     dev = runDev({ WEIR_DATA_DIR: dataDir, DEADLINE_MS: '6000' });
     guide = readGuide(await dev.guide);
-    // An hour long, so that the test does not cross the end of a window.
+    // The window is an hour long, so the test hardly ever meets its end.
     await query(guide.databaseUrl, 'update weir.rules set window_seconds = 3600');
     await fetch(`${guide.workerUrl}/_weir/admin/publish`, {
       method: 'POST',
@@ -104,7 +104,7 @@ describe('npm run dev', () => {
     process.kill(pid, 'SIGSTOP');
     try {
       expect(await seen('192.0.2.4')).toEqual([200, 'timeout', 'next-region']);
-      // Nobody who is known to be denied gets in because of that.
+      // The isolate still denies a caller whom it knows to be over the limit.
       expect((await seen('192.0.2.3'))[0]).toBe(429);
     } finally {
       process.kill(pid, 'SIGCONT');
@@ -137,7 +137,7 @@ describe('npm run dev', () => {
     expect((await getAs(`${page}/page/app.js`, {})).body).toContain('/_weir/admin');
     const inside = await getAs(`${page}/`, { Authorization: `Bearer ${guide.adminToken}` });
     expect(inside.body).toContain('data-role="admin"');
-    // Beside the files of the page, everything is the Worker's business.
+    // The Worker answers everything except the files of the page.
     expect((await getAs(`${page}/page/other.js`, {})).status).toBe(404);
     expect((await getAs(`${page}/pages`, {})).body).toContain('not-found');
   });
@@ -197,7 +197,7 @@ describe('npm run dev', () => {
     expect([code, output]).toEqual([0, expect.not.stringContaining('Error')]);
   });
 
-  /** In front of an API of somebody's own. Until the Worker is starting: then what this finds in the database. */
+  /** Starts Weir in front of the user's own API. Once the Worker is starting, reads the rules from the database. */
   async function startedWith(...args: string[]) {
     const POSTGRES_PORT = String(await freePort());
     const databaseUrl = `postgres://postgres@127.0.0.1:${POSTGRES_PORT}/postgres`;
@@ -209,13 +209,13 @@ describe('npm run dev', () => {
     const publications = await publicationsOf(databaseUrl);
     started.child.kill('SIGTERM');
     const { code, output } = await started.ended;
-    // It stops in order even while the Worker is starting.
+    // The Worker is still starting, and all processes must stop all the same.
     expect([code, output]).toEqual([0, expect.not.stringContaining('Error')]);
     return { rules, login, publications };
   }
 
   it('starts empty with --fresh, and has no demo rules in front of an API of your own', async () => {
-    // No request can come before the rules: they are published, and the Worker does not answer yet.
+    // The rules are published before the Worker answers, so no request can pass without them.
     const expected = { rules: [{ count: 1 }], login: [], publications: [{ count: 1 }] };
     expect(await startedWith('--fresh')).toEqual(expected);
   });
@@ -225,7 +225,7 @@ describe('npm run dev', () => {
   });
 });
 
-/** No other run empties the folder that this one uses. */
+/** Each run has a folder of its own, so that no other run empties it. */
 async function expectInUse(databaseUrl: string): Promise<void> {
   const before = await rulesOf(databaseUrl);
   const { code, output } = await runDev({ WEIR_DATA_DIR: dataDir }, '--fresh').ended;

@@ -4,7 +4,8 @@ import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
 import { createHealth } from '../../src/http/health.ts';
 import { createIncidentCounts } from '../../src/http/incident-counts.ts';
 import type { Services } from '../../src/http/services.ts';
-import { createRegion, createSource } from '../limiter/limiter-harness.ts';
+import { createRegion } from '../limiter/fake-regions.ts';
+import { createSource } from '../limiter/limiter-harness.ts';
 import { openOrigins } from './origins-harness.ts';
 
 type Probe = () => Promise<void>;

@@ -5,14 +5,16 @@ import type { CounterCall } from '../../src/core/ports/counter-store.ts';
 import {
   answers,
   type Behaviour,
-  createCheck,
   createRegions,
-  createSource,
   denies,
   fails,
   hangingRun,
-  openIsolate,
   START_MS,
+} from './fake-regions.ts';
+import {
+  createCheck,
+  createSource,
+  openIsolate,
   type TestPlan,
   timed,
   useFakeTime,

@@ -1,7 +1,8 @@
 // Requests that a region sends to the home of their counter, and a counter that no region may count for a while.
 import { describe, expect, it } from 'vitest';
 import { atMs, HELD_MS, open, TERM_MS } from './cessions-harness.ts';
-import { LATE_MS, useFakeTime } from './limiter-harness.ts';
+import { LATE_MS } from './fake-regions.ts';
+import { useFakeTime } from './limiter-harness.ts';
 import { place } from './placed.ts';
 
 useFakeTime();

@@ -15,7 +15,8 @@ import { createRegionalCount } from '../../src/limiter/regional-count.ts';
 import { type Admission, DEFINITIONS, isBucket } from '../core/whole-limit.ts';
 import { rounds } from '../rounds.ts';
 import { createRandom } from './denial-systems.ts';
-import { DEADLINE_MS, hangs, START_MS, useFakeTime } from './limiter-harness.ts';
+import { DEADLINE_MS, hangs, START_MS } from './fake-regions.ts';
+import { useFakeTime } from './limiter-harness.ts';
 import { createModelRegion, type ModelRegion, seenFrom } from './model-regions.ts';
 import { createRuleCheck } from './rule-checks.ts';
 

@@ -2,7 +2,8 @@
 import { describe, expect, it, vi } from 'vitest';
 import { IDLE_MS } from '../../src/core/counting/ceding.ts';
 import { atMs, HELD_MS, open, TERM_MS } from './cessions-harness.ts';
-import { DEADLINE_MS, hangingRun, LATE_MS, useFakeTime } from './limiter-harness.ts';
+import { DEADLINE_MS, hangingRun, LATE_MS } from './fake-regions.ts';
+import { useFakeTime } from './limiter-harness.ts';
 import { place } from './placed.ts';
 
 useFakeTime();

@@ -6,20 +6,8 @@ import type { Probe } from '../../src/core/ports/snapshot-source.ts';
 import { identify } from '../../src/http/identity.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
 import { rounds } from '../rounds.ts';
-import {
-  answers,
-  createCheck,
-  createRegions,
-  createSource,
-  DEADLINE_MS,
-  hangingRun,
-  hangs,
-  never,
-  openIsolate,
-  START_MS,
-  type TestPlan,
-  useFakeTime,
-} from './limiter-harness.ts';
+import { answers, createRegions, DEADLINE_MS, hangingRun, hangs, never, START_MS } from './fake-regions.ts';
+import { createCheck, createSource, openIsolate, type TestPlan, useFakeTime } from './limiter-harness.ts';
 
 useFakeTime();
 const overdue: Probe = { expected: 'this', isOverdue: true, askedAtMs: START_MS };

@@ -1,16 +1,7 @@
 // How many callers wait for regions that do not answer: the few that open the breakers, and none after them.
 import { describe, expect, it, vi } from 'vitest';
-import {
-  createCheck,
-  createRegion,
-  createRegions,
-  DEADLINE_MS,
-  type FakeRegion,
-  hangingRun,
-  openIsolate,
-  type TestPlan,
-  useFakeTime,
-} from './limiter-harness.ts';
+import { createRegion, createRegions, DEADLINE_MS, type FakeRegion, hangingRun } from './fake-regions.ts';
+import { createCheck, openIsolate, type TestPlan, useFakeTime } from './limiter-harness.ts';
 
 useFakeTime();
 /** Two a second, which no rule denies. */

@@ -2,14 +2,8 @@
 import { describe, expect, it, vi } from 'vitest';
 import type { OnUnavailable } from '../../src/core/matching/rule.ts';
 import { CounterStoreError } from '../../src/core/ports/counter-store.ts';
-import {
-  createCheck,
-  createRegions,
-  createSource,
-  openIsolate,
-  type TestPlan,
-  useFakeTime,
-} from './limiter-harness.ts';
+import { createRegions } from './fake-regions.ts';
+import { createCheck, createSource, openIsolate, type TestPlan, useFakeTime } from './limiter-harness.ts';
 
 useFakeTime();
 const bug = new TypeError('x');

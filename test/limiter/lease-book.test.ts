@@ -4,7 +4,7 @@ import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { createLeaseBook } from '../../src/limiter/lease-book.ts';
 import { createPlacing } from '../../src/limiter/placed-checks.ts';
 import type { Regions } from '../../src/limiter/region-ladder.ts';
-import { createRegion } from './limiter-harness.ts';
+import { createRegion } from './fake-regions.ts';
 import { admitted, createRuleCheck, START_MS } from './rule-checks.ts';
 
 const check = createRuleCheck({ limit: 1_000, windowMs: 60_000, rule: { lease: true } });

@@ -1,7 +1,8 @@
 // What ends a lease before its time, and what that costs.
 import { describe, expect, it, vi } from 'vitest';
+import { hangs } from './fake-regions.ts';
 import { hot, open, openAt, WARM } from './lease-harness.ts';
-import { hangs, useFakeTime } from './limiter-harness.ts';
+import { useFakeTime } from './limiter-harness.ts';
 import { createMinute } from './model-regions.ts';
 import { START_MS } from './rule-checks.ts';
 

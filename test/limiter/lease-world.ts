@@ -7,7 +7,7 @@ import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { createLeaseBook, type LeaseBook } from '../../src/limiter/lease-book.ts';
 import { createPlacing } from '../../src/limiter/placed-checks.ts';
-import { createRegion } from './limiter-harness.ts';
+import { createRegion } from './fake-regions.ts';
 import { START_MS } from './rule-checks.ts';
 
 export interface LeaseWorld {

@@ -2,8 +2,9 @@
 import { describe, expect, it, vi } from 'vitest';
 import { createRandom } from '../../local/random.ts';
 import type { Decision } from '../../src/core/counting/decision.ts';
+import { fails } from './fake-regions.ts';
 import { hot, open, openAt, other, scarce, WARM } from './lease-harness.ts';
-import { fails, useFakeTime } from './limiter-harness.ts';
+import { useFakeTime } from './limiter-harness.ts';
 import { createMinute, type ModelRegion } from './model-regions.ts';
 import { START_MS } from './rule-checks.ts';
 

@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import { createLocalLimiter } from '../../src/limiter/local-limiter.ts';
+import { createRegion } from './fake-regions.ts';
 import {
   charged,
   createNotingStore,
@@ -14,7 +15,7 @@ import {
   settled,
   spending,
 } from './ledger-harness.ts';
-import { createRegion, openIsolate, type TestPlan, timed } from './limiter-harness.ts';
+import { openIsolate, type TestPlan, timed } from './limiter-harness.ts';
 import { createRuleCheck, START_MS } from './rule-checks.ts';
 
 beforeEach(() => {

@@ -1,20 +1,8 @@
 // Which denials the limiter remembers, and when it still asks.
 import { describe, expect, it, vi } from 'vitest';
 import type { Probe } from '../../src/core/ports/snapshot-source.ts';
-import {
-  answers,
-  createCheck,
-  createRegions,
-  createSource,
-  DEADLINE_MS,
-  denies,
-  fails,
-  hangs,
-  openIsolate,
-  START_MS,
-  type TestRequest,
-  useFakeTime,
-} from './limiter-harness.ts';
+import { answers, createRegions, DEADLINE_MS, denies, fails, hangs, START_MS } from './fake-regions.ts';
+import { createCheck, createSource, openIsolate, type TestRequest, useFakeTime } from './limiter-harness.ts';
 
 useFakeTime();
 const due: Probe = { expected: 'this', isOverdue: false, askedAtMs: START_MS };

@@ -1,29 +1,14 @@
-// A limiter on fake regions, in fake time: regions fail, hang and answer on command, and a journal notes each call and
-// its time. Fakes are only for faults and clocks.
+// A limiter on fake regions, in fake time. Fakes are only for faults and clocks.
 import { afterEach, beforeEach, vi } from 'vitest';
 import { decideInRounds, type PlannedDecision } from '../../local/decide-in-rounds.ts';
-import type { Operation, Outcome } from '../../src/core/counting/check.ts';
-import { PROBE_CHECKS } from '../../src/core/counting/probe.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
 import type { CompiledRule, Snapshot } from '../../src/core/matching/snapshot.ts';
-import type { AnnouncementBoard } from '../../src/core/ports/announcement.ts';
-import { type CensusBoard, createCensus } from '../../src/core/ports/census.ts';
-import {
-  type CounterStore,
-  CounterStoreError,
-  type CounterStoreFailure,
-} from '../../src/core/ports/counter-store.ts';
 import type { Probe, SnapshotSource } from '../../src/core/ports/snapshot-source.ts';
-import { createBreaker } from '../../src/core/regions/breaker.ts';
-import { createDistance } from '../../src/limiter/distance.ts';
 import { createLedger, type Ledger } from '../../src/limiter/ledger.ts';
 import { createLimiter, type LimiterOptions } from '../../src/limiter/limiter.ts';
 import type { LimiterRegion, Regions } from '../../src/limiter/region-ladder.ts';
-import { createRegionWatch } from '../../src/limiter/region-watch.ts';
-
-export const START_MS = 1_800_000_000_000;
-export const DEADLINE_MS = 256;
+import { DEADLINE_MS, type FakeRegion, START_MS } from './fake-regions.ts';
 
 const rule: CompiledRule = {
   ...RULE_DEFAULTS,
@@ -47,8 +32,6 @@ export const createCheck = (fields: Partial<CompiledRule> = {}): RuleCheck => ({
   windowMs: 60_000,
   cost: 1,
 });
-/** Hardly used, so nothing is asked of other regions. */
-const admitted = { allowed: true, remaining: 10, resetAtMs: 1, retryAfterMs: 0, granted: 0, delayMs: 0 };
 export const snapshotOf = (version: string): Snapshot => ({
   version,
   ruleCount: 1,
@@ -76,135 +59,6 @@ export function useFakeTime() {
     vi.restoreAllMocks();
     vi.useRealTimers();
   });
-}
-
-type Run = CounterStore['run'];
-export const fails = (failure: CounterStoreFailure) => () =>
-  Promise.reject(new CounterStoreError(failure, 'x'));
-export const never = () => new Promise<never>(() => {});
-/** Hangs until it is aborted, as a fetch would be. */
-export const hangs = (signal: AbortSignal) =>
-  new Promise<never>((_, reject) => {
-    const end = () => reject(new CounterStoreError('timeout', 'x'));
-    if (signal.aborted) end();
-    else signal.addEventListener('abort', end);
-  });
-export const hangingRun: Run = (_, signal) => hangs(signal);
-export const answers =
-  (outcome: Partial<Outcome> = {}): Run =>
-  async ({ checks }) => ({ nowMs: START_MS, outcomes: checks.map(() => ({ ...admitted, ...outcome })) });
-export const denies = (retryAfterMs: number) => answers({ allowed: false, retryAfterMs });
-export interface Behaviour {
-  run: Run;
-  /** Sent with the answer if the call asks for it. Undefined if it cannot be read. */
-  announces: string | null | undefined;
-  read: AnnouncementBoard['read'];
-  present: CensusBoard['present'];
-}
-interface Situation extends Partial<Behaviour> {
-  readonly isCluster?: boolean;
-  readonly tell?: (line: string) => void;
-}
-export interface FakeRegion extends LimiterRegion {
-  /** Tests can change this at any time. */
-  readonly does: Behaviour;
-  /** Opens the breaker, like five failures in a row. */
-  readonly trip: () => void;
-  /** What operators hear of the region. */
-  readonly reported: string[];
-  /** Calls after a response that have not been answered yet. */
-  readonly inFlight: () => readonly string[];
-}
-
-/**
- * Work after a response takes this long, so that work that nobody waits for would be missing. The census comes with
- * many requests, and must not give other work the time to finish.
- */
-export const LATE_MS = 10;
-const PRESENT_MS = 1;
-const DURING_REQUESTS: readonly Operation[] = ['take', 'peek'];
-
-export function createRegion(name: string, { tell, isCluster = false, ...does }: Situation): FakeRegion {
-  const behaviour: Behaviour = {
-    run: answers(),
-    announces: 'this',
-    read: async () => behaviour.announces ?? undefined,
-    present: async () => 1,
-    ...does,
-  };
-  const breaker = createBreaker({ random: () => 0.5 });
-  const reported: string[] = [];
-  const inFlight: string[] = [];
-  const later = async <T>(what: string, work: () => Promise<T>): Promise<T> => {
-    inFlight.push(`${name} ${what}`);
-    const lateMs = what === 'present' ? PRESENT_MS : LATE_MS;
-    await new Promise((resolve) => setTimeout(resolve, lateMs));
-    return work().finally(() => inFlight.splice(inFlight.indexOf(`${name} ${what}`), 1));
-  };
-  const store: CounterStore = {
-    async run(call, signal) {
-      const { operation, withAnnouncement } = call;
-      tell?.(`${name} ${operation}${withAnnouncement ? ' with announcement' : ''}`);
-      const run = async () => {
-        const answer = await behaviour.run(call, signal);
-        return withAnnouncement ? { ...answer, announced: behaviour.announces } : answer;
-      };
-      return DURING_REQUESTS.includes(operation) ? run() : later(operation, run);
-    },
-    reset: async () => {},
-    async probe(signal) {
-      tell?.(`${name} probe`);
-      await later('probe', () => behaviour.run({ operation: 'take', checks: PROBE_CHECKS }, signal));
-    },
-  };
-  const distance = createDistance(store, () => Date.now());
-  const watch = createRegionWatch({
-    store,
-    breaker,
-    distance,
-    probeMs: DEADLINE_MS / 2,
-    now: () => Date.now(),
-    onScriptFailed: (said, isBroken) => void reported.push(`${isBroken ? 'broken' : 'failed'}: ${said}`),
-    onBug: (error) => void reported.push(String(error)),
-  });
-  return {
-    ...{ name, isCluster, breaker, distance, store, watch, reported },
-    inFlight: () => inFlight,
-    does: behaviour,
-    trip() {
-      for (let i = 0; i < 5; i += 1) breaker.fail(breaker.enter() ?? -1, Date.now());
-    },
-    board: {
-      async read(signal) {
-        tell?.(`${name} read`);
-        return behaviour.read(signal);
-      },
-      write: async () => {},
-      readParts: async (parts) => parts.map(() => undefined),
-      writeParts: async () => {},
-    },
-    census: createCensus({ assumed: 1 }),
-    censusBoard: {
-      async present(isolateId, signal) {
-        tell?.(`${name} present ${isolateId}`);
-        return later('present', () => behaviour.present(isolateId, signal));
-      },
-    },
-  };
-}
-
-/** Each call, and how many milliseconds after the start it was made. */
-export function createJournal() {
-  const lines: string[] = [];
-  return { lines, tell: (line: string) => void lines.push(`${Date.now() - START_MS} ${line}`) };
-}
-
-/** `home` and `next`, and what they do. Without `next` there is only one. */
-export function createRegions(home: Situation, next?: Situation) {
-  const { lines, tell } = createJournal();
-  const [first, second] = [createRegion('home', { tell, ...home }), createRegion('next', { tell, ...next })];
-  const regions: Regions = next ? [first, second] : [first];
-  return { home: first, next: second, regions, asked: lines, tell };
 }
 
 export interface FakeSource extends SnapshotSource {

@@ -1,17 +1,7 @@
 // A peek charges nothing and leaves nothing behind. And isolates report to the census along with other calls.
 import { describe, expect, it, vi } from 'vitest';
-import {
-  answers,
-  createCheck,
-  createRegions,
-  DEADLINE_MS,
-  denies,
-  fails,
-  hangs,
-  never,
-  openIsolate,
-  useFakeTime,
-} from './limiter-harness.ts';
+import { answers, createRegions, DEADLINE_MS, denies, fails, hangs, never } from './fake-regions.ts';
+import { createCheck, openIsolate, useFakeTime } from './limiter-harness.ts';
 
 useFakeTime();
 const passMs = (ms: number) => vi.setSystemTime(Date.now() + ms);

@@ -4,7 +4,8 @@ import type { Decision } from '../../src/core/counting/decision.ts';
 import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { setDecisionHeaders } from '../../src/http/headers.ts';
-import { denies, fails, START_MS, useFakeTime } from './limiter-harness.ts';
+import { denies, fails, START_MS } from './fake-regions.ts';
+import { useFakeTime } from './limiter-harness.ts';
 import { seenFrom } from './model-regions.ts';
 import { aloneIn, checkOf, near, openRegions } from './regional-isolate.ts';
 

@@ -8,7 +8,8 @@ import type { AnnouncementBoard } from '../../src/core/ports/announcement.ts';
 import { type CounterStore, CounterStoreError } from '../../src/core/ports/counter-store.ts';
 import type { Probe, SnapshotSource } from '../../src/core/ports/snapshot-source.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
-import { createRegion, snapshotOf } from './limiter-harness.ts';
+import { createRegion } from './fake-regions.ts';
+import { snapshotOf } from './limiter-harness.ts';
 
 const rule: CompiledRule = {
   ...RULE_DEFAULTS,

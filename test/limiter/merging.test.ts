@@ -11,7 +11,8 @@ import { createLeaseBook } from '../../src/limiter/lease-book.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
 import { createRegionalCount } from '../../src/limiter/regional-count.ts';
 import { rounds } from '../rounds.ts';
-import { DEADLINE_MS, hangingRun, START_MS, settleAll, timed, useFakeTime } from './limiter-harness.ts';
+import { DEADLINE_MS, hangingRun, START_MS } from './fake-regions.ts';
+import { settleAll, timed, useFakeTime } from './limiter-harness.ts';
 import { createModelRegion, type ModelRegion, seenFrom } from './model-regions.ts';
 import { place } from './placed.ts';
 

@@ -6,7 +6,7 @@ import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { CounterCall } from '../../src/core/ports/counter-store.ts';
 import type { Regions } from '../../src/limiter/region-ladder.ts';
-import { createRegion, type FakeRegion, hangs } from './limiter-harness.ts';
+import { createRegion, type FakeRegion, hangs } from './fake-regions.ts';
 import { createRuleCheck, type RuleCheckShape } from './rule-checks.ts';
 
 export interface ModelRegion extends FakeRegion {

@@ -4,14 +4,8 @@ import type { Check } from '../../src/core/counting/check.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import type { Probe } from '../../src/core/ports/snapshot-source.ts';
-import {
-  createSource,
-  hangs,
-  openIsolate,
-  START_MS,
-  type TestPlan,
-  type TestRequest,
-} from './limiter-harness.ts';
+import { hangs, START_MS } from './fake-regions.ts';
+import { createSource, openIsolate, type TestPlan, type TestRequest } from './limiter-harness.ts';
 import { createModelRegion, type ModelRegion, seenFrom } from './model-regions.ts';
 import { checkOf } from './regional-isolate.ts';
 

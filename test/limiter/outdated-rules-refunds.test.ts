@@ -3,7 +3,8 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { rounds } from '../rounds.ts';
-import { DEADLINE_MS, fails, LATE_MS, useFakeTime } from './limiter-harness.ts';
+import { DEADLINE_MS, fails, LATE_MS } from './fake-regions.ts';
+import { useFakeTime } from './limiter-harness.ts';
 import {
   added,
   arrivesAfter,

@@ -1,7 +1,8 @@
 // If rules turn out to be outdated after a request was charged by them, the new rules decide the request once more. In
 // the end only the new rules have charged it, and once.
 import { describe, expect, it, vi } from 'vitest';
-import { START_MS, type TestRequest, useFakeTime } from './limiter-harness.ts';
+import { START_MS } from './fake-regions.ts';
+import { type TestRequest, useFakeTime } from './limiter-harness.ts';
 import { added, kept, open, overdue, removed, used, wider } from './outdated-rules-harness.ts';
 import { aloneIn, checkOf } from './regional-isolate.ts';
 

@@ -4,7 +4,8 @@ import type { Decision } from '../../src/core/counting/decision.ts';
 import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import type { OnUnavailable } from '../../src/core/matching/rule.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
-import { denies, fails, timed, useFakeTime } from './limiter-harness.ts';
+import { denies, fails } from './fake-regions.ts';
+import { timed, useFakeTime } from './limiter-harness.ts';
 import { aloneIn, checkOf, near, openRegions } from './regional-isolate.ts';
 
 useFakeTime();

@@ -5,20 +5,15 @@ import type { Regions } from '../../src/limiter/region-ladder.ts';
 import {
   answers,
   type Behaviour,
-  createCheck,
   createRegion,
   createRegions,
-  createSource,
   DEADLINE_MS,
   denies,
   fails,
   hangingRun,
   hangs,
-  openIsolate,
-  snapshotOf,
-  timed,
-  useFakeTime,
-} from './limiter-harness.ts';
+} from './fake-regions.ts';
+import { createCheck, createSource, openIsolate, snapshotOf, timed, useFakeTime } from './limiter-harness.ts';
 
 useFakeTime();
 const storesOf = ({ charges }: Ledger) => charges.map(({ store }) => store);

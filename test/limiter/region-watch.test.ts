@@ -11,9 +11,8 @@ import {
   fails,
   hangingRun,
   hangs,
-  openIsolate,
-  useFakeTime,
-} from './limiter-harness.ts';
+} from './fake-regions.ts';
+import { openIsolate, useFakeTime } from './limiter-harness.ts';
 
 useFakeTime();
 const probesIn = (lines: readonly string[]) => lines.filter((line) => line.endsWith('probe'));

@@ -7,7 +7,8 @@ import { createLeaseBook } from '../../src/limiter/lease-book.ts';
 import { createLedger, type Ledger } from '../../src/limiter/ledger.ts';
 import type { PlacedCheck } from '../../src/limiter/placed-checks.ts';
 import { type Counted, type CountRequest, createRegionalCount } from '../../src/limiter/regional-count.ts';
-import { DEADLINE_MS, settleAll, timed } from './limiter-harness.ts';
+import { DEADLINE_MS } from './fake-regions.ts';
+import { settleAll, timed } from './limiter-harness.ts';
 import { createModelRegion, type DelayMs, type ModelRegion, seenFrom } from './model-regions.ts';
 import { place } from './placed.ts';
 

@@ -1,7 +1,8 @@
 // Checks whose part the nearest region has ceded, known denials, and peeks: which regions are asked for what.
 import { describe, expect, it } from 'vitest';
 import type { Counted } from '../../src/limiter/regional-count.ts';
-import { answers, denies, fails, useFakeTime } from './limiter-harness.ts';
+import { answers, denies, fails } from './fake-regions.ts';
+import { useFakeTime } from './limiter-harness.ts';
 import { place } from './placed.ts';
 import { does, far, farther, near, open } from './regional-count-harness.ts';
 

@@ -1,7 +1,8 @@
 // Where the checks of one request are counted, and what becomes of charges if another region denies.
 import { describe, expect, it, vi } from 'vitest';
 import type { Counted } from '../../src/limiter/regional-count.ts';
-import { denies, fails, LATE_MS, START_MS, useFakeTime } from './limiter-harness.ts';
+import { denies, fails, LATE_MS, START_MS } from './fake-regions.ts';
+import { useFakeTime } from './limiter-harness.ts';
 import { place } from './placed.ts';
 import { cedesNothing, does, far, farther, near, open } from './regional-count-harness.ts';
 

@@ -3,7 +3,8 @@
 import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { Split } from '../../src/core/matching/rule.ts';
-import { createJournal, createSource, openIsolate, snapshotOf, type TestRequest } from './limiter-harness.ts';
+import { createJournal } from './fake-regions.ts';
+import { createSource, openIsolate, snapshotOf, type TestRequest } from './limiter-harness.ts';
 import { createMinute, createModelRegion, type ModelRegion, seenFrom } from './model-regions.ts';
 import type { RuleCheckShape } from './rule-checks.ts';
 

@@ -6,7 +6,8 @@ import { decideInRounds } from '../../local/decide-in-rounds.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { rounds } from '../rounds.ts';
 import { createRandom } from './denial-systems.ts';
-import { openIsolate, START_MS, useFakeTime } from './limiter-harness.ts';
+import { START_MS } from './fake-regions.ts';
+import { openIsolate, useFakeTime } from './limiter-harness.ts';
 import { createMinute, createModelRegion, seenFrom } from './model-regions.ts';
 
 useFakeTime();

@@ -4,7 +4,8 @@ import type { CheckResult } from '../../src/core/counting/decision.ts';
 import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
-import { denies, fails, hangingRun, START_MS, timed, useFakeTime } from './limiter-harness.ts';
+import { denies, fails, hangingRun, START_MS } from './fake-regions.ts';
+import { timed, useFakeTime } from './limiter-harness.ts';
 import { checkOf, near, openRegions } from './regional-isolate.ts';
 import type { RuleCheckShape } from './rule-checks.ts';
 

@@ -4,7 +4,8 @@ import { type GatewayServices, handleGateway } from '../../src/http/gateway.ts';
 import { createIncidentCounts, type Incident } from '../../src/http/incident-counts.ts';
 import type { ProxyResult } from '../../src/http/proxy.ts';
 import type { Ledger } from '../../src/limiter/ledger.ts';
-import { createRegion, snapshotOf } from '../limiter/limiter-harness.ts';
+import { createRegion } from '../limiter/fake-regions.ts';
+import { snapshotOf } from '../limiter/limiter-harness.ts';
 import { SILENT, SILENT_LOG } from '../telemetry/silent.ts';
 
 export interface Situation {

@@ -6,7 +6,8 @@ import { compileSnapshot, type SnapshotContent, withCounterIds } from '../../src
 import { type GatewayServices, handleGateway } from '../../src/http/gateway.ts';
 import { createIncidentCounts } from '../../src/http/incident-counts.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
-import { createRegion, createSource, denies } from '../limiter/limiter-harness.ts';
+import { createRegion, denies } from '../limiter/fake-regions.ts';
+import { createSource } from '../limiter/limiter-harness.ts';
 import { SILENT, SILENT_LOG } from '../telemetry/silent.ts';
 
 const IP = '192.0.2.1';
