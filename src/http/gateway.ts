@@ -123,8 +123,7 @@ interface Deciding {
  * decision that memory makes takes no promise, and nothing has to be handed over.
  */
 function handOver(deciding: Promise<Step>, afterResponse: AfterResponse): Promise<Step> {
-  // The gateway handles the error.
-  afterResponse(deciding.catch(() => {}));
+  afterResponse(deciding);
   return deciding;
 }
 
@@ -133,8 +132,10 @@ function takeRound(services: GatewayServices, deciding: Deciding, step: Step): S
   if (step.kind === 'decided') return step;
   const { asked } = deciding;
   if (hasCredential(asked.request, services.identity))
-    return whoCalls(services, asked, step).then((identity) =>
-      planAndDecide(services, deciding, step, identity),
+    return orRecover(
+      services,
+      step,
+      whoCalls(services, asked, step).then((identity) => planAndDecide(services, deciding, step, identity)),
     );
   return planAndDecide(services, deciding, step, { caller: addressOf(asked.request, services.identity) });
 }
@@ -142,10 +143,17 @@ function takeRound(services: GatewayServices, deciding: Deciding, step: Step): S
 function planAndDecide(services: GatewayServices, deciding: Deciding, round: Round, identity: Identity) {
   deciding.identity = identity;
   const planned = plan(services, deciding.asked, round, identity);
-  return planned instanceof Promise
-    ? planned.then((ready) => services.limiter.decide(round, ready))
-    : services.limiter.decide(round, planned);
+  if (!(planned instanceof Promise)) return services.limiter.decide(round, planned);
+  return orRecover(
+    services,
+    round,
+    planned.then((ready) => services.limiter.decide(round, ready)),
+  );
 }
+
+/** The limiter itself never fails. A look-up of the caller, or a digest, might. */
+const orRecover = ({ limiter }: GatewayServices, { request }: Round, deciding: Promise<Step>) =>
+  deciding.catch((error): Step => ({ kind: 'decided', decision: limiter.recover(request, error) }));
 
 /** Looks up a caller that memory does not know, unless the address is denied anyway. */
 async function whoCalls(services: GatewayServices, asked: GatewayRequest, round: Round): Promise<Identity> {

@@ -24,14 +24,17 @@ export interface Charge {
 
 export const createLedger = (onError: (error: unknown) => void): Ledger => new Ledger(onError);
 
+/** Shared by all ledgers: most have one charge and nothing else. */
+const NOTHING: readonly never[] = [];
+
 /** A class, because every request has a ledger, and the methods of a class are made once. */
 export class Ledger {
-  #spent: Charge[] = [];
-  #seats: Charge[] = [];
+  #spent: readonly Charge[] = NOTHING;
+  #seats: readonly Charge[] = NOTHING;
   /** Charges paid from leases of this isolate. The units are put back if the request is not admitted. */
-  #leased: { readonly charge: Charge; readonly putBack: () => void }[] = [];
+  #leased: readonly { readonly charge: Charge; readonly putBack: () => void }[] = NOTHING;
   /** Seats that a store without an answer may hold. */
-  #doubts: Charge[] = [];
+  #doubts: readonly Charge[] = NOTHING;
   readonly #onError: (error: unknown) => void;
 
   constructor(onError: (error: unknown) => void) {
@@ -40,17 +43,20 @@ export class Ledger {
 
   /** A store has charged this check, at that moment by its own clock. */
   noteCharge(store: CounterStore, check: RuleCheck, chargedAtMs: number): void {
-    (holdsSeat(check) ? this.#seats : this.#spent).push({ store, check, chargedAtMs });
+    const charge = { store, check, chargedAtMs };
+    if (holdsSeat(check)) this.#seats = [...this.#seats, charge];
+    else this.#spent = [...this.#spent, charge];
   }
 
   /** A leased unit pays for the check: see lease-book.ts. */
   noteLeased(charge: Charge, putBack: () => void): void {
-    this.#leased.push({ charge, putBack });
+    this.#leased = [...this.#leased, { charge, putBack }];
   }
 
   /** A store has not answered a call that charges these checks, so it may have charged them. */
   noteDoubt(store: CounterStore, checks: readonly RuleCheck[]): void {
-    for (const check of checks) if (holdsSeat(check)) this.#doubts.push({ store, check });
+    const doubts = checks.filter(holdsSeat).map((check) => ({ store, check }));
+    if (doubts.length > 0) this.#doubts = [...this.#doubts, ...doubts];
   }
 
   /** All charges that are certain. */
@@ -84,9 +90,9 @@ export class Ledger {
   /** The request is not admitted after all: gives back all charges and forgets them. */
   async undo(): Promise<void> {
     const refunded = this.#spent;
-    this.#spent = [];
+    this.#spent = NOTHING;
     for (const { putBack } of this.#leased) putBack();
-    this.#leased = [];
+    this.#leased = NOTHING;
     await Promise.all([this.#run('refund', refunded), this.release()]);
   }
 
@@ -122,8 +128,8 @@ export class Ledger {
   /** Gives seats back, also to stores that did not answer. */
   async release(): Promise<void> {
     const held = [...this.#seats, ...this.#doubts];
-    this.#seats = [];
-    this.#doubts = [];
+    this.#seats = NOTHING;
+    this.#doubts = NOTHING;
     await atEachStore(held, (store, checks) => this.#releaseAt(store, checks));
   }
 

@@ -39,6 +39,17 @@ export interface Turn {
   readonly ones: [Pending, ...Pending[]];
 }
 
+/** If a moving rule has two placements in this region, the stricter one is asked. */
+export function withTurn(turns: readonly Turn[], turn: Turn): readonly Turn[] {
+  if (turns.length === 0) return [turn];
+  const { check } = turn.ones[0].placed;
+  const at = turns.findIndex(({ region, ones }) => region === turn.region && ones[0].placed.check === check);
+  const twin = turns[at];
+  if (!twin) return [...turns, turn];
+  const stricter = turn.check.limit < twin.check.limit ? turn : twin;
+  return turns.with(at, { ...stricter, ones: [...twin.ones, ...turn.ones] });
+}
+
 const NO_VERDICTS: ReadonlyMap<string, Verdict> = new Map();
 
 /** At the start. */

@@ -1,10 +1,12 @@
-// Calls one region to count checks of a request, and writes the answer into the tally.
+// Calls one region to count checks of a request, and writes the answer into the tally. `start` makes the call; then
+// `hear` gets the answer, or `fail` the error.
 import { type Answer, type Outcome, outcomeWith } from '../core/counting/check.ts';
 import type { DegradedReason } from '../core/counting/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { CounterStoreError } from '../core/ports/counter-store.ts';
+import type { Permit } from '../core/regions/breaker.ts';
 import type { Cessions } from './cessions.ts';
-import type { KnownDenials } from './known-denials.ts';
+import type { KnownDenials, Moment } from './known-denials.ts';
 import type { LeaseBook } from './lease-book.ts';
 import { asWhole, isUnanswered, type Pending, setVerdict, type Turn } from './pending-check.ts';
 import {
@@ -33,6 +35,32 @@ export interface Tally {
   round: number;
 }
 
+/** A call to one region that is under way. */
+export interface RegionCall {
+  readonly region: LimiterRegion;
+  readonly turns: readonly Turn[];
+  /** The checks as sent, with the units to lease. */
+  readonly checks: readonly RuleCheck[];
+  readonly withAnnouncement: boolean;
+  readonly permit: Permit;
+  /** The region has enough time, so a timeout is its fault. */
+  readonly isFair: boolean;
+  readonly sentAtMs: number;
+  readonly answering: Promise<Answer>;
+}
+
+export interface RegionCalls {
+  /** Calls a region. Undefined if it cannot be called now. */
+  start(
+    region: LimiterRegion,
+    turns: readonly Turn[],
+    tally: Tally,
+    request: CountRequest,
+  ): RegionCall | undefined;
+  hear(call: RegionCall, answer: Answer, tally: Tally, request: CountRequest): void;
+  fail(call: RegionCall, error: unknown, tally: Tally, request: CountRequest): void;
+}
+
 export interface RegionCallsOptions {
   readonly now: () => number;
   readonly cessions: Cessions;
@@ -47,7 +75,13 @@ const FAIR_TIMES = 2;
 /** The least time for a near region that is asked after a far one, even if the far one has used up the time. */
 const AGAIN_MS = 50;
 
-export function createRegionCalls({ now, cessions, denials, leases, isUnsettled }: RegionCallsOptions) {
+export function createRegionCalls({
+  now,
+  cessions,
+  denials,
+  leases,
+  isUnsettled,
+}: RegionCallsOptions): RegionCalls {
   /** Whether there is another region that could count the check and has not been asked. */
   const hasOther = ({ placed, verdicts }: Pending, { regions }: CountRequest) =>
     regions.some(
@@ -82,22 +116,21 @@ export function createRegionCalls({ now, cessions, denials, leases, isUnsettled 
     return want > 0 ? { ...check, want } : check;
   };
 
-  /** Notes the answer of a region for each check of the call. */
-  const hear = (turns: readonly Turn[], sent: Sent, request: CountRequest) => {
-    const { answer, sentAtMs, checks } = sent;
+  /** Notes the answer for each check of the call. */
+  const hearTurns = ({ turns, checks, sentAtMs }: RegionCall, answer: Answer, request: CountRequest) => {
     const { outcomes, nowMs } = answer;
     const passes = turns.every(({ check }, i) => {
       const outcome = outcomes[i];
       return outcome?.allowed || (check.log && outcome?.movedTo === undefined);
     });
-    turns.forEach((turn, i) => {
+    for (const [i, turn] of turns.entries()) {
       if (checks[i]?.want) leases.answered(turn.check);
       const told = outcomes[i];
-      if (!told) return;
+      if (!told) continue;
       const outcome = outcomeWith(told, { nowMs: told.nowMs ?? nowMs });
       if (outcome.allowed) admit(turn, outcome, { nowMs, sentAtMs, passes }, request);
-      else refuse(turn, outcome, sent, request);
-    });
+      else refuse(turn, outcome, { answeredAtMs: nowMs, sentAtMs }, request);
+    }
   };
 
   const admit = (
@@ -128,14 +161,14 @@ export function createRegionCalls({ now, cessions, denials, leases, isUnsettled 
   const refuse = (
     { region, check, ones }: Turn,
     outcome: Outcome,
-    { answer: { nowMs }, sentAtMs }: Sent,
+    { answeredAtMs, sentAtMs }: Pick<Moment, 'answeredAtMs'> & Pick<RegionCall, 'sentAtMs'>,
     { operation, regions, era }: CountRequest,
   ) => {
-    const moment = { askedAtMs: sentAtMs, answeredAtMs: nowMs, era };
+    const moment = { askedAtMs: sentAtMs, answeredAtMs, era };
     if (outcome.movedTo !== undefined) return cessions.learn(check, region.name, outcome, moment);
     setVerdicts(ones, region, check, outcome);
     if (operation !== 'take') return;
-    if (region === regions[0]) leases.denied(check, outcome, outcome.nowMs ?? nowMs);
+    if (region === regions[0]) leases.denied(check, outcome, outcome.nowMs ?? answeredAtMs);
     if (region.isCluster || isUnsettled(check)) return;
     denials.remember(region.name, check, outcome, moment);
   };
@@ -171,46 +204,45 @@ export function createRegionCalls({ now, cessions, denials, leases, isUnsettled 
     return turns.map((turn) => (isLeasing ? wanting(turn, request) : turn.check));
   };
 
-  return async (region: LimiterRegion, turns: readonly Turn[], tally: Tally, request: CountRequest) => {
-    const ms = givenMs(region, turns, request, tally.round);
-    if (ms <= 0) return miss(turns, TOO_LATE, tally, request);
-    const permit = region.breaker.enter();
-    if (permit === undefined) return miss(turns, NOT_ASKED, tally, request);
-    const withAnnouncement = tally.asksAnnouncement;
-    // One announcement is enough, so later calls do not read it.
-    tally.asksAnnouncement = false;
-    const checks = checksOf(region, turns, request);
-    const call = { operation: request.operation, checks, withAnnouncement };
-    const sentAtMs = now();
-    let answer: Answer;
-    // What `askRegion` does, without its promise: most requests come this way.
-    try {
-      answer = await region.store.run(call, AbortSignal.timeout(Math.ceil(ms)));
+  return {
+    start(region, turns, tally, request) {
+      const ms = givenMs(region, turns, request, tally.round);
+      const permit = ms > 0 ? region.breaker.enter() : undefined;
+      if (permit === undefined) {
+        miss(turns, ms > 0 ? NOT_ASKED : TOO_LATE, tally, request);
+        return undefined;
+      }
+      const withAnnouncement = tally.asksAnnouncement;
+      // One announcement is enough, so later calls do not read it.
+      tally.asksAnnouncement = false;
+      const checks = checksOf(region, turns, request);
+      const isFair = ms >= fairMs(region, request);
+      const sentAtMs = now();
+      const call = { operation: request.operation, checks, withAnnouncement };
+      const answering = region.store.run(call, AbortSignal.timeout(Math.ceil(ms)));
+      return { region, turns, checks, permit, isFair, sentAtMs, withAnnouncement, answering };
+    },
+
+    hear(call, answer, tally, request) {
+      const { region, permit, sentAtMs, checks } = call;
       if (answer.outcomes.length !== checks.length)
         throw new CounterStoreError('bad-reply', 'the answer lacks something');
       noteAnswer(region, permit, sentAtMs, now());
-    } catch (error) {
-      tally.asksAnnouncement = withAnnouncement;
-      const isFair = ms >= fairMs(region, request);
-      return miss(turns, noteFailure({ region, permit, isFair }, error, now()), tally, request);
-    }
-    if (!tally.answered.includes(region)) tally.answered.push(region);
-    if (answer.announced !== undefined)
-      tally.heard.push({ announced: answer.announced, board: region.board });
-    hear(turns, { answer, sentAtMs, checks }, request);
+      if (!tally.answered.includes(region)) tally.answered.push(region);
+      if (answer.announced !== undefined)
+        tally.heard.push({ announced: answer.announced, board: region.board });
+      hearTurns(call, answer, request);
+    },
+
+    fail(call, error, tally, request) {
+      tally.asksAnnouncement = call.withAnnouncement;
+      miss(call.turns, noteFailure(call, error, now()), tally, request);
+    },
   };
 }
 
-/** An answer with its call. */
-interface Sent {
-  readonly answer: Answer;
-  readonly sentAtMs: number;
-  /** The checks as sent, with the units to lease. */
-  readonly checks: readonly RuleCheck[];
-}
-
 /** The answer that lets a check pass. */
-interface Admitting extends Pick<Answer, 'nowMs'>, Pick<Sent, 'sentAtMs'> {
+interface Admitting extends Pick<Answer, 'nowMs'>, Pick<RegionCall, 'sentAtMs'> {
   /** All checks of the call pass, so they are charged. */
   readonly passes: boolean;
 }

@@ -21,6 +21,7 @@ import {
   setVerdict,
   type Turn,
   useOf,
+  withTurn,
 } from './pending-check.ts';
 import type { PlacedCheck } from './placed-checks.ts';
 import { createRegionCalls, type Tally } from './region-calls.ts';
@@ -87,7 +88,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   const { now, denials, cessions } = options;
   const unsettled = createBoundedCache<true>(MAX_UNSETTLED);
   const isUnsettled = (check: RuleCheck) => unsettled.get(nameOf(check), now()) === true;
-  const askToCount = createRegionCalls({ ...options, isUnsettled });
+  const calls = createRegionCalls({ ...options, isUnsettled });
   const isClosed = ({ breaker }: LimiterRegion) => breaker.state(now()) === 'closed';
 
   const undo: RegionalCount['undo'] = (ledger) => {
@@ -157,18 +158,28 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     return askRegion({ region: from, isFair: true, now, ask: () => cessions.ask(some, signal) });
   };
 
-  const take = ({ turns, wishes }: Step, tally: Tally, request: CountRequest): Promise<unknown> => {
-    // Most requests take one call to the nearest region and nothing else.
-    const [first] = turns;
-    if (first && wishes.length === 0 && turns.every(({ region }) => region === first.region))
-      return askToCount(first.region, turns, tally, request);
-    return Promise.all([
+  const askToCount = async (
+    region: LimiterRegion,
+    turns: readonly Turn[],
+    tally: Tally,
+    request: CountRequest,
+  ) => {
+    const call = calls.start(region, turns, tally, request);
+    if (!call) return;
+    try {
+      calls.hear(call, await call.answering, tally, request);
+    } catch (error) {
+      calls.fail(call, error, tally, request);
+    }
+  };
+
+  const take = ({ turns, wishes }: Step, tally: Tally, request: CountRequest): Promise<unknown> =>
+    Promise.all([
       ...asksOf(wishes).map((some) => askForParts(some, request)),
       ...[...Map.groupBy(turns, ({ region }) => region)].map(([region, some]) =>
         askToCount(region, some, tally, request),
       ),
     ]);
-  };
 
   /** Denies a check that no region may count now, if all regions answer. Admitting it could exceed the limit. */
   const denyLocked = (one: Pending) => {
@@ -214,7 +225,17 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       const step = stepOf(tally.pending, request);
       isStopped = step !== undefined && tally.heard.some((one) => isOutdated(one, request.expected));
       if (!step || isStopped) break;
-      await take(step, tally, request);
+      const only = onlyRegionOf(step);
+      if (!only) await take(step, tally, request);
+      else {
+        // What `askToCount` does, without its promise: most requests take one call and nothing else.
+        const call = calls.start(only, step.turns, tally, request);
+        try {
+          if (call) calls.hear(call, await call.answering, tally, request);
+        } catch (error) {
+          if (call) calls.fail(call, error, tally, request);
+        }
+      }
       if (tally.pending.every(isAdmitted)) break;
     }
     return conclude(tally, isStopped, request);
@@ -257,15 +278,11 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   };
 }
 
-/** If a moving rule has two placements in this region, the stricter one is asked. */
-function withTurn(turns: readonly Turn[], turn: Turn): readonly Turn[] {
-  if (turns.length === 0) return [turn];
-  const { check } = turn.ones[0].placed;
-  const at = turns.findIndex(({ region, ones }) => region === turn.region && ones[0].placed.check === check);
-  const twin = turns[at];
-  if (!twin) return [...turns, turn];
-  const stricter = turn.check.limit < twin.check.limit ? turn : twin;
-  return turns.with(at, { ...stricter, ones: [...twin.ones, ...turn.ones] });
+/** The region of all calls of this step, if there is but one call. */
+function onlyRegionOf({ turns, wishes }: Step): LimiterRegion | undefined {
+  const [first] = turns;
+  const isOnly = wishes.length === 0 && turns.every(({ region }) => region === first?.region);
+  return isOnly ? first?.region : undefined;
 }
 
 const isAdmitted = ({ admitted }: Pending): boolean => admitted !== undefined;

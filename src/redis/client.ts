@@ -2,7 +2,9 @@
 import type { Redis } from '@upstash/redis/cloudflare';
 import { CounterStoreError, OutOfCalls } from '../core/ports/counter-store.ts';
 import { whenNeeded } from '../core/when-needed.ts';
+import type { Script } from './script.ts';
 import { withoutCommand, wordsOf } from './server-words.ts';
+import type { ScriptCall } from './wire.ts';
 
 export interface UpstashOptions {
   readonly url: string;
@@ -27,10 +29,8 @@ export interface Client {
 }
 
 export interface ScriptRun<T> {
-  readonly sha: string;
-  readonly text: string;
-  /** The number of keys, the keys, and the arguments. */
-  readonly words: readonly string[];
+  readonly script: Script;
+  readonly call: ScriptCall;
   /** Reads the reply. A parameter, because one more promise for each request costs. */
   readonly read: (reply: unknown) => T;
 }
@@ -81,11 +81,12 @@ export function createClient({ url, token }: UpstashOptions): Client {
   const send: Client['send'] = (signal, issued) =>
     attempt(signal, async () => (await library()).issue(signal, issued));
   return {
-    async script(signal, { sha, text, words, read }) {
+    async script(signal, { script, call, read }) {
       try {
-        const response = await post(signal, '', ['EVALSHA', sha, ...words]);
+        const response = await post(signal, '', scriptWords('EVALSHA', script.sha, call));
         const reply: unknown = JSON.parse(await response.text());
-        if (isScriptMissing(reply)) return read(await command(signal, ['EVAL', text, ...words]));
+        if (isScriptMissing(reply))
+          return read(await command(signal, scriptWords('EVAL', script.text, call)));
         return read(resultOf(response.ok, reply));
       } catch (error) {
         throw withoutDetails(error, signal);
@@ -106,6 +107,12 @@ export function createClient({ url, token }: UpstashOptions): Client {
       (await send(signal, commands)).map((entry) => toReplied(entry, signal)),
   };
 }
+
+export const scriptWords = (
+  command: 'EVAL' | 'EVALSHA',
+  script: string,
+  { keys, args }: ScriptCall,
+): string[] => [command, script, String(keys.length), ...keys, ...args];
 
 const entryOf = (reply: unknown): Entry => (typeof reply === 'object' && reply !== null ? reply : {});
 

@@ -4,7 +4,7 @@ import type { Answer } from '../core/counting/check.ts';
 import { ANNOUNCEMENT_KEY } from '../core/counting/keys.ts';
 import { PROBE_CHECKS } from '../core/counting/probe.ts';
 import { type CounterCall, type CounterStore, CounterStoreError } from '../core/ports/counter-store.ts';
-import { type Client, type Replied, ScriptMissing, type ScriptRun } from './client.ts';
+import { type Client, type Replied, ScriptMissing, type ScriptRun, scriptWords } from './client.ts';
 import { composeScript, type Script } from './script.ts';
 import { parseAnswer, toScriptCall } from './wire.ts';
 
@@ -19,11 +19,14 @@ export function createUpstashStore(client: Client): CounterStore {
     return runWith(script, call, signal);
   };
 
-  const runWith = ({ sha, text }: Script, call: CounterCall, signal: AbortSignal): Promise<Answer> => {
-    const { checks, withAnnouncement } = call;
-    const words = toWords(call);
-    if (withAnnouncement) return readAndCount(client, signal, { sha, text, words, checks });
-    return client.script(signal, { sha, text, words, read: (reply) => parseAnswer(reply, checks) });
+  const runWith = (made: Script, asked: CounterCall, signal: AbortSignal): Promise<Answer> => {
+    const { checks, withAnnouncement } = asked;
+    const run = {
+      script: made,
+      call: toScriptCall(asked),
+      read: (reply: unknown) => parseAnswer(reply, checks),
+    };
+    return withAnnouncement ? readAndCount(client, signal, run) : client.script(signal, run);
   };
 
   return {
@@ -40,28 +43,23 @@ export function createUpstashStore(client: Client): CounterStore {
   };
 }
 
-interface Run extends Pick<ScriptRun<Answer>, 'sha' | 'text' | 'words'>, Pick<CounterCall, 'checks'> {}
-
 /**
  * Also one HTTP request. The announcement is not a key of the script, because Upstash locks such keys exclusively, and
  * all isolates of a region would queue for it. A GET shares its lock with every other GET.
  */
-async function readAndCount(client: Client, signal: AbortSignal, run: Run): Promise<Answer> {
-  const { sha, text, words, checks } = run;
+async function readAndCount(client: Client, signal: AbortSignal, run: ScriptRun<Answer>): Promise<Answer> {
+  const { script, call, read } = run;
   const [announcement, counted] = await client.pipeline(signal, [
     ['GET', ANNOUNCEMENT_KEY],
-    ['EVALSHA', sha, ...words],
+    scriptWords('EVALSHA', script.sha, call),
   ]);
   if (!announcement || !counted) throw new CounterStoreError('bad-reply', 'expected two replies');
   if (counted.error && !(counted.error instanceof ScriptMissing)) throw counted.error;
-  const reply = counted.error ? await client.command(signal, ['EVAL', text, ...words]) : counted.result;
-  return parseAnswer(reply, checks, toAnnounced(announcement));
-}
-
-/** The number of keys, the keys, and the arguments. */
-function toWords(call: CounterCall): string[] {
-  const { keys, args } = toScriptCall(call);
-  return [String(keys.length), ...keys, ...args];
+  const reply = counted.error
+    ? await client.command(signal, scriptWords('EVAL', script.text, call))
+    : counted.result;
+  const { nowMs, outcomes } = read(reply);
+  return { nowMs, outcomes, announced: toAnnounced(announcement) };
 }
 
 /** Undefined if the announcement cannot be read. The checks were counted all the same. */

@@ -73,11 +73,7 @@ function isUsed(column: Column | undefined, checks: readonly Check[]): boolean {
 }
 
 /** Checks the shape of a reply before anything trusts it. */
-export function parseAnswer(
-  reply: unknown,
-  checks: readonly Check[],
-  announced?: Answer['announced'],
-): Answer {
+export function parseAnswer(reply: unknown, checks: readonly Check[]): Answer {
   const detailsAt = 1 + PLAIN * checks.length;
   const length = detailsAt + DETAILS * checks.length;
   const isHome = (field: unknown, i: number) =>
@@ -92,7 +88,7 @@ export function parseAnswer(
   return {
     nowMs: fields[0] ?? 0,
     outcomes: checks.map((check, i) => toOutcome(fields, i, detailsAt, check)),
-    announced,
+    announced: undefined,
   };
 }
 

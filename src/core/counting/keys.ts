@@ -15,11 +15,12 @@ const COUNTER_ID_LENGTH = 8;
  * digest; most do not.
  */
 export function subjectKey(scope: string, subject: string, group = ''): string | Promise<string> {
-  const keyOf = (tag: string) =>
-    group === '' ? `weir:{${scope}:${tag}}` : `weir:{${scope}:${tag}}:${group}`;
-  if (PLAIN.test(subject)) return keyOf(`=${subject}`);
-  return digest('SHA-256', subject).then((bytes) => keyOf(`#${toBase64Url(bytes)}`));
+  if (PLAIN.test(subject)) return keyOf(scope, `=${subject}`, group);
+  return digest('SHA-256', subject).then((bytes) => keyOf(scope, `#${toBase64Url(bytes)}`, group));
 }
+
+const keyOf = (scope: string, tag: string, group: string) =>
+  group === '' ? `weir:{${scope}:${tag}}` : `weir:{${scope}:${tag}}:${group}`;
 
 /** Where the version of the rules in force is announced. */
 export const ANNOUNCEMENT_KEY = 'weir:announcement';

@@ -84,14 +84,17 @@ function toChecks(
   matches: readonly Match[],
   request: PlannedRequest,
 ): readonly RuleCheck[] | Promise<readonly RuleCheck[]> {
-  const keys = matches.map((match) => keyOf(match, request));
-  const withKeys = (all: readonly string[]) =>
-    matches.map((match, i) => toCheck(match, all[i] ?? '', request));
-  return isReady(keys) ? withKeys(keys) : Promise.all(keys).then(withKeys);
+  const checks = matches.map((match) => {
+    const key = keyOf(match, request);
+    return typeof key === 'string'
+      ? toCheck(match, key, request)
+      : key.then((made) => toCheck(match, made, request));
+  });
+  return isReady(checks) ? checks : Promise.all(checks);
 }
 
-const isReady = (keys: readonly (string | Promise<string>)[]): keys is readonly string[] =>
-  keys.every((key) => typeof key === 'string');
+const isReady = (checks: readonly (RuleCheck | Promise<RuleCheck>)[]): checks is readonly RuleCheck[] =>
+  checks.every((check) => !(check instanceof Promise));
 
 function keyOf({ rule, parameters }: Match, request: PlannedRequest) {
   const { scope, by, algorithm, counterId, ordinal } = rule;
