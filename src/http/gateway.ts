@@ -128,16 +128,15 @@ function handOver(deciding: Promise<Step>, afterResponse: AfterResponse): Promis
 }
 
 /** One round. A promise only if it has to wait. */
-function takeRound(services: GatewayServices, deciding: Deciding, step: Step): Step | Promise<Step> {
-  if (step.kind === 'decided') return step;
+function takeRound(services: GatewayServices, deciding: Deciding, round: Round): Step | Promise<Step> {
   const { asked } = deciding;
   if (hasCredential(asked.request, services.identity))
     return orRecover(
       services,
-      step,
-      whoCalls(services, asked, step).then((identity) => planAndDecide(services, deciding, step, identity)),
+      round,
+      whoCalls(services, asked, round).then((identity) => planAndDecide(services, deciding, round, identity)),
     );
-  return planAndDecide(services, deciding, step, { caller: addressOf(asked.request, services.identity) });
+  return planAndDecide(services, deciding, round, { caller: addressOf(asked.request, services.identity) });
 }
 
 function planAndDecide(services: GatewayServices, deciding: Deciding, round: Round, identity: Identity) {
