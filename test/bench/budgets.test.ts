@@ -39,7 +39,7 @@ describe('rules of several algorithms on one subject', () => {
     }
   });
 
-  it('take no more memory than the same three of @upstash/ratelimit', async () => {
+  it('take no more memory than the same three rules of @upstash/ratelimit', async () => {
     const { three, peerThree } = await measureBytes(redis, sha);
     expect(three).toBeLessThanOrEqual(peerThree);
   });
@@ -49,7 +49,7 @@ it('the bench weighs the counters of every algorithm before they expire', async 
   expect(Object.values(await measureBytes(redis, sha))).not.toContain(0);
 });
 
-describe('what the store sends to Upstash for five rules of one subject', () => {
+describe('a call of the store with five rules of one subject', () => {
   let harness: Harness;
   let store: CounterStore;
   beforeAll(async () => {

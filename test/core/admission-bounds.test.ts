@@ -41,7 +41,7 @@ const between = (sent: readonly Sent[], fromMs: number, toMs: number) =>
 describe.each(counted)('%s', (algorithm) => {
   const histories = fc.tuple(rules(algorithm), fc.array(waits, { minLength: 1, maxLength: 150 }));
 
-  it('never admits more than its bounds say, in any period of the clock or in all', () => {
+  it('never admits more than its bounds say, in any period or in total', () => {
     fc.assert(
       fc.property(histories, ([rule, pauses]) => {
         const sent = play(rule, pauses);
@@ -72,13 +72,13 @@ describe.each(counted)('%s', (algorithm) => {
   });
 });
 
-it('knows that buckets which do not fit into the window count for longer than a window and a bucket', () => {
+it('buckets that do not divide the window count for longer than a window and a bucket', () => {
   expect(deniesWithinMs({ algorithm: 'sliding-window-buckets', limit: 6, windowMs: 97, extra: 10 })).toBe(
     110,
   );
 });
 
-it('has no bounds for seats', () => {
+it('seats have no bounds', () => {
   expect([hasAdmissionBounds('concurrency'), hasAdmissionBounds('fixed-window')]).toEqual([false, true]);
 });
 
@@ -88,6 +88,6 @@ it.each([
   ['fixed-window', 86_400_000, undefined, 10],
   ['sliding-window-log', 3_600_000, undefined, 10],
   ['token-bucket', 60_000, 50, 650],
-] as const)('%s of 10 in %i ms admits at most so much in an hour', (algorithm, windowMs, extra, most) => {
+] as const)('%s of 10 in %i ms has the expected bound for an hour', (algorithm, windowMs, extra, most) => {
   expect(mostAdmittedInAny({ algorithm, limit: 10, windowMs, extra }, 3_600_000)).toBe(most);
 });

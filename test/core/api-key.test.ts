@@ -10,7 +10,7 @@ import {
 const randomBytes = () => crypto.getRandomValues(new Uint8Array(API_KEY_RANDOM_BYTES));
 
 describe('createApiKey', () => {
-  it('makes keys that are well formed, each another one', async () => {
+  it('makes well-formed keys that are all different', async () => {
     const keys = await Promise.all(Array.from({ length: 1_000 }, () => createApiKey(randomBytes())));
     expect(new Set(keys).size).toBe(1_000);
     for (const key of keys) {
@@ -19,7 +19,7 @@ describe('createApiKey', () => {
     }
   });
 
-  it('spells the bytes in order and skips those that would favour some characters', async () => {
+  it('spells the bytes in order and skips bytes that would favour some characters', async () => {
     const key = await createApiKey(Uint8Array.from([...Array(32).fill(255), ...Array(32).keys()]));
     expect(key.slice(5, 37)).toBe('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdef');
   });
@@ -35,13 +35,13 @@ describe('createApiKey', () => {
     await expect(createApiKey(new Uint8Array(64).fill(248))).rejects.toThrow(RangeError);
   });
 
-  it('refuses to make a key of too few bytes', async () => {
+  it('refuses to make a key from too few bytes', async () => {
     await expect(createApiKey(new Uint8Array(31))).rejects.toThrow('31 random bytes are too few');
   });
 });
 
 describe('isWellFormedKey', () => {
-  it('recognizes a key in which one character is wrong', async () => {
+  it('rejects a key in which one character is wrong', async () => {
     const key = await createApiKey(randomBytes());
     for (let at = 0; at < key.length; at++) {
       const wrong = key[at] === 'x' ? 'y' : 'x';
@@ -49,11 +49,11 @@ describe('isWellFormedKey', () => {
     }
   });
 
-  it('takes a key of long ago: its checksum never changes', async () => {
+  it('accepts a key from long ago: the checksum never changes', async () => {
     expect(await isWellFormedKey(`weir_${'A'.repeat(32)}DI4sjp`)).toBe(true);
   });
 
-  it('recognizes other text without computing a digest', async () => {
+  it('rejects other text without computing a digest', async () => {
     const key = await createApiKey(randomBytes());
     const hashing = vi.spyOn(crypto.subtle, 'digest');
     const others = [
@@ -72,7 +72,7 @@ describe('isWellFormedKey', () => {
   });
 });
 
-it('stores only a hash and a short prefix of a key', async () => {
+it('an API key has a hash and a short prefix', async () => {
   expect(await hashApiKey('abc')).toBe('ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad');
   const key = await createApiKey(new Uint8Array(64));
   expect(prefixOf(key)).toBe('weir_AAAAAA');

@@ -4,7 +4,7 @@ import { type BoundedCache, createBoundedCache } from '../../src/core/bounded-ca
 import { rounds } from '../rounds.ts';
 
 describe('the bounded cache', () => {
-  it('lets the entry that was used longest ago make room', () => {
+  it('drops the entry that was used longest ago when it is full', () => {
     const cache = createBoundedCache<number>(2);
     cache.set('a', 1, 100);
     cache.set('b', 2, 100);
@@ -13,7 +13,7 @@ describe('the bounded cache', () => {
     expect([cache.get('a', 0), cache.get('b', 0), cache.get('c', 0)]).toEqual([1, undefined, 3]);
   });
 
-  it('has an entry until the millisecond of its expiry', () => {
+  it('keeps an entry until the millisecond of its expiry', () => {
     const cache = createBoundedCache<number>(2);
     cache.set('a', 1, 100);
     expect(cache.get('a', 99)).toBe(1);
@@ -30,7 +30,7 @@ describe('the bounded cache', () => {
     expect([cache.get('a', 0), cache.get('b', 0), cache.size]).toEqual([undefined, 2, 1]);
   });
 
-  it('does as a list does that is searched from end to end', () => {
+  it('behaves like a plain list that is searched from end to end', () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 4 }), fc.array(step, { maxLength: 60 }), (maxEntries, steps) => {
         const cache = createBoundedCache<number>(maxEntries);

@@ -53,7 +53,7 @@ describe('bounded counters', () => {
     );
   });
 
-  it('forget the one that was used longest ago', () => {
+  it('forget the counter that was used longest ago', () => {
     const counters = createBoundedCounters(2);
     counters.save('a', 'rule', counter(1), START_MS);
     counters.save('b', 'rule', counter(2), START_MS);
@@ -62,7 +62,7 @@ describe('bounded counters', () => {
     expect(['a', 'b', 'c'].map((key) => counters.get(key, 'rule')?.state)).toEqual([1, undefined, 3]);
   });
 
-  it('hold only the last of 100,000 subjects', () => {
+  it('hold only the last 1,000 of 100,000 subjects', () => {
     const counters = createBoundedCounters(1_000);
     const keys = Array.from({ length: 100_000 }, (_, i) => `subject-${i}`);
     for (const key of keys) counters.save(key, 'rule', counter(1), START_MS);

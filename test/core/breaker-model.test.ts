@@ -7,7 +7,7 @@ import { createModel } from './breaker-model.ts';
 
 const START_MS = 1_800_000_000_000;
 
-it('does as a breaker does that keeps everything and searches it from end to end', () => {
+it('the breaker behaves like a model that keeps everything and searches it from end to end', () => {
   const passedMs = fc.oneof(fc.nat(300), fc.constantFrom(749, 750, 999, 1_000, 1_250, 59_999, 60_000));
   const step = fc.oneof(
     { weight: 1, arbitrary: passedMs.map((ms) => ({ do: 'wait', ms }) as const) },

@@ -18,7 +18,7 @@ describe('a closed breaker', () => {
     [10, 9, 'closed'],
     [10, 10, 'open'],
   ])(
-    'after %d successes and then %d failures is, by the half of them: %s',
+    'after %d successes and then %d failures is %s: it opens when half of the calls have failed',
     (successes, failures, expected) => {
       const { call, state } = openIsolate();
       call(SUCCESS, successes);
@@ -36,7 +36,7 @@ describe('a closed breaker', () => {
     expect(state()).toBe('open');
   });
 
-  it('forgets failures, too, by 20 later calls', () => {
+  it('forgets failures, too, after 20 later calls', () => {
     const { call, state } = openIsolate();
     call(SUCCESS, 16);
     call(FAILURE, 4);
@@ -58,7 +58,7 @@ describe('a closed breaker', () => {
     expect(at(60_000)).toBe('closed');
   });
 
-  it('lets no success of long ago excuse failures of now', () => {
+  it('does not let old successes excuse new failures', () => {
     const { call, state, clock } = openIsolate();
     call(SUCCESS, 15);
     clock.ms += 60_000;
@@ -66,7 +66,7 @@ describe('a closed breaker', () => {
     expect(state()).toBe('open');
   });
 
-  it('is not opened by a success, even when failures are the half', () => {
+  it('is not opened by a success, even if half of the calls have failed', () => {
     const { call, state, clock } = openIsolate();
     call(SUCCESS, 10);
     clock.ms += 30_000;
@@ -88,7 +88,7 @@ describe('an open breaker', () => {
     [0, 750],
     [0.5, 1_000],
     [1, 1_250],
-  ])('with %d on the dice lets nobody in for %d ms, and then probes only', (dice, openMs) => {
+  ])('with a random value of %d lets no call in for %d ms, and then only probes', (dice, openMs) => {
     const { clock, enter, probe, state } = openBreaker(() => dice);
     for (const passedMs of [0, 1, openMs - 1]) {
       clock.ms = START_MS + passedMs;
@@ -103,7 +103,7 @@ describe('an open breaker', () => {
   it.each([
     ['success', SUCCESS],
     ['failure', FAILURE],
-  ])('does not care about a late %s of a call from before', (_, hasFailed) => {
+  ])('ignores a late %s of a call from before it opened', (_, hasFailed) => {
     const { call, permit, report, state, clock, changes } = openIsolate();
     const late = Array.from({ length: 8 }, permit);
     call(FAILURE, 5);
@@ -134,7 +134,7 @@ describe('a half-open breaker', () => {
     }
   });
 
-  it('closes by the third success, not before, and then lets everybody in', () => {
+  it('closes at the third success, not before, and then lets all calls in', () => {
     const { permit, report, enter, probe, state } = halfOpenBreaker();
     const probes = [permit(), permit(), permit()];
     for (const each of probes) {
@@ -145,13 +145,13 @@ describe('a half-open breaker', () => {
     expect(Array.from({ length: 10 }, enter)).not.toContain(undefined);
   });
 
-  it('closes by three one after the other', () => {
+  it('closes after three successful probes one after the other', () => {
     const { call, state } = halfOpenBreaker();
     call(SUCCESS, 3);
     expect(state()).toBe('closed');
   });
 
-  it.each([0, 1, 2])('opens again by one failure after %d successes, for as long as ever', (successes) => {
+  it.each([0, 1, 2])('opens again after %d successes and one failure, for as long as before', (successes) => {
     const { call, probe, state, clock } = halfOpenBreaker();
     call(SUCCESS, successes);
     call(FAILURE);
@@ -201,7 +201,7 @@ describe('a half-open breaker', () => {
 });
 
 describe('a breaker that has closed again', () => {
-  it('starts without the failures of before', () => {
+  it('starts without earlier failures', () => {
     const { call, state } = halfOpenBreaker();
     call(SUCCESS, 3);
     call(FAILURE, 4);
@@ -210,7 +210,7 @@ describe('a breaker that has closed again', () => {
     expect(state()).toBe('open');
   });
 
-  it('does not care about a late failure of a probe, nor of a call from before', () => {
+  it('ignores late failures of probes and of calls from before it opened', () => {
     const { call, permit, report, state, clock } = openIsolate();
     const late = Array.from({ length: 5 }, permit);
     call(FAILURE, 5);
@@ -224,15 +224,18 @@ describe('a breaker that has closed again', () => {
 });
 
 describe('a clock that is put back', () => {
-  it.each([1, 250, 500, 1_000, 60_000, 10 ** 12])('by %d ms keeps out nobody for 1.25 s', (backMs) => {
-    const { clock, probe } = openBreaker();
-    clock.ms -= backMs;
-    let askedMs = 0;
-    for (; probe() === undefined; clock.ms += 1) askedMs += 1;
-    expect(askedMs).toBe(backMs <= 250 ? 1_000 + backMs : 0);
-  });
+  it.each([1, 250, 500, 1_000, 60_000, 10 ** 12])(
+    'by %d ms keeps probes out for at most 1.25 s',
+    (backMs) => {
+      const { clock, probe } = openBreaker();
+      clock.ms -= backMs;
+      let askedMs = 0;
+      for (; probe() === undefined; clock.ms += 1) askedMs += 1;
+      expect(askedMs).toBe(backMs <= 250 ? 1_000 + backMs : 0);
+    },
+  );
 
-  it('by long lets probes in at once', () => {
+  it('by a minute lets probes in at once', () => {
     const { clock, probe, permit } = halfOpenBreaker();
     for (const _ of [1, 2, 3]) permit();
     expect(probe()).toBeUndefined();
@@ -240,7 +243,7 @@ describe('a clock that is put back', () => {
     expect(probe()).toBeDefined();
   });
 
-  it('does not make failures that are still to come count', () => {
+  it('does not count failures that now lie in the future', () => {
     const { clock, call, state } = openIsolate();
     call(FAILURE, 4);
     clock.ms -= 60_000;
@@ -249,7 +252,7 @@ describe('a clock that is put back', () => {
   });
 });
 
-it('tells each change once', () => {
+it('a breaker reports each change once', () => {
   const { call, clock, changes, enter, probe, permit, report } = openBreaker();
   for (let i = 0; i < 10; i += 1) enter();
   expect(changes).toEqual(['open']);

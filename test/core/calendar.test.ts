@@ -24,7 +24,7 @@ const bordersAt = (moment: string, tenantId?: string, scope: 'tenant' | 'user' =
     ?.map((ms) => new Date(ms).toISOString().slice(0, 10));
 
 describe('the borders of a month', () => {
-  it('are those around now', () => {
+  it('are those around the current time', () => {
     expect(bordersAt('2027-01-31T23:59:59.999')).toEqual([
       '2026-12-01',
       '2027-01-01',
@@ -33,7 +33,7 @@ describe('the borders of a month', () => {
     ]);
   });
 
-  it('are those of the tenant, where tenants are counted', () => {
+  it('are those of the tenant if the rule counts tenants', () => {
     expect(bordersAt('2027-01-31T00:00:00', 'acme')?.[1]).toBe('2027-01-15');
     expect(bordersAt('2027-01-31T00:00:00', 'globex')?.[1]).toBe('2027-01-01');
     expect(bordersAt('2027-01-31T00:00:00', 'acme', 'user')?.[1]).toBe('2027-01-01');
@@ -66,7 +66,7 @@ describe('a check', () => {
     caller: { ip: '192.0.2.1', address: '192.0.2.1', tenantId: 'acme' },
   });
 
-  it('has the real length of its window, also after the snapshot was stored', async () => {
+  it('has the real length of its window, even after the snapshot was stored', async () => {
     const text = encodeSnapshot(content);
     const stored = await decodeSnapshot(await versionOf(text), text);
     for (const snapshot of [compileSnapshot('v', content), stored]) {
@@ -81,7 +81,7 @@ describe('a check', () => {
     }
   });
 
-  it('is in the window that the clock of the counters says', () => {
+  it('falls into the window that the clock of the counters is in', () => {
     const [before, start, end, after] = FIRSTS as [number, number, number, number];
     const windowed = { windowMs: end - start, borders: [before, start, end, after] } as const;
     expect(windowAt(start - 1, windowed)).toEqual({ startMs: before, endMs: start, nextEndMs: end });
@@ -89,7 +89,7 @@ describe('a check', () => {
     expect(windowAt(end, windowed)).toMatchObject({ startMs: end, endMs: after });
   });
 
-  it('a window of borders that were changed since is over at its own end', () => {
+  it('sees a window end at its own end, even if the borders have changed since', () => {
     const [before, start, end, after] = FIRSTS as [number, number, number, number];
     const borders = [before, start, end, after] as const;
     const params = {

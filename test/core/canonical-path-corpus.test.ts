@@ -11,7 +11,7 @@ const matchPathOf = (path: string) => {
 };
 
 describe.each(Object.entries(SAME))('%s', (plain, spellings) => {
-  it.each(spellings)('is what %s is counted as', (spelling) => {
+  it.each(spellings)('is the path that %s is counted as', (spelling) => {
     expect(matchPathOf(spelling)).toBe(matchPathOf(plain));
     expect(matchPathOf(plain)).not.toMatch(/^refused/);
   });
@@ -26,7 +26,7 @@ describe.each(Object.entries(SAME))('%s', (plain, spellings) => {
     expect(canonical.ok && compileResource(plain)(canonical.matchPath)).toBe(true);
   });
 
-  it.each(spellings)('read from %s reaches the origin in a form that is read as before', (spelling) => {
+  it.each(spellings)('read from %s reaches the origin in a form that is read in the same way', (spelling) => {
     const canonical = asRequested(spelling);
     const again = canonical.ok && asRequested(canonical.path);
     expect(again).toEqual(canonical);

@@ -28,11 +28,11 @@ describe('canonicalPath', () => {
   ])('writes %s as %s for the origin', (raw, path) => expect(pathOf(raw)).toBe(path));
 
   it.each(['/a%3Ab', '/a%40b', '/a%21%24%26%27%28%29%2A%2B%2C%3D%3B', '/a;x=1/;y', '/A', '/a%20', '/%2561'])(
-    'leaves %s to the origin as it was sent',
+    'leaves %s as it was sent',
     (raw) => expect(pathOf(raw)).toBe(raw),
   );
 
-  it('does not take long over a path that is all escapes of escapes', () => {
+  it('takes less than a second for long paths of escapes or dots', () => {
     const hostile = [`/%${'25'.repeat(30_000)}`, `/${'%25'.repeat(30_000)}`, '/..'.repeat(30_000)];
     const start = performance.now();
     for (const raw of hostile) canonicalPath(raw);
@@ -85,7 +85,7 @@ const anyPath = fc.oneof(
   fc.webPath().map((path) => path || '/'),
 );
 
-describe('whatever the input', () => {
+describe('for any input', () => {
   it('a canonical path is its own canonical form, and passes the URL parser unchanged', () => {
     fc.assert(
       fc.property(anyPath, (path) => {
@@ -98,7 +98,7 @@ describe('whatever the input', () => {
     );
   });
 
-  it('it never throws, nor leaves a path that is not one', () => {
+  it('canonicalPath never throws, and never returns an invalid path', () => {
     fc.assert(
       fc.property(fc.oneof(anyPath, fc.string({ unit: 'binary' })), (raw) => {
         const result = canonicalPath(raw);

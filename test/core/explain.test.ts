@@ -110,7 +110,7 @@ describe('explain', () => {
     ]);
   });
 
-  it('lets an unlimited rule keep the others of its slot out', () => {
+  it('lets an unlimited rule outrank the other rules of its slot', () => {
     const caller = { ...CALLER, tier: 'enterprise' };
     const { rules, tier } = explained([rule({ id: 'a', limitName: 'requests' }), rule({ id: 'b' })], {
       caller,
@@ -221,7 +221,7 @@ const anyRequest = fc.record({
 });
 
 describe('explain and a compiled snapshot', () => {
-  it('agree on the rules that apply, their limits, and why the others do not', () => {
+  it('agree on the rules that apply, their limits and their costs', () => {
     let applied = 0;
     fc.assert(
       fc.property(

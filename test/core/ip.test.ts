@@ -18,7 +18,7 @@ describe('countedIp', () => {
     ['1:2:3:4:5:6:7::', '1:2:3:4::/64', '1:2:3:4:5:6:7:0'],
   ])('%s counts as %s and is %s', (text, ip, address) => expect(countedIp(text)).toEqual({ ip, address }));
 
-  it('masks IPv6 to any prefix, also within a group', () => {
+  it('masks IPv6 to any prefix, even within a group', () => {
     const at = (prefix: number) => countedIp('2001:db8:ffff:ffff::1', prefix)?.ip;
     expect(at(56)).toBe('2001:db8:ffff:ff00::/56');
     expect(at(48)).toBe('2001:db8:ffff::/48');
@@ -70,7 +70,7 @@ describe('countedIp', () => {
     );
   });
 
-  it('has one spelling for an address, and finds it again in it', () => {
+  it('has one spelling for each address, which is read as the same address', () => {
     fc.assert(
       fc.property(fc.oneof(fc.ipV4(), fc.ipV6()), (text) => {
         const counted = countedIp(text);

@@ -18,7 +18,7 @@ const ask = (entries: ListEntry[], fields: Partial<Caller> = {}, nowMs = 0) =>
   compileLists(entries)(caller(fields), nowMs);
 
 describe('the lists', () => {
-  it('match nobody while they are empty', () => expect(ask([])).toBeUndefined());
+  it('match no caller while they are empty', () => expect(ask([])).toBeUndefined());
 
   it('find addresses, ranges, keys, users and tenants', () => {
     expect(ask([entry({})])).toBe('deny');
@@ -30,7 +30,7 @@ describe('the lists', () => {
     expect(ask([entry({ list: 'allow', kind: 'tenant', value: 't' })], { tenantId: 't' })).toBe('allow');
   });
 
-  it('do not take an id of one kind for one of another', () => {
+  it('do not confuse ids of different kinds', () => {
     const entries = [entry({ kind: 'apiKey', value: 'x' }), entry({ kind: 'tenant', value: 'x' })];
     expect(ask(entries, { userId: 'x' })).toBeUndefined();
     expect(ask([entry({ kind: 'user', value: '192.0.2.1' })])).toBeUndefined();
@@ -42,7 +42,7 @@ describe('the lists', () => {
     expect(ask(entries, { ip: '2001:db8::/64', address: '2001:db8::6' })).toBeUndefined();
   });
 
-  it('deny first', () => {
+  it('prefer deny to allow', () => {
     const entries = [entry({ list: 'allow', kind: 'user', value: 'u' }), entry({ value: '192.0.2.0/24' })];
     expect(ask(entries, { userId: 'u' })).toBe('deny');
     expect(ask(entries.toReversed(), { userId: 'u' })).toBe('deny');
@@ -59,7 +59,7 @@ describe('the lists', () => {
     [2000, 1000],
     [null, 1000],
     [1000, null],
-  ])('count the entry that lasts longer: %s and %s', (first, second) => {
+  ])('use the entry that lasts longer: %s and %s', (first, second) => {
     const entries = [
       entry({ value: '10.0.0.0/8', expiresAtMs: first }),
       entry({ value: '10.9.9.9/8', expiresAtMs: second }),
@@ -69,7 +69,7 @@ describe('the lists', () => {
     expect(ask(entries, asked, 2000)).toBe([first, second].includes(null) ? 'deny' : undefined);
   });
 
-  it('go on without a value that cannot be read, and for a caller without an address', () => {
+  it('ignore a value that cannot be read, and do not match a caller without an address', () => {
     const entries = [entry({ value: 'not an address' }), entry({ kind: 'user', value: 'u' })];
     expect(ask(entries, { userId: 'u' })).toBe('deny');
     expect(ask([entry({ value: '0.0.0.0/0' })], { address: 'unknown' })).toBeUndefined();

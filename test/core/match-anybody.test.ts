@@ -68,7 +68,7 @@ it('a rule that applies to anybody applies to each caller of that address, with 
   expect(found).toBeGreaterThan(500);
 });
 
-it('there is none if the allow list names callers, or under Weir’s own paths', () => {
+it('no rule applies to anybody if the allow list names users, or under Weir’s own paths', () => {
   const rule: CompiledRule = {
     ...RULE_DEFAULTS,
     ...{ id: '1', name: '1', counterId: '1', ordinal: 1, resource: '/*', scope: 'ip' },

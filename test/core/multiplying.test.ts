@@ -69,13 +69,13 @@ describe('a rule that multiplies', () => {
     expect(limitsOf([...RULES, LAUNCH], { nowMs: UNTIL_MS })['all']).toBe(10);
   });
 
-  it('changes only limits all of whose resources it covers', () => {
+  it('changes a limit only if it covers all resources of that limit', () => {
     expect(limitsOf([...RULES, times('v1', 3, { resource: '/v1/*' })])).toMatchObject({
       ...{ all: 10, search: 9, several: 2 },
     });
   });
 
-  it('holds alone: of several, the one with the lowest priority', () => {
+  it('counts alone if its priority is lower than that of others', () => {
     const rules = [...RULES, LAUNCH, times('less', 0.5, { resource: '/v1/*', priority: 50 })];
     expect(limitsOf(rules)).toMatchObject({ all: 30, search: 1, several: 6 });
   });
@@ -103,7 +103,7 @@ describe('a rule that multiplies', () => {
     expect(limitsOf(rules)).toEqual({ log: 100_000 });
   });
 
-  it('holds for checks that name a rule', () => {
+  it('changes checks that name a rule, too', () => {
     const snapshot = compileSnapshot('v', { rules: [...RULES, LAUNCH], tiers: [], lists: [] });
     const [named] = snapshot.rulesNamed({ rule: 'search' });
     const { caller } = requestOf({});
@@ -112,7 +112,7 @@ describe('a rule that multiplies', () => {
     ]);
   });
 
-  it('leaves nothing certain about the limits of an address that it may change', () => {
+  it('excludes limits that it may change from those that hold for anybody at an address', () => {
     const match = (rules: readonly CompiledRule[]) =>
       compileSnapshot('v', { rules, tiers: [], lists: [] }).matchAnybody(requestOf({}));
     expect(match(RULES).map((one) => one.rule.name)).toEqual(['addresses']);
@@ -120,7 +120,7 @@ describe('a rule that multiplies', () => {
     expect(match([...RULES, times('address', 2, { scope: 'ip', subjects: ['192.0.2.1'] })])).toEqual([]);
   });
 
-  it('is not shown to Workers that would take it for a limit', () => {
+  it('raises the snapshot format, so that old Workers do not take it for a limit', () => {
     const formatOf = (rules: readonly CompiledRule[]) =>
       JSON.parse(encodeSnapshot({ rules, tiers: [], lists: [] })).format;
     expect([formatOf(RULES), formatOf([...RULES, LAUNCH])]).toEqual([3, 4]);

@@ -52,17 +52,17 @@ describe('the route of a request', () => {
     [`${'a.'.repeat(200)}example.com`, '/', '*/'],
   ])('%s%s goes to %s', (host, path, name) => expect(find(PLACES, host, path)).toBe(name));
 
-  it('is undefined if none fits', () => {
+  it('is undefined if no route fits', () => {
     expect(find([['api.example.com', '/v1']], 'api.example.com', '/')).toBeUndefined();
     expect(find([['api.example.com', '/']], 'other.example.com', '/')).toBeUndefined();
   });
 
-  it('is not looked for where there are no routes', () => {
+  it('is not looked up if there are no routes', () => {
     expect(compileOriginRoutes([])).toBeUndefined();
     expect(compileOriginRoutes(undefined)).toBeUndefined();
   });
 
-  it('agrees with a look at every route, whatever hosts and prefixes there are', () => {
+  it('is the one that a search through all routes finds, for any hosts and prefixes', () => {
     const label = fc.constantFrom('a', 'b', 'c');
     const host = fc.array(label, { minLength: 1, maxLength: 4 }).map((labels) => labels.join('.'));
     const pattern = fc.oneof(
@@ -129,7 +129,7 @@ describe('a host that people write', () => {
     'a..b',
     '-a.com',
     '[::1]',
-  ])('"%s" is none', (written) => expect(hostProblem(normalizeHost(written))).toContain('must be a host'));
+  ])('"%s" is refused', (written) => expect(hostProblem(normalizeHost(written))).toContain('must be a host'));
 });
 
 describe('a prefix that people write', () => {
@@ -140,8 +140,9 @@ describe('a prefix that people write', () => {
     ['/%61pi', '/api'],
   ])('%s is %s', (written, prefix) => expect(parsePrefix(written)).toEqual({ ok: true, prefix }));
 
-  it.each(['', 'api', '/api/*', '/a?b', '/{id}', '/_weir', '/_WEIR/x', '/a%2Fb'])('"%s" is none', (written) =>
-    expect(parsePrefix(written).ok).toBe(false),
+  it.each(['', 'api', '/api/*', '/a?b', '/{id}', '/_weir', '/_WEIR/x', '/a%2Fb'])(
+    '"%s" is refused',
+    (written) => expect(parsePrefix(written).ok).toBe(false),
   );
 });
 
@@ -157,7 +158,7 @@ describe('the path that the origin gets', () => {
     ['/%61pi/users', '/api', '/users'],
   ])('%s without %s is %s', (path, prefix, left) => expect(strip(path, prefix)).toBe(left));
 
-  it('always matches what is left of the request, however its path is spelled', () => {
+  it('always matches the rest of the request path, however it is spelled', () => {
     const segment = fc.constantFrom('api', 'API', '%61pi', 'users', 'a;x', ';y', 'ä', '%C3%A4', '.x');
     const paths = fc.array(segment, { maxLength: 6 }).map((segments) => `/api/${segments.join('/')}`);
     fc.assert(

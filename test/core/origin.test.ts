@@ -19,12 +19,12 @@ describe('an origin', () => {
   });
 
   it.each(['', 'example.com', 'ftp://x', 'service:', 'service:a-b', 'Pass', 'https://', 'javascript:x'])(
-    '"%s" is none of the three',
+    '"%s" is none of the three kinds',
     (text) => expect(originProblem(text)).toBe('must be an https URL, service:NAME or pass'),
   );
 
   it.each(['https://u:p@x.com', 'https://u@x.com', 'https://x.com/?a', 'https://x.com/#a'])(
-    '%s has what it must not have',
+    '%s is refused for its user, query or fragment',
     (text) => expect(originProblem(text)).toContain('must have no'),
   );
 });
@@ -79,7 +79,7 @@ describe('outside development', () => {
   });
 });
 
-it('a service without a binding is refused, and the error names the bound ones', () => {
+it('a service without a binding is refused, and the error names the bound services', () => {
   expect(originProblemHere('service:OTHER', PRODUCTION)).toBe(
     'names a service binding that this Worker does not have; it has API',
   );

@@ -12,7 +12,7 @@ describe('a packed text', () => {
     },
   );
 
-  it('of many rules is a fraction of them, and far below the limit of a copy', async () => {
+  it('of 10,000 rules is less than half as long, and far below the limit of a copy', async () => {
     const ids = Array.from({ length: 10_000 }, (_, i) => crypto.randomUUID() + i);
     const text = encodeSnapshot({ rules: ids.map(createRule), tiers: [], lists: [] });
     const packed = await packText(text);
@@ -20,7 +20,7 @@ describe('a packed text', () => {
     expect(packed.length).toBeLessThan(MAX_PACKED / 2);
   });
 
-  it.each(['é', 'not base64!', 'AAAA', 'e30='])('is nothing else: %j', async (text) => {
+  it.each(['é', 'not base64!', 'AAAA', 'e30='])('is not read from other text: %j', async (text) => {
     expect(await unpackText(text)).toBeUndefined();
   });
 });

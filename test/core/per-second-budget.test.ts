@@ -14,7 +14,7 @@ function takeAt(cap: PerSecondBudget, nowMs: number, attempts: number): number {
   return passed;
 }
 
-it('lets exactly its number through in each second of the clock', () => {
+it('a budget lets exactly its number through in each second of the clock', () => {
   const cap = createPerSecondBudget(3);
   expect(takeAt(cap, START_MS, 2)).toBe(2);
   expect(takeAt(cap, START_MS + 999, 5)).toBe(1);
@@ -23,19 +23,19 @@ it('lets exactly its number through in each second of the clock', () => {
   expect(takeAt(cap, START_MS + 60_000, 5)).toBe(3);
 });
 
-it('is not used up by asking for room', () => {
+it('a budget is not used up by asking for room', () => {
   const cap = createPerSecondBudget(1);
   for (let i = 0; i < 100; i++) expect(cap.hasRoom(START_MS)).toBe(true);
   cap.take();
   expect(cap.hasRoom(START_MS)).toBe(false);
 });
 
-it('goes on after the clock was put back', () => {
+it('a budget goes on after the clock was put back', () => {
   const cap = createPerSecondBudget(1);
   expect(takeAt(cap, START_MS, 1)).toBe(1);
   expect(takeAt(cap, START_MS - 3_600_000, 2)).toBe(1);
 });
 
-it('lets any number through without a cap', () => {
+it('a budget without a cap lets any number through', () => {
   expect(takeAt(createPerSecondBudget(0), START_MS, 100_000)).toBe(100_000);
 });

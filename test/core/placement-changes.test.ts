@@ -22,19 +22,19 @@ describe('while a change holds, each region has the smallest of its parts', () =
   const changed = splitBy({ us: 3, eu: 1 }, [until(AT_MS, { us: 1, eu: 3 })]);
 
   it.each<[string, RuleCheckShape, number]>([
-    ['two windows, and until all have heard of it', {}, HEARD_MS + 120_000],
+    ['two windows after all isolates have heard of it', {}, HEARD_MS + 120_000],
     [
-      'as long, where extra is buckets',
+      'the same time if the extra is a number of buckets',
       { algorithm: 'sliding-window-buckets', extra: 50 },
       HEARD_MS + 120_000,
     ],
     [
-      'as long, and until four full bursts have drained',
+      'the same time plus the time in which four full bursts drain',
       { algorithm: 'token-bucket', extra: 24 },
       HEARD_MS + 120_000 + 4 * 120_000,
     ],
     [
-      'rounded up',
+      'a time that is rounded up',
       { algorithm: 'gcra', extra: 7, windowMs: 1_000 },
       HEARD_MS + 2_000 + Math.ceil(28_000 / 12),
     ],
@@ -44,7 +44,7 @@ describe('while a change holds, each region has the smallest of its parts', () =
     expect(limitsOf(changed, shape, AT_MS + heldMs)).toEqual({ us: 9, eu: 3 });
   });
 
-  it('of several changes in a row, each for its own time', () => {
+  it('through several changes in a row, each for its own time', () => {
     const [first, second] = [AT_MS, AT_MS + 50_000];
     const before = [until(first, { us: 1, eu: 5 }), until(second, { us: 5, eu: 1 })];
     const split = splitBy({ us: 1, eu: 1 }, before);
@@ -55,14 +55,14 @@ describe('while a change holds, each region has the smallest of its parts', () =
     expect(limitsOf(split, {}, second + endMs)).toEqual({ us: 6, eu: 6 });
   });
 
-  it('which is none for a region that was added, or removed', () => {
+  it('which is no part at all for a region that was added or removed', () => {
     const added = splitBy({ us: 1, eu: 1, ap: 2 }, [until(AT_MS, { us: 1, eu: 1 })]);
     expect(limitsOf(added)).toEqual({ us: 3, eu: 3 });
     const removed = splitBy({ us: 1, eu: 1 }, [until(AT_MS, EVEN)]);
     expect(limitsOf(removed)).toEqual({ us: 4, eu: 4 });
   });
 
-  it('which is none where no request would fit', () => {
+  it('if a request fits into that part', () => {
     const split = splitBy({ us: 11, eu: 1 }, [until(AT_MS, { us: 1, eu: 1 })]);
     expect(limitsOf(split, { cost: 1 })).toEqual({ us: 6, eu: 1 });
     expect(limitsOf(splitBy({ us: 3, eu: 1 }, [until(AT_MS, { us: 1, eu: 3 })]), { cost: 3 })).toEqual({
@@ -71,12 +71,12 @@ describe('while a change holds, each region has the smallest of its parts', () =
     });
   });
 
-  it('whose buckets say nothing about whether a request fits', () => {
+  it('even if it has fewer buckets than a request costs', () => {
     const shape = { algorithm: 'sliding-window-buckets', extra: 2, cost: 3 } as const;
     expect(partsOf(changed, shape)).toEqual({ us: { limit: 3, extra: 2 }, eu: { limit: 3, extra: 2 } });
   });
 
-  it("of a rule's own shares, if a region of them was removed or added", () => {
+  it("of a rule's own shares, if one of their regions was removed or added", () => {
     const rule = { shares: { us: 1, eu: 1, ap: 2 } };
     const [two, three] = [
       { us: 5, eu: 1 },
@@ -95,18 +95,18 @@ describe('while a change holds, each region has the smallest of its parts', () =
     expect(limitsOf(split, { rule }, AT_MS + 1_000 + endMs)).toEqual({ us: 6, eu: 6 });
   });
 
-  it('but not if a change of the configured ones is nothing to a rule that has its own', () => {
+  it('but not if only the configured shares have changed and the rule has its own', () => {
     expect(limitsOf(changed, { rule: { shares: { us: 1, eu: 1 } } })).toEqual({ us: 6, eu: 6 });
   });
 });
 
-describe('while a rule is moved between all regions and one', () => {
+describe('while a rule is moved', () => {
   const endMs = AT_MS + HEARD_MS + 120_000;
   const wasSplit = placedBefore({ shares: null, central: false, replacedAtMs: AT_MS });
   const wasCentral = placedBefore({ shares: null, central: true, replacedAtMs: AT_MS });
   const parts = { us: 4, eu: 4, ap: 4 };
 
-  it('that one alone counts it, and all keep their parts for it', () => {
+  it('between all regions and one, that region counts it alone, and all regions keep their parts for it', () => {
     const becomesCentral = { central: true, ...wasSplit };
     for (const rule of [becomesCentral, wasCentral])
       for (const nowMs of [AT_MS, endMs - 1])
@@ -117,7 +117,7 @@ describe('while a rule is moved between all regions and one', () => {
     expect(told(splitBy(EVEN), { rule: wasCentral }, endMs)).toEqual([{ at: undefined, ...parts }]);
   });
 
-  it('and its shares change too: with the smaller of both parts', () => {
+  it('and its shares change, too, each region keeps the smaller of its parts', () => {
     const before = placedBefore({ shares: { us: 2, eu: 1 }, central: false, replacedAtMs: AT_MS });
     const middle = { shares: { us: 1, eu: 2 }, central: false, replacedAtMs: AT_MS + 1_000 };
     const rule = { placedBefore: [...before.placedBefore, middle], central: true, shares: { eu: 1 } };
@@ -126,27 +126,30 @@ describe('while a rule is moved between all regions and one', () => {
 
   it.each([
     ['of a small limit', { limit: 2 }, null, null, { us: 1, eu: 1 }, 'ap'],
-    ['of other regions', {}, { us: 1 }, { eu: 1 }, { us: 12 }, 'eu'],
-  ] as const)('that has no part %s, a request must pass by both ways', (_, shape, old, next, split, at) => {
-    const key = keyAt(at, next ?? EVEN);
-    const whole = 'limit' in shape ? shape.limit : 12;
-    const both = [
-      { at: undefined, ...split },
-      { at, [at]: whole },
-    ];
-    const becomes = {
-      central: true,
-      shares: next,
-      placedBefore: [{ shares: old, central: false, replacedAtMs: AT_MS }],
-    };
-    const was = { shares: old, placedBefore: [{ shares: next, central: true, replacedAtMs: AT_MS }] };
-    for (const rule of [becomes, was])
-      expect(told(splitBy(EVEN), { ...shape, key, rule }, endMs - 1)).toEqual(both);
-    expect(told(splitBy(EVEN), { ...shape, key, rule: becomes }, endMs)).toEqual(both.slice(1));
-    expect(told(splitBy(EVEN), { ...shape, key, rule: was }, endMs)).toEqual(both.slice(0, 1));
-  });
+    ['because its regions change', {}, { us: 1 }, { eu: 1 }, { us: 12 }, 'eu'],
+  ] as const)(
+    'to or from a region that has no part %s, a request must be admitted both ways',
+    (_, shape, old, next, split, at) => {
+      const key = keyAt(at, next ?? EVEN);
+      const whole = 'limit' in shape ? shape.limit : 12;
+      const both = [
+        { at: undefined, ...split },
+        { at, [at]: whole },
+      ];
+      const becomes = {
+        central: true,
+        shares: next,
+        placedBefore: [{ shares: old, central: false, replacedAtMs: AT_MS }],
+      };
+      const was = { shares: old, placedBefore: [{ shares: next, central: true, replacedAtMs: AT_MS }] };
+      for (const rule of [becomes, was])
+        expect(told(splitBy(EVEN), { ...shape, key, rule }, endMs - 1)).toEqual(both);
+      expect(told(splitBy(EVEN), { ...shape, key, rule: becomes }, endMs)).toEqual(both.slice(1));
+      expect(told(splitBy(EVEN), { ...shape, key, rule: was }, endMs)).toEqual(both.slice(0, 1));
+    },
+  );
 
-  it('from one region to another, both must admit, and then the new one alone', () => {
+  it('from one region to another, both regions must admit a request, and later the new one alone', () => {
     const before = placedBefore({ shares: { us: 1 }, central: true, replacedAtMs: AT_MS });
     const rule = { ...before, central: true, shares: { eu: 1 } };
     const both = [
@@ -158,17 +161,17 @@ describe('while a rule is moved between all regions and one', () => {
   });
 });
 
-describe('if a change leaves nothing to anybody, it is counted both ways', () => {
+describe('if a change leaves no region a part, a request is counted both ways', () => {
   const moved = splitBy({ eu: 1 }, [until(AT_MS, { us: 1 })]);
   const endMs = AT_MS + HEARD_MS + 120_000;
 
-  it('where one region had all of it, and another one gets it', () => {
+  it('when the whole limit moves from one region to another', () => {
     const both = [{ us: { limit: 12, extra: undefined } }, { eu: { limit: 12, extra: undefined } }];
     expect(allPartsOf(moved, {}, endMs - 1)).toEqual(both);
     expect(allPartsOf(moved, {}, endMs)).toEqual(both.slice(1));
   });
 
-  it('where the region of a subject changes, because regions have', () => {
+  it('when the home of a subject changes because the regions have changed', () => {
     const [before, after] = [
       { us: 1, eu: 1 },
       { eu: 1, ap: 1 },
@@ -181,19 +184,19 @@ describe('if a change leaves nothing to anybody, it is counted both ways', () =>
     expect(ways.map((parts) => Object.keys(parts))).toEqual([['us'], ['ap']]);
   });
 
-  it('and only once where it has come back to the same parts', () => {
+  it('but only once by parts that have come back', () => {
     const back = [until(AT_MS, { us: 1 }), until(AT_MS + 1_000, { eu: 1 })];
     const ways = allPartsOf(splitBy({ us: 1 }, back), {}, AT_MS + 1_000);
     expect(ways.map((parts) => Object.keys(parts))).toEqual([['us'], ['eu']]);
   });
 
-  it('and only once, in whatever order the same parts are named', () => {
+  it('but only once by the same parts in another order', () => {
     const back = [until(AT_MS, { us: 1, eu: 1 }), until(AT_MS + 1_000, { ap: 1 })];
     const ways = allPartsOf(splitBy({ eu: 1, us: 1 }, back), {}, AT_MS + 1_000);
     expect(ways.map((parts) => Object.keys(parts).sort())).toEqual([['eu', 'us'], ['ap']]);
   });
 
-  it('and a queue is short in each of them', () => {
+  it('and the queue is short in each region', () => {
     const rule = { action: 'throttle', maxDelayMs: 10_000, windowSeconds: 60, spill: false } as const;
     const shape = { algorithm: 'leaky-bucket', limit: 60, extra: 60, rule } as const;
     expect(allPartsOf(moved, shape).map((parts) => Object.values(parts)[0]?.extra)).toEqual([11, 11]);

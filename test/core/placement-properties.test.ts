@@ -28,7 +28,7 @@ const given = fc.record({
 const sumOf = (parts: Record<string, Share>, of: 'limit' | 'extra') =>
   names.reduce((sum, name) => sum + (parts[name]?.[of] ?? 0), 0);
 
-it('never has a sum of parts above the limit, by any of the ways', () => {
+it('the parts of a limit never add up to more than the limit, in any placement', () => {
   const isBurst = (id: AlgorithmId) => ['token-bucket', 'leaky-bucket', 'gcra'].includes(id);
   fc.assert(
     fc.property(given, fc.nat({ max: 800_000 }), (world, afterMs) => {
@@ -52,7 +52,7 @@ it('never has a sum of parts above the limit, by any of the ways', () => {
   );
 });
 
-it('keeps isolates with the old parts and isolates with the new parts within both', () => {
+it('during a change, some placement is within the old parts, and some within the new parts', () => {
   fc.assert(
     fc.property(given, shares, (world, next) => {
       const { present, algorithm, limit, extra, cost, key } = world;
@@ -67,7 +67,7 @@ it('keeps isolates with the old parts and isolates with the new parts within bot
   );
 });
 
-it('always leaves some region that counts it, by each of the ways', () => {
+it('in each placement, some region can count a request', () => {
   fc.assert(
     fc.property(given, fc.nat({ max: 800_000 }), (world, afterMs) => {
       const { present, before, ownBefore, central, ...shape } = world;
@@ -84,7 +84,7 @@ it('always leaves some region that counts it, by each of the ways', () => {
   );
 });
 
-it('never counts a request twice by the same parts', () => {
+it('a request is never counted twice by the same parts', () => {
   fc.assert(
     fc.property(given, fc.nat({ max: 800_000 }), (world, afterMs) => {
       const { present, before, ownBefore, central, ...shape } = world;

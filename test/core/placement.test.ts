@@ -6,7 +6,7 @@ import { createRuleCheck, type RuleCheckShape } from '../limiter/rule-checks.ts'
 import { AT_MS, EVEN, home, keyAt, limitsOf, MINUTE, partsOf, splitBy, told } from './placed-limits.ts';
 
 describe('a limit that a rule has multiplied', () => {
-  it('is split with its own burst, whichever rule came first with the same limit', () => {
+  it('is split with its own burst, even if the same limit had another burst before', () => {
     const check = createRuleCheck({ ...MINUTE, algorithm: 'token-bucket', extra: 6 });
     const placements = createPlacements(splitBy(EVEN));
     const burstOf = (extra: number) => {
@@ -25,18 +25,18 @@ describe('a limit is split', () => {
     });
   });
 
-  it("by the rule's own shares, whatever is configured", () => {
+  it("by the rule's own shares instead of the configured ones", () => {
     const rule = { shares: { eu: 3, ap: 1 } };
     expect(limitsOf(splitBy({ us: 2, eu: 1, ap: 7 }), { rule })).toEqual({ eu: 9, ap: 3 });
   });
 
-  it("by the rule's own shares for those regions that there are", () => {
+  it("by the rule's own shares, for existing regions only", () => {
     const split = splitBy({ us: 2, eu: 1 });
     expect(limitsOf(split, { rule: { shares: { eu: 3, us: 1, mars: 8 } } })).toEqual({ eu: 9, us: 3 });
     expect(limitsOf(split, { rule: { shares: { eu: 3, mars: 8 } } })).toEqual({ eu: 12 });
   });
 
-  it('as configured, if the rule has shares for none of them', () => {
+  it('as configured, if the rule has shares for no existing region', () => {
     const split = splitBy({ us: 2, eu: 1 });
     for (const shares of [{ mars: 1 }, { mars: 1, eu: 0 }, {}])
       expect(limitsOf(split, { rule: { shares } })).toEqual({ us: 8, eu: 4 });
@@ -54,7 +54,7 @@ describe('a limit is split', () => {
     });
   });
 
-  it('for each limit of a tier in the same way', () => {
+  it('in the same way for each limit of a tier', () => {
     const placements = createPlacements(splitBy({ us: 2, eu: 1 }));
     const check = createRuleCheck(MINUTE);
     for (const limit of [12, 30, 3, 12])
@@ -70,20 +70,20 @@ describe('one region has all of a limit', () => {
 
   it('if the rule is central', () => whole({ rule: { central: true } }));
 
-  it('not because its parts are small: regions without a part leave it to the others', () => {
+  it('but not because parts are small: regions without a part leave the limit to the others', () => {
     expect(told(splitBy(EVEN), { limit: 2 })).toEqual([{ at: undefined, us: 1, eu: 1 }]);
     expect(told(splitBy(EVEN), { cost: 5 })).toEqual([{ at: undefined, us: 7, eu: 5 }]);
   });
 
-  it('and its parts are the same whatever one check costs: the rule alone decides', () =>
+  it('but parts depend on the cost of the rule, not on the cost of one check', () =>
     expect(told(splitBy(EVEN), { cost: 1, rule: { cost: 5 } })).toEqual(told(splitBy(EVEN), { cost: 5 })));
 
   it.each<[string, RuleCheckShape]>([
-    ['holds connections', { algorithm: 'concurrency' }],
+    ['holds seats', { algorithm: 'concurrency' }],
     ['has a queue', { algorithm: 'leaky-bucket', rule: { action: 'throttle' } }],
     ['counts denied requests', { rule: { countDenied: true } }],
     ['blocks', { rule: { blockSeconds: 5 } }],
-  ])('if the rule %s, unless it keeps to its parts', (_, shape) => {
+  ])('if the rule %s, unless it does not spill', (_, shape) => {
     const { rule } = createRuleCheck(shape);
     expect([isCentral(rule), isCentral({ ...rule, spill: false })]).toEqual([true, false]);
     expect(Object.keys(partsOf(splitBy(EVEN), shape))).toEqual([home(EVEN)]);
@@ -91,7 +91,7 @@ describe('one region has all of a limit', () => {
     expect(limitsOf(splitBy(EVEN), kept)).toEqual({ us: 4, eu: 4, ap: 4 });
   });
 
-  it('and another one that of another subject, by the shares', () => {
+  it('and another region has the limit of another subject, by the shares', () => {
     for (const name of ['us', 'eu', 'ap'])
       expect(limitsOf(splitBy(EVEN), { key: keyAt(name, EVEN), rule: { central: true } })).toEqual({
         [name]: 12,
@@ -101,7 +101,7 @@ describe('one region has all of a limit', () => {
   });
 });
 
-it('a queue is as short as its part is slow', () => {
+it('a part with a slower pace has a shorter queue', () => {
   const rule = { action: 'throttle', maxDelayMs: 10_000, spill: false } as const;
   const shape = {
     algorithm: 'leaky-bucket',

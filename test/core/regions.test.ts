@@ -61,7 +61,7 @@ describe('nearestRegion', () => {
     expect(nearestRegion(regions, { latitude, longitude }).name).toBe(name);
   });
 
-  it('finds no region that is nearer', () => {
+  it('returns the region at the smallest distance', () => {
     fc.assert(
       fc.property(anyRegions, fc.record(place), (all, at) => {
         const origin = { latitude: String(at.latitude), longitude: String(at.longitude) };
@@ -71,7 +71,7 @@ describe('nearestRegion', () => {
     );
   });
 
-  it('takes the first listed of two that are equally near', () => {
+  it('takes the first listed of two regions that are equally near', () => {
     const west = { name: 'west', latitude: 10, longitude: -20 };
     const east = { name: 'east', latitude: 10, longitude: 20 };
     const origin = { latitude: '10', longitude: '0' };
@@ -81,7 +81,7 @@ describe('nearestRegion', () => {
     expect(nearestRegion([eu, twin, us], { latitude: '41.9', longitude: '-87.6' })).toBe(twin);
   });
 
-  it('sends an origin to the same region every time, also in another isolate', () => {
+  it('sends an origin to the same region every time, even in another isolate', () => {
     fc.assert(
       fc.property(anyRegions, anyOrigin, (all, origin) => {
         const again = nearestRegion(structuredClone(all) as Regions, { ...origin });
@@ -118,13 +118,13 @@ describe('nearestRegion', () => {
 describe('a region with serves', () => {
   const serving = (name: string, ...serves: string[]): Region => ({ ...ap, name, serves });
 
-  it('serves these requests at any distance', () => {
+  it('serves the places that it names at any distance', () => {
     for (const code of ['colo:TXL', 'country:DE', 'continent:EU'])
       expect(nearestRegion([us, eu, serving('far', code)], BERLIN).name).toBe('far');
     expect(nearestRegion([us, eu, serving('far', 'colo:FRA', 'country:FR')], BERLIN).name).toBe('eu');
   });
 
-  it('comes after one that names the place more exactly', () => {
+  it('comes after a region that names the place more exactly', () => {
     const [colo, country] = [serving('colo', 'colo:TXL'), serving('country', 'country:DE')];
     const continent = serving('continent', 'continent:EU');
     expect(nearestRegion([continent, country, colo], BERLIN)).toBe(colo);
@@ -132,13 +132,13 @@ describe('a region with serves', () => {
     expect(nearestRegion([continent, eu], BERLIN)).toBe(continent);
   });
 
-  it('comes after one that is listed before it and says the same', () => {
+  it('comes after a region that is listed before it and names the same place', () => {
     const [first, second] = [serving('first', 'country:DE'), serving('second', 'country:DE')];
     expect(nearestRegion([us, first, second], BERLIN)).toBe(first);
     expect(nearestRegion([us, second, first], BERLIN)).toBe(second);
   });
 
-  it('does not take a country for a continent of the same letters', () => {
+  it('does not take a country for a continent with the same letters', () => {
     const saudi = { country: 'SA', continent: 'AS' };
     expect(nearestRegion([eu, serving('south-america', 'continent:SA')], saudi).name).toBe('eu');
   });
@@ -184,7 +184,7 @@ describe('routesFrom', () => {
     expect(routesFrom(twins).get('twin')).toEqual([twins[1], twins[0], twins[2]]);
   });
 
-  it('has one route for each region, through all of them, never nearer than before', () => {
+  it('has one route for each region, through all regions, from near to far', () => {
     fc.assert(
       fc.property(anyRegions, (all) => {
         const routes = routesFrom(all);

@@ -32,9 +32,7 @@ describe('a resource', () => {
     ['/a.c', '/abc', false],
     ['/a;v=1/b', '/a/b', true],
     ['/a/./x/../b', '/a/b', true],
-  ])('%s, asked about %s: %s', (resource, path, matches) =>
-    expect(compileResource(resource)(path)).toBe(matches),
-  );
+  ])('%s matches %s: %s', (resource, path, matches) => expect(compileResource(resource)(path)).toBe(matches));
 
   it.each(['/*', '/:any', '/{any}/*', '/:any/:other', '/:a/admin/*'])(
     '%s never matches a path of Weir',

@@ -51,7 +51,7 @@ const namesAt = async (rules: readonly Rule[], matchPath: string) =>
   (await match(rules, matchPath)).map((one) => one.rule.name);
 
 describe('a rule with several limits', () => {
-  it('is a counter for each of them', async () => {
+  it('has a counter for each limit', async () => {
     const matches = await match([rule({ id: 'a', ...SEVERAL })]);
     expect(
       matches.map(({ rule: { algorithm, windowSeconds, burst }, limit }) => [
@@ -122,7 +122,7 @@ describe('costs', () => {
     ['GET', '/v1/things/search', 5],
     ['POST', '/v1/things/search', 6],
     ['POST', '/v1/ai/chat/7', 50],
-  ])('%s %s is %d units, by the most specific one', async (method, path, cost) =>
+  ])('%s %s costs %d units, by the most specific entry', async (method, path, cost) =>
     expect((await match(rules, path, { method })).map((one) => one.cost)).toEqual([cost]),
   );
 });
@@ -143,18 +143,18 @@ describe('an exception', () => {
     expect(await namesAt(rules, '/static/uploads')).toEqual(['all users', 'uploads']);
   });
 
-  it('in the same slot is an exception for those it names', async () => {
+  it('in the same slot is only for the subjects that it names', async () => {
     const partner = rule({ id: 'partner', action: 'allow', subjects: ['192.0.2.1'] });
     expect(await namesAt([all, partner], '/x')).toEqual([]);
     expect(await namesAt([all, rule({ ...partner, subjects: ['192.0.2.9'] })], '/x')).toEqual(['all']);
   });
 
-  it('needs no limit, and a limit that it has is not counted', async () => {
+  it('needs no limit', async () => {
     const bare = { algorithm: null, limit: null, windowSeconds: null, action: 'allow' } as const;
     expect(await namesAt([all, rule({ id: 'health', resource: '/health', ...bare })], '/health')).toEqual([]);
   });
 
-  it('of methods puts nothing aside for others', async () => {
+  it('for some methods puts no rule aside for other methods', async () => {
     const reads = rule({ id: 'reads', resource: '/x', action: 'allow', methods: ['GET'] });
     expect(await match([all, reads], '/x')).toEqual([]);
     expect((await match([all, reads], '/x', { method: 'POST' })).map((one) => one.rule.name)).toEqual([
@@ -164,7 +164,7 @@ describe('an exception', () => {
 });
 
 describe('a rule that replaces', () => {
-  it('applies instead of broader ones, not of those beside it', async () => {
+  it('applies instead of broader rules, and only to its own resource', async () => {
     const rules = [
       rule({ id: 'all' }),
       rule({ id: 'v1', resource: '/v1/*' }),
@@ -178,7 +178,7 @@ describe('a rule that replaces', () => {
     ]);
   });
 
-  it('does so even where it has no limit for the caller', async () => {
+  it('applies instead of broader rules even if it has no limit for the caller', async () => {
     const search = rule({
       id: 'search',
       resource: '/search',
@@ -190,7 +190,7 @@ describe('a rule that replaces', () => {
     expect(await match(rules, '/search', { tier: 'scale' })).toEqual([]);
   });
 
-  it('and only logs puts only such rules aside', async () => {
+  it('and only logs replaces only rules that log, too', async () => {
     const rules = [
       rule({ id: 'all' }),
       rule({ id: 'watched', action: 'log' }),
@@ -205,7 +205,7 @@ describe('an override', () => {
   const namesFor = async (rules: readonly Rule[], asked: { userId?: string; nowMs?: number }) =>
     (await match(rules, '/x', asked)).map((one) => one.rule.name);
 
-  it('applies from its first moment up to its last one', async () => {
+  it('applies from its first moment until its last one', async () => {
     const span = { validFromMs: NOW_MS, validUntilMs: NOW_MS + 60_000 };
     const rules = [all, rule({ id: 'for ada', scope: 'user', subjects: ['ada'], ...span })];
     const at = (nowMs: number) => namesFor(rules, { nowMs });
@@ -215,7 +215,7 @@ describe('an override', () => {
     expect(await at(span.validUntilMs)).toEqual(['all']);
   });
 
-  it('by pattern is for all subjects whose names begin alike, and one by name comes before it', async () => {
+  it('by pattern is for all subjects with that prefix, and an override by name comes before it', async () => {
     const rules = [
       all,
       rule({ id: 'acme', scope: 'user', subjects: ['acme-*', 'friend'] }),
@@ -258,7 +258,7 @@ describe('percent', () => {
     expect((await chosen(25)).length).toBeLessThan(600);
   });
 
-  it('keeps the subjects it has when it rises, and each rule has its own', async () => {
+  it('keeps the chosen subjects when it rises, and each rule chooses its own', async () => {
     const few = await chosen(10);
     expect(await chosen(30)).toEqual(expect.arrayContaining(few));
     expect(await chosen(10, 'other')).not.toEqual(few);
@@ -268,7 +268,7 @@ describe('percent', () => {
 describe('a rule with several resources', () => {
   const shared = rule({ id: 'shared', resource: '/a/*', resources: ['/a/*', '/b/:id', '/:any/x'] });
 
-  it('has one counter for all of them, and is counted once where two of them match', async () => {
+  it('has one counter for all resources, and is counted once if two of them match', async () => {
     const counters = await Promise.all(
       ['/a', '/a/y', '/b/7', '/c/x', '/a/x'].map(async (path) =>
         (await match([shared], path)).map((one) => one.rule.counterId),
@@ -279,7 +279,7 @@ describe('a rule with several resources', () => {
     expect(await match([shared], '/b/7/8')).toEqual([]);
   });
 
-  it('wins or loses the slot of each resource by itself', async () => {
+  it('wins or loses the slot of each resource separately', async () => {
     const better = rule({ id: 'better', resource: '/b/{name}', priority: 1 });
     expect(await namesAt([shared, better], '/b/7')).toEqual(['better']);
     expect(await namesAt([shared, better], '/a/7')).toEqual(['shared']);

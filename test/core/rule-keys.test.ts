@@ -61,7 +61,7 @@ const idAt = async (rules: readonly Rule[], path: string, asked?: Asked) =>
 describe('a rule per route', () => {
   const rules = [rule({ resource: '/a/*', resources: ['/a/*', '/b/:id', '/a/c'], per: ['route'] })];
 
-  it('has a counter for each of its resources, and the narrowest counts', async () => {
+  it('has a counter for each of its resources, and the narrowest resource counts', async () => {
     const ids = await Promise.all(['/a/x', '/b/7', '/a/c'].map((path) => idAt(rules, path)));
     expect(new Set(ids).size).toBe(3);
     expect(await idAt(rules, '/b/8')).toBe(ids[1]);
@@ -108,7 +108,7 @@ describe('a rule by several parts', () => {
     expect([other[1]?.key, other[1]?.id]).toEqual([one[1]?.key, one[1]?.id]);
   });
 
-  it('tells values apart that look alike when they are put together', async () => {
+  it('keeps values apart that look alike when they are joined', async () => {
     const key = async (userId: string | undefined, value: string | null) =>
       (await checksAt(rules, '/x', { ...(userId !== undefined && { userId }), ...model(value) }))[0]?.key;
     const keys = await Promise.all([
@@ -139,7 +139,7 @@ describe('a rule by several parts', () => {
     expect((await checksAt(both, '/x')).map((check) => check.rule.name).sort()).toEqual(['parts', 'plain']);
   });
 
-  it('gives tiers a bound that is as many times their own limit', async () => {
+  it('gives each tier a bound that is a multiple of its own limit', async () => {
     const tiered = [rule({ by: ['header:X-Model'], limit: 1, limitName: 'calls' })];
     const tiers = [{ name: 'free', limits: { calls: 7 }, isDefault: true }];
     expect((await checksAt(tiered, '/x', { content: { tiers } })).map(({ limit }) => limit)).toEqual([7, 70]);
@@ -149,7 +149,7 @@ describe('a rule by several parts', () => {
 describe('a rule for some hosts or routes', () => {
   const host = (name: string) => ({ facts: { host: () => name } });
 
-  it('applies to its hosts, before one for all hosts', async () => {
+  it('applies to its hosts, before a rule for all hosts', async () => {
     const rules = [
       rule({ name: 'all' }),
       rule({ name: 'some', hosts: ['api.example.com', '*.eu.example.com'] }),
@@ -172,8 +172,8 @@ describe('a rule for some hosts or routes', () => {
   });
 });
 
-describe('names that begin alike', () => {
-  it('match with all that is under them', async () => {
+describe('a resource like /search*', () => {
+  it('matches all names that begin with it, and everything under them', async () => {
     const rules = [rule({ resource: '/search*' })];
     const matched = await Promise.all(
       ['/search', '/searches', '/search-all/x', '/search/x', '/sea', '/x/search'].map(
@@ -212,7 +212,7 @@ describe('a file extension', () => {
     expect(await costs('/login', ignoring)).toEqual([5]);
   });
 
-  it('is neither a number nor a hidden name, and a rule may still name it', async () => {
+  it('is never a number, and a rule may still name it', async () => {
     expect(await costs('/login.2', ignoring)).toEqual([]);
     const named = [rule({ resource: '/login.json' })];
     expect(await checksAt(named, '/login.json', ignoring)).toHaveLength(1);

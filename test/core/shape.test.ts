@@ -38,7 +38,7 @@ describe('a shape', () => {
       { name: 'A', tags: [1], x: 1 },
       ['at.name: must be small letters', 'at.tags[0]: must be text', 'at: Unrecognized key: "x"'],
     ],
-  ])('names all that is wrong with %j', (value, problems) => {
+  ])('names every problem of %j', (value, problems) => {
     expect(read(place, value)).toEqual({ value: undefined, problems });
   });
 
@@ -48,7 +48,7 @@ describe('a shape', () => {
     ]);
   });
 
-  it('reads records by names from outside', () => {
+  it('reads records with any names', () => {
     expect(read(shape.recordOf(shape.text), { a: 'x' }).value).toEqual({ a: 'x' });
     expect(read(shape.recordOf(shape.text), { a: 1 }).problems).toEqual(['at.a: must be text']);
     expect(read(shape.recordOf(shape.text), []).value).toBeUndefined();

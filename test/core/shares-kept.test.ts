@@ -96,7 +96,7 @@ describe.each(ALGORITHM_IDS)('regions that keep to their shares of %s', (algorit
     );
   });
 
-  it('together admit all of it at once', () => {
+  it('together admit the whole limit at once', () => {
     fc.assert(
       fc.property(rules(algorithm), shareList, (rule, shares) => {
         const world = createWorld(rule);
@@ -171,8 +171,8 @@ function countedBy(placements: readonly Placement[], place: number): Counted {
   );
 }
 
-describe.each(ALGORITHM_IDS)('while it changes how %s is split', (algorithm) => {
-  it('regions never admit more, whichever of them have heard of it', () => {
+describe.each(ALGORITHM_IDS)('while the split of %s changes', (algorithm) => {
+  it('isolates never admit more than the limit, whether or not they have heard of the change', () => {
     fc.assert(
       fc.property(
         rules(algorithm),

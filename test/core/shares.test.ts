@@ -79,7 +79,7 @@ describe('splitExactly', () => {
     );
   });
 
-  it('gives a larger weight no less, equal ones the same but for 1, and of those the first no less', () => {
+  it('gives a larger weight no less, up to rounding, and equal weights parts that differ by at most 1', () => {
     fc.assert(
       fc.property(total, weights, (whole, by) => {
         const parts = splitExactly(whole, by).map((part, i) => ({ part, weight: by[i] ?? 0 }));
@@ -142,7 +142,7 @@ describe('partsOf', () => {
     expect(partsOf(counting({ extra: 4, cost: 3 }), named(1, 2))).toEqual(parts(['r1', 10, 4]));
   });
 
-  it('gives everything to the only region, or the only one with a share, however little it is', () => {
+  it('gives everything to the only region, or to the only region with a share, however small the limit is', () => {
     expect(partsOf(counting({ extra: 7, cost: 20 }), named(0.4))).toEqual(parts(['r0', 10, 7]));
     expect(partsOf(counting({ cost: 20 }), named(0, 2))).toEqual(parts(['r1', 10]));
   });
@@ -180,23 +180,23 @@ describe('homeOf', () => {
   const countOf = (all: readonly string[], name: string) => all.filter((home) => home === name).length;
   const regions = ['us', 'eu', 'ap', 'sa'].map((name, i) => ({ name, share: [4, 3, 2, 1][i] ?? 0 }));
 
-  it('is the same in every isolate, today and tomorrow', () => {
+  it('is always the same region for the same subject', () => {
     const keys = ['weir:{user:=ada}', 'weir:{global:=*}', 'weir:{ip:=2001:db8::}', ''];
     expect(keys.map((key) => homeOf(key, regions))).toEqual(['ap', 'sa', 'eu', 'eu']);
   });
 
-  it('is found as often as the shares say', () => {
+  it('is each region as often as its share says', () => {
     const all = homes(regions);
     const off = regions.map(({ name, share }) => countOf(all, name) - share * 1_000);
     for (const difference of off) expect(Math.abs(difference)).toBeLessThan(100);
   });
 
-  it('does not depend on the order of the regions, nor on what the shares add up to', () => {
+  it('does not depend on the order of the regions, nor on the sum of the shares', () => {
     expect(homes(regions.toReversed())).toEqual(homes(regions));
     expect(homes(regions.map(({ name, share }) => ({ name, share: share / 8 })))).toEqual(homes(regions));
   });
 
-  it('moves only the subjects of a region that goes, and spreads them as the shares say', () => {
+  it('moves only the subjects of a region that is removed, and spreads them as the shares say', () => {
     const [before, after] = [homes(regions), homes(regions.filter(({ name }) => name !== 'us'))];
     const moved = after.filter((_home, i) => before[i] === 'us');
     expect(after.filter((home, i) => home !== before[i])).toEqual(moved);
@@ -215,7 +215,7 @@ describe('homeOf', () => {
     }
   });
 
-  it('is never a region without a share, unless none has any', () => {
+  it('is never a region without a share, unless no region has one', () => {
     const without = regions.map(({ name, share }) => ({ name, share: name === 'eu' ? 0 : share }));
     expect(new Set(homes(without))).toEqual(new Set(['us', 'ap', 'sa']));
     expect(homes(without)).toEqual(homes(without.filter(({ name }) => name !== 'eu')));

@@ -49,7 +49,7 @@ describe('the limits of a caller', () => {
     expect(namesFor(rules.toReversed())).toEqual(['b', 'all', 'a']);
   });
 
-  it('are of one slot only the rules that win it for some method', () => {
+  it('include only those rules of a slot that win it for some method', () => {
     const rules = [
       rule({ name: 'posts', methods: ['POST'], priority: 1 }),
       rule({ name: 'posts again', methods: ['POST'], priority: 2 }),
@@ -61,7 +61,7 @@ describe('the limits of a caller', () => {
     expect(namesFor(rules)).toEqual(['posts', 'gets', 'the rest']);
   });
 
-  it('are overrides in the place of the rule for everybody', () => {
+  it('include an override instead of the rule for everybody', () => {
     const rules = [
       rule({ name: 'for u1', scope: 'user', subjects: ['u1'] }),
       rule({ name: 'for u2', scope: 'user', subjects: ['u2'] }),
@@ -74,7 +74,7 @@ describe('the limits of a caller', () => {
     expect(namesFor(rules, { tier: 'enterprise' })).toEqual(['for u1', 'enterprise']);
   });
 
-  it('have the number of the caller’s tier, and none where it is unlimited, which no other rule changes', () => {
+  it('come from the caller’s tier, and an unlimited tier has none, even if there is another rule', () => {
     const rules = [
       rule({ name: 'by tier', limitName: 'requests', priority: 1 }),
       rule({ name: 'next', priority: 2 }),
@@ -83,12 +83,12 @@ describe('the limits of a caller', () => {
     expect(namesFor(rules, { tier: 'enterprise' })).toEqual([]);
   });
 
-  it('are not those of rules that only log, which take the place of no other rule', () => {
+  it('leave out rules that only log, which do not replace other rules', () => {
     const rules = [rule({ name: 'shadow', action: 'log', priority: 1 }), rule({ name: 'real', priority: 2 })];
     expect(namesFor(rules)).toEqual(['real']);
   });
 
-  it('are bounded in number, and always the same ones', () => {
+  it('are bounded in number, and always the same', () => {
     const logging = Array.from({ length: 50 }, (_, i) => rule({ resource: `/l${i}`, action: 'log' }));
     const real = Array.from({ length: 1_000 }, (_, i) => rule({ resource: `/r${i}`, name: `r${i}` }));
     const first = real.slice(0, MAX_LIMITS).map(({ name }) => name);
@@ -129,7 +129,7 @@ const anyCaller = fc.record({
   tier: fc.constantFrom('free', 'enterprise', undefined),
 });
 
-it('are exactly what requests of all methods to all resources meet', () => {
+it('the limits of a caller are exactly those that requests of all methods to all resources meet', () => {
   fc.assert(
     fc.property(ruleSet, anyCaller, (fields, caller) => {
       const snapshot = snapshotOf(fields.map(rule));

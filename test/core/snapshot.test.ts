@@ -76,7 +76,7 @@ describe('a snapshot', () => {
     expect(at('/')).toEqual(['all']);
   });
 
-  it('finds a literal segment and a parameter in its place, whichever leads further', () => {
+  it('tries a literal segment and a parameter, and takes the one that leads to a rule', () => {
     const rules = [
       rule({ name: 'literal', resource: '/users/me/posts' }),
       rule({ name: 'parameter', resource: '/users/:id/orders' }),
@@ -85,14 +85,14 @@ describe('a snapshot', () => {
     expect(matching(rules, { matchPath: '/users/me/posts' })).toEqual(['literal']);
   });
 
-  it('has no rules for paths of its own', () => {
+  it('has no rules for the paths of Weir', () => {
     const rules = ['/*', '/:any', '/:any/*'].map((resource) => rule({ resource }));
     expect(matching(rules, { matchPath: '/_weir' })).toEqual([]);
     expect(matching(rules, { matchPath: '/_weir/admin' })).toEqual([]);
     expect(matching(rules, { matchPath: '/_weird' })).toHaveLength(3);
   });
 
-  it('reads two slashes as one, so that no such spelling escapes', () => {
+  it('reads two slashes as one, so that no such spelling escapes a rule', () => {
     const rules = [rule({ name: 'a', resource: '/a/b' })];
     expect(matching(rules, { matchPath: '/a//b' })).toEqual(['a']);
     expect(matching(rules, { matchPath: '/a/b/' })).toEqual(['a']);
@@ -139,7 +139,7 @@ describe('a snapshot', () => {
     expect(matching(rules, { method: 'POST' })).toEqual([]);
   });
 
-  it('gives way to the next rule of the slot when the better one is for others', () => {
+  it('uses the next rule of the slot when the better one is for other requests', () => {
     const rules = [
       rule({ name: 'premium', tiers: ['premium'], priority: 1 }),
       rule({ name: 'post', methods: ['POST'], priority: 2 }),
@@ -152,7 +152,7 @@ describe('a snapshot', () => {
     expect(matching(rules, { caller: { ip: '198.51.100.9' } })).toEqual(['somebody']);
   });
 
-  it('finds an override among those of a thousand subjects', () => {
+  it('finds an override among the overrides of a thousand subjects', () => {
     const overrides = Array.from({ length: 1000 }, (_, i) =>
       rule({ name: `for ${i}`, scope: 'user', subjects: [`user-${i}`] }),
     );
@@ -164,7 +164,7 @@ describe('a snapshot', () => {
     expect(of('user-1000')).toEqual(['all']);
   });
 
-  it('keeps an override that a better one leaves callers of other tiers to', () => {
+  it('keeps an override for requests that a better override does not apply to', () => {
     const rules = [
       rule({ name: 'premium', subjects: [CALLER.ip], tiers: ['premium'], priority: 1 }),
       rule({ name: 'posts', subjects: [CALLER.ip], methods: ['POST'], priority: 2 }),
@@ -175,7 +175,7 @@ describe('a snapshot', () => {
     expect(matching(rules, {})).toEqual(['others']);
   });
 
-  it('does not mistake the IP of a caller without a user for the user an override names', () => {
+  it('does not mistake the IP of a caller without a user for a user that an override names', () => {
     const rules = [
       rule({ name: 'override', scope: 'user', subjects: [CALLER.ip] }),
       rule({ name: 'users', scope: 'user' }),
@@ -184,7 +184,7 @@ describe('a snapshot', () => {
     expect(matching(rules, { caller: { userId: CALLER.ip } })).toEqual(['override']);
   });
 
-  it('gives a caller with an unknown tier the default tier', () => {
+  it('gives a caller without a tier the default tier', () => {
     const rules = [rule({ name: 'free', tiers: ['free'] })];
     expect(matching(rules, {})).toEqual(['free']);
     expect(matching(rules, { caller: { tier: 'premium' } })).toEqual([]);

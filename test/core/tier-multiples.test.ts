@@ -10,7 +10,7 @@ const resolve = (tiers: Readonly<Record<string, WrittenTierLimits>>) =>
   );
 
 describe('a limit of a tier', () => {
-  it('can be a multiple of that of another tier, which can be one too', () => {
+  it('can be a multiple of the limit of another tier, which can be a multiple, too', () => {
     expect(
       resolve({
         scale: { calls: { times: 10, of: 'team' } },
@@ -20,7 +20,7 @@ describe('a limit of a tier', () => {
     ).toEqual({ scale: { calls: 500 }, team: { calls: 50, exports: 7 }, free: { calls: 5 } });
   });
 
-  it('is unlimited if that of the other one is', () => {
+  it('is unlimited if the limit of the other tier is', () => {
     expect(resolve({ team: { calls: { times: 2, of: 'free' } }, free: { calls: null } })).toEqual({
       team: { calls: null },
       free: { calls: null },

@@ -25,8 +25,8 @@ const warningsOf = (...rules: Rule[]) => findWarnings({ rules, tiers: TIERS, reg
 const tiesOf = (...rules: Rule[]) => warningsOf(...rules).map(({ ruleIds }) => ruleIds);
 const messagesOf = (...rules: Rule[]) => warningsOf(...rules).map(({ message }) => message);
 
-describe('warnings of some rules only', () => {
-  it('are those of all rules that name one of them', () => {
+describe('warnings about one rule', () => {
+  it('are all warnings that name that rule', () => {
     const rules = [
       rule('a'),
       rule('b'),
@@ -69,9 +69,9 @@ describe('a tie', () => {
     ['another resource', { resource: '/users/:id/*' }],
     ['another priority', { priority: 1, methods: ['GET'] }],
     ['another specificity', { methods: ['GET'] }],
-  ])('needs more than that: %s', (_, fields) => expect(tiesOf(rule('a'), rule('b', fields))).toEqual([]));
+  ])('is not reported for %s', (_, fields) => expect(tiesOf(rule('a'), rule('b', fields))).toEqual([]));
 
-  it('needs a request that both could apply to', () => {
+  it('needs a request that both rules could apply to', () => {
     expect(tiesOf(rule('a', { methods: ['GET'] }), rule('b', { methods: ['POST'] }))).toEqual([]);
     expect(tiesOf(rule('a', { methods: ['GET', 'PUT'] }), rule('b', { methods: ['POST', 'PUT'] }))).toEqual([
       ['a', 'b'],
@@ -92,7 +92,7 @@ describe('a tie', () => {
     ).toEqual([]);
   });
 
-  it('is reported once for each rule that wins, whatever the two share', () => {
+  it('is reported once for each rule that wins, however many subjects the rules share', () => {
     const ab = rule('c', { subjects: ['x', 'y', 'z'] });
     expect(tiesOf(ab, rule('a', { subjects: ['x', 'y'] }), rule('b', { subjects: ['w', 'z'] }))).toEqual([
       ['a', 'b', 'c'],
@@ -130,7 +130,7 @@ describe('a rule that never wins', () => {
     expect(tiesOf(rule('z'), rule('free', { tiers: ['free'] }))).toEqual([]);
   });
 
-  it('is not reported for a rule that wins for some method, tier or subject', () => {
+  it('is not a rule that wins for some method, tier or subject', () => {
     const better = { priority: 1 };
     expect(tiesOf(rule('a', { ...better, methods: ['GET'] }), rule('b'))).toEqual([]);
     expect(tiesOf(rule('a', { ...better, subjects: ['ada'] }), rule('b'))).toEqual([]);
@@ -176,7 +176,7 @@ describe('tiers', () => {
     expect(messagesOf(rule('a', { limit: null, limitName: 'requests' }))).toEqual([]);
   });
 
-  it('none of which has the limit are reported, whether or not the rule has its own limit', () => {
+  it('that all lack the limit of a rule are reported, whether or not the rule has its own limit', () => {
     expect(messagesOf(rule('a', { limit: null, limitName: 'reqests' }))).toEqual([
       '"A" takes the limit "reqests", which no tier has: it limits nobody.',
     ]);
@@ -192,7 +192,7 @@ describe('subjects of scope ip', () => {
   );
 
   it.each(['2001:db8::1', '2001:DB8::/64', '::ffff:192.0.2.1', '192.0.2.0/24', '192.0.2.1/32', 'ada'])(
-    '%s is no caller',
+    '%s matches no caller',
     (subject) =>
       expect(messagesOf(rule('a', { scope: 'ip', subjects: [subject] }))).toEqual([
         `"A" names IPs as no caller is counted: ${subject}. ` +
@@ -225,7 +225,7 @@ describe('10,000 rules', () => {
     ['each with a resource of its own', many((i) => ({ resource: `/x/${i}` })), 0],
     ['each an override in one slot', many((i) => ({ subjects: [`user-${i}`] })), 0],
     ['all the same', many(() => ({})), 9999],
-  ])('are gone through in seconds of processor time, %s', (_, rules, count) => {
+  ])('are checked in less than five seconds of processor time, %s', (_, rules, count) => {
     const before = process.cpuUsage();
     expect(warningsOf(...rules)).toHaveLength(count);
     const { user, system } = process.cpuUsage(before);

@@ -74,7 +74,7 @@ describe('a subject that was denied', () => {
     }
   });
 
-  it('reads the announcement no more often than a few times a second', async () => {
+  it('makes its isolate read the announcement only a few times a second', async () => {
     const ip = freshIp();
     await useUp('/day', ip);
     const before = (await commandsAt('us')).get('get') ?? 0;
@@ -105,7 +105,7 @@ describe('a subject that was denied', () => {
   });
 });
 
-describe('is forgotten by every isolate within a second', () => {
+describe('every isolate forgets a denial within a second', () => {
   let ip: string;
   beforeEach(async () => {
     ip = freshIp();
@@ -126,7 +126,7 @@ describe('is forgotten by every isolate within a second', () => {
     expect(lastAtMs - sinceMs).toBeLessThanOrEqual(FELT_MS + 4 * stepMs);
   };
 
-  it('when its counters are reset', async () => {
+  it('when the counters of the subject are reset', async () => {
     await stack.weir.admin('/counters/reset', { method: 'POST', body: { scope: 'ip', subject: ip } });
     await expectToPass(Date.now());
   });

@@ -37,8 +37,8 @@ const asUsual = (during: () => Promise<void>) => during();
 
 const FAILURES = [
   // The runtime does not tell these two apart, and the second one may have worked for long.
-  { name: 'refuses', query: '', status: 502, within: refusing, isReached: true },
-  { name: 'resets', query: '?fail=reset', status: 502, within: asUsual, isReached: true },
+  { name: 'refuses connections', query: '', status: 502, within: refusing, isReached: true },
+  { name: 'resets connections', query: '?fail=reset', status: 502, within: asUsual, isReached: true },
   { name: 'hangs', query: '?hang=1', status: 504, within: asUsual, isReached: true },
   { name: 'answers 500', query: '?status=500', status: 500, within: asUsual, isReached: true },
   // Cloudflare's answer for an origin that refuses connections.
@@ -73,21 +73,24 @@ async function left(ask: Ask): Promise<number> {
 }
 
 describe.sequential.each(PLACES)('$place', ({ gone, fallback, limit }) => {
-  it.each(FAILURES)('an origin that $name is answered with $status, and counted', async (failure) => {
-    const { query, status, within } = failure;
-    const ip = freshIp();
-    await without(gone, async () => {
-      await within(async () => {
-        const answers = await Promise.all([ask(`/counted${query}`, ip), ask(`/counted${query}`, ip)]);
-        for (const answer of answers) expect([answer.status, answer.fallback]).toEqual([status, fallback]);
+  it.each(FAILURES)(
+    'a request to an origin that $name is answered with $status, and counted',
+    async (failure) => {
+      const { query, status, within } = failure;
+      const ip = freshIp();
+      await without(gone, async () => {
+        await within(async () => {
+          const answers = await Promise.all([ask(`/counted${query}`, ip), ask(`/counted${query}`, ip)]);
+          for (const answer of answers) expect([answer.status, answer.fallback]).toEqual([status, fallback]);
+        });
+        expect(await left({ path: '/counted', ip })).toBe(limit - 2);
       });
-      expect(await left({ path: '/counted', ip })).toBe(limit - 2);
-    });
-    await recoverFrom(gone);
-  });
+      await recoverFrom(gone);
+    },
+  );
 
   it.each(FAILURES)(
-    'a rule that refunds gives back only what did not reach an origin that $name',
+    'a rule that refunds errors gives back only requests that did not reach an origin that $name',
     async (failure) => {
       const { query, status, within, isReached } = failure;
       const ip = freshIp();
@@ -102,17 +105,20 @@ describe.sequential.each(PLACES)('$place', ({ gone, fallback, limit }) => {
     },
   );
 
-  it.each(FAILURES)('a place is free again after an origin that $name', async ({ query, status, within }) => {
-    const ip = freshIp();
-    await without(gone, async () => {
-      await within(async () => {
-        expect((await stack.client.ask({ path: `/held${query}`, ip })).status).toBe(status);
+  it.each(FAILURES)(
+    'a seat is free again after a request to an origin that $name',
+    async ({ query, status, within }) => {
+      const ip = freshIp();
+      await without(gone, async () => {
+        await within(async () => {
+          expect((await stack.client.ask({ path: `/held${query}`, ip })).status).toBe(status);
+        });
+        const held = async () => (await stack.client.ask({ path: '/held', ip })).status;
+        await expect.poll(held).toBe(200);
       });
-      const held = async () => (await stack.client.ask({ path: '/held', ip })).status;
-      await expect.poll(held).toBe(200);
-    });
-    await recoverFrom(gone);
-  });
+      await recoverFrom(gone);
+    },
+  );
 });
 
 /** The charge is given back after the response. The units spent by looking are known. */

@@ -131,7 +131,7 @@ const expectOpenBreakers = ({ answers, last }: Faulty) => {
   for (const isolate of ISOLATES) expect(reasonsOf([...answers, ...last], isolate)).toContain('breaker-open');
 };
 
-it('without a fault, all of the load is counted, well within the deadline', () => {
+it('without a fault, the whole load is counted', () => {
   expect(healthy.errors).toEqual([]);
   expect(healthy.answers.map(({ degraded }) => degraded)).toEqual(healthy.answers.map(() => undefined));
   for (const kind of ['open', 'local', 'closed'])
@@ -139,7 +139,7 @@ it('without a fault, all of the load is counted, well within the deadline', () =
 });
 
 describe.sequential('in the nearest region', () => {
-  it.each(total)('$name: the next one counts, exactly', async (fault) => {
+  it.each(total)('$name: the next region counts exactly', async (fault) => {
     const seen = await loadDuring(fault, NEAREST);
     expectInTime(seen);
     for (const kind of ['open', 'local', 'closed'])
@@ -153,7 +153,7 @@ describe.sequential('in the nearest region', () => {
     await expectRecovery(NEAREST);
   });
 
-  it.each(partial)('$name: it counts, or the next one does', async (fault) => {
+  it.each(partial)('$name: the nearest region counts, or the next one does', async (fault) => {
     const seen = await loadDuring(fault, NEAREST);
     expectInTime(seen);
     for (const kind of ['open', 'local', 'closed'])
@@ -203,12 +203,12 @@ describe.sequential('in all regions', () => {
   });
 });
 
-describe.sequential('over in a moment', () => {
+describe.sequential('in all regions, but over in a moment', () => {
   const USED = 1;
   it.each([
     { name: 'redis-restarted-empty', left: PART },
     { name: 'scripts-flushed', left: PART - USED },
-  ])('$name: nothing is lost but the counts that Redis has lost', async ({ name, left }) => {
+  ])('$name: only the counts that Redis has lost are lost', async ({ name, left }) => {
     const subjects = freshSubjects();
     for (let i = 0; i < USED; i += 1) await stack.client.ask({ path: '/open', ip: subjects.open });
     const fault = faults.find((candidate) => candidate.name === name);

@@ -130,7 +130,7 @@ describe.sequential('an isolate that starts while KV is gone', () => {
   });
 
   it.each(READS)(
-    'and the copies in Redis, too: reads: %s – lets requests pass, and waits no longer than it says',
+    'and the copies in Redis are gone, too, lets requests pass, and waits no longer than it says: reads: %s',
     async (read) => {
       await withKv({ read }, async () => {
         const passed = [[200, 'no-rules', 'open']];
@@ -141,7 +141,7 @@ describe.sequential('an isolate that starts while KV is gone', () => {
     },
   );
 
-  it('has rules a moment after its region has a copy of them, though KV is still gone', async () => {
+  it('gets rules a moment after its region has a copy of them, though KV is still gone', async () => {
     const seen = async () => {
       const { degraded, header } = await ask();
       return [degraded, header('X-RateLimit-Limit')];
@@ -187,7 +187,7 @@ describe.sequential('rules that are announced', () => {
     return Number.parseInt((await limits())[0] as string, 10);
   };
 
-  it.each(READS)('and that KV cannot give come from the region: reads: %s', async (read) => {
+  it.each(READS)('come from the region if KV does not have them: reads: %s', async (read) => {
     const after = (await limitInForce()) + 1;
     await withKv({ read }, async () => {
       await stack.weir.admin(`/rules/${changing.id}`, { method: 'PATCH', body: { limit: after } });
@@ -200,7 +200,7 @@ describe.sequential('rules that are announced', () => {
     });
   });
 
-  it('and that nobody can give: the old ones decide, then those of the next publication', async () => {
+  it('are not followed if they cannot be loaded: the old rules decide until the next publication', async () => {
     const before = await limitInForce();
     const announced = parseAnnouncement(await inRedis('us', (redis) => redis.get(ANNOUNCEMENT_KEY)));
     const nowhere = {

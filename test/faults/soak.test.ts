@@ -97,7 +97,7 @@ async function expectHealthy(): Promise<void> {
 }
 
 it(
-  `all is answered, and all is well in the end: WEIR_SEED=${SEED}`,
+  `every request is answered under random faults, and all parts are well in the end: WEIR_SEED=${SEED}`,
   async () => {
     const { weir, client } = stack;
     healthy = await client.load({ perSecond: PER_SECOND, ms: WARM_UP_MS, next });

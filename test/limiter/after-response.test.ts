@@ -27,7 +27,7 @@ const planOf =
   (check: ReturnType<typeof createCheck>): TestPlan =>
   async () => ({ kind: 'checks', checks: [check] });
 
-describe('a seat that a region may hold, though it did not answer,', () => {
+describe('the seat of a request', () => {
   const seat = { ...createCheck({ algorithm: 'concurrency', spill: false }), seatId: 'seat-00000000001' };
   /** Notes what is released, whether or not a take is answered. */
   const released = (take: Behaviour['run']) => {
@@ -44,7 +44,7 @@ describe('a seat that a region may hold, though it did not answer,', () => {
   it.each([
     ['failed', fails('timeout')],
     ['hung', hangingRun],
-  ])('is released there when another region says that other rules are in force: it %s', async (_, take) => {
+  ])('is released in a region whose call %s, when another region announces other rules', async (_, take) => {
     const { seats, run } = released(take);
     const { regions } = createRegions({ run }, { announces: 'that' });
     const source = createSource();
@@ -61,23 +61,26 @@ describe('a seat that a region may hold, though it did not answer,', () => {
     expect(seats).toEqual(['seat-00000000001']);
   });
 
-  it.each(['closed', 'open'] as const)('is released there, also if its rule is %s', async (onUnavailable) => {
-    const { seats, run } = released(fails('timeout'));
-    const { regions } = createRegions({ run });
-    const { decide, settle } = openIsolate(regions);
-    const held = {
-      ...createCheck({ algorithm: 'concurrency', spill: false, onUnavailable }),
-      seatId: seat.seatId,
-    };
-    const { decision, ledger } = await decide({ plan: planOf(held) });
-    expect([decision.kind, decision.allowed]).toEqual(['degraded', onUnavailable === 'open']);
-    // The gateway releases what an admitted request may hold. The limiter releases what a denied one may hold.
-    if (decision.allowed) await timed(() => ledger.release());
-    await settle();
-    expect(seats).toEqual(['seat-00000000001']);
-  });
+  it.each(['closed', 'open'] as const)(
+    'is released in a region that did not answer, if its rule is %s',
+    async (onUnavailable) => {
+      const { seats, run } = released(fails('timeout'));
+      const { regions } = createRegions({ run });
+      const { decide, settle } = openIsolate(regions);
+      const held = {
+        ...createCheck({ algorithm: 'concurrency', spill: false, onUnavailable }),
+        seatId: seat.seatId,
+      };
+      const { decision, ledger } = await decide({ plan: planOf(held) });
+      expect([decision.kind, decision.allowed]).toEqual(['degraded', onUnavailable === 'open']);
+      // The gateway releases what an admitted request may hold. The limiter releases what a denied one may hold.
+      if (decision.allowed) await timed(() => ledger.release());
+      await settle();
+      expect(seats).toEqual(['seat-00000000001']);
+    },
+  );
 
-  it('is released nowhere when the region that answered is the only one that was asked', async () => {
+  it('is not released by the limiter if the only region that was asked has answered', async () => {
     const { seats, run } = released(answers());
     const { regions } = createRegions({ run }, {});
     const { decide, settle } = openIsolate(regions);
@@ -87,8 +90,8 @@ describe('a seat that a region may hold, though it did not answer,', () => {
   });
 });
 
-describe('a charge from before another region denied', () => {
-  it('is given back', async () => {
+describe('a charge in one region', () => {
+  it('is given back after the response if another region denies', async () => {
     const { decide, settle, us, eu, left } = openRegions();
     eu.does.run = denies(30_000);
     expect((await decide([near(), aloneIn('eu', 'far')])).allowed).toBe(false);
@@ -97,7 +100,7 @@ describe('a charge from before another region denied', () => {
     expect(left(us, near(), 4)).toBe(4);
   });
 
-  it('is given back if this isolate is what denied', async () => {
+  it('is given back after the response if this isolate denies', async () => {
     const { decide, settle, us, eu, left } = openRegions();
     eu.does.run = fails('unavailable');
     expect((await decide([near(), aloneIn('eu', 'far', { onUnavailable: 'closed' })])).allowed).toBe(false);
@@ -107,7 +110,7 @@ describe('a charge from before another region denied', () => {
   });
 });
 
-it('a shadow rule is counted and reported', async () => {
+it('a shadow rule is counted and reported after the response', async () => {
   const { decide, settle, us } = openRegions();
   const { run } = us.does;
   us.does.run = async (call, signal) => {
@@ -122,7 +125,7 @@ it('a shadow rule is counted and reported', async () => {
   expect(told).toEqual([1]);
 });
 
-it('the number of isolates is asked for, and known when the answer has come', async () => {
+it('the limiter learns the number of isolates after the response', async () => {
   const { regions, home } = createRegions({ present: async () => 7 });
   const { decide, settle } = openIsolate(regions);
   await decide();
@@ -131,7 +134,7 @@ it('the number of isolates is asked for, and known when the answer has come', as
   expect(home.census.told()).toBe(7);
 });
 
-it('rules that have changed are loaded', async () => {
+it('the limiter loads changed rules after the response', async () => {
   const loaded: string[] = [];
   const load = async ({ announced }: { readonly announced: string }) => {
     await new Promise((resolve) => setTimeout(resolve, 10));

@@ -28,7 +28,7 @@ describe.each(['token-bucket', 'leaky-bucket', 'gcra'] as const)('a %s that is m
     expect(left()).toEqual([4, 4]);
   });
 
-  it('is raised once, however many requests notice it', async () => {
+  it('is brought to its old level once, however many requests notice the move', async () => {
     const { count, settle, said, left } = await openMoved(algorithm);
     await Promise.all([count(), count(), count()]);
     await settle();
@@ -39,7 +39,7 @@ describe.each(['token-bucket', 'leaky-bucket', 'gcra'] as const)('a %s that is m
     expect(said()).toEqual(['eu take moved', 'ap take moved']);
   });
 
-  it('is raised by a later request if the first one failed', async () => {
+  it('is brought to its old level by a later request if the first one fails', async () => {
     const { count, settle, asked, ap, left } = await openMoved(algorithm);
     const { run } = ap.does;
     does(ap, asked, (call, signal) =>
@@ -55,7 +55,7 @@ describe.each(['token-bucket', 'leaky-bucket', 'gcra'] as const)('a %s that is m
   });
 });
 
-it('a window that is moved starts empty: the old one ends before it counts alone', async () => {
+it('a window that is moved starts empty: the old window ends before the new one counts alone', async () => {
   const { count, settle, left } = await openMoved('fixed-window');
   await count();
   await settle();

@@ -18,7 +18,7 @@ describe('a guest', () => {
     return { ...opened, guest: request };
   };
 
-  it('renews for its home what other regions have ceded to it, but not the part of its own region', async () => {
+  it('renews the parts that other regions have ceded to its home, but not the part of its own region', async () => {
     const { send, guest, asked } = await moved();
     const before = asked().length;
     atMs(TERM_MS - 10_000);
@@ -27,7 +27,7 @@ describe('a guest', () => {
     expect(asked().filter((name) => name === 'ap')).toHaveLength(2);
   });
 
-  it('asks its own region again when the term that it knows is over: the home may have renewed', async () => {
+  it('asks its own region again when the known term is over, because the home may have renewed it', async () => {
     const { send, createIsolate } = open();
     await send(5);
     const { request } = createIsolate(1);
@@ -39,7 +39,7 @@ describe('a guest', () => {
   });
 });
 
-describe('a subject whose parts are all ceded, for a term that is over', () => {
+describe('a subject whose parts are all ceded, after the term has ended,', () => {
   /** The home has no part of its own, and the others want theirs back. */
   const locked = async () => {
     const opened = open({ eu: 5, ap: 5 });
@@ -52,7 +52,7 @@ describe('a subject whose parts are all ceded, for a term that is over', () => {
     return opened;
   };
 
-  it('is denied until one of them counts again, if no region is out of reach', async () => {
+  it('is denied until a region counts its own part again, if every region can be reached', async () => {
     const { send } = await locked();
     const { results, missing } = await send(1);
     expect(missing).toEqual([]);
@@ -64,15 +64,15 @@ describe('a subject whose parts are all ceded, for a term that is over', () => {
     expect(await send(1)).toMatchObject({ charged: [{}] });
   });
 
-  it('is decided by the rule if one is', async () => {
+  it('is not counted if a region cannot be reached, so that its rule decides', async () => {
     const { request, eu } = await locked();
     eu.trip();
     expect(await request()).toMatchObject({ results: [], missing: [{}] });
   });
 });
 
-describe('a region that sends many guests to the home', () => {
-  it('wants its part back: the home cannot renew, and the subject is split again', async () => {
+describe('a region that sends guests to the home', () => {
+  it('reclaims its part if there are many guests: the home cannot renew it, and the subject is split again', async () => {
     const { send, asked, createIsolate } = open();
     await send(5);
     const guest = createIsolate(1);
@@ -92,7 +92,7 @@ describe('a region that sends many guests to the home', () => {
     expect(await guest.request()).toMatchObject({ charged: [{ check: { region: 'eu', limit: 10 } }] });
   });
 
-  it('does not want it back if few guests come', async () => {
+  it('does not reclaim its part if there are few guests', async () => {
     const { send, asked, createIsolate } = open();
     await send(5);
     const guest = createIsolate(1);

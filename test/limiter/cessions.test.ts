@@ -9,7 +9,7 @@ import { place } from './placed.ts';
 useFakeTime();
 
 describe('a region asks the others for their parts', () => {
-  it('when half of its own is used, and not before', async () => {
+  it('when half of its own part is used, and not before', async () => {
     const { send, asked } = open();
     await send(4);
     expect(asked()).toEqual([]);
@@ -18,9 +18,9 @@ describe('a region asks the others for their parts', () => {
   });
 
   it.each([
-    ['after two requests, if its part is that small', { us: 2, eu: 2, ap: 2 }, 2],
-    ['after the first one, if its part has no more than that', { us: 1, eu: 1, ap: 1 }, 1],
-    ['after the first one, if it has no part', { eu: 1, ap: 1 }, 1],
+    ['after two requests, if its part has two units', { us: 2, eu: 2, ap: 2 }, 2],
+    ['after the first request, if its part has one unit', { us: 1, eu: 1, ap: 1 }, 1],
+    ['after the first request, if it has no part', { eu: 1, ap: 1 }, 1],
   ])('%s', async (_, parts, first) => {
     const { send, asked } = open(parts);
     for (let i = 1; i <= first; i += 1) {
@@ -41,7 +41,7 @@ describe('a region asks the others for their parts', () => {
     expect([eu, ap].map(({ breaker }) => breaker.state(Date.now()))).toEqual(['closed', 'closed']);
   });
 
-  it('once, and has all of the limit from then on', async () => {
+  it('once, and then has the whole limit', async () => {
     const { send, asked } = open();
     expect(await send(5)).toMatchObject({ charged: [{ check: { limit: 10 } }] });
     expect(await send(25)).toMatchObject({ charged: [{ check: { limit: 30 }, outcome: { remaining: 0 } }] });
@@ -49,12 +49,12 @@ describe('a region asks the others for their parts', () => {
     expect(asked()).toEqual(['eu', 'ap']);
   });
 
-  it('of a burst with its pace', async () => {
+  it('and gets their parts of the burst, too', async () => {
     const { send } = open({ us: [10, 5], eu: [10, 5], ap: [10, 5] }, { algorithm: 'token-bucket' });
     expect(await send(4)).toMatchObject({ charged: [{ check: { limit: 30, extra: 15 } }] });
   });
 
-  it('for all rules of a request with one call', async () => {
+  it('with one call for all rules of a request', async () => {
     const { request, eu, settle } = open();
     const both = [place({ us: 2, eu: 2 }, { id: 'one' }), place({ us: 2, eu: 2 }, { id: 'two' })];
     for (let i = 0; i < 2; i += 1) await request(both);
@@ -63,7 +63,7 @@ describe('a region asks the others for their parts', () => {
     expect(cedes.map(({ checks }) => checks.map(({ id }) => id))).toEqual([['one', 'two']]);
   });
 
-  it('not if the rule keeps to its parts, or has only one', async () => {
+  it('but not if the rule does not spill, or has only one part', async () => {
     for (const { send, asked } of [
       open(undefined, { rule: { spill: false } }),
       open({ us: 10 }, { at: 'us' }),
@@ -73,7 +73,7 @@ describe('a region asks the others for their parts', () => {
     }
   });
 
-  it('for the region that alone counts it while a rule is moved there', async () => {
+  it('on behalf of the region that a rule is being moved to', async () => {
     const { send, asked } = open({ us: 4, eu: 4, ap: 4 }, { at: 'eu' });
     await send(3);
     expect(asked()).toEqual(['us', 'ap']);
@@ -81,14 +81,14 @@ describe('a region asks the others for their parts', () => {
     expect(await send(1)).toMatchObject({ charged: [] });
   });
 
-  it('not one whose breaker is open', async () => {
+  it('but not a region whose breaker is open', async () => {
     const { send, asked, eu } = open();
     eu.trip();
     await send(5);
     expect(asked()).toEqual(['ap']);
   });
 
-  it('no more than twenty at a time', async () => {
+  it('with no more than twenty calls at a time', async () => {
     const { request, settle, eu } = open();
     eu.does.run = hangingRun;
     for (let i = 0; i < 30; i += 1) await request([place({ us: 1, eu: 1 }, { id: `r${i}` })]);
@@ -100,7 +100,7 @@ describe('a region asks the others for their parts', () => {
   });
 });
 
-describe('a region that is asked', () => {
+describe('a region that is asked for its part', () => {
   it('and refuses is asked again when it is idle, and not before', async () => {
     const { send, asked, createIsolate } = open();
     await createIsolate(1).request();
@@ -116,7 +116,7 @@ describe('a region that is asked', () => {
     expect(await send(1)).toMatchObject({ charged: [{ check: { limit: 30 } }] });
   });
 
-  it('and fails costs nothing, and is asked again after five seconds', async () => {
+  it('and fails keeps its breaker closed, and is asked again after five seconds', async () => {
     const { send, asked, eu } = open();
     const { run } = eu.does;
     let failed = 0;
@@ -133,7 +133,7 @@ describe('a region that is asked', () => {
     expect(await send(1)).toMatchObject({ charged: [{ check: { limit: 30 } }] });
   });
 
-  it('and whose answer is lost names the home, which learns of it from the next requests', async () => {
+  it('and whose answer is lost tells the next request that it has ceded the part', async () => {
     const { send, asked, eu, us } = open({ us: 2, eu: 2 });
     const { run } = eu.does;
     eu.does.run = async (call, signal) => {
@@ -150,14 +150,14 @@ describe('a region that is asked', () => {
   });
 });
 
-describe('the part of another region', () => {
+describe('a part that another region has ceded', () => {
   const used = async () => {
     const opened = open();
     await opened.send(5);
     return opened;
   };
 
-  it('is used until the term is over, and its region counts nothing for as long as that may count', async () => {
+  it('is used until the term ends, and the region that ceded it counts nothing until the hold ends', async () => {
     const { send, createIsolate } = await used();
     atMs(TERM_MS - 1);
     expect(await send(1)).toMatchObject({ charged: [{ check: { limit: 30 } }] });
@@ -167,13 +167,13 @@ describe('the part of another region', () => {
     expect(await createIsolate(1).request()).toMatchObject({ charged: [{ check: { region: 'us' } }] });
   });
 
-  it('is no longer used from then on, if it was not renewed', async () => {
+  it('is no longer used after the term, unless it was renewed', async () => {
     const { send } = await used();
     atMs(TERM_MS);
     expect(await send(1)).toMatchObject({ charged: [{ check: { limit: 10 } }] });
   });
 
-  it('is its own again once nothing of it can count', async () => {
+  it('belongs to its own region again after the hold', async () => {
     const { createIsolate } = await used();
     atMs(HELD_MS + LATE_MS);
     expect(await createIsolate(1).request()).toMatchObject({
@@ -181,7 +181,7 @@ describe('the part of another region', () => {
     });
   });
 
-  it('is renewed in the last third of the term, by a subject that is active', async () => {
+  it('is renewed in the last third of the term if the subject is active', async () => {
     const { send, asked } = await used();
     atMs((TERM_MS * 2) / 3);
     await send(5);
@@ -193,7 +193,7 @@ describe('the part of another region', () => {
     expect(await send(1)).toMatchObject({ charged: [{ check: { limit: 30 } }] });
   });
 
-  it('is not renewed by a subject that is not', async () => {
+  it('is not renewed if the subject is not active', async () => {
     const { send, asked } = await used();
     atMs(TERM_MS - 1);
     await send(4);
@@ -201,7 +201,7 @@ describe('the part of another region', () => {
   });
 });
 
-it('a denied request asks nobody for a part that its home still has, even if the term is ending', async () => {
+it('a denied request does not ask for parts that its home still has, even if the term is ending', async () => {
   const { send, request, asked, settle } = open();
   await send(5);
   atMs(TERM_MS - 10_000);
@@ -212,7 +212,7 @@ it('a denied request asks nobody for a part that its home still has, even if the
   await settle();
 });
 
-it('a request that has waited for a far part for all its time is still counted here', async () => {
+it('a request that has waited for far parts for its whole deadline is still counted in the nearest region', async () => {
   const { request, eu, ap } = open({ eu: 5, ap: 5 });
   await request([place({ us: 1 }, { id: 'other' })]);
   for (const { does } of [eu, ap]) {

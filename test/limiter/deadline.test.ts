@@ -27,18 +27,18 @@ describe('a deadline', () => {
     expect(remaining).toEqual([100, 99, 1, 0, 0, 0]);
   });
 
-  it('is no longer than it was after the clock was put back', () => {
+  it('gets no longer when the clock is put back', () => {
     const { clock, deadline } = open(100);
     clock.ms -= 3_600_000;
     expect(deadline.remainingMs()).toBe(100);
   });
 
   it.each([
-    ['what is left', 40, undefined, 60],
-    ['what is asked for, if that is less', 40, 20, 20],
-    ['what is left, if that is less', 90, 20, 10],
+    ['the time that is left', 40, undefined, 60],
+    ['the time that was asked for, if that is less', 40, 20, 20],
+    ['the time that is left, if that is less', 90, 20, 10],
     ['whole milliseconds', 0, 20.9, 20],
-  ])('gives a signal of %s', async (_, passedMs, mostMs, expectedMs) => {
+  ])('gives a signal that lasts for %s', async (_, passedMs, mostMs, expectedMs) => {
     const { clock, deadline } = open(100);
     clock.ms += passedMs;
     const signal = deadline.signal(mostMs);
@@ -48,7 +48,7 @@ describe('a deadline', () => {
     expect(signal.aborted).toBe(true);
   });
 
-  it('that is over gives a signal that has ended, without a timer', () => {
+  it('that is over gives an aborted signal, without a timer', () => {
     const { clock, deadline } = open(100);
     clock.ms += 100;
     expect(deadline.signal().aborted).toBe(true);
@@ -82,7 +82,7 @@ describe('a decision', () => {
     expect(asked.slice(2)).toEqual(['256 next probe']);
   });
 
-  it('takes half of what is left to load the news, and stands if that takes longer', async () => {
+  it('waits for new rules for half of the time that is left, and stands if they take longer', async () => {
     const { regions, asked } = createRegions({ announces: 'that' });
     const source = createSource({ load: never });
     source.asks = overdue;
@@ -92,7 +92,7 @@ describe('a decision', () => {
     expect(asked.filter((line) => line.includes('refund'))).toEqual([]);
   });
 
-  it('takes half of what is left to give back what outdated rules have charged, then decides by the new ones', async () => {
+  it('waits for the refund of outdated charges for half of the time that is left, then uses the new rules', async () => {
     const { regions, asked } = createRegions({ announces: 'that', run: onlyWithAnnouncement });
     const source = createSource();
     source.asks = overdue;
@@ -106,7 +106,7 @@ describe('a decision', () => {
     expect(tookMs).toBe(DEADLINE_MS);
   });
 
-  it('has one deadline for everything: identity, both regions, the news, and a second pass', async () => {
+  it('has one deadline for everything: identity, both regions, new rules, and a second round', async () => {
     const { regions, asked } = createRegions(
       { run: hangingRun },
       { run: onlyWithAnnouncement, announces: 'that' },
@@ -128,7 +128,7 @@ describe('a decision', () => {
     expect(tookMs).toBe(DEADLINE_MS);
   });
 
-  it('waits no longer for an announcement that must be known', async () => {
+  it('waits for an overdue announcement no longer than the deadline', async () => {
     const { regions, asked } = createRegions({ read: hangs }, { read: hangs });
     const source = createSource();
     source.asks = overdue;
@@ -142,7 +142,7 @@ describe('a decision', () => {
   });
 });
 
-it('never takes longer, however long everything takes, but for what a far region is known to take', async () => {
+it('a decision never takes longer than the deadline plus the time that a far region is known to need', async () => {
   const delayMs = fc.oneof(fc.nat(20), fc.nat(2 * DEADLINE_MS), fc.constant(Number.POSITIVE_INFINITY));
   const delays = fc.record({ lookUp: delayMs, home: delayMs, next: delayMs, load: delayMs });
   const after = (ms: number) => (ms === Number.POSITIVE_INFINITY ? never() : wait(ms));

@@ -171,17 +171,20 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
   const numRuns = RUNS[name];
   const requests = REQUESTS[name];
 
-  it.each(WITHOUT_SEATS)('%s: exactly those pass who pass without memory', async (algorithm) => {
-    await fc.assert(
-      fc.asyncProperty(fc.record(shape), traffic, async (rule, { load, isolates, seed }) => {
-        const checks = [checkOn(nextSubject(), { ...rule, algorithm })] as const;
-        expectSame(await play({ engine, requests, load, isolates, seed, checks }));
-      }),
-      { numRuns },
-    );
-  });
+  it.each(WITHOUT_SEATS)(
+    '%s: isolates that remember denials admit the same requests as isolates without memory',
+    async (algorithm) => {
+      await fc.assert(
+        fc.asyncProperty(fc.record(shape), traffic, async (rule, { load, isolates, seed }) => {
+          const checks = [checkOn(nextSubject(), { ...rule, algorithm })] as const;
+          expectSame(await play({ engine, requests, load, isolates, seed, checks }));
+        }),
+        { numRuns },
+      );
+    },
+  );
 
-  it.each(WITHOUT_SEATS)('%s: a denial is asked for once for all that is free again', async (algorithm) => {
+  it.each(WITHOUT_SEATS)('%s: each isolate asks only once during a run of denials', async (algorithm) => {
     await fc.assert(
       fc.asyncProperty(fc.record(shape), traffic, async (rule, { load, isolates, seed }) => {
         const fitting = { ...rule, algorithm, cost: costThatFits(rule) };
@@ -193,7 +196,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
     );
   });
 
-  it('several rules: exactly those pass who pass without memory', async () => {
+  it('several rules: isolates that remember denials admit the same requests as isolates without memory', async () => {
     await fc.assert(
       fc.asyncProperty(rules, traffic, async (chosen, { load, isolates, seed }) => {
         const checks = checksOf(chosen);
@@ -203,7 +206,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
     );
   });
 
-  it('several rules: a denial is asked for once for all that is free again', async () => {
+  it('several rules: each isolate asks only once during a run of denials', async () => {
     await fc.assert(
       fc.asyncProperty(rules, traffic, async (chosen, { load, isolates, seed }) => {
         const remembered = { countDenied: false, holdsSeat: false, log: false, blocks: false, rule: {} };
@@ -215,7 +218,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
     );
   });
 
-  it('a block that is longer than any wait: exactly those pass who pass without memory', async () => {
+  it('a block that is longer than any wait: memory does not change which requests are admitted', async () => {
     await fc.assert(
       fc.asyncProperty(blockingRule, traffic, async ({ blockMs, ...rule }, { load, isolates, seed }) => {
         const long = { ...rule, cost: costThatFits(rule), blockMs: blockMs + longestWaitMs(rule) };
@@ -227,7 +230,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
   });
 
   // If there is still no room after a block, the next request starts a new block.
-  it('a block of any length: exactly those pass who pass without memory', async () => {
+  it('a block of any length: memory does not change which requests are admitted', async () => {
     await fc.assert(
       fc.asyncProperty(blockingRule, traffic, async (rule, { load, isolates, seed }) => {
         const checks = [checkOn(nextSubject(), rule)] as const;
@@ -243,7 +246,7 @@ describe('with up to 20 ms between isolates and counters', () => {
   const cases = [1.2, 5, 50].flatMap((load) => [1, 3, 10].map((isolates) => ({ load, isolates })));
 
   it.each(WITHOUT_SEATS)(
-    '%s: hardly anybody fails to pass, and nobody beyond the limit',
+    '%s: memory loses at most one admission in a hundred, and admits nothing beyond the limit',
     async (algorithm) => {
       let remembering = 0;
       let twin = 0;

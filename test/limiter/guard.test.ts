@@ -21,7 +21,7 @@ describe('a bug on the way to a region', () => {
   });
 
   it.each(['open', 'local', 'closed'] as const)(
-    'in all of them leaves it to the rule that is %s, like an outage',
+    'in every region leaves the decision to a rule that is %s, like an outage',
     async (onUnavailable) => {
       const { regions } = createRegions({ run: hasBug }, { run: hasBug });
       const { decision } = await openIsolate(regions).decide({ plan: withRule(onUnavailable) });
@@ -48,7 +48,7 @@ describe('a bug in the limiter', () => {
     });
 
   it.each(['open', 'local', 'closed'] as const)(
-    'leaves it to the rule that is %s, is told once, and blames no region',
+    'leaves the decision to a rule that is %s, is reported once, and blames no region',
     async (onUnavailable) => {
       const { regions, home } = createRegions({});
       const { decide, errors } = openIsolate(regions, { source: broken() });
@@ -70,7 +70,7 @@ describe('a bug in the limiter', () => {
     expect(errors).toEqual([bug]);
   });
 
-  it('lets a request go on if its rules make no sense, and reports both', async () => {
+  it('lets a request go on if its checks make no sense, and reports both errors', async () => {
     const { decide, errors } = openIsolate(createRegions({}).regions, { source: broken() });
     const checks = [{ ...createCheck(), limit: Number.NaN, full: { limit: Number.NaN, extra: undefined } }];
     const { decision } = await decide({ plan: async () => ({ kind: 'checks', checks }) });
@@ -78,7 +78,7 @@ describe('a bug in the limiter', () => {
     expect(errors.map(String)).toEqual(['TypeError: x', expect.stringContaining('BadCheckError')]);
   });
 
-  it('is not reported as a failure of a store', async () => {
+  it('is not reported if the error is a failure of a store', async () => {
     const source = createSource({
       announced: () => {
         throw new CounterStoreError('timeout', 'x');

@@ -45,7 +45,7 @@ it('a seat that Redis has forgotten is taken again', async () => {
   await held.end();
 });
 
-it('a seat that another connection has by now is lost, and not asked for again', async () => {
+it('a seat that another connection has taken meanwhile is lost, and not asked for again', async () => {
   const store = createNotingStore();
   const { held, operations } = await hold(store);
   await forget(store);

@@ -28,7 +28,7 @@ const check = createRuleCheck();
 const other = createRuleCheck({ id: 'other' });
 
 describe('a denial is known', () => {
-  it('until exactly its retry time after it was asked for', () => {
+  it('for exactly its retry time, from the moment that Redis was asked', () => {
     const { find } = rememberedAs([[check, deniedFor(500)]]);
     expect(find(check, 0)).toBeDefined();
     expect(find(check, 499)).toBeDefined();
@@ -36,7 +36,7 @@ describe('a denial is known', () => {
     expect(find(check, 499)).toBeUndefined();
   });
 
-  it('with a retry time and a clock that advance', () => {
+  it('with a retry time that shrinks as the clock advances', () => {
     const { find } = rememberedAs([[check, deniedFor(500)]]);
     for (const afterMs of [0, 1, 250, 499])
       expect(find(check, afterMs)).toEqual({ ...deniedFor(500 - afterMs), nowMs: ANSWERED_AT_MS + afterMs });
@@ -48,14 +48,14 @@ describe('a denial is known', () => {
     expect(find(check, 60_000)).toBeUndefined();
   });
 
-  it('as the last answer told it', () => {
+  it('for as long as the last answer said', () => {
     const { denials, find } = rememberedAs([[check, deniedFor(500)]]);
     denials.remember('home', check, deniedFor(900), { ...MOMENT, askedAtMs: ASKED_AT_MS + 100 });
     expect(find(check, 999)?.retryAfterMs).toBe(1);
     expect(find(check, 1_000)).toBeUndefined();
   });
 
-  it('of each check for as long as that one denies', () => {
+  it('for each check separately', () => {
     const { find } = rememberedAs([
       [check, deniedFor(500)],
       [other, deniedFor(300)],
@@ -72,8 +72,8 @@ describe('Redis is asked', () => {
     ['a rule that counts denied requests', { countDenied: true }],
     ['a rule that only logs', { log: true }],
     ['a rule that throttles', { algorithm: 'leaky-bucket', rule: { action: 'throttle' } }],
-    ['a rule that gives back what errors have cost', { rule: { refundOnError: true } }],
-    ['a rule whose real cost the origin tells', { rule: { costFromOrigin: true } }],
+    ['a rule that refunds errors', { rule: { refundOnError: true } }],
+    ['a rule that takes its cost from the origin', { rule: { costFromOrigin: true } }],
   ])('about %s', (_, shape) => {
     const denied = createRuleCheck(shape);
     const { find } = rememberedAs([[denied, deniedFor(500)]]);
@@ -93,13 +93,13 @@ describe('Redis is asked', () => {
     expect(find(check, 1)).toBeDefined();
   });
 
-  it('if the clock was put back, and no more once it has caught up', () => {
+  it('if the clock was put back, until it has caught up', () => {
     const { find } = rememberedAs([[check, deniedFor(500)]]);
     expect(find(check, -1)).toBeUndefined();
     expect(find(check, 0)).toBeDefined();
   });
 
-  it('in another era, and everything from before is forgotten', () => {
+  it('in another era, and all earlier denials are forgotten', () => {
     const { find } = rememberedAs([[check, deniedFor(500)]]);
     expect(find(check, 1, { era: 'next' })).toBeUndefined();
     expect(find(check, 1)).toBeUndefined();
@@ -123,7 +123,7 @@ describe('Redis is asked', () => {
   });
 });
 
-it('forgets the denial that was used longest ago when there are too many', () => {
+it('memory forgets the denial that was used longest ago when there are too many', () => {
   const checks = ['a', 'b', 'c'].map((id) => createRuleCheck({ id })) as [RuleCheck, RuleCheck, RuleCheck];
   const [a, b, c] = checks;
   const { denials, find } = rememberedAs(
@@ -138,7 +138,7 @@ it('forgets the denial that was used longest ago when there are too many', () =>
   expect(checks.map((one) => find(one, 2) !== undefined)).toEqual([true, false, true]);
 });
 
-it('keeps no allowed outcome', () => {
+it('memory keeps no allowed outcome', () => {
   const { find } = rememberedAs(
     [
       [check, deniedFor(500)],
@@ -149,7 +149,7 @@ it('keeps no allowed outcome', () => {
   expect(find(check, 1)).toBeDefined();
 });
 
-it('keeps no more than 10,000 denials', () => {
+it('memory keeps no more than 10,000 denials', () => {
   const checks = Array.from({ length: 10_001 }, (_, i) => createRuleCheck({ key: `{test}:${i}` }));
   const { find } = rememberedAs(checks.map((one) => [one, deniedFor(500)]));
   const known = checks.map((one) => find(one, 1) !== undefined);

@@ -20,7 +20,7 @@ const world = {
   cost: fc.constantFrom(1, 1, 3),
 };
 
-it('algorithms are leased that cut time into windows or buckets', () => {
+it('only algorithms that cut time into windows or buckets are leased', () => {
   expect(LEASED).toEqual(['fixed-window', 'sliding-window-counter', 'sliding-window-buckets']);
 });
 
@@ -42,7 +42,7 @@ describe.each(LEASED)('isolates that lease units of %s', (algorithm) => {
       { numRuns: rounds(15), endOnFailure: true },
     ));
 
-  it('use hundreds of units from memory in such a history', () => {
+  it('use hundreds of units from memory', () => {
     expect(beyond(ROOMY).leased).toBeGreaterThan(300);
   });
 });

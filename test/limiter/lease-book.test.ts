@@ -54,7 +54,7 @@ describe('a book of leases', () => {
     expect(claim()).toBe(100);
   });
 
-  it('loses its pace while nobody asks', () => {
+  it('loses its pace when no request comes', () => {
     const { claim, warmUp, note, clock } = open();
     warmUp();
     clock.ms += 30_000;
@@ -104,7 +104,7 @@ describe('a book of leases', () => {
     expect(note(0, { ...check })).toBe(1_000);
   });
 
-  it('counts units as left that it has asked for and that may have been granted', () => {
+  it('counts units as left if the pending lease may have charged them', () => {
     const { note, claim, warmUp, clock } = open();
     warmUp();
     expect(claim()).toBe(100);
@@ -113,7 +113,7 @@ describe('a book of leases', () => {
     expect(note(0, check, '', 800)).toBe(899);
   });
 
-  it('does not count units twice that it has asked for and that were not granted before', () => {
+  it('does not count units twice if the pending lease has not charged them yet', () => {
     const { note, claim, warmUp, clock } = open();
     warmUp();
     claim();
@@ -121,7 +121,7 @@ describe('a book of leases', () => {
     expect(note(0, check, '', 899)).toBe(899);
   });
 
-  it('counts what other isolates have used as used, although it waits for a lease', () => {
+  it('counts units of other isolates as used, even while it waits for a lease', () => {
     const { note, claim, warmUp, clock } = open();
     warmUp();
     claim();
@@ -153,7 +153,7 @@ describe('a book of leases', () => {
     expect(book.total().units).toBe(0);
   });
 
-  it('has no use for a lease that was asked for before another announcement', () => {
+  it('ignores a lease that it asked for before another announcement', () => {
     const { note, book } = open();
     book.enter('another');
     note(10, check, '');
@@ -162,14 +162,14 @@ describe('a book of leases', () => {
     expect(book.total().units).toBe(10);
   });
 
-  it('has nothing for a caller with another limit of the same counter', () => {
+  it('has no units for a caller that has another limit on the same counter', () => {
     const { note, book, placed } = open();
     note(10);
     const [other] = placed({ ...check, full: { limit: 5, extra: undefined } });
     expect([placed().some(book.has), other && book.has(other)]).toEqual([true, false]);
   });
 
-  it('hands out units that were not used for ten seconds, once', () => {
+  it('gives up units that were not used for ten seconds, once', () => {
     const { note, book, clock } = open();
     note(10);
     clock.ms += 9_999;

@@ -17,7 +17,7 @@ describe('an isolate with a lease', () => {
     expect([decision.allowed, limiter.leased().units]).toEqual([false, units]);
   });
 
-  it('uses none of it for a request of other rules', async () => {
+  it('uses no leased unit for a request with other rules', async () => {
     const { sendMany, send, limiter, region } = open();
     await sendMany(WARM);
     const { units } = limiter.leased();
@@ -26,7 +26,7 @@ describe('an isolate with a lease', () => {
     expect([limiter.leased().units, region.calls.length]).toEqual([units, calls + 1]);
   });
 
-  it('uses it to the end while Redis is silent, and then decides by itself', async () => {
+  it('uses all leased units while Redis is silent, and then decides by itself', async () => {
     const { region, send, sendMany, limiter } = open();
     await sendMany(WARM);
     const { units } = limiter.leased();
@@ -35,7 +35,7 @@ describe('an isolate with a lease', () => {
     expect((await send()).decision.kind).toBe('degraded');
   });
 
-  it('tells how many units it has of a counter, and that another is never leased', async () => {
+  it('reports how many units of a counter it has leased, and that another counter is never leased', async () => {
     const { sendMany, limiter } = open();
     await sendMany(WARM);
     const { units } = limiter.leased();
@@ -45,7 +45,7 @@ describe('an isolate with a lease', () => {
 });
 
 describe('an isolate that dies', () => {
-  it('takes no more than half a second at its pace with it, and only until the window ends', async () => {
+  it('loses no more units than it uses in half a second, and only until the window ends', async () => {
     const dying = open();
     await dying.sendMany(WARM);
     const lost = dying.limiter.leased().units;

@@ -50,7 +50,7 @@ describe('the pace of an isolate', () => {
     expect(pace().unitsPerMs).toBe(3 / 2_000);
   });
 
-  it('is known of two measurements', () => {
+  it('is known from the last two measurements', () => {
     const { use, pace } = openWithRest();
     use(50, 5);
     use(25, 10);
@@ -66,50 +66,50 @@ describe('the pace of an isolate', () => {
   });
 });
 
-describe('the isolates that use a counter', () => {
-  it('are those of the region before the isolate has compared two answers', () => {
+describe('the estimated number of isolates that use a counter', () => {
+  it('is that of the whole region until the isolate has compared two answers', () => {
     const { tell, pace } = open();
     expect(pace(7).isolates).toBe(7);
     tell(900, 1);
     expect(pace(7).isolates).toBe(7);
   });
 
-  it('are one if nobody else has charged anything', () => {
+  it('is one if no other isolate has charged anything', () => {
     const { tell, pace } = open();
     tell(900, 1);
     tell(800, 100);
     expect(pace().isolates).toBe(1);
   });
 
-  it('are counted by what others have charged', () => {
+  it('grows with the units that other isolates have charged', () => {
     const { tell, pace } = open();
     tell(900, 1);
     tell(600, 100);
     expect(pace().isolates).toBe(3);
   });
 
-  it('are never more than those of the region', () => {
+  it('is never higher than that of the region', () => {
     const { tell, pace } = open();
     tell(900, 1);
     tell(600, 100);
     expect(pace(2).isolates).toBe(2);
   });
 
-  it('are not told by what came back in between', () => {
+  it('ignores units that came back between two answers', () => {
     const { tell, pace } = open();
     tell(500, 1);
     tell(900, 100);
     expect(pace().isolates).toBe(1);
   });
 
-  it('are not told by answers of two windows', () => {
+  it('ignores answers of different windows', () => {
     const { tell, pace } = open();
     tell(900, 1);
     tell(100, 100, resetAtMs);
     expect(pace(7).isolates).toBe(7);
   });
 
-  it('follow a change: what was charged long ago counts less', () => {
+  it('follows a change: charges from long ago count less', () => {
     const { tell, pace } = open();
     tell(100_000, 1);
     tell(98_000, 500);
@@ -119,15 +119,15 @@ describe('the isolates that use a counter', () => {
   });
 });
 
-describe('what is left of a counter', () => {
-  it('is what the region last said', () => {
+describe('the known rest of a counter', () => {
+  it('is the number that the region named last', () => {
     const { tell, pace } = open();
     tell(900, 1);
     tell(0, 0);
     expect(pace().remaining).toBe(0);
   });
 
-  it('is all of it once it has started over', () => {
+  it('is the whole limit once the window has ended', () => {
     const { tell, pace } = open();
     tell(0, 1);
     expect([pace(1, resetAtMs - 1).remaining, pace(1, resetAtMs).remaining]).toEqual([0, 1_000]);

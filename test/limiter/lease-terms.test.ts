@@ -40,12 +40,12 @@ describe('a lease', () => {
 describe('a lease call asks for a number of units that', () => {
   const large = createRuleCheck({ limit: 10_000, windowMs: 60_000, rule: { lease: true } });
 
-  it('is a hundred requests; half a second of a faster pace, five seconds of a slower one', () => {
+  it('covers a hundred requests, or half a second at a faster pace, or five seconds at a slower one', () => {
     const wantAt = (perMs: number) => wantOf(large, { ...busy, unitsPerMs: perMs, unitsPerMsBefore: perMs });
     expect([0.4, 0.2, 0.05, 0.02, 0.01].map(wantAt)).toEqual([200, 100, 100, 100, 50]);
   });
 
-  it('goes by the mean of two measurements of the pace', () => {
+  it('follows the mean of two measurements of the pace', () => {
     expect(wantOf(large, { ...busy, unitsPerMs: 0.4, unitsPerMsBefore: 0.3 })).toBe(175);
   });
 
@@ -53,37 +53,37 @@ describe('a lease call asks for a number of units that', () => {
     expect(wantOf(minute, { ...busy, unitsPerMs: 1, unitsPerMsBefore: 1 })).toBe(125);
   });
 
-  it('is at most an equal share of what is left', () => {
+  it('is at most an equal share of the units that are left', () => {
     expect(wantOf(minute, { ...busy, remaining: 120, isolates: 2 })).toBe(60);
   });
 
-  it('is at most what the isolate uses in half of the time until the window ends', () => {
+  it('is at most the units that the isolate uses in half of the time until the window ends', () => {
     expect(wantOf(minute, { ...busy, nowMs: START_MS + 59_490 })).toBe(50);
   });
 
-  it('is nothing if little is left, or the pace is slow, or the window ends', () => {
+  it('is zero if little is left, or the pace is slow, or the window is about to end', () => {
     expect(wantOf(minute, { ...busy, remaining: 1 })).toBe(0);
     expect(wantOf(minute, { ...busy, unitsPerMs: 0.0049 })).toBe(0);
     expect(wantOf(minute, { ...busy, nowMs: START_MS + 59_985 })).toBe(0);
   });
 
-  it('leaves what all isolates use while the call is on its way', () => {
+  it('leaves the units that all isolates use while the call is on its way', () => {
     expect(wantOf(minute, { ...busy, remaining: 30, callMs: 100 })).toBe(10);
     expect(wantOf(minute, { ...busy, remaining: 21, callMs: 100 })).toBe(0);
   });
 
-  it('is nothing after a burst: the pace must have lasted', () => {
+  it('is zero after a burst: the pace must have lasted', () => {
     expect(wantOf(minute, { ...busy, unitsPerMsBefore: 0.0049 })).toBe(0);
   });
 
-  it('is nothing of a limit of fewer than a hundred requests', () => {
+  it('is zero for a limit of fewer than a hundred requests', () => {
     const wantOfLimit = (limit: number, cost = 1) =>
       wantOf({ ...minute, cost, full: { limit, extra: undefined } }, busy);
     expect([wantOfLimit(99), wantOfLimit(100)]).toEqual([0, 12]);
     expect([wantOfLimit(299, 3), wantOfLimit(300, 3)]).toEqual([0, 36]);
   });
 
-  it('is a number of whole requests', () => {
+  it('covers whole requests only', () => {
     expect(wantOf({ ...minute, cost: 3 }, { ...busy, remaining: 100 })).toBe(99);
   });
 
@@ -93,7 +93,7 @@ describe('a lease call asks for a number of units that', () => {
     [{ action: 'log' }],
     [{ refundOnError: true }],
     [{ costFromOrigin: true }],
-  ] as const)('is nothing for a rule with %o', (rule) => {
+  ] as const)('is zero for a rule with %o', (rule) => {
     expect(wantOf(createRuleCheck({ ...minute, rule: { lease: true, ...rule } }), busy)).toBe(0);
   });
 
@@ -106,7 +106,7 @@ describe('a lease call asks for a number of units that', () => {
     [{ algorithm: 'token-bucket' }],
     [{ algorithm: 'leaky-bucket' }],
     [{ algorithm: 'gcra' }],
-  ] as const)('is nothing for a check with %o', (shape) => {
+  ] as const)('is zero for a check with %o', (shape) => {
     expect(wantOf({ ...minute, ...shape }, busy)).toBe(0);
   });
 });

@@ -10,7 +10,7 @@ import { START_MS } from './rule-checks.ts';
 
 useFakeTime();
 
-describe('an isolate that is busy at a counter', () => {
+describe('an isolate that is busy with a counter', () => {
   it('makes one call for many requests', async () => {
     const { sendMany, takes } = open();
     await sendMany(WARM);
@@ -24,7 +24,7 @@ describe('an isolate that is busy at a counter', () => {
     decisions.map((one) => (one.kind === 'counted' ? one.results[0]?.outcome.remaining : undefined));
   const downFrom = (first: number, count: number) => Array.from({ length: count }, (_, i) => first - i);
 
-  it('counts Remaining down by one for each request, as if nothing were leased', async () => {
+  it('counts Remaining down by one for each request, although it leases units', async () => {
     const { sendMany } = open();
     expect(remainingOf(await sendMany(300))).toEqual(downFrom(999, 300));
   });
@@ -71,14 +71,14 @@ describe('an isolate that is busy at a counter', () => {
     expect(takes() - before).toBe(1);
   });
 
-  it('goes on from its lease while Redis is gone', async () => {
+  it('goes on with its lease while Redis is down', async () => {
     const { region, sendMany, send } = open();
     await sendMany(WARM);
     region.does.run = fails('unavailable');
     expect((await send()).decision).toMatchObject({ kind: 'counted', allowed: true });
   });
 
-  it('forgets its lease when another announcement is followed', async () => {
+  it('forgets its lease when the announcement changes', async () => {
     const { source, sendMany, takes, limiter } = open();
     await sendMany(WARM);
     expect(limiter.leased().units).toBeGreaterThan(0);
@@ -97,7 +97,7 @@ describe('an isolate that is busy at a counter', () => {
     expect([limiter.leased().units, used(hot)]).toEqual([0, WARM]);
   });
 
-  it('leases nothing of a rule that says so', async () => {
+  it('leases nothing of a rule that forbids leases', async () => {
     const { sendMany, takes } = open([createMinute({ limit: 1_000, rule: { lease: false } })]);
     await sendMany(200);
     expect(takes()).toBe(200);
@@ -105,7 +105,7 @@ describe('an isolate that is busy at a counter', () => {
 });
 
 describe('a request with several rules', () => {
-  it('is admitted from memory if all of them have units', async () => {
+  it('is admitted from memory if all rules have leased units', async () => {
     const { sendMany, takes } = open([hot, other]);
     await sendMany(WARM);
     const before = takes();
@@ -113,7 +113,7 @@ describe('a request with several rules', () => {
     expect(takes() - before).toBeLessThanOrEqual(6);
   });
 
-  it('uses its units and asks for the rest', async () => {
+  it('uses the leased units of one rule, and asks the region about the other rule', async () => {
     const { sendMany, send, region } = open();
     await sendMany(WARM);
     region.calls.length = 0;
@@ -123,7 +123,7 @@ describe('a request with several rules', () => {
     expect(ledger.charges.map(({ check }) => check.id).toSorted()).toEqual(['hot', 'scarce']);
   });
 
-  it('puts units back if another rule denies it', async () => {
+  it('puts leased units back if another rule denies it', async () => {
     const { sendMany, send, limiter } = open();
     await sendMany(WARM);
     const { units } = limiter.leased();

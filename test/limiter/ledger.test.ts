@@ -35,8 +35,8 @@ function failedOver() {
   return { nearest, store, ...openLedger({ store, checks: ALL, silent: [nearest] }) };
 }
 
-describe('after failing over, the region that counted is told, and not the nearest one', () => {
-  it('of the refund to clients that leave before their turn: places in a queue, and charges of rules that refund errors', async () => {
+describe('after a failover, the ledger tells the region that counted, and not the nearest one,', () => {
+  it('to refund a client that leaves before its turn: its place in the queue, and charges of rules that refund errors', async () => {
     const { nearest, store, ledger } = failedOver();
     await ledger.refund();
     const checks = [charged(refunded), charged(queued)];
@@ -44,7 +44,7 @@ describe('after failing over, the region that counted is told, and not the neare
     expect(nearest.asked).toEqual([]);
   });
 
-  it('of the refund after an error: only charges of rules that refund errors', async () => {
+  it('to refund an error: only charges of rules that refund errors', async () => {
     const { nearest, store, ledger } = failedOver();
     await ledger.refundError();
     expect(store.asked).toEqual([{ operation: 'refund', checks: [charged(refunded)] }]);
@@ -52,10 +52,10 @@ describe('after failing over, the region that counted is told, and not the neare
   });
 
   it.each([
-    ['more', 8, [{ operation: 'settle', checks: [charged(settled, { cost: 3 })] }]],
-    ['less', 2, [{ operation: 'refund', checks: [charged(settled, { cost: 3, want: 2 })] }]],
-    ['as much', 5, []],
-  ])('of the real cost, if it is %s', async (_, cost, asked) => {
+    ['more than the charge', 8, [{ operation: 'settle', checks: [charged(settled, { cost: 3 })] }]],
+    ['less than the charge', 2, [{ operation: 'refund', checks: [charged(settled, { cost: 3, want: 2 })] }]],
+    ['equal to the charge, which needs no call', 5, []],
+  ])('about a real cost that is %s', async (_, cost, asked) => {
     const { nearest, store, ledger } = failedOver();
     await ledger.settle(cost);
     expect(store.asked).toEqual(asked);
@@ -71,7 +71,7 @@ describe('after failing over, the region that counted is told, and not the neare
   });
 });
 
-it('names the time of each charge, which differs by slot in a cluster', async () => {
+it('the ledger names the time of each charge, which differs by slot in a cluster', async () => {
   const store = createNotingStore();
   const { ledger } = openLedger({ store, checks: [queued] });
   ledger.noteCharge(store, refunded, START_MS - 3);
@@ -79,7 +79,7 @@ it('names the time of each charge, which differs by slot in a cluster', async ()
   expect(store.asked[0]?.checks.map(({ chargedAtMs }) => chargedAtMs)).toEqual([START_MS, START_MS - 3]);
 });
 
-it('gives charges back once, however often it is undone', async () => {
+it('the ledger gives charges back once, however often it is undone', async () => {
   const { nearest, store, ledger } = failedOver();
   await Promise.all([ledger.undo(), ledger.undo()]);
   const [spent, released] = [ALL.filter((check) => check !== seat), [seat]];
@@ -91,7 +91,7 @@ it('gives charges back once, however often it is undone', async () => {
   expect([ledger.isEmpty, ledger.needsFollowUp, ledger.charges]).toEqual([true, false, []]);
 });
 
-it('has seats for as long as the shortest of them', () => {
+it('the ledger knows the shortest lifetime of its seats', () => {
   const shorter = { ...seat, id: 'shorter', windowMs: 10_000 };
   const seatMsOf = (...checks: RuleCheck[]) =>
     openLedger({ store: createNotingStore(), checks }).ledger.seatMs;
@@ -100,7 +100,7 @@ it('has seats for as long as the shortest of them', () => {
 });
 
 describe('seats are released', () => {
-  it('where they were counted, and at stores without an answer', async () => {
+  it('where they were counted, and in stores that did not answer', async () => {
     const { nearest, store, ledger, errors } = failedOver();
     await ledger.release();
     expect(store.asked).toEqual([{ operation: 'refund', checks: [charged(seat)] }]);
@@ -108,27 +108,30 @@ describe('seats are released', () => {
     expect(errors).toEqual([]);
   });
 
-  it.each(['store', 'nearest'] as const)('again after 0.5, 2 and 5 s if they must (%s)', async (failing) => {
-    const { ledger, errors, ...stores } = failedOver();
-    stores[failing].losesAnswers = Number.POSITIVE_INFINITY;
-    const releasing = ledger.release();
-    const triesAfter = async (ms: number) => {
-      await vi.advanceTimersByTimeAsync(ms);
-      return stores[failing].asked.length;
-    };
-    expect(await triesAfter(499)).toBe(1);
-    expect(await triesAfter(1)).toBe(2);
-    expect(await triesAfter(1_999)).toBe(2);
-    expect(await triesAfter(1)).toBe(3);
-    expect(await triesAfter(4_999)).toBe(3);
-    expect(await triesAfter(1)).toBe(4);
-    await releasing;
-    expect(await triesAfter(60_000)).toBe(4);
-    expect(errors).toHaveLength(4);
-    expect(stores[failing === 'store' ? 'nearest' : 'store'].asked).toHaveLength(1);
-  });
+  it.each(['store', 'nearest'] as const)(
+    'again after 0.5, 2 and 5 s while a release fails (%s)',
+    async (failing) => {
+      const { ledger, errors, ...stores } = failedOver();
+      stores[failing].losesAnswers = Number.POSITIVE_INFINITY;
+      const releasing = ledger.release();
+      const triesAfter = async (ms: number) => {
+        await vi.advanceTimersByTimeAsync(ms);
+        return stores[failing].asked.length;
+      };
+      expect(await triesAfter(499)).toBe(1);
+      expect(await triesAfter(1)).toBe(2);
+      expect(await triesAfter(1_999)).toBe(2);
+      expect(await triesAfter(1)).toBe(3);
+      expect(await triesAfter(4_999)).toBe(3);
+      expect(await triesAfter(1)).toBe(4);
+      await releasing;
+      expect(await triesAfter(60_000)).toBe(4);
+      expect(errors).toHaveLength(4);
+      expect(stores[failing === 'store' ? 'nearest' : 'store'].asked).toHaveLength(1);
+    },
+  );
 
-  it.each(['store', 'nearest'] as const)('until that is known to be done (%s)', async (failing) => {
+  it.each(['store', 'nearest'] as const)('until the release is answered (%s)', async (failing) => {
     const { ledger, errors, ...stores } = failedOver();
     stores[failing].losesAnswers = 1;
     let isOver = false;
@@ -143,7 +146,7 @@ describe('seats are released', () => {
     expect([stores[failing].asked.length, errors.length, vi.getTimerCount()]).toEqual([2, 1, 0]);
   });
 
-  it('after pauses that are up to twice as long, by chance', async () => {
+  it('again after pauses that chance makes up to twice as long', async () => {
     vi.mocked(Math.random).mockReturnValue(0.5);
     const { nearest, ledger } = failedOver();
     nearest.losesAnswers = 1;
@@ -169,14 +172,14 @@ describe('seats are released', () => {
     expect(decide('seat-ccccccccccc').allowed).toBe(true);
   });
 
-  it('where nobody answered, also if nothing was charged anywhere', async () => {
+  it('in stores that did not answer, even if nothing was charged anywhere', async () => {
     const silent = [createNotingStore(), createNotingStore()];
     await openLedger({ silent, asked: [spending, seat] }).ledger.release();
     const released = [{ operation: 'refund', checks: [seat] }];
     expect(silent.map(({ asked }) => asked)).toEqual([released, released]);
   });
 
-  it('nowhere if there are none', async () => {
+  it('nowhere if the request holds none', async () => {
     const silent = createNotingStore();
     const { ledger } = openLedger({ store: createNotingStore(), checks: [spending], silent: [silent] });
     await ledger.release();
@@ -184,7 +187,7 @@ describe('seats are released', () => {
   });
 });
 
-it('leaves no seat in either region after a decision that failed over', async () => {
+it('the ledger leaves no seat in either region after a decision that failed over', async () => {
   const [nearest, next] = [createNotingStore(1), createNotingStore()];
   const regionOn = (name: string, store: CounterStore) => createRegion(name, { run: store.run.bind(store) });
   const isolate = openIsolate([regionOn('home', nearest), regionOn('next', next)]);
@@ -208,7 +211,7 @@ it('leaves no seat in either region after a decision that failed over', async ()
   expect(await rooms()).toEqual([1, 1]);
 });
 
-describe('nothing throws', () => {
+describe('the ledger never throws', () => {
   const failing: readonly [string, CounterStore['run']][] = [
     ['reject', () => Promise.reject(new Error('x'))],
     [
@@ -219,24 +222,27 @@ describe('nothing throws', () => {
     ],
   ];
 
-  it.each(failing)('when stores %s: it is reported, and only releases are tried again', async (_, run) => {
-    let calls = 0;
-    const store: CounterStore = {
-      ...createNotingStore(),
-      run(call, signal) {
-        calls += 1;
-        return run(call, signal);
-      },
-    };
-    const { ledger, errors } = openLedger({ store, checks: ALL, silent: [store] });
-    await Promise.all([ledger.refund(), ledger.refundError(), ledger.settle(9), ledger.renew()]);
-    expect([calls, errors.length]).toEqual([4, 4]);
-    const releasing = ledger.release();
-    await vi.advanceTimersByTimeAsync(60_000);
-    await releasing;
-    // One call for both: seats that are held there, and seats that may be.
-    expect([calls, errors.length]).toEqual([8, 8]);
-  });
+  it.each(failing)(
+    'when stores %s: it reports each failure, and tries only releases again',
+    async (_, run) => {
+      let calls = 0;
+      const store: CounterStore = {
+        ...createNotingStore(),
+        run(call, signal) {
+          calls += 1;
+          return run(call, signal);
+        },
+      };
+      const { ledger, errors } = openLedger({ store, checks: ALL, silent: [store] });
+      await Promise.all([ledger.refund(), ledger.refundError(), ledger.settle(9), ledger.renew()]);
+      expect([calls, errors.length]).toEqual([4, 4]);
+      const releasing = ledger.release();
+      await vi.advanceTimersByTimeAsync(60_000);
+      await releasing;
+      // One call for both: seats that are held there, and seats that may be.
+      expect([calls, errors.length]).toEqual([8, 8]);
+    },
+  );
 
   it('when there is nothing to do', async () => {
     const { ledger, errors } = openLedger({});
@@ -257,7 +263,7 @@ it.each([
   ['a refund', refunded, true],
   ['a settlement', settled, true],
   ['nothing', spending, false],
-])('knows whether %s may follow', (_, check, expected) => {
+])('the ledger knows what may follow a decision: %s', (_, check, expected) => {
   const { ledger } = openLedger({ store: createNotingStore(), checks: [spending, check] });
   expect(ledger.needsFollowUp).toBe(expected);
 });

@@ -53,7 +53,7 @@ describe('a denial that is known', () => {
     expect(asked).toEqual(['0 home take']);
   });
 
-  it('that was on its way while another announcement was made is not kept', async () => {
+  it('that was on its way when the announcement changed is not kept', async () => {
     const { regions, home, asked } = createRegions({});
     const { decide, source } = openIsolate(regions);
     home.does.run = (call, signal) => {
@@ -66,20 +66,20 @@ describe('a denial that is known', () => {
     expect(asked.filter((line) => line === '0 home take')).toHaveLength(2);
   });
 
-  it('in a cluster is asked for every time: it may be taken back there', async () => {
+  it('in a cluster is asked for every time, because it may be taken back there', async () => {
     const { decide, asked } = await openDenied({ isCluster: true });
     await decide();
     expect(asked).toEqual(['0 home take']);
   });
 
-  it('stands while its region cannot be asked, and the next one is not asked', async () => {
+  it('stands while its region cannot be asked, and the next region is not asked', async () => {
     const { decide, asked, home } = await openDenied({}, {});
     home.trip();
     expect((await decide()).decision).toMatchObject({ kind: 'counted', allowed: false });
     expect(asked).toEqual([]);
   });
 
-  it('of the next region counts only while the nearest one cannot be asked', async () => {
+  it('of the next region counts only while the nearest region cannot be asked', async () => {
     const { regions, home, asked } = createRegions({}, { run: denies(5_000) });
     const isolate = openIsolate(regions);
     const decide = () => isolate.decide(keepsToParts);
@@ -106,7 +106,7 @@ describe('a denial that is known', () => {
   });
 });
 
-describe('a caller that is known to be denied while a probe about the rules is due', () => {
+describe('a caller with a known denial, when it is time to read the announcement,', () => {
   it('is answered at once, and the announcement is read after the response', async () => {
     const { decide, asked, home, source, settle } = await openDenied();
     const [confirm, load] = [vi.spyOn(source, 'confirm'), vi.spyOn(source, 'load')];
@@ -122,7 +122,7 @@ describe('a caller that is known to be denied while a probe about the rules is d
     expect(load).not.toHaveBeenCalled();
   });
 
-  it('is answered by the old rules once more, while the news is loaded after the response', async () => {
+  it('is answered by the old rules once more, and the new rules are loaded after the response', async () => {
     const { decide, home, source, settle } = await openDenied();
     const load = vi.spyOn(source, 'load');
     home.does.read = async () => 'that';
@@ -132,7 +132,7 @@ describe('a caller that is known to be denied while a probe about the rules is d
     expect(load).toHaveBeenCalledExactlyOnceWith({ announced: 'that', board: home.board });
   });
 
-  it('waits for the announcement if it is overdue, and is judged by the rules it brings', async () => {
+  it('waits for the announcement if it is overdue, and is decided by the new rules', async () => {
     const { decide, asked, home, source } = await openDenied();
     source.load = async ({ announced }) => {
       source.announces = announced;
@@ -146,7 +146,7 @@ describe('a caller that is known to be denied while a probe about the rules is d
     expect(asked).toEqual(['0 home read', '0 home take']);
   });
 
-  it('is denied as before if nobody answers, at the end of the deadline', async () => {
+  it('is denied as before, at the end of the deadline, if no region answers', async () => {
     const { decide, home, source } = await openDenied();
     const fail = vi.spyOn(source, 'fail');
     home.does.read = hangs;

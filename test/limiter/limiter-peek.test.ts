@@ -8,14 +8,14 @@ const passMs = (ms: number) => vi.setSystemTime(Date.now() + ms);
 const calls = (asked: readonly string[]) => asked.filter((line) => !line.includes('present'));
 
 describe('a peek', () => {
-  it('only peeks, in the next region, too', async () => {
+  it('charges nothing, not even in the next region', async () => {
     const { regions, asked } = createRegions({ run: fails('unavailable') }, {});
     const { decision } = await openIsolate(regions).decide({ operation: 'peek' });
     expect(decision).toMatchObject({ kind: 'counted', failedOver: 'unavailable' });
     expect(calls(asked)).toEqual(['0 home peek', '0 next peek']);
   });
 
-  it('without an answer is not decided by this isolate, and uses nothing of its cap', async () => {
+  it('without an answer is not decided by this isolate, and does not use up its cap', async () => {
     const { regions } = createRegions({ run: fails('unavailable') });
     const { decide } = openIsolate(regions, { capPerSecond: 1 });
     for (let i = 0; i < 3; i += 1)
@@ -49,10 +49,10 @@ describe('a peek', () => {
   });
 });
 
-describe('an isolate is counted in', () => {
+describe('an isolate reports to the census', () => {
   const presents = (asked: readonly string[]) => asked.filter((line) => line.includes('present'));
 
-  it('whenever the census says so, after an answer of the counters, always by the same id', async () => {
+  it('whenever a report is due, after an answer of the counters, always with the same id', async () => {
     let ids = 0;
     const { regions, asked } = createRegions({});
     const { decide } = openIsolate(regions, { isolateId: () => `id-${++ids}` });
@@ -65,13 +65,13 @@ describe('an isolate is counted in', () => {
     expect(presents(asked)).toEqual(dueMs.map((ms) => `${ms} home present id-1`));
   });
 
-  it('where it was counted: in the next region, if that has answered', async () => {
+  it('in the region that has answered, even if it is not the nearest one', async () => {
     const { regions, asked } = createRegions({ run: fails('unavailable') }, {});
     await openIsolate(regions).decide();
     expect(presents(asked)).toEqual(['0 next present isolate-1']);
   });
 
-  it('not while nobody answers, nor when nothing was to be counted', async () => {
+  it('but not while no region answers, nor when there is nothing to count', async () => {
     const { regions, home, asked } = createRegions({ run: fails('unavailable') });
     const { decide } = openIsolate(regions);
     await decide();
@@ -86,7 +86,7 @@ describe('an isolate is counted in', () => {
   it.each([
     ['hangs', never],
     ['fails', fails('unavailable')],
-  ])('without anybody waiting for it: no harm is done if that %s', async (_, present) => {
+  ])('while no request waits for it: no harm is done if the report %s', async (_, present) => {
     const { regions, home, asked } = createRegions({ present });
     home.census.tell(7);
     const { decide } = openIsolate(regions);
@@ -98,7 +98,7 @@ describe('an isolate is counted in', () => {
     expect(home.breaker.state(Date.now())).toBe('closed');
   });
 
-  it('for as long as a decision may take, and no longer', async () => {
+  it('and gives up after the time that a decision may take', async () => {
     const { regions } = createRegions({ present: (_, signal) => hangs(signal) });
     const { decide, settle } = openIsolate(regions);
     await decide();
@@ -112,7 +112,7 @@ describe('an isolate is counted in', () => {
     expect(isSettled).toBe(true);
   });
 
-  it('so that each takes its part of a limit when the counters are gone', async () => {
+  it('so that each isolate takes its part of a limit when the counters are down', async () => {
     const { regions, home } = createRegions({ present: async () => 5 });
     const { decide, settle } = openIsolate(regions);
     await decide();

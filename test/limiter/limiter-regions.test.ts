@@ -34,7 +34,7 @@ describe('a denial that is remembered', () => {
     expect(asked()).toEqual(['us take', 'eu take', 'us refund']);
   });
 
-  it('is of all rules that denied, wherever', async () => {
+  it('names all rules that denied, in any region', async () => {
     const { decide, settle, eu, ap } = openRegions();
     const checks = [near(), aloneIn('eu', 'far'), aloneIn('ap', 'farther')];
     eu.does.run = denies(5_000);
@@ -50,7 +50,7 @@ describe('a denial that is remembered', () => {
     expect(await decide(checks)).toMatchObject({ results: [{ check: { id: 'far' } }] });
   });
 
-  it('is known for any nearest region, if another one has reported it', async () => {
+  it('of a rule that one region counts holds for any nearest region', async () => {
     const { decide, asked, settle, lines, eu, regions } = openRegions();
     const far = aloneIn('eu', 'far');
     eu.does.run = denies(5_000);
@@ -62,7 +62,7 @@ describe('a denial that is remembered', () => {
     expect(asked()).toEqual([]);
   });
 
-  it('of a part counts for that part only', async () => {
+  it('of one part holds for that part only', async () => {
     const { decide, asked, settle, lines, us, regions } = openRegions();
     const check = near({ rule: { spill: false } });
     us.does.run = denies(5_000);
@@ -73,7 +73,7 @@ describe('a denial that is remembered', () => {
     expect(asked()).toEqual(['eu take']);
   });
 
-  it('is as long as until the first region has room', async () => {
+  it('lasts until the first region has room', async () => {
     const { decide, asked, us, eu, ap, lines } = openRegions();
     us.does.run = denies(30_000);
     eu.does.run = denies(20_000);
@@ -123,7 +123,7 @@ describe('a denial is not remembered', () => {
     },
   );
 
-  it('if another rule of the request keeps to its part: without that, it may pass elsewhere', async () => {
+  it('if another rule of the request does not spill: a request without that rule may pass elsewhere', async () => {
     const { decide, asked, us } = await openUsedUp();
     const alone = checkOf('alone', { rule: { spill: false } });
     for (let i = 0; i < 6; i += 1) await us.store.run({ operation: 'take', checks: [alone] }, never);
@@ -151,7 +151,7 @@ describe('clients read', () => {
     });
   });
 
-  it('one less with each request, from the first in one region to the last', async () => {
+  it('one unit less with each request, down to zero', async () => {
     const { decide, settle } = openRegions();
     const told: (string | undefined)[] = [];
     for (let i = 0; i < 30; i += 1) {
@@ -162,7 +162,7 @@ describe('clients read', () => {
     expect((await decide([near({ limit: 30 })])).allowed).toBe(false);
   });
 
-  it('from a peek what the last answer said', async () => {
+  it('the same number from a peek as from the last request', async () => {
     const { decide, settle } = openRegions();
     for (let i = 0; i < 17; i += 1) await decide([near({ limit: 30 })]).then(settle);
     const peeked = await decide([near({ limit: 30 })], { operation: 'peek' });
@@ -171,7 +171,7 @@ describe('clients read', () => {
 });
 
 describe('a subject whose home is gone', () => {
-  it.each(['open', 'closed'] as const)('is decided by its rule: %s', async (onUnavailable) => {
+  it.each(['open', 'closed'] as const)('is decided by its rule, which is %s', async (onUnavailable) => {
     const { decide, settle, asked, us, eu, ap, regions } = openRegions();
     const check = near({ rule: { onUnavailable } });
     // All parts move to eu.
@@ -202,13 +202,13 @@ describe('with one region', () => {
     expect(asked()).toEqual(['us take']);
   });
 
-  it('the rules may still be split over others: it is counted there as a whole', async () => {
+  it('a limit that the rules still split over other regions is counted there as a whole', async () => {
     const { decide, asked } = openRegions(['us'], { shares: { us: 1, eu: 2 }, before: [] });
     expect(await decide([near()])).toMatchObject({ results: [{ outcome: { remaining: 11 } }] });
     expect(asked()).toEqual(['us take']);
   });
 
-  it('shadow rules are counted with the others, and nothing is reported later', async () => {
+  it('shadow rules are counted with the other rules, and nothing is reported later', async () => {
     const { decide, settle, asked } = openRegions(['us']);
     const log = checkOf('shadow', { log: true, rule: { action: 'log' } });
     const onShadow = vi.fn();
@@ -218,7 +218,7 @@ describe('with one region', () => {
     expect([asked(), onShadow.mock.calls]).toEqual([['us take'], []]);
   });
 
-  it('a used-up limit is denied with one call, and known from then on', async () => {
+  it('a request beyond the limit is denied with one call, and the denial is known from then on', async () => {
     const { decide, asked } = openRegions(['us']);
     for (let i = 0; i < 14; i += 1) expect((await decide([near()])).allowed).toBe(i < 12);
     expect(asked()).toEqual(Array(13).fill('us take'));

@@ -135,7 +135,7 @@ describe('the limiter lets a request go on, and says why, when its store', () =>
   });
 });
 
-it('lets no request pass uncounted if a rule is closed', async () => {
+it('the limiter lets no request pass uncounted if a rule is closed', async () => {
   const closed: Plan = {
     kind: 'checks',
     checks: [check, { ...check, rule: { ...rule, onUnavailable: 'closed' } }],
@@ -149,7 +149,7 @@ it('lets no request pass uncounted if a rule is closed', async () => {
   });
 });
 
-it('gives the store a signal that ends with the deadline', async () => {
+it('the limiter gives the store a signal that ends with the deadline', async () => {
   const untilAborted = (signal: AbortSignal) =>
     new Promise<never>((_, reject) => {
       signal.addEventListener('abort', () => reject(new CounterStoreError('timeout', 'x')));
@@ -159,11 +159,11 @@ it('gives the store a signal that ends with the deadline', async () => {
   });
 });
 
-it('knows the version of the rules that it decided by', async () => {
+it('the limiter names the version of the rules that it decided by', async () => {
   expect((await decide({})).decision).toMatchObject({ rulesVersion: 'old', isStale: false });
 });
 
-it('says so when it has no rules at all', async () => {
+it('the limiter says so when it has no rules at all', async () => {
   const { decision } = await decide({ isCold: true });
   expect(decision).toEqual({
     kind: 'degraded',
@@ -178,14 +178,14 @@ describe('a caller on a list', () => {
   it.each([
     ['allow', true],
     ['deny', false],
-  ] as const)('%s: is answered without counting', async (list, allowed) => {
+  ] as const)('(%s) is answered without counting', async (list, allowed) => {
     const { decision, asked } = await decide({ plan: { kind: 'listed', list } });
     expect(decision).toMatchObject({ kind: 'listed', list, allowed });
     expect(asked).toEqual([]);
   });
 });
 
-describe('when it is time to ask which rules are in force', () => {
+describe('when it is time to ask which rules are in force, the limiter', () => {
   it('asks in the call that is made anyway, and notes that nothing has changed', async () => {
     expect((await decide({ probe: due })).asked).toEqual(['take with announcement', 'confirmed']);
   });
@@ -195,7 +195,7 @@ describe('when it is time to ask which rules are in force', () => {
     expect((await decide({ probe: overdue, run })).asked).toEqual(['take with announcement']);
   });
 
-  it('notes that nothing has changed if no announcement stands there', async () => {
+  it('notes that nothing has changed if there is no announcement', async () => {
     const { asked } = await decide({ probe: overdue, announces: null });
     expect(asked).toEqual(['take with announcement', 'confirmed']);
   });
@@ -206,7 +206,7 @@ describe('when it is time to ask which rules are in force', () => {
     expect(decision).toMatchObject({ kind: 'counted', rulesVersion: 'old', isStale: true });
   });
 
-  it('uses rules that were confirmed a moment ago once more, and loads the news after the response', async () => {
+  it('uses rules that were confirmed a moment ago once more, and loads the new rules after the response', async () => {
     const load = () => new Promise<boolean>((resolve) => setTimeout(() => resolve(true), 30));
     const { decision, asked } = await decide({ probe: due, announces, load });
     expect(asked).toEqual(['take with announcement', 'load that']);
@@ -222,15 +222,15 @@ describe('when it is time to ask which rules are in force', () => {
   it.each([
     ['cannot be read', async () => false],
     ['hang', () => new Promise<boolean>((resolve) => setTimeout(() => resolve(true), 60))],
-  ])('goes on with what it has, and says so, if the news %s', async (_, load) => {
+  ])('goes on with the rules it has, and says so, if the new rules %s', async (_, load) => {
     const { decision, beforeResponse } = await decide({ probe: overdue, announces, load });
     expect(decision).toMatchObject({ kind: 'counted', allowed: true, rulesVersion: 'old', isStale: true });
     expect(beforeResponse).toEqual(['take with announcement', 'load that', 'failed']);
   });
 });
 
-describe('when no rule applies', () => {
-  it('asks nobody', async () => {
+describe('when no rule applies, the limiter', () => {
+  it('makes no call', async () => {
     const { decision, asked } = await decide({ plan: nothing });
     expect(decision).toMatchObject({ kind: 'unlimited', allowed: true });
     expect(asked).toEqual([]);
@@ -246,17 +246,17 @@ describe('when no rule applies', () => {
     expect(asked).toEqual(['read', 'load that']);
   });
 
-  it('waits for it when they are not, and for the news it brings', async () => {
+  it('waits for the announcement and for new rules while its own rules are not fresh', async () => {
     const read = async () => 'that';
     const { decision } = await decide({ plan: nothing, probe: overdue, read });
     expect(decision).toMatchObject({ kind: 'unlimited', rulesVersion: 'new' });
   });
 
   it.each([
-    ['the expected one', async () => 'this', ['read', 'confirmed']],
-    ['none', async () => undefined, ['read', 'confirmed']],
+    ['the expected announcement', async () => 'this', ['read', 'confirmed']],
+    ['no announcement', async () => undefined, ['read', 'confirmed']],
     ['no answer', () => Promise.reject(new CounterStoreError('timeout', 'x')), ['read', 'failed']],
-  ])('goes on if the announcement is %s', async (_, read, expected) => {
+  ])('goes on with its rules if reading the announcement brings %s', async (_, read, expected) => {
     const { decision, asked } = await decide({ plan: nothing, probe: overdue, read });
     expect(decision).toMatchObject({ kind: 'unlimited', rulesVersion: 'old' });
     expect(asked).toEqual(expected);

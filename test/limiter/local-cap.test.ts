@@ -20,14 +20,14 @@ describe('a rule that is closed', () => {
     });
   });
 
-  it('refuses before the cap does, and does not use it up', () => {
+  it('refuses before the cap does, and does not use up the cap', () => {
     const local = startLocal({ capPerSecond: 1 });
     for (let i = 0; i < 5; i++) expect(local.decide(closed).fallback).toBe('closed');
     expect(local.decide(checkFor('open'))).toMatchObject({ allowed: true, fallback: 'open' });
     expect(local.decide(closed).fallback).toBe('closed');
   });
 
-  it('refuses nobody if it only logs', () => {
+  it('refuses no request if it only logs', () => {
     const decision = startLocal().decide(
       checkFor('closed', { log: true }),
       checkFor('open', { id: 'other' }),
@@ -36,7 +36,7 @@ describe('a rule that is closed', () => {
   });
 });
 
-it('a rule that only logs denies nobody, and does not make the decision a local one', () => {
+it('a rule that only logs denies no request, and does not make the decision a local one', () => {
   const local = startLocal({ isolates: 10 });
   const logging = checkFor('local', { log: true });
   for (const allowed of [true, false]) {
@@ -83,7 +83,7 @@ describe('the cap', () => {
     ]);
   });
 
-  it('holds where there are no rules, and lets the others go open', () => {
+  it('holds without rules, too, and lets requests within it pass as open', () => {
     const local = startLocal({ capPerSecond: 2 });
     const decisions = Array.from({ length: 3 }, () => local.decideWithoutRules());
     expect(decisions.map(({ allowed, fallback }) => [allowed, fallback])).toEqual([
@@ -93,7 +93,7 @@ describe('the cap', () => {
     ]);
   });
 
-  it('of 0 is none', () => {
+  it('of 0 lets every request through', () => {
     const local = startLocal({ capPerSecond: 0 });
     const passed = Array.from({ length: 20_000 }, () => local.decideWithoutRules().allowed);
     expect(passed.every(Boolean)).toBe(true);

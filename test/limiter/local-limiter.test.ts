@@ -35,8 +35,9 @@ function expectUndivided(algorithm: AlgorithmId, onUnavailable: OnUnavailable, i
 const COUNTED_ALIKE = ALGORITHM_IDS.filter((id) => id !== 'sliding-window-log');
 
 describe('a rule that is open', () => {
-  it.each(COUNTED_ALIKE)('(%s) denies nobody who would have passed, however many isolates', (algorithm) =>
-    expectUndivided(algorithm, 'open', 37),
+  it.each(COUNTED_ALIKE)(
+    '(%s) gets the whole limit in each isolate, however many isolates there are',
+    (algorithm) => expectUndivided(algorithm, 'open', 37),
   );
 });
 
@@ -93,7 +94,7 @@ describe('a rule that is local', () => {
     for (const algorithm of COUNTED_ALIKE) expectUndivided(algorithm, 'local', 1);
   });
 
-  it('that throttles makes nobody wait for longer than it says', () => {
+  it('that throttles makes no request wait longer than it says', () => {
     const local = startLocal({ isolates: 10 });
     const throttling = { action: 'throttle', maxDelayMs: 5_000 } as const;
     // The requests before it take 5 s at a pace of 19 a second.
@@ -103,7 +104,7 @@ describe('a rule that is local', () => {
     expect(Math.max(...delaysMs)).toBeLessThanOrEqual(5_000);
   });
 
-  it('says so, whether it allows or denies', () => {
+  it('is named as the fallback, whether it allows or denies', () => {
     const local = startLocal({ isolates: 10 });
     expect(local.decide(checkFor('local'))).toMatchObject({ allowed: true, fallback: 'local' });
     expect(local.decide(checkFor('local'))).toMatchObject({ allowed: false, fallback: 'local' });
@@ -137,7 +138,7 @@ describe('a rule that is local', () => {
   });
 });
 
-describe('of an open and a local rule together', () => {
+describe('with an open and a local rule together', () => {
   const both = (openLimit: number, localLimit: number) => [
     checkFor('open', { id: 'open', limit: openLimit }),
     checkFor('local', { id: 'local', limit: localLimit }),
@@ -151,7 +152,7 @@ describe('of an open and a local rule together', () => {
     ['open', 1, 5, 'open'],
     ['local', 5, 1, 'local'],
     ['both', 1, 1, 'local'],
-  ])('a denial is what the rule is that denied: %s', (_, openLimit, localLimit, fallback) => {
+  ])('the fallback of a denial is that of the rule that denied: %s', (_, openLimit, localLimit, fallback) => {
     const local = startLocal();
     local.decide(...both(openLimit, localLimit));
     const decision = local.decide(...both(openLimit, localLimit));
@@ -159,10 +160,10 @@ describe('of an open and a local rule together', () => {
   });
 });
 
-describe('a log of every request', () => {
+describe('a sliding-window-log rule', () => {
   const log = { algorithm: 'sliding-window-log', limit: 3, windowMs: 1_000 } as const;
 
-  it('is ten buckets where a rule is local, and a window where it is open', () => {
+  it('is counted in ten buckets if it is local, and in a fixed window if it is open', () => {
     const standsInFor = (onUnavailable: OnUnavailable) => {
       const [result] = startLocal().decide(checkFor(onUnavailable, log)).local?.results ?? [];
       return [result?.check.algorithm, result?.check.limit, result?.check.extra];
@@ -171,7 +172,7 @@ describe('a log of every request', () => {
     expect(standsInFor('open')).toEqual(['fixed-window', 3, undefined]);
   });
 
-  it('never admits more in any true window, where a rule is local', () => {
+  it('never admits more than the limit in any true window if it is local', () => {
     fc.assert(
       fc.property(fc.record(shape), gaps, ({ limit, windowMs, cost }, waits) => {
         const check = checkFor('local', { ...log, limit, windowMs, cost });
@@ -188,7 +189,7 @@ describe('a log of every request', () => {
     );
   });
 
-  it('admits every caller that keeps to the limit, if the rule is open', () => {
+  it('admits every caller that keeps to the limit if it is open', () => {
     fc.assert(
       fc.property(fc.record(shape), gaps, ({ limit, windowMs, cost }, waits) => {
         const check = checkFor('open', { ...log, limit, windowMs, cost });
@@ -206,7 +207,7 @@ describe('a log of every request', () => {
   });
 });
 
-it('remembers 10,000 of 100,000 subjects: the last ones', async () => {
+it('an isolate remembers the last 10,000 of 100,000 subjects', async () => {
   const local = startLocal();
   const checks = Array.from({ length: 100_000 }, (_, i) =>
     checkFor('open', { key: `{test}:${i}`, limit: 1 }),
@@ -220,7 +221,7 @@ it('remembers 10,000 of 100,000 subjects: the last ones', async () => {
   expect(known[0]?.key).toBe('{test}:90000');
 });
 
-it('holds seats until they are released', async () => {
+it('an isolate holds seats until they are released', async () => {
   const local = startLocal({ isolates: 2 });
   const seat = () => asNext(checkFor('local', { algorithm: 'concurrency', limit: 4 }));
   const [first, second, third] = [seat(), seat(), seat()].map((check) => local.decideFor(check));

@@ -74,8 +74,8 @@ async function spread(
   return passed;
 }
 
-describe('a small limit that parts would round', () => {
-  it('is counted by one region once a caller strains several', async () => {
+describe('a small limit whose parts would be rounded', () => {
+  it('is counted by one region once a caller strains several regions', async () => {
     const world = open(2);
     await spread(world, 9);
     expect(new Set(world.homes().filter(Boolean)).size).toBe(1);
@@ -95,7 +95,7 @@ describe('a small limit that parts would round', () => {
     expect(passed).toBe(5);
   });
 
-  it('charges the home with what the other region has counted', async () => {
+  it('charges the home with the units that the other region has counted', async () => {
     const world = open(2);
     expect(await spread(world, 5)).toBe(5);
     const home = world.regions.find((_, i) => world.homes()[i] === undefined);
@@ -116,7 +116,7 @@ describe('a small limit that parts would round', () => {
     expect(us.peek({ ...world.placed.check, ...world.placed.check.full })).toMatchObject({ remaining: 25 });
   });
 
-  it('stays as it is while the region that keeps the turns does not answer', async () => {
+  it('stays split while the region that keeps the turns does not answer', async () => {
     const world = open(2);
     for (const region of world.regions) {
       const { run } = region.does;
@@ -129,10 +129,10 @@ describe('a small limit that parts would round', () => {
   });
 });
 
-describe('a limit that is not merged', () => {
+describe('a limit is not merged', () => {
   it.each([
-    ['is large', 100, 'sliding-window-counter'],
-    ['is of an algorithm that rounds nothing', 2, 'sliding-window-log'],
+    ['if it is large', 100, 'sliding-window-counter'],
+    ['if its algorithm rounds nothing', 2, 'sliding-window-log'],
   ] as const)('%s', async (_, part, algorithm) => {
     const world = open(part, algorithm);
     await spread(world, 3 * part + 6);
@@ -140,8 +140,8 @@ describe('a limit that is not merged', () => {
   });
 });
 
-describe('requests that cross each other on their way', () => {
-  it('never exceed the limit, whatever is lost', async () => {
+describe('requests from changing regions', () => {
+  it('never exceed the limit, even if answers are lost', async () => {
     const step = fc.record({
       region: fc.nat(2),
       waitMs: fc.constantFrom(0, 10, 900, 29_000),

@@ -19,8 +19,8 @@ import { checkOf } from './regional-isolate.ts';
 
 useFakeTime();
 
-describe('a refund that is', () => {
-  it('slow is waited for, up to half of what is left of the deadline', async () => {
+describe('a refund', () => {
+  it('that is slow delays the decision by up to half of the time that is left', async () => {
     const last = checkOf('kept', { limit: 1 });
     const { us, decide, settle } = open({ before: [last], after: [last] });
     refundsWith(us, arrivesAfter(DEADLINE_MS / 2 - 1 - LATE_MS));
@@ -29,7 +29,7 @@ describe('a refund that is', () => {
     expect(used(last, us)).toBe(1);
   });
 
-  it('slower than that still arrives: nobody is charged twice in the end', async () => {
+  it('that is too slow to wait for still arrives: the request is not charged twice in the end', async () => {
     const { us, decide, settle, errors } = open({ before: [kept, removed], after: [wider, added] });
     refundsWith(us, arrivesAfter(1_000));
     expect(await decide()).toMatchObject({ allowed: true, rulesVersion: 'new', tookMs: DEADLINE_MS / 2 });
@@ -39,7 +39,7 @@ describe('a refund that is', () => {
     expect(errors).toEqual([]);
   });
 
-  it('slower than that may cost the last unit: the request is denied, and charged nothing in the end', async () => {
+  it('that is too slow to wait for may cost the last unit: the request is denied, and charged nothing in the end', async () => {
     const last = checkOf('kept', { limit: 1 });
     const { us, decide, settle } = open({ before: [last], after: [last] });
     refundsWith(us, arrivesAfter(1_000));
@@ -48,7 +48,7 @@ describe('a refund that is', () => {
     expect(used(last, us)).toBe(0);
   });
 
-  it('slow makes no denial last: the isolate does not remember denials that it caused', async () => {
+  it('that is slow causes no lasting denial: the isolate does not remember the denial that the refund caused', async () => {
     const last = checkOf('kept', { limit: 1 });
     const { us, source, decide } = open({ before: [last], after: [last] });
     refundsWith(us, arrivesAfter(1_000));
@@ -64,7 +64,7 @@ describe('a refund that is', () => {
     expect(us.calls).toHaveLength(asked);
   });
 
-  it('lost is reported, tried once, and costs what the request cost, until the window ends', async () => {
+  it('that is lost is reported and not tried again, and the old charge stays', async () => {
     const { us, decide, settle, errors, operations } = open({
       before: [kept, removed],
       after: [wider, added],
@@ -76,7 +76,7 @@ describe('a refund that is', () => {
     expect([errors.length, operations()]).toEqual([1, ['take', 'take']]);
   });
 
-  it('lost is tried again for a seat: it holds nobody else up', async () => {
+  it('that is lost is tried again if it releases a seat', async () => {
     const places = checkOf('places', { algorithm: 'concurrency', limit: 5, windowMs: 300_000 });
     const { us, decide, settle } = open({ before: [places], after: [places] });
     let lost = 1;
@@ -87,7 +87,7 @@ describe('a refund that is', () => {
   });
 });
 
-describe('whatever the rules are, before and after', () => {
+describe('with any rules before and after a change', () => {
   const ALGORITHMS = [
     'fixed-window',
     'sliding-window-log',
@@ -110,7 +110,7 @@ describe('whatever the rules are, before and after', () => {
     checkOf(`rule-${n}`, { algorithm: ALGORITHMS[n] ?? 'gcra', limit, cost, log });
   const prefill = fc.array(rules, { maxLength: 4 });
 
-  it('the request is decided as if only the new ones had ever been asked, and the counters end up the same', async () => {
+  it('the decision and the counters are the same as with the new rules alone', async () => {
     await fc.assert(
       fc.asyncProperty(prefill, rules, rules, async (earlier, before, after) => {
         const [outdated, direct] = [

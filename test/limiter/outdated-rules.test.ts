@@ -9,7 +9,7 @@ import { aloneIn, checkOf } from './regional-isolate.ts';
 useFakeTime();
 
 describe('a request that was charged by outdated rules', () => {
-  it('is charged by the new ones alone, and once', async () => {
+  it('is charged by the new rules alone, and once', async () => {
     const { us, decide, settle, operations } = open({ before: [kept, removed], after: [wider, added] });
     expect(await decide()).toMatchObject({ kind: 'counted', allowed: true, rulesVersion: 'new' });
     await settle();
@@ -29,7 +29,7 @@ describe('a request that was charged by outdated rules', () => {
     expect([last, added].map((check) => used(check, us))).toEqual([1, 1]);
   });
 
-  it('holds one place under a concurrency rule, that of the second pass', async () => {
+  it('holds one seat of a concurrency rule, that of the second round', async () => {
     const places = checkOf('places', { algorithm: 'concurrency', limit: 1, windowMs: 300_000 });
     const { us, decide, settle } = open({ before: [places], after: [places, added] });
     expect(await decide()).toMatchObject({
@@ -48,7 +48,7 @@ describe('a request that was charged by outdated rules', () => {
     expect([kept, removed, closed].map((check) => used(check, us))).toEqual([0, 0, 0]);
   });
 
-  it('has shadow rules counted once, by the new rules', async () => {
+  it('is counted once by a shadow rule that stays', async () => {
     const shadow = { ...checkOf('shadow'), log: true };
     const told: string[] = [];
     const { regions, decide, settle } = open({
@@ -63,7 +63,7 @@ describe('a request that was charged by outdated rules', () => {
     expect([told, used(shadow, ...regions)]).toEqual([['shadow'], 1]);
   });
 
-  it('is given back wherever it was charged', async () => {
+  it('gets its charge back in every region that charged it', async () => {
     const far = aloneIn('eu', 'far');
     const { us, eu, decide, settle } = open({ before: [kept, far], after: [kept], regions: ['us', 'eu'] });
     expect(await decide()).toMatchObject({ allowed: true, rulesVersion: 'new' });
@@ -80,7 +80,7 @@ describe('a request that was charged by outdated rules', () => {
     expect(operations()).toEqual(['take']);
   });
 
-  it('leaves the next one to ask again: rules that came late are not yet confirmed, but nothing failed', async () => {
+  it('is decided by new rules that are not confirmed yet, and no failure is noted', async () => {
     const { source, decide, settle } = open({ before: [kept], after: [wider] });
     const failed = vi.spyOn(source, 'fail');
     vi.spyOn(source, 'isConfirmed').mockReturnValue(false);
@@ -109,7 +109,7 @@ describe('a request that was charged by outdated rules', () => {
 });
 
 describe('a request that outdated rules have denied', () => {
-  it('passes if the new ones let it, and is charged once', async () => {
+  it('passes if the new rules admit it, and is charged once', async () => {
     const tight = checkOf('kept', { limit: 1, cost: 2 });
     const { us, decide, settle, operations } = open({
       before: [tight, removed],
@@ -120,7 +120,7 @@ describe('a request that outdated rules have denied', () => {
     expect([used(kept, us), used(removed, us), operations()]).toEqual([2, 0, ['take', 'take']]);
   });
 
-  it('stays blocked where they block, and counted where denied requests count', async () => {
+  it('stays blocked by a rule that blocks, and counted by a rule that counts denied requests', async () => {
     const blocking = checkOf('kept', { limit: 1, blockMs: 600_000 });
     const counting = checkOf('counting', { limit: 1, countDenied: true });
     const { us, decide, settle } = open({ before: [blocking, counting], after: [blocking] });
@@ -149,7 +149,7 @@ describe('a request that its nearest region denies by outdated rules', () => {
     return { ...world, split, farCalls: () => world.eu.calls.slice(farBefore) };
   };
 
-  it('is not tried in another region by them: the new ones decide', async () => {
+  it('is not tried in another region by the outdated rules: the new rules decide', async () => {
     const { split, us, eu, decide, settle, farCalls } = await openDenied();
     expect(await decide()).toMatchObject({ allowed: true, rulesVersion: 'new' });
     expect(farCalls()).toEqual([]);
@@ -157,7 +157,7 @@ describe('a request that its nearest region denies by outdated rules', () => {
     expect([used(split, us, eu), used(added, us)]).toEqual([3, 1]);
   });
 
-  it('is still decided by them if the new ones cannot be loaded, and charged once', async () => {
+  it('is decided by the outdated rules if the new rules cannot be loaded, and charged once', async () => {
     const { split, us, eu, source, decide, settle } = await openDenied();
     source.load = async () => false;
     expect(await decide()).toMatchObject({ allowed: true, rulesVersion: 'old' });
@@ -166,7 +166,7 @@ describe('a request that its nearest region denies by outdated rules', () => {
   });
 });
 
-it('a request whose rules are all shadows is decided by the new ones, too', async () => {
+it('a request that has only shadow rules is decided by the new rules, too', async () => {
   const shadow = { ...checkOf('shadow'), log: true };
   const { us, decide, settle } = open({ before: [shadow], after: [kept], regions: ['us', 'eu'] });
   expect(await decide()).toMatchObject({ allowed: true, rulesVersion: 'new' });

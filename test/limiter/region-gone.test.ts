@@ -10,7 +10,7 @@ import { aloneIn, checkOf, near, openRegions } from './regional-isolate.ts';
 
 useFakeTime();
 
-describe('if the region that alone counts a rule is gone', () => {
+describe('if the only region that counts a rule is down', () => {
   const farIs = (onUnavailable: OnUnavailable, rule: Partial<LimitedRule> = {}) =>
     aloneIn('eu', 'far', { onUnavailable, ...rule });
 
@@ -32,7 +32,7 @@ describe('if the region that alone counts a rule is gone', () => {
     expect(left(us, near(), 4)).toBe(allowed ? 3 : 4);
   });
 
-  it('a denial by this isolate gives back what others have charged, once', async () => {
+  it('a denial by this isolate refunds the charges of other regions, once', async () => {
     const { decide, settle, asked, us, eu, left } = openRegions();
     eu.does.run = fails('unavailable');
     const checks = [near(), aloneIn('eu', 'far', { onUnavailable: 'local' }, { limit: 1 })];
@@ -42,7 +42,7 @@ describe('if the region that alone counts a rule is gone', () => {
     expect(left(us, near(), 4)).toBe(3);
   });
 
-  it('what others have charged is settled and given back like any other charge', async () => {
+  it('charges of other regions are settled and refunded like any other charge', async () => {
     const { decide, us, eu, left } = openRegions();
     eu.does.run = fails('unavailable');
     const check = near({ rule: { costFromOrigin: true, refundOnError: true } });
@@ -55,7 +55,7 @@ describe('if the region that alone counts a rule is gone', () => {
     expect(left(us, check, 4)).toBe(2);
   });
 
-  it('connections that others hold are released', async () => {
+  it('seats in other regions are released', async () => {
     const { decide, us, eu, left } = openRegions();
     eu.does.run = fails('unavailable');
     const held = aloneIn('us', 'held', {}, { algorithm: 'concurrency' });
@@ -66,7 +66,7 @@ describe('if the region that alone counts a rule is gone', () => {
     expect(left(us, { ...held, seatId: 'seat-09999999999' })).toBe(12);
   });
 
-  it('connections are not released there that it was never asked to hold', async () => {
+  it('seats are not released in a region that was never asked for them', async () => {
     const { decide, asked, eu } = openRegions();
     eu.does.run = fails('unavailable');
     const held = aloneIn('us', 'held', {}, { algorithm: 'concurrency' });
@@ -77,7 +77,7 @@ describe('if the region that alone counts a rule is gone', () => {
     expect(asked()).toEqual(['us take', 'eu take', 'us refund']);
   });
 
-  it('connections are released also in a region that has not answered, if another one has counted them', async () => {
+  it('seats are released in a region that has not answered, even if they were counted elsewhere', async () => {
     const { decide, us } = openRegions();
     const { run } = us.does;
     const asked: string[] = [];
@@ -102,7 +102,7 @@ describe('if the region that alone counts a rule is gone', () => {
   const denied = (decision: Decision) => expect(decision).toMatchObject({ kind: 'counted', allowed: false });
 
   it.each(['open', 'closed'] as const)(
-    'a denial by another region stands if it is %s, what was charged is given back once, and it is remembered',
+    'a denial by another region stands if the rule is %s, is remembered, and refunds other charges once',
     async (onUnavailable) => {
       const { decide, settle, asked, us, eu, ap, left } = openRegions();
       await decide([near({ limit: 24 })]);
@@ -118,7 +118,7 @@ describe('if the region that alone counts a rule is gone', () => {
     },
   );
 
-  it('a denial by the next region stands, although only the nearest could count another rule', async () => {
+  it('a denial by the next region stands, although only the nearest region can count another rule', async () => {
     const { decide, us, eu } = openRegions();
     us.does.run = fails('unavailable');
     eu.does.run = denies(30_000);
@@ -126,10 +126,10 @@ describe('if the region that alone counts a rule is gone', () => {
   });
 
   it.each([
-    ['that the nearest region', 'us', 'eu', near({ rule: { spill: false } })],
-    ['that another region', 'eu', 'ap', aloneIn('ap', 'farther')],
+    ['the nearest region', 'us', 'eu', near({ rule: { spill: false } })],
+    ['another region', 'eu', 'ap', aloneIn('ap', 'farther')],
   ] as const)(
-    'a connection %s may hold is released if a third one denies',
+    'a seat that %s may hold is released if a different region denies',
     async (_, gone, denying, other) => {
       const { decide, settle, left, ...regions } = openRegions();
       const { run } = regions[gone].does;

@@ -29,7 +29,7 @@ describe('the nearest region', () => {
     expect([asking(asked), tookMs]).toEqual([['0 home take'], 0]);
   });
 
-  it('is the only one that is asked if it denies', async () => {
+  it('is the only one that is asked if it denies a rule that does not spill', async () => {
     const { regions, asked } = createRegions({ run: denies(1) }, {});
     const { decision } = await openIsolate(regions).decide({
       plan: async () => ({ kind: 'checks', checks: [createCheck({ spill: false })] }),
@@ -58,7 +58,7 @@ describe('the next region is asked', () => {
     expect(asking(asked)).toEqual(['0 home take', '0 next take']);
   });
 
-  it('and what becomes of the charge is told to that one', async () => {
+  it('and is told to refund its charge later', async () => {
     const { regions, asked } = createRegions({ run: fails('unavailable') }, {});
     const checks = [createCheck({ refundOnError: true })];
     const { ledger } = await openIsolate(regions).decide({
@@ -74,7 +74,7 @@ describe('the next region is asked', () => {
     expect(decision).toMatchObject({ kind: 'counted', allowed: false, failedOver: 'unavailable' });
   });
 
-  it('and the one after it, as the reason stays that of the nearest one', async () => {
+  it('and then the third one, and the reason stays the failure of the nearest one', async () => {
     const { home, next, tell, asked } = createRegions(
       { run: fails('bad-reply') },
       { run: fails('unavailable') },
@@ -87,21 +87,21 @@ describe('the next region is asked', () => {
 });
 
 describe('a region that hangs', () => {
-  it('is left at half of the deadline if there is another one', async () => {
+  it('is given up after half of the deadline if there is another region', async () => {
     const { regions, asked } = createRegions({ run: hangingRun }, {});
     const { decision, tookMs } = await openIsolate(regions).decide();
     expect(decision).toMatchObject({ kind: 'counted', failedOver: 'timeout' });
     expect([asking(asked), tookMs]).toEqual([['0 home take', '128 next take'], 128]);
   });
 
-  it('is left at the end of the deadline if there is none', async () => {
+  it('is given up at the end of the deadline if there is no other region', async () => {
     const { regions } = createRegions({ run: hangingRun });
     const { decision, tookMs } = await openIsolate(regions).decide();
     expect(decision).toMatchObject({ kind: 'degraded', allowed: true, reason: 'timeout', fallback: 'open' });
     expect(tookMs).toBe(DEADLINE_MS);
   });
 
-  it('is left at the end of the deadline if the breaker of the other is open', async () => {
+  it('is given up at the end of the deadline if the breaker of the other region is open', async () => {
     const { regions, next, asked } = createRegions({ run: hangingRun }, {});
     next.trip();
     expect(next.breaker.state(Date.now())).toBe('open');
@@ -110,7 +110,7 @@ describe('a region that hangs', () => {
     expect([asking(asked), tookMs]).toEqual([['0 home take'], DEADLINE_MS]);
   });
 
-  it('is left at the end of the deadline if the other one may only be probed', async () => {
+  it('is given up at the end of the deadline if the other region may only be probed', async () => {
     const { regions, next, asked } = createRegions({ run: hangingRun }, {});
     next.trip();
     vi.setSystemTime(Date.now() + 1_000);
@@ -120,7 +120,7 @@ describe('a region that hangs', () => {
     expect(asking(asked)).toEqual(['1000 home take']);
   });
 
-  it('leaves the rest to the next one, and what that has taken before to the one after it', async () => {
+  it('leaves the rest of the deadline to the next region, and the third one gets twice its known distance', async () => {
     const { home, next, tell, asked } = createRegions({ run: hangingRun }, { run: hangingRun });
     const third = createRegion('third', { tell, run: hangingRun });
     third.distance.note(40);
@@ -131,9 +131,9 @@ describe('a region that hangs', () => {
 
 describe('a region that does not answer in time', () => {
   it.each([
-    ['it has had twice what it takes', 128, 'open'],
-    ['it has had less than that', 129, 'closed'],
-  ])('is blamed for it or not, if %s', async (_, halfMs, state) => {
+    ['is blamed if it had twice the time that it usually takes', 128, 'open'],
+    ['is not blamed if it had less than twice that time', 129, 'closed'],
+  ])('%s', async (_, halfMs, state) => {
     const { home, next, regions } = createRegions({ run: hangingRun }, { run: hangingRun });
     const { decide } = openIsolate(regions);
     next.distance.note(halfMs / 2);
@@ -146,7 +146,7 @@ describe('a region that does not answer in time', () => {
     expect([home, next].map(({ breaker }) => breaker.state(Date.now()))).toEqual(['open', state]);
   });
 
-  it('is not blamed as long as nobody knows how far it is, but measured after the response', async () => {
+  it('is not blamed while its distance is unknown, but measured after the response', async () => {
     const isFar: Behaviour['run'] = async (call, signal) => {
       await Promise.race([new Promise((resolve) => setTimeout(resolve, 300)), hangs(signal)]);
       return answers()(call, signal);
@@ -163,7 +163,7 @@ describe('a region that does not answer in time', () => {
     expect(next.breaker.state(Date.now())).toBe('closed');
   });
 
-  it('is blamed once a call of five seconds was not answered either', async () => {
+  it('is blamed after it has left a call of five seconds unanswered, too', async () => {
     const { next, regions } = createRegions({ run: hangingRun }, { run: hangingRun });
     const { decide, settle } = openIsolate(regions);
     await decide();
@@ -189,7 +189,7 @@ describe('a breaker', () => {
     expect(asking(asked)).toEqual(['0 next take']);
   });
 
-  it('opens by the failures of a region, and closes by three probes that are answered', async () => {
+  it('opens after five failures of its region, and closes after three answered probes', async () => {
     const { regions, home, asked } = createRegions({ run: fails('unavailable') }, {});
     const { decide, settle } = openIsolate(regions);
     for (let i = 0; i < 8; i += 1) await decide();
@@ -204,7 +204,7 @@ describe('a breaker', () => {
     expect(atHome.map((line) => line.split(' ')[2])).toEqual(['probe', 'probe', 'probe', 'take']);
   });
 
-  it('of every region that is open decides at once, without any call', async () => {
+  it('that is open in every region leaves the decision to the isolate, at once and without any call', async () => {
     const { regions, home, next, asked } = createRegions({}, {});
     for (const region of [home, next]) region.trip();
     const { decision, tookMs } = await openIsolate(regions).decide();
@@ -216,7 +216,7 @@ describe('a breaker', () => {
     expect([asked, tookMs]).toEqual([[], 0]);
   });
 
-  it('does not mind a script that fails: the region is well', async () => {
+  it('stays closed when a script fails: the region is well', async () => {
     const { regions, home, asked } = createRegions({ run: fails('script-failed') }, {});
     const { decide } = openIsolate(regions);
     for (let i = 0; i < 30; i += 1)
@@ -252,13 +252,13 @@ describe('an isolate that has no rules yet', () => {
   it.each([
     ['fails', fails('unavailable'), 0],
     ['hangs', hangs, 128],
-  ])('reads that of the next one if the nearest one %s', async (_, readAtHome, atMs) => {
+  ])('reads the announcement of the next region if the nearest one %s', async (_, readAtHome, atMs) => {
     const { decide, read, asked } = start({ read: readAtHome }, { read: async () => 'next door' });
     await decide();
     expect([read, asked.slice(0, 2)]).toEqual([['next door'], ['0 home read', `${atMs} next read`]]);
   });
 
-  it('blames no region for its silence that had less than a quarter of the deadline', async () => {
+  it('does not blame a silent region that had less than a quarter of the deadline', async () => {
     const { home, next, tell } = createRegions({ read: hangs }, { read: hangs });
     const silent = (name: string) => createRegion(name, { tell, read: hangs });
     // They get a half, a quarter, an eighth and an eighth.
@@ -269,7 +269,7 @@ describe('an isolate that has no rules yet', () => {
     expect(states).toEqual(['open', 'open', 'closed', 'closed']);
   });
 
-  it('is told that none answers, and is left to KV', async () => {
+  it('learns that no region answers, and still gets its rules', async () => {
     const { decide, read } = start({ read: fails('unavailable') }, { read: fails('timeout') });
     expect((await decide()).decision).toMatchObject({ kind: 'counted', rulesVersion: 'first' });
     expect(read).toEqual([new CounterStoreError('unavailable', 'no region answers')]);

@@ -42,7 +42,7 @@ describe('a region that is out', () => {
     expect(probesIn(asked)).toEqual(Array(3).fill('1000 home probe'));
   });
 
-  it('is probed also if it is not the one that requests go to', async () => {
+  it('is probed even if it is not the region that requests go to', async () => {
     const { regions, next, asked } = createRegions({}, {});
     const { decide, settle } = openIsolate(regions);
     next.trip();
@@ -53,7 +53,7 @@ describe('a region that is out', () => {
     expect(probesIn(asked)).toEqual(['1000 next probe', '1010 next probe', '1020 next probe']);
   });
 
-  it('is given as long as a request would give it, and is left alone again if that is not enough', async () => {
+  it('has as much time for a probe as for a request, and is left alone again if it does not answer', async () => {
     const { regions, home, asked } = createRegions({ run: hangingRun }, {});
     const { decide } = openIsolate(regions);
     home.trip();
@@ -71,7 +71,7 @@ describe('a region that is out', () => {
     expect(probesIn(asked)).toHaveLength(2);
   });
 
-  it('is back by the answers to one request, however slow the traffic is', async () => {
+  it('is back after the probes of one request, however slow the traffic is', async () => {
     const { regions, home } = createRegions({ run: fails('unavailable') });
     const { decide, settle } = openIsolate(regions);
     for (let i = 0; i < 5; i += 1) await decide();
@@ -82,7 +82,7 @@ describe('a region that is out', () => {
     expect((await decide()).decision).toMatchObject({ kind: 'counted' });
   });
 
-  it('is asked as many things at once as three probes do, however many requests come', async () => {
+  it('gets at most three probes at once, however many requests come', async () => {
     let [now, most] = [0, 0];
     const run: Behaviour['run'] = async (_, signal) => {
       now += 1;
@@ -101,7 +101,7 @@ describe('a region that is out', () => {
     expect(most).toBe(3);
   });
 
-  it('whose script does not run is no longer out, and that is told', async () => {
+  it('whose script does not run is no longer out, and the broken script is reported', async () => {
     const { regions, home } = createRegions({ run: fails('script-failed') }, {});
     const { decide, settle } = openIsolate(regions);
     home.trip();
@@ -111,7 +111,7 @@ describe('a region that is out', () => {
     expect([home.breaker.state(Date.now()), home.reported[0]]).toEqual(['closed', 'broken: x']);
   });
 
-  it('is not kept out by a mistake in the probe', async () => {
+  it('is not kept out by a bug in the probe', async () => {
     const { regions, home } = createRegions({ run: () => Promise.reject(new TypeError('x')) }, {});
     const { decide, settle } = openIsolate(regions);
     home.trip();
@@ -130,7 +130,7 @@ describe('a script that failed for a request', () => {
     (call, signal) =>
       isProbe(call) ? probe(call, signal) : fails('script-failed')();
 
-  it('is told as one call if the probe runs', async () => {
+  it('is reported as one failed call if the probe runs', async () => {
     const home = createRegion('home', { run: failing(answers()) });
     const { decide, settle } = openIsolate([home]);
     await decide();
@@ -139,7 +139,7 @@ describe('a script that failed for a request', () => {
     expect(home.reported).toEqual(['failed: x']);
   });
 
-  it('is told as a script that does not run if the probe fails too', async () => {
+  it('is reported as a broken script if the probe fails, too', async () => {
     const home = createRegion('home', { run: fails('script-failed') });
     const { decide, settle } = openIsolate([home]);
     await decide();
@@ -147,7 +147,7 @@ describe('a script that failed for a request', () => {
     expect(home.reported).toEqual(['broken: x']);
   });
 
-  it('is not told as either if the probe is not answered', async () => {
+  it('is not reported at all if the probe is not answered', async () => {
     const home = createRegion('home', { run: failing(fails('unavailable')) });
     const { decide, settle } = openIsolate([home]);
     await decide();
@@ -155,7 +155,7 @@ describe('a script that failed for a request', () => {
     expect(home.reported).toEqual([]);
   });
 
-  it('is looked into once in ten seconds, and told each time as long as it goes on', async () => {
+  it('is probed once in ten seconds, and reported each time while it goes on failing', async () => {
     const { regions, home, asked } = createRegions({ run: fails('script-failed') });
     const { decide, settle } = openIsolate(regions);
     for (let i = 0; i < 200; i += 1) {
@@ -166,7 +166,7 @@ describe('a script that failed for a request', () => {
     expect([home.reported.length, probesIn(asked).length]).toEqual([2, 2]);
   });
 
-  it('is not looked into any more when it runs again', async () => {
+  it('is not probed any more when it runs again', async () => {
     const { regions, home, asked } = createRegions({ run: fails('script-failed') });
     const { decide, settle } = openIsolate(regions);
     await decide();
@@ -178,7 +178,7 @@ describe('a script that failed for a request', () => {
     expect([home.reported.length, probesIn(asked).length]).toEqual([1, 1]);
   });
 
-  it('never opens the breaker of its region, also if it fails on every call', async () => {
+  it('never opens the breaker of its region, even if it fails on every call', async () => {
     const home = createRegion('home', { run: fails('script-failed') });
     const { decide, settle } = openIsolate([home]);
     for (let i = 0; i < 50; i += 1) {

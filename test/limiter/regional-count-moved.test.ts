@@ -10,7 +10,7 @@ useFakeTime();
 const remainingOf = ({ results }: Counted) => results.map(({ outcome }) => outcome.remaining);
 const takesOf = (lines: readonly string[]) => lines.filter((line) => line.includes(' take '));
 
-describe('what the nearest region has ceded', () => {
+describe('a check that the nearest region has ceded', () => {
   const moved = () => place({ us: 4, eu: 4, ap: 4 }, { id: 'moved' });
   const ceded = { home: 'eu', termMs: 240_000, holdMs: 65_000 };
   /** `us` has ceded it to `eu`, and this isolate does not know. */
@@ -36,7 +36,7 @@ describe('what the nearest region has ceded', () => {
     expect(leftIn(us)).toBe(0);
   });
 
-  it('is counted there while the near rules are counted here, at the same time', async () => {
+  it('is counted at its home while the nearest region counts the other checks', async () => {
     const { count, said, leftIn, us } = await openMoved([near(), moved()]);
     await count();
     expect(takesOf(said())).toEqual(['us take near moved', 'us take near', 'eu take moved']);
@@ -45,7 +45,7 @@ describe('what the nearest region has ceded', () => {
     expect(leftIn(us, near())).toBe(2);
   });
 
-  it('gives back the charge here if its home denies', async () => {
+  it('refunds the charge of the nearest region if its home denies', async () => {
     const { count, asked, settle, leftIn, us, eu, ap } = await openMoved([near(), moved()]);
     await count();
     for (const region of [eu, ap]) does(region, asked, denies(30_000));
@@ -56,7 +56,7 @@ describe('what the nearest region has ceded', () => {
     expect(leftIn(us, near())).toBe(3);
   });
 
-  it('gives back the charge at its home if a rule here denies', async () => {
+  it('refunds the charge of its home if a rule in the nearest region denies', async () => {
     const alone = place({ us: 1 }, { id: 'alone', at: 'us' });
     const { count, settle, leftIn, eu } = await openMoved([alone, moved()]);
     await count();
@@ -75,7 +75,7 @@ describe('what the nearest region has ceded', () => {
     expect(takesOf(said())).toEqual(['us take moved', 'eu take moved', 'ap take moved']);
   });
 
-  it('is counted by the third region if its home is down, and is missing if that is down too', async () => {
+  it('is counted by the third region if its home is down, and is missing if both are down', async () => {
     const { count, asked, eu, ap } = await openMoved();
     does(eu, asked, fails('unavailable'));
     expect(await count()).toMatchObject({ failure: 'unavailable', charged: [{ check: { region: 'ap' } }] });
@@ -83,7 +83,7 @@ describe('what the nearest region has ceded', () => {
     expect(await count()).toMatchObject({ failure: 'unavailable', charged: [], missing: [{ id: 'moved' }] });
   });
 
-  it('is seen at its home by a peek', async () => {
+  it('is found at its home by a peek', async () => {
     const { count, said } = await openMoved();
     expect(await count({ operation: 'peek' })).toMatchObject({ results: [{ outcome: { remaining: 12 } }] });
     expect(said()).toEqual(['us peek moved', 'eu peek moved']);
@@ -98,7 +98,7 @@ describe('memory alone', () => {
   };
   const used = () => place({ us: 1 }, { id: 'used', at: 'us', cost: 2 });
 
-  it('denies alone, without the checks of the request that would have passed', async () => {
+  it('denies, and names only the checks that deny', async () => {
     const recall = await denied(near(), used());
     expect(recall()).toMatchObject([{ check: { id: 'used' } }]);
     expect(recall([near()])).toBeUndefined();
@@ -107,7 +107,7 @@ describe('memory alone', () => {
   it.each([
     ['counts denied requests', { countDenied: true }],
     ['might begin to block', { blockMs: 2_000 }],
-  ])('says nothing if a rule of the request %s', async (_, shape) => {
+  ])('does not decide if a rule of the request %s', async (_, shape) => {
     const recall = await denied(used());
     const other = place({ us: 9 }, { id: 'other', at: 'us', ...shape });
     expect(recall([used()])).toBeDefined();
@@ -115,7 +115,7 @@ describe('memory alone', () => {
     expect(recall([other, used()])).toBeUndefined();
   });
 
-  it('says that a rule blocks already', async () => {
+  it('denies while a rule blocks', async () => {
     const blocking = place({ us: 1 }, { id: 'blocking', at: 'us', blockMs: 120_000 });
     const { count, recall } = open({ placed: [near(), blocking] });
     for (let i = 0; i < 2; i += 1) await count();
@@ -124,7 +124,7 @@ describe('memory alone', () => {
 });
 
 describe('a peek', () => {
-  it('looks in the regions that have room, if the nearest one has none', async () => {
+  it('looks in another region if the nearest one has no room', async () => {
     const { count, asked, us } = open({ placed: [near()] });
     does(us, asked, denies(30_000));
     await count({ operation: 'peek' });
@@ -139,7 +139,7 @@ describe('a peek', () => {
     expect(asked).toEqual(['us peek near', 'eu peek far', 'ap peek farther']);
   });
 
-  it('asks nobody to cede, and gives nothing back, whatever another region says', async () => {
+  it('asks no region to cede, and gives nothing back, even if another region denies', async () => {
     const { count, asked, settle, us, eu } = open({ placed: [near(), far()] });
     does(us, asked, answers({ remaining: 0 }));
     does(eu, asked, denies(30_000));

@@ -11,7 +11,7 @@ const remainingOf = ({ results }: Counted) => results.map(({ outcome }) => outco
 const isAdmitted = ({ charged }: { readonly charged: readonly unknown[] }) => charged.length === 1;
 const takesOf = (lines: readonly string[]) => lines.filter((line) => line.includes(' take '));
 
-describe('what the nearest region has a part of', () => {
+describe('a check that the nearest region has a part of', () => {
   it('is counted there with one call, up to that part', async () => {
     const { count, asked, leftIn, us } = open({
       placed: [near(), place({ us: 9 }, { id: 'central', at: 'us' })],
@@ -23,13 +23,13 @@ describe('what the nearest region has a part of', () => {
   });
 
   it.each([
-    ['as soon as others have ceded their parts', true, Array(12).fill('us take near')],
+    ['after other regions have ceded their parts', true, Array(12).fill('us take near')],
     [
-      'also as long as they have not: it is counted where there is room',
+      'even if other regions cede nothing and count it themselves',
       false,
       [...Array(5).fill('us take near'), ...Array(5).fill('eu take near'), ...Array(4).fill('ap take near')],
     ],
-  ])('is used up by one caller as a whole, counting down one by one, %s', async (_, cedes, takes) => {
+  ])('lets one caller use the whole limit, counting down one by one, %s', async (_, cedes, takes) => {
     const { count, asked, settle, eu, ap } = open({ placed: [near()] });
     if (!cedes) for (const region of [eu, ap]) cedesNothing(region);
     for (let left = 11; left >= 0; left -= 1) {
@@ -41,7 +41,7 @@ describe('what the nearest region has a part of', () => {
     expect(takesOf(asked)).toEqual(takes);
   });
 
-  it('is denied without a far call by a home that has every part', async () => {
+  it('is denied by a home that has every part, without a far call', async () => {
     const { count, said, settle } = open({ placed: [near()] });
     for (let i = 0; i < 12; i += 1) await count().then(settle);
     said();
@@ -51,7 +51,7 @@ describe('what the nearest region has a part of', () => {
     expect(said()).toEqual([]);
   });
 
-  it('is admitted where there is room, and the nearest one is not asked again before it has some', async () => {
+  it('is admitted by a region that has room, and the nearest region is not asked again while it has none', async () => {
     const { count, said, settle, leftIn, us, eu, ap } = open({ placed: [near()] });
     for (const region of [eu, ap]) cedesNothing(region);
     for (let i = 0; i < 4; i += 1) await count().then(settle);
@@ -67,10 +67,10 @@ describe('what the nearest region has a part of', () => {
 
   it.each([
     // Regions are asked for their parts first, which takes a while for each.
-    ['the next one', [30_000, 60_000, 5_000], 5_000, 2 * LATE_MS],
-    ['the nearest one', [30_000, 50_000, 40_000], 30_000, 0],
+    ['a far region', [30_000, 60_000, 5_000], 5_000, 2 * LATE_MS],
+    ['the nearest region', [30_000, 50_000, 40_000], 30_000, 0],
   ])(
-    'is denied once by all, until the first has room: %s',
+    'is denied once by all regions, until the first has room: %s',
     async (_, [usMs = 0, euMs = 0, apMs = 0], retryMs, lateMs) => {
       const { count, recall, said, asked, us, eu, ap } = open({ placed: [near()] });
       does(us, asked, denies(usMs));
@@ -94,7 +94,7 @@ describe('what the nearest region has a part of', () => {
   it.each([
     ['has not answered', false],
     ['has an open breaker', true],
-  ])('is denied though one that may have room %s, but that is not remembered', async (_, isOpen) => {
+  ])('is denied if a region that may have room %s, but the denial is not remembered', async (_, isOpen) => {
     const { count, recall, asked, us, eu, ap } = open({ placed: [near()] });
     for (const region of [us, ap]) does(region, asked, denies(30_000));
     does(eu, asked, fails('unavailable'));
@@ -103,7 +103,7 @@ describe('what the nearest region has a part of', () => {
     expect(recall()).toBeUndefined();
   });
 
-  it('never travels if the rule keeps to its part, but is counted elsewhere if the region is down', async () => {
+  it('stays in the nearest region if the rule does not spill, unless that region is down', async () => {
     const kept = place({ us: 4, eu: 4 }, { id: 'near', rule: { spill: false } });
     const { count, said, settle, asked, us } = open({ placed: [kept] });
     for (let i = 0; i < 5; i += 1) expect(isAdmitted(await count())).toBe(i < 4);
@@ -115,12 +115,12 @@ describe('what the nearest region has a part of', () => {
     expect(said()).toEqual(['us take near', 'eu take near']);
   });
 
-  it('tells what is left of its own part if the rule does not spill', async () => {
+  it('reports what is left of that part if the rule does not spill', async () => {
     const kept = place({ us: 4, eu: 4 }, { id: 'near', rule: { spill: false } });
     expect(remainingOf(await open({ placed: [kept] }).count())).toEqual([3]);
   });
 
-  it('does not travel if another rule denies too that keeps to its part', async () => {
+  it('is not sent to another region if a rule that does not spill denies, too', async () => {
     const alone = place({ us: 9, eu: 9 }, { id: 'alone', rule: { spill: false } });
     const { count, asked, us } = open({ placed: [near(), alone] });
     does(us, asked, denies(30_000));
@@ -128,7 +128,7 @@ describe('what the nearest region has a part of', () => {
     expect(takesOf(asked)).toEqual(['us take near alone']);
   });
 
-  it('counts the denied rules in another region, and the others here', async () => {
+  it('is counted in another region if it is denied, while the other checks are counted here', async () => {
     const other = place({ us: 8, eu: 8 }, { id: 'other' });
     const placed = [near(), other];
     const { count, said, settle, leftIn, us, eu, ap } = open({ placed });
@@ -140,7 +140,7 @@ describe('what the nearest region has a part of', () => {
     expect([leftIn(us, other), leftIn(eu, near())]).toEqual([3, 3]);
   });
 
-  it('is counted elsewhere although a shadow rule would deny', async () => {
+  it('is counted in another region even if a shadow rule would deny', async () => {
     const shadow = place({ us: 1 }, { id: 'shadow', log: true, at: 'us' });
     const { count, settle, eu, ap } = open({ placed: [near(), shadow] });
     for (const region of [eu, ap]) cedesNothing(region);
@@ -150,7 +150,7 @@ describe('what the nearest region has a part of', () => {
     }
   });
 
-  it('is counted by the next region if the nearest one is down: by its own part', async () => {
+  it('is counted by the next region, with the part of that region, if the nearest one is down', async () => {
     const placed = [place({ us: 4, eu: 7 }, { id: 'near' })];
     const { count, asked, us, eu } = open({ placed });
     does(us, asked, fails('unavailable'));
@@ -164,7 +164,7 @@ describe('what the nearest region has a part of', () => {
     expect(counted.regions).toEqual([eu]);
   });
 
-  it('asks nobody to cede to a region that is down', async () => {
+  it('makes no region cede to the nearest one while that is down', async () => {
     const { count, asked, settle, us } = open({ placed: [near()] });
     does(us, asked, fails('unavailable'));
     for (let i = 0; i < 4; i += 1) await count();
@@ -172,7 +172,7 @@ describe('what the nearest region has a part of', () => {
     expect(asked.filter((line) => line.includes('cede'))).toEqual([]);
   });
 
-  it('is asked for news until a region answers', async () => {
+  it('asks for the announcement until a region answers', async () => {
     const { count, asked, us, eu } = open({ placed: [near()] });
     does(us, asked, fails('unavailable'));
     eu.does.announces = 'that';
@@ -182,7 +182,7 @@ describe('what the nearest region has a part of', () => {
     expect(asked).toEqual(['us take near with announcement', 'eu take near with announcement']);
   });
 
-  it('is missing if the region that alone can count it is down', async () => {
+  it('is missing if the only region that can count it is down', async () => {
     const central = place({ us: 9 }, { id: 'central', at: 'us' });
     const { count, asked, us } = open({ placed: [near(), central] });
     does(us, asked, fails('bad-reply'));
@@ -192,8 +192,8 @@ describe('what the nearest region has a part of', () => {
   });
 });
 
-describe('what another region alone can count', () => {
-  it('is asked for at the same time, and both are charged', async () => {
+describe('a check that only another region can count', () => {
+  it('is sent at the same time as a near check, and both are charged', async () => {
     const [one, other] = [near(), far()];
     const { count, asked, leftIn, us, eu } = open({ placed: [one, other], farMs: () => 40 });
     const counted = await count({ withAnnouncement: true });
@@ -202,13 +202,13 @@ describe('what another region alone can count', () => {
     expect(counted).toMatchObject({ charged: [{ check: { id: 'near' } }, { check: { id: 'far' } }] });
   });
 
-  it('has the time that its distance takes, beyond the deadline of near calls', async () => {
+  it('gets the time that the distance takes, even beyond the deadline of near calls', async () => {
     const { count, said } = open({ placed: [far()], farMs: () => 200 });
     for (let i = 0; i < 2; i += 1) expect(await count()).toMatchObject({ charged: [{}], tookMs: 400 });
     expect(said()).toEqual(['eu take far', 'eu take far']);
   });
 
-  it('is missing until a measurement after the response finds that it is farther than a second', async () => {
+  it('is missing until a measurement after the response finds its region more than a second away', async () => {
     const { count, settle, eu } = open({ placed: [far()], farMs: () => 600 });
     expect(await count()).toMatchObject({ missing: [{ id: 'far' }], failure: 'timeout', tookMs: 1_000 });
     await settle();
@@ -216,7 +216,7 @@ describe('what another region alone can count', () => {
     expect(await count()).toMatchObject({ charged: [{}], tookMs: 1_200 });
   });
 
-  it('gives the charges of this region back if another denies: once, after the response, by the time of the charge', async () => {
+  it('refunds the charge of the nearest region if it is denied: once, after the response, by the time of the charge', async () => {
     const placed = [near(), far(), farther()] as const;
     const { count, said, settle, leftIn, us, ap } = open({ placed });
     for (let i = 0; i < 2; i += 1) await count();
@@ -233,7 +233,7 @@ describe('what another region alone can count', () => {
     expect([leftIn(us, placed[0]), leftIn(ap, placed[2])]).toEqual([2, 0]);
   });
 
-  it('gives back in every region that has charged', async () => {
+  it('refunds the charges of every region if it is denied', async () => {
     const placed = [near(), far(), farther()] as const;
     const { count, asked, settle, leftIn, us, eu, ap } = open({ placed });
     does(eu, asked, denies(30_000));
@@ -242,7 +242,7 @@ describe('what another region alone can count', () => {
     expect([leftIn(us, placed[0]), leftIn(ap, placed[2])]).toEqual([4, 2]);
   });
 
-  it('gives nothing back of a region that denied: it has charged none of its rules', async () => {
+  it('refunds nothing in the region that denied it, which has charged none of its rules', async () => {
     const placed = [near(), far(), place({ eu: 1 }, { id: 'least', at: 'eu' })] as const;
     const { count, said, settle, leftIn, eu } = open({ placed });
     await count();
@@ -258,7 +258,7 @@ describe('what another region alone can count', () => {
     expect(leftIn(eu, placed[1])).toBe(1);
   });
 
-  it('reports what could not be given back, and tries it once', async () => {
+  it('reports a failed refund, and does not try it again', async () => {
     const { count, asked, settle, errors, us, eu } = open({ placed: [near(), far()] });
     const { run } = us.does;
     us.does.run = (call, signal) => (call.operation === 'refund' ? fails('timeout')() : run(call, signal));
@@ -268,13 +268,13 @@ describe('what another region alone can count', () => {
     expect([errors.length, us.calls.length]).toEqual([1, 1]);
   });
 
-  it('says nothing of what is announced if that could not be read', async () => {
+  it('brings no announcement if that could not be read', async () => {
     const { count, us } = open({ placed: [near()] });
     us.does.announces = undefined;
     expect(await count({ withAnnouncement: true })).toMatchObject({ heard: [], charged: [{}] });
   });
 
-  it('is missing if that region is down, and its charges are reported', async () => {
+  it('is missing if its region is down, and the charges of the nearest region are reported', async () => {
     const { count, asked, us, eu } = open({ placed: [near(), far()] });
     does(eu, asked, fails('unavailable'));
     const counted = await count();

@@ -73,7 +73,7 @@ const world = {
 const closed = (limit: number, cost = 1) => createMinute({ limit, cost, rule: { onUnavailable: 'closed' } });
 
 describe('all regions together', () => {
-  it('never admit more than the limit, wherever requests come and however long calls take', () =>
+  it('never admit more than the limit, for requests in any region and calls of any length', () =>
     fc.assert(
       fc.asyncProperty(
         fc.record({
@@ -95,7 +95,7 @@ describe('all regions together', () => {
       { numRuns: rounds(5), endOnFailure: true },
     ));
 
-  it('admit exactly the limit if all come to one of them', () =>
+  it('admit exactly the limit if all requests come to one region', () =>
     fc.assert(
       fc.asyncProperty(fc.record(world), async ({ limit, ...given }) => {
         const how = { isolates: 1, nearest: 1, requests: 100, deadlineMs: 5_000 };
@@ -104,7 +104,7 @@ describe('all regions together', () => {
       { numRuns: rounds(5), endOnFailure: true },
     ));
 
-  it('charge each rule exactly for the admitted requests, if a rule that is counted elsewhere denies', () =>
+  it('charge each rule for exactly the admitted requests if a rule that another region counts denies', () =>
     fc.assert(
       fc.asyncProperty(
         fc.record({

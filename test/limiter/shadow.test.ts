@@ -21,7 +21,7 @@ describe('shadow rules', () => {
     return { told, onShadow };
   };
 
-  it('are counted after the response, and then told', async () => {
+  it('are counted after the response, and then reported', async () => {
     const { decide, settle, us } = openRegions();
     const { onShadow, told } = watch();
     const waiting: (() => void)[] = [];
@@ -38,7 +38,7 @@ describe('shadow rules', () => {
     expect(told).toEqual([[['shadow', true]]]);
   });
 
-  it('keep nobody waiting if there are no others, and all regions hang', async () => {
+  it('do not delay a request that has no other rules, even if all regions hang', async () => {
     const { decide, asked, us, eu, ap } = openRegions();
     for (const region of [us, eu, ap]) region.does.run = hangingRun;
     const { onShadow, told } = watch();
@@ -59,7 +59,7 @@ describe('shadow rules', () => {
     expect(asked().filter((line) => line.endsWith('cede'))).toEqual(['eu cede', 'ap cede']);
   });
 
-  it('are tried where there is room as long as nobody has ceded anything', async () => {
+  it('are tried in regions that have room while no region has ceded its part', async () => {
     const { decide, settle, eu, ap } = openRegions();
     for (const { does } of [eu, ap]) {
       const { run } = does;
@@ -82,7 +82,7 @@ describe('shadow rules', () => {
     expect([asked(), told]).toEqual([['us take'], []]);
   });
 
-  it('are looked at with the others by a peek', async () => {
+  it('are part of a peek, like the other rules', async () => {
     const { decide, asked } = openRegions();
     const { onShadow, told } = watch();
     const decision = await decide([near(), shadow()], { operation: 'peek', onShadow });
@@ -95,9 +95,9 @@ describe('shadow rules', () => {
 
   it.each<[string, Partial<LimitedRule>]>([
     ['takes its cost from the origin', { costFromOrigin: true }],
-    ['gives back for errors', { refundOnError: true }],
+    ['refunds errors', { refundOnError: true }],
     ['delays', { action: 'throttle', spill: false }],
-  ])('are counted with the others if one %s: its charge is changed later', async (_, rule) => {
+  ])('are counted with the other rules if one %s: its charge is changed later', async (_, rule) => {
     const { decide, asked, settle } = openRegions();
     const { onShadow, told } = watch();
     const decision = await decide([near(), shadow({ rule })], { onShadow });
@@ -106,7 +106,7 @@ describe('shadow rules', () => {
     expect([asked(), told]).toEqual([['us take'], []]);
   });
 
-  it('hold no connection longer than the request', async () => {
+  it('hold no seat longer than the request', async () => {
     const { decide, settle, us, left } = openRegions();
     const check = shadow({ algorithm: 'concurrency', rule: { spill: false } });
     const ledger = createLedger(() => {});

@@ -45,8 +45,8 @@ const withSkewedClocks = (skewed: CounterStore, checks: readonly Check[]): Count
   },
 });
 
-describe('on a Redis Cluster of three', () => {
-  it('one call over several slots is refused, which is why it is split', async () => {
+describe('a store on a Redis Cluster of three', () => {
+  it('refuses one call over several slots, which is why calls are split', async () => {
     const checks = await checksOf();
     await expect(local.store.run({ operation: 'take', checks }, signal)).rejects.toThrow(/slot/i);
   });
@@ -58,17 +58,20 @@ describe('on a Redis Cluster of three', () => {
     expect(await remaining(checks)).toEqual([9, 9, 9]);
   });
 
-  it.each([0, 1, 2])('charges none if subject %i denies, and says what each would', async (denying) => {
-    const checks = await checksOf([0, 1, 2].map((i) => (i === denying ? { limit: 1 } : {})));
-    await take(checks);
-    const before = await remaining(checks);
-    const { outcomes } = await take(checks);
-    expect(outcomes.map(({ allowed }) => allowed)).toEqual([0, 1, 2].map((i) => i !== denying));
-    expect(outcomes.map((outcome) => outcome.remaining)).toEqual(before);
-    expect(await remaining(checks)).toEqual(before);
-  });
+  it.each([0, 1, 2])(
+    'charges no subject if subject %i denies, and names the outcome of each',
+    async (denying) => {
+      const checks = await checksOf([0, 1, 2].map((i) => (i === denying ? { limit: 1 } : {})));
+      await take(checks);
+      const before = await remaining(checks);
+      const { outcomes } = await take(checks);
+      expect(outcomes.map(({ allowed }) => allowed)).toEqual([0, 1, 2].map((i) => i !== denying));
+      expect(outcomes.map((outcome) => outcome.remaining)).toEqual(before);
+      expect(await remaining(checks)).toEqual(before);
+    },
+  );
 
-  it('gives leased units beyond the cost back, too', async () => {
+  it('gives back leased units, too, if a subject denies', async () => {
     const checks = await checksOf([{ want: 5, cost: 2 }, {}, { limit: 1, cost: 2 }]);
     const { outcomes } = await take(checks);
     expect(outcomes.map(({ allowed, granted }) => [allowed, granted])).toEqual([
@@ -79,14 +82,14 @@ describe('on a Redis Cluster of three', () => {
     expect(await remaining(checks)).toEqual([10, 10, 1]);
   });
 
-  it('a log rule of another slot does not deny', async () => {
+  it('does not deny because of a shadow rule in another slot', async () => {
     const checks = await checksOf([{}, { limit: 1, log: true }, {}]);
     await take(checks);
     expect((await take(checks)).outcomes.map(({ allowed }) => allowed)).toEqual([true, false, true]);
     expect(await remaining(checks)).toEqual([8, 0, 8]);
   });
 
-  it('admits exactly the limit to racing callers whose other subjects deny now and then', async () => {
+  it('never admits racing callers beyond the limit, and charges exactly the admitted requests', async () => {
     const [shared] = await checksOf([{ limit: 25 }]);
     const answers = await Promise.all(
       Array.from({ length: 100 }, async (_, i) => {
@@ -112,7 +115,7 @@ describe('on a Redis Cluster of three', () => {
     expect(await remaining(checks)).toEqual([6, 0, 6]);
   });
 
-  it('tells when each slot was charged: by that, each is settled and given back exactly', async () => {
+  it('reports when each slot was charged, so that each charge is settled and refunded exactly', async () => {
     const log: Partial<Check> = { algorithm: 'sliding-window-log' };
     const checks = await checksOf([log, log, log]);
     const skewed = splitBySlot(withSkewedClocks(local.store, checks), board);

@@ -21,7 +21,7 @@ describe('the scripts', () => {
 describe('the check names file and line of', () => {
   it.each([
     ['a match that may return nothing, as the last argument', 'local n = tonumber(string.match(s, p))'],
-    ['the same of find, byte and pcall', 'f(1, find(s, p))\nf(string.byte(s))\nf(pcall(g))'],
+    ['the same with find, byte and pcall', 'f(1, find(s, p))\nf(string.byte(s))\nf(pcall(g))'],
     ['an assignment that reads what it writes', 'a, b, c = start, 0, b'],
     ['a swap of places in a table', 'list[1], list[2] = list[2], list[1]'],
     ['a local that takes the result of a call with itself', 'seats = (without(seats, id))\nx = x and w(x)'],
@@ -29,7 +29,7 @@ describe('the check names file and line of', () => {
     ['a call of a call', "local wrong = load('refusal')(at)"],
     ['a remainder of a negative number', 'local up = (a + -a % b) / b'],
     ['a remainder of a difference', 'local rest = (a - b) % c'],
-    ['unpack of what can grow', 'local all = unpack(list)'],
+    ['unpack of a list that can grow', 'local all = unpack(list)'],
     ['a concat without bounds', "local text = table.concat(parts, ',')"],
     ['numbers to text that lose digits', 'local text = tostring(n)'],
     ['a format that loses digits', "local text = string.format('%.14g', n)"],

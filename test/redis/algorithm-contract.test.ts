@@ -57,7 +57,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
       expect(await left(one, START_MS + windowMs)).toBe(5);
     });
 
-    it('is held on to with all its units by renewing, also when nothing else is free', async () => {
+    it('keeps all its units when it is renewed, even if nothing else is free', async () => {
       const { one } = await acquire(5, 2, 3);
       const renewMs = START_MS + 20_000;
       expect(await ask(started, 'renew', { ...one, cost: 1 }, renewMs)).toMatchObject({
@@ -70,7 +70,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
       expect(await left(one, renewMs + windowMs)).toBe(5);
     });
 
-    it('cannot be renewed once it has ended, was given back or never was', async () => {
+    it('cannot be renewed after it has ended or was given back, or if it never existed', async () => {
       const { one, two } = await acquire(5, 2, 1);
       await ask(started, 'refund', two, START_MS);
       for (const [seat, nowMs] of [
@@ -84,7 +84,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
       }
     });
 
-    it('is given back once, with all its units, and the seats of others stay', async () => {
+    it('is given back once, with all its units, and other seats stay', async () => {
       const { one, two } = await acquire(5, 2, 3);
       for (const _ of ['once', 'twice']) {
         expect(await ask(started, 'refund', { ...one, cost: 1 }, START_MS + 1)).toMatchObject({
@@ -94,7 +94,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
       }
     });
 
-    it('is replaced when its id takes again: it does not stand in its own way', async () => {
+    it('is replaced when the same id takes again, and does not count against itself', async () => {
       const { one } = await acquire(5, 3, 1);
       expect(await ask(started, 'take', { ...one, cost: 4 }, START_MS + 1)).toMatchObject({
         allowed: true,

@@ -64,7 +64,7 @@ export function countsExactly(contractCase: ContractCase): void {
     expect(await take(capacity - 2)).toMatchObject({ allowed: true, remaining: 0 });
   });
 
-  it('denies for good a cost it can never hold, and charges nothing for it', async () => {
+  it('denies a cost above its capacity for good, and charges nothing for it', async () => {
     const { engine, check, nowMs, capacity } = await createSubject(contractCase);
     const tooMuch = () => ask(engine, 'take', next(check, { cost: capacity + 1 }), nowMs);
     const forGood = { allowed: false, retryAfterMs: undefined, granted: 0 };
@@ -74,7 +74,7 @@ export function countsExactly(contractCase: ContractCase): void {
     expect(await tooMuch()).toMatchObject({ ...forGood, remaining: capacity - 1 });
   });
 
-  it('answers a peek as it would a take, and charges nothing', async () => {
+  it('answers a peek like a take, and charges nothing', async () => {
     const { engine, check, nowMs, capacity } = await createUsed(contractCase, 1);
     for (let cost = 1; cost <= capacity + 1; cost++) {
       const asked = next(check, { cost });
@@ -133,7 +133,7 @@ export function givesBack(contractCase: ContractCase): void {
     expect(await look(engine, check, laterMs)).toEqual(before);
   });
 
-  it('never gives back more than there is to give, nor keeps anything for it', async () => {
+  it('never gives back more than was charged, and stores nothing for a refund', async () => {
     const { engine, check, nowMs, capacity } = await createSubject(contractCase);
     const refund = { ...check, cost: capacity + 5, chargedAtMs: nowMs };
     expect(await ask(engine, 'refund', refund, nowMs)).toMatchObject({ remaining: capacity });
@@ -160,7 +160,7 @@ export function tellsTheTruth(contractCase: ContractCase): void {
     }
   });
 
-  it('says how long to wait: then it passes, and 1 ms earlier it does not', async () => {
+  it('says how long to wait: after that a request passes, and 1 ms earlier it does not', async () => {
     const subject = await createUsed(contractCase);
     const { engine, check, capacity } = subject;
     for (const nowMs of moments(subject))

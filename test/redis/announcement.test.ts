@@ -39,7 +39,7 @@ describe('an announcement', () => {
     expect(await board.read(signal())).toBe(text(7));
   });
 
-  it('never replaces a newer one, also when their numbers have different lengths', async () => {
+  it('never replaces a newer one, even if their numbers have different lengths', async () => {
     for (const sequence of [10, 9, 100, 99]) await board.write(at(sequence), signal());
     expect(await board.read(signal())).toBe(text(100));
   });
@@ -70,11 +70,11 @@ describe.each([
   ['in one call', () => store],
   ['on a cluster', () => splitBySlot(store, board)],
 ])('a take with the announcement, %s', (_, storeOf) => {
-  it('is charged, and says that there is none', async () => {
+  it('is charged, and says that there is no announcement', async () => {
     expect(await take(storeOf())).toMatchObject({ announced: null, outcomes: [{ remaining: 2 }] });
   });
 
-  it('is charged whatever is announced, and returns the announcement', async () => {
+  it('is charged, and returns the announcement', async () => {
     for (const sequence of [1, 2]) {
       await board.write(at(sequence), signal());
       const outcomes = [{ allowed: true, remaining: 3 - sequence }];
@@ -82,7 +82,7 @@ describe.each([
     }
   });
 
-  it('is charged without an announcement, if only that cannot be read', async () => {
+  it('is charged even if the announcement cannot be read', async () => {
     await spoilAnnouncement();
     const answer = await take(storeOf());
     expect(answer).toMatchObject({ outcomes: [{ allowed: true, remaining: 2 }] });
@@ -99,7 +99,7 @@ describe('a take with the announcement is one request', () => {
     return { requests: after.requests - before.requests, billed: after.billed - before.billed };
   };
 
-  it('and costs one command more, with one subject and with several', async () => {
+  it('and costs one more command, with one subject and with several', async () => {
     const checks = ['a', 'b'].map((subject) =>
       createCheck({ key: `weir:{ip:=${subject}}`, algorithm: 'gcra', limit: 3, windowMs: 3_600_000 }),
     );
@@ -117,7 +117,7 @@ describe('a take with the announcement is one request', () => {
     }
   });
 
-  it('and one more if Redis has lost the script: its text alone is sent, once', async () => {
+  it('and one more request if Redis has lost the script, whose text is then sent once', async () => {
     await board.write(at(1), signal());
     await take();
     await gateway.faults.flushScripts();
@@ -151,7 +151,7 @@ describe('a take with the announcement fails', () => {
     expect(await left()).toBe(3);
   });
 
-  it('if both fail: with the error of the script', async () => {
+  it('with the error of the script if both fail', async () => {
     await spoilAnnouncement();
     expect(await failureOf(take(store, [{ ...check, limit: 0 }]))).toMatchObject({
       failure: 'script-failed',
@@ -159,7 +159,7 @@ describe('a take with the announcement fails', () => {
   });
 
   it.each([{ status: 500 }, { status: 401 }, { garbage: true }, { wrongShape: true }, { refuse: true }])(
-    'as one without it does, if the request fails: %j',
+    'like a take without it if the request fails: %j',
     async (fault) => {
       await gateway.faults.set(fault);
       const plain = await failureOf(store.run({ operation: 'take', checks: [check] }, signal()));

@@ -66,13 +66,13 @@ const NO_WHOLE_NUMBERS = [0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 2 **
 /** Characters that end a record, or are not plain text. */
 const NO_SEAT_IDS = [' ', '\n', ';', 'ä', '\u0000'].map((odd) => odd + 'x'.repeat(15));
 
-describe('refused', () => {
+describe('the script refuses', () => {
   it.each([
     ['limit', 'limit must be a whole number above 0'],
     ['windowMs', 'windowMs must be a whole number from 1 to 2^40'],
     ['cost', 'cost must be a whole number above 0'],
     ['extra', 'burst and buckets must be whole numbers above 0'],
-  ] as const)('%s that is no whole number from 1 to 2^52', async (field, problem) => {
+  ] as const)('%s if it is not a whole number from 1 to 2^52', async (field, problem) => {
     for (const value of NO_WHOLE_NUMBERS) await refuses({ [field]: value }, problem);
   });
 
@@ -84,12 +84,12 @@ describe('refused', () => {
     );
   });
 
-  it('text for a number, without a write', async () => {
+  it('text instead of a number, and writes nothing', async () => {
     for (const field of ['limit', 'windowMs', 'cost', 'extra'] as const)
       await expectRefusal(() => run('take', [good, spoilt({ [field]: 'abc' })]), /./);
   });
 
-  it('a time that is no whole number from 1 to 2^52', async () => {
+  it('a time that is not a whole number from 1 to 2^52', async () => {
     for (const nowMs of [...NO_WHOLE_NUMBERS, 'abc' as unknown as number])
       await expectRefusal(
         () => lua.run({ operation: 'take', checks: [good], nowMs }),
@@ -107,12 +107,12 @@ describe('refused', () => {
       await expectRefusal(() => run(operation as Operation, [good]), 'unknown operation');
   });
 
-  it('a seat id that has not 16 letters, digits, - or _', async () => {
+  it('a seat id that does not have 16 letters, digits, - or _', async () => {
     for (const seatId of ['', 'x'.repeat(15), 'x'.repeat(17), 'x'.repeat(32), ...NO_SEAT_IDS])
       await refuses({ algorithm: 'concurrency', seatId }, 'a seat id must have 16 letters, digits, - or _');
   });
 
-  it('nothing because of a seat id, if the algorithm has none: it is not read as a burst', async () => {
+  it('no check because of a seat id that its algorithm does not use: it is not read as a burst', async () => {
     const [before] = (await run('peek', [good])).outcomes;
     const leased = { ...good, seatId: '9007199254740993' };
     for (const operation of ['peek', 'reclaim'] as const)
@@ -143,7 +143,7 @@ describe('refused', () => {
     await refuses({ limit: 1, windowMs: 2 ** 26, extra: 2 ** 26 + 1 }, product);
   });
 
-  it('any other number of arguments', async () => {
+  it('a wrong number of arguments', async () => {
     const { keys, args } = toScriptCall({ operation: 'take', checks: [good] });
     for (const wrong of [args.slice(0, -1), [...args, ''], args.slice(0, 1), []])
       await expectRefusal(
@@ -152,7 +152,7 @@ describe('refused', () => {
       );
   });
 
-  it('options that are no whole numbers', async () => {
+  it('options that are not whole numbers', async () => {
     for (const value of [1.5, -1, 1e20]) {
       await refuses({ blockMs: value }, 'block must be a whole number above 0');
       await refuses({ want: value }, 'want must be a whole number above 0');
@@ -160,7 +160,7 @@ describe('refused', () => {
     }
   });
 
-  it('to cede without a home, to a home that is none, and without a term', async () => {
+  it('to cede without a home, to an invalid home, and without a term', async () => {
     const fine = { home: 'eu', termMs: 1, holdMs: 1 };
     const ceding = (cession: unknown, problem: string) =>
       expectRefusal(
@@ -175,7 +175,7 @@ describe('refused', () => {
         await ceding({ ...fine, [field]: value }, 'term and hold must be whole numbers from 1 to 2^40');
   });
 
-  it('the renewal of a check without a seat', async () => {
+  it('to renew a check without a seat', async () => {
     for (const algorithm of ALGORITHM_IDS.filter((id) => id !== 'concurrency'))
       await expectRefusal(() => run('renew', [spoilt({ algorithm })]), 'check 1: only seats can be renewed');
   });
@@ -204,7 +204,7 @@ describe('refused', () => {
     await expectRefusal(() => send([nextKey()], []), 'expected 1 argument and 3 for each check');
   });
 
-  it('a key that is not there', async () => {
+  it('a key number that names no key', async () => {
     const { keys, args } = toScriptCall({ operation: 'take', checks: [good, { ...good, key: nextKey() }] });
     const at = args.length - 1;
     for (const number of ['0', '3', '-1', '1.5', 'abc', '', 'nan']) {
@@ -215,7 +215,7 @@ describe('refused', () => {
   });
 });
 
-describe('the script and problemOf', () => {
+describe('the script and its twin', () => {
   const number = fc.oneof(
     fc.integer({ min: 1, max: 10 }),
     fc.constantFrom(...NO_WHOLE_NUMBERS, 100, 101, 100_000, 100_001, 2 ** 26, 2 ** 26 + 1, 2 ** 52),
@@ -269,7 +269,7 @@ describe('the script and problemOf', () => {
     );
   });
 
-  it('answer alike where limit times windowMs is just 2^52', async () => {
+  it('answer alike if limit times windowMs is exactly 2^52', async () => {
     const nowMs = 1_800_000_000_001;
     for (const algorithm of WITHOUT_SEATS) {
       const limit = algorithm === 'sliding-window-log' ? 2 ** 16 : 2 ** 20;

@@ -42,7 +42,7 @@ const cameAt = (member: string, score: number) =>
 const isolates = () => client.send(signal(), (redis) => redis.zrange<string[]>(CENSUS_KEY, 0, -1));
 
 describe('the census of a region', () => {
-  it('counts every isolate once, however often it comes', async () => {
+  it('counts every isolate once, however often it reports', async () => {
     expect(await present('a')).toBe(1);
     expect(await present('b')).toBe(2);
     expect(await present('a')).toBe(2);
@@ -59,13 +59,13 @@ describe('the census of a region', () => {
     expect(await isolates()).toEqual(['two minutes ago', 'now']);
   });
 
-  it('counts an isolate that comes back after long as present', async () => {
+  it('counts an isolate that comes back after a long time', async () => {
     await cameAt('a', (await redisNowMs()) - 10 * KEEP_MS);
     expect(await present('a')).toBe(1);
     expect(await isolates()).toEqual(['a']);
   });
 
-  it('notes when an isolate came by the clock of Redis, and is gone a keep time after the last of them', async () => {
+  it('notes by the clock of Redis when an isolate reports, and expires a keep time after the last report', async () => {
     await present('before');
     await client.send(signal(), (redis) => redis.pexpire(CENSUS_KEY, 10 * KEEP_MS));
     const earliestMs = await redisNowMs();
@@ -90,14 +90,14 @@ describe('the census of a region', () => {
   });
 });
 
-describe('without an answer to trust', () => {
-  it.each(['wrongShape', 'garbage'] as const)('it is refused as a bad reply: %s', async (fault) => {
+describe('a report to the census', () => {
+  it.each(['wrongShape', 'garbage'] as const)('fails with a bad reply: %s', async (fault) => {
     await gateway.faults.set({ [fault]: true });
     await expect(present('a')).rejects.toMatchObject({ name: 'CounterStoreError', failure: 'bad-reply' });
   });
 
   it.each([[0], [-1], [1.5], [Number.NaN], ['2'], [null], [[1]], [true]])(
-    'a number of isolates is not %s',
+    'fails if the number of isolates is %s',
     async (reply) => {
       const replying = createCensusBoard({ command: async () => reply });
       await expect(replying.present('a', signal())).rejects.toMatchObject({
@@ -108,7 +108,7 @@ describe('without an answer to trust', () => {
     },
   );
 
-  it('it is a timeout if the signal is aborted, before or while Redis hangs', async () => {
+  it('fails with a timeout if the signal is aborted, before the call or while Redis hangs', async () => {
     const timeout = { name: 'CounterStoreError', failure: 'timeout' };
     await expect(board.present('a', AbortSignal.abort())).rejects.toMatchObject(timeout);
     await gateway.faults.set({ hang: true });
@@ -124,7 +124,7 @@ describe('without an answer to trust', () => {
   });
 });
 
-describe('what an isolate knows of the census', () => {
+describe('the number of isolates that an isolate knows', () => {
   const START_MS = 1_700_000_000_000;
 
   /** A census that has asked its early questions. */
@@ -135,7 +135,7 @@ describe('what an isolate knows of the census', () => {
     return census;
   };
 
-  it('is asked for at once, twice more soon after, then every minute, by one request of many', () => {
+  it('is asked for at once, twice more soon after, then every minute, by one of many requests', () => {
     const census = createCensus({ assumed: 1 });
     let atMs = START_MS;
     for (const waitMs of [0, EARLY_MS, EARLY_MS, MINUTE_MS, MINUTE_MS]) {
@@ -145,12 +145,12 @@ describe('what an isolate knows of the census', () => {
     }
   });
 
-  it('is asked for at once also where time starts at zero', () => {
+  it('is asked for at once even if the clock starts at zero', () => {
     const census = createCensus({ assumed: 1 });
     expect([census.isDue(0), census.isDue(0)]).toEqual([true, false]);
   });
 
-  it('is asked for a minute after the last time, not after the last answer', () => {
+  it('is asked for a minute after the last question, not after the last answer', () => {
     const census = grownUp();
     census.tell(4);
     expect(census.isDue(START_MS + MINUTE_MS - 1)).toBe(false);
@@ -175,7 +175,7 @@ describe('what an isolate knows of the census', () => {
   });
 
   it.each([0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, '2' as never, null as never])(
-    'is not changed by being told %s',
+    'does not change when the region reports %s',
     (count) => {
       const census = createCensus({ assumed: 20 });
       census.tell(count);

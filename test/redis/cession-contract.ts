@@ -16,7 +16,7 @@ export function cedes({ engine, rule, nowMs }: ContractCase): void {
     ask(engine(), 'cede', { ...check, cession: to(home) }, atMs);
   const endMs = nowMs + TERM_MS + HOLD_MS;
 
-  it('cedes what holds nothing, and names the home to all who come', async () => {
+  it('cedes an empty counter, and names the home in every later answer', async () => {
     const check = create();
     expect(await cede(check, 'eu', nowMs)).toMatchObject({ allowed: true, resetAtMs: endMs });
     for (const operation of ['take', 'peek'] as const)
@@ -27,7 +27,7 @@ export function cedes({ engine, rule, nowMs }: ContractCase): void {
       });
   });
 
-  it('counts from nothing again once the time is over', async () => {
+  it('starts from nothing when the cession is over', async () => {
     const check = create();
     const untouched = await look(engine(), check, endMs);
     await cede(check, 'eu', nowMs);
@@ -36,7 +36,7 @@ export function cedes({ engine, rule, nowMs }: ContractCase): void {
     expect(await ask(engine(), 'take', check, endMs)).toMatchObject({ allowed: true });
   });
 
-  it('cedes nothing until a while after its last charge stopped counting, and says until when', async () => {
+  it('cedes a counter only some time after its last charge stopped counting, and says when', async () => {
     const check = create();
     const { resetAtMs } = await ask(engine(), 'take', check, nowMs);
     const refused = await cede(check, 'eu', nowMs);
@@ -63,7 +63,7 @@ export function cedes({ engine, rule, nowMs }: ContractCase): void {
       return ask(engine(), 'cede', { ...check, want, chargedAtMs, cession: to('eu') }, atMs);
     };
 
-    it('is ceded to a home that has charged itself with as much, and tells others how much that is', async () => {
+    it('is ceded only to a home that has charged itself with as many units, and names that number otherwise', async () => {
       const { check, units } = await use();
       const atOnce = [startMs, startMs] as const;
       expect(await cedeFor(check, units - 1, atOnce)).toMatchObject({ allowed: false, remaining: units });
@@ -81,7 +81,7 @@ export function cedes({ engine, rule, nowMs }: ContractCase): void {
     });
   });
 
-  it('renews for its home, and for nobody else', async () => {
+  it('renews a cession for its home, and for no other region', async () => {
     const check = create();
     await cede(check, 'eu', nowMs);
     expect(await cede(check, 'us', nowMs + 1_000)).toMatchObject({
@@ -92,7 +92,7 @@ export function cedes({ engine, rule, nowMs }: ContractCase): void {
     expect(await cede(check, 'us', endMs + 1_000)).toMatchObject({ allowed: true });
   });
 
-  it('does not renew a cession that it wants back', async () => {
+  it('does not renew a cession that was reclaimed', async () => {
     const check = create();
     expect(await ask(engine(), 'reclaim', check, nowMs)).toMatchObject({ allowed: false });
     await cede(check, 'eu', nowMs);
@@ -104,7 +104,7 @@ export function cedes({ engine, rule, nowMs }: ContractCase): void {
     expect(await ask(engine(), 'take', check, nowMs)).toMatchObject({ movedTo: 'eu' });
   });
 
-  it('is not changed by refunds and settlements meanwhile', async () => {
+  it('keeps a cession despite refunds and settlements', async () => {
     const check = create();
     await cede(check, 'eu', nowMs);
     await ask(engine(), 'refund', { ...check, chargedAtMs: nowMs }, nowMs);

@@ -152,8 +152,8 @@ describe('the script and its model', () => {
   }, 240_000);
 
   it.each([
-    ['a take that shortens its counter forgets no other one', 'take', 2, 98],
-    ['a refund that shortens its counter forgets those that have expired', 'refund', 1, 99],
+    ['a take that shortens its counter forgets no other counter', 'take', 2, 98],
+    ['a refund that shortens its counter forgets counters that have expired', 'refund', 1, 99],
   ] as const)('%s', async (_, operation, limitTimes, remaining) => {
     subjects += 1;
     const memory = createMemoryCounters();

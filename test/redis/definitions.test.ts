@@ -45,7 +45,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
     );
   });
 
-  it.each(WITHOUT_SEATS)('%s counts what is settled with its charge, or not at all', async (algorithm) => {
+  it.each(WITHOUT_SEATS)('%s counts settled units as its definition says', async (algorithm) => {
     const later = fc.record({
       charge: fc.nat(),
       cost: fc.integer({ min: 1, max: 12 }),
@@ -75,7 +75,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
   });
 
   it.each(['sliding-window-log', 'sliding-window-buckets'] as const)(
-    '%s holds no more than the limit in any true window, whatever is tried',
+    '%s never admits more than the limit in any true window',
     async (algorithm) => {
       await fc.assert(
         fc.asyncProperty(ruleOf(algorithm), steps, async (rule, history) => {
@@ -91,7 +91,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
   );
 
   it.each(['token-bucket', 'leaky-bucket', 'gcra'] as const)(
-    '%s never admits more than its burst and what comes back meanwhile, in any interval',
+    '%s never admits more in any interval than its burst and the units that come back meanwhile',
     async (algorithm) => {
       await fc.assert(
         fc.asyncProperty(ruleOf(algorithm), steps, async ({ extra, ...rule }, history) => {
@@ -110,7 +110,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
     },
   );
 
-  it('token-bucket, gcra and leaky-bucket of one burst answer every request alike', async () => {
+  it('token-bucket, gcra and leaky-bucket with the same burst answer every request alike', async () => {
     const options = fc.record({
       countDenied: fc.boolean(),
       blockMs: fc.option(fc.integer({ min: 1, max: 90 })),
@@ -136,7 +136,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
     );
   });
 
-  it('sliding-window-buckets frees at most one bucket later than the log, and never earlier', async () => {
+  it('sliding-window-buckets frees units at most one bucket later than the log, and never earlier', async () => {
     const shape = fc.record({
       limit: fc.integer({ min: 1, max: 12 }),
       bucketMs: fc.integer({ min: 1, max: 20 }),

@@ -44,13 +44,13 @@ const OTHER_TYPES: Record<string, (key: string) => Promise<unknown>> = {
 };
 
 describe.each(ALGORITHM_IDS)('%s', (algorithm) => {
-  it.each(Object.keys(OTHER_TYPES))('takes a %s under its key for no state', async (type) => {
+  it.each(Object.keys(OTHER_TYPES))('treats a %s under its key as no state', async (type) => {
     const check = rule(algorithm);
     await OTHER_TYPES[type]?.(check.key);
     await expectNoState(check);
   });
 
-  it('takes any text under its key for no state', async () => {
+  it('treats any text under its key as no state', async () => {
     const text = fc.oneof(
       fc.string(),
       fc.constantFrom(
@@ -74,7 +74,7 @@ describe.each(ALGORITHM_IDS)('%s', (algorithm) => {
     );
   });
 
-  it('takes another format for no state', async () => {
+  it('treats another format as no state', async () => {
     for (const value of [
       // Values of older versions: their counters start from nothing.
       'weir2 000001800000000;\nrule f1800000000000  5;',
@@ -96,7 +96,7 @@ describe.each(ALGORITHM_IDS)('%s', (algorithm) => {
     }
   });
 
-  it('takes the state of another version of the format for no state', async () => {
+  it('treats the state of another version of the format as no state', async () => {
     const check = rule(algorithm);
     await lua.run({ operation: 'take', checks: [next(check, { cost: LIMIT })] });
     const value = (await lua.redis.getBuffer(check.key)) ?? Buffer.alloc(0);
@@ -106,7 +106,7 @@ describe.each(ALGORITHM_IDS)('%s', (algorithm) => {
     await expectNoState(check);
   });
 
-  it('takes the first bytes of its own state for no state', async () => {
+  it('treats the first bytes of its own state as no state', async () => {
     const check = rule(algorithm);
     await lua.run({ operation: 'take', checks: [next(check, { cost: LIMIT })] });
     const whole = (await lua.redis.getBuffer(check.key)) ?? Buffer.alloc(0);
@@ -118,7 +118,7 @@ describe.each(ALGORITHM_IDS)('%s', (algorithm) => {
   });
 
   it.each(ALGORITHM_IDS.filter((id) => id !== algorithm))(
-    'starts from nothing where %s has counted under the same id, and the other way round',
+    'starts from nothing after %s has counted under the same id, and the other way round',
     async (other) => {
       const before = rule(other);
       await lua.run({ operation: 'take', checks: [next(before, { cost: LIMIT })] });

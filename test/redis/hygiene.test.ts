@@ -74,7 +74,7 @@ const only = (outcomes: readonly Outcome[]): Outcome => {
 };
 
 describe('a key', () => {
-  it('always has a TTL, and none longer than its rules need', async () => {
+  it('always has a TTL, which is no longer than its rules need', async () => {
     const windowMs = fc.oneof(fc.integer({ min: 1, max: 50 }), fc.constantFrom(10_000, HOUR_MS));
     await fc.assert(
       fc.asyncProperty(rulesWithin(windowMs), requests, async (rules, history) => {
@@ -102,7 +102,7 @@ describe('a key', () => {
   });
 
   it.each(ALGORITHM_IDS)(
-    'of %s lives two windows and the idle time at most, twice as long in debt',
+    'of %s lives two windows and the idle time at most, even in debt',
     async (algorithm) => {
       const check = createCheck({ algorithm, limit: 3, windowMs: HOUR_MS, cost: 3 });
       const ttlAfter = async (asked: Check) => {
@@ -119,7 +119,7 @@ describe('a key', () => {
   );
 
   it.each(WITHOUT_SEATS)(
-    'of %s lives two windows and the idle time at most, whatever is settled',
+    'of %s lives two windows and the idle time at most, however much is settled',
     async (algorithm) => {
       const check = createCheck({ algorithm, limit: 3, windowMs: HOUR_MS });
       const { nowMs: chargedAtMs } = await lua.run({ operation: 'take', checks: [check] });
@@ -155,7 +155,7 @@ describe('a key', () => {
     expect(only(outcomes).remaining).toBe(4);
   });
 
-  it('is gone when its subject goes quiet', async () => {
+  it('expires when its subject goes quiet', async () => {
     await fc.assert(
       fc.asyncProperty(rulesWithin(fc.integer({ min: 1, max: 20 })), requests, async (rules, history) => {
         await play(rules, history);
@@ -166,7 +166,7 @@ describe('a key', () => {
   });
 });
 
-describe('the size of a key', () => {
+describe('a stored key', () => {
   it('does not grow with rules that come and go', async () => {
     const rule = createCheck({ algorithm: 'fixed-window', limit: 5, windowMs: HOUR_MS });
     const sizes: number[] = [];
@@ -188,7 +188,7 @@ describe('the size of a key', () => {
     }
   });
 
-  it('has room for 500 counters; for one more, the one that expires first is forgotten, wherever it is', async () => {
+  it('has room for 500 counters, and one more replaces the counter that expires first', async () => {
     const rule = createCheck({ algorithm: 'fixed-window', limit: 1, windowMs: 1_000 * HOUR_MS });
     const soonest = 250;
     const checks = Array.from({ length: 501 }, (_, i) => ({

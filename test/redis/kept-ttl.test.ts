@@ -44,7 +44,7 @@ describe('the TTL of a key', () => {
   );
 
   it.each(['token-bucket', 'gcra', 'leaky-bucket'] as const)(
-    'of %s moves with the end of its counter, unless another one outlives it',
+    'of %s moves with the end of its counter, unless another counter outlives it',
     async (algorithm) => {
       const bucket = rule(algorithm);
       await take(bucket);
@@ -58,7 +58,7 @@ describe('the TTL of a key', () => {
     },
   );
 
-  it('that somebody has taken away is there again after the next counter begins', async () => {
+  it('that was removed is back after the next counter begins', async () => {
     const check = rule('fixed-window');
     await take(check);
     await lua.redis.persist(check.key);
@@ -67,7 +67,7 @@ describe('the TTL of a key', () => {
   });
 });
 
-it('a counter that begins in one key takes nothing from a counter in another', async () => {
+it('a counter that begins in one key does not affect a counter in another key', async () => {
   const known = rule('fixed-window');
   await take(known);
   await take(known, rule('gcra'));

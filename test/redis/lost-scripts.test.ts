@@ -34,7 +34,7 @@ async function take(checks: ReturnType<typeof rules>): Promise<number[]> {
   return outcomes.map(({ remaining }) => remaining);
 }
 
-it('counts on after the scripts were flushed, in the middle of a history', async () => {
+it('the store goes on counting after the scripts were flushed in the middle of a history', async () => {
   const checks = rules();
   expect(new Set(await take(checks))).toEqual(new Set([2]));
   await gateway.faults.flushScripts();
@@ -42,7 +42,7 @@ it('counts on after the scripts were flushed, in the middle of a history', async
   expect(new Set(await take(checks))).toEqual(new Set([0]));
 });
 
-it('starts again from nothing after Redis was restarted, and says so while it is away', async () => {
+it('the store starts from nothing after Redis was restarted, and fails while Redis is away', async () => {
   const checks = rules();
   expect(new Set(await take(checks))).toEqual(new Set([2]));
   await upstash.server.kill();

@@ -38,7 +38,7 @@ const billed = async (work: () => Promise<unknown>) => {
 };
 
 describe('the sums of a region', () => {
-  it('are those of all isolates and batches', async () => {
+  it('add up all isolates and batches', async () => {
     await hand(batchOf(1, [['checks\tr\tdenied', 2]]));
     await hand(
       batchOf(2, [
@@ -50,7 +50,7 @@ describe('the sums of a region', () => {
     expect(await sums()).toMatchObject({ 'checks\tr\tdenied': 15, 'billed\tus': 4 });
   });
 
-  it('have a batch that comes twice once', async () => {
+  it('include a batch once, even if it comes twice', async () => {
     const batch = batchOf(7, [['billed\tus', 5]]);
     await hand(batch);
     await hand(batch);
@@ -65,7 +65,7 @@ describe('the sums of a region', () => {
     expect(await sums()).toMatchObject({ 'decision\tsum': 9_007_199_254_740_991 });
   });
 
-  it('take two hundred series in one batch', async () => {
+  it('accept two hundred series in one batch', async () => {
     const many = Array.from({ length: 200 }, (_, i) => [`checks\trule ${i}\tdenied`, i + 1] as const);
     expect(await hand(batchOf(1, many))).toEqual([]);
     expect(await sums()).toMatchObject(Object.fromEntries(many));
@@ -91,7 +91,7 @@ describe('the sums of a region', () => {
     expect(await billed(() => hand(batchOf(3, [['checks\tnew\tdenied', 1]])))).toBe(5);
   });
 
-  it('refuse new names once there are five thousand series, and nothing else', async () => {
+  it('refuse new rule names once there are five thousand series, and accept everything else', async () => {
     const fields = Object.fromEntries(Array.from({ length: 5_000 }, (_, i) => [`checks\tr${i}\tdenied`, 1]));
     await client.send(signal(), (redis) => redis.hset(METRICS_KEY, fields));
     const known = ['checks\tr1\tdenied', 1] as const;
@@ -116,8 +116,8 @@ describe('the sums of a region', () => {
   });
 });
 
-describe('who reads', () => {
-  it('has the last report of each isolate in the census', async () => {
+describe('a reader of the sums', () => {
+  it('gets the last report of each isolate in the census', async () => {
     const census = createCensusBoard(client);
     for (const id of ['a', 'b']) await census.present(id, signal());
     await hand(batchOf(1, [['billed\tus', 1]]));
@@ -128,7 +128,7 @@ describe('who reads', () => {
     expect([...reports]).toEqual([['a', told]]);
   });
 
-  it('finds nothing where nothing was handed over', async () => {
+  it('finds nothing if nothing was handed over', async () => {
     const { sums: none, isolateCount, announced } = await board.read(signal());
     expect([none.size, isolateCount, announced]).toEqual([0, 0, undefined]);
   });

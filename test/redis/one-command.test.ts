@@ -45,7 +45,7 @@ async function takeUnder(fault: FaultRequest) {
   return { error, sent: requests - before, units: await charged(check) };
 }
 
-describe('exactly one command is sent, and not one unit more is charged than it was,', () => {
+describe('a take sends exactly one command, and is charged at most once,', () => {
   it.each<[string, FaultRequest, number]>([
     ['the answer is lost with the connection', { loseReply: true }, 1],
     ['the answer breaks off', { resetMidReply: true }, 1],
@@ -61,7 +61,7 @@ describe('exactly one command is sent, and not one unit more is charged than it 
   });
 });
 
-it('if the server has lost the script, its text is sent after it, and one unit is charged', async () => {
+it('if the server has lost the script, a take sends its text as well, and is charged once', async () => {
   const check = createCheck({ algorithm: 'fixed-window', limit: LIMIT, windowMs: 3_600_000_000 });
   await gateway.faults.flushScripts();
   const { requests: before } = await gateway.stats();

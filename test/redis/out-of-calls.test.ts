@@ -14,9 +14,11 @@ const failureOf = async (message: string) => {
 it.each([
   'Too many subrequests.',
   'Too many subrequests by single Worker invocation. To configure this limit, refer to the documentation',
-])('%s', async (message) => expect(await failureOf(message)).toBeInstanceOf(OutOfCalls));
+])('a request is out of calls if the runtime says: %s', async (message) =>
+  expect(await failureOf(message)).toBeInstanceOf(OutOfCalls),
+);
 
-it('any other failure is one of Redis', async () => {
+it('any other failure counts as a failure of Redis', async () => {
   const failure = await failureOf('Network connection lost.');
   expect(failure).toBeInstanceOf(CounterStoreError);
   expect(failure).not.toBeInstanceOf(OutOfCalls);

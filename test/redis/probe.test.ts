@@ -37,18 +37,18 @@ const probe = () =>
       (error: unknown) => error,
     );
 
-it('is fine where the script runs, also after the server has lost it, and however often it is made', async () => {
+it('the probe succeeds where the script runs, even after the server has lost it, however often it is made', async () => {
   expect(await probe()).toBe('fine');
   await gateway.faults.flushScripts();
   for (let i = 0; i < 200; i += 1) expect(await probe()).toBe('fine');
 });
 
-it('has every algorithm do its work, in one slot of a cluster', () => {
+it('the probe runs every algorithm, in one slot of a cluster', () => {
   expect(PROBE_CHECKS.map(({ algorithm }) => algorithm)).toEqual(ALGORITHM_IDS);
   expect(new Set(PROBE_CHECKS.map(({ key }) => hashTagOf(key)))).toEqual(new Set(['probe']));
 });
 
-it('leaves no key for longer than some seconds, and none that is not its own', async () => {
+it('the probe leaves only its own keys, and only for some seconds', async () => {
   await admin.flushall();
   await probe();
   const keys = await admin.keys('*');
@@ -61,7 +61,7 @@ it('leaves no key for longer than some seconds, and none that is not its own', a
   }
 });
 
-describe('fails', () => {
+describe('the probe fails', () => {
   it.each([
     [
       "ERR Error running script: @user_script:12: attempt to call a nil value stack traceback: [G]: in function 'call'",
@@ -71,14 +71,17 @@ describe('fails', () => {
       "ERR @user_script line:2(column:7) near 'local': syntax error",
       "ERR @user_script line:2(column:7) near 'local': syntax error",
     ],
-  ])('if the server cannot run the script, with what it said: %s', async (scriptError, message) => {
-    await gateway.faults.set({ scriptError });
-    expect(await probe()).toMatchObject({ failure: 'script-failed', message });
-  });
+  ])(
+    'if the server cannot run the script, with the words of the server: %s',
+    async (scriptError, message) => {
+      await gateway.faults.set({ scriptError });
+      expect(await probe()).toMatchObject({ failure: 'script-failed', message });
+    },
+  );
 
   it.each([
     ['is full', () => admin.config('SET', 'maxmemory', '1')],
-    ['may only be read', () => admin.replicaof('127.0.0.1', '1')],
+    ['is read-only', () => admin.replicaof('127.0.0.1', '1')],
     ['answers 500', () => gateway.faults.set({ status: 500 })],
   ])('as unavailable if the server %s', async (_, begin) => {
     await begin();

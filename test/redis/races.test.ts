@@ -86,7 +86,7 @@ describe.each(ALGORITHM_IDS)('%s', (algorithm) => {
     expect(await chargedUnits(rule)).toBe(50);
   });
 
-  it('admits exactly the limit in units, whatever the racing requests cost', async () => {
+  it('admits exactly the limit in units to racing requests of different costs', async () => {
     const rule = createCheck({ algorithm, limit: 97, windowMs });
     const raced = await race([1, 2, 3, 7].map((cost) => repeat(100, () => [next(rule, { cost })])));
     expect(admittedUnits(raced, rule)).toBe(97);
@@ -95,7 +95,7 @@ describe.each(ALGORITHM_IDS)('%s', (algorithm) => {
 });
 
 describe('overlapping sets of rules', () => {
-  it('charge each rule for exactly the requests that all of their rules admitted', async () => {
+  it('charge each rule for exactly the requests that all rules of the request admitted', async () => {
     const rule = (algorithm: (typeof ALGORITHM_IDS)[number], limit: number) =>
       createCheck({ algorithm, limit, windowMs });
     const everyone = rule('gcra', 120);

@@ -28,7 +28,7 @@ describe('a reset', () => {
     expect(outcomes).toMatchObject([{ remaining: 5 }, { movedTo: 'eu' }]);
   });
 
-  it('leaves nothing of a key that had nothing else, of one that is foreign, and of one that is not there', async () => {
+  it('forgets all of a key that holds only counters, and accepts a key that does not exist', async () => {
     const check = createCheck(rule);
     await store.run({ operation: 'take', checks: [check] }, signal());
     await store.reset([check.key, `${check.key}:none`], signal());

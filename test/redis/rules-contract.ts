@@ -46,7 +46,7 @@ export function combinesRules(contractCase: ContractCase): void {
     for (const other of others) expect((await look(engine, other, nowMs)).remaining).toBe(3);
   });
 
-  it('waits as long as the slowest of the rules that deny', async () => {
+  it('makes a request wait as long as the slowest of the rules that deny it', async () => {
     const { engine, check, nowMs } = await createUsed(contractCase);
     const checks = [next(check)];
     for (const algorithm of ALGORITHM_IDS)
@@ -57,7 +57,7 @@ export function combinesRules(contractCase: ContractCase): void {
     expect(await wouldPass(engine, checks, nowMs + longestMs - 1)).toBe(false);
   });
 
-  it('never denies as a log rule, and says what it would have done', async () => {
+  it('never denies as a shadow rule, and says what it would have done', async () => {
     const { engine, check, nowMs } = await createUsed(contractCase);
     const before = await look(engine, check, nowMs);
     const enforced = createCheck({ ...contractCase.rule, key: nextKey() });
@@ -68,7 +68,7 @@ export function combinesRules(contractCase: ContractCase): void {
     expect(await look(engine, check, nowMs)).toEqual(before);
   });
 
-  it('charges a log rule only if the request passes', async () => {
+  it('charges a shadow rule only if the request passes', async () => {
     const { engine, check, nowMs, capacity } = await createSubject(contractCase);
     const log = () => next(check, { log: true });
     const full = await createFull(engine, { algorithm: 'fixed-window', key: nextKey(), id: 'full' }, nowMs);
@@ -78,7 +78,7 @@ export function combinesRules(contractCase: ContractCase): void {
     expect((await look(engine, check, nowMs)).remaining).toBe(capacity - 1);
   });
 
-  it('neither counts nor blocks as a log rule for a request that another rule denies', async () => {
+  it('neither counts nor blocks as a shadow rule for a request that another rule denies', async () => {
     const { engine, check, nowMs } = await createUsed(contractCase);
     const before = await look(engine, check, nowMs);
     const counting = next(check, { countDenied: true });
@@ -95,7 +95,7 @@ export function combinesRules(contractCase: ContractCase): void {
 export function keepsViolatorsOut(contractCase: ContractCase): void {
   const counting = { countDenied: true } as const;
 
-  it('counts denied requests if asked to, up to a debt of its whole capacity; or refuses to', async () => {
+  it('counts denied requests up to a debt of its whole capacity, or refuses to count them', async () => {
     const { engine, check, nowMs, capacity } = await createUsed(contractCase);
     const asked = () => next(check, counting);
     const problem = problemOf(asked());
@@ -113,7 +113,7 @@ export function keepsViolatorsOut(contractCase: ContractCase): void {
     expect(await refund(1)).toMatchObject({ remaining: 1 });
   });
 
-  it('counts a request denied by another rule for the rule that denied it alone', async () => {
+  it('does not count a denied request that only another rule denied', async () => {
     const { engine, check, nowMs, capacity } = await createSubject(contractCase);
     if (problemOf(next(check, counting)) !== undefined) return;
     const full = await createFull(engine, { algorithm: 'fixed-window', key: nextKey(), id: 'full' }, nowMs);
@@ -121,7 +121,7 @@ export function keepsViolatorsOut(contractCase: ContractCase): void {
     expect((await look(engine, check, nowMs)).remaining).toBe(capacity);
   });
 
-  it('blocks a subject that exceeds it for the set time, and asking again does not make that longer', async () => {
+  it('blocks a subject that exceeds it for the set time, and asking again does not extend the block', async () => {
     const { engine, check, nowMs, capacity } = await createUsed(contractCase);
     const { resetAtMs } = await look(engine, check, nowMs);
     const blockMs = resetAtMs - nowMs + 1_000;
@@ -141,7 +141,7 @@ export function keepsViolatorsOut(contractCase: ContractCase): void {
     });
   });
 
-  it('does not shorten a wait by a block, and does not block for a cost it can never hold', async () => {
+  it('does not shorten a wait by a block, and does not block for a cost above its capacity', async () => {
     const { engine, check, nowMs, capacity } = await createUsed(contractCase);
     const { retryAfterMs } = await look(engine, check, nowMs);
     expect(await ask(engine, 'take', next(check, { blockMs: 1 }), nowMs)).toMatchObject({ retryAfterMs });

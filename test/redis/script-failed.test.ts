@@ -42,7 +42,11 @@ describe('a script fails', () => {
       `local function f() return nil + 1 end return f()`,
       /arithmetic on a nil|add operation between nil/,
     ],
-    ['by arithmetic on what is no number', `return ARGV[1] + 1`, /arithmetic on|add operation between/],
+    [
+      'by arithmetic on text that is not a number',
+      `return ARGV[1] + 1`,
+      /arithmetic on|add operation between/,
+    ],
     ['because it does not compile', `return return`, /near 'return'/],
     ['by a flag that the server does not know', `#!lua flags=unheard-of\nreturn 1`, /flag in script/],
     [
@@ -50,7 +54,7 @@ describe('a script fails', () => {
       `#!lua flags=allow-key-locking\nredis.call('GET', 'x')`,
       /Dynamic keys/,
     ],
-  ])('%s, and the error has what the server said', async (_, script, said) => {
+  ])('%s, and the error has the words of the server', async (_, script, said) => {
     const error = await run(script);
     expect(error).toBeInstanceOf(CounterStoreError);
     expect(error).toMatchObject({ failure: 'script-failed', message: expect.stringMatching(said) });
@@ -86,7 +90,7 @@ describe('a script fails', () => {
   });
 });
 
-describe('Redis fails, whatever the script', () => {
+describe('Redis itself fails', () => {
   const unavailable = new CounterStoreError('unavailable', 'the command failed');
 
   it('when its memory is full', async () => {
@@ -94,7 +98,7 @@ describe('Redis fails, whatever the script', () => {
     expect(await run(WRITE)).toEqual(unavailable);
   });
 
-  it('when it may only be read', async () => {
+  it('when it is read-only', async () => {
     await admin.replicaof('127.0.0.1', '1');
     expect(await run(WRITE)).toEqual(unavailable);
   });
@@ -114,7 +118,7 @@ describe('Redis fails, whatever the script', () => {
     expect(await run(`return redis.error_reply("${words}")`)).toEqual(unavailable);
   });
 
-  it('also if a key or an argument reads like an error of a script', async () => {
+  it('even if a key or an argument reads like an error of a script', async () => {
     await admin.config('SET', 'maxmemory', '1');
     const words = 'ERR user_script:1: script';
     expect(await send((redis) => redis.eval(WRITE, [words], [words]))).toEqual(unavailable);

@@ -6,7 +6,7 @@ import { wordsOf } from '../../src/redis/server-words.ts';
 const command = ', command was: ["evalsha","0123","1","weir:{user:=alice@example.com}","take","gcra"]';
 const sha = '5332031c6b470dc5a0dd9b4bf2030dea6d65de91';
 
-describe('what the server says stays readable', () => {
+describe('an error of the server stays readable', () => {
   it.each([
     // Upstash, which runs scripts on gopher-lua.
     [
@@ -93,7 +93,7 @@ const SECRETS = [
   '1800000000000',
 ];
 
-describe('no value comes through', () => {
+describe('no secret comes through', () => {
   it.each(SECRETS)('%s', (secret) => {
     for (const said of [
       `ERR Error running script: @user_script:2: ${secret}`,
@@ -108,7 +108,7 @@ describe('no value comes through', () => {
       expect(wordsOf(said)).not.toContain(secret);
   });
 
-  it('whatever the message: nothing but short words, names in quotes and places in the script', () => {
+  it('in any message: only short words, quoted names and places in the script are kept', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary', maxLength: 500 }), (said) => {
         for (const word of wordsOf(said).split(' ')) expect(word).toMatch(/^[A-Za-z_'().,:;@#<>\d…-]{1,60}$/);
@@ -116,7 +116,7 @@ describe('no value comes through', () => {
     );
   });
 
-  it('that takes longer than a line in a log', () => {
+  it('and a long message is cut to 200 characters', () => {
     const said = wordsOf(`ERR script ${'word '.repeat(100_000)}`);
     expect(said).toHaveLength(200);
     expect(said.endsWith('…')).toBe(true);

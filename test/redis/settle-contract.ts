@@ -23,7 +23,7 @@ export function settles(contractCase: ContractCase): void {
 }
 
 function chargesTheRest(contractCase: ContractCase): void {
-  it('charges the missing units as if they had been taken with the request', async () => {
+  it('charges the missing units like units that were taken with the request', async () => {
     const { engine, check, nowMs, capacity } = await createUsed(contractCase, 1);
     const settled = await ask(engine, 'settle', { ...check, cost: 2, chargedAtMs: nowMs }, nowMs);
     const known = createCheck({ ...contractCase.rule, cost: 3 });
@@ -47,7 +47,7 @@ function chargesTheRest(contractCase: ContractCase): void {
     expect(await change('refund', 1)).toMatchObject({ remaining: 1 });
   });
 
-  it('charges no more than brings it up to the use that is named, and nothing if that is reached', async () => {
+  it('charges only up to the use that the call names, and nothing if that is reached', async () => {
     const { engine, check, nowMs, capacity } = await createUsed(contractCase, 1);
     const settle = (cost: number, want: number) =>
       ask(engine, 'settle', { ...check, cost, want, chargedAtMs: nowMs }, nowMs);
@@ -56,7 +56,7 @@ function chargesTheRest(contractCase: ContractCase): void {
     expect(await settle(1, capacity)).toMatchObject({ remaining: 0 });
   });
 
-  it('tells exactly how long a debt keeps out', async () => {
+  it('says exactly how long a debt denies requests', async () => {
     const { engine, check, nowMs, capacity } = await createUsed(contractCase);
     await ask(engine, 'settle', { ...check, cost: capacity + 1, chargedAtMs: nowMs }, nowMs);
     for (const cost of [1, capacity]) {
@@ -69,7 +69,7 @@ function chargesTheRest(contractCase: ContractCase): void {
     expect(await countAdmitted(engine, check, resetAtMs, capacity)).toBe(capacity);
   });
 
-  it('charges every check of a request, whatever the others have left, blocked and log rules too', async () => {
+  it('charges every check of a request, even those of blocking and shadow rules', async () => {
     const { engine, check, nowMs, capacity } = await createSubject(contractCase);
     const blocked = createCheck({ ...contractCase.rule, key: check.key, id: 'blocked', blockMs: 9_000 });
     for (let i = 0; i <= capacity; i++) await ask(engine, 'take', blocked, nowMs);
@@ -93,7 +93,7 @@ function keepsToTheWindow(contractCase: ContractCase): void {
   const isBucketKind = BUCKET_KINDS.includes(contractCase.rule.algorithm);
 
   if (isBucketKind) {
-    it('settles however late, as if it were taken then', async () => {
+    it('settles at any later time, like a take at that time', async () => {
       const { engine, check, nowMs, capacity } = await createSubject(contractCase);
       const [taken, known] = [await ask(engine, 'take', check, nowMs), createCheck(contractCase.rule)];
       const lateMs = Math.max(taken.resetAtMs, nowMs + 2 * check.windowMs);
@@ -102,7 +102,7 @@ function keepsToTheWindow(contractCase: ContractCase): void {
       expect(await look(engine, check, lateMs)).toEqual(await look(engine, known, lateMs));
     });
 
-    it('gives back only tokens of that charge that are certainly still missing, and none of another', async () => {
+    it('gives back only tokens of that charge that are certainly still missing, and none of another charge', async () => {
       const { engine, check, nowMs, capacity } = await createSubject(contractCase);
       const { resetAtMs } = await ask(engine, 'take', check, nowMs);
       await ask(engine, 'take', { ...check, cost: capacity }, resetAtMs);
@@ -142,7 +142,7 @@ function keepsToTheWindow(contractCase: ContractCase): void {
 
   if (isBucketKind) return;
 
-  it('settles an earlier charge as if its cost had been known, whatever was charged since', async () => {
+  it('settles an earlier charge like a cost that was known from the start, despite later charges', async () => {
     const { engine, check, nowMs } = await createUsed(contractCase, 1);
     const known = createCheck({ ...contractCase.rule, cost: 2 });
     await ask(engine, 'take', known, nowMs);
@@ -153,7 +153,7 @@ function keepsToTheWindow(contractCase: ContractCase): void {
       expect(await look(engine, check, nowMs + afterMs)).toEqual(await look(engine, known, nowMs + afterMs));
   });
 
-  it('changes nothing if the clock went back behind the window of the charge', async () => {
+  it('changes nothing if the clock went back to before the window of the charge', async () => {
     const { engine, check, nowMs, capacity } = await createUsed(contractCase, 2);
     const chargedAtMs = nowMs + 3 * check.windowMs;
     const before = await look(engine, check, nowMs);
@@ -165,7 +165,7 @@ function keepsToTheWindow(contractCase: ContractCase): void {
 }
 
 function untilTheWindowIsOver(contractCase: ContractCase): void {
-  it('settles until the window of the charge is over, also a counter that is gone; then nothing', async () => {
+  it('settles until the window of the charge is over, even a counter that is gone, and nothing after that', async () => {
     const { engine, check, nowMs, capacity } = await createSubject(contractCase);
     const { resetAtMs } = await ask(engine, 'take', check, nowMs);
     const overMs = resetAtMs;

@@ -62,7 +62,7 @@ const node = (...args: string[]) =>
     },
   );
 
-it('the Worker compiles with an algorithm more', async () => {
+it('the Worker compiles with one more algorithm', async () => {
   const options = { extends: './tsconfig.json', include: ['src', 'lua'], exclude: [] };
   await writeFile(join(copy, 'tsconfig.copy.json'), JSON.stringify(options));
   // Two threads would not be faster, and take twice the processor time.

@@ -123,7 +123,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
     );
   });
 
-  it('all of this holds after any history whose costs were settled', async () => {
+  it('remaining, waits and resetAtMs are exact after any history whose costs were settled', async () => {
     const settlement = fc.record({ ago: fc.nat({ max: 9 }), cost: fc.integer({ min: 1, max: 30 }) });
     await fc.assert(
       fc.asyncProperty(

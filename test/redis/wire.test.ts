@@ -21,7 +21,7 @@ const reply = (...checks: readonly Fields[]) => [
   ...checks.flatMap(({ allowed = 1, retryMs = 0 }) => [allowed, retryMs, 0, 0]),
 ];
 
-describe('an answer is believed', () => {
+describe('Weir believes an answer', () => {
   it.each<[string, Fields, object]>([
     ['that allows', {}, { allowed: true, remaining: 4, retryAfterMs: 0 }],
     [
@@ -30,41 +30,41 @@ describe('an answer is believed', () => {
       { allowed: false, retryAfterMs: 5 },
     ],
     ['that denies for ever', { allowed: 0, retryMs: -1 }, { allowed: false, retryAfterMs: undefined }],
-    ['with all of the limit left', { remaining: 10 }, { remaining: 10 }],
+    ['with the whole limit left', { remaining: 10 }, { remaining: 10 }],
   ])('%s', (_, fields, outcome) => {
     expect(parseAnswer(reply(fields), [plain])).toMatchObject({ nowMs: NOW_MS, outcomes: [outcome] });
   });
 
-  it('with all of a burst left, which is more than the limit', () => {
+  it('with the whole burst left, which is more than the limit', () => {
     expect(parseAnswer(reply({ remaining: 20 }), [burst]).outcomes).toMatchObject([{ remaining: 20 }]);
   });
 
-  it('in short', () => {
+  it('in the short form', () => {
     const { outcomes } = parseAnswer([NOW_MS, 4, RESET_MS], [plain]);
     expect(outcomes).toMatchObject([{ allowed: true, remaining: 4, retryAfterMs: 0 }]);
   });
 });
 
-describe('an answer is refused', () => {
+describe('Weir refuses an answer', () => {
   it.each<[string, unknown]>([
     ['that is neither yes nor no', reply({ allowed: 2 })],
-    ['that is less than no', reply({ allowed: -1 })],
+    ['that is below no', reply({ allowed: -1 })],
     ['with more left than the limit', reply({ remaining: 11 })],
-    ['with less left than nothing', reply({ remaining: -1 })],
-    ['to wait for less than for ever', reply({ allowed: 0, retryMs: -2 })],
-    ['with more left than the limit, in short', [NOW_MS, 11, RESET_MS]],
-    ['with less left than nothing, in short', [NOW_MS, -1, RESET_MS]],
-    ['with text for a number', reply({ remaining: '4' })],
-    ['with nothing for a number', reply({ remaining: null })],
+    ['with less than nothing left', reply({ remaining: -1 })],
+    ['with a wait below the number that means for ever', reply({ allowed: 0, retryMs: -2 })],
+    ['with more left than the limit, in the short form', [NOW_MS, 11, RESET_MS]],
+    ['with less than nothing left, in the short form', [NOW_MS, -1, RESET_MS]],
+    ['with text instead of a number', reply({ remaining: '4' })],
+    ['with null instead of a number', reply({ remaining: null })],
     ['with a part of a unit', reply({ remaining: 1.5 })],
-    ['with a number beyond all', reply({ remaining: Number.MAX_SAFE_INTEGER + 1 })],
+    ['with a number that is too large', reply({ remaining: Number.MAX_SAFE_INTEGER + 1 })],
     ['with a field too few', reply({}).slice(0, -1)],
     ['with a field too many', [...reply({}), 0]],
     ['for another number of checks', reply({}, {})],
-    ['of nothing but the time', [NOW_MS]],
+    ['with nothing but the time', [NOW_MS]],
     ['that is empty', []],
-    ['that is no list', 'OK'],
-    ['that is nothing', null],
+    ['that is not a list', 'OK'],
+    ['that is null', null],
   ])('%s', (_, answer) => {
     expect(() => parseAnswer(answer, [plain])).toThrow(CounterStoreError);
     expect(() => parseAnswer(answer, [plain])).toThrow(expect.objectContaining({ failure: 'bad-reply' }));
@@ -74,7 +74,7 @@ describe('an answer is refused', () => {
     expect(() => parseAnswer(reply({ remaining: 21 }), [burst])).toThrow('out of range');
   });
 
-  it('if one of several checks has one', () => {
+  it('if one of several checks has more left than its limit', () => {
     const answer = reply({}, { remaining: 11 });
     expect(() => parseAnswer(answer, [plain, plain])).toThrow('out of range');
   });

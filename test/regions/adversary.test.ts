@@ -57,8 +57,8 @@ const TRICKS: Readonly<Record<string, Trick>> = {
   },
 };
 
-describe.each(Object.keys(TRICKS))('somebody who %s', (trick) => {
-  it('is admitted no more than the limit, under every algorithm', async () => {
+describe.each(Object.keys(TRICKS))('a caller that %s', (trick) => {
+  it('never gets more than the limit, under any algorithm', async () => {
     await Promise.all(
       rules.map(async (rule) => {
         const system = await edges.open([rule]);

@@ -23,7 +23,7 @@ const changedTo = (shares: Split['shares'], before = EVEN): Split => ({
   before: [{ shares: before.shares, replacedAtMs: Date.now() - HEARD_MS + 10_000 }],
 });
 
-it('never exceeds the limit while the split changes, under every algorithm', async () => {
+it('a caller never exceeds the limit while the split changes, under any algorithm', async () => {
   await Promise.all(
     [...SPLIT, 'fixed-window' as const].map(async (algorithm, i) => {
       const isMoved = i === SPLIT.length;

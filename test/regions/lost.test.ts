@@ -52,13 +52,13 @@ describe('a call that is lost', () => {
   usePatience();
   useEdges(PATIENT_MS);
 
-  it('costs nothing if it was to ask for a part, and never ran', async () => {
+  it('costs nothing if it asked for a part and never ran', async () => {
     const { system, subject, heal } = await usedUp({ status: 500 });
     await heal();
     expect(await oneByOne(system.openEdge('us'), subject, LIMIT)).toHaveLength((2 * LIMIT) / 3);
   });
 
-  it('costs nothing if it asked for a part, and its answer is lost', async () => {
+  it('costs nothing if it asked for a part and only its answer is lost', async () => {
     const { system, subject, us, heal } = await usedUp({ resetMidReply: true });
     await heal();
     // This request asks them, and learns that all of it is here.
@@ -69,7 +69,7 @@ describe('a call that is lost', () => {
     expect(await oneByOne(system.openEdge('ap'), subject, 5)).toEqual([]);
   });
 
-  it('costs what it charged, and no more, if it counted a request, and its answer is lost', async () => {
+  it('costs what it charged, and no more, if it counted a request and its answer is lost', async () => {
     const { system, subject, us, heal } = await usedUp({ status: 500 });
     await far({ status: 500 });
     await eu().far.faults.set({ resetMidReply: true });
@@ -98,7 +98,7 @@ describe('while a region is frozen', () => {
     return { before: before.length, after: after.length };
   };
 
-  it('a caller can use what the others have, and no more; and after it has thawed, no more than the rest', async () => {
+  it('a caller can use the parts of the other regions and no more, and after the thaw only the rest', async () => {
     const us = (await edges.open([RULE])).openEdge('us');
     const control = () => us.request(nextSubject());
     const standstillMs = FROZEN_DEADLINE_MS / 4;

@@ -42,7 +42,7 @@ describe.concurrent.each(SPLIT)('a caller in one region under %s', (algorithm) =
   const rule = { algorithm, limit: 60, ...DAY };
 
   it.each(isLong ? [3, 30, 100] : [3, 30])(
-    'has all of a limit of %d, counting down one by one, and not one more anywhere',
+    'gets all of a limit of %d, counting down one by one, and not one unit more anywhere',
     async (limit) => {
       const system = await edges.open([{ ...rule, limit }]);
       const subject = nextSubject();
@@ -54,7 +54,7 @@ describe.concurrent.each(SPLIT)('a caller in one region under %s', (algorithm) =
     },
   );
 
-  it('has all of it also at once, from several isolates', async () => {
+  it('gets all of the limit from several isolates at once', async () => {
     const system = await edges.open([rule]);
     const subject = nextSubject();
     const isolates = [system.openEdge('us'), system.openEdge('us'), system.openEdge('us')];
@@ -65,7 +65,7 @@ describe.concurrent.each(SPLIT)('a caller in one region under %s', (algorithm) =
     expect(one + two + three + rest.length).toBe(60);
   });
 
-  it('has the share alone without spill', async () => {
+  it('gets only the part of that region if the rule does not spill', async () => {
     const system = await edges.open([{ ...rule, spill: false }]);
     const subject = nextSubject();
     expect(await oneByOne(system.openEdge('us'), subject, 30)).toHaveLength(20);
@@ -77,8 +77,8 @@ describe.concurrent('a limit that is not split', () => {
   it.each([
     ['because the rule says so', { algorithm: 'fixed-window', limit: 60, central: true }],
     ['because denied requests count', { algorithm: 'fixed-window', limit: 60, countDenied: true }],
-    ['because it blocks', { algorithm: 'token-bucket', limit: 60, blockSeconds: 7_200 }],
-  ] as const)('holds from everywhere: %s', async (_, rule) => {
+    ['because the rule blocks', { algorithm: 'token-bucket', limit: 60, blockSeconds: 7_200 }],
+  ] as const)('holds for callers in all regions: %s', async (_, rule) => {
     const system = await edges.open([{ ...rule, ...DAY }]);
     const subject = nextSubject();
     const us = await oneByOne(system.openEdge('us'), subject, Math.ceil(rule.limit / 2));
@@ -87,7 +87,7 @@ describe.concurrent('a limit that is not split', () => {
     expect(await oneByOne(system.openEdge('ap'), subject, 5)).toEqual([]);
   });
 
-  it('charges nothing here if it denies there', async () => {
+  it('leaves no charge in the nearest region for a request that it denies', async () => {
     const here = { algorithm: 'fixed-window', limit: 30, ...DAY, spill: false } as const;
     const system = await edges.open([
       here,

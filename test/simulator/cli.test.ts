@@ -12,7 +12,7 @@ const run = (...args: string[]) =>
   });
 
 describe('npm run simulate', () => {
-  it('tells how it is used', async () => {
+  it('prints its usage', async () => {
     expect(await run('--help')).toMatchObject({ code: 0, said: expect.stringContaining('--seed N') });
   });
 
@@ -21,11 +21,11 @@ describe('npm run simulate', () => {
     [['--requests', '0'], '--requests must be a whole number from 1 on'],
     [['--kind', 'calm'], '--kind must be one of quiet'],
     [['--fast'], "Unknown option '--fast'"],
-  ])('names what is wrong with %s', async (args, complaint) => {
+  ])('names the problem of %s', async (args, complaint) => {
     expect(await run(...args)).toMatchObject({ code: 2, said: expect.stringContaining(complaint) });
   });
 
-  it('says its seed, what was used of the limits, and the figures', async () => {
+  it('prints its seed, whether limits were exceeded, and the figures', async () => {
     const { code, said, printed } = await run(
       '--seed',
       '1',

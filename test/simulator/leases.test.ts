@@ -16,7 +16,7 @@ it.each([
   ['200 requests a second at three isolates', 667, 4, 3],
   ['200 requests a second at ten isolates and a long window', 10_000, 60, 10],
 ])(
-  'one subject with %s costs a tenth of a command each, and gets its limit',
+  'one subject with %s costs at most a tenth of a command per request, and gets its limit',
   async (_, limit, windowSeconds, isolates) => {
     const play = (windows: number) =>
       playSteadyTraffic({

@@ -19,7 +19,7 @@ const admission = (atMs: number, changes: Partial<Admission> = {}): Admission =>
 });
 
 describe('a history of admissions', () => {
-  it.each(SIMULATED)('is judged as the definition of %s says, counted the slow way', (algorithm) =>
+  it.each(SIMULATED)('is judged as the definition of %s says, computed the slow way', (algorithm) =>
     fc.assert(
       fc.property(
         fc.array(
@@ -55,7 +55,7 @@ describe('a history of admissions', () => {
     }
   });
 
-  it('does not count what a region forgot, and allows the part that it may have ceded, for the stated time', () => {
+  it('does not count charges that a region forgot, and allows the part that it may have ceded, until the stated time', () => {
     const admissions = [0, 10, 20, 30, 40, 50, 60].map((atMs) => admission(5_000 + atMs));
     const forgetting = { atMs: 5_025, region: 0, part: 1, untilMs: 5_055 };
     for (const algorithm of SIMULATED) {
@@ -66,7 +66,7 @@ describe('a history of admissions', () => {
     }
   });
 
-  it('is within a limit that was lowered if what came after the change is, by itself', () => {
+  it('may reach the old limit in total, and a lowered limit with the admissions after the change', () => {
     const before = [0, 10, 20].map((atMs) => admission(5_000 + atMs));
     const after = (...times: number[]) => times.map((atMs) => admission(5_000 + atMs, { limit: 1 }));
     const judge = (...times: number[]) =>
@@ -86,13 +86,13 @@ describe('clocks that differ by the bound', () => {
     expect(findBeyond(skewed, all(5_899, 5_899, 5_899, 5_899))).toBeDefined();
   });
 
-  it('do not explain more than both windows have', () => {
+  it('do not explain more admissions than both windows allow', () => {
     const full = all(5_899, 5_899, 5_899, 6_101, 6_101, 6_101);
     expect(findBeyond(skewed, full)).toBeUndefined();
     expect(findBeyond(skewed, [...full, admission(6_000)])).toBeDefined();
   });
 
-  it('change nothing where only times between admissions are measured', () => {
+  it('change nothing if an algorithm measures only the times between admissions', () => {
     for (const algorithm of ['sliding-window-log', 'token-bucket'] as const)
       expect(findBeyond({ ...skewed, algorithm }, all(5_000, 5_000, 5_000, 5_100))).toBeDefined();
   });

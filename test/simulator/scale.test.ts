@@ -10,7 +10,7 @@ const docs = (path: string) => readFile(new URL(`../../docs/${path}`, import.met
 const EVERYBODY = [{ subjects: 1, part: 1 }];
 
 describe('subjects by Zipf', () => {
-  it('send all requests together, and the first twice as many as the second', () => {
+  it('together send all requests, and the first sends twice as many as the second', () => {
     const bands = zipfBands(10_000_000);
     const sum = bands.reduce((all, { subjects, part }) => all + subjects * part, 0);
     expect(sum).toBeCloseTo(1, 9);
@@ -28,7 +28,7 @@ describe('an isolate', () => {
 });
 
 describe('a deployment', () => {
-  it('needs four commands for each request that is not leased, and what isolates tell of themselves', () => {
+  it('needs four commands for each request that is not leased, and more for the reports of isolates', () => {
     const needs = needsOf({ perSecond: 3_000, regions: 3, bands: EVERYBODY, isLeased: false });
     expect(needs).toMatchObject({ isolates: 9, hottestKey: 1_000, redisLoad: 0.011 });
     expect(needs.commands).toBeCloseTo(4 * 1_000 + 3 * (4 + 16 / 60), 6);

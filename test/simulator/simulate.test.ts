@@ -29,7 +29,7 @@ describe.each(isLong ? [1, FRESH] : [1])('the regions of seed %i', (seed) => {
 });
 
 describe('an episode', () => {
-  it('is the same whenever it is repeated', async () => {
+  it('has the same result each time it is repeated', async () => {
     const again = () => runEpisode(withFew(scenarioOf({ seed: 3, number: 0, kind: 'everything' })));
     const [first, second] = [await again(), await again()];
     expect(second).toEqual(first);
@@ -76,8 +76,8 @@ describe('an episode', () => {
   });
 });
 
-describe('what exceeds a limit', () => {
-  it('is shown by a history of a few requests', async () => {
+describe('a failing scenario', () => {
+  it('is shrunk to the one request that makes it fail', async () => {
     const scenario = scenarioOf({ seed: 4, number: 0, kind: 'quiet' });
     const few = await shrink(scenario, async ({ subjects }) =>
       subjects.some(({ arrivals }) => arrivals.some(({ atMs }) => atMs % 100 === 0)),

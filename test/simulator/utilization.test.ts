@@ -25,7 +25,7 @@ async function worst(traffic: Omit<SteadyTraffic, 'roundTripMs'>) {
   };
 }
 
-describe.each(SIMULATED)('a caller who is counted by %s', (algorithm) => {
+describe.each(SIMULATED)('a caller that is counted by %s', (algorithm) => {
   it.each([
     ['6 in a second', SMALL],
     ['30 in a minute', SLOW],

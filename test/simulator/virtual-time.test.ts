@@ -8,7 +8,7 @@ const install = () => {
   return installed;
 };
 
-it('an event happens when its time has come, in the order in which equal ones were made', async () => {
+it('events happen at their times, and events of the same time in the order of their creation', async () => {
   const time = install();
   const seen: string[] = [];
   for (const [name, ms] of [
@@ -23,7 +23,7 @@ it('an event happens when its time has come, in the order in which equal ones we
   expect(time.now()).toBe(5_000);
 });
 
-it('all that an event sets going is done before the next one happens', async () => {
+it('all work that an event starts is done before the next event happens', async () => {
   const time = install();
   const seen: number[] = [];
   setTimeout(async () => {
@@ -48,7 +48,7 @@ it('a timer that was cleared never rings, and a signal aborts in time', async ()
   expect(signal.aborted).toBe(true);
 });
 
-it('what goes wrong in an event is not lost', async () => {
+it('an error in an event is not lost', async () => {
   const time = install();
   setTimeout(() => {
     throw new Error('broken');
@@ -56,7 +56,7 @@ it('what goes wrong in an event is not lost', async () => {
   await expect(time.runUntil(2_000)).rejects.toThrow('broken');
 });
 
-it('the process has its own timers back afterwards', () => {
+it('the process gets its own timers back afterwards', () => {
   const before = [globalThis.setTimeout, globalThis.clearTimeout, AbortSignal.timeout, Math.random];
   install()[Symbol.dispose]();
   expect([globalThis.setTimeout, globalThis.clearTimeout, AbortSignal.timeout, Math.random]).toEqual(before);

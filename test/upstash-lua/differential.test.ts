@@ -100,7 +100,7 @@ const summary = () =>
 
 describe('the script on gopher-lua', () => {
   it(
-    'answers and stores what it does on Redis, after any history',
+    'answers and stores the same as on Redis, after any history',
     async () => {
       const seed = Number(process.env['SEED'] ?? Date.now() % 2 ** 31);
       console.log(`seed ${seed}`);
@@ -122,7 +122,7 @@ describe('the script on gopher-lua', () => {
     MAX_MINUTES * 60_000,
   );
 
-  it('announces what it does on Redis, whatever stands there', async () => {
+  it('announces the same as on Redis, over any earlier text', async () => {
     const number = fc.oneof(fc.nat({ max: 120 }), fc.nat());
     const standing = fc.oneof(
       number.map((sequence) => `${sequence}.a.b`),

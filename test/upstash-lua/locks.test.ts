@@ -28,7 +28,7 @@ const ADD = "redis.call('SET', KEYS[1], (redis.call('GET', KEYS[1]) or 0) + 1)";
 
 describe.each([
   ['with the flag', FLAG],
-  ['without it', ''],
+  ['without the flag', ''],
 ])('a script %s', (_, flag) => {
   it('is alone with its keys: neither scripts nor commands come in between', async () => {
     const [times, script] = [100, flag + ADD];
@@ -38,7 +38,7 @@ describe.each([
     expect(Number(await direct.get('n'))).toBe(CLIENTS * times);
   });
 
-  it('never waits for one that waits for it', async () => {
+  it('never waits for a script that waits for it', async () => {
     const script = `${flag}for _, key in ipairs(KEYS) do redis.call('INCR', key) end`;
     const orders = [
       ['a', 'b', 'c'],
@@ -82,7 +82,7 @@ describe('while a script runs', () => {
     expect(order.slice(3).sort()).toEqual(['command', 'script', 'script without keys']);
   });
 
-  it('without it, everyone waits who uses any key', async () => {
+  it('without the flag, every client that uses a key waits', async () => {
     const waiting: Promise<unknown>[] = [];
     const order = await during('', async (noted) => {
       waiting.push(note(noted, 'other key', client(1).eval(FLAG + ADD, 1, 'other')));

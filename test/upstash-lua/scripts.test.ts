@@ -71,7 +71,7 @@ describe('a reply', () => {
     expect(byRedis).toEqual(reply);
   });
 
-  it('has all bytes of what it was given', async () => {
+  it('has all bytes of its argument', async () => {
     const bytes = Buffer.from(Array.from({ length: 256 }, (_, i) => i));
     const script = "redis.call('SET', KEYS[1], ARGV[1]) return ARGV[1]";
     expect(await redis.callBuffer('EVAL', script, 1, 'b', bytes)).toEqual(bytes);
@@ -89,13 +89,13 @@ describe('an error', () => {
       '\t[G]: ?',
     ].join('\n');
 
-  it('that a script returns is its own', async () => {
+  it('that a script returns has the words of the script', async () => {
     expect(await failure("return redis.error_reply('MY words')")).toBe('MY words');
     expect(await failure("return {err = 'MY words'}")).toBe('MY words');
     expect(await failure("return redis.error_reply('word')")).toBe('ERR word');
   });
 
-  it('of a command has the words of upstash/redis-js, line, stack and all', async () => {
+  it('of a command has the words of upstash/redis-js, with line and stack', async () => {
     const [write, readOnly] = [
       "\nreturn redis.call('SET', KEYS[1], 1)",
       'READONLY Write commands are not allowed',
@@ -125,7 +125,7 @@ describe('an error', () => {
   it.each([
     ['registry', 'local t = {} for i = 1, 6000 do t[i] = i end return #{unpack(t)}'],
     ['call stack', 'local function f(n) return 1 + f(n + 1) end return f(1)'],
-  ])('is the end of a script that fills the %s, and of nothing else', async (_, script) => {
+  ])('ends a script that fills the %s, and nothing else', async (_, script) => {
     expect(await failure(script)).toMatch(/^ERR Error running script: /);
     expect(await run('return 1')).toBe(1);
   });
@@ -154,7 +154,7 @@ describe('a script', () => {
     );
   });
 
-  it('finds nothing that an earlier one has left behind', async () => {
+  it('finds nothing that an earlier script has left behind', async () => {
     await run("x = 1 string.rep = nil math.floor = 'spoilt' table.y = 2 redis.call = 3 KEYS = 4 _G.type = 5");
     expect(await run('return {tostring(x), type(string.rep), type(math.floor), tostring(table.y)}')).toEqual([
       'nil',
@@ -167,8 +167,8 @@ describe('a script', () => {
 
   it.each([
     ['with the flag', `${FLAG}return redis.call('INCR', KEYS[1])`],
-    ['without it', "return redis.call('INCR', KEYS[1])"],
-  ])('%s goes by the SHA of its own text', async (_, script) => {
+    ['without the flag', "return redis.call('INCR', KEYS[1])"],
+  ])('%s is found by the SHA of its own text', async (_, script) => {
     const evaluate = () => redis.evalsha(sha1(script), 1, 'n');
     await expect(evaluate()).rejects.toThrow(NOSCRIPT);
     expect(await run(script, 'n')).toBe(1);
@@ -181,7 +181,7 @@ describe('a script', () => {
     expect(await evaluate()).toBe(4);
   });
 
-  it('runs in its place of a pipeline and of a transaction', async () => {
+  it('runs in its place in a pipeline and in a transaction', async () => {
     const script = `${FLAG}return redis.call('INCR', KEYS[1])`;
     const commands = () => [
       ['set', 'n', '5'],
@@ -244,7 +244,7 @@ describe('keys outside KEYS', () => {
     expect(await direct.dbsize()).toBe(1);
   });
 
-  it('are allowed without the flag, and commands without keys are with it', async () => {
+  it('are allowed without the flag, and commands without keys are allowed with it', async () => {
     expect(await run("return redis.call('SET', 'other', 1)")).toBe('OK');
     expect(await run(`${FLAG}return {redis.call('ECHO', 'x'), #redis.call('TIME')}`)).toEqual(['x', 2]);
     expect(await run(`${FLAG}return redis.call('ZUNIONSTORE', KEYS[1], 1, KEYS[2])`, 'a', 'b')).toBe(0);

@@ -36,7 +36,7 @@ const windowSeconds = [86_400, 90_000, 100_000].find((seconds) => {
 
 const algorithms = ALGORITHM_IDS.filter((algorithm) => algorithm !== 'concurrency');
 
-it.each(algorithms)('admits exactly the limit by %s, and nothing fails', async (algorithm) => {
+it.each(algorithms)('the stack admits exactly the limit by %s, and nothing fails', async (algorithm) => {
   const rule = {
     resource: `/by/${algorithm}`,
     scope: 'ip',
@@ -58,7 +58,7 @@ it.each(algorithms)('admits exactly the limit by %s, and nothing fails', async (
   expect(answers.map(({ status }) => status)).toEqual(answers.map((_, i) => (i < LIMIT ? 200 : 429)));
 });
 
-it('runs no script on the Lua of Redis', async () => {
+it('the stack runs no script on the Lua of Redis', async () => {
   for (const port of guide.redisPorts) {
     const redis = new Redis(port);
     expect(await redis.info('commandstats')).not.toMatch(/cmdstat_(eval|script)/);
