@@ -48,7 +48,7 @@ describe('parseConfig', () => {
     });
   });
 
-  it('reads how an isolate behaves that is left to itself; 0 is no cap', () => {
+  it('reads the cap of an isolate and the number of isolates; a cap of 0 means no cap', () => {
     expect(parse({ ISOLATE_CAP: '0', ISOLATES: '1' })).toMatchObject({ isolateCap: 0, isolates: 1 });
     const most = { ISOLATE_CAP: '1000000', ISOLATES: '1000000' };
     expect(parse(most)).toMatchObject({ isolateCap: 1_000_000, isolates: 1_000_000 });
@@ -81,14 +81,17 @@ describe('parseConfig', () => {
     });
   });
 
-  it.each(['x'.repeat(23), 'x'.repeat(66)])('refuses a webhook secret of %s', (bytes) => {
-    const secret = `whsec_${btoa(bytes)}`;
-    expect(problemsOf({ ALERT_WEBHOOK_SECRET: secret })).toEqual([
-      'ALERT_WEBHOOK_SECRET: must be whsec_ and 24 to 64 bytes in base64',
-    ]);
-  });
+  it.each(['x'.repeat(23), 'x'.repeat(66)])(
+    'refuses a webhook secret with too few or too many bytes: %s',
+    (bytes) => {
+      const secret = `whsec_${btoa(bytes)}`;
+      expect(problemsOf({ ALERT_WEBHOOK_SECRET: secret })).toEqual([
+        'ALERT_WEBHOOK_SECRET: must be whsec_ and 24 to 64 bytes in base64',
+      ]);
+    },
+  );
 
-  it('knows which deployment it is, where Cloudflare tells', () => {
+  it('takes the deployment from Cloudflare’s version metadata', () => {
     expect(parse({ CF_VERSION_METADATA: { id: 'v7', tag: '' } }).deployment).toBe('v7');
   });
 
@@ -108,7 +111,7 @@ describe('parseConfig', () => {
     ['development', undefined, true],
     ['development', 'on', true],
     ['development', 'off', false],
-  ])('in %s with DEGRADED_HEADER %s shows what was wrong: %s', (ENVIRONMENT, DEGRADED_HEADER, expected) => {
+  ])('in %s with DEGRADED_HEADER %s shows what went wrong: %s', (ENVIRONMENT, DEGRADED_HEADER, expected) => {
     expect(parse({ ENVIRONMENT, DEGRADED_HEADER }).showsDegraded).toBe(expected);
   });
 
@@ -195,13 +198,13 @@ describe('parseConfig', () => {
       { REGIONS: JSON.stringify([region, { ...region, name: 'eu', url: SECRET }]) },
       'REGIONS[1].url: must be an http or https URL',
     ],
-  ])('names what is wrong: %o', (changes, problem) =>
+  ])('names the problem: %o', (changes, problem) =>
     expect(problemsOf(changes)).toEqual([
       typeof problem === 'string' ? problem : expect.stringMatching(problem),
     ]),
   );
 
-  it('names all that is wrong at once, and never a value', () => {
+  it('names all problems at once, and never repeats a value', () => {
     const region1 = { ...region, share: SECRET, latitude: SECRET, [SECRET.slice(0, 5)]: SECRET };
     const problems = problemsOf({
       ORIGIN_URL: SECRET,

@@ -34,7 +34,7 @@ const createGate = (admins: string[] = []) => {
     );
 };
 
-test('an assertion lets a person in like a token', async () => {
+test('an assertion from Access opens the admin route, as a token does', async () => {
   const response = await createGate(['alice@example.com'])(await assert(), { method: 'DELETE' });
   expect(await response.json()).toEqual({ name: 'alice@example.com', role: 'admin' });
 });
@@ -45,20 +45,20 @@ test('a person who is not listed may only read', async () => {
   expect((await call(await assert(), { method: 'DELETE' })).status).toBe(403);
 });
 
-test('a wrong assertion is a failed attempt', async () => {
+test('a wrong assertion counts as a failed attempt', async () => {
   const call = createGate();
   for (let i = 0; i < 10; i += 1) expect((await call('nonsense')).status).toBe(401);
   expect((await call(await assert())).status).toBe(429);
 });
 
-test('a token comes before it', async () => {
+test('a token takes precedence over an assertion', async () => {
   const call = createGate();
   const response = await call(await assert(), { Authorization: `Bearer ${TOKENS.admin.token}` });
   expect(await response.json()).toMatchObject({ name: TOKENS.admin.name });
   expect((await call(await assert(), { Authorization: 'Bearer wrong' })).status).toBe(401);
 });
 
-test('while the keys cannot be fetched, no attempt is counted and tokens work', async () => {
+test('while the keys of Access cannot be fetched, no attempt is counted and tokens work', async () => {
   access.certs.mode = 'error';
   const call = createGate();
   for (let i = 0; i < 11; i += 1) {
@@ -79,7 +79,7 @@ test('another site cannot make a browser change anything', async () => {
   expect(await from('https://evil.test', 'GET')).toBe(200);
 });
 
-test('the page knows the person by Access, without a form, a session or a button to log out', async () => {
+test('the page takes the name from Access, and shows no log-in form and no button to log out', async () => {
   const services = {
     regions: [],
     auth: { tokens: [], access: { teamDomain: access.certs.url, audience: AUDIENCE, admins: [] } },

@@ -16,14 +16,14 @@ const createVerifier = (admins: string[] = []) =>
     deadlineMs: 2_000,
   });
 
-test('whom Access lets in may read, under the e-mail address', async () => {
+test('a person whom Access lets in may read, and is named by e-mail address', async () => {
   expect(await createVerifier()(await assert())).toEqual({
     kind: 'actor',
     actor: { name: 'alice@example.com', role: 'read' },
   });
 });
 
-test('who is listed may change things, however the address is written', async () => {
+test('a listed admin may change things, and the case of the address does not matter', async () => {
   const verify = createVerifier(['Alice@Example.com']);
   expect(await verify(await assert())).toMatchObject({ actor: { role: 'admin' } });
 });
@@ -36,7 +36,7 @@ test('a service token is known by its common name', async () => {
   });
 });
 
-test('keys on an access.elliptic curve serve too', async () => {
+test('keys on an elliptic curve work too', async () => {
   const jwt = await assert({ pair: access.elliptic, alg: 'ES256', kid: 'ec-1' });
   expect(await createVerifier()(jwt)).toMatchObject({ kind: 'actor' });
 });
@@ -58,7 +58,7 @@ test('an assertion without a signature is refused', async () => {
   expect(await createVerifier()(new UnsecuredJWT(goodClaims()).encode())).toEqual({ kind: 'refused' });
 });
 
-test('an assertion signed with the public key as if it were a secret is refused', async () => {
+test('an assertion signed with the public key used as a secret is refused', async () => {
   const secret = new TextEncoder().encode(await exportSPKI(access.rsa.publicKey));
   const jwt = await new SignJWT(goodClaims()).setProtectedHeader({ alg: 'HS256', kid: 'rsa-1' }).sign(secret);
   expect(await createVerifier()(jwt)).toEqual({ kind: 'refused' });
@@ -89,7 +89,7 @@ test('keys are fetched once, and again after ten minutes', async () => {
   expect(access.certs.requests).toBe(2);
 });
 
-test('a key that is not known yet is looked for at most once a minute', async () => {
+test('an unknown key is looked for at most once a minute', async () => {
   const verify = createVerifier();
   await verify(await assert());
   const next = await generateKeyPair('RS256', { extractable: true });
@@ -114,7 +114,7 @@ test.each<[string, Certs['mode']]>([
   ['hangs', 'hang'],
   ['answers with something else', 'garbage'],
   ['sends elsewhere', 'redirect'],
-])('nobody can be verified while the server of the keys %s', async (_, mode) => {
+])('no assertion can be verified while the key server %s', async (_, mode) => {
   access.certs.mode = mode;
   const verify = createVerifier();
   expect(await verify(await assert())).toEqual({ kind: 'unavailable' });
@@ -126,7 +126,7 @@ test.each<[string, Certs['mode']]>([
   expect(await verify(await assert())).toMatchObject({ kind: 'actor' });
 });
 
-test('known keys go on serving for a day while they cannot be fetched', async () => {
+test('known keys stay valid for a day while they cannot be fetched again', async () => {
   const verify = createVerifier();
   await verify(await assert());
   access.certs.mode = 'hang';

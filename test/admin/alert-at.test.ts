@@ -5,7 +5,7 @@ import { rule, useImports } from './import-export-harness.ts';
 const { take, exported, call } = useImports();
 
 describe('alertAt', () => {
-  it('survives an export and an import', async () => {
+  it('survives an import and an export', async () => {
     const alerting = { ...rule('alerting'), alertAt: [80, 100] };
     await take({ weir: 1, rules: [alerting] });
     const { rules } = await exported();

@@ -53,16 +53,13 @@ const basic = (token: string) => `Basic ${btoa(`anything:${token}`)}`;
 const { admin, other, read } = TOKENS;
 
 describe('tokens', () => {
-  test.each([admin, other, read])(
-    '$name enters under the name of the token',
-    async ({ token, name, role }) => {
-      const response = await createGate().call({ authorization: bearer(token) });
-      expect(response.status).toBe(200);
-      expect(await response.json()).toEqual({ name, role });
-    },
-  );
+  test.each([admin, other, read])('$name acts under the name of the token', async ({ token, name, role }) => {
+    const response = await createGate().call({ authorization: bearer(token) });
+    expect(response.status).toBe(200);
+    expect(await response.json()).toEqual({ name, role });
+  });
 
-  test('the scheme is read without regard to case', async () => {
+  test('the scheme may be written in any case', async () => {
     expect((await createGate().call({ authorization: `bearer ${admin.token}` })).status).toBe(200);
   });
 
@@ -77,7 +74,7 @@ describe('tokens', () => {
     ['two tokens', bearer(`${admin.token} ${other.token}`)],
     ['Basic that is not base64', 'Basic %%%'],
     ['Basic with the token as the user', `Basic ${btoa(`${admin.token}:`)}`],
-  ])('%s gets the one answer that everybody else gets', async (_, authorization) => {
+  ])('%s gets a 401, the same for every path and method', async (_, authorization) => {
     const { call } = createGate();
     const answers = [];
     for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'OPTIONS'])
@@ -96,25 +93,25 @@ describe('tokens', () => {
     });
   });
 
-  test('no configured token means that nobody enters', async () => {
+  test('without a configured token every request is refused', async () => {
     const { call } = createGate({ auth: { tokens: [] } });
     expect((await call({ authorization: bearer('') })).status).toBe(401);
     expect((await call({ authorization: bearer('x') })).status).toBe(401);
   });
 
-  test('a browser may read with the token as password, and change nothing', async () => {
+  test('a browser may read with the token as password, but may not change anything', async () => {
     const { call } = createGate();
     expect((await call({ authorization: basic(admin.token) })).status).toBe(200);
     for (const method of ['POST', 'PUT', 'PATCH', 'DELETE'])
       expect((await call({ method, authorization: basic(admin.token) })).status).toBe(401);
   });
 
-  test('somebody who opens the page in a browser is asked for the token', async () => {
+  test('a browser that opens the page is asked for the token', async () => {
     const response = await createGate().call({ headers: { 'Sec-Fetch-Mode': 'navigate' } });
     expect(response.headers.get('WWW-Authenticate')).toBe('Basic realm="weir"');
   });
 
-  test('neither tokens nor guesses reach the log or an answer', async () => {
+  test('a guessed token reaches neither the log nor the answer', async () => {
     const { call, logged } = createGate();
     const response = await call({ authorization: bearer('guess-123') });
     expect(await response.text()).not.toContain('guess-123');
@@ -165,7 +162,7 @@ describe('failed attempts', () => {
     return seen;
   };
 
-  test('ten a minute are answered, then not even a right token is looked at', async () => {
+  test('are answered ten times a minute; after that even a right token is refused', async () => {
     const { call } = createGate({ regions: [{ name: 'eu', share: 1, store }] });
     expect(await statuses(10, () => call(wrong))).toEqual(Array(10).fill(401));
     const response = await call(right);
@@ -175,7 +172,7 @@ describe('failed attempts', () => {
     expect(Number(response.headers.get('Retry-After'))).toBeLessThanOrEqual(60);
   });
 
-  test('they count for all isolates together, and for one address only', async () => {
+  test('count for all isolates together, and for each address on its own', async () => {
     const regions = [{ name: 'eu', share: 1, store }];
     const [one, another] = [createGate({ regions }), createGate({ regions })];
     await statuses(5, () => one.call(wrong));
@@ -185,7 +182,7 @@ describe('failed attempts', () => {
     expect((await one.call({ ...right, ip: '192.0.2.2' })).status).toBe(200);
   });
 
-  test('an address that has had its ten costs no call to Redis any more', async () => {
+  test('beyond the tenth in a minute cost no call to Redis', async () => {
     const calls: string[] = [];
     const counted: CounterStore = {
       ...store,
@@ -206,14 +203,14 @@ describe('failed attempts', () => {
     expect(calls.length).toBe(2 * spent);
   });
 
-  test('addresses of one IPv6 network are one guesser', async () => {
+  test('from one IPv6 network count together', async () => {
     const { call } = createGate({ regions: [{ name: 'eu', share: 1, store }] });
     for (let i = 0; i < 10; i += 1) await call({ ...wrong, ip: `2001:db8:1:2::${i}` });
     expect((await call({ ...wrong, ip: '2001:db8:1:2:ffff::1' })).status).toBe(429);
     expect((await call({ ...wrong, ip: '2001:db8:1:3::1' })).status).toBe(401);
   });
 
-  test('right tokens and requests without any are no attempts', async () => {
+  test('do not include right tokens, nor requests without a token', async () => {
     const { call } = createGate({ regions: [{ name: 'eu', share: 1, store }] });
     expect(await statuses(12, () => call(right))).toEqual(Array(12).fill(200));
     expect(await statuses(12, () => call({}))).toEqual(Array(12).fill(401));
@@ -223,7 +220,7 @@ describe('failed attempts', () => {
   test.each([
     ['is gone', (): unknown => redis.stop()],
     ['is frozen', (): unknown => redis.redis.freeze()],
-  ])('while Redis %s the isolate counts by itself, and a right token works', async (_, breakIt) => {
+  ])('are counted by the isolate while Redis %s, and a right token works', async (_, breakIt) => {
     await breakIt();
     const { call } = createGate({ regions: [{ name: 'eu', share: 1, store }], deadlineMs: 50 });
     expect((await call(right)).status).toBe(200);
@@ -232,7 +229,7 @@ describe('failed attempts', () => {
     redis.redis.thaw();
   });
 
-  test('what the isolate counts ends with its minute', async () => {
+  test('that the isolate counted are forgotten after a minute', async () => {
     let nowMs = 60_000_000;
     const { call } = createGate({ now: () => nowMs });
     expect(await statuses(11, () => call(wrong))).toEqual([...Array(10).fill(401), 429]);

@@ -92,7 +92,7 @@ describe('a backup of a database with everything in it', () => {
     expect(rows).toEqual([{ change_id: expect.anything(), actor: TOKENS.admin.name }]);
   });
 
-  test('has the settings: an import restores those that it names, and leaves the others', async () => {
+  test('has the settings; an import restores the settings that it names and leaves the others', async () => {
     const patch = (body: object) => admin.call('/settings', { method: 'PATCH', body });
     const read = async () => (await (await admin.call('/settings')).json()) as Entry;
     await patch({ enforcement: 'log', fileExtensions: 'ignored' });
@@ -113,7 +113,7 @@ describe('a backup of a database with everything in it', () => {
     expect(await read()).toMatchObject({ enforcement: 'on', fileExtensions: 'part' });
   });
 
-  test('the same keys work afterwards, and belong to the same callers', async () => {
+  test('restores the keys, which work again and belong to the same callers', async () => {
     await send('/import', backup);
     const found = await Promise.all(keys.map(({ key }) => find(key)));
     expect(found).toEqual([
@@ -130,7 +130,7 @@ describe('a backup of a database with everything in it', () => {
     expect(found).toEqual(foundBefore);
   });
 
-  test('holds no key, only hashes', async () => {
+  test('holds hashes instead of keys', async () => {
     const text = JSON.stringify(backup);
     for (const { key } of keys) {
       expect(text).not.toContain(key);
@@ -138,7 +138,7 @@ describe('a backup of a database with everything in it', () => {
     }
   });
 
-  test('taken in twice changes nothing the second time', async () => {
+  test('that is imported twice changes nothing the second time', async () => {
     await send('/import', backup);
     for (const mode of ['merge', 'replace'])
       expect(await send(`/import?mode=${mode}`, backup)).toMatchObject({
@@ -170,7 +170,7 @@ test('a token that may only read gets no backup', async () => {
   expect((await admin.call('/export', { token })).status).toBe(200);
 });
 
-test('more rows than a page are all there', async () => {
+test('a backup holds all rows, even if they are more than a page', async () => {
   await sql.query(`insert into users (id) select 'u' || n from generate_series(1, 5001) n`);
   expect((await everything()).users).toHaveLength(5001);
 });

@@ -46,7 +46,7 @@ describe.each(SAMPLES)(
       publish = async () => QUIET;
     });
 
-    it('creates one, says where it is, and publishes', async () => {
+    it('creates a row, says where it is, and publishes', async () => {
       const before = publications;
       const response = await admin.call(`/${collection}`, { method: 'POST', body });
       item = await read(response);
@@ -61,7 +61,7 @@ describe.each(SAMPLES)(
       expect(publications).toBe(before + 1);
     });
 
-    it('shows it, by itself and in the list', async () => {
+    it('shows the row, by itself and in the list', async () => {
       const { key: _once, ...kept } = item;
       const response = await admin.call(path);
       expect(await read(response)).toEqual(kept);
@@ -131,7 +131,7 @@ describe.each(SAMPLES)(
       expect(await read(await admin.call(path))).toEqual(item);
     });
 
-    it('gives what a replacement leaves out its default', async () => {
+    it('sets each field that a replacement leaves out to its default', async () => {
       const response = await admin.call(path, { method: 'PUT', body: replacement });
       const answer = await read(response);
       expect(response.status).toBe(200);
@@ -140,7 +140,7 @@ describe.each(SAMPLES)(
       expect(await read(await admin.call(path))).toEqual(answer);
     });
 
-    it('deletes it, once', async () => {
+    it('deletes the row, once', async () => {
       const response = await admin.call(path, { method: 'DELETE' });
       expect([response.status, await response.text()]).toEqual([204, '']);
       expect(response.headers.get('X-Weir-Rules-Version')).toBe('v1');
@@ -155,7 +155,7 @@ describe.each(SAMPLES)(
       await create(admin, collection, body);
     });
 
-    it('has recorded who did it', async () => {
+    it('has recorded who made each change', async () => {
       const recorded = await historyOf(tableOf(collection));
       expect(recorded.slice(-5)).toEqual([
         { actor: 'alice', created: true, deleted: false },
@@ -216,7 +216,7 @@ describe('a change that is saved', () => {
   });
 });
 
-it('lets a token that may only read do nothing but read', async () => {
+it('a token that may only read may read, and may change nothing', async () => {
   publish = async () => QUIET;
   const { id } = await create(admin, 'rules', { ...LOGINS, name: 'kept' });
   const token = TOKENS.read.token;

@@ -88,7 +88,7 @@ const leftEverywhere = (check: Check) => Promise.all(stores.map((store) => run('
 const reset = (body: object, token?: string) =>
   admin.call('/counters/reset', { method: 'POST', body, token });
 
-test('forgets all counters of the subject in every region, and those of nobody else', async () => {
+test('a reset forgets all counters of one subject in every region, and of no other subject', async () => {
   const rules = [
     await createRule('user'),
     await createRule('user', 'sliding-window-log'),
@@ -114,7 +114,7 @@ test('forgets all counters of the subject in every region, and those of nobody e
   }
 });
 
-test('resets the counters of each route and method, for any method', async () => {
+test('a reset covers the counters of every method', async () => {
   for (const variant of ['_GET', '_OTHER']) {
     const { checkOf } = await createRule('user', 'sliding-window-log', { per: ['method'], variant });
     await takeEverywhere(await checkOf('user', 'u1'));
@@ -123,7 +123,7 @@ test('resets the counters of each route and method, for any method', async () =>
   }
 });
 
-test('resets counters by several parts if the call names all parts, and warns if not', async () => {
+test('a reset covers counters by several parts if the call names all parts, and warns if not', async () => {
   const by = { by: ['user', 'header:X-Model'], name: 'by model' };
   const { checkOf } = await createRule('user', 'sliding-window-log', by);
   for (const parts of ['u1/large', 'u1/small', '@192.0.2.1/large'])
@@ -144,7 +144,7 @@ test('resets counters by several parts if the call names all parts, and warns if
   expect((await reset({ scope: 'user', subject: 'u1', values: { model: 'x' } })).status).toBe(400);
 });
 
-test('reaches the counters of rules that are far apart or switched off', async () => {
+test('a reset covers the counters of rules that are far apart or switched off', async () => {
   await admin.db.database.execute(`insert into weir.rules (name, resource, scope, algorithm, "limit", window_seconds)
     select 'filler-' || i, '/f' || i, 'user', 'fixed-window', 1, 1 from generate_series(1, 200) i`);
   const rule = await createRule('user');
@@ -155,7 +155,7 @@ test('reaches the counters of rules that are far apart or switched off', async (
   expect(await leftEverywhere(check)).toEqual([10, 10]);
 });
 
-test('of an address, also forgets what rules of other scopes counted against it', async () => {
+test('a reset of an address also forgets what rules of other scopes counted against it', async () => {
   const rules = await Promise.all(
     ['ip', 'user', 'apiKey', 'tenant'].map((scope) => createRule(scope, 'sliding-window-log')),
   );
@@ -166,7 +166,7 @@ test('of an address, also forgets what rules of other scopes counted against it'
     expect(await leftEverywhere(await checkOf('ip', '2001:db8:1:2::/64'))).toEqual([10, 10]);
 });
 
-test('of everybody together needs no subject', async () => {
+test('a reset of the global scope needs no subject', async () => {
   const rule = await createRule('global');
   const check = await rule.checkOf('global', 'all');
   await takeEverywhere(check);
@@ -174,7 +174,7 @@ test('of everybody together needs no subject', async () => {
   expect(await leftEverywhere(check)).toEqual([10, 10]);
 });
 
-test('says which regions did it, and fails if none could', async () => {
+test('a reset says which regions did it, and fails if none could', async () => {
   const rule = await createRule('user');
   const check = await rule.checkOf('user', 'u1');
   await takeEverywhere(check);
@@ -198,12 +198,12 @@ test.each<[object, string]>([
   [{ subject: 'u1' }, '#/scope'],
   [{ scope: 'planet', subject: 'u1' }, '#/scope'],
   [{ scope: 'user', subject: '' }, '#/subject'],
-])('refuses %j', async (body, pointer) => {
+])('a reset refuses %j', async (body, pointer) => {
   const response = await reset(body);
   expect(response.status).toBe(400);
   expect(await response.json()).toMatchObject({ code: 'invalid-body', errors: [{ pointer }] });
 });
 
-test('is refused to a token that may only read', async () => {
+test('a reset is refused to a token that may only read', async () => {
   expect((await reset({ scope: 'user', subject: 'u1' }, TOKENS.read.token)).status).toBe(403);
 });

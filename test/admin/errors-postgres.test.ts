@@ -20,7 +20,7 @@ afterAll(() => admin[Symbol.asyncDispose]());
 
 const refusal = (call: Call) => readRefusal(admin, call);
 
-describe('what Postgres refuses', () => {
+describe('the admin route refuses', () => {
   it('a name that is taken', async () => {
     const taken = { status: 409, code: 'already-exists', at: ['#/name is already taken'] };
     const { id } = await create(admin, 'rules', { ...LOGINS, name: 'second' });
@@ -70,7 +70,7 @@ describe('an error of Postgres', () => {
       (error: unknown) => error,
     );
 
-  it('that a check gives names the check', async () => {
+  it('about a broken constraint names it', async () => {
     const { database } = admin.db;
     const problem = postgresProblem(await errorOf(database.insert(rules).values({ ...LOGINS, limit: -1 })));
     expect(problem).toMatchObject({
@@ -86,7 +86,7 @@ describe('an error of Postgres', () => {
     });
   });
 
-  it('that a function of Weir raises keeps its meaning', async () => {
+  it('raised by a function of Weir keeps its meaning', async () => {
     const { database } = admin.db;
     const changed = await errorOf(
       database.execute(sql`select weir.weir_expect_unchanged(array['rules'], 0)`),
@@ -96,7 +96,7 @@ describe('an error of Postgres', () => {
     expect(postgresProblem(unknown)).toMatchObject({ status: 404, code: 'not-found' });
   });
 
-  it('that is none is a bug', () => {
+  it('is told apart from any other error, which is a bug', () => {
     expect(postgresProblem(new TypeError('x is not a function'))).toMatchObject({
       status: 500,
       code: 'internal-error',
@@ -105,8 +105,8 @@ describe('an error of Postgres', () => {
   });
 });
 
-describe('no Postgres', () => {
-  it('without its tables says what to do', async () => {
+describe('the admin route', () => {
+  it('says what to do if its tables are missing', async () => {
     await admin.db.database.execute(sql`alter table ${users} rename to users_elsewhere`);
     const problem = await readProblem(await admin.call('/users'));
     expect(problem).toMatchObject({
@@ -116,7 +116,7 @@ describe('no Postgres', () => {
     });
   });
 
-  it('at all says so, without any secret', async () => {
+  it('says that Postgres is down, and shows no secret', async () => {
     await admin.db.stopPostgres();
     for (const call of [
       ['/rules'],

@@ -23,12 +23,12 @@ const containing = (text: string) => expect.stringContaining(text);
 
 const SHORT_SEAT = { algorithm: 'concurrency', windowSeconds: 29 };
 
-describe('a bad body', () => {
+describe('the body of a request', () => {
   afterEach(async () => {
     expect(await admin.db.database.$count(history)).toBe(recorded);
   });
 
-  it('names every field that is missing', async () => {
+  it('is refused with the name of every missing field', async () => {
     expect(await refusal(post('/rules', {}))).toEqual(invalid('#/scope is missing'));
     expect(await refusal(post('/rules', { scope: 'ip' }))).toEqual(
       invalid(
@@ -45,7 +45,7 @@ describe('a bad body', () => {
     expect(await refusal(post('/tiers', {}))).toEqual(invalid('#/name is missing'));
   });
 
-  it('names every unknown field, and every read-only field', async () => {
+  it('is refused with the names of all unknown and read-only fields', async () => {
     const extra = {
       ...LOGINS,
       limt: 3,
@@ -93,7 +93,7 @@ describe('a bad body', () => {
     ['fields that contradict each other', { burst: 5 }, '#/burst', 'belongs to'],
     ['a seat that is too short', SHORT_SEAT, '#/windowSeconds', 'must be at least 30 for connections'],
     ['subjects of everybody', { scope: 'global', subjects: ['u1'] }, '#/subjects', 'everybody'],
-  ])('%s', async (_, change, pointer, detail) => {
+  ])('is refused: %s', async (_, change, pointer, detail) => {
     const expected = { status: 400, code: 'invalid-body', at: [expect.stringContaining(`${pointer} `)] };
     for (const call of [
       post('/rules', { ...LOGINS, name: 'bad', ...change }),
@@ -106,7 +106,7 @@ describe('a bad body', () => {
     }
   });
 
-  it('in a tier: limits that are no limits', async () => {
+  it('of a tier is refused at each wrong limit, and at a wrong name or price', async () => {
     const limits = { calls: 0, exports: 'many', 'a/b': 1.5, fine: null };
     expect(await refusal(post('/tiers', { name: 'x', limits }))).toEqual(
       invalid(containing('#/limits/calls '), containing('#/limits/exports '), containing('#/limits/a~1b ')),
@@ -119,7 +119,7 @@ describe('a bad body', () => {
     );
   });
 
-  it('in names of other things: control characters', async () => {
+  it('is refused if the name of a tier, a tenant or a key has control characters', async () => {
     for (const call of [
       post('/tiers', { name: 'x', displayName: 'a\u0007' }),
       post('/tenants', { id: 'x', name: 'a\tb' }),
@@ -130,13 +130,13 @@ describe('a bad body', () => {
       );
   });
 
-  it.each(['null', '[]', '"text"', '5', 'true'])('that is no object: %s', async (text) => {
+  it.each(['null', '[]', '"text"', '5', 'true'])('that is not an object is refused: %s', async (text) => {
     expect(await refusal(['/rules', { method: 'POST', text }])).toEqual(
       invalid(containing('# Invalid input')),
     );
   });
 
-  it.each(['{', '{"a":}', "{'a': 1}"])('that is not JSON: %s', async (text) => {
+  it.each(['{', '{"a":}', "{'a': 1}"])('that is not JSON is refused: %s', async (text) => {
     expect(await refusal(['/rules', { method: 'POST', text }])).toMatchObject({
       status: 400,
       code: 'invalid-json',
@@ -144,7 +144,7 @@ describe('a bad body', () => {
   });
 
   it.each(['text/plain', 'application/x-www-form-urlencoded', 'application/jsonp', 'json'])(
-    'of the type %s',
+    'of the type %s is refused',
     async (type) => {
       const headers = { 'Content-Type': type };
       for (const [method, path] of [
@@ -159,7 +159,7 @@ describe('a bad body', () => {
     },
   );
 
-  it('that is empty, though declared as JSON, is an object without fields', async () => {
+  it('that is empty but declared as JSON counts as an object without fields', async () => {
     const declared = { 'Content-Type': 'application/json' };
     for (const headers of [declared, { ...declared, 'Content-Length': '0' }]) {
       const missing = await refusal(['/rules', { method: 'POST', headers }]);
@@ -175,7 +175,7 @@ describe('a bad body', () => {
     }
   });
 
-  it('is fine with a charset, or as a merge patch', async () => {
+  it('may have a charset, or be a merge patch', async () => {
     for (const type of ['application/json; charset=utf-8', 'application/merge-patch+json']) {
       const headers = { 'Content-Type': type };
       expect((await admin.call(`/rules/${rule.id}`, { method: 'PATCH', text: '{}', headers })).status).toBe(
@@ -184,7 +184,7 @@ describe('a bad body', () => {
     }
   });
 
-  it('that is too large', async () => {
+  it('that is too large is refused', async () => {
     const text = JSON.stringify({ ...LOGINS, message: 'x'.repeat(1024 * 1024) });
     expect(await refusal(['/rules', { method: 'POST', text }])).toMatchObject({
       status: 413,
@@ -201,7 +201,7 @@ describe('something that does not exist', () => {
     "x' or '1'='1",
     '%ff',
     'a'.repeat(500),
-  ])('an id: %s', async (id) => {
+  ])('is a 404: the id %s', async (id) => {
     const path = `/rules/${id === '%ff' ? id : encodeURIComponent(id)}`;
     const gone = { status: 404, code: 'not-found' };
     expect(await refusal([path])).toMatchObject(gone);
@@ -217,7 +217,7 @@ describe('something that does not exist', () => {
     ['GET', '/rules/'],
     ['GET', '/rules/a/b'],
     ['DELETE', '/nothing'],
-  ])('a path: %s %s', async (method, path) => {
+  ])('is a 404: the path of %s %s', async (method, path) => {
     expect(await refusal([path, { method }])).toMatchObject({ status: 404, code: 'not-found' });
   });
 
@@ -231,13 +231,13 @@ describe('something that does not exist', () => {
     ['HEAD', '/publish', 'POST'],
     ['PATCH', '/import', 'POST'],
     ['POST', '/openapi.json', 'GET, HEAD'],
-  ])('a method: %s %s', async (method, path, allow) => {
+  ])('is a 405: the method of %s %s', async (method, path, allow) => {
     const response = await admin.call(path, { method });
     expect([response.status, response.headers.get('Allow')]).toEqual([405, allow]);
     if (method !== 'HEAD') expect(await readProblem(response)).toMatchObject({ code: 'method-not-allowed' });
   });
 
-  it('is not told without a token', async () => {
+  it('is a 401 if the token is wrong', async () => {
     for (const path of ['/rules', '/nothing'])
       expect((await admin.call(path, { method: 'DELETE', token: 'wrong' })).status).toBe(401);
   });

@@ -26,22 +26,19 @@ const CHANGES = [
   ['DELETE', undefined],
 ] as const;
 
-describe('two editors', () => {
-  it.each(CHANGES)(
-    'refuses a %s that was made on an old revision, and changes nothing',
-    async (method, body) => {
-      const seen = (await admin.call(path)).headers.get('ETag') ?? '';
-      await admin.call(path, { method: 'PATCH', body: { cost: 2 }, token: TOKENS.other.token });
-      const present = await get();
+describe('with several editors, the admin route', () => {
+  it.each(CHANGES)('refuses a %s based on an old revision, and changes nothing', async (method, body) => {
+    const seen = (await admin.call(path)).headers.get('ETag') ?? '';
+    await admin.call(path, { method: 'PATCH', body: { cost: 2 }, token: TOKENS.other.token });
+    const present = await get();
 
-      const late = await admin.call(path, { method, body, ...ifMatch(seen) });
-      expect([late.status, (await readProblem(late)).code]).toEqual([412, 'precondition-failed']);
-      expect(late.headers.get('ETag')).toBe(`"${present.revision}"`);
-      expect(await get()).toEqual(present);
-    },
-  );
+    const late = await admin.call(path, { method, body, ...ifMatch(seen) });
+    expect([late.status, (await readProblem(late)).code]).toEqual([412, 'precondition-failed']);
+    expect(late.headers.get('ETag')).toBe(`"${present.revision}"`);
+    expect(await get()).toEqual(present);
+  });
 
-  it.each(CHANGES)('takes a %s that was made on the present revision', async (method, body) => {
+  it.each(CHANGES)('takes a %s based on the present revision', async (method, body) => {
     const response = await admin.call(path, { method, body, ...ifMatch(`"${rule.revision}"`) });
     expect(response.ok).toBe(true);
     const [status, limit] = method === 'DELETE' ? [404, undefined] : [200, 77];
@@ -50,14 +47,14 @@ describe('two editors', () => {
   });
 
   it.each(CHANGES)(
-    'takes a %s without If-Match, even if somebody else changed the row before',
+    'takes a %s without If-Match, even if the row was changed before',
     async (method, body) => {
       await admin.call(path, { method: 'PATCH', body: { cost: 2 } });
       expect((await admin.call(path, { method, body })).ok).toBe(true);
     },
   );
 
-  it('lets exactly one of many win who all saw the same revision', async () => {
+  it('takes exactly one of many changes based on the same revision', async () => {
     const answers = await Promise.all(
       Array.from({ length: 8 }, (_, i) =>
         admin.call(path, { method: 'PATCH', body: { limit: 100 + i }, ...ifMatch(`"${rule.revision}"`) }),
@@ -71,7 +68,7 @@ describe('two editors', () => {
 });
 
 describe('patches of different fields at once', () => {
-  it('all win', async () => {
+  it('all take effect', async () => {
     const changes = [
       { limit: 50 },
       { cost: 3 },
@@ -85,7 +82,7 @@ describe('patches of different fields at once', () => {
     expect(await get()).toMatchObject(Object.assign({}, ...changes));
   });
 
-  it('never make a rule together that would be refused', async () => {
+  it('never add up to a rule that would be refused', async () => {
     // The limit times the window may be too large.
     await admin.call(path, { method: 'PATCH', body: { algorithm: 'gcra' } });
     const answers = await Promise.all([
@@ -112,7 +109,7 @@ describe('If-Match', () => {
     expect(await isTaken('*')).toBe(200);
   });
 
-  it('matches no row with a tag that is none of ours', async () => {
+  it('matches no row if it has a tag that Weir did not make', async () => {
     for (const tag of ['"abc"', '""', '"-1"', '"1e3"', '"99999999999999999999"', '"1", "2"'])
       expect([tag, await isTaken(tag)]).toEqual([tag, 412]);
   });

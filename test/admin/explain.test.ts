@@ -116,7 +116,7 @@ describe('an explanation', () => {
     }
   });
 
-  test('says that somebody without an id is counted by IP, IPv6 by its prefix', async () => {
+  test('says that a caller without an id is counted by IP, and IPv6 by its prefix', async () => {
     await create('per-user', { scope: 'user' });
     const { applies, caller } = await explain({ path: '/x', ip: '2001:db8:1:2:3:4:5:6' });
     expect(applies[0]?.subject).toEqual({ scope: 'ip', id: '2001:db8:1:2::/64' });
@@ -164,7 +164,7 @@ describe('an explanation', () => {
     expect(explained.doesNotApply.at(-1)?.name).toBe('elsewhere');
   });
 
-  test('takes tier and tenant from what is known of the key or user, unless they are given', async () => {
+  test('takes tier and tenant from the known key or user, unless the question gives them', async () => {
     await post('/tiers', { name: 'free', isDefault: true, limits: { calls: 1 } });
     await post('/tiers', { name: 'pro', limits: { calls: 100 } });
     await post('/tenants', { id: 'acme', tier: 'pro' });
@@ -182,7 +182,7 @@ describe('an explanation', () => {
     expect((await explain({ path: '/x', tier: 'unheard-of' })).applies).toMatchObject([{ limit: 1 }]);
   });
 
-  test('takes the key itself, which no answer repeats', async () => {
+  test('takes the key itself, and does not repeat it', async () => {
     const { id: apiKeyId, key } = (await post('/keys', { userId: 'u1' })) as { id: string; key: string };
     const response = await ask({ path: '/x', apiKey: key });
     const text = await response.text();
@@ -200,13 +200,13 @@ describe('an explanation', () => {
     expect((await explain({ path: '/x', apiKey: key })).caller).toMatchObject({ apiKeyId: null });
   });
 
-  test('takes the limit of the rule where the tier has none of that name', async () => {
+  test('shows the limit of the rule if the tier has no limit of that name', async () => {
     await post('/tiers', { name: 'free', isDefault: true, limits: { calls: 1 } });
     await create('exports', { limit: 7, limitName: 'exports' });
     expect((await explain({ path: '/x' })).applies).toMatchObject([{ limit: 7, limitFrom: 'rule' }]);
   });
 
-  test('tells of the lists', async () => {
+  test('names the list that the caller is on', async () => {
     await create('per-ip');
     await post('/lists', { list: 'deny', kind: 'ip', value: '192.0.2.0/24' });
     expect(await explain({ path: '/x', ip: '192.0.2.1' })).toMatchObject({
@@ -223,14 +223,14 @@ describe('an explanation', () => {
     expect(applies.map(({ name }) => name)).toEqual(['users']);
   });
 
-  test('does without the counters if they do not answer', async () => {
+  test('leaves out the counters if they do not answer', async () => {
     await create('per-ip');
     expect((await explain({ path: '/x', region: 'us' })).applies).toMatchObject([
       { name: 'per-ip', left: null },
     ]);
   });
 
-  test('shows at most 1,000 rules that do not apply, those of the same resource first', async () => {
+  test('shows at most 1,000 rules that do not apply, and begins with rules for the same resource', async () => {
     await sql.query(`insert into rules (name, resource, scope, algorithm, "limit", window_seconds, methods, priority)
       select 'r' || i, case when i > 1995 then '/x' else '/r' || i end, 'ip', 'fixed-window', 1, 1, '{POST}', i
       from generate_series(1, 2000) i`);

@@ -97,7 +97,7 @@ describe('the history', () => {
     expect((await latest()).after).toEqual(shown);
   });
 
-  test('names the database role when somebody wrote SQL by hand', async () => {
+  test('names the database role when a row was changed by hand in SQL', async () => {
     await sql.query("insert into tiers (name) values ('free')");
     const { rows } = await sql.query('select session_user::text as role');
     expect(await latest()).toMatchObject({ actor: rows[0].role, entity: 'tiers', entityId: 'free' });
@@ -111,7 +111,7 @@ describe('the history', () => {
     expect(JSON.stringify(await historyOf())).not.toContain(rows[0].hash);
   });
 
-  test('can be asked for an entity, a row, an actor or a change', async () => {
+  test('can be filtered by entity, row, actor or change', async () => {
     const { id } = await create();
     await patch(id, { limit: 20 }, TOKENS.other.token);
     await json('/tiers', { method: 'POST', body: { name: 'free' } });
@@ -123,7 +123,7 @@ describe('the history', () => {
     expect(await historyOf('?actor=nobody')).toEqual([]);
   });
 
-  test('can be asked for a time', async () => {
+  test('can be filtered by time', async () => {
     const { id } = await create();
     await patch(id, { limit: 20 });
     await sql.query(`update history set at = '2030-01-01T12:00:00.5Z' where after ->> 'limit' = '20'`);
@@ -135,7 +135,7 @@ describe('the history', () => {
     expect((await admin.call('/history?since=yesterday')).status).toBe(400);
   });
 
-  test('comes by pages that neither repeat nor skip an entry', async () => {
+  test('comes in pages that neither repeat nor skip an entry', async () => {
     const { id } = await create();
     for (const limit of [1, 2, 3, 4]) await patch(id, { limit });
     const all = await historyOf();
@@ -160,7 +160,7 @@ describe('the history', () => {
 });
 
 describe('a rollback', () => {
-  test('of a creation deletes', async () => {
+  test('of a creation deletes the rule', async () => {
     await create();
     const response = await rollBack((await latest()).changeId);
     expect(response.status).toBe(200);
@@ -201,7 +201,7 @@ describe('a rollback', () => {
     }
   });
 
-  test('undoes all that one transaction did by hand', async () => {
+  test('undoes everything that one transaction did by hand', async () => {
     await create();
     await sql.query('begin');
     await sql.query("insert into tiers (name) values ('free')");
@@ -224,7 +224,7 @@ describe('a rollback', () => {
   });
 
   test.each([{ query: '?force=true' }, { body: { force: true } }])(
-    'is refused if something has changed since, unless it is forced by %j',
+    'is refused if the row has changed since, unless it is forced by %j',
     async (forced) => {
       const { id } = await create();
       await patch(id, { limit: 20 });
@@ -249,7 +249,7 @@ describe('a rollback', () => {
     expect((await sql.query('select name from tiers')).rows).toEqual([{ name: 'free' }]);
   });
 
-  test('of a change that is not there is a 404', async () => {
+  test('of a change that does not exist is a 404', async () => {
     expect((await rollBack(999_999_999)).status).toBe(404);
     expect((await rollBack(0)).status).toBe(400);
   });

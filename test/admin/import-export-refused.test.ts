@@ -25,7 +25,7 @@ describe('nothing is written', () => {
   };
   const many = (count: number) => Array.from({ length: count }, (_, i) => rule(`rule-${i}`));
 
-  test('if one of many rules is wrong: all that is wrong is told at once', async () => {
+  test('if some of many rules are wrong, and all problems are named at once', async () => {
     const rules: object[] = many(100);
     rules[17] = rule('rule-17', { limit: 0 });
     rules[50] = rule('rule-50', { burst: 5 });
@@ -78,13 +78,13 @@ describe('nothing is written', () => {
     expect(await refuse(document)).toEqual([400, 'invalid-body', ['#/rules/0/name']]);
   });
 
-  test('if the default tier is one that is not in the document', async () => {
+  test('if another tier, which is not in the document, is already the default', async () => {
     await take({ weir: 1, tiers: [{ name: 'free', isDefault: true }] });
     const document = { weir: 1, tiers: [{ name: 'pro', isDefault: true }] };
     expect(await refuse(document)).toEqual([400, 'invalid-body', ['#/tiers/0/isDefault']]);
   });
 
-  test('if a tier would go that is still in use, and a dry run tells it', async () => {
+  test('if it would delete a tier that is still in use, and a dry run says so', async () => {
     await take({ weir: 1, tiers: [{ name: 'free' }, { name: 'pro' }], rules: [rule('a')] });
     await query("insert into users (id, tier) values ('u1', 'pro')");
     const document = { weir: 1, tiers: [{ name: 'free' }], rules: [rule('b')] };
@@ -117,7 +117,7 @@ describe('nothing is written', () => {
   });
 });
 
-describe('somebody else who changes a rule between reading and writing', () => {
+describe('an import whose rule is changed between reading and writing', () => {
   const change = (value: number) => query('update rules set "limit" = $1', [value]);
   const changeUnrecorded = async () => {
     await query('alter table rules disable trigger record');
@@ -140,15 +140,15 @@ describe('somebody else who changes a rule between reading and writing', () => {
   // The first transaction reads, the second writes.
   test.each([
     ['in the usual way', () => change(99)],
-    ['such that the history has nothing newer to tell', changeUnrecorded],
-  ])('%s is noticed, and the import starts again', async (_, interrupt) => {
+    ['without a newer entry in the history', changeUnrecorded],
+  ])('starts again if the change is made %s', async (_, interrupt) => {
     const result = await importing(async (batches) => batches === 2 && interrupt());
     if (result.kind !== 'done') throw new Error(result.kind);
     expect(result.plan.rules.updated[0]?.changes.limit).toEqual({ from: 99, to: 50 });
     expect((await stored())[0]).toMatchObject({ limit: '50', priority: 1 });
   });
 
-  test('again and again is told so, and nothing is written', async () => {
+  test('gives up if the rule is changed again and again, and writes nothing', async () => {
     const result = await importing((batches) => change(100 + batches));
     expect(result).toMatchObject({ kind: 'changed-since' });
     expect((await stored())[0]).toMatchObject({ limit: '104', priority: 100 });

@@ -50,7 +50,7 @@ describe('an export', () => {
     expect(basedOn).toBe(rows[0].last);
   });
 
-  test('taken in again changes nothing, in either mode', async () => {
+  test('that is imported again changes nothing, in either mode', async () => {
     await take({
       weir: 1,
       tiers: [{ name: 'free', limits: { calls: 5 } }],
@@ -90,7 +90,7 @@ describe('shares', () => {
     expect(await stored()).toEqual(before);
   });
 
-  test('for a region that is gone since stay, and can be taken in again', async () => {
+  test('for a region that no longer exists are kept, and can be imported again', async () => {
     await take({ weir: 1, rules: [rule('a')] });
     await query(`update rules set shares = '{"us": 1, "mars": 1}'`);
     const document = await exported();
@@ -131,7 +131,7 @@ describe('an import', () => {
     expect((await stored()).map(({ name }) => name)).toEqual(['a', 'b', 'd']);
   });
 
-  test('knows a rule by its id, else by its name: a rename keeps id, order and age', async () => {
+  test('finds a rule by its id, else by its name; a rename keeps id, order and age', async () => {
     await take({ weir: 1, rules: [rule('a'), rule('b')] });
     const [a, b] = await stored();
     const elsewhere = '00000000-0000-4000-8000-000000000001';
@@ -178,7 +178,7 @@ describe('an import', () => {
     expect(plain(await stored())).toEqual(plain(before));
   });
 
-  test('hands the name of a renamed rule to a new one', async () => {
+  test('gives the old name of a renamed rule to a new rule', async () => {
     await take({ weir: 1, rules: [rule('a')] });
     const [a] = await stored();
     const { rules } = await take({ weir: 1, rules: [rule('a'), { ...rule('renamed'), id: a.id }] });
@@ -188,7 +188,7 @@ describe('an import', () => {
     expect(created.id).not.toBe(a.id);
   });
 
-  test('hands the name of a deleted rule to another one', async () => {
+  test('gives the name of a deleted rule to another rule', async () => {
     await take({ weir: 1, rules: [rule('a'), rule('b')] });
     const [a] = await stored();
     await take({ weir: 1, rules: [{ ...rule('b'), id: a.id }] }, '?mode=replace');
@@ -203,7 +203,7 @@ describe('an import', () => {
     expect(rows).toEqual([{ name: 'new' }]);
   });
 
-  test('leaves alone what the document does not speak of, even when it replaces', async () => {
+  test('leaves alone the parts that the document does not have, even with mode=replace', async () => {
     await take({ weir: 1, tiers: [{ name: 'free' }], rules: [rule('a')] });
     await take({ weir: 1, rules: [] }, '?mode=replace');
     expect((await exported()).tiers).toEqual([{ name: 'free' }]);
@@ -212,7 +212,7 @@ describe('an import', () => {
     expect((await exported()).tiers).toEqual([]);
   });
 
-  test('is recorded as one change, by the one who made it', async () => {
+  test('is recorded as one change, under the name of its actor', async () => {
     await take({ weir: 1, tiers: [{ name: 'free' }], rules: [rule('a'), rule('b')] });
     const { rows } = await query(
       'select distinct change_id, actor from history order by change_id desc limit 1',
@@ -223,7 +223,7 @@ describe('an import', () => {
   });
 });
 
-test('5,000 rules pass at once, as do 5,000 changes of them', async () => {
+test('5,000 rules can be imported at once, and so can 5,000 changes', async () => {
   const rules = Array.from({ length: 5_000 }, (_, i) =>
     rule(`rule-${i}`, { tiers: ['free'], message: 'x'.repeat(50) }),
   );

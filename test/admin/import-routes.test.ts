@@ -12,7 +12,7 @@ const places = async () =>
   );
 
 describe('routes', () => {
-  test('go out without their defaults, and in again without a change', async () => {
+  test('are exported without their defaults, and imported again without a change', async () => {
     const { routes } = await take({
       weir: 1,
       routes: [route('b', { enabled: false, headers: { 'X-A': '1' } }), { name: 'a', origin: 'pass' }],
@@ -34,7 +34,7 @@ describe('routes', () => {
       expect((await take(document, `?mode=${mode}`)).routes).toEqual({ ...EMPTY, unchanged: 2 });
   });
 
-  test('are told what would change before anything does', async () => {
+  test('show in a dry run what would change', async () => {
     await take({ weir: 1, routes: [route('a'), route('b')] });
     const wanted = { weir: 1 as const, routes: [route('a', { prefix: '/A/2/' }), route('c')] };
     const expected = {
@@ -49,7 +49,7 @@ describe('routes', () => {
     expect(await places()).toEqual(['a/a/2', 'c/c']);
   });
 
-  test('may change places with one another, and names', async () => {
+  test('may swap prefixes and names', async () => {
     await take({ weir: 1, routes: [route('a'), route('b')] });
     await take({ weir: 1, routes: [route('a', { prefix: '/b' }), route('b', { prefix: '/a' })] });
     expect(await places()).toEqual(['a/b', 'b/a']);
@@ -64,7 +64,7 @@ describe('routes', () => {
     expect(await places()).toEqual(['a/a', 'b/b']);
   });
 
-  test('stay if the document has none, and rules stay if it has only routes', async () => {
+  test('stay if the document has no routes', async () => {
     await take({ weir: 1, routes: [route('a')] });
     expect((await take({ weir: 1, rules: [] }, '?mode=replace')).routes).toEqual({ ...EMPTY, unchanged: 1 });
   });

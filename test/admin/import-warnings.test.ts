@@ -33,27 +33,27 @@ const warningsOf = async (document: object, mode = 'merge') => {
 const ID = (digit: number) => `00000000-0000-4000-8000-00000000000${digit}`;
 const tied = [rule('a', { id: ID(1), resource: '/same' }), rule('b', { id: ID(2), resource: '/same' })];
 
-test('there is nothing to say of rules that are well meant', async () => {
+test('good rules get no warning', async () => {
   expect(await warningsOf({ rules: [rule('a'), rule('b')] })).toEqual([]);
 });
 
-test('a rule of the document that never wins is told', async () => {
+test('a rule of the document that never applies gets a warning', async () => {
   expect(await warningsOf({ rules: tied })).toEqual([expect.stringContaining('"b" never applies: "a"')]);
 });
 
-test('a rule that never wins beside one which stays is told, and beside one which goes is not', async () => {
+test('a rule that loses to a kept rule gets a warning, and one that loses to a deleted rule gets none', async () => {
   await take({ rules: [tied[0]] }, '');
   expect(await warningsOf({ rules: [tied[1]] })).toEqual([expect.stringContaining('"b" never applies: "a"')]);
   expect(await warningsOf({ rules: [tied[1]] }, 'replace')).toEqual([]);
 });
 
-test('rules that are switched off are in nobody’s way', async () => {
+test('a rule that is switched off does not cause a warning', async () => {
   const [a, b] = tied;
   expect(await warningsOf({ rules: [a, { ...b, enabled: false }] })).toEqual([]);
   expect(await warningsOf({ rules: [{ ...b, enabled: true }] })).toHaveLength(1);
 });
 
-test('what tiers make of rules is told, whichever of the two the document changes', async () => {
+test('a rule whose limit does not fit the tiers gets a warning, whichever of the two the document changes', async () => {
   const rules = [rule('named', { limit: null, limitName: 'calls' })];
   expect(await warningsOf({ rules })).toEqual([
     expect.stringContaining('takes the limit "calls", which no tier has'),
@@ -66,7 +66,7 @@ test('what tiers make of rules is told, whichever of the two the document change
   ]);
 });
 
-test('of very many warnings the first ones are told, and how many more there are', async () => {
+test('of very many warnings only the first are shown, with the number of the others', async () => {
   const rules = Array.from({ length: 30 }, (_, i) => rule(`r${i}`, { scope: 'user', tiers: ['none'] }));
   const warnings = await take({ rules }, '?dryRun=true');
   expect([warnings.length, warnings.at(-1)]).toEqual([21, 'and 10 more']);

@@ -40,12 +40,12 @@ describe('a key', () => {
     }
   });
 
-  it('is another one each time', async () => {
+  it('is different each time', async () => {
     const keys = await Promise.all(Array.from({ length: 5 }, () => create(admin, 'keys', {})));
     expect(new Set(keys.map(({ key }) => key)).size).toBe(5);
   });
 
-  it('can be disabled, expired and handed over, not changed', async () => {
+  it('can be disabled, expired and given to another user, but its text cannot be changed', async () => {
     const { id } = await create(admin, 'keys', {});
     const patch = (body: object) => admin.call(`/keys/${id}`, { method: 'PATCH', body });
     expect(
@@ -62,7 +62,7 @@ describe('a key', () => {
   });
 
   it.each(['2026-06-01T12:00:00Z', '2026-06-01T13:59:59+02:00', '2020-01-01T00:00:00Z'])(
-    'is not made if it would already be over: %s',
+    'is not created if it would already have expired: %s',
     async (expiresAt) => {
       const response = await admin.call('/keys', { method: 'POST', body: { expiresAt } });
       expect(await readProblem(response)).toMatchObject({
@@ -73,7 +73,7 @@ describe('a key', () => {
     },
   );
 
-  it('of a user that is not there brings the user along, and says so', async () => {
+  it('for a user that does not exist creates the user, and says so', async () => {
     const created = await create(admin, 'keys', { userId: 'newcomer' });
     const warning = (id: string) => `there was no user ${id}: it was created, without a tier and a tenant`;
     expect(created.warnings).toEqual([warning('newcomer')]);
@@ -95,7 +95,7 @@ describe('a key', () => {
     expect(await undone.json()).toMatchObject({ rowCount: 2 });
   });
 
-  it('is found by how it begins, by less than is kept of it and by more', async () => {
+  it('is found by its beginning, shorter or longer than the stored prefix', async () => {
     const { id, key, prefix } = await create(admin, 'keys', { name: 'to be found' });
     const found = async (begins: string) => {
       const { items } = (await (await admin.call(`/keys?limit=200&prefix=${begins}`)).json()) as {

@@ -96,7 +96,7 @@ async function take(region: number, userId: string) {
 }
 
 describe('the limits of a caller', () => {
-  it('are those of all rules that count it, with what is left over all regions, and asking charges nothing', async () => {
+  it('come from all rules that count it, with what is left in all regions, and asking charges nothing', async () => {
     await take(0, 'ada');
     await take(1, 'ada');
     await take(1, 'ada');
@@ -111,13 +111,13 @@ describe('the limits of a caller', () => {
     }
   });
 
-  it('of a key are those of its user and tenant, too', async () => {
+  it('identified by a key include those of its user and tenant', async () => {
     const { caller, limits } = await limitsOf('apiKey', keyId);
     expect(caller).toMatchObject({ apiKeyId: keyId, userId: 'ada', tenantId: 'acme' });
     expect(limits.map(({ name }) => name)).toEqual(['by user', 'by tier']);
   });
 
-  it('of an address are also those of rules that count it for lack of a name, and say so', async () => {
+  it('known only by address include rules that count it by address instead, and say so', async () => {
     const { limits } = await limitsOf('ip', '198.51.100.1');
     expect(limits.map(({ name, scope, subject }) => [name, scope, subject])).toEqual(
       expect.arrayContaining([
@@ -129,7 +129,7 @@ describe('the limits of a caller', () => {
     expect(limits).toHaveLength(3);
   });
 
-  it('of an IPv6 prefix, as it is counted, are those of its addresses', async () => {
+  it('can be asked for by an IPv6 address or by its prefix', async () => {
     const [whole, prefix] = [await limitsOf('ip', '2001:db8::7'), await limitsOf('ip', '2001:db8::/64')];
     expect(prefix).toEqual({ ...whole, limits: expect.anything() });
     expect(prefix.caller['ip']).toBe('2001:db8::/64');
@@ -145,7 +145,7 @@ describe('the limits of a caller', () => {
     });
   });
 
-  it('tell the list that makes them not matter', async () => {
+  it('name the list that the caller is on', async () => {
     expect((await limitsOf('user', 'eve')).listed).toBe('deny');
   });
 
@@ -167,7 +167,7 @@ describe('the limits of a caller', () => {
     inForce.rules = rules;
   });
 
-  it('have nothing left that is known while no region answers', async () => {
+  it('do not show what is left while no region answers', async () => {
     for (const { gateway } of harnesses) await gateway.faults.set({ status: 500 });
     const { limits } = await limitsOf('user', 'ada');
     for (const { gateway } of harnesses) await gateway.faults.clear();
@@ -187,7 +187,7 @@ describe('searching', () => {
     expect(items.map(({ id }) => id)).toEqual(ids);
   });
 
-  it('keys finds their names, and whose they are', async () => {
+  it('keys finds them by name and by owner', async () => {
     for (const q of ['CI', 'ada']) {
       const { items } = (await (await admin.call(`/keys?q=${q}`)).json()) as { items: { id: string }[] };
       expect(items.map(({ id }) => id)).toEqual([keyId]);

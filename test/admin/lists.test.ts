@@ -20,7 +20,7 @@ describe('an address or a range', () => {
     ['2001:DB8:0:0::1', '2001:db8::1/128'],
     ['2001:db8::/32', '2001:db8::/32'],
     ['::ffff:192.0.2.1', '192.0.2.1/32'],
-  ])('%s is kept in its one spelling, and found in any', async (value, kept) => {
+  ])('%s is kept in its canonical spelling, and found in either spelling', async (value, kept) => {
     const entry = await create(admin, 'lists', { ...DENY, value });
     expect(entry['value']).toBe(kept);
     for (const spelling of [value, kept]) {
@@ -29,7 +29,7 @@ describe('an address or a range', () => {
     }
   });
 
-  it('is listed once, however it is spelled', async () => {
+  it('is listed once, even in two spellings', async () => {
     await create(admin, 'lists', { ...DENY, value: '2001:db8:ffff::/48' });
     const again = await post({ ...DENY, value: '2001:0DB8:FFFF:0::/48' });
     expect(await readProblem(again)).toMatchObject({
@@ -57,7 +57,7 @@ describe('an address or a range', () => {
     });
   });
 
-  it('is judged by its kind after a patch too', async () => {
+  it('is checked by its kind after a patch too', async () => {
     const { id } = await create(admin, 'lists', { list: 'deny', kind: 'user', value: '2001:DB8:1::1' });
     const patch = (body: object) => admin.call(`/lists/${id}`, { method: 'PATCH', body });
     expect((await readProblem(await patch({ kind: 'apiKey' }))).errors).toMatchObject([
@@ -76,7 +76,7 @@ describe('an entry', () => {
     expect(entry['value']).toBe(id);
   });
 
-  it('is not made from the key itself', async () => {
+  it('is not made from the text of a key', async () => {
     const { key } = await create(admin, 'keys', {});
     const problem = await readProblem(await post({ list: 'deny', kind: 'apiKey', value: key }));
     expect(problem.errors).toEqual([
@@ -84,7 +84,7 @@ describe('an entry', () => {
     ]);
   });
 
-  it('expires at a moment that has a zone and is to come', async () => {
+  it('expires at a time that has a zone and lies in the future', async () => {
     const entry = await create(admin, 'lists', {
       ...DENY,
       value: '192.0.2.9',

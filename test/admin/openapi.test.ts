@@ -79,7 +79,7 @@ describe('the OpenAPI document', () => {
   });
 });
 
-describe('the page for people', () => {
+describe('the page of the API', () => {
   it('shows every operation and every body, without scripts or anything from elsewhere', async () => {
     const response = await admin.call('/docs');
     expect(response.headers.get('Content-Type')).toBe('text/html; charset=utf-8');
@@ -94,7 +94,7 @@ describe('the page for people', () => {
     expect(html.length).toBeLessThan(250_000);
   });
 
-  it('has examples that the route takes', async () => {
+  it('has examples that the admin route accepts', async () => {
     const html = await (await admin.call('/docs')).text();
     const examples = [
       ...html.matchAll(
@@ -108,7 +108,7 @@ describe('the page for people', () => {
     }
   });
 
-  it('links only to bodies that are there', async () => {
+  it('links only to bodies that it shows', async () => {
     const html = await (await admin.call('/docs')).text();
     const ids = new Set([...html.matchAll(/id="([^"]+)"/g)].map(([, id]) => id));
     for (const [, target] of html.matchAll(/href="#([^"]+)"/g)) expect(ids).toContain(target);

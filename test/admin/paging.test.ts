@@ -57,7 +57,7 @@ const namesIn = (pages: readonly Page[]) =>
   pages.flatMap(({ items }) => items.map(({ name, id }) => name ?? id));
 
 describe('pages', () => {
-  it.each(['rules', 'users', 'keys'])('hold each of all %s once, whatever their size', async (collection) => {
+  it.each(['rules', 'users', 'keys'])('hold all %s, each once, at any page size', async (collection) => {
     const all = namesIn(await readAll(collection, 200)).sort();
     expect(new Set(all).size).toBe(COUNT);
     for (const limit of [7, 50, 65, COUNT]) {
@@ -67,11 +67,11 @@ describe('pages', () => {
     }
   });
 
-  it('have 50 items unless told', async () => {
+  it('have 50 items by default', async () => {
     expect((await page('/rules')).items).toHaveLength(50);
   });
 
-  it('go on with filters', async () => {
+  it('keep their filters', async () => {
     const first = await page('/rules?q=R1&limit=10');
     const rest = await page(`/rules?q=R1&limit=200&cursor=${first.nextCursor}`);
     const expected = numbers(COUNT)
@@ -83,7 +83,7 @@ describe('pages', () => {
 });
 
 describe('while others write', () => {
-  it('a row that is there all the time is on exactly one page', async () => {
+  it('a row that stays is on exactly one page', async () => {
     const before = namesIn(await readAll('rules', 200));
     const ids = new Map(
       (await readAll('rules', 200)).flatMap(({ items }) => items.map(({ id, name }) => [name, id])),
@@ -109,7 +109,7 @@ describe('while others write', () => {
     expect(seen).toEqual(expect.arrayContaining(stayed));
   });
 
-  it('a cursor is good after the row that it stands for is gone', async () => {
+  it('a cursor stays valid after its row is deleted', async () => {
     const { items, nextCursor } = await page('/users?limit=3');
     const expected = await page(`/users?limit=3&cursor=${nextCursor}`);
     await admin.call(`/users/${items[2]?.id}`, { method: 'DELETE' });
@@ -117,7 +117,7 @@ describe('while others write', () => {
   });
 });
 
-describe('a cursor that is not one', () => {
+describe('a bad limit or cursor', () => {
   it.each(['0', '201', '-1', '1.5', 'ten', ''])('is refused: limit=%s', async (limit) => {
     const response = await admin.call(`/rules?limit=${limit}`);
     expect(await readProblem(response)).toMatchObject({

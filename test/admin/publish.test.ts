@@ -16,7 +16,7 @@ afterAll(() => admin[Symbol.asyncDispose]());
 
 const call = (token?: string) => admin.call('/publish', { method: 'POST', token });
 
-test('answers with the publication', async () => {
+test('publishing answers with the publication', async () => {
   const publication: Publication = {
     version: '0123456789abcdef',
     changed: true,
@@ -40,7 +40,7 @@ test.each([
     'The tables are missing. Run `npm run db:migrate`.',
     Object.assign(new Error('no table'), { code: '42P01' }),
   ],
-])('a failure reads: %s', async (detail, error) => {
+])('a failed publication says: %s', async (detail, error) => {
   publish = () => Promise.reject(error);
   const response = await call();
   expect(response.status).toBe(503);
@@ -51,6 +51,6 @@ test.each([
   expect(logged.at(-1)).toBe('publish-failed');
 });
 
-test('is refused to a token that may only read', async () => {
+test('publishing is refused to a token that may only read', async () => {
   expect((await call(TOKENS.read.token)).status).toBe(403);
 });

@@ -53,7 +53,7 @@ type Violator = { subject: string; count: number; lastAt: string; rules: string[
 type Used = { name: string; requests: number; cost: number };
 
 describe('violators', () => {
-  it('are those with the most denials first, of the time that was asked for', async () => {
+  it('come with the most denials first, for the time that was asked for', async () => {
     const { items } = await page<Violator>('/violators?since=24h&by=user');
     expect(items).toEqual([
       { subject: 'ann', count: 11, lastAt: '2030-01-31T11:00:00.000Z', rules: ['rule 0', 'rule 1'] },
@@ -65,14 +65,14 @@ describe('violators', () => {
     ]);
   });
 
-  it('can be asked for by rule, whatever its scope', async () => {
+  it('can be counted by rule, in every scope', async () => {
     const { items } = await page<Violator>('/violators?by=rule');
     expect(items.map(({ subject }) => subject).sort()).toEqual(['r0', 'r1']);
     const total = items.reduce((sum, { count }) => sum + count, 0);
     expect(total).toBe((70 * 71) / 2 + 5 + 6 + 7 + 1);
   });
 
-  it('can be callers of all kinds at once, each with its scope', async () => {
+  it('can be listed for all scopes at once, each with its scope', async () => {
     const { items } = await page<Violator & { scope: string }>('/violators?by=all&limit=1000');
     expect(items.map(({ scope }) => scope)).toEqual(expect.arrayContaining(['ip', 'user']));
     expect(items.find(({ subject }) => subject === 'ann')).toMatchObject({ scope: 'user', count: 11 });
@@ -80,7 +80,7 @@ describe('violators', () => {
     expect(csv.split('\r\n')[0]).toBe('scope,subject,count,lastAt,rules');
   });
 
-  it('come by pages that neither repeat nor skip one', async () => {
+  it('come in pages that neither repeat nor skip one', async () => {
     const all = await pages<Violator>('/violators?by=ip&limit=3');
     expect(all).toEqual((await page<Violator>('/violators?by=ip')).items);
     expect(all).toHaveLength(8);
@@ -101,7 +101,7 @@ describe('violators', () => {
 describe('events', () => {
   type Event = { at: string; ruleId: string; scope: string; subject: string; count: number };
 
-  it('are the newest first, by pages that neither repeat nor skip one', async () => {
+  it('come newest first, in pages that neither repeat nor skip one', async () => {
     const all = await pages<Event>('/events?since=24h&limit=9');
     expect(all).toHaveLength(74);
     expect(all.map(({ at }) => at)).toEqual(
@@ -113,7 +113,7 @@ describe('events', () => {
     expect(new Set(all.map((event) => JSON.stringify(event))).size).toBe(74);
   });
 
-  it('can be asked for by rule, scope and subject, also where hashes are stored', async () => {
+  it('can be filtered by rule, scope and subject, even if subjects are stored as hashes', async () => {
     expect((await page<Event>('/events?rule=r0&scope=user')).items).toMatchObject([
       { subject: 'ann', count: 5 },
     ]);
@@ -122,7 +122,7 @@ describe('events', () => {
     expect(items).toMatchObject([{ count: 1 }]);
   });
 
-  it('come as CSV, the next page in a header', async () => {
+  it('come as CSV, with the next page in a header', async () => {
     const response = await admin.call('/events?limit=1&format=csv');
     expect((await response.text()).split('\r\n')).toHaveLength(3);
     const cursor = response.headers.get('X-Next-Cursor');
@@ -149,7 +149,7 @@ describe('the series of denials', () => {
     ]);
   });
 
-  it('has hours, too, of one rule or of one subject, also where hashes are stored', async () => {
+  it('can have hours, one rule or one subject, even if subjects are stored as hashes', async () => {
     const { items } = await series('since=24h&step=hour&scope=user&subject=ann');
     expect(items).toEqual([]);
     expect((await series('since=24h&step=hour&scope=user&rule=r1')).items).toEqual([
@@ -160,7 +160,7 @@ describe('the series of denials', () => {
     ]);
   });
 
-  it('goes back two days by minutes, however much is asked for', async () => {
+  it('goes back at most two days by the minute', async () => {
     expect((await series('since=90d')).from).toBe('2030-01-29T12:00:00.000Z');
     expect((await series('since=90d&step=hour')).from).toBe('2029-12-31T12:00:00.000Z');
   });
@@ -207,7 +207,7 @@ describe('usage', () => {
     ['by=rule', [['r0', 10]]],
     ['by=tenant&rule=r0', [['acme', 10]]],
     ['by=tenant&apiKey=k1', [['acme', 12]]],
-  ])('can be asked for %s', async (query, expected) => {
+  ])('can be grouped and filtered: %s', async (query, expected) => {
     const all = await pages<Used>(`/usage?${query}&limit=1`);
     expect(all.map(({ name, requests }) => [name, requests])).toEqual(expected);
   });

@@ -31,12 +31,12 @@ const subjects = (count: number) => Array.from({ length: count }, (_, i) => `sub
 
 const REFUSED = { status: 409, code: 'rules-too-large' };
 
-describe('a change that does not fit any more', () => {
+describe('when the rules have no room left', () => {
   it.each([
     ['rules', { ...LOGINS, subjects: subjects(100) }],
     ['tiers', { name: 'large', limits: Object.fromEntries(subjects(100).map((name) => [name, 1])) }],
     ['lists', { list: 'deny', kind: 'user', value: 'x'.repeat(256) }],
-  ])('is not created: %s', async (collection, body) => {
+  ])('a new row is refused: %s', async (collection, body) => {
     await leaveRoom(200);
     const problem = await readProblem(await admin.call(`/${collection}`, { method: 'POST', body }));
     expect(problem).toMatchObject({
@@ -48,7 +48,7 @@ describe('a change that does not fit any more', () => {
     expect(items).toEqual([]);
   });
 
-  it('does not become larger, nor is it switched on', async () => {
+  it('a rule cannot grow or be switched on', async () => {
     const { id } = await create(admin, 'rules', { ...LOGINS, subjects: ['a'] });
     const off = await create(admin, 'rules', {
       ...LOGINS,
@@ -68,7 +68,7 @@ describe('a change that does not fit any more', () => {
     expect(await read(await admin.call(`/rules/${id}`))).toMatchObject({ subjects: ['a'] });
   });
 
-  it('is not imported, and a dry run says so', async () => {
+  it('an import is refused, and so is its dry run', async () => {
     await leaveRoom(2_000);
     const body = { weir: 1, rules: subjects(50).map((name) => documentRule(name)) };
     for (const query of ['?dryRun=true', '', '?mode=replace'])
@@ -78,8 +78,8 @@ describe('a change that does not fit any more', () => {
   });
 });
 
-describe('what still can be done then', () => {
-  it('is a change that makes it smaller or leaves its size, and a row that is switched off', async () => {
+describe('when the rules are already as large as allowed, or larger', () => {
+  it('a change that does not make them larger is saved, and so is a rule that is switched off', async () => {
     const { id } = await create(admin, 'rules', { ...LOGINS, subjects: subjects(50) });
     await leaveRoom(-1_000_000);
     for (const body of [{ priority: 100 }, { subjects: subjects(49) }, { enabled: false }])
@@ -90,7 +90,7 @@ describe('what still can be done then', () => {
     expect((await admin.call(`/rules/${id}`, { method: 'DELETE' })).status).toBe(204);
   });
 
-  it('is to import less than there is', async () => {
+  it('an import that makes them smaller is taken', async () => {
     const rules = subjects(50).map((name) => documentRule(name));
     await admin.call('/import', { method: 'POST', body: { weir: 1, rules } });
     await leaveRoom(0);
@@ -100,7 +100,7 @@ describe('what still can be done then', () => {
   });
 });
 
-it('what fits exactly is taken', async () => {
+it('a change that just fits is saved', async () => {
   const before = await published();
   const { id } = await create(admin, 'rules', { ...LOGINS, subjects: subjects(100) });
   const grownBy = (await published()) - before;

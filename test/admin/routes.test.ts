@@ -18,7 +18,7 @@ beforeEach(() => admin.db.database.delete(routes));
 const post = (body: unknown) => admin.call('/routes', { method: 'POST', body });
 
 describe('a route', () => {
-  it('is kept in its one spelling', async () => {
+  it('is kept in its canonical spelling', async () => {
     const route = await create(admin, 'routes', {
       host: '*.Example.COM.',
       prefix: '/API//v1/',
@@ -66,7 +66,7 @@ describe('a route', () => {
     await create(admin, 'routes', { ...place, enabled: false });
   });
 
-  it('is found by its host in any case, by its origin, and by whether it is in force', async () => {
+  it('is found by its host in any case, by its origin, its name, and whether it is in force', async () => {
     await create(admin, 'routes', { name: 'one', host: 'a.example.com', origin: ORIGIN });
     await create(admin, 'routes', { name: 'two', host: 'b.example.com', origin: 'pass', enabled: false });
     const named = async (query: string) => {
@@ -92,19 +92,19 @@ describe('a route', () => {
   });
 });
 
-describe('on their way to the edge, routes', () => {
+describe('in a publication, routes', () => {
   const published = async () => {
     const { content, rejected } = await createRuleReader(admin.db.database).read({ us: 1 });
     return { routes: content.routes?.map(({ name }) => name), rejected };
   };
 
-  it('that are switched off stay behind', async () => {
+  it('that are switched off are left out', async () => {
     await create(admin, 'routes', { name: 'on', origin: ORIGIN });
     await create(admin, 'routes', { name: 'off', origin: ORIGIN, enabled: false });
     expect(await published()).toEqual({ routes: ['on'], rejected: [] });
   });
 
-  it('that this Worker cannot serve are put aside, with the reason; the others go', async () => {
+  it('that this Worker cannot serve are left out, with the reason, and the others are published', async () => {
     await admin.db.database.insert(routes).values([
       { name: 'good', origin: ORIGIN },
       { name: 'private', prefix: '/private', origin: 'https://10.0.0.1' },
@@ -128,7 +128,7 @@ describe('on their way to the edge, routes', () => {
     expect((await readContent(admin.db.database)).rejected).toEqual([]);
   });
 
-  it('change the version of what is in force', async () => {
+  it('change the version of the rules', async () => {
     const version = async () =>
       ((await (await admin.call('/publish', { method: 'POST' })).json()) as { version: string }).version;
     const before = await version();

@@ -59,12 +59,12 @@ describe('filters', () => {
     ['q=%5C', []],
     ['scope=ip&algorithm=fixed-window&enabled=true&q=in', ['Logins 100%']],
     ["q=' or true --", []],
-  ])('%s', async (query, names) => {
+  ])('show the right rules: “%s”', async (query, names) => {
     expect(await find(query)).toEqual(names);
   });
 
   it.each(['scope=everybody', 'algorithm=none', 'enabled=yes', 'scop=ip', 'scope=ip&scope=user'])(
-    'refuses %s rather than show everything',
+    'refuse %s rather than show everything',
     async (query) => {
       const problem = await readProblem(await admin.call(`/rules?${query}`));
       expect(problem).toMatchObject({
@@ -139,7 +139,7 @@ describe('a rule', () => {
     }
   });
 
-  it('is judged as a whole when a part of it changes', async () => {
+  it('is checked as a whole when a part of it changes', async () => {
     const { id, revision } = await create(admin, 'rules', {
       ...LOGINS,
       name: 'bursty',
@@ -172,8 +172,8 @@ describe('a rule', () => {
   });
 });
 
-describe('one name', () => {
-  it('goes to exactly one of many who want it at once', async () => {
+describe('a name', () => {
+  it('goes to exactly one of many rules created with it at once', async () => {
     const answers = await Promise.all(
       Array.from({ length: 8 }, () =>
         admin.call('/rules', { method: 'POST', body: { ...LOGINS, name: 'wanted' } }),

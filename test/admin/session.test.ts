@@ -71,7 +71,7 @@ describe('logging in', () => {
     expect(attributes).toEqual(['Max-Age=28800', 'Path=/_weir', 'HttpOnly', 'Secure', 'SameSite=Strict']);
   });
 
-  it('with a wrong token shows the form again, and after ten of them says how long to wait', async () => {
+  it('with a wrong token shows the form again, and after ten wrong tokens says how long to wait', async () => {
     const { logIn } = openIsolate();
     const wrong = await logIn('a-token-that-nobody-has');
     expect(wrong.status).toBe(401);
@@ -91,19 +91,19 @@ describe('logging in', () => {
     }
   });
 
-  it('takes a token that no header could hold for a wrong one', async () => {
+  it('answers 401 to a token that no header could hold', async () => {
     expect((await openIsolate().logIn('new\nline-and-ü-in-it')).status).toBe(401);
   });
 });
 
 describe('a session', () => {
-  it('may read what its token may', async () => {
+  it('may read if its token may', async () => {
     const isolate = openIsolate();
     const cookie = await isolate.cookieOf(ALICE.token);
     expect((await isolate.ask({ Cookie: `other=1; ${cookie}` })).status).toBe(200);
   });
 
-  it('changes nothing without its CSRF token, and does with it', async () => {
+  it('changes something only with its CSRF token', async () => {
     const isolate = openIsolate();
     const cookie = await isolate.cookieOf(ALICE.token);
     const csrf = await isolate.csrfOf(cookie);
@@ -114,7 +114,7 @@ describe('a session', () => {
     expect((await isolate.ask({ Cookie: cookie, 'X-Weir-Csrf': csrf }, 'POST')).status).toBe(200);
   });
 
-  it('with its CSRF token is still refused for a change that another site asks for', async () => {
+  it('refuses a change that another site asks for, even with its CSRF token', async () => {
     const isolate = openIsolate();
     const cookie = await isolate.cookieOf(ALICE.token);
     const csrf = await isolate.csrfOf(cookie);
@@ -130,7 +130,7 @@ describe('a session', () => {
     expect([answer.status, await codeOf(answer)]).toEqual([403, 'read-only-token']);
   });
 
-  it('ends after eight hours to the millisecond, which is not a failed attempt', async () => {
+  it('ends after exactly eight hours, and this is not a failed attempt', async () => {
     const isolate = openIsolate();
     const cookie = await isolate.cookieOf(ALICE.token);
     isolate.clock.ms += SESSION_MS - 1;
@@ -142,7 +142,7 @@ describe('a session', () => {
     }
   });
 
-  it('is good for other isolates with the same secrets', async () => {
+  it('is valid in other isolates with the same secrets', async () => {
     const cookie = await openIsolate().cookieOf(ALICE.token);
     expect((await openIsolate().ask({ Cookie: cookie })).status).toBe(200);
   });
@@ -168,7 +168,7 @@ describe('a session', () => {
     expect((await isolate.ask({ Cookie: cookie })).status).toBe(429);
   });
 
-  it('comes before a password that the browser remembers', async () => {
+  it('takes precedence over a password that the browser remembers', async () => {
     const isolate = openIsolate();
     const cookie = await isolate.cookieOf(ALICE.token);
     const headers = {
@@ -196,7 +196,7 @@ describe('logging out', () => {
     return rows.length;
   };
 
-  it('ends the session for a stolen copy of the cookie, in every isolate, and no other session', async () => {
+  it('ends the session in every isolate, even for a copy of the cookie, and ends no other session', async () => {
     const [here, elsewhere] = [anIsolate(), anIsolate()];
     const cookie = await here.cookieOf(ALICE.token);
     const another = await here.cookieOf(ALICE.token);
@@ -212,7 +212,7 @@ describe('logging out', () => {
     expect((await elsewhere.ask({ Cookie: another })).status).toBe(200);
   });
 
-  it('keeps no row of a session that would be over by now', async () => {
+  it('deletes the rows of sessions that have expired', async () => {
     const past = createEndedSessions({ database: db.database, now: () => 0 });
     await past.end('an-old-one', 1_900_000_000_000);
     const before = await rowsOf();
@@ -227,7 +227,7 @@ describe('logging out', () => {
     expect(await rowsOf()).toBe(before);
   });
 
-  it('that Postgres cannot be told of says so, and holds in this isolate', async () => {
+  it('without Postgres says that a copy of the cookie still works, and holds in this isolate', async () => {
     const [here, elsewhere] = [anIsolate(), anIsolate()];
     const cookie = await here.cookieOf(ALICE.token);
     const csrf = await here.csrfOf(cookie);
@@ -258,7 +258,7 @@ describe('the page’s documents', () => {
     }
   });
 
-  it('say how to log out, which ends the cookie', async () => {
+  it('remove the cookie at log-out', async () => {
     const { page } = openIsolate();
     const request = new Request(`${SITE}/_weir/logout`, { method: 'POST', headers: { Origin: SITE } });
     const answer = await page(request);
@@ -266,7 +266,7 @@ describe('the page’s documents', () => {
     expect(answer.headers.get('Set-Cookie')).toContain('__Secure-weir=; Max-Age=0; Path=/_weir;');
   });
 
-  it('answer other methods with 405 and the methods that they have', async () => {
+  it('answer other methods with 405, and name the allowed ones', async () => {
     const { page } = openIsolate();
     const answers = ['/_weir/', '/_weir/login'].map((path) =>
       page(new Request(SITE + path, { method: 'DELETE' })),

@@ -33,7 +33,7 @@ describe('a rule', () => {
     { shares: { eu: 1 }, spill: false, countDenied: true },
     { shares: { eu: 1 }, spill: false, algorithm: 'concurrency' },
     { algorithm: 'concurrency' },
-  ])('may say %j', async (said) => {
+  ])('may have %j', async (said) => {
     const { id, ...shown } = await create(admin, 'rules', { ...LOGINS, ...said });
     expect(shown).toMatchObject(said);
     expect(shown.warnings).toBeUndefined();
@@ -81,7 +81,7 @@ describe('a rule', () => {
       '#/shares',
       LENT('a denial is not one before all regions have said no (blockSeconds)'),
     ],
-  ])('may not say %j', async (said, pointer, detail) => {
+  ])('may not have %j', async (said, pointer, detail) => {
     const { id, revision } = await create(admin, 'rules', LOGINS);
     const created = await admin.call('/rules', { method: 'POST', body: { ...LOGINS, name: 'bad', ...said } });
     for (const response of [created, await put(id, said), await patch(id, said)])
@@ -93,13 +93,13 @@ describe('a rule', () => {
     expect((await read(await admin.call(`/rules/${id}`))).revision).toBe(revision);
   });
 
-  test('names all regions that do not exist at once', async () => {
+  test('is refused with the names of all regions that do not exist', async () => {
     const body = { ...LOGINS, shares: { mars: 1, us: 1, 'a/b~c': 1 } };
     const { errors } = await readProblem(await admin.call('/rules', { method: 'POST', body }));
     expect(errors?.map(({ pointer }) => pointer)).toEqual(['#/shares/mars', '#/shares/a~1b~0c']);
   });
 
-  test('whose region is gone since can be changed otherwise', async () => {
+  test('with a share for a region that no longer exists can be changed in other fields', async () => {
     const { id } = await create(admin, 'rules', LOGINS);
     await sql.query(`update rules set shares = '{"us": 1, "mars": 1}'`);
     expect(await read(await patch(id, { limit: 9 }))).toMatchObject({ limit: 9, shares: { us: 1, mars: 1 } });
@@ -111,7 +111,7 @@ describe('a rule', () => {
   });
 });
 
-test('rules with shares, or counted centrally, are explained like any other', async () => {
+test('rules with shares, and central rules, are explained like any other', async () => {
   await create(admin, 'rules', { ...LOGINS, name: 'shared', resource: '/x', shares: { eu: 1 } });
   await create(admin, 'rules', { ...LOGINS, name: 'central', resource: '/*', central: true });
   await sql.query(`update rules set shares = '{"us": 1}' where name = 'shared'`);

@@ -62,7 +62,7 @@ describe('an import', () => {
   const send = (document: object) =>
     admin.call('/import?mode=replace', { method: 'POST', body: { weir: 1, ...document } });
 
-  it('waits for a change that has begun before it, and does not overwrite it unseen', async () => {
+  it('waits for a change that began before it, and does not overwrite that change', async () => {
     await create(admin, 'rules', ruleOf('known'));
     const document = { basedOn: await basedOn(), rules: [ruleOf('known', 77)] };
     const answer = await whileEditing(`update rules set "limit" = 50`, () => send(document));
@@ -70,7 +70,7 @@ describe('an import', () => {
     expect(await limitOf('known')).toBe(50);
   });
 
-  it('without basedOn starts again with the rows that it has waited for', async () => {
+  it('without basedOn waits for an earlier change, and then starts again with its rows', async () => {
     await create(admin, 'rules', ruleOf('known'));
     const insert = `insert into rules (name, resource, scope, algorithm, "limit", window_seconds)
       values ('late', '/late', 'ip', 'fixed-window', 1, 60)`;
@@ -79,7 +79,7 @@ describe('an import', () => {
     expect([await limitOf('known'), await limitOf('late')]).toEqual([77, undefined]);
   });
 
-  it('of many that are based on the same is the only one', async () => {
+  it('succeeds alone if many are based on the same state', async () => {
     for (let round = 0; round < 5; round += 1) {
       const based = await basedOn();
       const limits = [1, 2, 3, 4].map((each) => 10 * (round + 1) + each);
@@ -92,7 +92,7 @@ describe('an import', () => {
   });
 });
 
-describe('a row that somebody is changing', () => {
+describe('a row that another transaction is changing', () => {
   let rule: Shown;
   beforeEach(async () => {
     rule = await create(admin, 'rules', ruleOf('row'));
@@ -102,7 +102,7 @@ describe('a row that somebody is changing', () => {
     ['PATCH', { limit: 77 }],
     ['PUT', ruleOf('row', 77)],
     ['DELETE', undefined],
-  ] as const)('is not changed by a %s that has not seen the change', async (method, body) => {
+  ] as const)('is not changed by a %s based on the old revision', async (method, body) => {
     const headers = { 'If-Match': `"${rule.revision}"` };
     const answer = await whileEditing('update rules set "limit" = 50', () =>
       admin.call(`/rules/${rule.id}`, { method, body, headers }),
@@ -111,7 +111,7 @@ describe('a row that somebody is changing', () => {
     expect(await limitOf('row')).toBe(50);
   });
 
-  it('is not rolled back over the change', async () => {
+  it('is not rolled back over that change', async () => {
     await admin.call(`/rules/${rule.id}`, { method: 'PATCH', body: { limit: 20 } });
     const { rows } = await onlooker.query('select change_id from history order by id desc limit 1');
     const answer = await whileEditing('update rules set "limit" = 50', () =>
@@ -122,8 +122,8 @@ describe('a row that somebody is changing', () => {
   });
 });
 
-describe('changes that are made in turns by two transactions', () => {
-  it('are undone each for itself', async () => {
+describe('two transactions that change rows in turns', () => {
+  it('can be undone one by one', async () => {
     for (const name of ['a', 'b', 'c']) await create(admin, 'rules', ruleOf(name));
     const other = await connect();
     for (const client of [editor, other]) await client.query('begin');

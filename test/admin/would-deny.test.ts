@@ -73,7 +73,7 @@ async function ask(rule: string, query: string): Promise<Effect> {
 }
 
 describe('a lower limit', () => {
-  it('of an hour has denied exactly what callers sent beyond it in an hour', async () => {
+  it('of an hour would have denied exactly what callers sent beyond it in an hour', async () => {
     expect(await ask('users', 'limit=50')).toEqual({
       from: '2030-01-30T12:00:00.000Z',
       to: '2030-01-31T12:30:00.000Z',
@@ -95,13 +95,13 @@ describe('a lower limit', () => {
     });
   });
 
-  it('of a minute may have denied those who sent more than it at once, which nobody knows', async () => {
+  it('of a minute may have denied callers who sent more than it; how fast they sent is not known', async () => {
     const effect = await ask('users', 'limit=40&windowSeconds=60');
     expect(effect).toMatchObject({ atLeast: 0, surelyDenied: 0, perhapsDenied: 3, surelyNotDenied: 1 });
     expect(effect.callers).toEqual([]);
   });
 
-  it('of a day has denied what callers sent beyond it in an hour, because the day touches two windows', async () => {
+  it('of a day would have denied what callers sent beyond it in an hour, because the day touches two windows', async () => {
     expect(await ask('users', 'limit=45&windowSeconds=86400')).toMatchObject({
       atLeast: 98 - 45 + (55 - 45),
       surelyDenied: 2,
@@ -111,7 +111,7 @@ describe('a lower limit', () => {
     expect(await ask('users', 'limit=49&windowSeconds=600000')).toMatchObject({ atLeast: 108 - 49 + 1 + 6 });
   });
 
-  it('admits a burst, too', async () => {
+  it('includes the burst', async () => {
     const query = 'limit=1&windowSeconds=3600&algorithm=token-bucket';
     expect(await ask('users', `${query}&burst=90`)).toMatchObject({ surelyDenied: 1, atLeast: 7 });
   });
@@ -127,7 +127,7 @@ it('a higher limit denies only callers that sent more than it admits', async () 
   });
 });
 
-it('all callers together are one caller', async () => {
+it('all callers of a global rule count as one caller', async () => {
   expect(await ask('everybody', 'limit=80')).toMatchObject({
     atLeast: 10,
     callers: [{ scope: 'global', subject: 'all', atLeast: 10 }],
@@ -138,7 +138,7 @@ it('denied requests count with their cost', async () => {
   expect(await ask('costly', 'limit=45')).toMatchObject({ admitted: 50, denied: 2, atLeast: 15 });
 });
 
-it('of addresses only denials are known by name, and it says so', async () => {
+it('a rule by address knows only denials by name, and says so', async () => {
   expect(await ask('addresses', 'limit=60')).toMatchObject({
     admitted: 500,
     unnamedAdmitted: 500,
@@ -154,11 +154,11 @@ it.each([
   ['parts', 'several counters'],
   ['open', 'open at once'],
   ['monthly', 'of the calendar'],
-])('of the rule “%s” it says why nothing is known', async (rule, why) => {
+])('for the rule “%s” the answer says why nothing is known', async (rule, why) => {
   expect((await ask(rule, 'limit=5')).unknown).toContain(why);
 });
 
-it('names what is missing or wrong', async () => {
+it('a bad question is refused, with the name of the wrong parameter', async () => {
   const detailsOf = async (path: string) => {
     const answer = await admin.call(path);
     const { errors } = (await answer.json()) as { errors?: { pointer: string; detail: string }[] };
@@ -170,7 +170,7 @@ it('names what is missing or wrong', async () => {
   expect(await detailsOf('/rules/nobody/would-deny?limit=5')).toEqual([404, undefined]);
 });
 
-it('reads one range of an index in each table', async () => {
+it('the query reads one range of an index in each table', async () => {
   const question = {
     ruleId: ids['users'] ?? '',
     scope: 'user',

@@ -22,7 +22,7 @@ const smoke = async () => {
   return { code, findings, not: findings.filter(({ state }) => state !== 'ok') };
 };
 
-test('a deployment that was never published works, and is told what is missing', async () => {
+test('a deployment that was never published passes, with a warning about what is missing', async () => {
   const { code, findings, not } = await smoke();
   expect(not).toMatchObject([{ part: 'postgres', check: 'tables', state: 'warning' }]);
   expect(code).toBe(0);
@@ -33,7 +33,7 @@ test('a deployment that was never published works, and is told what is missing',
   expect(findings.filter(({ check }) => check === 'clock')).toHaveLength(2);
 });
 
-test('a published deployment is all right, and a table says so', async () => {
+test('a published deployment passes, and a table shows the checks', async () => {
   await weir.admin('/publish', { method: 'POST' });
   const { code, out } = await runCli(['smoke', urlOf(weir)], {
     ADMIN_TOKEN: weir.token,
@@ -44,7 +44,7 @@ test('a published deployment is all right, and a table says so', async () => {
   expect(code).toBe(0);
 });
 
-test('a region that does not answer is named, and the others are still looked at', async () => {
+test('a region that does not answer is named, and the others are still checked', async () => {
   await weir.withFault('eu', { status: 500 }, async () => {
     const { code, not, findings } = await smoke();
     expect(not).toMatchObject([{ part: 'redis eu', check: 'distance', state: 'failed' }]);
@@ -53,7 +53,7 @@ test('a region that does not answer is named, and the others are still looked at
   });
 });
 
-test('without Postgres everything else is still looked at, and no secret is told', async () => {
+test('without Postgres everything else is still checked, and no secret is shown', async () => {
   await weir.stack.stopPostgres();
   const { code, out } = await runCli(['smoke'], variablesOf(weir));
   expect(out).toMatch(/^postgres +distance +failed +Postgres does not answer/m);

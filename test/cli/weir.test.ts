@@ -60,7 +60,7 @@ const file = (name: string, document: unknown) => {
 };
 
 describe('weir rules', () => {
-  test('diff ends with 2 and names each difference, and with 0 when there is none', async () => {
+  test('diff ends with 2 and names each difference', async () => {
     await addRule();
     await addRule({ name: 'gone', resource: '/gone' });
     const path = file('rules.json', {
@@ -84,7 +84,7 @@ describe('weir rules', () => {
     expect(JSON.parse(json.out)).toMatchObject({ drift: true, rules: { created: ['b'] } });
   });
 
-  test('apply takes a file over, and deletes what is not in it only with --prune', async () => {
+  test('apply takes over the rules of a file, and deletes other rules only with --prune', async () => {
     await addRule({ name: 'gone', resource: '/gone' });
     const path = file('rules.json', { weir: 1, rules: [RULE] });
     expect((await run('rules', 'apply', path)).out).toBe('+ rules a\n1 changes are in force\n');
@@ -93,7 +93,7 @@ describe('weir rules', () => {
     expect((await run('rules', 'diff', path)).code).toBe(0);
   });
 
-  test('an exported file has no difference, also when the rules it is based on have changed and come back', async () => {
+  test('an exported file has no difference, even after its rules were changed and changed back', async () => {
     await addRule();
     const path = join(folder, 'exported.json');
     expect(await run('rules', 'export', path)).toMatchObject({ code: 0, out: `wrote ${path}\n` });
@@ -107,7 +107,7 @@ describe('weir rules', () => {
     expect((await run('rules', 'apply', path, '--force')).code).toBe(0);
   });
 
-  test('a rule that is wrong is refused, and the message says where it stands', async () => {
+  test('a wrong rule is refused, and the message says where it is', async () => {
     const path = file('bad.json', { weir: 1, rules: [{ ...RULE, limit: -1 }] });
     expect(await run('rules', 'apply', path)).toMatchObject({
       code: 1,
@@ -115,7 +115,7 @@ describe('weir rules', () => {
     });
   });
 
-  test('a file that is missing or no JSON is named', async () => {
+  test('a file that is missing or not JSON is named', async () => {
     expect((await run('rules', 'diff', '/nowhere.json')).error).toBe('weir: /nowhere.json cannot be read\n');
     expect((await run('rules', 'diff', file('text.json', 'no'))).error).toContain('text.json is not JSON');
   });
@@ -167,7 +167,7 @@ test('weir tail ends with 0 after the time that it was given', async () => {
   expect(await run('tail', '--rule', 'a', '--every', '2', '--for', '1', '--json')).toMatchObject({ code: 0 });
 });
 
-test('news are rows that have grown, by what they have grown, oldest first', () => {
+test('weir tail shows rows that have grown, and by how much, oldest first', () => {
   const event = {
     at: '2030-01-01T00:00:00Z',
     scope: 'ip',
@@ -182,7 +182,7 @@ test('news are rows that have grown, by what they have grown, oldest first', () 
   expect(newsOf([event], new Map([[id, 5]]))).toEqual([]);
 });
 
-test('a backup restores everything after all was deleted, and the key works again', async () => {
+test('a backup restores everything after it was deleted, and the key works again', async () => {
   await addRule({ scope: 'apiKey', limit: 7 });
   const { key } = await weir.admin<{ key: string }>('/keys', { method: 'POST', body: { userId: 'ann' } });
   const path = join(folder, 'backup.json');

@@ -50,14 +50,14 @@ describe('the client', () => {
     expect(script.sentAtMs.slice(2).every((ms) => ms >= 3_000)).toBe(true);
   });
 
-  it('gives a denial back once it has tried often enough', async () => {
+  it('returns a denial once it has tried often enough', async () => {
     const script = createScript(denial('1'), denial('1'), denial('1'));
     const answer = createFetch({ ...script, retries: 2 })('https://api.test/');
     await vi.runAllTimersAsync();
     expect([(await answer).status, script.sentAtMs.length]).toEqual([429, 3]);
   });
 
-  it('gives a 503 back at once if it does not say when to come again', async () => {
+  it('returns a 503 at once if it has no Retry-After', async () => {
     const script = createScript(() => new Response('', { status: 503 }));
     expect((await createFetch(script)('https://api.test/')).status).toBe(503);
     expect(script.sentAtMs).toEqual([0]);
@@ -135,7 +135,7 @@ describe('the client', () => {
 });
 
 describe('the fields of a response', () => {
-  it('are read by policy, without those that have no window', () => {
+  it('are read by policy, without policies that have no window', () => {
     const headers = new Headers({
       'RateLimit-Policy':
         '"burst";q=100;w=60, "open";q=5;qu="concurrent-requests", "daily";q=1000;w=86400;pk=:AA==:',
@@ -147,7 +147,7 @@ describe('the fields of a response', () => {
     ]);
   });
 
-  it('name a time to come back in seconds, or as a date', () => {
+  it('say when to come back, in seconds or as a date', () => {
     const read = (value: string) => retryAfterMs(new Headers({ 'Retry-After': value }), START_MS);
     expect(read('7')).toBe(7_000);
     expect(read(new Date(START_MS + 5_000).toUTCString())).toBe(5_000);

@@ -48,7 +48,7 @@ async function share(limit: Limit, pauses: Pauses = { everyMs: 1, pauseMs: 0 }) 
 }
 
 it.each(['fixed-window', 'token-bucket', 'gcra', 'leaky-bucket'] as const)(
-  'of a %s limit, twenty clients use 98 in 100 at least, and 5 in 1,000 of their requests are denied at most',
+  'of a %s limit, twenty clients use at least 98 percent, and at most 5 in 1,000 of their requests are denied',
   async (algorithm) => {
     const { used, denied } = await share({ algorithm, limit: 1_000, windowMs: 10_000 });
     expect(used).toBeGreaterThanOrEqual(0.98);
@@ -57,7 +57,7 @@ it.each(['fixed-window', 'token-bucket', 'gcra', 'leaky-bucket'] as const)(
 );
 
 it.each(['sliding-window-log', 'sliding-window-counter'] as const)(
-  'twenty clients leave a tenth of a %s limit at most, and are hardly ever denied',
+  'of a %s limit, twenty clients use at least 90 percent, and at most 5 in 1,000 of their requests are denied',
   async (algorithm) => {
     const { used, denied } = await share({ algorithm, limit: 1_000, windowMs: 10_000 });
     expect(used).toBeGreaterThanOrEqual(0.9);
@@ -70,7 +70,7 @@ it.each([
   { algorithm: 'token-bucket', extra: 50 },
   { algorithm: 'gcra', extra: 50 },
 ] as const)(
-  'twenty clients on a machine that stands still now and then still use 98 in 100 of a $algorithm limit',
+  'of a $algorithm limit, twenty clients use at least 98 percent, even on a machine that stalls now and then',
   async (how) => {
     const limit = { ...how, limit: 500, windowMs: 10_000 };
     const { used, denied } = await share(limit, { everyMs: 3_700, pauseMs: 800 });

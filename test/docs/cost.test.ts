@@ -11,24 +11,29 @@ it.each([
   ['1 million', 1],
   ['10 million', 10],
   ['100 million', 100],
-])('a month with %s requests', (said, millionsOfRequests) => {
+])('docs/cost.md has the cost of a month with %s requests', (said, millionsOfRequests) => {
   const cost = costOf({ millionsOfRequests, regions: 3, deniedPercent: 0, checkMinutes: 60 });
   const cells = [cost.workers, cost.upstash, cost.neon, cost.together].map((amount) => amount.toFixed(2));
   expect(text).toContain(`| ${said} | ${cells.join(' | ')} |`);
 });
 
-it.each([1, 10, 15, 60])('a Postgres that is asked every %i minutes', (minutes) => {
-  expect(text).toMatch(new RegExp(`\\| ${minutes}( \\(default\\))? \\| ${Math.round(cuHours(minutes))} \\|`));
-});
+it.each([1, 10, 15, 60])(
+  'docs/cost.md has the hours of a Postgres that is asked every %i minutes',
+  (minutes) => {
+    expect(text).toMatch(
+      new RegExp(`\\| ${minutes}( \\(default\\))? \\| ${Math.round(cuHours(minutes))} \\|`),
+    );
+  },
+);
 
-it('a denied request costs less, and every region costs a little when nothing happens', () => {
+it('a denied request costs less, and every idle region costs a little', () => {
   const base = { millionsOfRequests: 1, regions: 1, deniedPercent: 0, checkMinutes: 60 };
   const upstash = (changes: Partial<typeof base>) => costOf({ ...base, ...changes }).upstash;
   expect(upstash({}) - upstash({ deniedPercent: 50 })).toBeCloseTo(1, 9);
   expect(upstash({ regions: 2 }) - upstash({})).toBeCloseTo(0.08712, 9);
 });
 
-it('prices and counts stand in the text as the calculator has them', () => {
+it('docs/cost.md has the prices and counts of the calculator', () => {
   expect(text).toContain(
     `$${PRICES.workersMonth} a month with ${PRICES.workersIncludedMillions} million requests`,
   );

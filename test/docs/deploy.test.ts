@@ -25,12 +25,12 @@ it.each(all(guide, /(?:npx |^\| `)weir ([a-z]+)/gm))('weir %s is a command', (na
   expect(read('cli/weir.ts')).toMatch(new RegExp(`COMMANDS[^}]*\\b${name}\\b`));
 });
 
-it('every command of weir is explained', () => {
+it('docs/deploy.md explains every command of weir', () => {
   const commands = /COMMANDS[^{]*\{([^}]*)\}/.exec(read('cli/weir.ts'))?.[1] ?? '';
   for (const name of all(commands, /(\w+)/g)) expect(guide).toContain(`weir ${name}`);
 });
 
-it('every secret that the Worker knows can be rotated', () => {
+it('docs/deploy.md says how to rotate every secret of the Worker', () => {
   const secrets = all(read('src/bindings.ts'), /\/\*\* Secret\.[^/]*\*\/\s+readonly (\w+)/g);
   expect(secrets).toContain('REGIONS');
   const table = guide.slice(guide.indexOf('## Rotating secrets'), guide.indexOf('## The command line'));
@@ -47,6 +47,6 @@ describe.each(['docs/deploy.md', 'docs/cost.md', 'rules/README.md'])('%s', (page
   });
 });
 
-it('the folder of a team has no migration of Weir’s', () => {
+it('the folder rules/ has no migration of Weir', () => {
   expect(readdirSync(new URL('rules', ROOT))).toEqual(['README.md']);
 });

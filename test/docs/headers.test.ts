@@ -27,11 +27,11 @@ const added = new Set(
     .filter((name) => !NOT_ADDED.includes(name.toLowerCase())),
 );
 
-it('finds the headers that everybody knows', () => {
+it('the search finds well-known headers', () => {
   for (const name of ['RateLimit', 'X-RateLimit-Reset', 'Retry-After', 'X-Weir-Tier', 'X-Weir-Hop'])
     expect([...added]).toContain(name);
 });
 
-it.each([...added])('%s', (name) => {
+it.each([...added])('docs/operations.md explains the header %s', (name) => {
   expect(section.toLowerCase()).toContain(`\`${name.toLowerCase()}\``);
 });

@@ -10,6 +10,6 @@ describe.each([
   ['reason', DEGRADED_REASONS],
   ['step of the ladder', FALLBACKS],
   ['event', LOG_EVENTS],
-] as const)('the page explains each %s', (_, words) => {
+] as const)('docs/operations.md explains each %s:', (_, words) => {
   it.each<string>(words)('%s', (word) => expect(text).toContain(`\`${word}\``));
 });

@@ -16,11 +16,11 @@ beforeAll(async () => {
 });
 afterAll(() => admin?.[Symbol.asyncDispose]());
 
-it('the page has the examples that this test is made for', () => {
+it('docs/routes.md has examples to run', () => {
   expect(blocks.length).toBeGreaterThanOrEqual(5);
 });
 
-it.each(blocks)('$says $body', async ({ says, body }) => {
+it.each(blocks)('docs/routes.md: $says $body', async ({ says, body }) => {
   const [method = '', what = ''] = says.split(' ');
   if (method === 'POST') {
     last = await admin.call(what, { method, body });

@@ -62,22 +62,22 @@ async function runSql(code: string): Promise<void> {
   }
 }
 
-it('the page has the examples that this test is made for', () => {
+it('docs/rules.md has examples to run', () => {
   expect(blocks.length).toBeGreaterThan(20);
 });
 
-it.each(blocks)('line $line: $language $says', async ({ language, says, code }) => {
+it.each(blocks)('docs/rules.md, line $line: $language $says', async ({ language, says, code }) => {
   if (language === 'sql') await runSql(code);
   else if (says.startsWith('answer ')) compare(says, code);
   else await send(says, code);
 });
 
-it('there are eleven sessions', () => {
+it('docs/rule-sessions.md has eleven sessions', () => {
   expect(sessions.map(({ title }) => Number.parseInt(title, 10))).toEqual(
     Array.from({ length: 11 }, (_, i) => i + 1),
   );
 });
 
-it.each(sessions)('session $title', async ({ commands, answer }) => {
+it.each(sessions)('docs/rule-sessions.md, session $title', async ({ commands, answer }) => {
   expect(await runSession(admin, commands)).toEqual(showing(JSON.parse(answer)));
 });

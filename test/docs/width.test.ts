@@ -20,6 +20,6 @@ function wideLinesOf(text: string): string[] {
   });
 }
 
-it.each(FILES)('%s has no line that is wider', (file) => {
+it.each(FILES)('%s has no line wider than 100 columns', (file) => {
   expect(wideLinesOf(readFileSync(new URL(file, ROOT), 'utf8'))).toEqual([]);
 });

@@ -93,7 +93,7 @@ describe('npm run dev', () => {
     expect(statuses.filter((status) => status === 429)).toHaveLength(100);
   });
 
-  it('goes on in time while the nearest Redis is frozen, and as before when it thaws', async () => {
+  it('answers in time while the nearest Redis is frozen, and as usual when it thaws', async () => {
     const seen = async (ip: string) => {
       const { status, headers } = await call('/login', ip);
       return [status, headers.get('X-Weir-Degraded'), headers.get('X-Weir-Fallback')];
@@ -131,7 +131,7 @@ describe('npm run dev', () => {
     expect(await json(`${guide.workerUrl}/zone/a`)).toMatchObject({ code: 'loop-detected' });
   });
 
-  it('has the page: its form, its script, and a view for the token of the guide', async () => {
+  it('has the page: its form, its script, and a view for the admin token', async () => {
     const page = `${guide.workerUrl}/_weir`;
     expect((await getAs(`${page}/`, {})).body).toContain('Admin token');
     expect((await getAs(`${page}/page/app.js`, {})).body).toContain('/_weir/admin');
@@ -172,7 +172,7 @@ describe('npm run dev', () => {
     await expect(fetch(guide.workerUrl)).rejects.toThrow();
   });
 
-  it('keeps the data for the next start, and leaves nothing running even when it is killed hard', async () => {
+  it('keeps the data for the next start, and leaves nothing running even after SIGKILL', async () => {
     const killed = runDev({ WEIR_DATA_DIR: dataDir });
     const { databaseUrl, workerUrl, redisPorts, adminToken } = readGuide(await killed.guide);
     expect(adminToken).toBe(guide.adminToken);
@@ -189,7 +189,7 @@ describe('npm run dev', () => {
     await expect.poll(isUp).toBe(false);
   });
 
-  it('stops in order when interrupted while it is still starting', async () => {
+  it('stops cleanly when interrupted while it is still starting', async () => {
     const starting = runDev({ WEIR_DATA_DIR: dataDir });
     await expect.poll(starting.output, SLOW_START).toContain('starting Postgres');
     starting.child.kill('SIGINT');
@@ -214,13 +214,13 @@ describe('npm run dev', () => {
     return { rules, login, publications };
   }
 
-  it('starts empty with --fresh, and has no demo rules in front of an API of your own', async () => {
+  it('starts empty with --fresh, and without demo rules in front of your own API', async () => {
     // The rules are published before the Worker answers, so no request can pass without them.
     const expected = { rules: [{ count: 1 }], login: [], publications: [{ count: 1 }] };
     expect(await startedWith('--fresh')).toEqual(expected);
   });
 
-  it('puts the demo rules in front of an API of your own when --demo asks for them', async () => {
+  it('has the demo rules in front of your own API with --demo', async () => {
     expect(await startedWith('--demo')).toMatchObject({ rules: [{ count: 5 }], login: [{ limit: 5 }] });
   });
 });
@@ -234,7 +234,7 @@ async function expectInUse(databaseUrl: string): Promise<void> {
   expect([await rulesOf(databaseUrl), await limitOfLogin(databaseUrl)]).toEqual([before, [{ limit: 7 }]]);
 }
 
-describe('npm run dev says in one line what is wrong', () => {
+describe('npm run dev says in one line what is wrong:', () => {
   it.each([
     [{ PORT: 'abc' }, [], /^weir: PORT must be a port number from 0 to 65532 \(0 = any free one\)\n$/],
     [{ ORIGIN_URL: 'example.com' }, [], /^weir: ORIGIN_URL must be an http or https URL\n$/],
@@ -268,13 +268,13 @@ describe('npm run dev says in one line what is wrong', () => {
 });
 
 describe('npm run demo', () => {
-  it('without a running Weir says what to start', async () => {
+  it('says what to start if no Weir is running', async () => {
     const { code, output } = await runDemo({ PORT: String(await freePort()) });
     expect(output).toContain('start `npm run dev` first, or name its PORT');
     expect(code).toBe(1);
   });
 
-  it('names the option that makes no sense', async () => {
+  it('names a wrong option', async () => {
     const { output } = await runDemo({}, '--per-second', '9999');
     expect(output).toContain('--per-second must be a number above 0, at most 200');
   });

@@ -108,7 +108,7 @@ function allNumbersAreWhole(headers: Headers): void {
         if (key !== 'qu') expect(value).toSatisfy((n: number) => Number.isInteger(n) && n >= 0);
 }
 
-describe('the families of headers', () => {
+describe('the older and the newer headers', () => {
   it('agree with each other on every decision', () => {
     fc.assert(fc.property(results, clock, agree), { numRuns: rounds(500) });
   });
@@ -159,7 +159,7 @@ function play({ rules, pausesMs }: { rules: Partial<CompiledRule>[]; pausesMs: n
   return { last, decideAt };
 }
 
-describe('what the headers say is true', () => {
+describe('the headers keep their promise:', () => {
   it('exactly as many more requests pass as the older headers say', () => {
     fc.assert(
       fc.property(history, (played) => {

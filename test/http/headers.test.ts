@@ -9,8 +9,8 @@ const OURS = ['RateLimit-Policy', 'RateLimit', 'Retry-After'].concat(
 
 const all = (headers: Headers) => Object.fromEntries(headers);
 
-describe('an admitted request', () => {
-  it('reads every policy, and in the older headers the tightest one', () => {
+describe('the headers of an admitted request', () => {
+  it('name every policy, and the older headers name the tightest one', () => {
     const headers = headersOf([
       createResult(
         { name: 'daily', limit: 1000, windowSeconds: 86_400 },
@@ -31,7 +31,7 @@ describe('an admitted request', () => {
     });
   });
 
-  it('reads the length of the current month, whatever the last one was', () => {
+  it('name the length of the current month', () => {
     const rule = createRule({ name: 'monthly', limit: 9, window: 'month' });
     const policyOf = (days: number) => {
       const { check, outcome } = createResult({}, {});
@@ -45,7 +45,7 @@ describe('an admitted request', () => {
     expect([policyOf(31), policyOf(28)]).toEqual(['"monthly";q=9;w=2678400', '"monthly";q=9;w=2419200']);
   });
 
-  it('counts in requests like this one: a high cost leaves fewer', () => {
+  it('name the policy with the fewest requests left, where a high cost leaves fewer', () => {
     const headers = headersOf([
       createResult({ name: 'cheap', cost: 1 }, { remaining: 5 }),
       createResult({ name: 'dear', cost: 3 }, { remaining: 8 }),
@@ -53,7 +53,7 @@ describe('an admitted request', () => {
     expect([headers.get('X-RateLimit-Remaining'), headers.get('X-RateLimit-Cost')]).toEqual(['8', '3']);
   });
 
-  it('reads the policy that resets last, if several have equally few left', () => {
+  it('name the policy that resets last, if several have equally few left', () => {
     const headers = headersOf([
       createResult({ limit: 1 }, { remaining: 0, resetAtMs: NOW_MS + 1_000 }),
       createResult({ limit: 2 }, { remaining: 0, resetAtMs: NOW_MS + 9_000 }),
@@ -61,7 +61,7 @@ describe('an admitted request', () => {
     expect(headers.get('X-RateLimit-Limit')).toBe('2');
   });
 
-  it('reads a limit of open connections without a window', () => {
+  it('name a limit of open connections without a window', () => {
     const headers = headersOf([
       createResult({ name: 'sockets', algorithm: 'concurrency', limit: 4 }, { remaining: 3 }),
     ]);
@@ -69,21 +69,21 @@ describe('an admitted request', () => {
     expect(headers.get('RateLimit')).toBe('"sockets";r=3;t=60');
   });
 
-  it('reads a reset time by the clock of the region that counted', () => {
+  it('give the reset time by the clock of the region that counted', () => {
     const later = { nowMs: NOW_MS + 250, resetAtMs: NOW_MS + 250 + 60_000 };
     const headers = headersOf([createResult({ name: 'n' }, later)]);
     expect(headers.get('RateLimit')).toBe('"n";r=5;t=60');
   });
 
-  it('never reads a time that has passed', () => {
+  it('never give a time that has passed', () => {
     const headers = headersOf([createResult({ name: 'n' }, { resetAtMs: NOW_MS - 5_000 })]);
     expect(headers.get('RateLimit')).toBe('"n";r=5;t=0');
     expect(headers.get('X-RateLimit-Reset')).toBe(String(NOW_MS / 1000));
   });
 });
 
-describe('a denied request', () => {
-  it('reads the longest wait, and until when each violated policy has no room for it', () => {
+describe('the headers of a denied request', () => {
+  it('give the longest wait, and the wait for each violated policy', () => {
     const headers = headersOf([
       createResult({ name: 'passes', limit: 9 }, { remaining: 0, resetAtMs: NOW_MS + 90_000 }),
       createResult({ name: 'short', limit: 5 }, { retryAfterMs: 1_500, resetAtMs: NOW_MS + 30_000 }),
@@ -95,7 +95,7 @@ describe('a denied request', () => {
     expect(headers.get('X-RateLimit-Reset')).toBe(String(NOW_MS / 1000 + 3));
   });
 
-  it('has no Retry-After if it can never pass, however long others would make it wait', () => {
+  it('have no Retry-After if the request can never pass, no matter how long other rules make it wait', () => {
     const headers = headersOf([
       createResult({ name: 'later' }, { retryAfterMs: 10 ** 9 }),
       createResult({ name: 'never', cost: 20 }, { retryAfterMs: undefined, remaining: 10 }),
@@ -106,7 +106,7 @@ describe('a denied request', () => {
   });
 });
 
-describe('a rule that only logs', () => {
+describe('a shadow rule', () => {
   const logging = createResult({ name: 'shadow', action: 'log', limit: 1 }, { retryAfterMs: 60_000 });
 
   it('adds no header beside others', () => {
@@ -119,7 +119,7 @@ describe('a rule that only logs', () => {
   });
 });
 
-describe('a request that was not counted', () => {
+describe('the headers of a request that was not counted', () => {
   const by = { rulesVersion: 'v1', isStale: false };
   it.each<Decision>([
     { kind: 'unlimited', allowed: true, ...by },
@@ -127,14 +127,14 @@ describe('a request that was not counted', () => {
     { kind: 'listed', allowed: false, list: 'deny', ...by },
     { kind: 'unverified', allowed: false, credential: 'token', ...by },
     { kind: 'degraded', allowed: true, reason: 'timeout', fallback: 'open' },
-  ])('is told no numbers: $kind', (decision) => {
+  ])('give no numbers: $kind', (decision) => {
     const headers = new Headers();
     setDecisionHeaders(headers, decision, { isDevelopment: true });
     expect(OURS.filter((name) => headers.has(name))).toEqual([]);
   });
 });
 
-describe('a request that was counted by this isolate alone', () => {
+describe('the headers of a request that this isolate counted alone', () => {
   const headersOfLocal = (results: readonly Result[]) => {
     const headers = new Headers();
     const local = { nowMs: NOW_MS, results };
@@ -143,32 +143,35 @@ describe('a request that was counted by this isolate alone', () => {
     return all(headers);
   };
 
-  it('learns when to come back if it was denied, but not how much is left', () => {
+  it('say when to come back if it was denied, but not how much is left', () => {
     const denied = createResult({ onUnavailable: 'local' }, { retryAfterMs: 1_001 });
     expect(headersOfLocal([createResult({}), denied])).toEqual({ 'retry-after': '2' });
   });
 
-  it('has no Retry-After if it is admitted, nor if it can never pass', () => {
+  it('have no Retry-After if it is admitted, or if it can never pass', () => {
     const shadow = createResult({ action: 'log' }, { retryAfterMs: 1_001 });
     expect(headersOfLocal([createResult({}), shadow])).toEqual({});
     expect(headersOfLocal([createResult({ cost: 20 }, { retryAfterMs: undefined })])).toEqual({});
   });
 });
 
-describe('what was wrong', () => {
+describe('an incident', () => {
   it.each([
     [
       { reason: 'timeout', fallback: 'open' },
       { 'x-weir-degraded': 'timeout', 'x-weir-fallback': 'open' },
     ],
     [{ reason: 'stale-rules' }, { 'x-weir-degraded': 'stale-rules' }],
-  ] as const)('%j is told with what was done instead, if anything was', (incident, expected) => {
-    const headers = new Headers();
-    setIncidentHeaders(headers, incident);
-    expect(all(headers)).toEqual(expected);
-  });
+  ] as const)(
+    '%j has a header with its reason, and one with the fallback if there was any',
+    (incident, expected) => {
+      const headers = new Headers();
+      setIncidentHeaders(headers, incident);
+      expect(all(headers)).toEqual(expected);
+    },
+  );
 
-  it('does not change the headers about the decision', () => {
+  it('adds nothing to the headers of the decision', () => {
     const headers = new Headers();
     const decision = { kind: 'degraded', allowed: true, reason: 'timeout', fallback: 'open' } as const;
     setDecisionHeaders(headers, { ...decision }, { isDevelopment: true });
@@ -177,7 +180,7 @@ describe('what was wrong', () => {
 });
 
 describe('several limits of one rule', () => {
-  it('are a policy each, named by their windows', () => {
+  it('are separate policies, named by their windows', () => {
     const rule = { name: 'search', limits: [{ windowSeconds: 1 }, { windowSeconds: 3600 }], ordinal: 1 };
     const headers = headersOf([
       createResult({ ...rule, limit: 20, windowSeconds: 1 }, { remaining: 19 }),
@@ -195,7 +198,7 @@ describe('many policies', () => {
   const headers = headersOf(results);
   const limits = policiesIn(headers, 'RateLimit');
 
-  it('take 4 KB at most, and the most restrictive stay', () => {
+  it('take at most 4 KB, and the most restrictive stay', () => {
     const bytes = `${headers.get('RateLimit')}${headers.get('RateLimit-Policy')}`.length;
     expect(bytes).toBeLessThanOrEqual(4096);
     const remaining = limits.map(({ parameters }) => parameters['r']);
@@ -208,7 +211,7 @@ describe('many policies', () => {
     expect(names(policiesIn(headers, 'RateLimit-Policy'))).toEqual(names(limits));
   });
 
-  it('have one at least, however long its name is', () => {
+  it('keep at least one, however long its name is', () => {
     expect(policiesIn(headersOf([createResult({ name: 'e'.repeat(5_000) })]), 'RateLimit')).toHaveLength(1);
   });
 });

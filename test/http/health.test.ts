@@ -48,7 +48,7 @@ function open(probes: Readonly<Record<string, Probe>>, pingDatabase: Probe = fin
   return { ask, clock, probed: () => probed };
 }
 
-it('tells what the isolate has leased', async () => {
+it('health shows the leases of the isolate', async () => {
   expect(await open({ us: fine }).ask()).toMatchObject({ isolate: { leases: LEASED } });
 });
 
@@ -61,7 +61,7 @@ describe('a region', () => {
     });
   });
 
-  it('whose script does not run has a state of its own, with what the server said', async () => {
+  it('whose script does not run has its own state, with the message of the server', async () => {
     const { parts, errors, status } = (await open({ us: broken, eu: fine, ap: gone }).ask()) as Record<
       string,
       unknown
@@ -74,7 +74,7 @@ describe('a region', () => {
   it.each([
     ['does not answer', gone],
     ['meets a bug', buggy],
-  ])('that %s is down, and nothing is told of the error', async (_, probe) => {
+  ])('that %s is down, and health shows nothing of the error', async (_, probe) => {
     const health = await open({ us: probe }).ask();
     expect(health).toMatchObject({ status: 'degraded', parts: { 'redis:us': 'down' }, errors: {} });
     expect(JSON.stringify(health)).not.toContain('secret');
@@ -90,6 +90,6 @@ describe('a region', () => {
   });
 });
 
-it('says that Postgres is down', async () => {
+it('health says that Postgres is down', async () => {
   expect(await open({ us: fine }, gone).ask()).toMatchObject({ parts: { postgres: 'down' }, errors: {} });
 });

@@ -53,7 +53,7 @@ describe('a caller is unknown after half of the deadline', () => {
       { ofApiKey: async () => undefined, verify: never },
       'api-key',
     ],
-  ] as const)('if this never answers: %s', async (_, headers, parts, unknown) => {
+  ] as const)('if this part never answers: %s', async (_, headers, parts, unknown) => {
     const { known } = start(headers, parts);
     await vi.advanceTimersByTimeAsync(HALF_MS - 1);
     expect(known).toEqual([]);
@@ -61,7 +61,7 @@ describe('a caller is unknown after half of the deadline', () => {
     expect(known).toEqual([{ caller: FROM, unknown }]);
   });
 
-  it('and a later answer or error of the directory changes nothing', async () => {
+  it('even if the directory answers or fails later', async () => {
     const late = after(1_000, undefined).then(() => Promise.reject(new Error('down')));
     const { known, identified } = start({ 'X-API-Key': 'k' }, { ofApiKey: () => late });
     await vi.advanceTimersByTimeAsync(2_000);
@@ -71,7 +71,7 @@ describe('a caller is unknown after half of the deadline', () => {
 });
 
 describe('a caller is known', () => {
-  it('if the answer comes a millisecond earlier, and no timer is left', async () => {
+  it('if the answer comes a millisecond before that, and no timer is left', async () => {
     const { known } = start({ 'X-API-Key': 'k' }, { ofApiKey: () => after(HALF_MS - 1, { apiKeyId: 'a' }) });
     await vi.advanceTimersByTimeAsync(HALF_MS - 1);
     expect(known).toEqual([{ caller: { ...FROM, apiKeyId: 'a' } }]);

@@ -83,15 +83,15 @@ const RULE: Rule = {
 const keysOfNobody = (ip: string) => keysOf({ ip, address: ip });
 const from = (ip: string, headers: HeaderList = []): HeaderList => [['CF-Connecting-IP', ip], ...headers];
 
-describe('counted by IP, in every scope', () => {
-  it('is a caller without a valid credential', async () => {
+describe('the IP is counted, in every scope,', () => {
+  it('for a caller without a valid credential', async () => {
     const call = openIsolate();
     const expected = await keysOfNobody(IPV4);
     for (const [name, headers] of nobodysTricks(await propsOf(issuer)))
       expect([name, await keysOf(await call(from(IPV4, headers)))]).toEqual([name, expected]);
   });
 
-  it('is the bound of a rule by what clients choose, whatever they choose', async () => {
+  it('by the bound of a rule, no matter what values the client chooses', async () => {
     const call = openIsolate();
     const keys = new Set<string>();
     for (const [, headers] of nobodysTricks(await propsOf(issuer)))
@@ -104,7 +104,7 @@ describe('counted by IP, in every scope', () => {
     expect(others).toEqual([]);
   });
 
-  it('is a caller without a valid user and claim, where rules count by both', async () => {
+  it('for a caller without a valid user and claim, if a rule counts by both', async () => {
     const call = openIsolate();
     const keys = new Set<string>();
     for (const [, headers] of nobodysTricks(await propsOf(issuer)))
@@ -113,26 +113,26 @@ describe('counted by IP, in every scope', () => {
     expect([...keys]).toEqual([await subjectKey('by', `@${IPV4}/@${IPV4}`)]);
   });
 
-  it('is an IPv4 address, however it is written', async () => {
+  it('as one IPv4 address in every spelling', async () => {
     const call = openIsolate();
     for (const text of SPELLINGS_OF_IPV4)
       expect(await keysOf(await call(from(text)))).toEqual(await keysOfNobody(IPV4));
   });
 
-  it('is a whole prefix of IPv6', async () => {
+  it('as a whole prefix of IPv6', async () => {
     const call = openIsolate();
     for (const text of ADDRESSES_OF_A_PREFIX)
       expect(await keysOf(await call(from(text)))).toEqual(await keysOfNobody('2001:db8:1:2::/64'));
   });
 
-  it('are all callers without an address together', async () => {
+  it('as one address for all callers without an address', async () => {
     const call = openIsolate();
     for (const headers of NO_ADDRESSES)
       expect([headers, await keysOf(await call(headers))]).toEqual([headers, await keysOfNobody('unknown')]);
   });
 });
 
-it('a caller with a valid token is one user, whatever else it sends and wherever it comes from', async () => {
+it('a caller with a valid token is one user, with any other headers and from any address', async () => {
   const call = openIsolate();
   const userKey = await subjectKey('user', 'alice');
   for (const [name, headers] of alicesTricks(await propsOf(issuer)))
@@ -143,7 +143,7 @@ it('a caller with a valid token is one user, whatever else it sends and wherever
     }
 });
 
-describe('beyond the corpus', () => {
+describe('with random input,', () => {
   const value = fc.oneof(fc.string({ unit: 'grapheme-ascii' }), fc.base64String(), fc.ipV4(), fc.uuid());
   const name = fc.oneof(
     fc.constantFrom('X-API-Key', 'Authorization', 'X-Forwarded-For', 'Forwarded', 'X-Weir-User', 'Cookie'),
@@ -167,7 +167,7 @@ describe('beyond the corpus', () => {
     );
   });
 
-  it('no address of a prefix is counted apart from the others', async () => {
+  it('all addresses of a prefix are counted together', async () => {
     const call = openIsolate();
     const group = fc.nat(0xffff).map((bits) => bits.toString(16));
     // An address that begins with zeros may contain an IPv4 address, and counts as that.
@@ -182,7 +182,7 @@ describe('beyond the corpus', () => {
     );
   });
 
-  it('a text that is no address never gets its own bucket', async () => {
+  it('a text that is not an address never gets its own counter', async () => {
     const call = openIsolate();
     await fc.assert(
       fc.asyncProperty(

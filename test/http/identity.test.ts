@@ -34,14 +34,14 @@ describe('an API key', () => {
     });
   });
 
-  it('that is made up, disabled or expired identifies nobody, and the answer says so', async () => {
+  it('that is made up, disabled or expired identifies no caller, and the answer says so', async () => {
     const disabled = await issueKey({ disabled: true });
     const expired = await issueKey({ expiresAt: new Date(1_600_000_000_000) });
     for (const key of [await madeUpKey(), disabled.key, expired.key, 'nonsense', ''])
       expect(await who({ 'X-API-Key': key })).toEqual({ caller: FROM, unverified: 'api-key' });
   });
 
-  it('comes before a token, which is then not even looked at', async () => {
+  it('takes precedence over a token, which is then not even read', async () => {
     const { key, id } = await issueKey({ tier: 'bronze' });
     expect(await whoByToken(await token(), { 'X-API-Key': key })).toEqual({
       caller: { ...FROM, apiKeyId: id, tier: 'bronze' },
@@ -50,7 +50,7 @@ describe('an API key', () => {
     expect(issuer.server.requests).toEqual([]);
   });
 
-  it('that is not valid leaves the decision to a valid token', async () => {
+  it('that is not valid leaves the identity to a valid token', async () => {
     const both = await whoByToken(await token(), { 'X-API-Key': await madeUpKey() });
     expect(both).toEqual({ caller: { ...FROM, userId: 'alice', claims: { sub: 'alice' } } });
     const neither = await whoByToken('a.b.c', { 'X-API-Key': await madeUpKey() });
@@ -66,7 +66,7 @@ describe('a token', () => {
     });
   });
 
-  it('names a user without a row', async () => {
+  it('names a user even if the user has no row', async () => {
     expect(await whoByToken(await token())).toEqual({
       caller: { ...FROM, userId: 'alice', claims: { sub: 'alice' } },
     });
@@ -80,7 +80,7 @@ describe('a token', () => {
     [{ org: 'ACME' }, { tenantId: 'ACME', tier: 'gold' }],
     [{ plan: 'free' }, { tenantId: 'SILVER', tier: 'free' }],
     [{}, { tenantId: 'SILVER', tier: 'gold' }],
-  ])('that claims %j is of %j', async (claims, expected) => {
+  ])('that claims %j gives %j', async (claims, expected) => {
     const userId = await addUser({ tenantId: 'SILVER', tier: 'gold' });
     const tokens = openVerifier({ tenantClaim: 'org', tierClaim: 'plan' });
     const jwt = await token({ sub: userId, ...claims });
@@ -89,17 +89,17 @@ describe('a token', () => {
     });
   });
 
-  it('that is invalid identifies nobody, and the answer says so', async () => {
+  it('that is invalid identifies no caller, and the answer says so', async () => {
     for (const jwt of ['nonsense', '', await token({ exp: 1 }), await token({}, issuer.stranger)])
       expect(await whoByToken(jwt)).toEqual({ caller: FROM, unverified: 'token' });
   });
 
-  it('whose keys cannot be fetched identifies nobody for now, but may be valid', async () => {
+  it('whose keys cannot be fetched identifies no caller for now, but may be valid', async () => {
     issuer.server.mode = 'error';
     expect(await whoByToken(await token())).toEqual({ caller: FROM, unknown: 'token' });
   });
 
-  it('is ignored where no tokens are read, and so is a header that is no bearer token', async () => {
+  it('is ignored if no tokens are read, and so is a header that is not a bearer token', async () => {
     expect(await who({ Authorization: `Bearer ${await token()}` })).toEqual({ caller: FROM });
     const basic = { Authorization: `Basic ${btoa('a:b')}` };
     expect(await who(basic, { tokens: openVerifier() })).toEqual({ caller: FROM });
@@ -114,7 +114,7 @@ describe('an address', () => {
     expect(await at(56)).toEqual({ ip: '2001:db8:1:200::/56', address: '2001:db8:1:2ff::1' });
   });
 
-  it('that is not an address is one address for all callers without one', async () => {
+  it('that is not valid counts as the one address of all callers without one', async () => {
     expect(await who({ 'CF-Connecting-IP': '192.0.2.1, 192.0.2.2' })).toEqual({
       caller: { ip: 'unknown', address: 'unknown' },
     });

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { createIncidentCounts } from '../../src/http/incident-counts.ts';
 
-it('counts by step, reason and region, and keeps nothing else', () => {
+it('incidents are counted by step, reason and region, and nothing else is kept', () => {
   const incidentCounts = createIncidentCounts();
   const decision = { kind: 'degraded', checks: [{ key: 'secret' }] };
   for (const region of ['us', 'us', 'eu'])
@@ -17,7 +17,7 @@ it('counts by step, reason and region, and keeps nothing else', () => {
   ]);
 });
 
-it('gives a list that later requests do not change', () => {
+it('a list of counts does not change with later requests', () => {
   const incidentCounts = createIncidentCounts();
   incidentCounts.add({ reason: 'timeout', region: 'us' });
   const list = incidentCounts.list();

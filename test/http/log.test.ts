@@ -35,7 +35,7 @@ describe('a line', () => {
     ]);
   });
 
-  it('has the name of an error only: its message may hold anything', () => {
+  it('has only the name of an error, because its message may hold anything', () => {
     const { log, lines, clock } = openIsolate();
     for (const error of [
       new Error('secret'),
@@ -88,16 +88,16 @@ describe('a line', () => {
 
   it.each([
     ['a text', 'secret', 'string'],
-    ['nothing', undefined, 'undefined'],
+    ['undefined', undefined, 'undefined'],
     ['an error without a stack', Object.assign(new Error('secret'), { stack: undefined }), 'Error'],
-    ['a stack of something else', Object.assign(new Error('x'), { stack: 'secret\nsecret' }), 'Error'],
-  ])('has no stack if what was thrown is %s', (_, thrown, error) => {
+    ['an error with a foreign stack', Object.assign(new Error('x'), { stack: 'secret\nsecret' }), 'Error'],
+  ])('has no stack if %s was thrown', (_, thrown, error) => {
     const { log, last } = openIsolate();
     log.bug(thrown);
     expect(last()).toEqual({ event: 'internal-error', error, stack: [] });
   });
 
-  it('has no more of a stack than its innermost ten places', () => {
+  it('has only the innermost ten places of a stack', () => {
     const { log, last } = openIsolate();
     const frames = Array.from({ length: 50 }, (_, i) => `    at f${i} (x.js:1:1)`).join('\n');
     log.bug(Object.assign(new Error('x'), { stack: `Error: x\n${frames}` }));
@@ -132,7 +132,7 @@ describe('lines of one kind', () => {
     expect(last()).not.toHaveProperty('suppressed');
   });
 
-  it('are of one reason, one step and one region, one breaker in one state, one rule, or one event', () => {
+  it('share one reason, step and region, one breaker and state, one rule, or one event', () => {
     const { log, lines } = openIsolate();
     const bugs = [new Error('x'), new Error('x')];
     for (const _ of [1, 2]) {
@@ -164,7 +164,7 @@ describe('lines of one kind', () => {
     expect(new Set(lines).size).toBe(19);
   });
 
-  it('are not silenced by a clock that is put back', () => {
+  it('are not silenced by a clock that is set back', () => {
     const { log, lines, clock } = openIsolate();
     log.breaker('us', 'open');
     clock.ms -= 3_600_000;
@@ -173,7 +173,7 @@ describe('lines of one kind', () => {
     expect(lines).toHaveLength(2);
   });
 
-  it('are told apart for a thousand kinds: then the one used longest ago is forgotten', () => {
+  it('are told apart for up to a thousand kinds; then the kind used longest ago is forgotten', () => {
     const { log, lines } = openIsolate();
     for (let i = 0; i <= 1_000; i += 1) log.shadow(`rule ${i}`, 'us');
     expect(lines).toHaveLength(1_001);
@@ -185,7 +185,7 @@ describe('lines of one kind', () => {
   });
 });
 
-describe('the events', () => {
+describe('the events of the log', () => {
   const root = fileURLToPath(new URL('../../src', import.meta.url));
   const sources = globSync('**/*.ts', { cwd: root }).map((path) => ({
     path,
@@ -198,7 +198,7 @@ describe('the events', () => {
     expect([...new Set(written)].sort()).toEqual([...LOG_EVENTS].sort());
   });
 
-  it('are written by the log, except those of the cron run and of a bad configuration', () => {
+  it('are written by the log alone, except in the cron run and for a bad configuration', () => {
     const writers = sources.filter(({ text }) => /\bconsole\b/.test(text)).map(({ path }) => path);
     expect(writers.sort()).toEqual(['cron.ts', 'index.ts', 'services.ts']);
   });

@@ -117,7 +117,7 @@ async function shortestMs(work: () => Promise<void>): Promise<number> {
   return shortest;
 }
 
-describe('64 KB in one piece take no longer to read than in 64 pieces', () => {
+describe('64 KB in one piece take no longer to read than in 64 pieces:', () => {
   it.each(cases)('$reader, made of "$piece"', async ({ reader, piece }) => {
     const read = READERS[reader] ?? (() => {});
     const short = piece.repeat(SHORT / piece.length);

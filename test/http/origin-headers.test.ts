@@ -12,14 +12,14 @@ describe('the cost that the origin names', () => {
     ['7', 7],
     ['007', 7],
     ['999999999999', 999_999_999_999],
-  ])('%s is believed', (text, cost) => {
+  ])('is believed: %s', (text, cost) => {
     const headers = new Headers({ [NAME]: text });
     expect(takeCost(headers)).toBe(cost);
     expect(headers.has(NAME)).toBe(false);
   });
 
   it.each(['', '-5', '+5', '1.5', '1e3', '0x10', '1_000', '5 6', '5, 6', 'many', 'NaN', '9'.repeat(13)])(
-    '"%s" is not, and does not reach the client either',
+    'is not believed and does not reach the client: "%s"',
     (text) => {
       const headers = new Headers({ [NAME]: text });
       expect(takeCost(headers)).toBeUndefined();

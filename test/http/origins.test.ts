@@ -46,7 +46,7 @@ describe('a request', () => {
       });
   });
 
-  it('goes to the origin of its route, without the stripped prefix, by the settings of the route', () => {
+  it('goes to the origin of its route, without the stripped prefix and with the settings of the route', () => {
     const api = route({
       name: 'api',
       prefix: '/api',
@@ -80,7 +80,7 @@ describe('a request', () => {
     });
   });
 
-  it('passes to the zone with the URL that the client asked for', () => {
+  it('goes to the zone with the URL that the client asked for', () => {
     const zone = route({ origin: 'pass', prefix: '/shop' });
     expect(choose([zone], 'https://www.example.com/shop/1?a')).toMatchObject({
       url: 'https://www.example.com/shop/1?a',
@@ -116,8 +116,8 @@ const forward = (
     caller: undefined,
   });
 
-describe('on its way', () => {
-  it('a request has the headers of its route, in place of what the client sent under these names', async () => {
+describe('on the way to the origin', () => {
+  it('a request has the headers of its route, which replace those of the client', async () => {
     const origins = openOrigins({
       routes: [route({ origin: current().url, headers: { 'X-Key': 'ours', Accept: 'text/x' } })],
     });
@@ -144,30 +144,30 @@ describe('on its way', () => {
   });
 });
 
-describe('a loop', () => {
+describe('the loop guard', () => {
   const marked = (hop: string) => new Request('https://weir.test/', { headers: { 'X-Weir-Hop': hop } });
   const own = () => createLoopGuard('one').mark(new Request('https://weir.test/'), true);
 
-  it('is a request that this Weir has sent itself, in this isolate or another one', async () => {
+  it('refuses a request that this Weir has sent itself, in this isolate or another one', async () => {
     const answer = await createLoopGuard('one').refuse(marked(await own()));
     expect([answer?.status, await answer?.json()]).toMatchObject([508, { code: 'loop-detected' }]);
   });
 
-  it('is noticed through another Weir, which adds its own id', async () => {
+  it('refuses such a request even if it passed another Weir, which adds its own id', async () => {
     const both = await createLoopGuard('two').mark(marked(await own()), false);
     expect(both).toMatch(/^[0-9a-f]{16}, [0-9a-f]{16}$/);
     expect((await createLoopGuard('one').refuse(marked(both)))?.status).toBe(508);
     expect(await createLoopGuard('three').refuse(marked(both))).toBeUndefined();
   });
 
-  it('is not a request of another Weir, nor one that a client makes up', async () => {
+  it('does not refuse a request of another Weir, or a mark that a client made up', async () => {
     const guard = createLoopGuard('two');
     for (const hop of [await own(), 'x', '', 'a'.repeat(10_000)])
       expect(await guard.refuse(marked(hop))).toBeUndefined();
     expect(await guard.mark(marked('made up'), false)).toMatch(/^[0-9a-f]{16}$/);
   });
 
-  it('ends after eight Weirs', async () => {
+  it('refuses a request that has passed eight Weirs', async () => {
     const eight = Array.from({ length: 8 }, (_, i) => `${i}`.repeat(16)).join(', ');
     expect((await createLoopGuard('one').refuse(marked(eight)))?.status).toBe(508);
   });
@@ -197,7 +197,7 @@ describe('the health of an origin', () => {
     });
   });
 
-  it('is that of its last twenty requests', () => {
+  it('depends on its last twenty requests', () => {
     let ms = 0;
     const health = createOriginHealth(() => ms);
     const record = (result: ProxyResult, times: number) => {
@@ -228,7 +228,7 @@ describe('the health of an origin', () => {
     expect(health.report(ORIGIN)).toMatchObject({ state: 'ok', lately: { ok: 20 } });
   });
 
-  it('is told for the default origin and for each route in force', async () => {
+  it('is reported for the default origin and for each route in force', async () => {
     const api = route({ name: 'api', prefix: '/api', origin: current().url });
     const origins = openOrigins({ defaultOrigin: 'http://127.0.0.1:1', routes: [api] });
     await forward(origins, '/api');

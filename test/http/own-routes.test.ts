@@ -135,7 +135,7 @@ describe('an address', () => {
     expect(calls).toMatchObject({ redis: 1, postgres: 1 });
   });
 
-  it('does not affect another one, but all of an IPv6 network are one', async () => {
+  it('does not use up the answers of another one, but all of an IPv6 network count as one', async () => {
     const { statuses } = openIsolate();
     await statuses(60, '/nothing');
     expect(await statuses(1, '/health', { ip: '192.0.2.2' })).toEqual({ 200: 1 });
@@ -155,13 +155,13 @@ describe('an address', () => {
 });
 
 describe('health', () => {
-  it('tells everybody whether all is well, and nothing else', async () => {
+  it('tells callers without a token only whether all is well', async () => {
     const answer = await openIsolate().ask('/health');
     expect(answer.headers.get('Cache-Control')).toBe('no-store');
     expect(await answer.json()).toEqual({ status: 'degraded' });
   });
 
-  it('tells callers with a token what is wrong', async () => {
+  it('tells callers with a token which part is wrong', async () => {
     const { ask } = openIsolate();
     expect(await (await ask('/health', { authorization: READER })).json()).toMatchObject({
       status: 'degraded',

@@ -24,8 +24,8 @@ interface Options extends Partial<Omit<ForwardedHeaders, 'policy'>> {
 const HOP = '0123456789abcdef';
 const FORWARDED = { 'x-forwarded-proto': 'https', 'x-forwarded-host': 'api.example.com', 'x-weir-hop': HOP };
 
-describe('to the origin', () => {
-  test('goes what the client sent, and by which name and protocol it was asked', () => {
+describe('the origin', () => {
+  test('gets the headers of the client, and the host and protocol that the client used', () => {
     expect(
       sent([
         ['Accept', 'a, b'],
@@ -43,7 +43,7 @@ describe('to the origin', () => {
     });
   });
 
-  test('goes nothing that belongs to the connection, nor what Connection names', () => {
+  test('gets no header of the connection, and none that Connection names', () => {
     const headers: Pairs = [
       ['Connection', 'close, X-Hop ,, "bad name", x-other'],
       ['X-Hop', '1'],
@@ -61,7 +61,7 @@ describe('to the origin', () => {
     expect(sent(headers)).toEqual({ ...FORWARDED, 'x-end': 'to end' });
   });
 
-  test('goes the client’s address, though Connection names it to have it removed', () => {
+  test('gets the client’s address even if Connection names it for removal', () => {
     const headers: Pairs = [
       ['Connection', 'cf-connecting-ip, x-forwarded-for'],
       ['CF-Connecting-IP', '9.9.9.9'],
@@ -73,7 +73,7 @@ describe('to the origin', () => {
     });
   });
 
-  test('goes the upgrade to a WebSocket', () => {
+  test('gets the upgrade to a WebSocket', () => {
     const headers: Pairs = [
       ['Connection', 'Upgrade'],
       ['Upgrade', 'websocket'],
@@ -87,7 +87,7 @@ describe('to the origin', () => {
   });
 
   test.each(['X-Weir-User', 'x-weir-anything', 'X_Weir_User', 'X-Weir_Tier', 'X-Weir-Region'])(
-    'never goes a made-up %s',
+    'never gets a made-up %s',
     (name) => expect(sent([[name, 'admin']])).toEqual(FORWARDED),
   );
 
@@ -102,7 +102,7 @@ describe('to the origin', () => {
   ] as const;
 
   test.each(OVERRIDES)(
-    '%s, which would make another request of it, goes only if that is wanted',
+    'gets %s, which could turn the request into another one, only if configured',
     (...pair) => {
       expect(sent([[...pair]])).toEqual(FORWARDED);
       expect(sent([[...pair]], { policy: { overrides: 'keep' } })).toEqual({
@@ -121,7 +121,7 @@ describe('to the origin', () => {
       'Cf-Access-Token',
       'Cf-Access-Client-Id',
       'Cf-Access-Client-Secret',
-    ])('%s stays with Weir', (name) => {
+    ])('does not get %s', (name) => {
       expect(hidden([[name, 'secret']])).toEqual(FORWARDED);
       expect(sent([[name, 'secret']])).toEqual({ ...FORWARDED, [name.toLowerCase()]: 'secret' });
     });
@@ -135,15 +135,13 @@ describe('to the origin', () => {
       ['CF_Authorization=one; CF_Authorization=two; a=1', 'a=1'],
       ['a=CF_Authorization=secret', 'a=CF_Authorization=secret'],
       ['a=1;b=2 ;  c', 'a=1;b=2 ;  c'],
-    ])('the cookie of "%s" stays with Weir, and "%s" goes on', (given, passed) =>
-      expect(cookie(given)).toBe(passed),
-    );
+    ])('gets no Access cookie: "%s" becomes "%s"', (given, passed) => expect(cookie(given)).toBe(passed));
 
-    test('and elsewhere cookies are as they were', () =>
+    test('differs from one without Access, which gets all cookies unchanged', () =>
       expect(sent([['Cookie', 'CF_Authorization=x']])['cookie']).toBe('CF_Authorization=x'));
   });
 
-  test('goes the caller, as Weir knows it', () => {
+  test('gets the caller as Weir knows it', () => {
     const identity = { 'X-Weir-User': 'ann', 'X-Weir-Tier': 'free' };
     const spoofed: Pairs = [
       ['X-Weir-User', 'admin'],
@@ -156,7 +154,7 @@ describe('to the origin', () => {
     });
   });
 
-  test('a client cannot have what Weir adds removed by naming it in Connection', () => {
+  test('gets the headers that Weir adds, even if Connection names them', () => {
     const headers: Pairs = [['Connection', 'X-Weir-User, X-Forwarded-Host']];
     expect(sent(headers, { identity: { 'X-Weir-User': 'ann' } })).toEqual({
       ...FORWARDED,
@@ -191,7 +189,7 @@ describe('to the origin', () => {
       '9.9.9.9',
     ],
   ] as [Pairs, string | undefined][])(
-    '%j: the client’s address is last in X-Forwarded-For: %s',
+    'gets %j with the client’s address last in X-Forwarded-For: %s',
     (pairs, path) => {
       const headers = sent(pairs);
       expect(headers['x-forwarded-for']).toBe(path);
@@ -199,7 +197,7 @@ describe('to the origin', () => {
     },
   );
 
-  test('a client cannot say by which name or protocol it came', () => {
+  test('gets the real host and protocol, not those that a client claims', () => {
     const spoofed: Pairs = [
       ['X-Forwarded-Host', 'evil.example'],
       ['X-Forwarded-Proto', 'http'],
@@ -208,8 +206,8 @@ describe('to the origin', () => {
   });
 });
 
-describe('to the client', () => {
-  test('goes what the origin answered, every cookie by itself, without what belongs to the connection', () => {
+describe('the client', () => {
+  test('gets the headers of the origin, each cookie separately, without those of the connection', () => {
     const answer = new Headers([
       ['Set-Cookie', 'a=1; Expires=Wed, 21 Oct 2026 07:28:00 GMT'],
       ['Set-Cookie', 'b=2'],

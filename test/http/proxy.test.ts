@@ -29,7 +29,7 @@ async function failure(result: ProxyResult) {
 }
 
 describe('proxy', () => {
-  test('answers with what the origin answers, a redirect included', async () => {
+  test('passes the answer of the origin on, even a redirect', async () => {
     const result = await ask('?status=302&location=/elsewhere');
     expect([result.kind, result.response.status, result.response.headers.get('Location')]).toEqual([
       'answered',
@@ -38,24 +38,24 @@ describe('proxy', () => {
     ]);
   });
 
-  test('an origin that cannot be reached, or cuts the connection, is a 502', async () => {
+  test('answers 502 if the origin cannot be reached or cuts the connection', async () => {
     const unreachable = ['unreachable', 502, 'origin-unreachable', 'application/problem+json'];
     expect(await failure(await ask('', { originUrl: 'http://127.0.0.1:1' }))).toEqual(unreachable);
     expect(await failure(await ask('?fail=reset'))).toEqual(unreachable);
   });
 
   // The runtime ends the request to the origin: see isolates/fidelity.
-  test('an origin that is slow is a 504', async () => {
+  test('answers 504 if the origin is slow', async () => {
     const result = await failure(await ask('?hang=1', { timeoutMs: 2_000 }));
     expect(result).toEqual(['timeout', 504, 'origin-timeout', 'application/problem+json']);
   });
 
-  test('once its headers have come, an answer may take as long as it likes', async () => {
+  test('lets an answer take any time once its headers have come', async () => {
     const { response } = await ask('?stream=3&interval=1500', { timeoutMs: 2_000 });
     expect(await response.text()).toBe('line 1\nline 2\nline 3\n');
   });
 
-  test('a client that leaves ends the request to the origin', async () => {
+  test('ends the request to the origin when the client leaves', async () => {
     const client = new AbortController();
     const asked = ask('?hang=1', { signal: client.signal });
     await eventually(() => expect(latestState()).toBe('open'));
@@ -85,7 +85,7 @@ describe('the deadline', () => {
     expect([deadline.signal.aborted, deadline.reason()]).toEqual([false, undefined]);
   });
 
-  test('ends after its time, for that reason alone', async () => {
+  test('ends after its time, and keeps that reason', async () => {
     useClock();
     const client = new AbortController();
     const deadline = createDeadline(client.signal, { timeoutMs: 100 });
@@ -97,7 +97,7 @@ describe('the deadline', () => {
     expect(deadline.reason()).toBe('timeout');
   });
 
-  test('a client that leaves ends it at once, or later if it may outlive the client, but never twice', () => {
+  test('ends when the client leaves, or later if it may outlive the client, and only once', () => {
     useClock();
     const leaving = (outlivesClientMs: number) => {
       const client = new AbortController();

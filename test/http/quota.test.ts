@@ -10,7 +10,7 @@ const bodyOf = async (answer: Response) => (await answer.json()) as Record<strin
 const perIp = createRule({ name: 'per ip', limit: 20, windowSeconds: HOUR });
 
 describe('the quota of a caller', () => {
-  it('has all limits, whatever the path, and what is left of them', async () => {
+  it('has all limits, on every path, and what is left of them', async () => {
     const login = createRule({ name: 'login', resource: '/login', methods: ['POST'], limit: 3 });
     const { ask, take } = openIsolate({ rules: [perIp, login] });
     for (let i = 0; i < 4; i += 1) await take('/x');
@@ -53,7 +53,7 @@ describe('the quota of a caller', () => {
     expect(await limits()).toMatchObject([{ remaining: 2, allowed: false, retryAfterMs: null }]);
   });
 
-  it('is that of the caller: by key, user, tenant and tier', async () => {
+  it('belongs to the caller: by key, user, tenant and tier', async () => {
     const tiers = [
       { name: 'free', limits: { calls: 10 }, isDefault: true },
       { name: 'gold', limits: { calls: 1_000, exports: null }, isDefault: false },
@@ -77,12 +77,12 @@ describe('the quota of a caller', () => {
     });
   });
 
-  it('leaves out rules that only log', async () => {
+  it('leaves out shadow rules', async () => {
     const shadow = createRule({ name: 'shadow', action: 'log', resource: '/x' });
     expect(names(await openIsolate({ rules: [shadow, perIp] }).limits())).toEqual(['per ip']);
   });
 
-  it('has what may be open at once, and opens nothing', async () => {
+  it('has the free seats, and takes none', async () => {
     const { limits, clock, take } = openIsolate({
       rules: [createRule({ algorithm: 'concurrency', limit: 3 })],
     });
@@ -113,7 +113,7 @@ describe('the quota of a caller', () => {
   });
 });
 
-describe('asking for it', () => {
+describe('asking for the quota', () => {
   it('charges nothing and writes nothing, in one call that is billed as three commands', async () => {
     const rules = Array.from({ length: 150 }, (_, i) =>
       createRule({ resource: `/r${i}`, scope: i % 2 ? 'ip' : 'global', limit: 5 }),
@@ -128,7 +128,7 @@ describe('asking for it', () => {
     expect(await send((redis) => redis.dbsize())).toBe(0);
   });
 
-  it('again within a second costs nothing, and is answered as before', async () => {
+  it('again within a second costs nothing, and gets the same answer', async () => {
     const { limits, clock, take } = openIsolate({ rules: [perIp] });
     expect(await limits()).toMatchObject([{ remaining: 20 }]);
     await take('/x');
@@ -140,7 +140,7 @@ describe('asking for it', () => {
     expect(await limits()).toMatchObject([{ remaining: 19 }]);
   });
 
-  it('in another region is answered from what that region has counted', async () => {
+  it('in another region gets the count of that region', async () => {
     const { limits, take } = openIsolate({ rules: [perIp] });
     await take('/x');
     expect(await limits({ region: 'us' })).toMatchObject([{ remaining: 19 }]);
@@ -148,7 +148,7 @@ describe('asking for it', () => {
     expect(await limits({ region: 'us' })).toMatchObject([{ remaining: 19 }]);
   });
 
-  it('is not answered from memory if the answer was made by old rules', async () => {
+  it('is not answered from memory if the rules may be old', async () => {
     const { ask, take } = openIsolate({ rules: [perIp], isStale: true });
     for (const remaining of [20, 19, 18]) {
       const answer = await ask();
@@ -158,7 +158,7 @@ describe('asking for it', () => {
     }
   });
 
-  it('is answered to nobody else from memory', async () => {
+  it('is not answered from memory for another caller', async () => {
     const keys = { a: { apiKeyId: 'a', userId: 'u' }, b: { apiKeyId: 'b', userId: 'u' } };
     const { ask } = openIsolate({ rules: [perIp], keys });
     const apiKeyIdOf = async (key: string) => (await bodyOf(await ask({ key })))['caller'];
@@ -166,7 +166,7 @@ describe('asking for it', () => {
     expect(await apiKeyIdOf('b')).toMatchObject({ apiKeyId: 'b' });
   });
 
-  it('reaches Redis fifty times a second at most, however many ask', async () => {
+  it('reaches Redis at most fifty times a second, no matter how many ask', async () => {
     const { ask, clock } = openIsolate({ rules: [perIp] });
     const askAll = async () => {
       const answers = await Promise.all(Array.from({ length: 60 }, (_, i) => ask({ ip: `192.0.2.${i}` })));
@@ -189,7 +189,7 @@ describe('asking for it', () => {
     expect((await ask({ ip: '198.51.100.1' })).status).toBe(200);
   });
 
-  it('with another method than GET or HEAD is refused', async () => {
+  it('with a method other than GET or HEAD is refused', async () => {
     const { ask } = openIsolate({ rules: [perIp] });
     for (const method of ['POST', 'PUT', 'DELETE', 'OPTIONS']) {
       const answer = await ask({ method });
@@ -204,8 +204,8 @@ describe('asking for it', () => {
   });
 });
 
-describe('what is not known', () => {
-  it('because Redis is gone is said, and known again when it is back', async () => {
+describe('a quota that is not known', () => {
+  it('because Redis is gone is a 503, until Redis is back', async () => {
     const { ask, degraded } = openIsolate({ rules: [perIp] });
     await withFault({ status: 500 }, async () => {
       const answer = await ask();
@@ -217,13 +217,13 @@ describe('what is not known', () => {
     expect((await ask()).status).toBe(200);
   });
 
-  it('because there are no rules yet is said, too', async () => {
+  it('because there are no rules yet is a 503', async () => {
     const answer = await openIsolate({ isCold: true }).ask();
     expect([answer.status, answer.headers.get('X-Weir-Degraded')]).toEqual([503, 'no-rules']);
     expect(await bodyOf(answer)).toMatchObject({ code: 'rules-unavailable' });
   });
 
-  it('is reported without the reason where DEGRADED_HEADER is off', async () => {
+  it('is a 503 without the reason if DEGRADED_HEADER is off', async () => {
     const answer = await openIsolate({ isCold: true, showsDegraded: false }).ask();
     expect([answer.status, answer.headers.get('X-Weir-Degraded')]).toEqual([503, null]);
   });

@@ -18,7 +18,7 @@ const uncounted = (fallback: DegradedDecision['fallback']) =>
   ({ kind: 'degraded', allowed: false, reason: 'timeout', fallback }) as const;
 
 describe('a denial', () => {
-  it('says which rule it was, in its words, and how long to wait', async () => {
+  it('names the rule and how long to wait, and has the message of the rule', async () => {
     const answer = denied(
       createResult({ name: 'login', message: 'Slow down, please.', status: 420 }, { retryAfterMs: 1_001 }),
     );
@@ -43,7 +43,7 @@ describe('a denial', () => {
     expect(await bodyOf(answer)).toMatchObject({ detail: 'Try again in 60 s.', 'retry-after': 60 });
   });
 
-  it('has the rule with the longest wait, and names all violated rules as the headers do', async () => {
+  it('names the rule with the longest wait, and all violated rules as the headers do', async () => {
     const results = [
       createResult({ name: 'fine' }),
       createResult({ name: 'short', status: 418 }, { retryAfterMs: 1 }),
@@ -61,7 +61,7 @@ describe('a denial', () => {
     expect(names).toEqual(['fine', 'short', 'longer']);
   });
 
-  it('for good says so, without a Retry-After', async () => {
+  it('that no wait can help says so, without a Retry-After', async () => {
     const body = await bodyOf(denied(createResult({ cost: 50 }, { retryAfterMs: undefined })));
     expect(body).toMatchObject({
       code: 'cost-above-limit',
@@ -71,7 +71,7 @@ describe('a denial', () => {
     expect(body).not.toHaveProperty('retry-after');
   });
 
-  it('for good has the message of the rule, too', async () => {
+  it('that no wait can help has the message of the rule, too', async () => {
     const never = createResult({ cost: 50, message: 'Send smaller batches.' }, { retryAfterMs: undefined });
     expect(await bodyOf(denied(never))).toMatchObject({
       detail: 'Send smaller batches. It costs 50, which is more than the limit can ever hold.',
@@ -80,15 +80,15 @@ describe('a denial', () => {
 });
 
 const REFUSED: [string, Decision, number, string][] = [
-  ['a denied one', createDecision([createResult({}, { retryAfterMs: 1 })]), 429, 'rate-limited'],
-  ['one on the deny list', { kind: 'listed', allowed: false, list: 'deny', ...by }, 403, 'denied'],
+  ['a denied request', createDecision([createResult({}, { retryAfterMs: 1 })]), 429, 'rate-limited'],
+  ['a caller on the deny list', { kind: 'listed', allowed: false, list: 'deny', ...by }, 403, 'denied'],
   [
-    'one that shows a bad token',
+    'a caller with a bad token',
     { kind: 'unverified', allowed: false, credential: 'token', ...by },
     401,
     'unverified-credentials',
   ],
-  ['one that cannot be counted', uncounted('closed'), 503, 'temporary-reduced-capacity'],
+  ['a request that cannot be counted', uncounted('closed'), 503, 'temporary-reduced-capacity'],
 ];
 
 describe.each(REFUSED)('the answer to %s', (_, decision, status, code) => {
@@ -106,12 +106,12 @@ describe.each(REFUSED)('the answer to %s', (_, decision, status, code) => {
   });
 });
 
-it('says when to come back if requests cannot be counted', () => {
+it('a refusal says when to come back if requests cannot be counted', () => {
   const answer = refusal(uncounted('closed'));
   expect(answer.headers.get('Retry-After')).toBe('5');
 });
 
-it('asks to come back in a second if the cap of this isolate is used up', async () => {
+it('a refusal asks to come back in a second if the cap of this isolate is used up', async () => {
   const answer = refusal(uncounted('cap'));
   expect([answer.status, answer.headers.get('Retry-After')]).toEqual([503, '1']);
   expect(await bodyOf(answer)).toEqual({
@@ -124,7 +124,7 @@ it('asks to come back in a second if the cap of this isolate is used up', async 
   });
 });
 
-it('a caller that has used up what this isolate allows is denied by its rule, as usual', async () => {
+it('a caller that has used up its share in this isolate is denied by its rule, as usual', async () => {
   const results = [createResult({ name: 'login', onUnavailable: 'local' }, { retryAfterMs: 1_001 })];
   const local = { nowMs: NOW_MS, results };
   const answer = refusal({ ...uncounted('local'), local });
@@ -132,14 +132,14 @@ it('a caller that has used up what this isolate allows is denied by its rule, as
   expect(await bodyOf(answer)).toMatchObject({ code: 'rate-limited', rule: 'login', 'retry-after': 2 });
 });
 
-it('challenges a caller with an invalid credential', () => {
+it('a refusal challenges a caller with an invalid credential', () => {
   const challenge = (credential: 'token' | 'api-key') =>
     unverifiedCredentials(credential).headers.get('WWW-Authenticate');
   expect(challenge('token')).toBe('Bearer error="invalid_token"');
   expect(challenge('api-key')).toBe('ApiKey header="X-API-Key"');
 });
 
-it('lists the regions that exist', async () => {
+it('an unknown region is refused with the list of regions', async () => {
   const answer = unknownRegion([{ name: 'us' }, { name: 'eu' }]);
   expect(answer.status).toBe(400);
   expect(await bodyOf(answer)).toMatchObject({

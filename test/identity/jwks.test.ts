@@ -9,7 +9,7 @@ const lasting = { exp: NOW / 1000 + 100 * 3600 };
 /** Every token is different. */
 const another = (claims: object = {}) => token({ ...lasting, jti: crypto.randomUUID(), ...claims });
 
-test('keys are fetched once, and again after ten minutes: after the response of the one who noticed', async () => {
+test('keys are fetched once, and again after ten minutes, after the response of a request', async () => {
   const isolate = openIsolate();
   expect(await isolate.userOf(await another())).toBe('alice');
   issuer.nowMs += 10 * MINUTE_MS - 1;
@@ -24,7 +24,7 @@ test('keys are fetched once, and again after ten minutes: after the response of 
   expect(issuer.server.requests).toHaveLength(2);
 });
 
-test('keys that nobody has asked for in twenty minutes are not trusted before they are renewed', async () => {
+test('keys that were not used for twenty minutes are not trusted before they are renewed', async () => {
   const isolate = openIsolate();
   await isolate.userOf(await another());
   issuer.server.keys = [];
@@ -32,7 +32,7 @@ test('keys that nobody has asked for in twenty minutes are not trusted before th
   expect(await isolate.userOf(await another())).toBe('nobody');
 });
 
-test('a new key is looked for at most once a minute, whatever tokens make up', async () => {
+test('a new key is looked for at most once a minute, no matter how many keys tokens make up', async () => {
   const isolate = openIsolate();
   await isolate.userOf(await another());
   const next = await newPair();
@@ -52,7 +52,7 @@ test('a new key is looked for at most once a minute, whatever tokens make up', a
   expect(isolate.errors).toEqual([]);
 });
 
-test('a token that came before its key was known is good as soon as the key is', async () => {
+test('a token that came before its key was known is valid as soon as the key is known', async () => {
   const isolate = openIsolate();
   await isolate.userOf(await another());
   const next = await newPair();
@@ -70,7 +70,7 @@ test.each<[string, KeyServer['mode']]>([
   ['answers with something else', 'garbage'],
   ['sends elsewhere', 'redirect'],
 ])(
-  'while the server of the keys %s, tokens are nobody’s, and it is left alone for a while',
+  'while the key server %s, tokens name no user, and the server is not asked for a while',
   async (_, mode) => {
     issuer.server.mode = mode;
     const isolate = openIsolate();
@@ -98,7 +98,7 @@ test('keys that come too late for a request are there for the next', async () =>
 });
 
 test.each<KeyServer['mode']>(['hang', 'error'])(
-  'known keys serve for a day while the server of the keys does: %s',
+  'known keys stay valid for a day while the key server fails: %s',
   async (mode) => {
     const isolate = openIsolate();
     await isolate.userOf(await another());
@@ -117,7 +117,7 @@ test('requests that come at the same time to an isolate without keys are all ver
   expect(await Promise.all(tokens.map(isolate.userOf))).toEqual(Array(5).fill('alice'));
 });
 
-test('a token that names no key may be signed with any that fits', async () => {
+test('a token that names no key may be signed with any key that fits', async () => {
   const next = await newPair();
   issuer.server.keys.push(await toJwk(next, 'rsa-2', 'RS256'));
   const isolate = openIsolate();
@@ -127,7 +127,7 @@ test('a token that names no key may be signed with any that fits', async () => {
   expect(await isolate.userOf(await by(issuer.stranger))).toBe('nobody');
 });
 
-test('a key that nobody can use does not spoil the others', async () => {
+test('an unusable key does not affect the others', async () => {
   const encrypting = { ...(await toJwk(issuer.stranger, 'enc', 'RS256')), use: 'enc' };
   issuer.server.keys.unshift(encrypting, { kty: 'RSA', kid: 'broken', n: '!', e: 'AQAB' }, { kty: 'new' });
   const isolate = openIsolate();

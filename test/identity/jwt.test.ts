@@ -20,7 +20,7 @@ async function checksDuring(work: () => Promise<unknown>): Promise<number> {
   }
 }
 
-test('a good token names its user, and says when it ends', async () => {
+test('a good token names its user, and when it expires', async () => {
   expect(await openIsolate().verify(await token())).toEqual({
     userId: 'alice',
     claims: { sub: 'alice' },
@@ -28,7 +28,7 @@ test('a good token names its user, and says when it ends', async () => {
   });
 });
 
-test('tier and tenant are taken from the claims that are configured, and from no others', async () => {
+test('tier and tenant are taken only from the configured claims', async () => {
   const others = { plan: 'gold', org: 'acme', 'https://a.test/id': 'bob' };
   const jwt = await token(others);
   const kept = { claims: { sub: 'alice', ...others }, expiresAtMs: IN_A_MINUTE * 1000 };
@@ -43,7 +43,7 @@ test('tier and tenant are taken from the claims that are configured, and from no
 });
 
 test.each<unknown>([{}, [], ['gold'], '', true, null, 'x'.repeat(257), ' gold', 'a\nb'])(
-  'a tier or tenant of %j is none, and the user is still known',
+  'a tier or tenant of %j is ignored, and the user is still known',
   async (claim) => {
     const isolate = openIsolate({ tierClaim: 'plan', tenantClaim: 'org' });
     expect(await isolate.verify(await token({ plan: claim, org: claim }))).toEqual({
@@ -54,7 +54,7 @@ test.each<unknown>([{}, [], ['gold'], '', true, null, 'x'.repeat(257), ' gold', 
   },
 );
 
-test('a number is a name, too', async () => {
+test('a number can be a name, too', async () => {
   const isolate = openIsolate({ tenantClaim: 'org' });
   expect(await isolate.verify(await token({ sub: 42, org: 7 }))).toMatchObject({
     userId: '42',
@@ -62,23 +62,26 @@ test('a number is a name, too', async () => {
   });
 });
 
-test('issuer and audience are not asked for unless they are configured', async () => {
+test('issuer and audience are checked only if they are configured', async () => {
   const jwt = await token({ iss: undefined, aud: undefined });
   expect(await openIsolate({ issuer: undefined, audience: undefined }).userOf(jwt)).toBe('alice');
   expect(await openIsolate({ audience: undefined }).userOf(jwt)).toBe('nobody');
   expect(await openIsolate({ issuer: undefined }).userOf(jwt)).toBe('nobody');
 });
 
-test.each(['RS256', 'RS384', 'RS512', 'PS256', 'ES256', 'ES384', 'EdDSA'])('%s serves', async (alg) => {
-  const pair = await newPair(alg);
-  issuer.server.keys = [await toJwk(pair, 'k', alg)];
-  const jwt = await new SignJWT(goodClaims).setProtectedHeader({ alg, kid: 'k' }).sign(pair.privateKey);
-  expect(await openIsolate({ algorithms: [alg] }).userOf(jwt)).toBe('alice');
-  const others = alg === 'ES384' ? ['ES256'] : ['ES384'];
-  expect(await openIsolate({ algorithms: others }).userOf(jwt)).toBe('nobody');
-});
+test.each(['RS256', 'RS384', 'RS512', 'PS256', 'ES256', 'ES384', 'EdDSA'])(
+  'tokens signed with %s are accepted',
+  async (alg) => {
+    const pair = await newPair(alg);
+    issuer.server.keys = [await toJwk(pair, 'k', alg)];
+    const jwt = await new SignJWT(goodClaims).setProtectedHeader({ alg, kid: 'k' }).sign(pair.privateKey);
+    expect(await openIsolate({ algorithms: [alg] }).userOf(jwt)).toBe('alice');
+    const others = alg === 'ES384' ? ['ES256'] : ['ES384'];
+    expect(await openIsolate({ algorithms: others }).userOf(jwt)).toBe('nobody');
+  },
+);
 
-test('one key may serve two algorithms, if it names none', async () => {
+test('one key may be used for two algorithms, if it names none', async () => {
   const { alg: _, ...key } = await toJwk(issuer.rsa, 'rsa-1', 'any');
   issuer.server.keys = [key];
   const isolate = openIsolate({ algorithms: ['RS256', 'PS256'] });
@@ -91,7 +94,7 @@ test('one key may serve two algorithms, if it names none', async () => {
   expect(await isolate.userOf(await token({ jti: '2' }))).toBe('alice');
 });
 
-test('a shared secret serves its own algorithms, and nothing is fetched', async () => {
+test('a shared secret is used for its own algorithms, and nothing is fetched', async () => {
   const isolate = openIsolate({ algorithms: ['HS256'], secret: SECRET });
   const by = (alg: string, secret: string) =>
     new SignJWT(goodClaims).setProtectedHeader({ alg }).sign(Buffer.from(secret));
@@ -102,13 +105,13 @@ test('a shared secret serves its own algorithms, and nothing is fetched', async 
   expect(issuer.server.requests).toEqual([]);
 });
 
-test('where public keys are configured, a secret beside them is not tried', async () => {
+test('a secret is not tried if public keys are configured', async () => {
   const jwt = await new SignJWT(goodClaims).setProtectedHeader({ alg: 'HS256' }).sign(Buffer.from(SECRET));
   for (const algorithms of [['RS256'], ['RS256', 'HS256']])
     expect(await openIsolate({ algorithms, secret: SECRET }).userOf(jwt)).toBe('nobody');
 });
 
-test('a verifier that has nothing to verify with is not made', () => {
+test('a verifier without a secret or a URL cannot be created', () => {
   const rest = { userClaim: 'sub', now: () => NOW, deadlineMs: 1, onError: () => {} };
   expect(() => createTokenVerifier({ ...rest, algorithms: ['HS256'] })).toThrow('no secret');
   expect(() => createTokenVerifier({ ...rest, algorithms: ['RS256'], secret: SECRET })).toThrow('no URL');
@@ -129,7 +132,7 @@ test('the signature of a token is checked once in five minutes', async () => {
   expect(await checksDuring(useIt)).toBe(1);
 });
 
-test('a token that was good ends when it says, not when it is forgotten', async () => {
+test('a good token expires at its own time, even if it is remembered for longer', async () => {
   const isolate = openIsolate();
   const jwt = await token();
   expect(await isolate.userOf(jwt)).toBe('alice');
@@ -154,7 +157,7 @@ test('a bad token costs one check a minute', async () => {
   expect(await checksDuring(useIt)).toBe(1);
 });
 
-test('a token that came too early is good from its moment on', async () => {
+test('a token that came too early is valid from its start', async () => {
   const isolate = openIsolate();
   const jwt = await token({ nbf: NOW / 1000 + 10 });
   expect(await isolate.userOf(jwt)).toBe('nobody');
@@ -164,7 +167,7 @@ test('a token that came too early is good from its moment on', async () => {
   expect(await isolate.userOf(jwt)).toBe('alice');
 });
 
-test('a flood of bad tokens does not make good ones cost a check again', async () => {
+test('a flood of bad tokens does not cause new checks of good ones', async () => {
   const isolate = openIsolate();
   const good = await token();
   await isolate.userOf(good);
@@ -173,7 +176,7 @@ test('a flood of bad tokens does not make good ones cost a check again', async (
   expect(await checksDuring(() => isolate.userOf(good))).toBe(0);
 });
 
-test('what is too long or has not three parts is refused before anything is computed', async () => {
+test('a text that is too long or has not three parts is refused before anything is computed', async () => {
   const isolate = openIsolate();
   const long = await token({ padding: 'x'.repeat(8_000) });
   const digest = vi.spyOn(crypto.subtle, 'digest');
@@ -184,7 +187,7 @@ test('what is too long or has not three parts is refused before anything is comp
   expect(issuer.server.requests).toEqual([]);
 });
 
-test('what is reported holds no token', async () => {
+test('a reported error contains no token', async () => {
   issuer.server.keys = [{ kty: 'RSA', kid: 'rsa-1', n: '!', e: 'AQAB' }];
   const isolate = openIsolate();
   const jwt = await sign(issuer.rsa, { alg: 'RS256', kid: 'rsa-1' }, goodClaims);

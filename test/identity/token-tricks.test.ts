@@ -8,7 +8,7 @@ import { ALICES, NOBODYS } from './token-tricks.ts';
 const { issuer, token, openIsolate } = useIssuer();
 
 describe('a token', () => {
-  it.each(NOBODYS)('identifies nobody: %s', async (_, make) => {
+  it.each(NOBODYS)('names no user: %s', async (_, make) => {
     const isolate = openIsolate();
     const jwt = await make(issuer);
     // The second answer comes from memory.
@@ -17,7 +17,7 @@ describe('a token', () => {
     expect(isolate.errors).toEqual([]);
   });
 
-  it.each(ALICES)('is Alice’s: %s', async (_, make) => {
+  it.each(ALICES)('names Alice: %s', async (_, make) => {
     const isolate = openIsolate();
     const jwt = await make(issuer);
     expect([await isolate.userOf(jwt), await isolate.userOf(jwt)]).toEqual(['alice', 'alice']);
@@ -25,8 +25,8 @@ describe('a token', () => {
   });
 });
 
-describe('whatever is done to a token', () => {
-  it('names the same user as before', async () => {
+describe('a token with random changes', () => {
+  it('names its user or no user', async () => {
     const isolate = openIsolate();
     const good = await token();
     const edit = fc.record({
@@ -44,7 +44,7 @@ describe('whatever is done to a token', () => {
     expect(isolate.errors).toEqual([]);
   });
 
-  it('names nobody if it is signed by a stranger, whatever its header says', async () => {
+  it('names no user if it is signed by a stranger, with any header', async () => {
     const isolate = openIsolate();
     const known = fc.record(
       {
@@ -71,7 +71,7 @@ describe('whatever is done to a token', () => {
     expect(issuer.server.requests).toEqual(['/keys']);
   });
 
-  it('names nobody if it is any text', async () => {
+  it('names no user if it is random text', async () => {
     const isolate = openIsolate();
     const part = fc.oneof(
       fc.base64String(),

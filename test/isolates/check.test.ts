@@ -60,7 +60,7 @@ describe('a check', () => {
     expect((await ask({ policy: 'jobs', subject })).body.results[0].remaining).toBe(6);
   });
 
-  it('is a value when it denies, and says how long to wait', async () => {
+  it('answers 200 even if it denies, and says how long to wait', async () => {
     const subject = freshUser();
     await ask({ rule: 'jobs', subject, cost: 10 });
     const { status, body } = await ask({ rule: 'jobs', subject });
@@ -68,7 +68,7 @@ describe('a check', () => {
     expect(body.retryAfterMs).toBeGreaterThan(0);
   });
 
-  it('charges all or nothing of several', async () => {
+  it('of several rules charges all of them or none', async () => {
     const [full, free] = [freshUser(), freshUser()];
     await ask({ rule: 'jobs', subject: full, cost: 10 });
     const checks = [{ rule: 'jobs', subject: free }, { rule: 'all jobs' }, { rule: 'jobs', subject: full }];
@@ -80,7 +80,7 @@ describe('a check', () => {
     expect(await remaining(free)).toBe(9);
   });
 
-  it('admits exactly the limit when many race in all regions', async () => {
+  it('admits exactly the limit when many checks race in all regions', async () => {
     const subject = freshUser();
     const rule = 'spread';
     const calls = Array.from({ length: 30 }, (_, i) =>
@@ -90,7 +90,7 @@ describe('a check', () => {
     expect(admitted).toBe(10);
   });
 
-  it('counts with the counters of requests', async () => {
+  it('uses the same counters as requests', async () => {
     const ip = freshIp();
     await weir.call('/by-address', { ip });
     expect((await ask({ rule: 'by address', subject: ip })).body.results[0].remaining).toBe(1);
@@ -98,15 +98,18 @@ describe('a check', () => {
     expect((await weir.call('/by-address', { ip })).status).toBe(429);
   });
 
-  it.each([3, 7, 9, 10])('of %d units leaves the rest of the limit to others, and no more', async (cost) => {
-    const subject = freshUser();
-    const first = await ask({ rule: 'spread', subject, cost });
-    const others = [];
-    for (const region of [...REGIONS, ...REGIONS, ...REGIONS, ...REGIONS])
-      others.push(await ask({ rule: 'spread', subject }, { region }));
-    const admitted = others.filter(({ body }) => body.allowed).length + (first.body.allowed ? cost : 0);
-    expect(admitted).toBeLessThanOrEqual(10);
-  });
+  it.each([3, 7, 9, 10])(
+    'of %d units, with more checks in all regions, never exceeds the limit',
+    async (cost) => {
+      const subject = freshUser();
+      const first = await ask({ rule: 'spread', subject, cost });
+      const others = [];
+      for (const region of [...REGIONS, ...REGIONS, ...REGIONS, ...REGIONS])
+        others.push(await ask({ rule: 'spread', subject }, { region }));
+      const admitted = others.filter(({ body }) => body.allowed).length + (first.body.allowed ? cost : 0);
+      expect(admitted).toBeLessThanOrEqual(10);
+    },
+  );
 
   it('takes the limit of the tier that it names', async () => {
     const check = { rule: 'mails', subject: 'acme', peek: true };
@@ -116,7 +119,7 @@ describe('a check', () => {
 });
 
 describe('an idempotency key', () => {
-  it('charges once, wherever the call is repeated, and gives the same answer', async () => {
+  it('charges once, even in another isolate or region, and gives the same answer', async () => {
     const subject = freshUser();
     const call = { rule: 'jobs', subject, idempotencyKey: `key of ${subject}` };
     const first = await ask(call, { isolate: 'one', region: 'us' });
@@ -142,15 +145,15 @@ describe('an idempotency key', () => {
     expect(other).toMatchObject({ status: 422, body: { code: 'idempotency-key-reused' } });
   });
 
-  it('is free again after a call that was not valid', async () => {
+  it('can be used again after a call that was not valid', async () => {
     const idempotencyKey = `after ${freshUser()}`;
     expect((await ask({ rule: 'nothing', subject: 'x', idempotencyKey })).status).toBe(400);
     expect((await ask({ rule: 'jobs', subject: freshUser(), idempotencyKey })).status).toBe(200);
   });
 });
 
-describe('the id of an answer', () => {
-  it('gives everything back, once, from any isolate', async () => {
+describe('the id of a check', () => {
+  it('refunds everything, once, from any isolate', async () => {
     const [a, b] = [freshUser(), freshUser()];
     const checks = [
       { rule: 'jobs', subject: a, cost: 4 },
@@ -163,7 +166,7 @@ describe('the id of an answer', () => {
     expect([await remaining(a), await remaining(b)]).toEqual([10, 10]);
   });
 
-  it('gives back once when refunds race', async () => {
+  it('refunds once when refunds race', async () => {
     const subject = freshUser();
     await ask({ rule: 'jobs', subject, cost: 4 });
     const { id } = (await ask({ rule: 'jobs', subject, cost: 2 })).body;
@@ -177,7 +180,7 @@ describe('the id of an answer', () => {
     ['less', 1, 9],
     ['the same', 2, 8],
     ['nothing', 0, 10],
-  ])('settles what cost %s in the end', async (_, cost, left) => {
+  ])('settles a charge that cost %s in the end', async (_, cost, left) => {
     const subject = freshUser();
     const { id } = (await ask({ rule: 'jobs', subject, cost: 2 })).body;
     expect((await post('/settle', { id, cost })).status).toBe(204);
@@ -185,7 +188,7 @@ describe('the id of an answer', () => {
     expect((await post('/settle', { id, cost })).status).toBe(409);
   });
 
-  it('gives a place of a concurrency rule back', async () => {
+  it('releases the seat of a concurrency rule', async () => {
     const subject = freshUser();
     const { id } = (await ask({ rule: 'places', subject })).body;
     expect((await ask({ rule: 'places', subject })).body.allowed).toBe(false);
@@ -242,7 +245,7 @@ describe('bad input', () => {
       },
       'checks: must all peek, or none of them',
     ],
-  ])('%j is named', async (body, problem) => {
+  ])('%j is refused with the name of the problem', async (body, problem) => {
     expect(await ask(body)).toMatchObject({
       status: 400,
       body: { code: 'invalid-body', problems: [problem] },
@@ -250,12 +253,12 @@ describe('bad input', () => {
   });
 });
 
-describe('who may check', () => {
+describe('access to checks:', () => {
   it.each([
-    ['nobody without a token', undefined, 401],
-    ['nobody with a wrong one', 'a-token-that-nobody-has', 401],
-    ['no token of role read', TOKENS.read, 403],
-    ['a token of role admin', 'an-admin-token-for-tests', 200],
+    ['a request without a token is refused', undefined, 401],
+    ['a wrong token is refused', 'a-token-that-nobody-has', 401],
+    ['a token of role read is refused', TOKENS.read, 403],
+    ['a token of role admin is accepted', 'an-admin-token-for-tests', 200],
   ])('%s', async (_, token, status) => {
     const headers = { Authorization: token === undefined ? '' : `Bearer ${token}` };
     expect((await ask({ rule: 'all jobs', peek: true }, { headers })).status).toBe(status);
@@ -268,8 +271,8 @@ describe('who may check', () => {
   });
 });
 
-describe('when a region does not answer', () => {
-  it('the rule decides, nothing is charged, and the answer says so', async () => {
+describe('when no region answers', () => {
+  it('the rule decides, and the answer is degraded and has no id', async () => {
     const subject = freshUser();
     const faults = REGIONS.map((name) => weir.region(name).gateway.faults);
     await Promise.all(faults.map((fault) => fault.set({ status: 503 })));

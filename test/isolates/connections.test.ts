@@ -62,7 +62,7 @@ async function opened(path: string, ip: string): Promise<WebSocket> {
 }
 
 describe('WebSockets', () => {
-  it('pass both ways, and as many at once as the rule says', async () => {
+  it('pass messages both ways, and only as many may be open as the rule says', async () => {
     const ip = '192.0.2.1';
     const sockets = await Promise.all([1, 2, 3].map(() => opened('/few', ip)));
     expect(await open('/few', ip)).toBe(429);
@@ -87,7 +87,7 @@ describe('WebSockets', () => {
     socket.close();
   });
 
-  it('are closed at the origin, too, whatever a client says as it leaves', async () => {
+  it('are closed at the origin, too, even if the client sends a close code that cannot be passed on', async () => {
     const ip = '192.0.2.9';
     const socket = await opened('/few', ip);
     // A close frame with a code that nobody may pass on, masked with zeros.
@@ -98,7 +98,7 @@ describe('WebSockets', () => {
     socket.terminate();
   });
 
-  it('give their place back when the origin closes, with its code', async () => {
+  it('release their seat when the origin closes, and pass on its code', async () => {
     const ip = '192.0.2.2';
     const socket = await opened('/few', ip);
     const closed = new Promise((resolve) => socket.once('close', (code) => resolve(code)));
@@ -107,7 +107,7 @@ describe('WebSockets', () => {
     await expect.poll(() => left('/few', ip), BEFORE_EXPIRY).toBe(3);
   });
 
-  it(`${MANY} of them, closed or killed in random order, leave none behind`, async () => {
+  it(`${MANY} of them, closed or killed in random order, leave no seat taken`, async () => {
     const ip = '192.0.2.4';
     const random = createRandom(5);
     const sockets: WebSocket[] = [];
@@ -124,7 +124,7 @@ describe('WebSockets', () => {
 });
 
 describe('answers', () => {
-  it('hold their place until their last byte', async () => {
+  it('hold their seat until their last byte', async () => {
     const ip = '192.0.2.5';
     const answer = await weir.call('/few?stream=5&interval=100', { ip });
     expect(await left('/few', ip)).toBe(2);
@@ -132,7 +132,7 @@ describe('answers', () => {
     await expect.poll(() => left('/few', ip), BEFORE_EXPIRY).toBe(3);
   });
 
-  it('give it back when Redis answered too late to be heard', async () => {
+  it('release their seat when Redis answered after the deadline', async () => {
     const ip = '192.0.2.11';
     // One region counts the connections of a subject. Slows all regions, because the test does not know which.
     const slow = (region: string, during: () => Promise<void>) =>
@@ -149,14 +149,14 @@ describe('answers', () => {
     await expect.poll(() => left('/few', ip), BEFORE_EXPIRY).toBe(3);
   });
 
-  it('give it back when the client leaves', async () => {
+  it('release their seat when the client leaves', async () => {
     const ip = '192.0.2.6';
     const answer = await weir.call('/few?stream=1000&interval=100', { ip });
     await answer.body?.cancel();
     await expect.poll(() => left('/few', ip), BEFORE_EXPIRY).toBe(3);
   });
 
-  it('without a body give it back at once', async () => {
+  it('without a body release their seat at once', async () => {
     const ip = '192.0.2.7';
     await weir.call('/few?status=204', { ip });
     await expect.poll(() => left('/few', ip), BEFORE_EXPIRY).toBe(3);
@@ -166,10 +166,8 @@ describe('answers', () => {
 /** Seats are renewed every third of their window. */
 const UNTIL_RENEWED = { interval: 250 };
 
-describe.concurrent('a place', () => {
-  it('is renewed while a WebSocket is open, and while the origin takes its time to answer', async ({
-    expect,
-  }) => {
+describe.concurrent('a seat', () => {
+  it('is renewed while a WebSocket is open, and while a request waits for the origin', async ({ expect }) => {
     const [socketIp, waitingIp] = ['192.0.2.20', '192.0.2.21'];
     const socket = await opened('/few', socketIp);
     const waiting = weir.call('/few?delay=25000', { ip: waitingIp }).catch(() => undefined);
@@ -184,7 +182,7 @@ describe.concurrent('a place', () => {
     void waiting;
   });
 
-  it('that somebody else has by now is lost, and its connection is closed', async ({ expect }) => {
+  it('that others have taken is lost, and its connection is closed', async ({ expect }) => {
     const ip = '192.0.2.22';
     const socket = await opened('/few', ip);
     const closed = new Promise((resolve) => socket.once('close', (code) => resolve(code)));

@@ -43,8 +43,8 @@ async function usedUp(): Promise<string> {
   return ip;
 }
 
-describe('the switch of the admin route', () => {
-  it('lets everybody pass in every isolate, known denials included, and denies again afterwards', async () => {
+describe('the enforcement switch of the admin route', () => {
+  it('lets every request pass in every isolate, even known denials, and denies again afterwards', async () => {
     const ip = await usedUp();
     expect(await turn('log')).toMatchObject({ enforcement: 'log' });
     for (const isolate of ISOLATES) await expect.poll(() => statusOf('/few', ip, isolate)).toBe(200);
@@ -61,7 +61,7 @@ describe('the switch of the admin route', () => {
     await turn('on');
   });
 
-  it('is told by explain and health', async () => {
+  it('is shown by explain and health', async () => {
     const body = { path: '/few', ip: freshIp() };
     await turn('log');
     expect(await weir.admin('/explain', { method: 'POST', body })).toMatchObject({ enforcement: 'log' });
@@ -80,7 +80,7 @@ describe('the switch of the admin route', () => {
     expect(await weir.admin('/settings')).toMatchObject({ enforcement: 'on' });
   });
 
-  it('is not turned by somebody who has seen an older state', async () => {
+  it('is not changed by an editor who has seen an older state', async () => {
     const { revision } = await turn('on');
     await turn('log');
     await turn('on');
@@ -97,7 +97,7 @@ async function enforcementOf(isolate: IsolateName) {
   return (await weir.health<{ enforcement: { mode: string; by: string } }>(isolate)).enforcement;
 }
 
-it('the variable ENFORCEMENT turns it without Postgres and without rules', async () => {
+it('the variable ENFORCEMENT overrides the setting in Postgres', async () => {
   await using other = await startWeir({ ENFORCEMENT: 'log' }, { isolates: ['one'] });
   await other.admin('/rules', { method: 'POST', body: RULES[0] });
   await other.sql(`update weir.settings set enforcement = 'on'`);

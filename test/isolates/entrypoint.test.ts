@@ -77,7 +77,7 @@ async function call(method: string, ...args: unknown[]): Promise<Told> {
   return (await answer.json()) as Told;
 }
 
-it('a Worker charges, gives back and settles by a service binding', async () => {
+it('a Worker charges, refunds and settles through a service binding', async () => {
   const first = await call('check', { rule: 'jobs', subject: 'ann', cost: 3 });
   expect(first).toMatchObject({ result: { allowed: true, results: [{ subject: 'ann', remaining: 2 }] } });
   expect(await call('check', { rule: 'jobs', subject: 'ann', cost: 3 })).toMatchObject({
@@ -92,7 +92,7 @@ it('a Worker charges, gives back and settles by a service binding', async () => 
   });
 });
 
-it('a call that is not valid throws an error that names what is wrong', async () => {
+it('a call that is not valid throws an error that names the problem', async () => {
   expect(await call('check', { rule: 'nothing', subject: 'ann' })).toEqual({
     threw: 'checks[0].rule: there is no such rule in force',
   });

@@ -45,7 +45,7 @@ const get = async (path: string) => {
 };
 
 describe.each(Object.entries(REQUESTS))('%s', (_, sent) => {
-  it.each(Object.entries(ANSWERS))('answered with %s', async (_name, switches) => {
+  it.each(Object.entries(ANSWERS))('is the same through Weir, answered with %s', async (_name, switches) => {
     // A URL parser would write this path differently. Weir keeps it as it was sent.
     const path = `/a/B.c/%C3%A9%3A;p=1?x=%41%2f+%20&&=&x=~${switches && `&${switches}`}`;
     const directly = await exchange(origin, origin.url, path, sent);
@@ -55,8 +55,8 @@ describe.each(Object.entries(REQUESTS))('%s', (_, sent) => {
   });
 });
 
-describe('what the origin is told beside', () => {
-  it('is who asked, by which name, and nothing that was made up', async () => {
+describe('headers that Weir adds', () => {
+  it('name the client’s address and host, and nothing that the client made up', async () => {
     const made = [
       'X-Weir-User',
       'admin',
@@ -91,14 +91,14 @@ describe('streams', () => {
   it.each([
     ['a line', `/?stream=2&interval=${NEVER_MS}`, 'line 1\n'],
     ['an event', `/sse?interval=${NEVER_MS}`, 'id: 1\nevent: tick\ndata: {"n":1}\n\n'],
-  ])('%s arrives while the next one is not even made', async (_, path, first) => {
+  ])('%s arrives before the origin makes the next one', async (_, path, first) => {
     const response = await get(path);
     const [chunk] = await once(response, 'data');
     expect(chunk.toString()).toBe(first);
     response.destroy();
   });
 
-  it('a compressed line arrives, too', async () => {
+  it('a compressed line arrives before the next one, too', async () => {
     const response = await get(`/?gzip=1&stream=2&interval=${NEVER_MS}`);
     const [chunk] = await once(response, 'data');
     expect(chunk.length).toBeGreaterThan(10);
@@ -132,7 +132,7 @@ describe('streams', () => {
     expect(await hashOf(await get(`/?bytes=${size}`))).toBe(expected);
   }, 60_000);
 
-  it('a client that does not read holds the origin back: nothing is piled up between them', async () => {
+  it('a client that does not read slows the origin down, and nothing piles up in between', async () => {
     const response = await get('/?bytes=8000000000');
     await settled(() => latest()?.sentBytes ?? 0);
     expect(latest()?.sentBytes).toBeLessThan(64 * MEGABYTE);
@@ -140,7 +140,7 @@ describe('streams', () => {
     await eventually(() => expect(latest()?.state).toBe('aborted'));
   });
 
-  it('an origin that does not read holds the client back', async () => {
+  it('an origin that does not read slows the client down', async () => {
     const call = open(url, '/?stall=1', { method: 'PUT', chunked: true }).on('error', () => {});
     pipeline(Readable.from(patternBlocks(8_000_000_000)), call).catch(() => {});
     // Before that, only the decision delays the client.
@@ -173,7 +173,7 @@ describe('a client that leaves', () => {
     ['before the answer to its upload', 'POST', '/left-upload?hang=1', 'Content-Length: 3\r\n\r\nabc'],
     ['in the middle of its upload', 'POST', '/left-in-upload', 'Content-Length: 1000\r\n\r\nabc'],
     ['in the middle of the answer', 'GET', `/sse?interval=${NEVER_MS}`, ''],
-  ])('%s ends the request to the origin, long before that would time out', async (_, method, path, rest) => {
+  ])('%s ends the request to the origin, long before the timeout', async (_, method, path, rest) => {
     // Looks for its path, because requests of other clients may still be on their way to the origin.
     origin.requests.clear();
     const own = () => asked(path);
@@ -204,20 +204,20 @@ describe('an origin that fails', () => {
     expect((await get('/')).resume().statusCode).toBe(200);
   });
 
-  it('in the middle of its answer cannot be mistaken for one that was done', async () => {
+  it('in the middle of its answer breaks off the answer to the client', async () => {
     const response = await get('/?bytes=100000&fail=half');
     await expect(response.toArray()).rejects.toThrow('aborted');
   });
 });
 
-describe.concurrent('an origin that takes long', () => {
-  it('to answer is a 504, and hears that nobody waits any more', async ({ expect }) => {
+describe.concurrent('an origin', () => {
+  it('that does not answer in time is a 504, and its request is ended', async ({ expect }) => {
     expect(await problemOf('/slow?hang=1')).toEqual([504, 'origin-timeout', 'application/problem+json']);
     const asked = () => origin.requests.entries.find(({ path }) => path === '/slow?hang=1');
     await expect.poll(() => asked()?.state).toBe('aborted');
   });
 
-  it('because the upload is slow is waited for', async ({ expect }) => {
+  it('may take longer if the upload is slow', async ({ expect }) => {
     const call = open(url, '/', { method: 'POST', chunked: true });
     call.write('first');
     await new Promise((resolve) => setTimeout(resolve, TIMEOUT_MS + 500));
@@ -227,7 +227,7 @@ describe.concurrent('an origin that takes long', () => {
 });
 
 describe('a WebSocket', () => {
-  it('passes with its subprotocol and headers, text and binary, and the close of either side', async () => {
+  it('passes with its subprotocol and headers, text and binary, and the close code of the origin', async () => {
     const headers = { 'X-Seen': 'yes', 'X-Weir-Region': 'us', 'X-Weir-User': 'admin' };
     const socket = new WebSocket(`${url.replace('http', 'ws')}/w?greet=1&header=X-Extra:1`, ['one', 'two'], {
       headers,
@@ -255,7 +255,7 @@ describe('a WebSocket', () => {
     expect((await once(socket, 'close'))[0]).toBe(4321);
   });
 
-  it('that the origin refuses is refused with its answer', async () => {
+  it('that the origin refuses gets the answer of the origin', async () => {
     const socket = new WebSocket(`${url.replace('http', 'ws')}/?status=401`, {
       headers: { 'X-Weir-Region': 'us' },
     });

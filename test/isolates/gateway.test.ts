@@ -48,7 +48,7 @@ function ask(url: string, headers: Record<string, string>): () => void {
 }
 
 describe('throttle', () => {
-  it('lets those wait who can have their turn in time, and denies the others', async () => {
+  it('lets requests wait if their turn comes in time, and denies the others', async () => {
     const path = await limited({
       algorithm: 'leaky-bucket',
       action: 'throttle',
@@ -70,7 +70,7 @@ describe('throttle', () => {
     expect(answers.filter(({ status }) => status === 429)).toHaveLength(4);
   });
 
-  it('gives the place back of a client that leaves while it waits', async () => {
+  it('gives up the turn of a client that leaves while it waits', async () => {
     const path = await limited({
       algorithm: 'leaky-bucket',
       action: 'throttle',
@@ -90,10 +90,10 @@ describe('throttle', () => {
   });
 });
 
-describe('the cost that the origin tells', () => {
+describe('the cost that the origin names', () => {
   const settled = (limit: number) => limited({ limit, costFromOrigin: true });
 
-  it('is settled beyond the first charge, and its header does not reach the client', async () => {
+  it('is settled above the first charge, and its header does not reach the client', async () => {
     const path = await settled(100);
     const ip = freshIp();
     const answer = await weir.call(`${path}?cost=40`, { ip });
@@ -101,7 +101,7 @@ describe('the cost that the origin tells', () => {
     await expect.poll(() => remaining(path, ip)).toBe(60);
   });
 
-  it('is given back as far as it was less', async () => {
+  it('is settled below the first charge', async () => {
     const path = await limited({ limit: 100, cost: 30, costFromOrigin: true });
     const ip = freshIp();
     await weir.call(`${path}?cost=10`, { ip });
@@ -110,7 +110,7 @@ describe('the cost that the origin tells', () => {
     await expect.poll(() => remaining(path, ip)).toBe(90);
   });
 
-  it('can leave nothing for the next request, though it is told only afterwards', async () => {
+  it('can leave nothing for the next request, although it is named only afterwards', async () => {
     const path = await settled(50);
     const ip = freshIp();
     expect((await weir.call(`${path}?cost=500`, { ip })).status).toBe(200);
@@ -130,14 +130,14 @@ describe('the cost that the origin tells', () => {
     },
   );
 
-  it('does not matter to rules that count requests', async () => {
+  it('does not affect rules that count requests', async () => {
     const path = await limited({ limit: 100 });
     const ip = freshIp();
     await weir.call(`${path}?cost=40`, { ip });
     expect(await remaining(path, ip)).toBe(99);
   });
 
-  it('counts the tokens of an LLM, streamed', async () => {
+  it('counts the tokens of a streamed LLM answer', async () => {
     await weir.admin('/rules', {
       method: 'POST',
       body: {
@@ -163,16 +163,19 @@ describe('when the origin does not answer', () => {
   it.each([
     ['fail=reset', 502, 'origin-unreachable'],
     ['hang=1', 504, 'origin-timeout'],
-  ])('%s: the client is told, and has to pay for what may have reached it', async (fault, status, code) => {
-    const path = await limited({ limit: 10, refundOnError: true });
-    const ip = freshIp();
-    const answer = await weir.call(`${path}?${fault}`, { ip });
-    expect(answer.status).toBe(status);
-    expect(await answer.json()).toMatchObject({ code });
-    expect(await remaining(path, ip)).toBe(9);
-  });
+  ])(
+    '%s: the client gets an error, and pays because the request may have reached the origin',
+    async (fault, status, code) => {
+      const path = await limited({ limit: 10, refundOnError: true });
+      const ip = freshIp();
+      const answer = await weir.call(`${path}?${fault}`, { ip });
+      expect(answer.status).toBe(status);
+      expect(await answer.json()).toMatchObject({ code });
+      expect(await remaining(path, ip)).toBe(9);
+    },
+  );
 
-  it('a rule that says so gives back what Cloudflare could not connect for, and nothing else', async () => {
+  it('a rule with refundOnError refunds requests that Cloudflare could not connect, and no others', async () => {
     const [paid, free] = [await limited({ limit: 20 }), await limited({ limit: 20, refundOnError: true })];
     const ip = freshIp();
     const notConnected = [521, 523, 525, 526, 530];
@@ -192,7 +195,7 @@ describe('the origin', () => {
     return new Map(echo.headers.map(([name, value]) => [name.toLowerCase(), value]));
   };
 
-  it('is told who calls, and never by the client', async () => {
+  it('learns from Weir who calls, and never from the client', async () => {
     await weir.admin('/tiers', { method: 'POST', body: { name: 'gold', limits: {} } });
     const { id, key } = await weir.admin<{ id: string; key: string }>('/keys', {
       method: 'POST',
@@ -207,7 +210,7 @@ describe('the origin', () => {
     expect([...unknown.keys()].filter((name) => name.startsWith('x-weir'))).toEqual(['x-weir-hop']);
   });
 
-  it('may have limits of its own: they are told apart from ours', async () => {
+  it('may have its own limits, and their headers are renamed', async () => {
     const path = await limited({ limit: 10 });
     const own = ['X-RateLimit-Limit:7', 'RateLimit:"origin";r=3'].map(
       (text) => `header=${encodeURIComponent(text)}`,

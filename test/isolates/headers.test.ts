@@ -61,7 +61,7 @@ describe('headers', () => {
     expect(headers.get('Retry-After')).toBeNull();
   });
 
-  it('and the body of a denial tell the same wait', async () => {
+  it('and the body of a denial give the same wait', async () => {
     const ip = freshIp();
     for (let i = 0; i < 2; i += 1) await weir.call('/api/search', { ip });
     const answer = await weir.call('/api/search', { ip });
@@ -77,7 +77,7 @@ describe('headers', () => {
     });
   });
 
-  it('are all that a denied HEAD request gets', async () => {
+  it('are all that the answer to a denied HEAD request has', async () => {
     const answer = await weir.call('/export', { method: 'HEAD' });
     expect([answer.status, await answer.text()]).toEqual([429, '']);
     expect(answer.headers.get('X-RateLimit-Cost')).toBe('9');
@@ -94,7 +94,7 @@ describe('the quota', () => {
   const left = ({ limits }: Awaited<ReturnType<typeof quota>>) =>
     limits.map(({ rule, limit, remaining }) => `${rule}: ${remaining} of ${limit}`).sort();
 
-  it('is what requests have left', async () => {
+  it('shows what is left after requests', async () => {
     const ip = freshIp();
     for (let i = 0; i < 3; i += 1) await weir.call('/api/x', { ip });
     expect(left(await quota(ip))).toEqual([
@@ -105,7 +105,7 @@ describe('the quota', () => {
     ]);
   });
 
-  it('is that of the key, and never has the key in it', async () => {
+  it('of a key shows its limits, and never the key', async () => {
     const { id, key } = await weir.admin<{ id: string; key: string }>('/keys', {
       method: 'POST',
       body: { tier: 'gold' },
@@ -119,7 +119,7 @@ describe('the quota', () => {
     expect(JSON.stringify(answer)).not.toContain(key);
   });
 
-  it('follows the rules in an isolate that answers nothing else', async () => {
+  it('shows new rules even in an isolate that answers nothing else', async () => {
     const ip = freshIp();
     const names = async () => {
       const answer = await weir.call('/_weir/quota', { isolate: 'three', ip });
@@ -139,7 +139,7 @@ describe('the quota', () => {
     await expect.poll(names).toContain('late-ip');
   });
 
-  it('has no body for HEAD, and is not changed by anything', async () => {
+  it('has no body for HEAD, and refuses POST', async () => {
     const head = await weir.call('/_weir/quota', { method: 'HEAD' });
     expect([head.status, await head.text()]).toEqual([200, '']);
     const post = await weir.call('/_weir/quota', { method: 'POST', body: {} });

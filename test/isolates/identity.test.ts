@@ -124,13 +124,13 @@ it('requests that come at once to an isolate without the issuer’s keys are all
 });
 
 describe.each(SCOPES)('under a rule by %s, exactly the limit passes', (scope) => {
-  it('for one IPv4 address, whatever it shows', async () => {
+  it('for one IPv4 address, with any bad credentials', async () => {
     const ip = freshIp();
     const requests = nobodysTricks(props).map(([, headers]) => from(ip, headers));
     expect(await passing(`/${scope}`, requests)).toEqual(FIRST_ONES);
   });
 
-  it('for ever new keys and tokens', async () => {
+  it('for new made-up keys and tokens each time', async () => {
     const ip = freshIp();
     const requests: HeaderList[] = [];
     for (let i = 0; i < 15; i += 1)
@@ -142,7 +142,7 @@ describe.each(SCOPES)('under a rule by %s, exactly the limit passes', (scope) =>
     expect(await passing(`/${scope}`, requests)).toEqual(FIRST_ONES);
   });
 
-  it('for one IPv4 address, however it is written', async () => {
+  it('for one IPv4 address in every spelling', async () => {
     expect(
       await passing(
         `/${scope}`,
@@ -160,19 +160,19 @@ describe.each(SCOPES)('under a rule by %s, exactly the limit passes', (scope) =>
     ).toEqual(FIRST_ONES);
   });
 
-  it('for all together who have no address', async () => {
+  it('for all callers without an address together', async () => {
     expect(await passing(`/${scope}`, NO_ADDRESSES)).toEqual(FIRST_ONES);
   });
 });
 
 describe('a caller with a valid credential', () => {
-  it('has one quota, however he shows it, with whatever token, and from wherever', async () => {
+  it('has one quota, with any valid token, other headers, and from any address', async () => {
     const requests = alicesTricks(props).map(([, headers]) => from(freshIp(), headers));
     for (let i = 0; i < 5; i += 1) requests.push(from(freshIp(), bearing(await token('alice'))));
     expect(await passing('/user', requests)).toEqual(FIRST_ONES);
   });
 
-  it('has it to himself', async () => {
+  it('has its own quota', async () => {
     const ip = freshIp();
     expect(await passing('/user', Array(5).fill(from(ip)))).toEqual(FIRST_ONES);
     expect(await passing('/user', Array(5).fill(from(ip, bearing(await token('bob')))))).toEqual(FIRST_ONES);
@@ -182,6 +182,6 @@ describe('a caller with a valid credential', () => {
   });
 });
 
-it('nothing but the issuer’s keys was ever fetched', () => {
+it('only the issuer’s keys were ever fetched', () => {
   expect(new Set(server.requests)).toEqual(new Set(['/keys']));
 });

@@ -23,8 +23,8 @@ const seen = async (path: string, call?: Parameters<Weir['call']>[1]) => {
 };
 
 // In this order, because a part that is down stays down.
-describe.sequential('before anything was ever published', () => {
-  it('requests pass, and say that there are no rules', async () => {
+describe.sequential('before the first publication', () => {
+  it('requests pass, and the answer says that there are no rules', async () => {
     expect(await seen('/x', { isolate: 'two' })).toEqual([200, null, 'no-rules']);
     const health = await weir.health('two');
     expect(health).toMatchObject({
@@ -48,17 +48,17 @@ describe.sequential('before anything was ever published', () => {
 describe.sequential('while Postgres is gone', () => {
   beforeAll(() => weir.stack.stopPostgres());
 
-  it('isolates that have rules, and one that starts only now, enforce them', async () => {
+  it('all isolates enforce the rules, even one that starts only now', async () => {
     for (const isolate of ['one', 'two', 'three'] as const)
       expect(await seen('/x', { isolate })).toEqual([200, '5', null]);
   });
 
-  it('an API key that cannot be looked up identifies nobody, and fails no request', async () => {
+  it('an API key that cannot be looked up identifies no caller, and the request does not fail', async () => {
     const key = await createApiKey(crypto.getRandomValues(new Uint8Array(API_KEY_RANDOM_BYTES)));
     expect(await seen('/x', { headers: { 'X-API-Key': key } })).toEqual([200, '5', 'caller-unknown']);
   });
 
-  it('the admin route says so, and the cron run fails without harm', async () => {
+  it('the admin route says so, the cron run fails, and requests are still counted', async () => {
     await expect(weir.admin('/rules')).rejects.toThrow('"database-unavailable"');
     await expect(weir.admin('/publish', { method: 'POST' })).rejects.toThrow('"publish-failed"');
     await expect(weir.isolates.scheduled('one')).rejects.toThrow();
@@ -93,7 +93,7 @@ describe.sequential('while the Redis of every region is gone, too', () => {
     });
   });
 
-  it('a rule that is closed lets nobody pass uncounted', async () => {
+  it('a rule that is closed lets no request pass uncounted', async () => {
     await withoutRedis(async () => {
       const answer = await weir.call('/closed', { region: 'ap' });
       expect([answer.status, answer.headers.get('Retry-After')]).toEqual([503, '5']);
@@ -104,7 +104,7 @@ describe.sequential('while the Redis of every region is gone, too', () => {
     });
   });
 
-  it('all is as before when they are back', async () => {
+  it('requests are counted again when the regions are back', async () => {
     // Another caller each time: a request while a breaker is still open uses up the limit elsewhere.
     await expect.poll(() => seen('/closed', { region: 'ap' })).toEqual([200, '5', null]);
   });

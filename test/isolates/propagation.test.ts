@@ -75,7 +75,7 @@ describe('a change through the admin route', () => {
     }
   });
 
-  it('is enforced in an idle isolate also where no rule has applied so far', async () => {
+  it('is enforced in an idle isolate even where no rule has applied before', async () => {
     expect(await limitAt({ isolate: 'two', region: 'eu' }, '/untouched')).toBeNull();
     await pause(IDLE_MS);
     await addRule('/untouched', 5);
@@ -108,7 +108,7 @@ describe('a change through the admin route', () => {
     expect(late).toEqual([]);
   });
 
-  it('charges a request once, though it found that the rules had changed', async () => {
+  it('charges a request once, even if the request finds the changed rules', async () => {
     const { id } = await addRule('/once', 10);
     const ip = freshIp();
     await pause(IDLE_MS);
@@ -119,7 +119,7 @@ describe('a change through the admin route', () => {
     expect(answer.headers.get('X-RateLimit-Remaining')).toBe('18');
   });
 
-  it('of the lists holds at once: denied, allowed, and neither again', async () => {
+  it('to the lists holds at once: denied, allowed, and neither again', async () => {
     await addRule('/listed', 1);
     const ip = freshIp();
     await weir.call('/listed', { ip, isolate: 'two' });
@@ -139,7 +139,7 @@ describe('a change through the admin route', () => {
     }
   });
 
-  it('of an API key holds at once: made, moved to another tier, disabled, deleted', async () => {
+  it('to an API key holds at once: created, moved to another tier, disabled, deleted', async () => {
     const tiers = [
       { name: 'free', isDefault: true, limits: { calls: 2 } },
       { name: 'premium', limits: { calls: 50 } },
@@ -175,7 +175,7 @@ describe('a change through the admin route', () => {
   });
 });
 
-describe('a change that a migration makes', () => {
+describe('a change by a migration', () => {
   it('is enforced after the cron run, and no request fails meanwhile', async () => {
     const requests = traffic('/migrated');
     await weir.sql(`insert into rules (resource, scope, algorithm, "limit", window_seconds)
@@ -187,7 +187,7 @@ describe('a change that a migration makes', () => {
   });
 });
 
-describe('what is announced', () => {
+describe('the announcement', () => {
   const announced = async (region: string) => {
     const { gateway } = weir.stack.regions.find(({ name }) => name === region) ?? {};
     const answer = await fetch(`${gateway?.url}/get/${ANNOUNCEMENT_KEY}`, {
@@ -196,7 +196,7 @@ describe('what is announced', () => {
     return parseAnnouncement(((await answer.json()) as { result: string | null }).result);
   };
 
-  it('reaches a region that was gone, by the next cron run', async () => {
+  it('reaches a region that was gone with the next cron run', async () => {
     await weir.withFault('ap', { status: 500 }, async () => {
       const { regions } = await weir.admin<{ regions: object[] }>('/publish', { method: 'POST' });
       expect(regions).toContainEqual({ name: 'ap', announced: false });
@@ -207,7 +207,7 @@ describe('what is announced', () => {
     expect((await announced('ap'))?.rules).toBe((await announced('us'))?.rules);
   });
 
-  it('is never replaced by an older publication, and goes on after the database was put back', async () => {
+  it('gets a higher number even after the database was restored to an earlier state', async () => {
     const before = await announced('us');
     await weir.sql(`select setval('publications', 1)`);
     await addRule('/put-back', 4);

@@ -57,7 +57,7 @@ describe('a request goes', () => {
     expect(new Map(echo.headers).get('Host')).toBe(originHost());
   });
 
-  it('to the URL of its route, without what the route strips, however the path is spelled', async () => {
+  it('to the URL of its route, without the stripped prefix, in every spelling of the path', async () => {
     for (const path of ['/second/x/?a=1', '/SECOND/x/?a=1', '//second//x/?a=1', '/%73econd/x/?a=1']) {
       const echo = (await (await weir.call(path)).json()) as Echo;
       expect([path, echo.path]).toEqual([path, '/x/?a=1']);
@@ -65,7 +65,7 @@ describe('a request goes', () => {
     }
   });
 
-  it('to another Worker, with the headers of the route, and who calls', async () => {
+  it('to another Worker, with the headers of the route and the host that the client asked for', async () => {
     const answer = await weir.call('/worker/x?a=1', { method: 'POST', body: { hello: 'Worker' } });
     const echo = (await answer.json()) as { url: string; body: string; headers: [string, string][] };
     expect(new URL(echo.url).pathname).toBe('/x');
@@ -75,18 +75,18 @@ describe('a request goes', () => {
     expect(sent.get('x-forwarded-host')).toBe(new URL(weir.isolates.urls['one'] ?? '').host);
   });
 
-  it('to another Worker, whose encoded answer comes through as it is', async () => {
+  it('to another Worker, whose encoded answer passes unchanged', async () => {
     const answer = await weir.call('/worker/x?gzip=1', { headers: { 'Accept-Encoding': 'gzip' } });
     expect(answer.headers.get('Content-Encoding')).toBe('gzip');
     expect(await answer.json()).toMatchObject({ origin: 'the demo Worker' });
   });
 
-  it('to the origin of the zone: where the URL that the client asked for leads', async () => {
+  it('to the origin of the zone, under the URL that the client asked for', async () => {
     const { body } = await callAs(originHost(), '/zone/x?a=1');
     expect((JSON.parse(body) as Echo).path).toBe('/zone/x?a=1');
   });
 
-  it('by its host', async () => {
+  it('to the route of its host', async () => {
     for (const host of ['eu.shop.test', 'EU.shop.test:8080', 'a.b.shop.test.']) {
       const { body } = await callAs(host, '/x');
       expect([host, new Map((JSON.parse(body) as Echo).headers).get('Host')]).toEqual([
@@ -98,13 +98,13 @@ describe('a request goes', () => {
     expect(new Map((JSON.parse(body) as Echo).headers).get('Host')).toBe(originHost());
   });
 
-  it('nowhere for longer than its route allows', async () => {
+  it('to an origin for no longer than its route allows', async () => {
     const answer = await weir.call('/slow?hang=1');
     expect([answer.status, await answer.json()]).toMatchObject([504, { code: 'origin-timeout' }]);
   });
 });
 
-it('a request that comes back is refused at once, and charged nowhere a second time', async () => {
+it('a request that loops is refused at once, and charged only once', async () => {
   const rule = {
     resource: '/zone/*',
     scope: 'global',
@@ -120,7 +120,7 @@ it('a request that comes back is refused at once, and charged nowhere a second t
   expect(Number((await weir.call('/zone/loop')).headers.get('X-RateLimit-Remaining'))).toBe(before - 1);
 });
 
-it('a change of a route is in force everywhere, without a restart', async () => {
+it('a change of a route is in force in every isolate, without a restart', async () => {
   const { id } = await weir.admin<{ id: string }>('/routes', {
     method: 'POST',
     body: { name: 'moving', prefix: '/moving', origin: second.url },
@@ -134,7 +134,7 @@ it('a change of a route is in force everywhere, without a restart', async () => 
     await expect.poll(() => hostOf(isolate)).toBe(originHost());
 });
 
-it('health tells those with a token how each origin has answered', async () => {
+it('health shows how each origin has answered', async () => {
   await weir.call('/worker?status=503', { isolate: 'two' });
   const { isolate } = await weir.health<{ isolate: { origins: object[] } }>('two');
   expect(isolate.origins).toContainEqual(

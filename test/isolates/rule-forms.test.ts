@@ -73,7 +73,7 @@ it('a rule with two limits counts both, and denies by the first that is used up'
   });
 });
 
-it('requests take different costs of one budget, and one that does not fit takes nothing', async () => {
+it('requests of different cost share one budget, and a request that does not fit takes nothing', async () => {
   const ip = freshIp();
   const cost = async (path: string, method = 'GET') => {
     const { status, headers } = await weir.call(path, { ip, method });
@@ -86,7 +86,7 @@ it('requests take different costs of one budget, and one that does not fit takes
   expect(await cost('/budget/ai')).toEqual([200, '1', '33']);
 });
 
-it('clients never read the name of a rule', async () => {
+it('clients never see the name of a rule', async () => {
   const ip = freshIp();
   const answers = [];
   for (let i = 0; i < 2; i += 1) answers.push(await weir.call('/budget/ai', { ip, method: 'POST' }));

@@ -35,7 +35,7 @@ it('a client that makes up headers gets no more than the bound', async () => {
   expect(statuses).toEqual([200, 200, 200, 200, 200, 200, 429, 429]);
 });
 
-it('each value has its own limit, and both policies are told', async () => {
+it('each value has its own limit, and the headers show both policies', async () => {
   const ip = freshIp();
   const call = (model: string) => weir.call('/chat', { ip, headers: { 'X-Model': model } });
   expect([(await call('a')).status, (await call('a')).status, (await call('a')).status]).toEqual([

@@ -93,7 +93,7 @@ describe('a client that leaves while its decision is pending', () => {
     await sleep(500);
   });
 
-  it('holds no place', async () => {
+  it('holds no seat', async () => {
     const ip = freshIp();
     // Taken and released.
     await withSlowRedis(() => leaveUndecided('/places', { ip }, 2));
@@ -108,7 +108,7 @@ describe('a client that leaves while its decision is pending', () => {
     await expect.poll(() => left('/queue', ip, 'queue')).toBe(all);
   });
 
-  it('pays nothing in one region for what another denies', async () => {
+  it('pays nothing in one region for a request that another region denies', async () => {
     const ip = freshIp();
     expect(await weir.status('/both', { ip })).toBe(200);
     const before = await redisCalls();
@@ -133,7 +133,7 @@ describe('a client that leaves while its decision is pending', () => {
 });
 
 describe('a client that leaves while the origin works', () => {
-  it('holds no place', async () => {
+  it('holds no seat', async () => {
     const ip = freshIp();
     await leaveUnanswered('/places?hang=1', { ip });
     await expect.poll(() => left('/places', ip, 'places')).toBe(1);
@@ -148,7 +148,7 @@ describe('a client that leaves while the origin works', () => {
     await expect.poll(() => weir.origin.requests.entries[0]?.state).toBe('aborted');
   });
 
-  it('gets nothing back: it may have cost as much as any other', async () => {
+  it('gets no refund, because the request may have reached the origin', async () => {
     const ip = freshIp();
     await leaveUnanswered('/refunding?hang=1', { ip });
     await expect.poll(() => weir.origin.requests.entries[0]?.state).toBe('aborted');
@@ -168,7 +168,7 @@ describe('a request with Upgrade: websocket', () => {
   };
 
   it.each(['PUT', 'POST', 'DELETE', 'OPTIONS', 'HEAD'])(
-    'that is a %s reaches the origin as what it is',
+    'that is a %s reaches the origin as an ordinary request',
     async (method) => {
       weir.origin.requests.clear();
       expect(await weir.status('/methods', { ip: freshIp(), method, headers: upgrade })).toBe(200);
@@ -178,14 +178,14 @@ describe('a request with Upgrade: websocket', () => {
     },
   );
 
-  it('that is a GET is a WebSocket', async () => {
+  it('that is a GET becomes a WebSocket', async () => {
     weir.origin.requests.clear();
     expect(await weir.status('/methods', { ip: freshIp(), headers: upgrade })).toBe(101);
     expect(weir.origin.requests.entries[0]).toMatchObject({ method: 'GET', websocket: true });
   });
 });
 
-it('what could make another request of it, and credentials of Access, do not reach the origin', async () => {
+it('override headers and credentials of Access do not reach the origin', async () => {
   weir.origin.requests.clear();
   const headers = {
     'X-HTTP-Method-Override': 'DELETE',

@@ -19,7 +19,7 @@ afterAll(() => weir?.[Symbol.asyncDispose]());
 const madeUpKey = () => createApiKey(crypto.getRandomValues(new Uint8Array(API_KEY_RANDOM_BYTES)));
 const statusWith = async (headers: Record<string, string>) => (await weir.call('/x', { headers })).status;
 
-it('answers 401 with a challenge to an invalid credential, and lets the others pass', async () => {
+it('UNVERIFIED=reject answers 401 with a challenge to an invalid credential, and lets other requests pass', async () => {
   const { key } = await weir.admin<{ key: string }>('/keys', { method: 'POST', body: {} });
   expect(await statusWith({})).toBe(200);
   expect(await statusWith({ 'X-API-Key': key })).toBe(200);
@@ -36,7 +36,7 @@ it('answers 401 with a challenge to an invalid credential, and lets the others p
   expect(await token.json()).toMatchObject({ code: 'unverified-credentials' });
 });
 
-it('does not refuse a caller that it could not look up', async () => {
+it('UNVERIFIED=reject does not refuse a caller that could not be looked up', async () => {
   await weir.stack.stopPostgres();
   const answer = await weir.call('/x', { headers: { 'X-API-Key': await madeUpKey() } });
   expect([answer.status, answer.headers.get('X-Weir-Degraded')]).toEqual([200, 'caller-unknown']);

@@ -5,7 +5,7 @@ import { keyOf, slotOf } from '../../local/upstash-gateway/cluster-slot.ts';
 import { startUpstashGateway, type UpstashGateway } from '../../local/upstash-gateway/server.ts';
 
 describe('the slot of a key', () => {
-  it('is the CRC16 of its hash tag, or of all of it', () => {
+  it('is the CRC16 of its hash tag, or of the whole key', () => {
     expect([slotOf('123456789'), slotOf('a{123456789}b')]).toEqual([0x31c3, 0x31c3]);
     expect(slotOf('{}a')).not.toBe(slotOf('{}b'));
   });
@@ -15,7 +15,7 @@ describe('the slot of a key', () => {
     [['EVALSHA', 'sha', '2', 'a', 'b'], 'a'],
     [['EVAL', 'return 1', '0'], undefined],
     [['INFO', 'commandstats'], undefined],
-  ] as const)('of %j is that of %s', ([name, ...args], key) => {
+  ] as const)('for the command %j is the slot of its key %s', ([name, ...args], key) => {
     expect(keyOf([name, ...args])).toBe(key);
   });
 });
@@ -51,12 +51,12 @@ describe('the gateway in front of a cluster', () => {
     expect(answers).toEqual(keys.map((key) => ({ result: `of ${key}` })));
   });
 
-  it('runs a script where its keys are', async () => {
+  it('runs a script on the node that has its keys', async () => {
     const script = "return redis.call('GET', KEYS[1])";
     expect(await ask('/', ['EVAL', script, '1', 'key-7'])).toEqual({ result: 'of key-7' });
   });
 
-  it('bills the commands of all masters, and none that is replicated', async () => {
+  it('bills each command once, and does not bill replication', async () => {
     const { billed } = await gateway.stats();
     await ask(
       '/pipeline',

@@ -83,14 +83,14 @@ const byClient = () =>
 
 const faults = regionFaults({ slowMs: SLOW_MS });
 
-test('the table of what is seen names every fault', () => {
+test('the table of faults names every fault', () => {
   expect(faults.map(({ name }) => name)).toEqual(Object.keys(SEEN));
 });
 
 describe.each(faults)('$name', ({ name, begin, end }) => {
   const [seen, script, after] = SEEN[name];
 
-  test('shows while it lasts, and the region is healthy afterwards', async () => {
+  test('shows while the fault lasts, and the region is healthy afterwards', async () => {
     await begin(region);
     if (seen[0] === NO_ANSWER) patienceMs = IMPATIENT_MS;
     expect(await answered()).toEqual(seen);
@@ -104,7 +104,7 @@ describe.each(faults)('$name', ({ name, begin, end }) => {
     expect(await client().del('healthy')).toBe(1);
   });
 
-  test('ended without having begun, or twice, leaves a healthy region', async () => {
+  test('leaves a healthy region if it ends twice, or ends before it began', async () => {
     await end(region);
     await begin(region);
     await end(region);
@@ -114,22 +114,22 @@ describe.each(faults)('$name', ({ name, begin, end }) => {
   });
 });
 
-describe('what the table cannot say', () => {
+describe('beyond the table', () => {
   const fault = (name: RegionFaultName) => regionFault(name, { slowMs: SLOW_MS });
 
-  test('slow takes that long', async () => {
+  test('slow delays an answer by the given time', async () => {
     await fault('slow').begin(region);
     const startedAtMs = performance.now();
     await answered();
     expect(performance.now() - startedAtMs).toBeGreaterThanOrEqual(SLOW_MS - 1);
   });
 
-  test('slow at random takes anything from nothing to twice as long', async () => {
+  test('slow-at-random delays an answer by up to twice the given time', async () => {
     await fault('slow-at-random').begin(region);
     expect(region.gateway.faults.get()).toEqual({ latencyMs: { min: 0, max: 2 * SLOW_MS } });
   });
 
-  test('a Redis without memory and a read-only one still answer reads', async () => {
+  test('a Redis that is out of memory, or read-only, still answers reads', async () => {
     for (const name of ['out-of-memory', 'read-only-replica'] as const) {
       await fault(name).begin(region);
       expect(await client().get('n')).toBe(5);
@@ -137,7 +137,7 @@ describe('what the table cannot say', () => {
     }
   });
 
-  test('what the local stack does to Redis is not billed', async () => {
+  test('the commands that cause a fault are not billed', async () => {
     const { billed } = await region.gateway.stats();
     for (const name of ['out-of-memory', 'read-only-replica', 'scripts-flushed'] as const) {
       await fault(name).begin(region);
@@ -146,7 +146,7 @@ describe('what the table cannot say', () => {
     expect((await region.gateway.stats()).billed).toBe(billed);
   });
 
-  test('several faults at once end together', async () => {
+  test('ending one fault ends all faults of the region', async () => {
     await fault('out-of-memory').begin(region);
     await fault('redis-frozen').begin(region);
     await fault('connection-refused').begin(region);
@@ -154,14 +154,14 @@ describe('what the table cannot say', () => {
     expect(await client().incr('n')).toBe(6);
   });
 
-  test('only what is over at once is an instant', () => {
+  test('only faults that end at once are instant', () => {
     const instants = faults.filter(({ isInstant }) => isInstant).map(({ name }) => name);
     expect(instants).toEqual(['redis-restarted-empty', 'scripts-flushed']);
   });
 });
 
-describe('a redis-server that is killed', () => {
-  test('starts again on the same port as another process, and only if it does not run', async () => {
+describe('a redis-server', () => {
+  test('starts again after a kill, on the same port, and only if it does not run', async () => {
     const { redis } = region;
     const { pid, port } = redis;
     await redis.start();

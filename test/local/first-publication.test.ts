@@ -27,14 +27,14 @@ async function rulesIn(region: (typeof stack.regions)[number]) {
   return source.current()?.ruleCount;
 }
 
-it('an isolate that starts finds the rules in every region, though its KV is empty', async () => {
+it('an isolate that starts with an empty KV finds the rules in every region', async () => {
   for (const region of stack.regions) expect(await rulesIn(region)).toBeUndefined();
   await seedDemoSet(stack.databaseUrl);
   await publishToRegions(stack);
   for (const region of stack.regions) await expect.poll(() => rulesIn(region)).toBe(4);
 });
 
-it('says in one line that it cannot, and why', async () => {
+it('a failed publication says in one line why it failed', async () => {
   const gone = { ...stack, neon: { ...stack.neon, fetchEndpoint: 'http://127.0.0.1:1/sql' } };
   await expect(publishToRegions(gone)).rejects.toThrow(/^the rules could not be published: .+$/);
 });

@@ -44,8 +44,8 @@ async function inWorker(call: string, ...args: unknown[]): Promise<unknown> {
   return answer.json();
 }
 
-describe('without faults', () => {
-  test('is Miniflare’s KV, with everything that it can do', async () => {
+describe('KV without faults', () => {
+  test('works like Miniflare’s KV', async () => {
     await inWorker('put', KEY, 'a value', { expirationTtl: 3_600, metadata: { by: 'probe' } });
     expect(await inWorker('get', KEY)).toEqual({ value: 'a value' });
     expect(await kv.get(KEY)).toBe('a value');
@@ -60,21 +60,21 @@ describe('without faults', () => {
   });
 });
 
-describe('with a fault', () => {
+describe('KV with a fault', () => {
   beforeAll(() => kv.put('known', 'value'));
   afterEach(async () => {
     await faults.clear();
     expect(await inWorker('get', 'known')).toEqual({ value: 'value' });
   });
 
-  test('of reads that throw, reads throw and writes are kept', async () => {
+  test('throws at reads, and keeps writes', async () => {
     await faults.set({ read: 'throw' });
     expect(await inWorker('get', 'known')).toEqual({ error: 'KV GET failed: 500 Internal Server Error' });
     expect(await inWorker('put', 'written', 'meanwhile')).toEqual({ value: null });
     expect(await kv.get('written')).toBe('meanwhile');
   });
 
-  test('of reads that hang, a read is not answered, also not when the fault is over', async () => {
+  test('never answers a read that hangs, even after the fault is over', async () => {
     await faults.set({ read: 'hang' });
     const hanging = inWorker('get', 'known');
     hanging.catch(() => {});
@@ -84,17 +84,17 @@ describe('with a fault', () => {
     expect(await isPending(hanging, 50)).toBe(true);
   });
 
-  test('of reads that find nothing, everything is null', async () => {
+  test('finds nothing', async () => {
     await faults.set({ read: 'null' });
     expect(await inWorker('get', 'known')).toEqual({ value: null });
   });
 
-  test('of reads that bring garbage, it is a text that nobody wrote', async () => {
+  test('returns garbage', async () => {
     await faults.set({ read: 'garbage' });
     expect(await inWorker('get', 'known')).toEqual({ value: '<html>not what you asked for</html>' });
   });
 
-  test('of writes that throw, nothing is written or deleted and reads are right', async () => {
+  test('throws at writes: it writes and deletes nothing, and reads stay right', async () => {
     await faults.set({ write: 'throw' });
     expect(await inWorker('put', 'known', 'other')).toEqual({
       error: 'KV PUT failed: 500 Internal Server Error',
@@ -105,7 +105,7 @@ describe('with a fault', () => {
     expect(await inWorker('get', 'known')).toEqual({ value: 'value' });
   });
 
-  test('the next set replaces the one before, and a reader that bypasses the Worker sees no fault', async () => {
+  test('has only the fault set last, and shows it only through the Worker', async () => {
     await faults.set({ read: 'null' });
     expect(await kv.get('known')).toBe('value');
     await faults.set({ write: 'throw' });

@@ -6,13 +6,13 @@ import { modulesIn } from '../../local/bundle.ts';
 import { readGateway } from '../../local/module-sizes.ts';
 import { createSharedParts } from '../shared/parts.ts';
 
-describe('the gateway, as it is deployed', () => {
+describe('the deployed gateway', () => {
   it.each([
     ['zod', 'ZodError'],
     ['OpenAPI', 'openapi'],
     ['the tables', 'drizzle:'],
     ["Neon's driver", 'NeonDbError'],
-  ])('starts without %s, which another module has', async (_, mark) => {
+  ])('starts without %s, which is in another module', async (_, mark) => {
     const folder = await createSharedParts(inject('sharedParts')).worker();
     const gateway = await readGateway(folder);
     const others = (await modulesIn(folder)).filter((name) => !gateway.has(name));

@@ -152,7 +152,7 @@ it('updates and deletes with returning, and finds by parameters', async () => {
   expect({ rowCount, command }).toEqual({ rowCount: 2, command: 'DELETE' });
 });
 
-it('runs a batch as one transaction, each query seeing those before it', async () => {
+it('runs a batch as one transaction, in which each query sees the earlier ones', async () => {
   const [, second, counted] = await db.batch([
     db.insert(rules).values({ name: 'a' }),
     db.insert(rules).values({ name: 'b' }).returning({ id: rules.id }),

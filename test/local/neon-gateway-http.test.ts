@@ -51,7 +51,7 @@ describe('answers', () => {
     'x' as t, null as nothing, '{"a":[1]}'::jsonb as j, array['a"b','NULL',null] as ta,
     array[[1,2],[3,4]] as ia, array[true,false] as ba, '[0:1]={5,6}'::int[] as bounds, '{}'::text[] as empty`;
 
-  it('gives JSON values in objects without the headers', async () => {
+  it('gives JSON values in objects if the request has no Neon headers', async () => {
     const { status, body } = await answerOf(post({ query: ALL }));
     expect(status).toBe(200);
     expect(body).toMatchObject({ command: 'SELECT', rowCount: 1, rowAsArray: false });
@@ -78,13 +78,13 @@ describe('answers', () => {
     ]);
   });
 
-  it('gives the text of Postgres in arrays with them', async () => {
+  it('gives the text of Postgres in arrays if the Neon headers ask for it', async () => {
     const headers = { 'Neon-Raw-Text-Output': 'true', 'Neon-Array-Mode': 'true' };
     const { body } = await answerOf(post({ query: 'select true, false, 7, null, array[1,2]' }, headers));
     expect(body).toMatchObject({ rowAsArray: true, rows: [['t', 'f', '7', null, '{1,2}']] });
   });
 
-  it('takes the array mode of a query over that of the header', async () => {
+  it('prefers the array mode of a query to that of the header', async () => {
     const queries = [{ query: 'select 1 as a', arrayMode: false }, { query: 'select 2 as a' }];
     const { body } = await answerOf(post({ queries }, { 'Neon-Array-Mode': 'true' }));
     expect(body).toMatchObject({ results: [{ rows: [{ a: 1 }] }, { rows: [[2]] }] });
@@ -197,7 +197,7 @@ describe('callers that go away', () => {
 });
 
 describe('stopping', () => {
-  it('does not wait for a query that waits for somebody else', async () => {
+  it('does not wait for a query that waits for a lock', async () => {
     const blocker = new pg.Client({ connectionString: postgres.url });
     await blocker.connect();
     await blocker.query('create table held (n int)');
@@ -226,7 +226,7 @@ describe('faults', () => {
     expect((await ask()).status).toBe(200);
   });
 
-  it('answers with a status, and without running the query', async () => {
+  it('answers with the given status, and does not run the query', async () => {
     await post({ query: 'create table if not exists untouched (n int)' });
     await gateway.faults.set({ status: 503 });
     expect((await post({ query: 'insert into untouched values (1)' })).status).toBe(503);
@@ -255,12 +255,12 @@ describe('faults', () => {
     },
   );
 
-  it('never answers while it hangs', async () => {
+  it('hangs: it never answers', async () => {
     await gateway.faults.set({ hang: true });
     await expect(ask({ signal: AbortSignal.timeout(100) })).rejects.toMatchObject({ name: 'TimeoutError' });
   });
 
-  it('breaks off in the middle of the answer, with the query done', async () => {
+  it('runs the query, then breaks off in the middle of the answer', async () => {
     await post({ query: 'create table if not exists done (n int)' });
     await gateway.faults.set({ resetMidReply: true });
     await expect(
@@ -278,7 +278,7 @@ describe('faults', () => {
     await expect(ask()).rejects.toMatchObject({ cause: { code: 'ECONNREFUSED' } });
   });
 
-  it('hits a share of the requests', async () => {
+  it('hits the given share of the requests', async () => {
     await gateway.faults.set({ status: 500, rate: 0.25 });
     const statuses: number[] = [];
     for (const draw of [0.1, 0.24, 0.25, 0.9]) {

@@ -47,7 +47,7 @@ async function countOf(client: pg.Client, table: string): Promise<number> {
 }
 
 describe('several clients at once', () => {
-  it('gives every client its own answers, also when a batch arrives in many packets', async () => {
+  it('gives every client its own answers, even when a batch arrives in many packets', async () => {
     const clients = await Promise.all(Array.from({ length: 6 }, () => connectClient()));
     const padding = 'x'.repeat(400_000);
     await Promise.all(
@@ -90,7 +90,7 @@ describe('several clients at once', () => {
     expect((await second.ask(BIND, EXECUTE, SYNC)).toString('latin1')).toContain('second');
   });
 
-  it('runs what a client bound, after another client ran a whole query in between', async () => {
+  it('runs the statement that a client bound, after another client ran a whole query', async () => {
     const [first, second] = [await RawClient.open(postgres.port), await RawClient.open(postgres.port)];
     first.send(parse("select 'first'"), BIND);
     const other = await second.ask(parse("select 'second'"), BIND, EXECUTE, SYNC);
@@ -137,7 +137,7 @@ describe('transactions', () => {
     await client.end();
   });
 
-  it('lets no other client into a transaction, nor see it before it commits', async () => {
+  it('keeps other clients out of an open transaction, and shows them nothing that is rolled back', async () => {
     const [writer, reader] = [await connectClient(), await connectClient()];
     await writer.query('begin');
     await writer.query("insert into ledger values ('a')");
@@ -170,7 +170,7 @@ describe('transactions', () => {
     expect(await seen).toBe(0);
   });
 
-  it('rolls back when a client dies after a failed statement of a transaction', async () => {
+  it('serves others when a client dies after a failed statement of its transaction', async () => {
     const [dying, other] = [await connectClient(), await connectClient()];
     await dying.query('begin');
     await dying.query('select $1::int / 0', [1]).catch(() => {});

@@ -48,7 +48,7 @@ describe('queries', () => {
     expect(await sql.query('select $1::int + $2::int as sum', [2, 3])).toEqual([{ sum: 5 }]);
   });
 
-  it('answers in array mode, with both of two columns of the same name', async () => {
+  it('answers in array mode, and keeps two columns of the same name', async () => {
     const rows = await sql.query('select 1 as a, 2 as a', [], { arrayMode: true });
     expect(rows).toEqual([[1, 2]]);
   });
@@ -208,7 +208,7 @@ describe('transactions', () => {
     expect(rows).toEqual([{ transaction_isolation: expected }]);
   });
 
-  it('runs read-only and deferrable, and leaves neither to the next request', async () => {
+  it('runs read-only and deferrable, and the next request is neither', async () => {
     const options = { isolationLevel: 'Serializable', readOnly: true, deferrable: true } as const;
     const [readOnly, deferrable] = await sql.transaction(
       [sql`show transaction_read_only`, sql`show transaction_deferrable`],

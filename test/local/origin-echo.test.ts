@@ -36,7 +36,7 @@ describe('echo', () => {
     expect([head.status, head.headers['content-length'], head.bytes.length]).toEqual([200, '5000000000', 0]);
   });
 
-  test('answers OPTIONS, also of *, with the methods it allows', async () => {
+  test('answers OPTIONS with the methods that it allows, even for the path *', async () => {
     for (const path of ['/x', '*']) {
       const answer = await call(path, { method: 'OPTIONS' });
       expect(answer.headers.allow).toContain('PATCH');
@@ -49,7 +49,7 @@ describe('echo', () => {
     expect(answer.json()).toMatchObject({ body: '/wD+', bodyEncoding: 'base64', bodyBytes: 3 });
   });
 
-  test('echoes a body of 64 KB and not one byte more', async () => {
+  test('echoes a body of up to 64 KB, and only the hash of a larger one', async () => {
     const body = 'x'.repeat(65_536);
     expect((await call('/', { method: 'POST', body })).json().body).toBe(body);
     const larger = (await call('/', { method: 'POST', body: `${body}y` })).json();

@@ -22,7 +22,7 @@ describe('large answers', () => {
     expect(Math.max(...peaks)).toBeLessThan(16 * MEGABYTE);
   });
 
-  test('a client that does not read stalls the origin, and its leaving frees it', async () => {
+  test('a client that does not read stalls the origin until it leaves', async () => {
     const response = await open('/?bytes=8000000000');
     let sent = -1;
     await eventually(() => {
@@ -38,7 +38,7 @@ describe('large answers', () => {
   });
 
   test.each([`/?delay=${NEVER_MS}`, `/sse?interval=${NEVER_MS}`, '/?hang=1'])(
-    'a client that leaves %s leaves no open request behind',
+    'a client that leaves during %s leaves no open request behind',
     async (path) => {
       const sent = send(path).on('error', () => {});
       sent.on('response', (response) => response.on('error', () => {}).resume());

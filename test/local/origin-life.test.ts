@@ -8,8 +8,8 @@ import { eventually, NEVER_MS, useOrigin } from './origin-harness.ts';
 
 const { current, call } = useOrigin();
 
-describe('life', () => {
-  test('stop cuts what hangs, streams or is upgraded, without waiting', async () => {
+describe('the origin', () => {
+  test('stops at once, and cuts requests that hang, stream or are upgraded', async () => {
     const other = await startOrigin({ port: 0 });
     const hanging = ['/?hang=1', `/?delay=${NEVER_MS}`, `/sse?interval=${NEVER_MS}`].map((path) =>
       fetch(other.url + path).then((response) => response.text()),
@@ -38,7 +38,7 @@ describe('life', () => {
     expect(current().requests.entries.map(({ path }) => path)).toEqual(['/one', '/two']);
   });
 
-  test('runs alone and ends on SIGTERM, with no timer of an open request left to hold it', async () => {
+  test('runs as its own process and ends on SIGTERM, even with requests still open', async () => {
     const child = spawn(process.execPath, ['local/origin.ts'], { env: { ...process.env, PORT: '0' } });
     onTestFinished(() => void child.kill('SIGKILL'));
     const exited = once(child, 'exit');

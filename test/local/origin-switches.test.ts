@@ -61,7 +61,7 @@ describe('switches', () => {
     expect((await call('/?bytes=0')).bytes.length).toBe(0);
   });
 
-  test('gzip compresses any body and says so', async () => {
+  test('gzip compresses any body and names the encoding', async () => {
     const echo = await call('/zip?gzip=1');
     expect([echo.headers['content-encoding'], echo.headers['content-length']]).toEqual(['gzip', undefined]);
     expect(JSON.parse(gunzipSync(echo.bytes).toString()).path).toBe('/zip?gzip=1');
@@ -183,7 +183,7 @@ describe('paths', () => {
     expect(answer.text).toBe('id: 1\nevent: tick\ndata: {"n":1}\n\nid: 2\nevent: tick\ndata: {"n":2}\n\n');
   });
 
-  test('/llm streams words, then the tokens used, which are also the cost', async () => {
+  test('/llm streams words, then the number of tokens, which is also the cost', async () => {
     const answer = await call('/llm?prompt=why+is+it&interval=0');
     const events = answer.text.trim().split('\n\n');
     expect(events.slice(0, 3)).toEqual(

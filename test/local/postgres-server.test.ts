@@ -22,8 +22,8 @@ async function ask(url: string, query: string): Promise<unknown> {
   }
 }
 
-describe('a PostgreSQL', () => {
-  it('answers when it is started, lets transactions meet, and leaves nothing behind', async () => {
+describe('a PostgreSQL server', () => {
+  it('answers once it is started, runs transactions side by side, and leaves nothing behind', async () => {
     const server = await startPostgresServer({ say });
     const dir = String(await ask(server.url, 'show data_directory'));
     const [one, other] = [server.url, server.url].map((url) => new pg.Client({ connectionString: url }));
@@ -65,7 +65,7 @@ describe('a PostgreSQL', () => {
   });
 });
 
-describe('finding it', () => {
+describe('finding PostgreSQL', () => {
   let root: string;
   beforeAll(() => {
     root = mkdtempSync(join(tmpdir(), 'weir-fake-path-'));
@@ -94,18 +94,18 @@ describe('finding it', () => {
     return { folder, lines, find: () => findOrInstallPostgres(machine, folder) };
   }
 
-  it('takes the newest version that the packages have put off the PATH', async () => {
+  it('takes the newest version installed outside the PATH', async () => {
     const { find, folder, lines } = fake('versions', ['9', '15', '17', 'common']);
     expect(await find()).toBe(join(folder, '17', 'bin', 'postgres'));
     expect(lines).toEqual([]);
   });
 
-  it('takes the one on the PATH where there are no versions', async () => {
+  it('takes the postgres on the PATH if no other version is installed', async () => {
     const { find, folder } = fake('path', [], { postgres: '' });
     expect(await find()).toBe(join(folder, 'path', 'postgres'));
   });
 
-  it('installs it where that needs no answer, and says so once', async () => {
+  it('installs it if that needs no password, and says so once', async () => {
     const versions = join(root, 'none', '16', 'bin');
     const install = `[ "$*" = "install -y -q -o DPkg::Lock::Timeout=120 --no-install-recommends postgresql" ] || exit 1
       /bin/mkdir -p ${versions} && /bin/cp /bin/true ${versions}/postgres`;
@@ -114,7 +114,7 @@ describe('finding it', () => {
     expect(lines).toEqual(['PostgreSQL is not installed: installing it with apt-get (takes some seconds)']);
   });
 
-  it('tells what to install where nothing can be installed', async () => {
+  it('says what to install if it cannot install anything', async () => {
     const { find } = fake('nothing', []);
     await expect(find()).rejects.toThrow(StackError);
     await expect(find()).rejects.toThrow(/^PostgreSQL is not installed: install it \("apt-get install/);

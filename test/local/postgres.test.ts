@@ -43,7 +43,7 @@ async function countOf(client: pg.Client, table: string): Promise<number> {
 }
 
 describe('a process that is killed', () => {
-  it('leaves what was committed, and a lock that the next one takes over', async () => {
+  it('leaves the committed rows, and a lock that the next process takes over', async () => {
     const port = await freePort();
     const child = spawnPostgres(port);
     await child.ready;
@@ -62,7 +62,7 @@ describe('a process that is killed', () => {
 });
 
 describe('migrations', () => {
-  it('applies a drizzle migration over TCP once, and again without effect', async () => {
+  it('applies a drizzle migration over TCP only once', async () => {
     const folder = join(scratch, 'drizzle');
     mkdirSync(join(folder, 'meta'), { recursive: true });
     writeFileSync(join(folder, '0000_first.sql'), MIGRATION);
@@ -101,7 +101,7 @@ describe('ports and existing databases', () => {
 });
 
 describe('a restart', () => {
-  it('keeps the data, in a folder that only one process has at a time', async () => {
+  it('keeps the data, in a folder that only one process may use at a time', async () => {
     const client = await connectClient();
     await client.query('create table kept (n int)');
     await client.query('insert into kept select generate_series(1, 500)');

@@ -70,7 +70,7 @@ describe('starting', () => {
     await redis.stop();
   });
 
-  test('starts with a password too', async () => {
+  test('starts with a password', async () => {
     const redis = await startRedisServer({ port: 0, name: 'locked', extraArgs: ['--requirepass', 'pw'] });
     expect(await ask(redis.url.replace('//', '//:pw@'), 'PING')).toBe('PONG');
     await redis.stop();
@@ -84,13 +84,13 @@ describe('starting', () => {
     server.close();
   });
 
-  test('says what redis-server said last when it dies', async () => {
+  test('repeats the last words of a redis-server that dies', async () => {
     const start = startRedisServer({ port: 0, name: 'bad', extraArgs: ['--no-such-option', '1'] });
     await expect(start).rejects.toThrow(/^Redis bad \(port \d+\) died; its last words: .*argument/i);
     await expect(start).rejects.toBeInstanceOf(StackError);
   });
 
-  test('says so when there is no such binary', async () => {
+  test('says that the binary does not exist', async () => {
     const start = startRedisServer({ port: 0, name: 'none', binary: '/no/such/redis-server' });
     await expect(start).rejects.toThrow(/died; its last words: .*ENOENT/);
   });
@@ -104,7 +104,7 @@ describe('ending', () => {
     expect(isAlive(redis.pid)).toBe(false);
   });
 
-  test('stopping twice, or one that died by itself, is harmless', async () => {
+  test('stopping a server twice, or one that has died, does no harm', async () => {
     const redis = await startRedisServer({ port: 0, name: 'dead' });
     process.kill(redis.pid, 'SIGKILL');
     await redis.stop();
@@ -164,7 +164,7 @@ describe('finding and installing', () => {
   const PUT_REDIS = '/bin/cp /bin/true $HERE/redis-server';
   const INSTALL_ARGS = 'install -y -q -o DPkg::Lock::Timeout=120 --no-install-recommends redis-server';
 
-  test('takes the one on the PATH without a word', async () => {
+  test('takes the redis-server on the PATH without a word', async () => {
     const fake = fakePath('present', { 'redis-server': '', 'apt-get': 'exit 1' });
     expect(await findOrInstallRedis({ ...fake, uid: 0 })).toBe(join(fake.here, 'redis-server'));
     expect(fake.lines).toEqual([]);
@@ -199,7 +199,7 @@ describe('finding and installing', () => {
     expect(fake.calls().map((call) => call.split(' frontend')[0])).toEqual(['brew install redis']);
   });
 
-  test('tells what to install when sudo wants a password, or there is nothing to install with', async () => {
+  test('says what to install when sudo wants a password, or no installer is there', async () => {
     const hint =
       'redis-server is not installed: install Redis 7 ("apt-get install redis-server" or "brew install redis") and run this again';
     const locked = fakePath('locked', { 'apt-get': PUT_REDIS, sudo: 'exit 1' });

@@ -18,7 +18,7 @@ function answerWith(lines: readonly string[]) {
 const UP_TO_REGIONS = ['https://api.example.com', 'postgres://user:word@db.example.com/weir'];
 const EU = ['eu', 'https://eu.example.com', 'token-eu'];
 
-it('asks for origin, database, regions and route, and knows where a region lies', async () => {
+it('asks for origin, database, regions and route, and knows the location of a region by its name', async () => {
   const { asked, questions } = answerWith([...UP_TO_REGIONS, ...EU, '', 'www.example.com/*', 'example.com']);
   expect(await asked).toMatchObject({
     origin: 'https://api.example.com',
@@ -40,7 +40,7 @@ it('asks for origin, database, regions and route, and knows where a region lies'
   expect(questions()).toContain('REST token of Upstash in eu: ');
 });
 
-it('asks where a region lies that it does not know, and for no zone without a route', async () => {
+it('asks for the location of a region that it does not know, and for a zone only if there is a route', async () => {
   const home = ['home', 'https://home.example.com', 'token-home', '48.2', '16.4'];
   const answers = await answerWith([...UP_TO_REGIONS, ...home, ...EU, '', '']).asked;
   expect(answers.regions).toMatchObject([{ name: 'home', latitude: 48.2, longitude: 16.4 }, { name: 'eu' }]);

@@ -81,7 +81,7 @@ const tables = async () => {
   return rows[0].count as number;
 };
 
-it('writes the public part, hands the secrets to wrangler and nowhere else, and migrates', async () => {
+it('writes the public settings to wrangler.toml, hands the secrets to wrangler alone, and migrates', async () => {
   const { code, out } = await setup(['--yes']);
   expect(out).toContain('Next: npm run deploy');
   expect(code).toBe(0);
@@ -133,12 +133,16 @@ describe('nothing is changed', () => {
   it.each<[string, () => object, string]>([
     ['if a token of a region is wrong', wrongToken, 'redis us, distance: it does not answer'],
     [
-      'if Postgres is not there',
+      'if Postgres does not answer',
       () => ({ databaseUrl: 'postgres://a:b@127.0.0.1:9/c' }),
       'postgres, answers',
     ],
-    ['if the origin is none', () => ({ origin: 'ftp://x' }), 'the Worker would not start with this'],
-    ['if something is missing', () => ({ regions: undefined }), 'answers.json cannot be used:\n  regions'],
+    [
+      'if the origin is not an http URL',
+      () => ({ origin: 'ftp://x' }),
+      'the Worker would not start with this',
+    ],
+    ['if the regions are missing', () => ({ regions: undefined }), 'answers.json cannot be used:\n  regions'],
     ['if the zone of a route is missing', () => ({ zone: undefined }), 'zone: is needed'],
   ])('%s', async (_, wrong, says) => {
     answers = { ...answers, ...wrong() };
@@ -157,14 +161,14 @@ describe('nothing is changed', () => {
   });
 });
 
-it('run twice, it changes nothing the second time', async () => {
+it('changes nothing when it runs a second time', async () => {
   await setup(['--yes']);
   const file = told('wrangler.toml');
   expect((await setup(['--yes'])).out).toContain('nothing, it is as it should be');
   expect(told('wrangler.toml')).toBe(file);
 });
 
-it('a custom domain is a route of its own kind', () => {
+it('writes a custom domain as a route with custom_domain', () => {
   const text = 'name = "weir"\n\n[vars]\nENVIRONMENT = "production"\n';
   expect(editWranglerFile(text, { origin: 'pass', route: 'api.example.com' })).toBe(
     'name = "weir"\nroutes = [{ pattern = "api.example.com", custom_domain = true }]\n\n[vars]\nENVIRONMENT = "production"\nORIGIN_URL = "pass"\n',

@@ -7,13 +7,13 @@ import { close, freePort, listen } from '../../local/ports.ts';
 import { MAX_IN_FLIGHT, steadyLoad } from '../../local/steady-load.ts';
 
 describe('steady load', () => {
-  test('sends as many as fit the time, each when its time has come, and tells the results in order', async () => {
+  test('sends as many requests as fit the time, each at its moment, and returns the results in order', async () => {
     const results = await steadyLoad({ perSecond: 200, ms: 100, send: async (i) => i });
     expect(results.map(({ value }) => value)).toEqual(Array.from({ length: 20 }, (_, i) => i));
     for (const [i, { sentAtMs }] of results.entries()) expect(sentAtMs).toBeGreaterThanOrEqual(i * 5);
   });
 
-  test('waits for no answer before it sends the next one', async () => {
+  test('does not wait for an answer before it sends the next request', async () => {
     const { promise: allSent, resolve } = Promise.withResolvers<void>();
     const results = await steadyLoad({
       perSecond: 1_000,
@@ -28,7 +28,7 @@ describe('steady load', () => {
     expect(first?.tookMs).toBeGreaterThanOrEqual((last?.sentAtMs ?? 0) - (first?.sentAtMs ?? 0));
   });
 
-  test('a request that fails is a result with its error', async () => {
+  test('returns a failed request as a result with its error', async () => {
     const refused = new Error('refused');
     const send = async (i: number) => {
       if (i === 1) throw refused;
@@ -38,7 +38,7 @@ describe('steady load', () => {
     expect(results.map(({ value, error }) => value ?? error)).toEqual([0, refused, 2]);
   });
 
-  test('aborted, it sends nothing more and still reports what it has sent', async () => {
+  test('sends nothing more once it is aborted, and still returns the results so far', async () => {
     const stop = new AbortController();
     const send = async (i: number) => {
       if (i === 4) stop.abort();
@@ -48,7 +48,7 @@ describe('steady load', () => {
     expect(results.map(({ value }) => value)).toEqual([0, 1, 2, 3, 4]);
   });
 
-  test('gives up rather than let more than the maximum wait', async () => {
+  test('gives up when more requests than the maximum wait for their answers', async () => {
     let sent = 0;
     const send = () => {
       sent += 1;
@@ -60,7 +60,7 @@ describe('steady load', () => {
   });
 });
 
-describe('its connections', () => {
+describe('the connections of a load', () => {
   let connections = 0;
   const server = createServer(async (request, response) => {
     let body = '';
@@ -92,7 +92,7 @@ describe('its connections', () => {
     expect(connections).toBe(1);
   });
 
-  test('that bring what is no HTTP in the middle of an answer are errors of their requests', async () => {
+  test('fail their request if the server sends something that is not HTTP in the middle of an answer', async () => {
     const babbler = createTcpServer((socket) => {
       socket.on('error', () => {});
       socket.once('data', () => {
@@ -106,7 +106,7 @@ describe('its connections', () => {
     await close(babbler);
   });
 
-  test('that are refused, cut or given up are errors of their requests', async () => {
+  test('fail their request if they are refused, cut or aborted', async () => {
     using pool = openConnectionPool();
     const refused = pool.request(`http://127.0.0.1:${await freePort()}`);
     await expect(refused).rejects.toMatchObject({ code: 'ECONNREFUSED' });

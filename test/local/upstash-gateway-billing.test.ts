@@ -48,13 +48,13 @@ test('bills pipelines and transactions by their commands', async () => {
   expect(await harness.billed(() => harness.request('/multi-exec', { method: 'POST', body }))).toBe(6);
 });
 
-test('bills every one of many concurrent scripts', async () => {
+test('bills every script when many run at once', async () => {
   const run = () =>
     Promise.all(Array.from({ length: 100 }, () => harness.send('EVAL', FLAG + CHARGE, 1, 'h')));
   expect(await harness.billed(run)).toBe(400);
 });
 
-test('counts requests, and tells both numbers over HTTP without a token', async () => {
+test('counts requests, and shows both counts over HTTP without a token', async () => {
   const before = await harness.gateway.stats();
   await harness.send('PING');
   await harness.request('/ping');

@@ -28,7 +28,7 @@ describe.each([
     redis = new Redis({ url: regions[0].gateway.url, token: TOKEN, ...options });
   });
 
-  test('sets and gets text, numbers, JSON and nothing', async () => {
+  test('sets and gets text, numbers and JSON, and gets null for a missing key', async () => {
     expect(await redis.set('text', 'grüße 🌊')).toBe('OK');
     expect(await redis.get('text')).toBe('grüße 🌊');
     await redis.set('ok', 'OK');
@@ -120,7 +120,7 @@ describe('@upstash/ratelimit', () => {
     });
 
   test.each(Object.entries(algorithms))(
-    '%s admits exactly the limit, one after the other',
+    '%s admits exactly the limit when requests come one after the other',
     async (_, limiter) => {
       const ratelimit = ratelimitFor(limiter);
       const remaining: number[] = [];
@@ -136,11 +136,14 @@ describe('@upstash/ratelimit', () => {
     },
   );
 
-  test.each(Object.entries(algorithms))('%s admits exactly the limit, all at once', async (_, limiter) => {
-    const ratelimit = ratelimitFor(limiter);
-    const results = await Promise.all(Array.from({ length: 40 }, () => ratelimit.limit('crowd')));
-    expect(results.filter(({ success }) => success)).toHaveLength(LIMIT);
-  });
+  test.each(Object.entries(algorithms))(
+    '%s admits exactly the limit when requests come all at once',
+    async (_, limiter) => {
+      const ratelimit = ratelimitFor(limiter);
+      const results = await Promise.all(Array.from({ length: 40 }, () => ratelimit.limit('crowd')));
+      expect(results.filter(({ success }) => success)).toHaveLength(LIMIT);
+    },
+  );
 
   test.each([
     ['fixedWindow', MultiRegionRatelimit.fixedWindow(LIMIT, '1 d')],

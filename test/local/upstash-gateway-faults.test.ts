@@ -27,7 +27,7 @@ const raw = (init: RequestInit = {}) => fetch(`${harness.gateway.url}/incr/n?_to
 const works = async () => expect((await harness.send('ECHO', 'fine')).json).toEqual({ result: 'fine' });
 
 describe('faults', () => {
-  test('status answers with it and does not run the command', async () => {
+  test('status answers with the given status and does not run the command', async () => {
     await harness.send('SET', 'n', 0);
     for (const status of [500, 429, 401, 503]) {
       await harness.gateway.faults.set({ status });
@@ -39,7 +39,7 @@ describe('faults', () => {
     expect((await harness.send('GET', 'n')).json.result).toBe('0');
   });
 
-  test('scriptError answers every script with it, and runs other commands', async () => {
+  test('scriptError answers every script with the given error, and runs other commands', async () => {
     await harness.send('SET', 'n', 0);
     await harness.gateway.faults.set({ scriptError: 'ERR Error running script: @user_script:1: x' });
     for (const name of ['EVAL', 'evalsha'])
@@ -87,7 +87,7 @@ describe('faults', () => {
     expect((await harness.send('GET', 'n')).json.result).toBe('1');
   });
 
-  test('hang accepts the request and never answers, also after it is cleared', async () => {
+  test('hang accepts the request and never answers, even after it is cleared', async () => {
     await harness.gateway.faults.set({ hang: true });
     const abort = new AbortController();
     const hanging = raw({ signal: abort.signal });
@@ -99,7 +99,7 @@ describe('faults', () => {
     await expect(hanging).rejects.toThrow();
   });
 
-  test('latencyMs delays the answer by that much, or by a draw from a range', async () => {
+  test('latencyMs delays the answer by the given time, or by a random one from a range', async () => {
     await harness.gateway.faults.set({ latencyMs: 60 });
     const start = performance.now();
     await works();
@@ -111,7 +111,7 @@ describe('faults', () => {
     expect(performance.now() - again).toBeGreaterThanOrEqual(99);
   });
 
-  test('refuse closes the port, drops open requests, and clear opens the same one again', async () => {
+  test('refuse closes the port and drops open requests; clear opens the same port again', async () => {
     await harness.gateway.faults.set({ hang: true });
     const hanging = raw();
     hanging.catch(() => {});
@@ -132,14 +132,14 @@ describe('faults', () => {
     await works();
   });
 
-  test('of changes made at once, the last one counts', async () => {
+  test('the last of several changes made at once counts', async () => {
     await harness.gateway.faults.set({ refuse: true });
     void harness.gateway.faults.clear();
     await harness.gateway.faults.set({ refuse: true });
     await expect(raw()).rejects.toMatchObject({ cause: { code: 'ECONNREFUSED' } });
   });
 
-  test('rate hits that share of the requests', async () => {
+  test('rate hits the given share of the requests', async () => {
     await harness.gateway.faults.set({ status: 500, rate: 0.3 });
     chance = 0.29;
     expect((await raw()).status).toBe(500);
@@ -153,7 +153,7 @@ describe('faults', () => {
     expect((await raw()).status).toBe(500);
   });
 
-  test('a new set replaces the one before', async () => {
+  test('a new set of faults replaces the old one', async () => {
     await harness.gateway.faults.set({ status: 500 });
     await harness.gateway.faults.set({ latencyMs: 1 });
     expect(harness.gateway.faults.get()).toEqual({ latencyMs: 1 });
@@ -162,7 +162,7 @@ describe('faults', () => {
 });
 
 describe('over HTTP', () => {
-  test('PUT sets, GET tells, DELETE clears, without a token and whatever the fault', async () => {
+  test('PUT sets, GET shows and DELETE clears the faults, without a token and even during a hang', async () => {
     expect(await control('GET')).toEqual({ status: 200, json: {} });
     const faults = { hang: true, latencyMs: { min: 1, max: 2 }, rate: 0.5 };
     expect(await control('PUT', faults)).toEqual({ status: 200, json: faults });
@@ -172,7 +172,7 @@ describe('over HTTP', () => {
     await works();
   });
 
-  test('refuse is answered before the port closes', async () => {
+  test('PUT answers before refuse closes the port', async () => {
     expect((await control('PUT', { refuse: true })).status).toBe(200);
     await eventually(() => expect(raw()).rejects.toThrow());
     await harness.gateway.faults.clear();
@@ -208,17 +208,17 @@ describe('over HTTP', () => {
     expect(harness.gateway.faults.get()).toEqual({});
   });
 
-  test('anything else is 404', async () => {
+  test('any other path is a 404', async () => {
     expect((await harness.request('/_gateway/nothing')).status).toBe(404);
   });
 
-  test('rejects bad faults in a program as well', async () => {
+  test('bad faults are rejected in a program as well', async () => {
     await expect(harness.gateway.faults.set({ rate: 7 })).rejects.toThrow('rate: expected a share');
   });
 });
 
 describe('a Redis that freezes or dies', () => {
-  test('frozen: requests wait, and are answered when it goes on', async () => {
+  test('frozen: requests wait until it thaws', async () => {
     harness.redis.freeze();
     const waiting = [harness.send('ECHO', 'a'), harness.send('ECHO', 'b'), harness.request('/echo/c')];
     expect(await isPending(Promise.race(waiting))).toBe(true);
@@ -226,7 +226,7 @@ describe('a Redis that freezes or dies', () => {
     expect((await Promise.all(waiting)).map(({ json }) => json.result)).toEqual(['a', 'b', 'c']);
   });
 
-  test('dead: requests fail at once with 503, those under way too, and it works again after a restart', async () => {
+  test('dead: requests fail at once with 503, even those under way, and work again after a restart', async () => {
     const own = await startHarness();
     own.redis.freeze();
     const underWay = own.send('ECHO', 'lost');
@@ -265,7 +265,7 @@ describe('starting and stopping', () => {
     await expect(start).rejects.toThrow(new StackError(`port ${port} (Upstash gateway late) is taken`));
   });
 
-  test('stop waits for nobody: not for hung or delayed requests, a frozen Redis, or a closed port', async () => {
+  test('stop does not wait for hung or delayed requests, a frozen Redis, or a closed port', async () => {
     for (const faults of [{ hang: true }, { latencyMs: 500_000 }, { refuse: true }, {}]) {
       const redis: RedisServer = await startRedisServer({ port: 0, name: 'stop' });
       const gateway = await startUpstashGateway({ port: 0, token: TOKEN, redisUrl: redis.url, name: 'stop' });

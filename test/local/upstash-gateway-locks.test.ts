@@ -48,7 +48,7 @@ describe('a lock', () => {
     expect(begun.at(-1)).toBe('writer');
   });
 
-  it('is given in the order of arrival: no reader overtakes a writer who waits', async () => {
+  it('is given in the order of arrival: no reader overtakes a waiting writer', async () => {
     const { begun, start, end, settle } = open();
     for (const [name, wanted] of [
       ['reader 1', read('a')],
@@ -68,7 +68,7 @@ describe('a lock', () => {
     expect(begun.slice(4)).toEqual(['writer 2']);
   });
 
-  it('of one key leaves others alone', async () => {
+  it('of one key does not affect other keys', async () => {
     const { begun, start, settle } = open();
     void start('a', write('a'));
     void start('b', write('b'));
@@ -76,7 +76,7 @@ describe('a lock', () => {
     expect(begun).toEqual(['a', 'b']);
   });
 
-  it('of the whole database waits for everybody, and everybody for it', async () => {
+  it('of the whole database waits for all earlier locks, and all later ones wait for it', async () => {
     const { begun, start, end, settle } = open();
     void start('a', read('a'));
     void start('all', everything);
@@ -89,13 +89,13 @@ describe('a lock', () => {
     expect(begun).toEqual(['a', 'all', 'b']);
   });
 
-  it('is given back by what fails', async () => {
+  it('is given back when its command fails', async () => {
     const { locks } = open();
     await expect(locks.run(write('a'), () => Promise.reject(new Error('no')))).rejects.toThrow('no');
     expect(await locks.run(write('a'), async () => 'next')).toBe('next');
   });
 
-  it('is kept for the hold time by writers, and not by readers', async () => {
+  it('is kept by a writer for the hold time', async () => {
     const HOLD_MS = 50;
     const { locks } = open(HOLD_MS);
     const startedAtMs = performance.now();
@@ -174,7 +174,7 @@ describe('what a command locks', () => {
     expect(await needs(command)).toEqual(expected);
   });
 
-  it('in a transaction: all keys exclusively, and everything if there is a script', async () => {
+  it('in a transaction: all keys exclusively, or the whole database if there is a script', async () => {
     expect(await needs(['GET', 'a'], ['SET', 'b', '1'])).toEqual({ a: 'exclusive', b: 'exclusive' });
     expect(await needs(['GET', 'a'], ['EVAL', FLAGGED, '1', 'a'])).toBe('everything');
   });
@@ -245,14 +245,14 @@ describe('a gateway that locks', () => {
     expect(await race(first, second)).toBe(answeredFirst);
   });
 
-  it('a script without the flag, or in a transaction, makes everybody wait', async () => {
+  it('a script without the flag, or in a transaction, makes every other command wait', async () => {
     const plain = (key: string) => harness.send('EVAL', MARK, 1, key);
     const inTransaction = (key: string) => post('/multi-exec', ['EVAL', FLAG + MARK, 1, key]);
     for (const first of [plain, inTransaction])
       expect(await race(first, (_, other) => get(other))).toBe('first');
   });
 
-  it('a pipeline runs in its order though its first command waits', async () => {
+  it('a pipeline runs in order even if its first command waits', async () => {
     const key = `key ${++names}`;
     void set(key);
     await hasRun(key);
@@ -260,7 +260,7 @@ describe('a gateway that locks', () => {
     expect(json).toEqual([{ result: 2 }, { result: 'x1' }]);
   });
 
-  it('lets takes that read the announcement along wait for nobody but their own subject', async () => {
+  it('lets takes that also read the announcement wait only for their own subject', async () => {
     const waits: number[] = [];
     await using stack = new AsyncDisposableStack();
     const busy = stack.adopt(

@@ -13,7 +13,7 @@ const post = (path: string, value: unknown, headers: Record<string, string> = {}
   harness.request(path, { method: 'POST', body: JSON.stringify(value), headers });
 
 describe('one command', () => {
-  test('answers 200 with the result, also when it is null', async () => {
+  test('answers 200 with the result, even if it is null', async () => {
     expect(await harness.send('SET', 'key', 'value')).toEqual({ status: 200, json: { result: 'OK' } });
     expect(await harness.send('GET', 'key')).toEqual({ status: 200, json: { result: 'value' } });
     expect(await harness.send('GET', 'none')).toEqual({ status: 200, json: { result: null } });
@@ -121,10 +121,10 @@ describe('the path as a command', () => {
   });
 });
 
-describe('who may call, and how', () => {
+describe('tokens and methods', () => {
   const unauthorized = { status: 401, json: { error: 'WRONGPASS invalid or missing auth token' } };
 
-  test('takes the token as a bearer or as a parameter, which is no argument', async () => {
+  test('takes the token as a query parameter, which does not become an argument', async () => {
     const anonymous = { headers: { authorization: '' } };
     expect((await harness.request(`/echo/hi?_token=${TOKEN}`, anonymous)).json).toEqual({ result: 'hi' });
   });
@@ -137,7 +137,7 @@ describe('who may call, and how', () => {
     },
   );
 
-  test('answers 401 to a wrong parameter, and for pipelines too', async () => {
+  test('answers 401 to a wrong token parameter, and does so for pipelines too', async () => {
     const anonymous = { headers: { authorization: '' } };
     expect(await harness.request('/ping?_token=wrong', anonymous)).toEqual(unauthorized);
     expect(await post('/pipeline', [['PING']], anonymous.headers)).toEqual(unauthorized);
@@ -150,7 +150,7 @@ describe('who may call, and how', () => {
 });
 
 describe('pipelines', () => {
-  test('answer with one entry per command, errors among them', async () => {
+  test('answer with one entry for each command, errors included', async () => {
     const commands = [['SET', 'k', 'v'], ['INCR', 'k'], ['GET', 'none'], ['NOSUCH'], ['GET', 'k']];
     const { status, json } = await post('/pipeline', commands);
     expect(status).toBe(200);
@@ -164,7 +164,7 @@ describe('pipelines', () => {
   });
 
   test.each(['/pipeline', '/multi-exec'])(
-    '%s answers 400 to a body that is no list of commands',
+    '%s answers 400 to a body that is not a list of commands',
     async (path) => {
       expect(await post(path, 'x')).toEqual({
         status: 400,
@@ -178,7 +178,7 @@ describe('pipelines', () => {
 });
 
 describe('transactions', () => {
-  test('answer with one entry per command, and run all of them when one fails', async () => {
+  test('answer with one entry for each command, and run all of them even if one fails', async () => {
     const { status, json } = await post('/multi-exec', [
       ['SET', 'k', 'v'],
       ['INCR', 'k'],
@@ -206,7 +206,7 @@ describe('transactions', () => {
     expect((await harness.send('GET', 'k')).json.result).toBeNull();
   });
 
-  test('let no other command in between', async () => {
+  test('let no other command run in between', async () => {
     const increments = Array.from({ length: 5 }, () => ['INCR', 'n']);
     const runs = Array.from({ length: 40 }, async () => {
       const [transaction] = await Promise.all([post('/multi-exec', increments), harness.send('INCR', 'n')]);
@@ -223,7 +223,7 @@ describe('base64', () => {
   const base64 = { 'Upstash-Encoding': 'base64' };
   const encoded = (text: string) => Buffer.from(text).toString('base64');
 
-  test('encodes every string but the OK at the top, also inside arrays', async () => {
+  test('encodes every string except a bare OK, including strings in arrays', async () => {
     expect((await post('/', ['SET', 'k', 'v'], base64)).json).toEqual({ result: 'OK' });
     expect((await post('/', ['PING'], base64)).json).toEqual({ result: encoded('PONG') });
     expect((await post('/', ['MGET', 'k', 'none'], base64)).json).toEqual({ result: [encoded('v'), null] });
@@ -249,12 +249,12 @@ describe('base64', () => {
     expect((await post('/multi-exec', commands, base64)).json).toEqual(expected);
   });
 
-  test('without it, bytes that are no UTF-8 become replacement characters', async () => {
+  test('is needed for bytes that are not UTF-8: without it they become replacement characters', async () => {
     await harness.request('/set/bytes', { method: 'POST', body: Buffer.from([0x61, 0xff]) });
     expect((await harness.send('GET', 'bytes')).json.result).toBe('a\ufffd');
   });
 
-  test('refuses a response format it does not speak', async () => {
+  test('comes in JSON only: another response format is refused', async () => {
     expect((await post('/', ['PING'], { 'Upstash-Response-Format': 'resp2' })).status).toBe(400);
     expect((await post('/', ['PING'], { 'Upstash-Response-Format': 'json' })).status).toBe(200);
   });

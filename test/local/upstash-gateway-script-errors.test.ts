@@ -8,7 +8,7 @@ const CALL = "\t[G]: in function 'call'\n";
 const traced = (line: number, words: string, within = '') =>
   `ERR Error running script: @user_script:${line}: ${words}\nstack traceback:\n${within}\t@user_script:${line}: in main chunk\n\t[G]: ?`;
 
-describe('what Redis says becomes what Upstash says', () => {
+describe('the error text of a script', () => {
   test.each([
     [`ERR user_script:3: nil value script: ${SHA}, on @user_script:3.`, traced(3, 'nil value')],
     [`OOM no memory. script: ${SHA}, on @user_script:2.`, traced(2, 'OOM no memory.', CALL)],
@@ -29,7 +29,7 @@ describe('what Redis says becomes what Upstash says', () => {
       "ERR Error compiling script (new function): user_script:1: unexpected symbol near '<eof>'",
       'ERR Error running script: @user_script at EOF: syntax error',
     ],
-  ])('%j', (byRedis, byUpstash) => {
+  ])('becomes the text of Upstash: %j', (byRedis, byUpstash) => {
     expect(asUpstashSays(byRedis)).toBe(byUpstash);
   });
 
@@ -38,12 +38,12 @@ describe('what Redis says becomes what Upstash says', () => {
     'WEIR_BAD_ARGUMENT check 1: unknown algorithm',
     'ERR value is not an integer or out of range',
     'OOM command not allowed',
-  ])('%j stays', (message) => {
+  ])('stays the same: %j', (message) => {
     expect(asUpstashSays(message)).toBe(message);
   });
 });
 
-test('the gateway says so for EVAL, EVALSHA and SCRIPT LOAD, with the flag and without', async () => {
+test('the gateway translates the errors of EVAL, EVALSHA and SCRIPT LOAD, with the flag and without', async () => {
   const harness = await startHarness();
   const said = async (...command: unknown[]) => (await harness.send(...command)).json.error;
   for (const flag of [FLAG, '\n']) {

@@ -34,7 +34,7 @@ describe('rewriting', () => {
     }
   });
 
-  test('takes the flag out, keeps the others, and moves no line', () => {
+  test('removes the flag, keeps the other flags, and moves no line', () => {
     expect(rewriteScript('#!lua flags=allow-key-locking\na\nb', prelude)).toBe('PRELUDE\na\nb');
     expect(rewriteScript('#!lua flags=allow-key-locking\r\na', prelude)).toBe('PRELUDE\na');
     expect(rewriteScript('#!lua flags=allow-key-locking', prelude)).toBe('PRELUDE\n');
@@ -47,18 +47,18 @@ describe('rewriting', () => {
   });
 });
 
-describe('SHAs', () => {
+describe('the SHA of a script', () => {
   const flagged = `${FLAG}return redis.call('INCR', KEYS[1])`;
   const plain = "return redis.call('INCR', KEYS[1])";
 
   test.each([
     ['with the flag', flagged],
-    ['without it', plain],
+    ['without the flag', plain],
     [
       'with another flag besides',
       "#!lua flags=allow-key-locking,allow-oom\nreturn redis.call('INCR', KEYS[1])",
     ],
-  ])('a script %s goes by the SHA of its own text', async (_name, script) => {
+  ])('%s is the SHA of its own text', async (_name, script) => {
     const sha = sha1(script);
     const run = () => harness.send('EVALSHA', sha, 1, 'n');
     const noScript = { status: 400, json: { error: 'NOSCRIPT No matching script. Please use EVAL.' } };
@@ -76,7 +76,7 @@ describe('SHAs', () => {
     expect(await run()).toEqual(noScript);
   });
 
-  test('work in pipelines, transactions and base64 as well', async () => {
+  test('works in pipelines, transactions and base64 as well', async () => {
     const body = JSON.stringify([
       ['SCRIPT', 'LOAD', flagged],
       ['EVALSHA', sha1(flagged), 1, 'n'],
@@ -92,7 +92,7 @@ describe('SHAs', () => {
     expect(Buffer.from(loaded.json.result, 'base64').toString()).toBe(sha1(flagged));
   });
 
-  test('are forgotten when Redis restarts, and EVAL brings them back', async () => {
+  test('is forgotten when Redis restarts, until EVAL brings it back', async () => {
     const own = await startHarness();
     await own.send('EVAL', flagged, 1, 'n');
     await own.redis.stop();
@@ -147,7 +147,7 @@ describe('keys outside KEYS', () => {
     ["return redis.call('PING').ok", [], 'PONG'],
     ["return redis.call('E' .. 'CHO', 'other')", [], 'other'],
     ["return redis.call('PUBLISH', 'channel', 'x')", [], 0],
-  ])('are not in the way of others: %s', async (body, keys, result) => {
+  ])('are not used by this script, which runs: %s', async (body, keys, result) => {
     expect(await evaluate(FLAG + body, keys)).toEqual({ status: 200, json: { result } });
   });
 
@@ -162,7 +162,7 @@ describe('keys outside KEYS', () => {
     expect((await evaluate("return redis.call('SET', 'other', 1)", ['key'])).json.result).toBe('OK');
   });
 
-  test('an error table or pcall lets the script go on', async () => {
+  test('give an error that a script can catch and go on', async () => {
     const script = `${FLAG}local t = redis.pcall('GET', 'other')
       local ok, message = pcall(redis.call, 'GET', 'other')
       return {type(t), t.err, tostring(ok), message, redis.call('INCR', KEYS[1])}`;
@@ -180,7 +180,7 @@ describe('keys outside KEYS', () => {
   });
 });
 
-describe('the check is transparent', () => {
+describe('the check of keys', () => {
   const bodies = [
     'return 1',
     "return redis.call('GET', KEYS[1])",
@@ -224,7 +224,7 @@ describe('the check is transparent', () => {
     "redis.replicate_commands() return redis.call('STRLEN', KEYS[1])",
   ];
 
-  test.each(bodies)('%j answers the same with and without', async (body) => {
+  test.each(bodies)('does not change the answer to %j', async (body) => {
     const run = async (script: string) => {
       await harness.send('FLUSHALL');
       const { status, json } = await evaluate(script, ['key'], 'ü', 2);
@@ -233,7 +233,7 @@ describe('the check is transparent', () => {
     expect(await run(FLAG + body)).toEqual(await run(`-- a line in place of the flag\n${body}`));
   });
 
-  test('reports the line of the original for a refused key', async () => {
+  test('reports the line of the original script for a refused key', async () => {
     const script = `${FLAG}local a = 1\n\nredis.call('GET', 'other')\nreturn 1`;
     const { json } = await evaluate(script, ['key']);
     expect(json.error).toMatch(/^ERR Error running script: @user_script:4: ERR Dynamic keys/);

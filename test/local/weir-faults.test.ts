@@ -32,18 +32,18 @@ describe.sequential('the KV of all isolates', () => {
     }
   });
 
-  it.each(['throw', 'hang', 'null', 'garbage'] as const)('reads: %s', async (read) => {
+  it.each(['throw', 'hang', 'null', 'garbage'] as const)('can fail at reads: %s', async (read) => {
     await weir.isolates.kvFaults.set({ read });
     expect(await seen({ isolate })).toEqual([200, null, 'no-rules']);
     expect(await (await weir.isolates.kv()).get('current')).toEqual(expect.any(String));
   });
 
-  it('writes: throw', async () => {
+  it('can fail at writes: throw', async () => {
     await weir.isolates.kvFaults.set({ write: 'throw' });
     await expect(weir.admin('/publish', { method: 'POST' })).rejects.toThrow('"publish-failed"');
   });
 
-  it('is as before when the faults are cleared', async () => {
+  it('works again when the faults are cleared', async () => {
     await weir.isolates.kvFaults.clear();
     await expect.poll(() => seen({ isolate })).toEqual([200, '5', null]);
     await weir.admin('/publish', { method: 'POST' });
@@ -78,7 +78,7 @@ describe('a region', () => {
     expect(await ping('ap')).toBe(200);
   });
 
-  it('is healthy again when what was done meanwhile fails', async () => {
+  it('is healthy again even if the code that ran during the fault throws', async () => {
     const killed = regionFault('redis-killed', { slowMs: 100 });
     const failing = weir.withRegionFault('ap', killed, async () => {
       throw new Error('an assertion');
@@ -94,7 +94,7 @@ describe('a region', () => {
     expect(await ping('eu')).toBe(200);
   });
 
-  it('is known by its name only', () => {
+  it('that does not exist is named in the error', () => {
     expect(() => weir.region('mars')).toThrow('there is no region mars');
   });
 });

@@ -46,18 +46,18 @@ async function dryRun(name: string, text: string): Promise<string> {
   return runWrangler('deploy', '--dry-run', '--config', config, '--outdir', join(folder, name));
 }
 
-it('wrangler takes a route of a zone, whose own origin lies behind, beside a Worker as another origin', async () => {
+it('wrangler accepts a route of a zone that passes to its own origin, beside another Worker as an origin', async () => {
   const output = await dryRun('zone', uncomment({ lines: [ZONE, ...SERVICE], originUrl: 'pass' }));
   for (const said of ['env.ORIGIN_URL ("pass")', 'env.API (my-api-worker)', '--dry-run: exiting now.'])
     expect(output).toContain(said);
 });
 
-it('wrangler takes a custom domain', async () => {
+it('wrangler accepts a custom domain', async () => {
   const output = await dryRun('domain', uncomment({ lines: [DOMAIN], originUrl: 'service:API' }));
   expect(output).toContain('env.ORIGIN_URL ("service:API")');
 });
 
-it('wrangler refuses what is no route, so that the set-ups above mean something', async () => {
+it('wrangler refuses a bad route, so that the tests above mean something', async () => {
   const text = uncomment({ lines: [ZONE], originUrl: 'pass' }).replace('zone_name', 'zone_nam');
   await expect(dryRun('broken', text)).rejects.toThrow(/routes/);
 });

@@ -47,7 +47,7 @@ export function describeKeyboard({ test, seen }: Suite): void {
       ['rules', '#/rules', 'tbody a'],
       ['a new rule', '#/rules/new', 'form.rule'],
     ])(
-      'the Tab key comes by all of %s, in order, and each stop has a name and an outline',
+      'the Tab key reaches all of %s, in order, and each stop has a name and an outline',
       async (_, path, ready) => {
         const { page, go } = await test().open();
         await go(path);
@@ -72,7 +72,7 @@ export function describeKeyboard({ test, seen }: Suite): void {
       expect(await page.innerText('h1')).toBe('Rules');
     });
 
-    it('a live view keeps the focus when it draws itself anew, and so does the question that it asks', async () => {
+    it('a live view keeps the focus when it is redrawn, and so does its dialog', async () => {
       const { page, go } = await test().open();
       await go(`#/callers/ip/${seen().caller}`);
       const override = 'button[aria-label="Override logins"]';
@@ -90,7 +90,7 @@ export function describeKeyboard({ test, seen }: Suite): void {
       await page.waitForSelector(focused(override));
     });
 
-    it('Enter cancels a question about something destructive, and leaving the view closes it', async () => {
+    it('Enter cancels a destructive question, and leaving the view closes the question', async () => {
       const { page, go } = await test().open();
       await go(`#/rules/${seen().ruleId}`);
       await page.getByRole('button', { name: 'Delete' }).press('Enter');

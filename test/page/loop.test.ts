@@ -52,7 +52,7 @@ describe('with rules and traffic', () => {
   beforeAll(enterRulesAndSendTraffic);
 
   describe('the loop', () => {
-    it('leads from the overview to an override that is in force everywhere once the page says so, and the curve follows', async () => {
+    it('leads from the overview to an override, which is in force at once, and the curve follows', async () => {
       // The page asks every six seconds, and finds the denials at its first request if they are there before.
       const violators = () => test.weir.admin<{ items: unknown[] }>('/violators?since=1h&by=all');
       await expect.poll(async () => (await violators()).items).toHaveLength(2);
@@ -111,7 +111,7 @@ describe('with rules and traffic', () => {
   describeEveryView(suite);
 
   describe('rules', () => {
-    it('say at the field what is wrong with it, and what they mean before they are saved', async () => {
+    it('show an error at its field, and a sentence about the rule before it is saved', async () => {
       const { page, go } = await test.open();
       await go('#/rules/new');
       await page.fill('[name=resource]', '/orders/:id');
@@ -207,7 +207,7 @@ describe('with rules and traffic', () => {
   });
 
   describe('a changed limit', () => {
-    it('is held against the last day before it is saved, and the answer says what is not known', async () => {
+    it('can be compared with the last day before it is saved, and the answer says what is not known', async () => {
       const { page, go } = await test.open();
       await go(`#/rules/${ruleId}`);
       await page.click('summary:has-text("Edit")');
@@ -240,7 +240,7 @@ describe('with rules and traffic', () => {
   });
 
   describe('behind Cloudflare Access', () => {
-    it('nobody logs in: admins may change things, and others only look', async () => {
+    it('no log-in is needed: admins may change things, and others may only look', async () => {
       const admin = await test.open({ accessTo: ADMIN });
       await admin.page.getByText(ADMIN).waitFor();
       expect(await admin.page.getByRole('button', { name: 'Log out' }).count()).toBe(0);
@@ -260,7 +260,7 @@ describe('with rules and traffic', () => {
   });
 
   describe('explain', () => {
-    it('shows the way of a pasted curl command', async () => {
+    it('shows how a pasted curl command is decided', async () => {
       const { page, go } = await test.open();
       await go('#/explain');
       await page.fill(
@@ -276,7 +276,7 @@ describe('with rules and traffic', () => {
       expect(text).toContain('denied by logins: try again in');
     });
 
-    it('says that a shadow rule denies nobody', async () => {
+    it('says that a shadow rule denies no request', async () => {
       const { page, go } = await test.open();
       await test.weir.admin(`/rules/${ruleId}`, { method: 'PATCH', body: { action: 'log' } });
       await go('#/explain');

@@ -24,9 +24,9 @@ describe('a pasted curl command', () => {
     ['curl http://x/a -H "cf-connecting-ip: 10.0.0.1"', { method: 'GET', path: '/a', ip: '10.0.0.1' }],
     [`curl http://x/a -H 'Authorization: Bearer ${jwt}'`, { method: 'GET', path: '/a', userId: 'ada' }],
     ["curl http://x/a -H 'Authorization: Bearer opaque'", { method: 'GET', path: '/a' }],
-  ])('%s', (text, request) => expect(parseCurl(text)).toEqual(request));
+  ])('becomes a request: %s', (text, request) => expect(parseCurl(text)).toEqual(request));
 
-  it('without a URL is no request', () => {
+  it('without a URL is not a request', () => {
     for (const text of ['', '   ', 'curl', 'curl -s']) expect(parseCurl(text)).toBeUndefined();
   });
 });
@@ -80,7 +80,7 @@ describe('a rule in a sentence', () => {
       { resource: null, limit: null, windowSeconds: null },
       'Each IP address may send requests to …: … every …; more are answered 429.',
     ],
-  ])('%j', (changes, sentence) => expect(sentenceOf({ ...base, ...changes })).toBe(sentence));
+  ])('is right for %j', (changes, sentence) => expect(sentenceOf({ ...base, ...changes })).toBe(sentence));
 });
 
 describe('the effect of another limit', () => {
@@ -119,12 +119,12 @@ describe('the effect of another limit', () => {
       { unnamedDenied: 8 },
       ['No denial is certain.', '8 denials are of a flood, whose callers were not told apart.'],
     ],
-  ])('%j claims no more than is known', (changes, sentences) => {
+  ])('%j claims no more than the records show', (changes, sentences) => {
     expect(effectSentences({ ...some, ...changes })).toEqual(sentences);
   });
 });
 
-it('a rule is near its limit as often as it denies, would deny, or has a fifth left', () => {
+it('a rule is near its limit when it denies, would deny, or has a fifth left', () => {
   expect(nearnessOf({ admitted: 6, 'near-limit': 1, denied: 2, 'would-deny': 1 })).toEqual({
     checks: 10,
     near: 4,
@@ -132,7 +132,7 @@ it('a rule is near its limit as often as it denies, would deny, or has a fifth l
   expect(nearnessOf(undefined)).toEqual({ checks: 0, near: 0 });
 });
 
-describe('traffic between two looks', () => {
+describe('traffic between two samples', () => {
   const look = (
     seconds: number,
     requests: Record<string, number>,
@@ -147,7 +147,7 @@ describe('traffic between two looks', () => {
     rulesAgeSeconds: 0,
   });
 
-  it('is the difference of the sums, by second', () => {
+  it('is the difference of the sums, per second', () => {
     const rates = ratesBetween(
       look(100, { admitted: 10, denied: 1 }),
       look(110, { admitted: 60, denied: 11, listed: 10 }),
@@ -155,7 +155,7 @@ describe('traffic between two looks', () => {
     expect(rates).toEqual({ atSeconds: 110, total: 7, admitted: 5, denied: 1, degraded: 0 });
   });
 
-  it('is nothing where sums went back or a region did not answer, never a negative number', () => {
+  it('is zero if sums went back or a region did not answer, and never negative', () => {
     expect(ratesBetween(look(100, { admitted: 60 }), look(110, { admitted: 10 })).total).toBe(0);
     expect(ratesBetween(look(100, {}, [], false), look(110, { admitted: 10 })).total).toBe(0);
   });
@@ -168,7 +168,7 @@ describe('traffic between two looks', () => {
     expect(decisionQuantile(before, before, 0.5)).toBeUndefined();
   });
 
-  it('is taken from the look that is old enough, or from the oldest', () => {
+  it('is measured from the latest sample that is old enough, or from the oldest', () => {
     const looks = [100, 103, 106, 109].map((seconds) => look(seconds, {}));
     expect(sampleBefore(looks, 5)).toBe(looks[1]);
     expect(sampleBefore(looks, 50)).toBe(looks[0]);
@@ -190,7 +190,7 @@ it('a series has a zero for each minute without denials', () => {
   ]);
 });
 
-it('times are said as people say them', () => {
+it('times are formatted as people say them', () => {
   expect([1, 60, 90, 3_600, 172_800].map(span)).toEqual(['second', 'minute', '90 seconds', 'hour', '2 days']);
   expect([0.4, 12.3, 2_500, undefined].map(milliseconds)).toEqual(['0.4 ms', '12 ms', '2.5 s', '–']);
   expect([2, 30, 600, 7_200, -3_600].map((seconds) => ago(0, seconds * 1_000))).toEqual([

@@ -27,7 +27,7 @@ async function visit({ page, go }: Opened, { path, press, ready }: KnownView): P
 }
 
 export function describeEmptyViews({ test }: Suite): void {
-  it('every view tells the next step while there is nothing to see', async () => {
+  it('every view shows the next step while it is empty', async () => {
     await test().weir.sql('delete from rules; delete from history');
     await test().weir.admin('/publish', { method: 'POST' });
     const opened = await test().open();
@@ -48,7 +48,7 @@ export function describeEveryView({ test, seen }: Suite): void {
     };
 
     it.each(isLong ? (['dark', 'light'] as const) : (['dark'] as const))(
-      'fits a %s phone of 360 pixels, has no violation that axe-core knows, and shows evil names as text',
+      'fits a %s phone of 360 pixels, has no violation that axe-core knows, and shows HTML in names as text',
       async (theme) => {
         const opened = await test().open({ width: 360, theme });
         const { page, trouble } = opened;
@@ -68,7 +68,7 @@ export function describeEveryView({ test, seen }: Suite): void {
       },
     );
 
-    it('that is a table can be read in a browser without scripts, from view to view', async () => {
+    it('that is a table can be read without scripts, with working links', async () => {
       const { page } = await test().open({ hasScript: false });
       expect(new URL(page.url()).pathname).toBe('/_weir/plain/overview');
       await page.getByRole('link', { name: 'Rules', exact: true }).click();
@@ -84,7 +84,7 @@ export function describeEveryView({ test, seen }: Suite): void {
     /** In the short form. They have a curve, a table, a form, a meter and a list of changes between them. */
     const ON_A_LAPTOP = ['overview', 'a rule', 'a caller', 'explain'];
 
-    it('has no button that fails for somebody who may only read, and no violation on a laptop', async () => {
+    it('shows a reader no button that would fail, and has no violation on a laptop', async () => {
       const opened = await test().open({ token: READER });
       for (const view of viewsWith(seen()).filter(({ name }) => name !== 'a new rule')) {
         await visit(opened, view);
@@ -100,7 +100,7 @@ export function describeEveryView({ test, seen }: Suite): void {
 
 export function describeFailingParts({ test, seen }: Suite): void {
   describe('when parts fail', () => {
-    it('the page says which region, and goes on', async () => {
+    it('the page names a region that does not answer, and the others still work', async () => {
       const { page, go } = await test().open();
       await test().weir.withFault('eu', { status: 500 }, async () => {
         await go('#/overview');
@@ -111,7 +111,7 @@ export function describeFailingParts({ test, seen }: Suite): void {
       });
     });
 
-    it('no region answers, so there are no metrics: records and rules are shown nevertheless', async () => {
+    it('records and rules are shown even if no region answers and there are no metrics', async () => {
       const { page, go } = await test().open();
       const { weir } = test();
       const broken = { status: 500 };
@@ -128,7 +128,7 @@ export function describeFailingParts({ test, seen }: Suite): void {
       );
     });
 
-    it('a session that was logged out of leads to the form, and its cookie is good in no isolate', async () => {
+    it('a session that was logged out leads to the form, and its cookie works in no isolate', async () => {
       const { page, context, go } = await test().open({ isFresh: true });
       const [cookie] = await context.cookies();
       const headers = { Cookie: `${cookie?.name}=${cookie?.value}` };
@@ -143,7 +143,7 @@ export function describeFailingParts({ test, seen }: Suite): void {
     });
 
     // The last test, because Postgres does not come back.
-    it('Postgres is gone: every view says so, and shows what does not need it', async () => {
+    it('every view says that Postgres is gone, and shows what does not need it', async () => {
       const opened = await test().open();
       await test().weir.stack.stopPostgres();
       for (const view of viewsWithoutPostgres(seen())) await visit(opened, view);

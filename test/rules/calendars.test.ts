@@ -67,7 +67,7 @@ function startBefore({ ms, timeZone, ...calendar }: Question): number | undefine
 }
 
 describe('a window of the calendar', () => {
-  it('begins when Postgres says, in every time zone and whatever its clocks do', async () => {
+  it('begins when Postgres says, in every time zone and through every change of its clocks', async () => {
     const questions = fc.sample(question, rounds(1_000));
     const starts = await askPostgres(questions);
     const answered = questions.map((one, i) => ({ ...one, startMs: starts[i] ?? 0 }));
@@ -95,11 +95,11 @@ const rule = (fields: Partial<Rule>): Rule => ({
   ...{ scope: 'tenant', algorithm: 'fixed-window', ...fields },
 });
 
-describe('what is published', () => {
+describe('the published calendar', () => {
   const NOW_MS = Date.UTC(2026, 10, 17);
   const berlin = rule({ window: 'day', timeZone: 'Europe/Berlin' });
 
-  it('reaches for three months at least, and begins with two borders that are past', () => {
+  it('reaches at least three months ahead, and begins with two past borders', () => {
     for (let ms = NOW_MS; ms < NOW_MS + 30 * DAY_MS; ms += DAY_MS) {
       const borders = calendarsFor([berlin], [], ms)?.borders['day Europe/Berlin'] ?? [];
       expect(borders[1]).toBeLessThanOrEqual(ms);
@@ -107,14 +107,14 @@ describe('what is published', () => {
     }
   });
 
-  it('stays the same for weeks: isolates keep what they know', () => {
+  it('stays the same for weeks, so that isolates keep it', () => {
     const texts = Array.from({ length: 28 }, (_, i) =>
       JSON.stringify(calendarsFor([berlin], [], NOW_MS + i * DAY_MS)),
     );
     expect(new Set(texts).size).toBe(2);
   });
 
-  it('has a calendar for each day on which months of tenants begin, if a rule asks for it', () => {
+  it('has the borders for each day on which months of tenants begin, if a rule needs them', () => {
     const tenants = [
       { id: 'acme', anchorDay: 31 },
       { id: 'globex', anchorDay: 7 },

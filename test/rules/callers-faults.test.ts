@@ -15,9 +15,9 @@ const { wire, issueKey, addUser, openIsolate, kv, stopPostgres } = useCallers();
 describe('when KV', () => {
   it.each([
     ['is garbled', '{"apiKeyId":'],
-    ['has another thing', '[]'],
+    ['has something else', '[]'],
     ['has a record without a key', '{"tier":"gold"}'],
-    ['has a tier that is none', '{"apiKeyId":"x","tier":7}'],
+    ['has a tier that is not a name', '{"apiKeyId":"x","tier":7}'],
   ])('%s, Postgres is asked and the record replaced', async (_, text) => {
     const { key, hash, id } = await issueKey({ tier: 'silver' });
     const isolate = openIsolate();
@@ -29,7 +29,7 @@ describe('when KV', () => {
     expect(isolate.errors).toHaveLength(1);
   });
 
-  it('fails, Postgres is asked, and memory does without it', async () => {
+  it('fails, Postgres is asked, and the answer is remembered', async () => {
     const { key } = await issueKey({ tier: 'silver' });
     const isolate = openIsolate();
     isolate.faults.set('get', fails).set('put', fails);
@@ -49,7 +49,7 @@ describe('when KV', () => {
 });
 
 describe('when Postgres', () => {
-  it('fails, callers have the default tier, and it is left alone for two seconds', async () => {
+  it('fails, callers have the default tier, and Postgres is not asked for two seconds', async () => {
     const [{ key }, userId] = [await issueKey({ tier: 'gold' }), await addUser({ tier: 'gold' })];
     const isolate = openIsolate();
     wire.deliver = fails;
@@ -67,7 +67,7 @@ describe('when Postgres', () => {
     expect(await isolate.ofUser(userId)).toMatchObject({ tier: 'gold' });
   });
 
-  it('fails, callers that KV knows keep their tier', async () => {
+  it('fails, callers in KV keep their tier', async () => {
     const { key } = await issueKey({ tier: 'gold' });
     const isolate = openIsolate();
     await isolate.ofApiKey(key);
@@ -101,7 +101,7 @@ describe('when Postgres', () => {
     await isolate.settle();
   });
 
-  it('answers late, the next request has the answer, and others may ask again', async () => {
+  it('answers late, the next request has the answer, and Postgres may be asked again', async () => {
     const [{ key }, userId] = [await issueKey({ tier: 'gold' }), await addUser({ tier: 'silver' })];
     const isolate = openIsolate({ deadlineMs: 3_000 });
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -118,7 +118,7 @@ describe('when Postgres', () => {
   });
 });
 
-it('a caller that is found is written to KV after the response, handed over to waitUntil', async () => {
+it('a caller that is found is written to KV after the response, through waitUntil', async () => {
   const { key } = await issueKey({ tier: 'gold' });
   const isolate = openIsolate();
   const { promise, reject } = Promise.withResolvers<never>();
@@ -132,7 +132,7 @@ it('a caller that is found is written to KV after the response, handed over to w
   expect(isolate.errors).toHaveLength(1);
 });
 
-it('no key goes anywhere: not to Postgres, not to KV, not into an error', async () => {
+it('the text of a key never reaches Postgres, KV or an error', async () => {
   const { key, hash } = await issueKey();
   const isolate = openIsolate();
   isolate.revisions.set(`key:${hash}`, '1');
@@ -151,12 +151,12 @@ it('no key goes anywhere: not to Postgres, not to KV, not into an error', async 
   expect(told).not.toContain(key.slice(5, 20));
 });
 
-it('nothing is waited for when the deadline is already past', async () => {
+it('a call does not wait if the deadline is already past', async () => {
   await expect(withDeadline(AbortSignal.abort(new Error('late')), hangs())).rejects.toThrow('late');
 });
 
 // The last test, because Postgres does not come back.
-it('a Postgres that is gone makes callers unknown, and is no error', async () => {
+it('while Postgres is gone, callers are unknown and the error is reported', async () => {
   const { key } = await issueKey({ tier: 'gold' });
   await stopPostgres();
   const isolate = openIsolate();

@@ -9,7 +9,7 @@ const { wire, issueKey, addUser, openIsolate, database } = useCallers();
 describe('a flood of made-up keys', () => {
   const madeUp = (count: number) => Promise.all(Array.from({ length: count }, madeUpKey));
 
-  it('from many addresses asks Postgres 20 times a second, writes nothing, and leaves users alone', async () => {
+  it('from many addresses asks Postgres 20 times a second, writes nothing, and does not affect users', async () => {
     const isolate = openIsolate();
     const [known, userId] = [await issueKey({ tier: 'gold' }), await addUser({ tier: 'gold' })];
     const keys = await madeUp(60);
@@ -27,7 +27,7 @@ describe('a flood of made-up keys', () => {
     expect(isolate.writes).toHaveLength(2);
   });
 
-  it('from one address asks 5 times a second, and takes nothing from others', async () => {
+  it('from one address asks 5 times a second, and does not affect others', async () => {
     const isolate = openIsolate();
     const known = await issueKey({ tier: 'gold' });
     for (let second = 0; second < 2; second += 1) {
@@ -41,7 +41,7 @@ describe('a flood of made-up keys', () => {
     await isolate.settle();
   });
 
-  it('does not keep a caller that was found lately from being looked up again', async () => {
+  it('does not prevent a look-up of a caller that was found lately', async () => {
     const isolate = openIsolate();
     const [known, forgotten] = [await issueKey({ tier: 'gold' }), await issueKey({ tier: 'gold' })];
     await isolate.ofApiKey(known.key);
@@ -58,7 +58,7 @@ describe('a flood of made-up keys', () => {
     await isolate.settle();
   });
 
-  it('is not looked up where memory alone is asked, and is found there if it is remembered', async () => {
+  it('asks nothing if only memory may be read, where remembered callers are still found', async () => {
     const isolate = openIsolate();
     const known = await issueKey({ tier: 'gold' });
     const spared = { memoryOnly: true };
@@ -99,7 +99,7 @@ describe('many users without a row', () => {
     expect([...first.errors, ...second.errors]).toEqual([]);
   });
 
-  it('are known at once when a row comes, by its revision', async () => {
+  it('are known at once when they get a row, by its revision', async () => {
     const isolate = openIsolate();
     const id = `user-${crypto.randomUUID()}`;
     await isolate.ofUser(id);

@@ -45,7 +45,7 @@ describe('a caller is looked up', () => {
     expect(leftSeconds).toBeLessThanOrEqual(600);
   });
 
-  it('each by itself when requests come at once', async () => {
+  it('by each of several requests that come at once', async () => {
     const { key, id } = await issueKey();
     const isolate = openIsolate();
     const records = await Promise.all([isolate.ofApiKey(key), isolate.ofApiKey(key), isolate.ofApiKey(key)]);
@@ -53,7 +53,7 @@ describe('a caller is looked up', () => {
     await isolate.settle();
   });
 
-  it('with no more memory than for 10,000 of them', async () => {
+  it('in memory if it is one of the last 10,000', async () => {
     const everybody: Kv = {
       get: async (name) => JSON.stringify({ userId: name.slice(name.lastIndexOf(':') + 1) }),
       put: async () => {},
@@ -68,13 +68,34 @@ describe('a caller is looked up', () => {
 
 describe('the tier', () => {
   it.each([
-    ['of the key first', { key: ['gold', 'BRONZE'], user: ['silver', 'SILVER'], gives: ['gold', 'BRONZE'] }],
-    ['of its user next', { key: [null, 'BRONZE'], user: ['gold', 'SILVER'], gives: ['gold', 'BRONZE'] }],
-    ['of its tenant next', { key: [null, 'BRONZE'], user: [null, 'SILVER'], gives: ['bronze', 'BRONZE'] }],
-    ['of the user’s tenant next', { key: [null, null], user: [null, 'SILVER'], gives: ['silver', 'SILVER'] }],
-    ['of no other tenant', { key: [null, 'PLAIN'], user: [null, 'SILVER'], gives: [undefined, 'PLAIN'] }],
-    ['of a user without a tenant', { key: [null, null], user: ['gold', null], gives: ['gold', undefined] }],
-    ['is the default if nobody has one', { key: [null, null], user: [null, null], gives: [] }],
+    [
+      'is that of the key first',
+      { key: ['gold', 'BRONZE'], user: ['silver', 'SILVER'], gives: ['gold', 'BRONZE'] },
+    ],
+    [
+      'is that of the key’s user next',
+      { key: [null, 'BRONZE'], user: ['gold', 'SILVER'], gives: ['gold', 'BRONZE'] },
+    ],
+    [
+      'is that of the key’s tenant next',
+      { key: [null, 'BRONZE'], user: [null, 'SILVER'], gives: ['bronze', 'BRONZE'] },
+    ],
+    [
+      'is that of the user’s tenant next',
+      { key: [null, null], user: [null, 'SILVER'], gives: ['silver', 'SILVER'] },
+    ],
+    [
+      'is not that of the user’s tenant if the key has its own',
+      { key: [null, 'PLAIN'], user: [null, 'SILVER'], gives: [undefined, 'PLAIN'] },
+    ],
+    [
+      'is that of a user without a tenant',
+      { key: [null, null], user: ['gold', null], gives: ['gold', undefined] },
+    ],
+    [
+      'is the default if neither key, user nor tenant has one',
+      { key: [null, null], user: [null, null], gives: [] },
+    ],
   ])(
     '%s',
     async (_, { key: [keyTier, keyTenant], user: [userTier, userTenant], gives: [tier, tenantId] }) => {
@@ -89,15 +110,15 @@ describe('the tier', () => {
     },
   );
 
-  it('of a key whose user has no row is that of the key or its tenant', async () => {
+  it('of a key whose user has no row is that of its tenant', async () => {
     const { key, id } = await issueKey({ tenantId: 'SILVER', userId: 'in no table' });
     const expected = { apiKeyId: id, userId: 'in no table', tenantId: 'SILVER', tier: 'silver' };
     expect(await openIsolate().ofApiKey(key)).toEqual(expected);
   });
 
   it.each([
-    ['of a user first', ['gold', 'SILVER'], 'gold', 'SILVER'],
-    ['of the user’s tenant next', [null, 'SILVER'], 'silver', 'SILVER'],
+    ['of a user is its own first', ['gold', 'SILVER'], 'gold', 'SILVER'],
+    ['of a user is that of its tenant next', [null, 'SILVER'], 'silver', 'SILVER'],
     ['of a user with neither is the default', [null, null], undefined, undefined],
   ])('%s', async (_, [userTier, userTenant], tier, tenantId) => {
     const userId = await addUser({ tier: userTier, tenantId: userTenant });
@@ -112,8 +133,8 @@ describe('the tier', () => {
   });
 });
 
-describe('nobody is known', () => {
-  it('by a key that is not well formed, and nothing is asked', async () => {
+describe('no caller is found', () => {
+  it('for a malformed key, and nothing is asked', async () => {
     const { key } = await issueKey();
     const isolate = openIsolate();
     for (const wrong of ['', 'secret', `${key.slice(0, -1)}${key.endsWith('x') ? 'y' : 'x'}`, `${key} `])
@@ -121,14 +142,14 @@ describe('nobody is known', () => {
     expect([wire.bodies, isolate.reads]).toEqual([[], []]);
   });
 
-  it('by an id that no user can have, and nothing is asked', async () => {
+  it('for an id that no user can have, and nothing is asked', async () => {
     const isolate = openIsolate();
     for (const id of ['', 'a\0b', '\ud800', 'x'.repeat(513)])
       expect(await isolate.ofUser(id)).toBeUndefined();
     expect([wire.bodies, isolate.reads, isolate.errors]).toEqual([[], [], []]);
   });
 
-  it('by a made-up key: asked once a minute, and never written to KV', async () => {
+  it('for a made-up key, which is looked up once a minute and never written to KV', async () => {
     const key = await madeUpKey();
     const isolate = openIsolate();
     for (let i = 0; i < 3; i++) expect(await isolate.ofApiKey(key)).toBeUndefined();
@@ -143,7 +164,7 @@ describe('nobody is known', () => {
     expect(isolate.errors).toEqual([]);
   });
 
-  it('by a disabled key', async () => {
+  it('for a disabled key', async () => {
     const { key } = await issueKey({ disabled: true, tier: 'gold' });
     const isolate = openIsolate();
     expect(await isolate.ofApiKey(key)).toBeUndefined();
@@ -151,7 +172,7 @@ describe('nobody is known', () => {
     expect(isolate.writes).toEqual([]);
   });
 
-  it('by a key from the millisecond of its expiry, wherever it is kept', async () => {
+  it('for a key from the millisecond of its expiry, in memory, KV and Postgres', async () => {
     const epoch = crypto.randomUUID();
     const [isolate, another] = [openIsolate({ epoch }), openIsolate({ epoch })];
     const expiresAtMs = isolate.clock.ms + 1_000;
@@ -171,7 +192,7 @@ describe('nobody is known', () => {
 });
 
 describe('a caller that has changed', () => {
-  it('is looked up again at once, by every isolate that has the news', async () => {
+  it('is looked up again at once by every isolate that knows of the change', async () => {
     const { key, hash, id = '' } = await issueKey({ tier: 'bronze' });
     const epoch = crypto.randomUUID();
     const isolates = [openIsolate({ epoch }), openIsolate({ epoch })];
@@ -200,7 +221,7 @@ describe('a caller that has changed', () => {
     expect(await tierSeen()).toEqual([undefined, undefined]);
   });
 
-  it('is looked up again when the epoch has changed, and so is one that did not exist', async () => {
+  it('is looked up again in a new epoch, even if it did not exist before', async () => {
     const isolate = openIsolate();
     const userId = `user-${crypto.randomUUID()}`;
     expect(await isolate.ofUser(userId)).toBeUndefined();
@@ -211,7 +232,7 @@ describe('a caller that has changed', () => {
     await isolate.settle();
   });
 
-  it('is distinguished from one whose id looks like a revision, and every id fits into KV', async () => {
+  it('is not confused with one whose id looks like a revision, and every id fits into KV', async () => {
     const isolate = openIsolate();
     isolate.revisions.set('user:a', '7');
     for (const id of ['a', 'a:7', 'a/b', '💧'.repeat(256), 'x'.repeat(512), '#a']) await isolate.ofUser(id);

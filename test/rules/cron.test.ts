@@ -23,7 +23,7 @@ const {
 } = useCron();
 
 describe('an hour in which nothing changes', () => {
-  it('costs one Redis command for each region and one query a minute, four more to delete, and writes nothing', async () => {
+  it('costs one Redis command for each region and one query a minute, four more queries to delete, and writes nothing', async () => {
     await addRule('a');
     await run(`insert into users (id) values ('ann')`);
     await publishNow();
@@ -69,7 +69,7 @@ describe('an hour in which nothing changes', () => {
     expect(Number(idleOf('Neon'))).toBe(monthOf(({ postgresQueries }) => postgresQueries));
   });
 
-  it('renews everything once a day before it expires, under the number that it has', async () => {
+  it('renews everything once a day before it expires, under the same number', async () => {
     await addRule('a');
     const options = createOptions();
     await publish(options);
@@ -129,11 +129,11 @@ describe('a cron run publishes', () => {
     expect(await published(() => run(expire))).toEqual(RULES);
   });
 
-  it('shares that are configured otherwise', async () => {
+  it('changed shares of the regions', async () => {
     expect(await published(async () => {}, createOptions({ eu: 3 }))).toEqual(RULES);
   });
 
-  it('what stands nowhere, because it has expired or was never published', async () => {
+  it('rules that were never published', async () => {
     await addRule('a');
     await runOnce();
     const [eu, us] = await standing();
@@ -141,7 +141,7 @@ describe('a cron run publishes', () => {
     expect(us).toEqual(eu);
   });
 
-  it('after a deployment, under the number it has if the rules are the same', async () => {
+  it('after a deployment, under the same number if the rules are the same', async () => {
     await addRule('a');
     await publishNow();
     const known = await standing();
@@ -182,7 +182,7 @@ describe('a region', () => {
   };
 
   it.each([1, 60])(
-    'that was emptied is told again, under the same number (asked every %i)',
+    'that was emptied gets the announcement again, under the same number (Postgres is asked every %i min)',
     async (minutes) => {
       const known = await publishKnown();
       await regions()[1]?.clear();
@@ -203,7 +203,7 @@ describe('a region', () => {
     expect(await standing()).toEqual(known);
   });
 
-  it('that has another announcement gets the current one', async () => {
+  it('that has a damaged announcement gets the current one', async () => {
     const known = await publishKnown();
     await regions()[0]?.putText('what is this');
     await runOnce();
@@ -214,7 +214,7 @@ describe('a region', () => {
     ['one cannot be read', ['read us', 'write us'], 1],
     ['none can be read', ['read eu', 'read us', 'write eu', 'write us'], 2],
   ])(
-    'that is gone makes nothing be written (%s), and changes are published nevertheless',
+    'that does not answer causes no writes (%s), and changes are still published',
     async (_, steps, failures) => {
       await publishKnown();
       failAt(...steps);
@@ -228,7 +228,7 @@ describe('a region', () => {
     },
   );
 
-  it('that can be read but not written costs no writes, however long that lasts', async () => {
+  it('that can be read but not written causes no writes, no matter how long', async () => {
     const known = await publishKnown();
     await regions()[1]?.clear();
     failAt('write us');
@@ -237,11 +237,11 @@ describe('a region', () => {
   });
 });
 
-describe('what a publication could not finish', () => {
+describe('a step that a publication could not finish', () => {
   it.each<[string, Step, number]>([
     ['the small key of KV', 'put current', 1],
     ['the record in Postgres', 'postgres', 3],
-  ])('%s is made up for by the next run, under the same number', async (_, failing, nth) => {
+  ])('(%s) is made up for by the next run, under the same number', async (_, failing, nth) => {
     await addRule('a');
     let count = 0;
     before.step = async (step) => {
@@ -260,7 +260,7 @@ describe('what a publication could not finish', () => {
   });
 });
 
-it('reports rows that it left out when it publishes, not every minute', async () => {
+it('a cron run reports rejected rows when it publishes, not every minute', async () => {
   const warn = vi.spyOn(console, 'warn').mockImplementation(() => {});
   await addRule('bad', { resource: '/_weir/x' });
   await runOnce();
@@ -271,7 +271,7 @@ it('reports rows that it left out when it publishes, not every minute', async ()
   warn.mockRestore();
 });
 
-it('knows the announcement it has recorded', async () => {
+it('a publication records its announcement and its size', async () => {
   await addRule('a');
   await publishNow();
   const [known] = await standing();

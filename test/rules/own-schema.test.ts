@@ -49,7 +49,7 @@ function rulesFolder(files: Readonly<Record<string, string>>): string {
 
 const PUBLISHED = `insert into last_publication values (1, 7, '7 a b', 'f', now(), 100)`;
 
-it('a new database gets everything in the schema weir, beside tables of the same names', async () => {
+it('a new database gets everything in the schema weir, even if other tables have the same names', async () => {
   await client.query(
     `create table users (mine text); create table rules (mine text); create sequence revisions`,
   );
@@ -62,7 +62,7 @@ it('a new database gets everything in the schema weir, beside tables of the same
   expect(rows).toEqual([{ schema: 'weir', count: 6 }]);
 });
 
-it('migrations of others in drizzle-kit’s default table are neither taken over nor in the way', async () => {
+it('migrations of others in drizzle-kit’s default table are left alone and cause no conflict', async () => {
   await client.query(`create schema drizzle;
     create table drizzle.__drizzle_migrations (id serial primary key, hash text not null, created_at bigint);
     insert into drizzle.__drizzle_migrations (hash, created_at) values ('theirs', 9999999999999)`);
@@ -72,7 +72,7 @@ it('migrations of others in drizzle-kit’s default table are neither taken over
   expect(await values('select hash from drizzle.__drizzle_migrations')).toEqual(['theirs']);
 });
 
-it('a database of the version before keeps its rows, revisions, history and numbers', async () => {
+it('a database of the previous version keeps its rows, revisions, history and numbers', async () => {
   await migrateAsBefore(client, scratch);
   await client.query(
     `insert into rules ${RULE}; update rules set "limit" = 2 where name = 'mine'; ${PUBLISHED}`,
@@ -93,7 +93,7 @@ it('a database of the version before keeps its rows, revisions, history and numb
   expect(await values(`select "limit"::int from weir.rules where name = 'mine'`)).toEqual([2]);
 });
 
-it('an index that was built beforehand is taken over, but not one that Postgres has not finished', async () => {
+it('an index that was built beforehand is used, unless Postgres has not finished it', async () => {
   await applyMigrations(url, { own: migrationsBefore(EVENTS_RULE, scratch) });
   await client.query('create index concurrently events_rule on weir.events (rule_id, at)');
   const built = await values(`select 'weir.events_rule'::regclass::oid`);
@@ -106,7 +106,7 @@ it('an index that was built beforehand is taken over, but not one that Postgres 
   expect(await values(`select 'weir.events_rule'::regclass::oid`)).toEqual(built);
 });
 
-it('the functions work whatever schemas a connection searches', async () => {
+it('the functions work with an empty search_path', async () => {
   await applyMigrations(url);
   await client.query(`set search_path = ''`);
   await client.query(`insert into weir.rules ${RULE}`);
@@ -120,7 +120,7 @@ it('the functions work whatever schemas a connection searches', async () => {
   expect(await values('select name from weir.tiers')).toEqual([]);
 });
 
-it('a Worker of the version before finds all it names without a schema, after the migration', async () => {
+it('after the migration, a Worker of the previous version finds everything without naming the schema', async () => {
   await migrateAsBefore(client, scratch);
   await client.query(PUBLISHED);
   await applyMigrations(url);
@@ -131,7 +131,7 @@ it('a Worker of the version before finds all it names without a schema, after th
   expect(await values(`select weir_rollback(max(change_id), false) from history`, before)).toEqual([1]);
 });
 
-it('a table of another program is found before one of Weir’s', async () => {
+it('a table of another program comes before Weir’s table of the same name', async () => {
   await migrateAsBefore(client, scratch);
   await client.query(PUBLISHED);
   await applyMigrations(url);
@@ -141,7 +141,7 @@ it('a table of another program is found before one of Weir’s', async () => {
   expect(await tablesIn('public')).toEqual(['usage']);
 });
 
-it('a new database searches no other schema than before', async () => {
+it('a new database keeps its search_path', async () => {
   await applyMigrations(url);
   expect(await values('show search_path', await connect())).toEqual(['"$user", public']);
 });
@@ -161,7 +161,7 @@ it('a team’s own rules are applied once, after Weir’s migrations, in the ord
   expect(await values(`select "limit"::int from weir.rules where name = 'mine'`)).toEqual([9]);
 });
 
-it('a team’s file that was merged late is applied, though a later one was applied before', async () => {
+it('a team’s file that was merged late is applied, even after a later file', async () => {
   await applyMigrations(url, { rules: rulesFolder({ '0002_b.sql': 'select 1' }) });
   const rules = rulesFolder({ '0002_b.sql': 'select 1', '0001_a.sql': `insert into rules ${RULE}` });
   expect((await applyMigrations(url, { rules })).applied).toEqual(['rules/0001_a']);

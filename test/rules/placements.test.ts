@@ -31,7 +31,7 @@ const SPLIT = { shares: null, central: false };
 const CENTRAL = { shares: null, central: true };
 
 describe('the first publication', () => {
-  it('says how REGIONS splits limits, with nothing before', async () => {
+  it('says how REGIONS splits limits, with no former shares', async () => {
     await addRule('a');
     expect(await splitOf(await publishNow({ eu: 2, us: 0.5 }))).toEqual({
       shares: { eu: 2, us: 0.5 },
@@ -40,8 +40,8 @@ describe('the first publication', () => {
   });
 });
 
-describe('a rule that has not changed', () => {
-  it('is not looked at again, and one that has is, even if it is counted where it was', async () => {
+describe('a placement', () => {
+  it('is checked again only if its rule has changed, and keeps its date if it is the same', async () => {
     await addRule('a');
     await publishNow();
     const stamps = async () =>
@@ -59,7 +59,7 @@ describe('a rule that has not changed', () => {
   });
 });
 
-describe('a change of where a rule is counted', () => {
+describe('a change of placement', () => {
   it('is published with the former placement, and with the moment at which every region knew the new one', async () => {
     await addRule('a');
     await publishNow();
@@ -82,21 +82,21 @@ describe('a change of where a rule is counted', () => {
     ['cost_from_origin = true', SPLIT],
     [`action = 'throttle', algorithm = 'leaky-bucket'`, SPLIT],
     [`algorithm = 'concurrency'`, SPLIT],
-  ])('is seen, however it was made: %s', async (set, expected) => {
+  ])('is noticed for every field that can cause it: %s', async (set, expected) => {
     await addRule('a');
     await publishNow();
     await change('a', set);
     expect(await movedIn(await publishNow(), 'a')).toEqual([expected]);
   });
 
-  it('is none if a field changes that places it as before', async () => {
+  it('does not happen if a changed field leaves the rule where it is counted', async () => {
     await addRule('a', { central: true });
     await publishNow();
     await change('a', '"limit" = 7, count_denied = true');
     expect(await movedIn(await publishNow(), 'a')).toBeUndefined();
   });
 
-  it('and back leaves both before it, each once', async () => {
+  it('back and forth lists each former placement once', async () => {
     await addRule('a');
     await publishNow();
     for (const central of [true, false, true]) {
@@ -109,7 +109,7 @@ describe('a change of where a rule is counted', () => {
     expect(await movedIn(await publishNow(), 'a')).toEqual([CENTRAL]);
   });
 
-  it('has no end as long as a region has not been told, and one as soon as it has', async () => {
+  it('has no end until every region has been told', async () => {
     await addRule('a');
     await publishNow();
     await change('a', 'central = true');
@@ -126,8 +126,8 @@ describe('a change of where a rule is counted', () => {
   });
 });
 
-describe('other shares in REGIONS', () => {
-  it('are another publication, with those before', async () => {
+describe('new shares in REGIONS', () => {
+  it('are a new publication, which lists the former shares', async () => {
     await publishNow({ eu: 2 });
     const second = await publishNow({ eu: 3 });
     expect(second).toMatchObject({ changed: true });
@@ -138,7 +138,7 @@ describe('other shares in REGIONS', () => {
     expect(await publishNow({ eu: 3 })).toMatchObject({ version: second.version, changed: false });
   });
 
-  it('of two isolates that publish in turn push nothing out that was before', async () => {
+  it('from two isolates that publish in turn do not push out earlier shares', async () => {
     await publishNow({ eu: 9 });
     let last: Publication | undefined;
     for (let turn = 0; turn < 6; turn++) last = await publishNow({ eu: 1 + (turn % 2) });
@@ -149,7 +149,7 @@ describe('other shares in REGIONS', () => {
     ]);
   });
 
-  it('at once leave one of both in force, with the other one before it', async () => {
+  it('from two isolates at once leave one in force, and list the other as former', async () => {
     await publishNow({ eu: 9 });
     await Promise.all([publishNow({ eu: 1 }), publishNow({ eu: 2 })]);
     const announced = (await standing())[0]?.rules ?? '';
@@ -160,7 +160,7 @@ describe('other shares in REGIONS', () => {
     ]);
   });
 
-  it('are at most ten, the latest', async () => {
+  it('list at most ten former shares, the latest', async () => {
     let last: Publication | undefined;
     for (let eu = 1; eu <= 13; eu++) last = await publishNow({ eu });
     expect(last && (await sharesBefore(last))).toEqual(
@@ -169,7 +169,7 @@ describe('other shares in REGIONS', () => {
   });
 });
 
-it('shares for a region that does not exist are warned of, and the rule is published', async () => {
+it('shares for a region that does not exist cause a warning, and the rule is published', async () => {
   await addRule('a', { shares: '{"eu": 1, "mars": 1}' });
   expect(await publishNow()).toMatchObject({
     ruleCount: 1,

@@ -56,7 +56,7 @@ describe('a bad row that SQL does not refuse is left out and reported:', () => {
     expect(await publishNow()).toMatchObject({ version, changed: false });
   });
 
-  it('all of them at once, each by its name', async () => {
+  it('all bad rows at once, each by its name', async () => {
     for (const [name, row] of BAD) await addRule(name, row);
     await addRule('good');
     const { ruleCount, rejected } = await publishNow();
@@ -64,7 +64,7 @@ describe('a bad row that SQL does not refuse is left out and reported:', () => {
     expect(rejected.map(({ name }) => name).sort()).toEqual(BAD.map(([name]) => name).sort());
   });
 
-  it('a rule whose limit in some tier cannot be counted, until the tier is another', async () => {
+  it('a rule whose limit in some tier cannot be counted, until the tier changes', async () => {
     const more = { algorithm: 'sliding-window-log', limit: null, limit_name: 'calls' };
     await run(
       `insert into tiers (name, limits) values ('free', '{"calls": 5}'), ('pro', '{"calls": 100001}')`,

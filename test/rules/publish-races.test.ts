@@ -43,9 +43,9 @@ function startAndHold(held: Step, nth = 1) {
   return { publication, arrived: Promise.race([arrived.promise, publication]), release: released.resolve };
 }
 
-describe('of two publications', () => {
+describe('when two publications meet,', () => {
   it.each<Step>(['read eu', 'postgres', 'copy eu', 'put rules', 'write eu', 'write us'])(
-    'the older one, held up at "%s" until the newer one is done, does not undo it',
+    'the older one, held up at "%s" until the newer one is done, does not undo the newer one',
     async (step) => {
       await addRule('a');
       const older = startAndHold(step);
@@ -74,7 +74,7 @@ describe('of two publications', () => {
   });
 });
 
-describe('a change that nobody publishes, made while a publication is held up', () => {
+describe('a change made while a publication is held up, and not published by itself,', () => {
   it.each<[Step, number]>([
     ['read eu', 1],
     ['postgres', 1],
@@ -83,7 +83,7 @@ describe('a change that nobody publishes, made while a publication is held up', 
     ['put rules', 1],
     ['put current', 1],
     ['write us', 1],
-  ])('at "%s" (%i), is in force after the next cron run', async (step, nth) => {
+  ])('is in force after the next cron run: held up at "%s" (%i)', async (step, nth) => {
     await addRule('a');
     const publication = startAndHold(step, nth);
     await publication.arrived;
@@ -96,7 +96,7 @@ describe('a change that nobody publishes, made while a publication is held up', 
   });
 });
 
-describe('changes that are made and published at once', () => {
+describe('changes that are published at the same time', () => {
   const EDITORS = [0, 1, 2];
   const hold = fc.oneof(
     fc.record({ step: fc.constant<Step>('postgres'), nth: fc.integer({ min: 1, max: 4 }) }),
@@ -115,7 +115,7 @@ describe('changes that are made and published at once', () => {
     }),
   );
 
-  it('are all in force at the end, wherever each is held up and whichever goes on first', async () => {
+  it('are all in force at the end, in every order', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.tuple(hold, hold, hold),
@@ -145,10 +145,10 @@ describe('changes that are made and published at once', () => {
   });
 });
 
-describe('a database that was put back to an earlier day', () => {
+describe('a database that was restored to an earlier day', () => {
   const LONG_AGO = { sequence: 900_000, rules: 'a'.repeat(16), callers: 'b'.repeat(16) };
 
-  it('does not keep its rules from coming into force: numbers go on above what stands in any region', async () => {
+  it('still gets its rules into force: numbers go on above those of every region', async () => {
     await addRule('a');
     const [, us] = regions();
     await us?.put(LONG_AGO);
@@ -166,7 +166,7 @@ describe('a database that was put back to an earlier day', () => {
     expect((await expectNewestInForce()).limit).toBe(77);
   });
 
-  it('never takes numbers back that have been given out meanwhile', async () => {
+  it('never reuses a number that was given out in the meantime', async () => {
     await addRule('a');
     for (const region of regions()) await region.put(LONG_AGO);
     await run(`select setval('publications', 7)`);

@@ -27,7 +27,7 @@ describe('a region', () => {
     ['cannot be read', ['read us'], 1],
     ['cannot be written', ['write us'], 1],
     ['cannot be reached at all', ['read us', 'write us'], 2],
-  ])('that %s keeps no other one from being told', async (_, steps, failures) => {
+  ])('that %s does not keep other regions from being told', async (_, steps, failures) => {
     await addRule('a');
     failAt(...steps);
     const { version, regions: told } = await publishNow();
@@ -46,7 +46,7 @@ describe('a region', () => {
   });
 
   it.each([{ status: 500 }, { garbage: true }, { refuse: true }, { hang: true }])(
-    'whose Redis does this is not told: %j',
+    'is not told while its Redis fails: %j',
     async (fault) => {
       await addRule('a');
       const [, us] = regions();
@@ -73,29 +73,26 @@ describe('a region', () => {
       "ERR @user_script line:2(column:7) near 'local': syntax error",
       "ERR @user_script line:2(column:7) near 'local': syntax error",
     ],
-  ])(
-    'that cannot run the script is told nothing, and what its server said is told: %s',
-    async (said, problem) => {
-      await addRule('a');
-      await publishNow();
-      const [, before] = await standing();
-      await addRule('b');
-      const [, us] = regions();
-      await us?.gateway.faults.set({ scriptError: said });
-      const { version, regions: told } = await publishNow();
-      expect(told).toEqual([
-        { name: 'eu', announced: true },
-        { name: 'us', announced: false, problem },
-      ]);
-      expect(errors).toMatchObject([{ failure: 'script-failed', message: problem }]);
-      expect(failed).toEqual(['us']);
-      const [inEu, inUs] = await standing();
-      expect([inEu?.rules, inUs]).toEqual([version, before]);
+  ])('that cannot run the script is not told, and the publication says why: %s', async (said, problem) => {
+    await addRule('a');
+    await publishNow();
+    const [, before] = await standing();
+    await addRule('b');
+    const [, us] = regions();
+    await us?.gateway.faults.set({ scriptError: said });
+    const { version, regions: told } = await publishNow();
+    expect(told).toEqual([
+      { name: 'eu', announced: true },
+      { name: 'us', announced: false, problem },
+    ]);
+    expect(errors).toMatchObject([{ failure: 'script-failed', message: problem }]);
+    expect(failed).toEqual(['us']);
+    const [inEu, inUs] = await standing();
+    expect([inEu?.rules, inUs]).toEqual([version, before]);
 
-      await us?.gateway.faults.clear();
-      expect(await publishNow()).toMatchObject({ version, regions: EVERYWHERE });
-    },
-  );
+    await us?.gateway.faults.clear();
+    expect(await publishNow()).toMatchObject({ version, regions: EVERYWHERE });
+  });
 
   it('that cannot run the script gets no announcement, although it could be written', async () => {
     before.step = async (step) => {
@@ -110,7 +107,7 @@ describe('a region', () => {
     expect([eu?.rules, us]).toEqual([version, undefined]);
   });
 
-  it('that can run the script, but not the one that announces, gets no announcement either', async () => {
+  it('that can run the script, but not the announcing script, gets no announcement either', async () => {
     before.step = async (step) => {
       if (step === 'write us') throw new CounterStoreError('script-failed', 'ERR x');
     };
@@ -121,7 +118,7 @@ describe('a region', () => {
     expect([errors.length, failed]).toEqual([1, ['us']]);
   });
 
-  it('that was slow to say whether it runs the script gets the announcement', async () => {
+  it('that is slow to show whether it runs the script gets the announcement', async () => {
     before.step = async (step) => {
       if (step === 'probe us') throw new CounterStoreError('timeout', 'x');
     };
@@ -129,13 +126,13 @@ describe('a region', () => {
     expect(errors).toEqual([]);
   });
 
-  it('gets the announcement, and the bug is reported, if Weir itself fails to find out whether it runs the script', async () => {
+  it('gets the announcement even if the probe of the script has a bug, which is reported', async () => {
     failAt('probe us');
     expect((await publishNow()).regions).toEqual(EVERYWHERE);
     expect([errors, failed]).toEqual([[new Error('fails: probe us')], ['us']]);
   });
 
-  it('that has a foreign value gets the announcement as if it had none', async () => {
+  it('that has a foreign value gets the announcement in its place', async () => {
     await addRule('a');
     const [eu, us] = regions();
     for (const region of [eu, us]) await region?.putText('what is this');
@@ -143,7 +140,7 @@ describe('a region', () => {
     expect([changed, (await standing()).map((known) => known?.rules)]).toEqual([true, [version, version]]);
   });
 
-  it('is not needed: without any, all that is published is in KV', async () => {
+  it('is not needed: if none can be reached, the rules are in KV', async () => {
     await addRule('a');
     failAt('read eu', 'read us', 'write eu', 'write us');
     const { version, changed, regions: told } = await publishNow();
@@ -161,7 +158,7 @@ describe('the copy in a region', () => {
     return taken;
   };
 
-  it('is there before the region announces it', async () => {
+  it('is written before the region announces it', async () => {
     await addRule('a');
     const taken = steps();
     const { version } = await publishNow();
@@ -187,7 +184,7 @@ describe('the copy in a region', () => {
     expect(copies).toHaveLength(4);
   });
 
-  it('that cannot be made keeps nothing from being announced, and is made with the next day', async () => {
+  it('that fails does not stop the announcement, and is made at the next renewal', async () => {
     await addRule('a');
     failAt('copy us');
     expect((await publishNow()).regions).toEqual(EVERYWHERE);

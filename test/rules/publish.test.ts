@@ -22,7 +22,7 @@ const {
 } = usePublishing();
 
 describe('a publication', () => {
-  it('is in KV, announced in every region, and named by KV itself', async () => {
+  it('is written to KV and announced in every region and in KV', async () => {
     await addRule('a');
     await run(`insert into users (id) values ('ann')`);
     const { version, ...told } = await publishNow();
@@ -37,7 +37,7 @@ describe('a publication', () => {
     expect(errors).toEqual([]);
   });
 
-  it('of no rules is one too', async () => {
+  it('may have no rules', async () => {
     const { version, ruleCount } = await publishNow();
     expect(ruleCount).toBe(0);
     expect(await readRules(kv(), version)).toMatchObject({ ruleCount: 0 });
@@ -51,7 +51,7 @@ describe('a publication', () => {
     ]);
   });
 
-  it('of the same rules is the same one, and is not written again', async () => {
+  it('of the same rules has the same version, and is not written again', async () => {
     await addRule('a');
     const options = createOptions();
     const first = await publish(options);
@@ -70,7 +70,7 @@ describe('a publication', () => {
     expect((await publish(options)).version).toBe(first.version);
   });
 
-  it('is written again if that is asked for, though it is the same one', async () => {
+  it('is written again if asked, even if it is the same', async () => {
     await addRule('a');
     const { version } = await publishNow();
     for (const name of await keys()) await kv().delete(name);
@@ -81,7 +81,7 @@ describe('a publication', () => {
     expect((await keys()).sort()).toEqual([`callers:${announced?.callers}`, 'current', `rules:${version}`]);
   });
 
-  it('goes from KV by itself a month after it was last written', async () => {
+  it('expires in KV a month after it was last written', async () => {
     await publishNow();
     const DAY_SECONDS = 86_400;
     const monthAway = Date.now() / 1000 + 30 * DAY_SECONDS;
@@ -103,8 +103,8 @@ describe('a publication', () => {
   });
 });
 
-describe('rules that are too large together, as a migration can make them', () => {
-  it('are not published: the rules in force stay in force, and that is said', async () => {
+describe('rules that a migration has made too large', () => {
+  it('are not published: the old rules stay in force, and the error says why', async () => {
     await addRule('a');
     await publishNow();
     const [known, kept] = [await standing(), await keys()];
@@ -121,7 +121,7 @@ describe('rules that are too large together, as a migration can make them', () =
 });
 
 describe('KV', () => {
-  it('that refuses the small key, which takes one write a second, keeps nothing from being published', async () => {
+  it('may refuse the key current, which takes one write a second, without stopping the publication', async () => {
     await addRule('a');
     failAt('put current');
     const { version, regions: told } = await publishNow();
@@ -135,7 +135,7 @@ describe('KV', () => {
   });
 
   it.each<Step>(['put rules', 'put callers'])(
-    'that refuses what is published (%s) ends it, and nothing is told',
+    'stops the publication if it fails to %s, and nothing is announced',
     async (step) => {
       await addRule('a');
       await publishNow();
@@ -154,20 +154,23 @@ describe('KV', () => {
 
 // The last tests, because Postgres does not come back.
 describe('Postgres', () => {
-  it.each([1, 2])('that fails at question %i ends it, and nothing changes', async (failing) => {
-    await addRule('a');
-    await publishNow();
-    const [known, kept] = [await standing(), await keys()];
-    await addRule('b');
-    let questions = 0;
-    before.step = async (step) => {
-      if (step === 'postgres' && ++questions === failing) throw new Error('down');
-    };
-    await expect(publishNow()).rejects.toThrow();
-    expect([await standing(), await keys()]).toEqual([known, kept]);
-  });
+  it.each([1, 2])(
+    'stops the publication if it fails at question %i, and nothing changes',
+    async (failing) => {
+      await addRule('a');
+      await publishNow();
+      const [known, kept] = [await standing(), await keys()];
+      await addRule('b');
+      let questions = 0;
+      before.step = async (step) => {
+        if (step === 'postgres' && ++questions === failing) throw new Error('down');
+      };
+      await expect(publishNow()).rejects.toThrow();
+      expect([await standing(), await keys()]).toEqual([known, kept]);
+    },
+  );
 
-  it('that is gone ends it, and nothing changes', async () => {
+  it('stops the publication if it is gone, and nothing changes', async () => {
     await addRule('a');
     const { version } = await publishNow();
     const [known, kept] = [await standing(), await keys()];

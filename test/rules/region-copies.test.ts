@@ -75,8 +75,8 @@ const redis = (command: string, ...args: string[]) =>
     headers: { Authorization: 'Bearer token' },
     body: JSON.stringify([command, ...args]),
   }).then(async (answer) => ((await answer.json()) as { result: unknown }).result);
-describe('news that KV does not have yet', () => {
-  it('is read from the region that announced it: rules and callers', async () => {
+describe('news', () => {
+  it('that KV does not have yet is read from the region that announced it: rules and callers', async () => {
     const { source } = await started();
     const next = await publishWithoutKv(2, 'a', 'b');
     expect(await source.load(newsOf(next))).toBe(true);
@@ -85,7 +85,7 @@ describe('news that KV does not have yet', () => {
     expect(errors).toEqual([]);
   });
 
-  it('costs one command of Redis, in one request', async () => {
+  it('that KV does not have yet costs one command of Redis, in one request', async () => {
     const { source } = await started();
     const next = await publishWithoutKv(2, 'b');
     const before = await region.gateway.stats();
@@ -94,7 +94,7 @@ describe('news that KV does not have yet', () => {
     expect([billed - before.billed, requests - before.requests]).toEqual([1, 1]);
   });
 
-  it('costs no call if KV has it', async () => {
+  it('that KV has costs no call', async () => {
     const { source } = await started();
     const next = await publishWithoutKv(2, 'b');
     await putInKv(next);
@@ -103,7 +103,7 @@ describe('news that KV does not have yet', () => {
     expect((await region.gateway.stats()).requests).toBe(before.requests);
   });
 
-  it('is asked for only as far as KV lacks it', async () => {
+  it('is read from the region only for the part that KV lacks', async () => {
     const { source } = await started();
     const next = await publishWithoutKv(2, 'b');
     await writeRules(kv, next.announcement.rules, next.texts.rules);
@@ -119,7 +119,7 @@ describe('news that KV does not have yet', () => {
     ['fails', () => Promise.reject(new Error('KV is down'))],
     ['is damaged', async () => '<html>not what you asked for</html>'],
     ['has other rules', async () => encodeSnapshot({ rules: [], tiers: [], lists: [] })],
-  ])('is read from the region, too, if KV %s', async (_, broken) => {
+  ])('is read from the region if KV %s', async (_, broken) => {
     let isBroken = false;
     const { source } = await started({ get: (name) => (isBroken ? broken() : kv.get(name)) });
     const next = await publishWithoutKv(2, 'b');
@@ -129,7 +129,7 @@ describe('news that KV does not have yet', () => {
     expect(source.current()?.version).toBe(next.announcement.rules);
   });
 
-  it('is read from the region, too, if KV does not answer for a second', async () => {
+  it('is read from the region if KV does not answer for a second', async () => {
     let isStuck = false;
     const { source } = await started({ get: (name) => (isStuck ? new Promise(() => {}) : kv.get(name)) });
     const next = await publishWithoutKv(2, 'b');
@@ -141,7 +141,7 @@ describe('news that KV does not have yet', () => {
   });
 });
 
-it('news that is in KV alone is read from there, however long it takes', async () => {
+it('news that only KV has is read from there, however long that takes', async () => {
   let isSlow = false;
   const slowly = (name: string) => new Promise<void>((done) => setTimeout(done, 50)).then(() => kv.get(name));
   const { source } = await started({ get: (name) => (isSlow ? slowly(name) : kv.get(name)) });
@@ -154,7 +154,7 @@ it('news that is in KV alone is read from there, however long it takes', async (
   expect(source.current()?.version).toBe(next.announcement.rules);
 });
 
-describe('news that neither has', () => {
+describe('news that neither KV nor the region has', () => {
   const damage: readonly (readonly [string, (next: Published) => Promise<unknown>])[] = [
     ['gone', (next) => redis('DEL', keyOf(next, 'rules'))],
     ['not packed', (next) => redis('SET', keyOf(next, 'rules'), '{"format":1}')],
@@ -185,7 +185,7 @@ describe('news that neither has', () => {
     expect(source.announced()).toBe(formatAnnouncement(first.announcement));
   });
 
-  it('leaves the rules as they are if KV is damaged, and so is the copy', async () => {
+  it('leaves the rules as they are if both KV and the copy are damaged', async () => {
     const { source, first } = await started();
     const next = await publishWithoutKv(2, 'b');
     await writeRules(kv, next.announcement.rules, 'garbage');
@@ -194,7 +194,7 @@ describe('news that neither has', () => {
     expect(source.current()?.version).toBe(first.announcement.rules);
   });
 
-  it('leaves rules and callers as they are if KV fails, and the region too', async () => {
+  it('leaves rules and callers as they are if both KV and the region fail', async () => {
     let isBroken = false;
     const get: Kv['get'] = (name) => (isBroken ? Promise.reject(new Error('KV')) : kv.get(name));
     const { source } = await started({ get });
@@ -207,7 +207,7 @@ describe('news that neither has', () => {
     expect(errors).toHaveLength(2);
   });
 
-  it('is there once KV has it', async () => {
+  it('is loaded once KV has it', async () => {
     const { source } = await started();
     const next = await publishWithoutKv(2, 'b');
     await redis('DEL', keyOf(next, 'rules'));
@@ -244,7 +244,7 @@ describe('a cold isolate', () => {
     expect(await source.start(region.board)).toMatchObject({ version: published.announcement.rules });
   });
 
-  it('reads the copies once, though KV names the same rules', async () => {
+  it('reads the copies once, even if KV names the same rules', async () => {
     const { announcement } = await publishWithoutKv(1, 'a');
     await writeCurrent(kv, announcement);
     for (const kind of ['rules', 'callers'] as const)
@@ -273,7 +273,7 @@ describe('a copy', () => {
     expect([billed - before.billed, requests - before.requests]).toEqual([2 + 3, 2]);
   });
 
-  it('that is too large is not made, and reported; the other part is copied', async () => {
+  it('that is too large is not made, and this is reported; the other part is copied', async () => {
     const noise = Array.from({ length: MAX_PACKED / 8 }, () => Math.random().toString(36).slice(2, 12)).join(
       '',
     );
@@ -287,7 +287,7 @@ describe('a copy', () => {
     expect(await redis('EXISTS', partKey({ kind: 'callers', version: 'small' }))).toBe(1);
   });
 
-  it('shows nothing of its content when it fails', async () => {
+  it('shows nothing of its content when writing it fails', async () => {
     await region.gateway.faults.set({ status: 500 });
     await publishWithoutKv(1, 'a').catch(() => {});
     await region.gateway.faults.clear();

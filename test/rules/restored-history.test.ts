@@ -50,7 +50,7 @@ async function restore(): Promise<void> {
 }
 
 // Both databases are on one server, which numbers the transactions of both, so no two have the same number.
-it('the id of a change is no transaction id: it is the next one, however many transactions came between', async () => {
+it('change ids are consecutive, even if other transactions came between', async () => {
   await addRule(from, 'earlier');
   const change = await lastChange(from);
   for (let i = 0; i < 10; i += 1) await from.query('select pg_current_xact_id()');
@@ -70,7 +70,7 @@ it('a change after a restore has an id of its own, and its rollback undoes nothi
   ]);
 });
 
-it('rows of one transaction have one id, those of another one another', async () => {
+it('all rows of one transaction have the same id, and the next transaction has another', async () => {
   const ids = async () =>
     (await from.query('select change_id from history order by id desc limit 4')).rows.map((row) =>
       Number(row.change_id),
@@ -89,7 +89,7 @@ it('rows of one transaction have one id, those of another one another', async ()
   expect(e).toBeGreaterThan(a ?? 0);
 });
 
-it('a change that begins in a savepoint that is rolled back still has an id', async () => {
+it('a change that begins in a rolled-back savepoint still has an id', async () => {
   await from.query('begin');
   await from.query('savepoint here');
   await addRule(from, 'taken back');

@@ -54,7 +54,7 @@ describe.each(TABLES)('a row of %s', (table, values, change, noChange) => {
     expect(before.some((row) => Number(row.revision) === revision)).toBe(true);
   });
 
-  it('gets a revision with every change that was never used, also when it is made again', async () => {
+  it('gets a new revision with every change, even if the row was deleted and created again', async () => {
     const seen: number[] = [];
     for (let round = 0; round < 2; round++) {
       seen.push(await revisionOf(`insert into ${table} ${values}`));
@@ -68,7 +68,7 @@ describe.each(TABLES)('a row of %s', (table, values, change, noChange) => {
     expect(seen).toHaveLength(8);
   });
 
-  it('has each change in the history, before and after', async () => {
+  it('has each change in the history, with the values before and after', async () => {
     await run('delete from history');
     await run(`insert into ${table} ${values}`);
     const idColumn = table === 'tiers' ? 'name' : 'id';
@@ -141,17 +141,21 @@ describe('callers that have changed', () => {
       `update tenants set tier = null where id = 'acme'`,
       ['key:a', 'key:b', 'key:c', 'user:ann'],
     ],
-    ['nobody, of a tenant without any', `update tenants set tier = 'pro' where id = 'globex'`, []],
-    ['a deleted tenant without any', `delete from tenants where id = 'globex'`, []],
-    ['nobody, of a tier that costs more now', `update tiers set price_cents = 5, limits = '{"a": 1}'`, []],
-    ['nobody, of an update that changes nothing', 'update users set tier = tier', []],
+    ['none, for a changed tenant without callers', `update tenants set tier = 'pro' where id = 'globex'`, []],
+    ['none, for a deleted tenant without callers', `delete from tenants where id = 'globex'`, []],
+    [
+      'none, for a changed price or limit of a tier',
+      `update tiers set price_cents = 5, limits = '{"a": 1}'`,
+      [],
+    ],
+    ['none, for an update that changes nothing', 'update users set tier = tier', []],
   ])('are %s', async (_, statement, callers) => {
     expect(await told()).toEqual({ epoch: '0', revisions: {} });
     await run(statement);
     expect((await changed()).map((caller) => caller.replace(/(.)\1{63}$/, '$1'))).toEqual(callers);
   });
 
-  it('are those of a tier that was renamed, each with the change in the history', async () => {
+  it('are all callers of a tier that was renamed, each with the change in the history', async () => {
     await run(`update tiers set name = 'premium' where name = 'pro'`);
     expect(await changed()).toEqual([...['a', 'b', 'c'].map((letter) => `key:${hash(letter)}`), 'user:ann']);
     const entries = await recorded();
@@ -184,7 +188,7 @@ describe('callers that have changed', () => {
     expect(seen).not.toContain(undefined);
   });
 
-  it('have another one too when what was recorded earlier is committed later', async () => {
+  it('have another revision even if an earlier record is committed later', async () => {
     const record = (id: number) =>
       run(
         `insert into history (id, change_id, actor, entity, entity_id, after) overriding system value
@@ -206,7 +210,7 @@ describe('callers that have changed', () => {
     expect(await changed()).toEqual([]);
   });
 
-  it('are everybody when there are more than 5,000, with another epoch after every change', async () => {
+  it('are all callers when there are more than 5,000, with another epoch after every change', async () => {
     await run(`insert into users (id) select 'u' || n from generate_series(1, 5000) n`);
     expect(await told()).toMatchObject({ epoch: '0', revisions: { 'user:u1': expect.any(String) } });
     expect(await changed()).toHaveLength(5_000);
@@ -224,7 +228,7 @@ describe('callers that have changed', () => {
     expect(new Set(epochs).size).toBe(4);
   });
 
-  it('are all those of a large tenant at once', async () => {
+  it('are all callers at once when a large tenant changes', async () => {
     await run(`insert into users (id, tenant_id) select 'u' || n, 'globex' from generate_series(1, 5001) n`);
     await settle();
     await run(`update tenants set tier = 'pro' where id = 'globex'`);

@@ -63,7 +63,7 @@ function onlyEnabled({ rules, split, ...content }: Content) {
   return { ...content, rules: enabled, ...(split && { split: placed }) };
 }
 
-describe('a reader that is kept over every change', () => {
+describe('a reader that is kept across changes', () => {
   /** The id of one of the rules, by its place. */
   const nth = (place: number) => `(select id from rules order by id offset ${place} limit 1)`;
   const place = fc.nat({ max: 5 });
@@ -116,7 +116,7 @@ describe('a reader that is kept over every change', () => {
       values ('${resource}', 'user', 'sliding-window-log', 5, 60)`;
   }
 
-  it('gives the same result as a new one, and as all rows read at once', async () => {
+  it('gives the same result as a new reader, and as reading all rows at once', async () => {
     let rejectedSomething = false;
     await fc.assert(
       fc.asyncProperty(fc.array(statement, { minLength: 10, maxLength: 40 }), async (statements) => {
@@ -150,7 +150,7 @@ describe('a reader that is kept over every change', () => {
   });
 });
 
-describe('a read', () => {
+describe('a reader', () => {
   const bodiesOf = async (reader: RuleReader) => {
     wire.bodies = [];
     await reader.read(SHARES);
@@ -158,7 +158,7 @@ describe('a read', () => {
   };
   const idOf = async (name: string) => (await run('select id from rules where name = $1', [name])).rows[0].id;
 
-  it('of unchanged rules is one query, which reads no whole rule', async () => {
+  it('sends one query for unchanged rules, and reads no whole rule', async () => {
     for (const name of ['a', 'b', 'c']) await add(name);
     await add('never matches', '/_weir/x');
     const reader = createReader();
@@ -168,7 +168,7 @@ describe('a read', () => {
     expect(again[0]).not.toContain('window_seconds');
   });
 
-  it('after a change asks for the rules that have changed, and only for them', async () => {
+  it('asks for the changed rules after a change, and for no others', async () => {
     for (const name of ['a', 'b', 'c']) await add(name);
     const reader = createReader();
     await reader.read(SHARES);
@@ -178,7 +178,7 @@ describe('a read', () => {
     expect(await bodiesOf(reader)).toHaveLength(1);
   });
 
-  it('after a deletion, or of tiers, lists and callers, asks for no rule', async () => {
+  it('asks for no rule after a deletion, or after a change of tiers, lists or callers', async () => {
     for (const name of ['a', 'b']) await add(name);
     const reader = createReader();
     await reader.read(SHARES);
@@ -195,7 +195,7 @@ describe('a read', () => {
     expect(await namesBy(reader)).toEqual([]);
   });
 
-  it('of more rules than can be named asks for all', async () => {
+  it('asks for all rules if too many to name have changed', async () => {
     await run(`insert into rules (name, resource, scope, algorithm, "limit", window_seconds)
       select 'rule ' || n, '/' || n, 'ip', 'gcra', n, 60 from generate_series(1, 501) n`);
     const reader = createReader();
@@ -207,7 +207,7 @@ describe('a read', () => {
   });
 });
 
-describe('a rule that, between the two questions of a read,', () => {
+describe('a rule that changes between the two queries of a read', () => {
   const changeMeanwhile = async (statement: string, count = 2) => {
     const reader = createReader();
     wire.bodies = [];
@@ -222,13 +222,13 @@ describe('a rule that, between the two questions of a read,', () => {
     for (const name of ['a', 'b']) await add(name);
   });
 
-  it('is changed, is as it is now', async () => {
+  it('is read in its new state', async () => {
     const { during, afterwards } = await changeMeanwhile(`update rules set "limit" = 9 where name = 'a'`);
     expect(during.content.rules.find(({ name }) => name === 'a')?.limit).toBe(9);
     expect(during).toEqual(afterwards);
   });
 
-  it('goes bad, is reported', async () => {
+  it('and becomes bad is reported', async () => {
     const { during } = await changeMeanwhile(`update rules set resource = '/_weir' where name = 'a'`);
     expect(during.content.rules.map(({ name }) => name)).toEqual(['b']);
     expect(during.rejected).toMatchObject([{ name: 'a' }]);
@@ -237,13 +237,13 @@ describe('a rule that, between the two questions of a read,', () => {
   it.each([
     ['deleted', `delete from rules where name = 'a'`],
     ['switched off', `update rules set enabled = false where name = 'a'`],
-  ])('is %s, is gone', async (_, statement) => {
+  ])('and is %s is left out', async (_, statement) => {
     const { during, afterwards } = await changeMeanwhile(statement);
     expect(during.content.rules.map(({ name }) => name)).toEqual(['b']);
     expect(during).toEqual(afterwards);
   });
 
-  it('is deleted and made again, comes with the next read', async () => {
+  it('and is deleted and created again comes with the next read', async () => {
     const { during, afterwards } = await changeMeanwhile(
       `delete from rules where name = 'a'; insert into rules (name, resource, scope, algorithm, "limit", window_seconds)
         values ('a', '/again', 'ip', 'gcra', 1, 1)`,
@@ -253,7 +253,7 @@ describe('a rule that, between the two questions of a read,', () => {
   });
 });
 
-it('a failed read does not change what the reader knows', async () => {
+it('a failed read does not change the state of the reader', async () => {
   for (const name of ['a', 'b']) await add(name);
   const reader = createReader();
   const before = await readBy(reader);

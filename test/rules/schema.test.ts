@@ -66,7 +66,7 @@ async function verdict(
 }
 
 describe('a constraint', () => {
-  it('of the database has its case here, and one of the schema is in the database', () => {
+  it('of the database has a case here, and every constraint of the schema is in the database', () => {
     expect([...tableOf.keys()].sort()).toEqual(Object.keys(CASES).sort());
     const named = Object.values(schema).flatMap((table) => {
       if (!is(table, PgTable)) return [];
@@ -78,12 +78,15 @@ describe('a constraint', () => {
     for (const name of named) expect(Object.keys(CASES)).toContain(name);
   });
 
-  it.each(Object.entries(CASES))('%s refuses what breaks it', async (name, { refused, sqlState, ...how }) => {
-    for (const row of refused)
-      expect(await verdict(tableOf.get(name) ?? '', row, how), JSON.stringify(row)).toBe(sqlState ?? name);
-  });
+  it.each(Object.entries(CASES))(
+    '%s refuses a row that breaks it',
+    async (name, { refused, sqlState, ...how }) => {
+      for (const row of refused)
+        expect(await verdict(tableOf.get(name) ?? '', row, how), JSON.stringify(row)).toBe(sqlState ?? name);
+    },
+  );
 
-  it.each(Object.entries(CASES))('%s takes what does not', async (name, { taken = [{}] }) => {
+  it.each(Object.entries(CASES))('%s takes a row that does not', async (name, { taken = [{}] }) => {
     for (const row of taken)
       expect(await verdict(tableOf.get(name) ?? '', row), JSON.stringify(row)).toBe('taken');
   });
@@ -129,7 +132,7 @@ describe('a row that others refer to', () => {
     ['users_tenant_id_tenants_id_fk', 'users', { tenant_id: 'globex' }, 'delete from tenants'],
     ['api_keys_tenant_id_tenants_id_fk', 'api_keys', { tenant_id: 'globex' }, 'delete from tenants'],
     ['users_tenant_id_tenants_id_fk', 'users', { tenant_id: 'globex' }, `update tenants set id = 'other'`],
-  ])('by %s stays', async (constraint, table, row, statement) => {
+  ])('by %s cannot be deleted or renamed', async (constraint, table, row, statement) => {
     await client.query('begin');
     await insert(table, row);
     await expect(client.query(statement)).rejects.toMatchObject({ code: '23503', constraint });
@@ -137,7 +140,7 @@ describe('a row that others refer to', () => {
   });
 });
 
-it('a tier that becomes the default one takes the place of the one that was', async () => {
+it('a tier that becomes the default replaces the former default', async () => {
   const defaults = async () =>
     (await client.query('select name from tiers where is_default')).rows.map(({ name }) => name);
   await insert('tiers', { name: 'pro', is_default: true });
@@ -147,7 +150,7 @@ it('a tier that becomes the default one takes the place of the one that was', as
   await client.query(`delete from tiers where name = 'pro'`);
 });
 
-describe('a rule of which only the least is said', () => {
+describe('a rule with only the required fields', () => {
   it('has all the defaults', async () => {
     await insert('rules', LEAST.rules ?? {});
     const [row] = (await db.database.select().from(schema.rules)).slice(-1);
@@ -169,7 +172,7 @@ describe('a rule of which only the least is said', () => {
   });
 });
 
-it('a rule for connections whose seats were too short has the shortest there may be, after the migration', async () => {
+it('a concurrency rule whose seats were too short gets the shortest allowed time in the migration', async () => {
   const file = new URL('../../drizzle/0010_shortest-lease.sql', import.meta.url);
   const statements = readFileSync(file, 'utf8').split('--> statement-breakpoint');
   await client.query('begin');

@@ -60,7 +60,7 @@ const newsOf = (announcement: Announcement | string) => ({
 });
 
 describe('a cold isolate', () => {
-  it('loads what the region announces', async () => {
+  it('loads the rules that the region announces', async () => {
     const source = createSource();
     const announcement = await published(1, 'a', 'b');
     expect(await source.start(boardWith(announcement))).toMatchObject({
@@ -70,13 +70,13 @@ describe('a cold isolate', () => {
     expect(source.callerRevisions()).toEqual({ epoch: '0', revisions: { 'key:k': '1' } });
   });
 
-  it('loads what KV names if Redis is gone', async () => {
+  it('loads the rules that KV names if Redis is gone', async () => {
     const announcement = await published(1, 'a');
     await writeCurrent(kv, announcement);
     expect(await createSource().start(brokenBoard)).toMatchObject({ version: announcement.rules });
   });
 
-  it('loads what KV names if Redis hangs, without waiting for it long', async () => {
+  it('loads the rules that KV names if Redis hangs, without a long wait', async () => {
     const announcement = await published(1, 'a');
     await writeCurrent(kv, announcement);
     const hanging = {
@@ -90,7 +90,7 @@ describe('a cold isolate', () => {
     expect(source.probe()?.isOverdue).toBe(true);
   });
 
-  it('takes the newer of the two, and the older if the newer cannot be read', async () => {
+  it('takes the newer rules of region and KV, and the older if the newer cannot be read', async () => {
     const older = await published(1, 'a');
     const newer = await published(2, 'b');
     await writeCurrent(kv, older);
@@ -115,13 +115,13 @@ describe('a cold isolate', () => {
   it.each([
     ['damaged', async ({ rules }: Announcement) => kv.put(`rules:${rules}`, '{"format":1,"rules":[]}')],
     ['gone', async ({ rules }: Announcement) => kv.delete(`rules:${rules}`)],
-  ])('has nothing when the snapshot is %s', async (_, spoil) => {
+  ])('has no rules when the snapshot is %s', async (_, spoil) => {
     const announcement = await published(1, 'a');
     await spoil(announcement);
     expect(await createSource().start(boardWith(announcement))).toBeUndefined();
   });
 
-  it('does not take a format from the future for rules', async () => {
+  it('refuses rules in a future format', async () => {
     const text = '{"format":5,"rules":[],"tiers":[],"lists":[]}';
     const version = await versionOf(text);
     await writeRules(kv, version, text);
@@ -137,7 +137,7 @@ describe('an isolate that has rules', () => {
     return { source, announcement };
   }
 
-  it('asks 250 ms after it was confirmed, once for all requests of that time', async () => {
+  it('asks once, 250 ms after its rules were confirmed', async () => {
     const { source, announcement } = await started();
     nowMs += 249;
     expect(source.probe()).toBeUndefined();
@@ -147,7 +147,7 @@ describe('an isolate that has rules', () => {
     expect(source.probe()).toBeUndefined();
   });
 
-  it('lets every request ask from 500 ms on, until one has heard', async () => {
+  it('lets every request ask from 500 ms on, until one has an answer', async () => {
     const { source } = await started();
     nowMs += 500;
     const [first, second] = [source.probe(), source.probe()];
@@ -156,7 +156,7 @@ describe('an isolate that has rules', () => {
     expect(source.probe()).toBeUndefined();
   });
 
-  it('counts an answer from when it was asked for, not from when it came', async () => {
+  it('dates an answer from when it was asked for, not from when it came', async () => {
     const { source } = await started();
     nowMs += 300;
     const probe = source.probe();
@@ -167,7 +167,7 @@ describe('an isolate that has rules', () => {
     expect(source.probe()?.isOverdue).toBe(true);
   });
 
-  it('loads news as a whole: rules and callers', async () => {
+  it('loads both rules and callers of a new announcement', async () => {
     const { source } = await started();
     const next = await published(2, 'a', 'b');
     expect(await source.load(newsOf(next))).toBe(true);
@@ -189,7 +189,7 @@ describe('an isolate that has rules', () => {
     expect(read).toEqual([`callers:${next.callers}`]);
   });
 
-  it('never goes back to an older announcement, in whatever order they are loaded', async () => {
+  it('never goes back to an older announcement, in any order of loading', async () => {
     const { source } = await started();
     const [second, third] = [await published(2, 'b'), await published(3, 'c')];
     await Promise.all([source.load(newsOf(third)), source.load(newsOf(second))]);
@@ -222,7 +222,7 @@ describe('an isolate that has rules', () => {
     expect(source.probe()?.isOverdue).toBe(true);
   });
 
-  it('asks again when the clock has been put back', async () => {
+  it('asks again when the clock has been set back', async () => {
     const { source } = await started();
     nowMs -= 3_600_000;
     const probe = source.probe();
@@ -233,7 +233,7 @@ describe('an isolate that has rules', () => {
     expect(source.probe()?.isOverdue).toBe(true);
   });
 
-  it('reads and compiles news once, however many requests find them at the same time', async () => {
+  it('reads and compiles new rules once, even if many requests find them at the same time', async () => {
     let reads = 0;
     const get = (name: string) => {
       if (name.startsWith('rules:')) reads += 1;
@@ -248,7 +248,7 @@ describe('an isolate that has rules', () => {
     expect(reads).toBe(1);
   });
 
-  it('loads by itself what another request began and never finished', async () => {
+  it('loads the rules itself if another request began to and never finished', async () => {
     let isStuck = true;
     const get = (name: string) =>
       isStuck && name.startsWith('rules:') ? new Promise<string | null>(() => {}) : kv.get(name);

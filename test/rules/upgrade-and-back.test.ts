@@ -59,7 +59,7 @@ async function connect(): Promise<pg.Client> {
   return one;
 }
 
-it('the new code publishes the rules of the version before, under a later number', async () => {
+it('the new code publishes the rules of the previous version, under a later number', async () => {
   const { kv } = cleanup.use(await startKv());
   const reader = createRuleReader(database, { allowsPrivate: false, services: [] });
   const publication = await publish({ database, reader, kv, regions: [], onError: () => {} });
@@ -76,7 +76,7 @@ it('the new code knows the keys of the previous version, and their owners', asyn
   });
 });
 
-it('the new code adds to the denials of the version before', async () => {
+it('the new code adds to the denials of the previous version', async () => {
   const denial = {
     atMs: Date.UTC(2026, 10, 16),
     scope: 'ip',
@@ -90,7 +90,7 @@ it('the new code adds to the denials of the version before', async () => {
   expect((await client.query('select count::int from weir.events')).rows).toEqual([{ count: 5 }]);
 });
 
-it('the new code rolls back a change of the version before', async () => {
+it('the new code rolls back a change of the previous version', async () => {
   const { rows } = await client.query(
     `select change_id::int as change from weir.history where after ->> 'name' = 'old'`,
   );
@@ -98,7 +98,7 @@ it('the new code rolls back a change of the version before', async () => {
   expect(undone).toMatchObject({ kind: 'done', rowCount: 1 });
 });
 
-it('every statement of the version before means something on the new database', async () => {
+it('every statement of the previous version is valid on the new database', async () => {
   expect(STATEMENTS.length).toBeGreaterThan(50);
   const before = await connect();
   for (const [index, statement] of STATEMENTS.entries()) {
@@ -108,7 +108,7 @@ it('every statement of the version before means something on the new database', 
   }
 });
 
-it('the version before writes a row that the new code reads, and the reverse', async () => {
+it('the previous version and the new code read rows that the other wrote', async () => {
   const before = await connect();
   await before.query(`insert into users (id, tier) values ('bob', 'pro')`);
   await before.query(

@@ -51,7 +51,7 @@ afterAll(async () => {
   await postgres?.[Symbol.asyncDispose]();
 });
 
-it('a change from before can still be rolled back, and new ones are numbered above it', async () => {
+it('a change from before the upgrade can still be rolled back, and new changes have higher numbers', async () => {
   await addRule('new');
   expect(await changeOf('new')).toBeGreaterThan(await changeOf('rings\u0007'));
   await rollBack(await changeOf('old'));
@@ -60,7 +60,7 @@ it('a change from before can still be rolled back, and new ones are numbered abo
   expect(await names()).toEqual(['new', 'old', 'rings\u0007']);
 });
 
-it('a rule whose name has a control character stays in force until it is changed', async () => {
+it('a rule whose name has a control character survives the migration, and its next change must rename it', async () => {
   await expect(addRule('bell\u0007')).rejects.toThrow('rules_name_has_no_control_characters');
   for (const character of ['\n', '\u007f', '\u0085', '\u2028'])
     await expect(addRule(`a${character}b`)).rejects.toThrow('rules_name_has_no_control_characters');

@@ -80,7 +80,7 @@ describe('the webhook', () => {
     ]);
   });
 
-  it('gets one message, although two isolates notice the same threshold at the same time', async () => {
+  it('gets one message even if several isolates notice the same threshold at the same time', async () => {
     await Promise.all([keep([crossingOf('a')]), keep([crossingOf('a')]), keep([crossingOf('a')])]);
     await send();
     expect(receiver.received).toHaveLength(1);
@@ -93,7 +93,7 @@ describe('the webhook', () => {
     expect(receiver.received).toHaveLength(4);
   });
 
-  it('gets each of many messages once, though several isolates send', async () => {
+  it('gets each of many messages once, even if several isolates send', async () => {
     await keep(
       Array.from({ length: 50 }, (_, i) => crossingOf(`${i}`)),
       { isTold: false },
@@ -107,25 +107,22 @@ describe('the webhook', () => {
 });
 
 describe('a message that the webhook does not take', () => {
-  it.each([500, 302, 410])(
-    '(%i) leaves the batch written, and is sent again under its id',
-    async (status) => {
-      errors.length = 0;
-      receiver.answers.status = status;
-      expect(await keep([crossingOf('a')])).toBe(true);
-      expect(errors).toMatchObject([{ name: 'WebhookError', message: `ALERT_WEBHOOK answered ${status}` }]);
-      receiver.answers.status = 204;
-      expect(await send()).toBe(0);
-      await passSeconds(60);
-      expect(await send()).toBe(1);
-      const [first, second] = receiver.received;
-      expect(second?.id).toBe(first?.id);
-      await passSeconds(6_000);
-      expect(await send()).toBe(0);
-    },
-  );
+  it.each([500, 302, 410])('(%i) does not fail its batch, and is sent again under its id', async (status) => {
+    errors.length = 0;
+    receiver.answers.status = status;
+    expect(await keep([crossingOf('a')])).toBe(true);
+    expect(errors).toMatchObject([{ name: 'WebhookError', message: `ALERT_WEBHOOK answered ${status}` }]);
+    receiver.answers.status = 204;
+    expect(await send()).toBe(0);
+    await passSeconds(60);
+    expect(await send()).toBe(1);
+    const [first, second] = receiver.received;
+    expect(second?.id).toBe(first?.id);
+    await passSeconds(6_000);
+    expect(await send()).toBe(0);
+  });
 
-  it('is sent later each time, and an hour later at most', async () => {
+  it('is sent later each time, up to an hour later', async () => {
     receiver.answers.status = 503;
     await keep([crossingOf('a')]);
     for (const minutes of [1, 2, 4, 8, 16, 32, 60, 60]) {
@@ -139,7 +136,7 @@ describe('a message that the webhook does not take', () => {
     }
   });
 
-  it('keeps the others from being tried: six requests, not fifty', async () => {
+  it('stops further attempts: six requests, not fifty', async () => {
     receiver.answers.status = 503;
     await keep(Array.from({ length: 50 }, (_, i) => crossingOf(`${i}`)));
     expect(receiver.received).toHaveLength(6);

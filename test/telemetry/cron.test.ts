@@ -106,7 +106,7 @@ describe('metrics', () => {
   });
 });
 
-describe('a run', () => {
+describe('a cron run', () => {
   it('deletes old rows once an hour', async () => {
     await run(`insert into events (at, scope, rule_id, rule_name, subject, count)
       values ('2026-10-18T11:59Z', 'ip', 'r', 'r', 'old', 1), ('2026-10-18T12:01Z', 'ip', 'r', 'r', 'new', 1)`);
@@ -119,14 +119,14 @@ describe('a run', () => {
     expect(await subjects()).toEqual([{ subject: 'new' }]);
   });
 
-  it('looks for alerts only when it asks Postgres anyway', async () => {
+  it('looks for alerts only when it also asks Postgres for changes', async () => {
     const looked: number[] = [];
     for (let minute = 0; minute < 20; minute += 1)
       await runAt(minute, { sendAlerts: async () => looked.push(minute) }, 10);
     expect(looked).toEqual([0, 10]);
   });
 
-  it('that cannot publish does all else, and still fails', async () => {
+  it('that cannot publish does everything else, and still fails', async () => {
     await addRule('a');
     await publishNow();
     const done: string[] = [];

@@ -24,7 +24,7 @@ function open(isHashed = false) {
 }
 
 describe('a threshold is noted', () => {
-  it('when exactly that part of the limit is used, and not a unit earlier', async () => {
+  it('when exactly that percentage of the limit is used, and not a unit earlier', async () => {
     const isolate = open();
     isolate.leave(3);
     expect(await isolate.percents()).toEqual([]);
@@ -58,7 +58,7 @@ describe('a threshold is noted', () => {
     ]);
   });
 
-  it('for each threshold by itself, also if one request passes several', async () => {
+  it('for each threshold separately, even if one request passes several', async () => {
     const isolate = open();
     isolate.leave(2);
     isolate.leave(0);
@@ -69,13 +69,13 @@ describe('a threshold is noted', () => {
     expect(await isolate.percents()).toEqual([80, 100, 80, 100]);
   });
 
-  it('as all of the limit when a request has to wait, whatever a smaller one could still take', async () => {
+  it('as 100 percent when a request is denied, even if a smaller one would still fit', async () => {
     const isolate = open();
     isolate.leave(3, { allowed: false });
     expect(await isolate.percents()).toEqual([80, 100]);
   });
 
-  it('by what a bucket can hold, not by what flows into it', async () => {
+  it('by the capacity of a bucket, not by its rate', async () => {
     const isolate = open();
     const leaveInBucket = (remaining: number) => {
       const decision = decisionOf({ remaining, rule: RULE });
@@ -92,8 +92,8 @@ describe('a threshold is noted', () => {
   });
 });
 
-describe('nothing is noted', () => {
-  it('for a rule that asks for nothing', async () => {
+describe('no threshold is noted', () => {
+  it('for a rule without thresholds', async () => {
     const isolate = open();
     isolate.leave(0, { rule: {} });
     expect(await isolate.percents()).toEqual([]);

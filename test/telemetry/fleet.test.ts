@@ -59,7 +59,7 @@ describe('the text for Prometheus', () => {
     expect(lines).toContain('weir_redis_seconds_count{region="us",store="us"} 6');
   });
 
-  it('has counters without labels before they count, so that their first increase is seen', async () => {
+  it('has counters without labels at zero, so that their first increase is seen', async () => {
     const lines = await linesOf({ us: metricsOf({}), eu: metricsOf({ deadLetters: 3 }), ap: undefined });
     expect(lines.filter((line) => line.startsWith('weir_dead_letters_total'))).toEqual([
       'weir_dead_letters_total{store="us"} 0',
@@ -72,7 +72,7 @@ describe('the text for Prometheus', () => {
     expect(lines).toContain('weir_checks_total{rule="a \\"b\\" \\\\ c",result="denied",store="us"} 1');
   });
 
-  it('leaves a region out that does not answer, and says that it is down', async () => {
+  it('leaves out a region that does not answer, and says that it is down', async () => {
     const lines = await linesOf({ us: metricsOf({ 'billed\tus': 1 }), eu: undefined });
     expect(lines).toContain('weir_region_up{region="us"} 1');
     expect(lines).toContain('weir_region_up{region="eu"} 0');
@@ -107,7 +107,7 @@ describe('the text for Prometheus', () => {
   });
 });
 
-it('OTLP has the same as cumulative sums, gauges and histograms', async () => {
+it('OTLP has the same values as cumulative sums, gauges and histograms', async () => {
   const sums = { 'billed\tus': 7, 'decision\tb1': 2, 'decision\tb12': 1, 'decision\tsum': 1_500_000 };
   const { resourceMetrics } = toOtlp(await familiesOf({ us: metricsOf(sums) }), NOW_MS);
   const metrics = resourceMetrics[0]?.scopeMetrics[0]?.metrics ?? [];

@@ -25,12 +25,12 @@ const run = (...args: string[]) => {
 };
 
 describe('promtool', () => {
-  it('takes the alert rules', () => run('check', 'rules', 'alerts.yml'));
+  it('accepts the alert rules', () => run('check', 'rules', 'alerts.yml'));
 
-  it('finds that each alert fires when it should, and not before', () =>
+  it('confirms that each alert fires when it should, and not before', () =>
     run('test', 'rules', 'alerts.test.yml'));
 
-  it('takes the example of a scrape, once the token is there', () => {
+  it('accepts the example configuration of a scrape', () => {
     const folder = mkdtempSync(join(tmpdir(), 'weir-ops-'));
     try {
       for (const file of ['prometheus.yml', 'alerts.yml'])
@@ -43,7 +43,7 @@ describe('promtool', () => {
   });
 });
 
-describe('every alert', () => {
+describe('the alert', () => {
   it.each(alerts)('%s has a test, and a section in docs/operations.md', (alert) => {
     expect(read('ops/alerts.test.yml')).toContain(`alertname: ${alert}\n        exp_alerts:\n`);
     expect(operations.includes(`\n#### ${alert}\n`)).toBe(true);

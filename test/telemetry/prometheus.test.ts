@@ -123,7 +123,7 @@ it('increase() is the number of requests, minus at most those that a killed isol
   expect(increase).toBeLessThan((total - 12) * (1 + 3 / scrapes) + 1);
 });
 
-it('no counter ever went back, whichever isolate was asked', async () => {
+it('no counter ever went back, no matter which isolate was scraped', async () => {
   const names = [...(await metricsText()).matchAll(/^# TYPE (\w+) (counter|histogram)$/gm)];
   expect(names.length).toBeGreaterThan(5);
   for (const [, name, type] of names) {
@@ -142,7 +142,7 @@ it('requests and answers of origins are counted by the name of the route', async
     expect(text).toContain(`\n${series} `);
 });
 
-it('promtool takes the text', async () => {
+it('promtool accepts the metrics', async () => {
   const { status, stdout, stderr } = spawnSync(promtool, ['check', 'metrics'], {
     input: await metricsText(),
     encoding: 'utf8',
@@ -166,7 +166,7 @@ it('every panel of the dashboard has data', async () => {
       .toBeGreaterThan(0);
 });
 
-it('a region that does not answer is absent, and reported as down; the others stay', async () => {
+it('a region that does not answer is left out and reported as down, and the others stay', async () => {
   // An isolate hands over to the nearest region of the request that it has just answered.
   const metricsAfterOneOf = async (region: string) => {
     await send(1, '/small', region);
@@ -185,6 +185,6 @@ it('a region that does not answer is absent, and reported as down; the others st
   expect(await metricsText()).toMatch(/weir_requests_total\{.*store="us"\}/);
 });
 
-it('no one reads metrics without a token', async () => {
+it('metrics are refused without a token', async () => {
   expect((await fetch(`${next()}/_weir/metrics`)).status).toBe(401);
 });

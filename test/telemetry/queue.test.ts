@@ -51,7 +51,7 @@ describe.each([
     await expect.poll(() => limitAt(isolate)).toBe('6');
   });
 
-  it('all denials of a caller arrive, whichever isolate denied them, and none twice', async () => {
+  it('all denials of a caller arrive from every isolate, and none twice', async () => {
     const ip = freshIp();
     await sendAll(ip, 2 + 11);
     await expect.poll(() => countOf(ip)).toBe(11);
@@ -71,7 +71,7 @@ describe.each([
     expect((await used())?.cost).toBe((before?.cost ?? 0) + 6);
   });
 
-  it('while Postgres is gone nothing is lost: it arrives when Postgres is back', async () => {
+  it('no denial is lost while Postgres is gone: they arrive when Postgres is back', async () => {
     const ip = freshIp();
     await sendAll(ip, 2);
     const before = weir.stack.neon.failedCount();
@@ -87,7 +87,7 @@ describe.each([
 
   // Without a queue there is no consumer.
   if (queue) {
-    it('a batch that fails too often comes to the dead-letter queue, is counted, and arrives when Postgres is back', async () => {
+    it('a batch that fails too often goes to the dead-letter queue, is counted, and arrives when Postgres is back', async () => {
       const ip = freshIp();
       const before = await deadLetters();
       // If the counter did not exist yet, the alert would not see its first increase.

@@ -50,7 +50,7 @@ describe('denials', () => {
     ]);
   });
 
-  it('of a flood take a bounded number of rows and messages, and none is lost in count', async () => {
+  it('of a flood take a bounded number of rows and messages, and all are counted', async () => {
     const [requests, subjects] = [rounds(50_000, 1_000_000), rounds(5_000, 100_000)];
     const { state, decide, handOver, records, handed } = openTelemetry();
     for (let i = 0; i < requests; i += 1) {
@@ -75,7 +75,7 @@ describe('denials', () => {
     );
   });
 
-  it('are counted in bounded memory while no sink takes them, and none is lost', async () => {
+  it('are counted in bounded memory while they cannot be handed over, and all are counted', async () => {
     const { state, decide, handOver, records } = openTelemetry();
     state.isQueueDown = true;
     for (let minute = 0; minute < 10; minute += 1) {
@@ -93,7 +93,7 @@ describe('denials', () => {
     expect(rows.some(({ ruleId }) => ruleId === 'other')).toBe(true);
   });
 
-  it('keep their batch and its id until they are taken', async () => {
+  it('stay in one batch until it is taken, and are handed over once', async () => {
     const { state, decide, handOver, records, errors } = openTelemetry();
     state.isQueueDown = true;
     decide({ decision: denied });
@@ -123,7 +123,7 @@ describe('usage', () => {
   const usedBy = (records: readonly RecordBatch[]) =>
     records.flatMap(({ usage }) => usage).map(({ ruleId, requests, cost }) => [ruleId, requests, cost]);
 
-  it('is each admitted request and its cost, by hour, caller and rule', async () => {
+  it('has each admitted request and its cost, by hour, caller and rule', async () => {
     const { decide, handOver, records } = openTelemetry();
     const decision = decisionOf({ rule: { cost: 5 } });
     for (let i = 0; i < 3; i += 1) decide({ decision, caller });
@@ -150,7 +150,7 @@ describe('usage', () => {
     ]);
   });
 
-  it('is no cost if the charge was given back', async () => {
+  it('has no cost if the charge was refunded', async () => {
     const { telemetry, state, decide, handOver, records } = openTelemetry();
     const decision = decisionOf({ rule: { cost: 5, refundOnError: true } });
     decide({ decision, caller });
@@ -163,7 +163,7 @@ describe('usage', () => {
     ]);
   });
 
-  it('of callers beyond two thousand in an hour is summed up under other', async () => {
+  it('of callers beyond two thousand in an hour is summed up under “other”', async () => {
     const { decide, handOver, records } = openTelemetry();
     for (let i = 0; i < MAX_NAMED + 500; i += 1)
       decide({ caller: { ...callerAt('10.0.0.1'), userId: `user ${i}` } });
@@ -174,7 +174,7 @@ describe('usage', () => {
     expect(all.find(({ userId }) => userId === 'other')?.requests).toBe(500);
   });
 
-  it('is counted in bounded memory while no sink takes it: totals stay exact, with and without a rule', async () => {
+  it('is counted in bounded memory while it cannot be handed over, and totals stay exact, with and without a rule', async () => {
     const { state, decide, handOver, records } = openTelemetry();
     state.isQueueDown = true;
     const [hours, callers] = [5, MAX_NAMED + 500];
@@ -216,7 +216,7 @@ describe('SUBJECTS=hash', () => {
     return JSON.stringify(opened.records);
   };
 
-  it('keeps addresses and users out of what is handed over, and the ids of keys and tenants in it', async () => {
+  it('keeps addresses and users out of the records, but not the ids of keys and tenants', async () => {
     const text = await open(true);
     expect(text).not.toMatch(/203\.0\.113\.7|"ann"/);
     expect(text).toMatch(/"subject":"h:[\w-]{22}"/);

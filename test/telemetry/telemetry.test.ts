@@ -32,7 +32,7 @@ describe('a decision is counted', () => {
     expect(handed()).toMatchObject({ [`checks\tsearch\t${result}`]: 1 });
   });
 
-  it('with the time that it took, in the bucket that it just fits into', async () => {
+  it('with the time that it took, in the smallest bucket that fits', async () => {
     const { state, decide, handOver, handed } = openTelemetry();
     for (const tookMs of [0, 0.25, 0.26, 10, 1_001]) decide({ startedAtMs: state.nowMs - tookMs });
     await handOver();
@@ -45,7 +45,7 @@ describe('a decision is counted', () => {
     });
   });
 
-  it('with the step and the reason, if it was not decided as it should be', async () => {
+  it('with the step and the reason, if it was degraded', async () => {
     const { decide, handOver, handed } = openTelemetry();
     decide({ incident: { reason: 'timeout', fallback: 'open' } });
     decide({ incident: { reason: 'breaker-open', fallback: 'next-region' } });
@@ -58,7 +58,7 @@ describe('a decision is counted', () => {
     });
   });
 
-  it('under other, once there are two hundred names of rules', async () => {
+  it('under “other”, once there are two hundred names of rules', async () => {
     const { decide, sums } = openTelemetry();
     for (let i = 0; i < 250; i += 1) decide({ decision: decisionOf({ rule: { name: `rule ${i}` } }) });
     const all = Object.fromEntries(sums.take(1_000));
@@ -68,8 +68,8 @@ describe('a decision is counted', () => {
   });
 });
 
-describe('an isolate reports about itself', () => {
-  it('what it has leased and not used', async () => {
+describe('an isolate reports', () => {
+  it('its unused leases', async () => {
     const { decide, handOver, batches } = openTelemetry();
     decide();
     await handOver();
@@ -96,7 +96,7 @@ describe('metrics are handed over', () => {
   beforeEach(() => void vi.useFakeTimers());
   afterEach(() => void vi.useRealTimers());
 
-  it('once in 25 seconds by an isolate that has few requests, also if no other request comes', async () => {
+  it('once in 25 seconds by an isolate that has few requests, even if no other request comes', async () => {
     const { state, decide, respond, later, batches } = openTelemetry();
     for (let i = 0; i < 10; i += 1) {
       decide();
@@ -125,7 +125,7 @@ describe('metrics are handed over', () => {
     expect(batches.length).toBeLessThanOrEqual(6);
   });
 
-  it('by another request, if the one that should have was dropped', () => {
+  it('by another request, if the request that should have done it was dropped', () => {
     const { state, decide, respond, later } = openTelemetry();
     decide();
     respond();
@@ -155,7 +155,7 @@ describe('a region that does not answer', () => {
     expect(errors).toHaveLength(2);
   });
 
-  it('is passed over while its breaker is open: the next one keeps what is new', async () => {
+  it('is passed over while its breaker is open, and the next region gets the new batch', async () => {
     const { state, isDown, decide, handOver, batches } = openTelemetry({ regions: ['us', 'eu'] });
     isDown.add('us');
     decide();
@@ -173,7 +173,7 @@ describe('a region that does not answer', () => {
     ]);
   });
 
-  it('drops a batch that was not confirmed for fifty minutes, and counts that', async () => {
+  it('never gets a batch that was not confirmed for fifty minutes, and the loss is counted', async () => {
     const { state, isDown, decide, handOver, handed } = openTelemetry();
     isDown.add('us');
     decide();

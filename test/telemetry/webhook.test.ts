@@ -4,7 +4,7 @@ import { createHmac } from 'node:crypto';
 import { expect, it } from 'vitest';
 import { signedHeaders } from '../../src/telemetry/webhook.ts';
 
-it('signs the published example as published', async () => {
+it('the published example gets the published signature', async () => {
   const message = {
     id: 'msg_p5jXN8AQM9LWM0D4loKWxJek',
     nowMs: 1_614_265_330_000,
@@ -18,7 +18,7 @@ it('signs the published example as published', async () => {
 });
 
 it.each(['{}', '{"subject":"Zoë Žižek 名"}', 'x'.repeat(100_000)])(
-  'signs the bytes of a body: %#',
+  'the bytes of a body are signed: %#',
   async (body) => {
     const key = Buffer.from(Array.from({ length: 64 }, (_, i) => (i * 37) % 256));
     const signed = await signedHeaders(`whsec_${key.toString('base64')}`, {

@@ -56,7 +56,7 @@ describe('a batch', () => {
     expect(rows[0]).toEqual({ at: new Date(MINUTE_MS), rule_name: 'search', scope: 'ip' });
   });
 
-  it('that is delivered again is not added again, also if both come at the same time', async () => {
+  it('that is delivered again is not added again, even if both come at the same time', async () => {
     const fresh = await Promise.all([1, 2, 3].map(() => isNew(batchOf('one'))));
     expect(fresh.filter(Boolean)).toHaveLength(1);
     expect(await writeRecords(db.database, batchOf('one'))).toMatchObject({ isNew: false });
@@ -71,7 +71,7 @@ describe('a batch', () => {
     expect(await totals()).toEqual({ denied: 5, rows: 1, used: 5, cost: 6 });
   });
 
-  it('of many rows in any order does not lock out another one', async () => {
+  it('of many rows in any order causes no deadlock with another one', async () => {
     const many = Array.from({ length: 500 }, (_, i) => denialOf(`10.0.${i}`, 1));
     const orders = [many, many.toReversed(), many.toSorted(() => 0.5 - Math.random()), many.toReversed()];
     await Promise.all(orders.map((denials, i) => writeRecords(db.database, batchOf(`${i}`, { denials }))));
@@ -109,7 +109,7 @@ describe('the consumer of the queue', () => {
     return { consume, messageOf, done, errors, sums };
   }
 
-  it('acknowledges written batches, and hands over how many they were and how late', async () => {
+  it('acknowledges written batches, and hands over their number and delay', async () => {
     const { consume, messageOf, done, sums } = open();
     await consume({ queue: 'weir-records', messages: ['a', 'b'].map((id) => messageOf(batchOf(id))) });
     expect(done).toEqual(['ack', 'ack', 'handed over']);
@@ -140,7 +140,7 @@ describe('the consumer of the queue', () => {
     expect(errors).toHaveLength(4);
   });
 
-  it('counts batches of the dead-letter queue once, and writes them as soon as that works', async () => {
+  it('counts a batch of the dead-letter queue once, and writes it', async () => {
     const { consume, messageOf, done, sums } = open();
     await consume({
       queue: 'weir-records-dead',
@@ -150,7 +150,7 @@ describe('the consumer of the queue', () => {
     expect(Object.fromEntries(sums.take(10))).toMatchObject({ deadLetters: 1, denialsWritten: 10 });
   });
 
-  it('drops a message that is no batch, and reports it', async () => {
+  it('drops a message that is not a batch, and reports it', async () => {
     const { consume, messageOf, done, errors } = open();
     await consume({ queue: 'weir-records', messages: ['x', null, { id: 1 }].map((body) => messageOf(body)) });
     expect(done).toEqual(['ack', 'ack', 'ack', 'handed over']);
@@ -158,8 +158,8 @@ describe('the consumer of the queue', () => {
   });
 });
 
-describe('an old record', () => {
-  it('is deleted after its days, in pieces, and nothing else', async () => {
+describe('old records', () => {
+  it('are deleted after their days, in pieces, and newer ones stay', async () => {
     await sql.query(`
       insert into events (at, scope, rule_id, rule_name, subject, count)
       select timestamptz '2030-01-31T12:00Z' - interval '30 days' + make_interval(secs => n), 'ip', 'r', 'r', n::text, 1

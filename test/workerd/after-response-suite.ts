@@ -51,18 +51,23 @@ const REFUNDED = { refundOnError: true };
 const HELD = { algorithm: 'concurrency' } as const;
 const QUEUED = { action: 'throttle', algorithm: 'leaky-bucket' } as const;
 
-describe('is done', () => {
+describe('after the response there is', () => {
   it.each<[string, Partial<LimitedRule>, Done, [Operation, number][]]>([
-    ['a charge of what it cost more', SETTLED, { forward: answering(200, 5) }, [['settle', 2]]],
-    ['a refund of what it cost less', SETTLED, { forward: answering(200, 1) }, [['refund', 2]]],
-    ['a refund of what did not reach the origin', REFUNDED, { forward: answering(521) }, [['refund', 3]]],
+    ['a charge of the extra cost', SETTLED, { forward: answering(200, 5) }, [['settle', 2]]],
+    ['a refund of the saved cost', SETTLED, { forward: answering(200, 1) }, [['refund', 2]]],
+    [
+      'a refund of a request that did not reach the origin',
+      REFUNDED,
+      { forward: answering(521) },
+      [['refund', 3]],
+    ],
     ['a refund to a client that has left', REFUNDED, { isGone: true }, [['refund', 3]]],
     ['a refund of a turn to a client that has left', QUEUED, { isGone: true }, [['refund', 3]]],
     ['a release after the answer', HELD, {}, [['refund', 3]]],
     ['a release for a client that has left', HELD, { isGone: true }, [['refund', 3]]],
     ['a release after a failure', HELD, { forward: failing }, [['refund', 3]]],
     [
-      'a release where a region did not answer, and may hold a seat',
+      'a release in a region that did not answer and may hold a seat',
       HELD,
       { isInDoubt: true },
       [['refund', 3]],
@@ -73,13 +78,13 @@ describe('is done', () => {
   });
 });
 
-describe('is left alone', () => {
+describe('after the response nothing is done about', () => {
   it.each<[string, Partial<LimitedRule>, Done]>([
-    ['what cost as much as it was charged', SETTLED, { forward: answering(200, 3) }],
-    ['what the origin tells no cost of', SETTLED, { forward: answering(200) }],
-    ['what the origin answered with an error', REFUNDED, { forward: answering(503) }],
-    ['what a client left that the origin had', REFUNDED, { forward: failing }],
-    ['a charge of a rule that gives nothing back', {}, { isGone: true }],
+    ['a request that cost as much as it was charged', SETTLED, { forward: answering(200, 3) }],
+    ['a request whose cost the origin does not name', SETTLED, { forward: answering(200) }],
+    ['a request that the origin answered with an error', REFUNDED, { forward: answering(503) }],
+    ['a request that reached the origin before the client left', REFUNDED, { forward: failing }],
+    ['a charge of a rule without refunds', {}, { isGone: true }],
     ['the first cost of a client that has left', SETTLED, { isGone: true }],
   ])('%s', async (_, rule, situation) => {
     expect(await doneFor(rule, situation)).toEqual([]);
@@ -88,10 +93,10 @@ describe('is left alone', () => {
 
 it.each<[string, Partial<LimitedRule>]>([
   ['nothing is left to do', {}],
-  ['its cost is told by the origin', SETTLED],
+  ['its cost is named by the origin', SETTLED],
   ['it holds a seat', HELD],
   ['it waits for its turn', QUEUED],
-])('a client that has left is not passed on to the origin: %s', async (_, rule) => {
+])('a request whose client has left is not passed on to the origin: %s', async (_, rule) => {
   let isPassedOn = false;
   const forward = async () => {
     isPassedOn = true;

@@ -38,7 +38,7 @@ function open({ rules, tiers }: Pick<LibraryOptions<Env>, 'rules' | 'tiers'>) {
   };
 }
 
-it('rules in code limit the app, and say so in its headers', async () => {
+it('rules in code limit the app, and its headers show them', async () => {
   const call = open({ rules: [hello('/hello')] });
   const ip = freshIp();
   const answers = [await call('/hello', ip), await call('/hello', ip), await call('/hello', ip)];
@@ -80,7 +80,7 @@ it('every wrong rule is named, with its field, and no request passes', async () 
   expect(body).toContain('rules[2].name: is "ip /a", as that of rules[0]');
 });
 
-it('a region that lacks its URL is named', async () => {
+it('a region without a URL is named', async () => {
   const app = new Hono().use(weir({ regions: [{ url: '', token: 't' }], rules: [hello('/a')] }));
   app.onError((error) => new Response(error.message, { status: 500 }));
   const answer = await app.fetch(new Request('https://mine.test/a'), {}, createExecutionContext());
@@ -96,7 +96,7 @@ it('health and quota answer, and there is no admin route', async () => {
   for (const path of ['/_weir/admin/rules', '/_weir/metrics']) expect((await call(path)).status).toBe(404);
 });
 
-it('a token of role check opens /_weir/check, and no other does', async () => {
+it('a token of role check opens /_weir/check, and an unknown token does not', async () => {
   const app = new Hono<{ Bindings: Env }>();
   app.use(
     weir<Env>({ regions: [{ url: env.REDIS_URL, token: env.REDIS_TOKEN }], rules: [hello('/checked')] }),

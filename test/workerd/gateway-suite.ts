@@ -33,7 +33,7 @@ describe('the gateway', () => {
     expect((await call('/x', { ip })).headers.get('X-RateLimit-Remaining')).toBe('16');
   });
 
-  it('counts each IP for itself', async () => {
+  it('counts each IP on its own', async () => {
     expect(await statuses(4, '/login', { ip: freshIp() })).toEqual([200, 200, 200, 429]);
     expect(await statuses(3, '/login', { ip: freshIp() })).toEqual([200, 200, 200]);
   });
@@ -61,7 +61,7 @@ describe('the gateway', () => {
     expect(headers.get('X-Weir-Degraded')).toBeNull();
   });
 
-  it('tells a denied client which rule it was and how long to wait', async () => {
+  it('tells a denied client the rule and how long to wait', async () => {
     const ip = freshIp();
     await statuses(3, '/login', { ip });
     const answer = await call('/login', { ip });
@@ -86,7 +86,7 @@ describe('the gateway', () => {
     expect(await statuses(2, '/login', { ip, region: 'ap' })).toEqual(times(2, 429));
   });
 
-  it('refuses to play a region that there is not', async () => {
+  it('refuses a region that does not exist', async () => {
     const answer = await call('/x', { region: 'mars' });
     expect(answer.status).toBe(400);
     expect(await answer.json()).toMatchObject({
@@ -104,7 +104,7 @@ describe('the gateway', () => {
       expect(await redis('us', 'PTTL', key)).toSatisfy((ms: number) => ms > 0 && ms <= 3_600_000 + IDLE_MS);
   });
 
-  it('costs one script run, one clock, one read and one write, however many rules of the IP apply', async () => {
+  it('costs one script run, one clock, one read and one write, for any number of rules of the IP', async () => {
     const ip = freshIp();
     for (const path of ['/x', '/login']) {
       const before = await billed('us');
@@ -118,7 +118,7 @@ describe('the gateway', () => {
 });
 
 describe('the origin', () => {
-  it('gets method, canonical path, query, headers and body, and its answer comes back', async () => {
+  it('gets method, canonical path, query, headers and body, and its answer reaches the client', async () => {
     const answer = await call('/a//b/?q=1&status=201', {
       method: 'POST',
       body: 'hello',
@@ -134,12 +134,12 @@ describe('the origin', () => {
     ]);
   });
 
-  it('may redirect: the client gets to see it', async () => {
+  it('may redirect, and the redirect reaches the client', async () => {
     const answer = await call('/x?status=302&location=/elsewhere');
     expect([answer.status, answer.headers.get('Location')]).toEqual([302, '/elsewhere']);
   });
 
-  it('speaks WebSocket through the gateway', async () => {
+  it('can use WebSockets through the gateway', async () => {
     const answer = await call('/socket', { headers: { Upgrade: 'websocket' } });
     expect(answer.status).toBe(101);
     const socket = answer.webSocket;
@@ -159,7 +159,7 @@ describe('the origin', () => {
   });
 });
 
-describe('when Redis does not answer as it should, the next region counts and the answer says why', () => {
+describe('when Redis fails, the next region counts and the answer says why:', () => {
   it.each([
     [{ hang: true }, 'timeout'],
     [{ latencyMs: 5_000 }, 'timeout'],
@@ -183,7 +183,7 @@ describe('when Redis does not answer as it should, the next region counts and th
       expect((await call('/x', { region: 'ap' })).headers.get('X-Weir-Degraded')).toBeNull();
   });
 
-  it('survives the loss of the script cache without losing a count', async () => {
+  it('a lost script cache loses no count', async () => {
     const ip = freshIp();
     await call('/x', { ip, region: 'eu' });
     await redis('eu', 'SCRIPT', 'FLUSH');

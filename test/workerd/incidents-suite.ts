@@ -15,7 +15,7 @@ const INCIDENTS: readonly [string, Situation, number, Omit<Incident, 'region'>][
     { reason: 'timeout', fallback: 'open' },
   ],
   [
-    'let through because of a mistake in Weir',
+    'let through because of a bug in Weir',
     { decision: { ...uncounted, reason: 'internal-error', allowed: true, fallback: 'open' } },
     200,
     { reason: 'internal-error', fallback: 'open' },
@@ -33,9 +33,9 @@ const INCIDENTS: readonly [string, Situation, number, Omit<Incident, 'region'>][
     { reason: 'breaker-open', fallback: 'next-region' },
   ],
   ['decided by old rules', { decision: { ...counted, isStale: true } }, 200, { reason: 'stale-rules' }],
-  ['of nobody knows whom', { decision: counted, isUnknown: true }, 200, { reason: 'caller-unknown' }],
+  ['sent by an unknown caller', { decision: counted, isUnknown: true }, 200, { reason: 'caller-unknown' }],
   [
-    'counted in the next region, by old rules, of nobody knows whom',
+    'counted in the next region, by old rules, for an unknown caller',
     { decision: { ...counted, failedOver: 'timeout', isStale: true }, isUnknown: true },
     200,
     { reason: 'timeout', fallback: 'next-region' },
@@ -43,17 +43,17 @@ const INCIDENTS: readonly [string, Situation, number, Omit<Incident, 'region'>][
 ];
 
 describe.each(INCIDENTS)('a request that was %s', (_, situation, status, { reason, fallback }) => {
-  it('is told so', async () => {
+  it('has headers that say so', async () => {
     const { answer, told } = await send(situation);
     expect([answer.status, told]).toEqual([status, [reason, fallback ?? null]]);
   });
 
-  it('is not told so where answers are not to tell, and gets the same answer', async () => {
+  it('has no such headers if they are switched off, and gets the same status', async () => {
     const { answer, told } = await send({ ...situation, showsDegraded: false });
     expect([answer.status, told]).toEqual([status, [null, null]]);
   });
 
-  it('is logged and counted once, for the nearest region, whether it is told or not', async () => {
+  it('is logged and counted once, for the nearest region, with and without these headers', async () => {
     for (const showsDegraded of [true, false]) {
       const { incidents, tallied } = await send({ ...situation, showsDegraded });
       expect(incidents).toEqual([{ reason, fallback, region: 'us' }]);
@@ -62,12 +62,12 @@ describe.each(INCIDENTS)('a request that was %s', (_, situation, status, { reaso
   });
 });
 
-it('tells nothing of a request that was decided as it should be', async () => {
+it('a request that was decided as usual is not reported', async () => {
   const { told, incidents, tallied } = await send({ decision: counted });
   expect([told, incidents, tallied]).toEqual([[null, null], [], []]);
 });
 
-it('logs what a shadow rule would have denied, with the nearest region', async () => {
+it('a denial of a shadow rule is logged, with the nearest region', async () => {
   const results = [createResult({ name: 'shadow', action: 'log' }, { retryAfterMs: 1 }), createResult({})];
   const { answer, shadows } = await send({ decision: createDecision(results) });
   expect([answer.status, shadows]).toEqual([200, ['shadow in us']]);

@@ -45,7 +45,7 @@ beforeAll(async () => {
 });
 
 describe('Weir as middleware', () => {
-  it('limits the app behind it, and tells clients', async () => {
+  it('limits the app behind it, and its headers show the limit', async () => {
     const ip = freshIp();
     const answers = [await call('/hello', ip), await call('/hello', ip), await call('/hello', ip)];
     expect(answers.map(({ status }) => status)).toEqual([200, 200, 429]);
@@ -54,7 +54,7 @@ describe('Weir as middleware', () => {
     expect(await answers[2]?.json()).toMatchObject({ code: 'rate-limited', rule: 'hello-ip' });
   });
 
-  it('leaves to a refusal what outer middleware has set', async () => {
+  it('keeps headers of outer middleware on a refusal', async () => {
     const ip = freshIp();
     for (const status of [200, 200, 429]) {
       const answer = await call('/hello', ip);
@@ -62,7 +62,7 @@ describe('Weir as middleware', () => {
     }
   });
 
-  it('gives seats back after HEAD, a body, and a handler that throws', async () => {
+  it('releases seats after HEAD, after a body, and after a handler that throws', async () => {
     const ip = freshIp();
     const path = '/one-at-a-time';
     expect((await call(path, ip, { method: 'HEAD' })).status).toBe(200);
@@ -76,7 +76,7 @@ describe('Weir as middleware', () => {
     expect((await call('/nothing')).status).toBe(404);
   });
 
-  it('counts every spelling of a path, and answers what is its own', async () => {
+  it('counts every spelling of a path, and answers Weir’s own paths', async () => {
     const ip = freshIp();
     for (const path of ['//hello', '/HELLO/']) await call(path, ip);
     expect((await call('/hello', ip)).status).toBe(429);
@@ -84,7 +84,7 @@ describe('Weir as middleware', () => {
     expect((await call('/_weir/admin/rules', freshIp(), { headers: admin })).status).toBe(200);
   });
 
-  it('names what is missing', async () => {
+  it('names a missing setting', async () => {
     const { REGIONS: _regions, ...incomplete } = bindings;
     const unconfigured = new Hono().use(weir() as never);
     unconfigured.onError((error) => new Response(error.message, { status: 500 }));

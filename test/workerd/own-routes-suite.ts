@@ -25,7 +25,7 @@ describe('the admin route', () => {
     { Authorization: 'Bearer wrong' },
     { Authorization: 'Bearer ' },
     { Authorization: 'Basic x' },
-  ])('is closed to %o, whatever the path', async (headers) => {
+  ])('is closed to %o, on every path', async (headers) => {
     for (const path of ['/_weir/admin/publish', '/_weir/admin/nothing', '/_weir/admin']) {
       const answer = await call(path, { method: 'POST', headers });
       expect(answer.status).toBe(401);
@@ -33,7 +33,7 @@ describe('the admin route', () => {
     }
   });
 
-  it('publishes what is in Postgres, and says if nothing has changed', async () => {
+  it('publishes the rules in Postgres, and says if nothing has changed', async () => {
     const first = await publish();
     expect(await first.json()).toMatchObject({ ruleCount: 1, rejected: [] });
     expect(await (await publish()).json()).toMatchObject({ changed: false });
@@ -50,8 +50,8 @@ describe('the admin route', () => {
   });
 });
 
-describe('ids in a path', () => {
-  it.each(['Alice', 'a;b', 'a/b', 'auth0|X', 'é%2F?#'])('are taken as they are: %s', async (id) => {
+describe('an id in a path', () => {
+  it.each(['Alice', 'a;b', 'a/b', 'auth0|X', 'é%2F?#'])('is taken literally: %s', async (id) => {
     const others = ['alice', 'a', 'auth0|x', 'é'];
     await sql('delete from weir.users');
     for (const userId of [id, ...others]) await sql('insert into weir.users (id) values ($1)', [userId]);
@@ -84,12 +84,12 @@ describe('health', () => {
     });
   });
 
-  it('tells whether all is well to those without a token, and nothing to those with a wrong one', async () => {
+  it('shows only the status without a token, and nothing with a wrong one', async () => {
     expect(await health({})).toEqual({ status: expect.stringMatching(/^(ok|degraded)$/) });
     expect(await health({ Authorization: 'Bearer a-guess' })).toMatchObject({ code: 'unauthorized' });
   });
 
-  it('answers 200 and names the part that is down', async () => {
+  it('names the part that is down', async () => {
     await withFault('ap', { hang: true }, async () => {
       await expect
         .poll(() => health())
@@ -112,7 +112,7 @@ describe('a region whose server cannot run the script', () => {
   });
   afterEach(() => void vi.restoreAllMocks());
 
-  it('has a state of its own in health, with what the server said', async () => {
+  it('has its own state in health, with the message of the server', async () => {
     await withFault('ap', { scriptError }, async () => {
       await expect.poll(health).toMatchObject({
         status: 'degraded',
@@ -123,7 +123,7 @@ describe('a region whose server cannot run the script', () => {
     await expect.poll(health).toMatchObject({ status: 'ok', errors: {} });
   });
 
-  it('is not told of rules, and the answer and the log say why', async () => {
+  it('gets no announcement, and the answer and the log say why', async () => {
     await sql(`update weir.rules set "limit" = 8`);
     await withFault('ap', { scriptError }, async () => {
       expect(await (await publish()).json()).toMatchObject({
@@ -145,7 +145,7 @@ describe('a region whose server cannot run the script', () => {
     expect(await (await publish()).json()).toMatchObject({ regions: Array(3).fill({ announced: true }) });
   });
 
-  it('is loud in the log when requests meet it, and its breaker stays closed', async () => {
+  it('is reported in the log when requests meet it, and its breaker stays closed', async () => {
     await withFault('ap', { scriptError }, async () => {
       const meet = async () => {
         await call('/x', { region: 'ap' });
@@ -160,7 +160,7 @@ describe('a region whose server cannot run the script', () => {
 
 describe('other paths under /_weir', () => {
   it.each(['/_weir/nothing', '//_weir/health', '/_WEIR/health', '/_weir;x/health', '/%5Fweir/admin/rules'])(
-    'are never passed on to the origin, in whatever spelling: %s',
+    'are never passed on to the origin, in any spelling: %s',
     async (path) => {
       const answer = await call(path, { headers: admin });
       expect(answer.status).toBe(404);
@@ -170,7 +170,7 @@ describe('other paths under /_weir', () => {
 });
 
 describe('a Worker that is not configured', () => {
-  it('answers with the name of what is missing', async () => {
+  it('answers with the names of the missing settings', async () => {
     const answer = await worker.fetch(
       new Request('https://weir.test/') as never,
       { RULES: kv } as never,

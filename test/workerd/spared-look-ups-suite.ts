@@ -90,7 +90,7 @@ async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unve
 
 const denied = { list: 'deny', kind: 'ip', value: IP, expiresAtMs: null } as const;
 
-describe('nobody is looked up', () => {
+describe('no caller is looked up', () => {
   it('for an address that is on the deny list', async () => {
     const { send, asked } = await openIsolate({ lists: [denied] });
     expect(await send('made-up')).toEqual([403, null]);
@@ -109,24 +109,24 @@ describe('nobody is looked up', () => {
   );
 });
 
-describe('a caller is looked up, because it may make a difference,', () => {
+describe('a caller is looked up, because this may change the decision,', () => {
   const other = { kind: 'user', value: 'u', expiresAtMs: null } as const;
   it.each<[string, World]>([
-    ['if the rule counts somebody else', { rules: [{ scope: 'apiKey' }] }],
+    ['if the rule does not count by address', { rules: [{ scope: 'apiKey' }] }],
     [
       'if the rule is for a tier',
       { rules: [{ tiers: ['free'] }], tiers: [{ name: 'free', limits: {}, isDefault: true }] },
     ],
-    ['if another rule in its place is for a tier', { rules: [{}, { tiers: ['pro'], limit: 9 }] }],
-    ['if the limit is that of a tier', { rules: [{ limitName: 'calls' }] }],
-    ['if somebody is on the allow list', { rules: [{}], lists: [{ list: 'allow', ...other }] }],
+    ['if another rule for the same resource is for a tier', { rules: [{}, { tiers: ['pro'], limit: 9 }] }],
+    ['if the limit comes from a tier', { rules: [{ limitName: 'calls' }] }],
+    ['if a user is on the allow list', { rules: [{}], lists: [{ list: 'allow', ...other }] }],
   ])('%s', async (_, world) => {
     const { send, asked } = await openIsolate(world);
     for (const key of ['first', 'second']) expect((await send(key))[0]).toBe(429);
     expect(asked).toEqual(['first', 'second']);
   });
 
-  it('and is then let through if he is on the allow list', async () => {
+  it('and passes if it is on the allow list', async () => {
     const { send } = await openIsolate({
       rules: [{}],
       lists: [{ list: 'allow', ...other }],

@@ -49,23 +49,26 @@ async function picture({ page }: OpenedPage, name: string): Promise<void> {
   if (process.env['WEIR_IMAGES']) await writeFile(new URL(`page-${name}.jpg`, IMAGES), bytes);
 }
 
-it.each(['light', 'dark'] as const)('has a curve that moves and a caller to look at, %s', async (theme) => {
-  const opened = await test.open({ theme, width: 900 });
-  const { page } = opened;
-  const seen = new Set<string>();
-  const note = page.locator('figure [role=note]');
-  await expect
-    .poll(async () => seen.add(await note.innerText()).size, { timeout: 120_000, interval: 1_000 })
-    .toBeGreaterThan(12);
-  await page.locator('section:has-text("Denied most") a').first().waitFor();
-  await picture(opened, `overview-${theme}`);
-  await opened.go(`#/callers/ip/${CALLER}`);
-  await page.getByRole('button', { name: 'Override logins' }).waitFor();
-  await page.waitForTimeout(10_000);
-  await picture(opened, `caller-${theme}`);
-});
+it.each(['light', 'dark'] as const)(
+  'the overview has a moving curve and links to callers, %s',
+  async (theme) => {
+    const opened = await test.open({ theme, width: 900 });
+    const { page } = opened;
+    const seen = new Set<string>();
+    const note = page.locator('figure [role=note]');
+    await expect
+      .poll(async () => seen.add(await note.innerText()).size, { timeout: 120_000, interval: 1_000 })
+      .toBeGreaterThan(12);
+    await page.locator('section:has-text("Denied most") a').first().waitFor();
+    await picture(opened, `overview-${theme}`);
+    await opened.go(`#/callers/ip/${CALLER}`);
+    await page.getByRole('button', { name: 'Override logins' }).waitFor();
+    await page.waitForTimeout(10_000);
+    await picture(opened, `caller-${theme}`);
+  },
+);
 
-it('weighs little and paints at once', async () => {
+it('the overview takes few requests and bytes', async () => {
   const { page, context } = await test.open();
   const fresh = await context.newPage();
   let bytes = 0;
@@ -87,7 +90,7 @@ it('weighs little and paints at once', async () => {
   await page.close();
 });
 
-it('stays quick with 10,000 rules and 100,000 denials', async () => {
+it('all views load with 10,000 rules and 100,000 denials', async () => {
   await test.weir.sql(`
     insert into weir.rules (name, resource, scope, algorithm, "limit", window_seconds, enabled)
     select 'rule ' || n, '/r/' || n, 'ip', 'fixed-window', 10, 60, n % 50 = 0 from generate_series(1, 10000) n`);
