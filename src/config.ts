@@ -101,7 +101,7 @@ export function parseConfig(env: Bindings): Config {
     jwt: data.JWT && { ...data.JWT, secret: data.JWT_SECRET },
     unverified: data.UNVERIFIED,
     ipv6Prefix: data.IPV6_PREFIX,
-    costHeader: data.COST_HEADER,
+    costHeader: data.COST_HEADER.toLowerCase(),
     originRateLimitHeaders: data.ORIGIN_RATE_LIMIT_HEADERS,
     overrideHeaders: data.OVERRIDE_HEADERS,
     originTimeoutMs: data.ORIGIN_TIMEOUT_MS,

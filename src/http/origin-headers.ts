@@ -14,6 +14,7 @@ export type OriginRateLimitHeaders = 'rename' | 'drop' | 'keep';
 export interface OriginHeaderPolicy {
   /** `rename`: `X-RateLimit-Limit` becomes `X-Origin-RateLimit-Limit`, `RateLimit` becomes `X-Origin-RateLimit`. */
   readonly rateLimitHeaders: OriginRateLimitHeaders;
+  /** In lower case. */
   readonly costHeader: string;
 }
 
@@ -22,23 +23,22 @@ export function takeOriginHeaders(
   headers: Headers,
   { rateLimitHeaders, costHeader }: OriginHeaderPolicy,
 ): number | undefined {
-  const costName = costHeader.toLowerCase();
   const taken: string[] = [];
   for (const name of headers.keys())
-    if (name === costName || HOP_BY_HOP.has(name) || (rateLimitHeaders !== 'keep' && isRateLimit(name)))
+    if (name === costHeader || HOP_BY_HOP.has(name) || (rateLimitHeaders !== 'keep' && isRateLimit(name)))
       taken.push(name);
   let costText = '';
   let connection = KEEP_ALIVE;
   for (const name of taken) {
     const value = headers.get(name) ?? '';
     headers.delete(name);
-    if (name === costName) costText = value;
+    if (name === costHeader) costText = value;
     if (name === 'connection') connection = value;
     if (rateLimitHeaders === 'rename' && isRateLimit(name))
       headers.append(`x-origin-${name.replace(/^x-/, '')}`, value);
   }
   if (connection !== KEEP_ALIVE) removeNamed(headers, connection);
-  return COST.test(costText) ? Number(costText) : undefined;
+  return costText !== '' && COST.test(costText) ? Number(costText) : undefined;
 }
 
 /** Headers that `Connection` names are hop-by-hop, too. */

@@ -13,6 +13,7 @@ import type { Origins } from './origins.ts';
 
 export interface OriginOptions {
   readonly rateLimitHeaders: OriginRateLimitHeaders;
+  /** In lower case. */
   readonly costHeader: string;
 }
 

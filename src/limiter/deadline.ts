@@ -8,33 +8,44 @@ export interface Deadline {
   signal(mostMs?: number): AbortSignal;
 }
 
-export function createDeadline(totalMs: number, now: () => number): Deadline {
-  const endsAtMs = now() + totalMs;
-  let leastMs = totalMs;
-  const remainingMs = () => {
+export const createDeadline = (totalMs: number, now: () => number, nowMs = now()): Deadline =>
+  new ByClock(totalMs, now, nowMs);
+
+/** A class, because every request has a deadline, and the methods of a class are made once. */
+class ByClock implements Deadline {
+  readonly totalMs: number;
+  readonly #endsAtMs: number;
+  readonly #now: () => number;
+  #leastMs: number;
+
+  constructor(totalMs: number, now: () => number, nowMs: number) {
+    this.totalMs = totalMs;
+    this.#endsAtMs = nowMs + totalMs;
+    this.#now = now;
+    this.#leastMs = totalMs;
+  }
+
+  remainingMs(): number {
     // A clock that is put back must not extend the deadline.
-    leastMs = Math.min(leastMs, Math.max(0, endsAtMs - now()));
-    return leastMs;
-  };
-  return {
-    totalMs,
-    remainingMs,
-    signal(mostMs = totalMs) {
-      const ms = Math.floor(Math.min(mostMs, remainingMs()));
-      return ms > 0 ? AbortSignal.timeout(ms) : AbortSignal.abort();
-    },
-  };
+    this.#leastMs = Math.min(this.#leastMs, Math.max(0, this.#endsAtMs - this.#now()));
+    return this.#leastMs;
+  }
+
+  signal(mostMs = this.totalMs): AbortSignal {
+    const ms = Math.floor(Math.min(mostMs, this.remainingMs()));
+    return ms > 0 ? AbortSignal.timeout(ms) : AbortSignal.abort();
+  }
 }
 
 /**
  * Waits for at most half of the time left, then answers `late`, so that later steps have time, too. The work goes on.
  */
 export async function waitHalf<T>(
-  { remainingMs }: Pick<Deadline, 'remainingMs'>,
+  deadline: Pick<Deadline, 'remainingMs'>,
   work: Promise<T>,
   late: T,
 ): Promise<T> {
   const isLate = Promise.withResolvers<T>();
-  const timer = setTimeout(() => isLate.resolve(late), remainingMs() / 2);
+  const timer = setTimeout(() => isLate.resolve(late), deadline.remainingMs() / 2);
   return Promise.race([work, isLate.promise]).finally(() => clearTimeout(timer));
 }

@@ -105,14 +105,11 @@ export function createLimiter(options: LimiterOptions): Limiter {
     }
   };
 
-  const firstRound = (request: DecisionRequest, snapshot: Snapshot): Round => ({
-    kind: 'round',
-    request,
-    snapshot,
-    deadline: createDeadline(deadlineMs, now),
-    startedAtMs: now(),
-    probe: snapshots.probe(),
-  });
+  const firstRound = (request: DecisionRequest, snapshot: Snapshot): Round => {
+    const startedAtMs = now();
+    const deadline = createDeadline(deadlineMs, now, startedAtMs);
+    return { kind: 'round', request, snapshot, deadline, startedAtMs, probe: snapshots.probe() };
+  };
 
   const decide: Limiter['decide'] = (round, plan) => {
     try {

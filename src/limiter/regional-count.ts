@@ -111,7 +111,8 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       // The region denied the check with a smaller part than it has by now.
       const hasMore = verdict?.outcome !== undefined && verdict.check.limit < check.limit;
       if (!verdict || hasMore) {
-        const outcome = era === undefined ? undefined : denials.find(region.name, check, now(), era);
+        const mayKnow = era !== undefined && denials.size > 0;
+        const outcome = mayKnow ? denials.find(region.name, check, now(), era) : undefined;
         if (!outcome) return { region, check, ones: [one] };
         setVerdict(one, region.name, { check, outcome });
       }

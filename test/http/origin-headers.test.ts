@@ -4,7 +4,7 @@ import { takeOriginHeaders } from '../../src/http/origin-headers.ts';
 
 const NAME = 'X-Weir-Cost';
 const takeCost = (headers: Headers) =>
-  takeOriginHeaders(headers, { rateLimitHeaders: 'rename', costHeader: NAME });
+  takeOriginHeaders(headers, { rateLimitHeaders: 'rename', costHeader: NAME.toLowerCase() });
 
 describe('the cost that the origin names', () => {
   it.each([

@@ -218,7 +218,7 @@ describe('the client', () => {
       ['Proxy-Status', 'cache; hit'],
       ['Vary', 'Accept'],
     ]);
-    takeOriginHeaders(answer, { rateLimitHeaders: 'keep', costHeader: 'X-Weir-Cost' });
+    takeOriginHeaders(answer, { rateLimitHeaders: 'keep', costHeader: 'x-weir-cost' });
     expect([...answer]).toEqual([
       ['proxy-status', 'cache; hit'],
       ['set-cookie', 'a=1; Expires=Wed, 21 Oct 2026 07:28:00 GMT'],

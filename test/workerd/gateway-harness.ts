@@ -61,7 +61,7 @@ export async function send(situation: Situation) {
       unverified: 'count',
     },
     origins: { routeOf: () => 'default' },
-    origin: { rateLimitHeaders: 'keep', costHeader: 'X-Weir-Cost' },
+    origin: { rateLimitHeaders: 'keep', costHeader: 'x-weir-cost' },
     isDevelopment: false,
     showsDegraded,
     now: () => 0,

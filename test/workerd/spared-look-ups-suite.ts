@@ -62,7 +62,7 @@ async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unve
     }),
     identity: { callers, tokens: undefined, ipv6Prefix: 64, unverified },
     origins: { routeOf: () => 'default' },
-    origin: { rateLimitHeaders: 'keep', costHeader: 'X-Weir-Cost' },
+    origin: { rateLimitHeaders: 'keep', costHeader: 'x-weir-cost' },
     isDevelopment: false,
     showsDegraded: true,
     now,

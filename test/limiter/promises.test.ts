@@ -1,0 +1,52 @@
+// Of all that Weir itself does for a request, promises cost the most processor time. So they have a budget.
+import { createHook } from 'node:async_hooks';
+import { expect, it } from 'vitest';
+import type { CounterStore } from '../../src/core/ports/counter-store.ts';
+import { createLedger } from '../../src/limiter/ledger.ts';
+import type { LimiterRegion, Regions } from '../../src/limiter/region-ladder.ts';
+import type { Step } from '../../src/limiter/round.ts';
+import { createRegion, START_MS } from './fake-regions.ts';
+import { createCheck, openIsolate } from './limiter-harness.ts';
+
+/** Answers at once, with one promise and no `await`, so that nothing but the decision runs meanwhile. */
+function createQuickRegion(name: string): LimiterRegion {
+  const outcome = { allowed: true, remaining: 9, resetAtMs: 1, retryAfterMs: 0, granted: 0, delayMs: 0 };
+  const run: CounterStore['run'] = ({ checks }) =>
+    Promise.resolve({ nowMs: START_MS, outcomes: checks.map(() => outcome) });
+  const region = createRegion(name, {});
+  return { ...region, store: { ...region.store, run } };
+}
+
+/** With a hook, V8 makes a promise for each `await`, too. So this counts both. */
+async function promisesOf(work: () => Promise<unknown>): Promise<number> {
+  let made = 0;
+  const hook = createHook({
+    init(_, type) {
+      if (type === 'PROMISE') made += 1;
+    },
+  });
+  hook.enable();
+  await work();
+  hook.disable();
+  return made;
+}
+
+it.each<[string, Regions]>([
+  ['one region', [createQuickRegion('us')]],
+  ['three regions', [createQuickRegion('us'), createQuickRegion('eu'), createQuickRegion('ap')]],
+])('a decision that Redis makes takes at most 5 promises and awaits with %s', async (_, regions) => {
+  const { limiter } = openIsolate(regions);
+  let decided: Step | undefined;
+  const decide = async () => {
+    const ledger = createLedger(() => {});
+    const round = limiter.begin({ regions, operation: 'take', ledger, afterResponse: () => {} });
+    if (round instanceof Promise || round.kind !== 'round') throw new Error('this isolate has its rules');
+    decided = await limiter.decide(round, { kind: 'checks', checks: [createCheck({ lease: false })] });
+  };
+  // The first decision does what an isolate does once.
+  await decide();
+  const ready = Promise.resolve();
+  const ofCaller = await promisesOf(async () => await ready);
+  expect((await promisesOf(decide)) - ofCaller).toBeLessThanOrEqual(5);
+  expect(decided).toMatchObject({ kind: 'decided', decision: { kind: 'counted', allowed: true } });
+});
