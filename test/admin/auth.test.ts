@@ -111,10 +111,14 @@ describe('tokens', () => {
     expect(response.headers.get('WWW-Authenticate')).toBe('Basic realm="weir"');
   });
 
-  test('a guessed token reaches neither the log nor the answer', async () => {
+  test.each([
+    ['a guessed token', 'guess-123', 401],
+    ['a valid token', admin.token, 200],
+  ])('%s reaches neither the log nor the answer', async (_, token, status) => {
     const { call, logged } = createGate();
-    const response = await call({ authorization: bearer('guess-123') });
-    expect(await response.text()).not.toContain('guess-123');
+    const response = await call({ authorization: bearer(token) });
+    expect(response.status).toBe(status);
+    expect(await response.text()).not.toContain(token);
     expect(logged).toEqual([]);
   });
 });
