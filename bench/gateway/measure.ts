@@ -35,6 +35,11 @@ export const CONCURRENCY = 16;
 /** Several collections fall into each slice. A median of shorter slices would leave them out. */
 export const SLICE_MS = 1_000;
 export const ROUNDS = 12;
+/**
+ * Before each slice. The isolate was idle while the others had their slices: its caches are cold, and the system may
+ * have taken its pages. For the first second, a request costs up to half as much again.
+ */
+export const WAKE_MS = 1_000;
 /** For each candidate. V8 compiles Weir's code until about this number, and the peer's until 9,000. */
 export const WARM_UP_REQUESTS = 30_000;
 /** The short form lets every connection ask. */
@@ -58,7 +63,7 @@ export async function measure(
     (name): Slice =>
       async () => {
         const target = targets[name];
-        await load.warmUp({ target, connections: CONCURRENCY, warmUpRequests: CONCURRENCY });
+        await load.run({ target, pace: { connections: CONCURRENCY }, ms: scaled(WAKE_MS, LEAST_MS) });
         const before = await cpuMicros(pid);
         const result = await load.run({
           target,

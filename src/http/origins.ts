@@ -4,7 +4,12 @@ import { hostOf } from '../core/matching/origin-routes.ts';
 import type { SnapshotSource } from '../core/ports/snapshot-source.ts';
 import { identityHeaders } from './identity-headers.ts';
 import { createLoopGuard } from './loop-guard.ts';
-import { type AskedPath, createOriginChooser, type OriginChooserOptions } from './origin-choice.ts';
+import {
+  type AskedPath,
+  createOriginChooser,
+  type OriginChoice,
+  type OriginChooserOptions,
+} from './origin-choice.ts';
 import { createOriginHealth, type OriginReport } from './origin-health.ts';
 import type { HeaderPolicy } from './proxy/headers.ts';
 import { type ProxyResult, proxy } from './proxy.ts';
@@ -45,9 +50,12 @@ export function createOrigins({ snapshots, headers, identity, now, ...options }:
   const health = createOriginHealth(now);
   const loops = createLoopGuard(identity);
 
-  const send = (request: Request, asked: ToOrigin, hop: string): Promise<ProxyResult> => {
-    const { caller, outlivesClientMs } = asked;
-    const choice = choose(request.url, asked);
+  const send = (
+    request: Request,
+    { caller, outlivesClientMs }: ToOrigin,
+    choice: OriginChoice,
+    hop: string,
+  ): Promise<ProxyResult> => {
     const tier = caller && (caller.tier ?? snapshots.current()?.tierOf(caller));
     const target = {
       url: choice.url,
@@ -69,10 +77,11 @@ export function createOrigins({ snapshots, headers, identity, now, ...options }:
     routeOf: ({ request, matchPath }) =>
       routes()?.find(hostOf(request.url), matchPath)?.name ?? DEFAULT_ROUTE,
     forward(request, asked) {
+      const choice = choose(request.url, asked);
       const hop = loops.mark(request, asked.isFirst);
       return typeof hop === 'string'
-        ? send(request, asked, hop)
-        : hop.then((made) => send(request, asked, made));
+        ? send(request, asked, choice, hop)
+        : hop.then((made) => send(request, asked, choice, made));
     },
     report: () => [
       health.report({ routeName: undefined, origin: options.defaultOrigin }),

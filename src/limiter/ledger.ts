@@ -29,6 +29,9 @@ const NOTHING: readonly never[] = [];
 
 /** A class, because every request has a ledger, and the methods of a class are made once. */
 export class Ledger {
+  /** See `ByClock` in deadline.ts. */
+  static readonly kept: Ledger = new Ledger(() => {});
+
   #spent: readonly Charge[] = NOTHING;
   #seats: readonly Charge[] = NOTHING;
   /** Charges paid from leases of this isolate. The units are put back if the request is not admitted. */

@@ -1,5 +1,5 @@
-// Calls one region to count checks of a request, and writes the answer into the tally. `start` makes the call; then
-// `hear` gets the answer, or `fail` the error.
+// Calls one region to count checks of a request, and writes the answer into the tally. `start` makes the call. Then
+// `accept` and `hear` get the answer, or `fail` gets the error.
 import { type Answer, type Outcome, outcomeWith } from '../core/counting/check.ts';
 import type { DegradedReason } from '../core/counting/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
@@ -57,6 +57,8 @@ export interface RegionCalls {
     tally: Tally,
     request: CountRequest,
   ): RegionCall | undefined;
+  /** Throws if the answer lacks something. The call has then failed. */
+  accept(call: RegionCall, answer: Answer): Answer;
   hear(call: RegionCall, answer: Answer, tally: Tally, request: CountRequest): void;
   fail(call: RegionCall, error: unknown, tally: Tally, request: CountRequest): void;
 }
@@ -223,11 +225,16 @@ export function createRegionCalls({
       return { region, turns, checks, permit, isFair, sentAtMs, withAnnouncement, answering };
     },
 
-    hear(call, answer, tally, request) {
+    accept(call, answer) {
       const { region, permit, sentAtMs, checks } = call;
       if (answer.outcomes.length !== checks.length)
         throw new CounterStoreError('bad-reply', 'the answer lacks something');
       noteAnswer(region, permit, sentAtMs, now());
+      return answer;
+    },
+
+    hear(call, answer, tally, request) {
+      const { region } = call;
       if (!tally.answered.includes(region)) tally.answered.push(region);
       if (answer.announced !== undefined)
         tally.heard.push({ announced: answer.announced, board: region.board });

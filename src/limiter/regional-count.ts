@@ -2,6 +2,7 @@
 // to its home. A denied check is tried in the next region that has a part. If the request is denied after all, its
 // charges are given back: all or nothing.
 import { createBoundedCache } from '../core/bounded-cache.ts';
+import type { Answer } from '../core/counting/check.ts';
 import type { CheckResult } from '../core/counting/decision.ts';
 import type { AfterResponse } from '../core/matching/caller.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
@@ -167,11 +168,13 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   ) => {
     const call = calls.start(region, turns, tally, request);
     if (!call) return;
+    let answer: Answer;
     try {
-      calls.hear(call, await call.answering, tally, request);
+      answer = calls.accept(call, await call.answering);
     } catch (error) {
-      calls.fail(call, error, tally, request);
+      return calls.fail(call, error, tally, request);
     }
+    calls.hear(call, answer, tally, request);
   };
 
   const take = ({ turns, wishes }: Step, tally: Tally, request: CountRequest): Promise<unknown> =>
@@ -231,11 +234,13 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       else {
         // What `askToCount` does, without its promise: most requests take one call and nothing else.
         const call = calls.start(only, step.turns, tally, request);
+        let answer: Answer | undefined;
         try {
-          if (call) calls.hear(call, await call.answering, tally, request);
+          if (call) answer = calls.accept(call, await call.answering);
         } catch (error) {
           if (call) calls.fail(call, error, tally, request);
         }
+        if (call && answer) calls.hear(call, answer, tally, request);
       }
       if (tally.pending.every(isAdmitted)) break;
     }

@@ -82,15 +82,19 @@ export function createClient({ url, token }: UpstashOptions): Client {
     attempt(signal, async () => (await library()).issue(signal, issued));
   return {
     async script(signal, { script, call, read }) {
+      const words = scriptWords('EVALSHA', script.sha, call);
+      let result: unknown;
       try {
-        const response = await post(signal, '', scriptWords('EVALSHA', script.sha, call));
+        const response = await post(signal, '', words);
         const reply: unknown = JSON.parse(await response.text());
-        if (isScriptMissing(reply))
-          return read(await command(signal, scriptWords('EVAL', script.text, call)));
-        return read(resultOf(response.ok, reply));
+        result = isScriptMissing(reply)
+          ? await command(signal, scriptWords('EVAL', script.text, call))
+          : resultOf(response.ok, reply);
       } catch (error) {
         throw withoutDetails(error, signal);
       }
+      // Not in the `try`: a bug in there is not a failure of Redis.
+      return read(result);
     },
     command,
     pipeline: (signal, commands) =>

@@ -12,7 +12,16 @@ export function createUpstashStore(client: Client): CounterStore {
   let script: Script | undefined;
   /** Not asynchronous itself, because one more promise for each request costs. */
   const run: CounterStore['run'] = (call, signal) =>
-    script ? runWith(script, call, signal) : composeFirst(call, signal);
+    script ? runSafely(script, call, signal) : composeFirst(call, signal);
+
+  /** A bug rejects the promise, as it would in an asynchronous function. */
+  const runSafely = (made: Script, call: CounterCall, signal: AbortSignal): Promise<Answer> => {
+    try {
+      return runWith(made, call, signal);
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  };
 
   const composeFirst: CounterStore['run'] = async (call, signal) => {
     script = await composeScript();

@@ -41,6 +41,9 @@ function createUsual(client: AbortSignal, timeoutMs: number): OriginDeadline {
 
 /** A class, because most requests have one, and the methods of a class are made once. */
 class Usual implements OriginDeadline {
+  /** See `ByClock` in limiter/deadline.ts. */
+  static readonly kept: OriginDeadline = new Usual(new AbortController().signal, 0);
+
   readonly signal: AbortSignal;
   readonly #timeoutMs: number;
   #timer: ReturnType<typeof setTimeout> | undefined;
