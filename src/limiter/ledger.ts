@@ -25,19 +25,26 @@ export interface Charge {
 export const createLedger = (onError: (error: unknown) => void): Ledger => new Ledger(onError);
 
 /** Shared by all ledgers: most have one charge and nothing else. */
-const NOTHING: readonly never[] = [];
+const NOTHING: never[] = [];
+
+/** The first entry makes a list of its own, because an empty list is shared. */
+function added<T>(list: T[], entry: T): T[] {
+  if (list.length === 0) return [entry];
+  list.push(entry);
+  return list;
+}
 
 /** A class, because every request has a ledger, and the methods of a class are made once. */
 export class Ledger {
   /** See `ByClock` in deadline.ts. */
   static readonly kept: Ledger = new Ledger(() => {});
 
-  #spent: readonly Charge[] = NOTHING;
-  #seats: readonly Charge[] = NOTHING;
+  #spent: Charge[] = NOTHING;
+  #seats: Charge[] = NOTHING;
   /** Charges paid from leases of this isolate. The units are put back if the request is not admitted. */
-  #leased: readonly { readonly charge: Charge; readonly putBack: () => void }[] = NOTHING;
+  #leased: { readonly charge: Charge; readonly putBack: () => void }[] = NOTHING;
   /** Seats that a store without an answer may hold. */
-  #doubts: readonly Charge[] = NOTHING;
+  #doubts: Charge[] = NOTHING;
   readonly #onError: (error: unknown) => void;
 
   constructor(onError: (error: unknown) => void) {
@@ -47,19 +54,18 @@ export class Ledger {
   /** A store has charged this check, at that moment by its own clock. */
   noteCharge(store: CounterStore, check: RuleCheck, chargedAtMs: number): void {
     const charge = { store, check, chargedAtMs };
-    if (holdsSeat(check)) this.#seats = [...this.#seats, charge];
-    else this.#spent = [...this.#spent, charge];
+    if (holdsSeat(check)) this.#seats = added(this.#seats, charge);
+    else this.#spent = added(this.#spent, charge);
   }
 
   /** A leased unit pays for the check: see lease-book.ts. */
   noteLeased(charge: Charge, putBack: () => void): void {
-    this.#leased = [...this.#leased, { charge, putBack }];
+    this.#leased = added(this.#leased, { charge, putBack });
   }
 
   /** A store has not answered a call that charges these checks, so it may have charged them. */
   noteDoubt(store: CounterStore, checks: readonly RuleCheck[]): void {
-    const doubts = checks.filter(holdsSeat).map((check) => ({ store, check }));
-    if (doubts.length > 0) this.#doubts = [...this.#doubts, ...doubts];
+    for (const check of checks) if (holdsSeat(check)) this.#doubts = added(this.#doubts, { store, check });
   }
 
   /** All charges that are certain. */
