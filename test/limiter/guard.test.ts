@@ -78,7 +78,21 @@ describe('a bug in the limiter', () => {
     expect(errors.map(String)).toEqual(['TypeError: x', expect.stringContaining('BadCheckError')]);
   });
 
-  it('is not reported if the error is a failure of a store', async () => {
+  it('is never blamed on a region, however often it happens', async () => {
+    const { regions, home, next, asked } = createRegions({}, {});
+    const { decide, settle, errors } = openIsolate(regions, { source: broken() });
+    for (let i = 0; i < 50; i += 1) {
+      const { decision } = await decide();
+      expect(decision).toMatchObject({ kind: 'degraded', reason: 'internal-error' });
+    }
+    await settle();
+    expect(errors).toEqual(Array(50).fill(bug));
+    expect([home, next].map(({ breaker }) => breaker.state(Date.now()))).toEqual(['closed', 'closed']);
+    // Operators hear nothing of the regions, and nobody looks whether they are well.
+    expect([home.reported, next.reported, asked]).toEqual([[], [], []]);
+  });
+
+  it('is told apart from a failure of a store, which is not reported as a bug', async () => {
     const source = createSource({
       announced: () => {
         throw new CounterStoreError('timeout', 'x');
