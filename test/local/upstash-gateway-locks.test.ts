@@ -105,6 +105,17 @@ describe('a lock', () => {
     expect(await read2).toBeGreaterThanOrEqual(((await write1) as number) + HOLD_MS - 1);
   });
 
+  it('is not kept by a reader: a waiting writer begins as soon as the reader has ended', async () => {
+    // Nobody could wait that long. The writer never ends, so it leaves no timer behind.
+    const { begun, start, end, settle } = open(3_600_000);
+    void start('reader', read('a'));
+    void start('writer', write('a'));
+    await settle();
+    expect(begun).toEqual(['reader']);
+    await end('reader');
+    expect(begun).toEqual(['reader', 'writer']);
+  });
+
   it('excludes conflicting commands, and every command gets its locks in the end', async () => {
     const key = fc.constantFrom('a', 'b', 'c');
     const wish = fc.oneof(
