@@ -3,6 +3,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { freshIp, type IsolateName, REGIONS, type Weir } from '../../local/weir.ts';
 import { ANNOUNCEMENT_KEY } from '../../src/core/counting/keys.ts';
 import { formatAnnouncement, parseAnnouncement } from '../../src/core/ports/announcement.ts';
+import { createAnnouncementBoard } from '../../src/redis/announcement-board.ts';
+import { createClient } from '../../src/redis/client.ts';
 import { startWeir } from '../shared/weir.ts';
 
 const ISOLATES: readonly IsolateName[] = ['one', 'two', 'three'];
@@ -188,8 +190,9 @@ describe('a change by a migration', () => {
 });
 
 describe('the announcement', () => {
+  const gatewayOf = (region: string) => weir.stack.regions.find(({ name }) => name === region)?.gateway;
   const announced = async (region: string) => {
-    const { gateway } = weir.stack.regions.find(({ name }) => name === region) ?? {};
+    const gateway = gatewayOf(region);
     const answer = await fetch(`${gateway?.url}/get/${ANNOUNCEMENT_KEY}`, {
       headers: { Authorization: `Bearer ${gateway?.token}` },
     });
@@ -215,6 +218,21 @@ describe('the announcement', () => {
     expect(after?.sequence).toBeGreaterThan(before?.sequence ?? Number.POSITIVE_INFINITY);
     await pause(IDLE_MS);
     expect(await limitAt({ isolate: 'three', region: 'us' }, '/put-back')).toBe('4');
+  });
+
+  it('is never replaced by an older publication that arrives late', async () => {
+    const boards = REGIONS.map((region) => {
+      const { url = '', token = '' } = gatewayOf(region) ?? {};
+      return createAnnouncementBoard(createClient({ url, token }));
+    });
+    const { id } = await addRule('/late', 4);
+    const older = await announced('us');
+    await weir.admin(`/rules/${id}`, { method: 'PATCH', body: { limit: 5 } });
+    const newer = await announced('us');
+    expect(newer?.rules).not.toBe(older?.rules);
+    // The older publication was held up, and only now reaches the regions.
+    for (const board of boards) if (older) await board.write(older, AbortSignal.timeout(60_000));
+    expect(await Promise.all(REGIONS.map(announced))).toEqual(REGIONS.map(() => newer));
   });
 
   it('is in KV too, for isolates that cannot reach Redis', async () => {
