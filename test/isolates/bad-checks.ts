@@ -1,0 +1,37 @@
+// Calls of POST /_weir/check that are refused, and the problem that the answer names. See check.test.ts for the rules.
+export const BAD_CHECKS: readonly (readonly [body: object, problem: string])[] = [
+  [{ subject: 'a' }, 'the check: must have either rule or policy'],
+  [{ rule: 'jobs' }, 'checks[0].subject: is missing: the rule counts by user'],
+  [{ rule: 'all jobs', subject: 'a' }, 'checks[0].subject: has no place in a rule that counts all together'],
+  [{ rule: 'by address', subject: 'here' }, 'checks[0].subject: is not an IP address'],
+  [{ rule: 'nobody', subject: 'a' }, 'checks[0].rule: there is no such rule in force'],
+  [
+    { rule: 'models', subject: 'a' },
+    'checks[0].rule: counts by parts of a request (`by`, `per`), which a check does not have',
+  ],
+  [
+    { policy: 'twice-ip', subject: '10.0.0.1' },
+    'checks[0].policy: is that of several rules; name one by its id',
+  ],
+  [{ rule: 'jobs', subject: 'a', cost: 0 }, 'cost: must be from 1 to 1000000000'],
+  [{ rule: 'jobs', subject: 'a', colour: 1 }, 'the body: Unrecognized key: "colour"'],
+  [{ checks: [] }, 'checks[0]: is missing'],
+  [
+    {
+      checks: [
+        { rule: 'jobs', subject: 'a' },
+        { rule: 'jobs', subject: 'a' },
+      ],
+    },
+    'checks: name a rule and a subject twice; add up their costs',
+  ],
+  [
+    {
+      checks: [
+        { rule: 'jobs', subject: 'a' },
+        { rule: 'all jobs', peek: true },
+      ],
+    },
+    'checks: must all peek, or none of them',
+  ],
+];
