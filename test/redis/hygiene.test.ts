@@ -188,25 +188,28 @@ describe('a stored key', () => {
     }
   });
 
-  it('has room for 500 counters, and one more replaces the counter that expires first', async () => {
-    const rule = createCheck({ algorithm: 'fixed-window', limit: 1, windowMs: 1_000 * HOUR_MS });
-    const soonest = 250;
-    const checks = Array.from({ length: 501 }, (_, i) => ({
-      ...rule,
-      id: `rule-${i}`,
-      windowMs: (i === soonest ? 1 : 1_000) * HOUR_MS,
-    }));
-    const each = async (operation: 'take' | 'peek', some: readonly Check[]) => {
-      const outcomes: Outcome[] = [];
-      for (let i = 0; i < some.length; i += 100)
-        outcomes.push(...(await lua.run({ operation, checks: some.slice(i, i + 100) })).outcomes);
-      return outcomes.flatMap(({ remaining }, i) => (remaining === 1 ? [i] : []));
-    };
-    await each('take', checks.slice(0, 500));
-    expect(await each('peek', checks)).toEqual([500]);
-    await each('take', checks.slice(500));
-    expect(await each('peek', checks)).toEqual([soonest]);
-  });
+  // Each call puts its counters first, so number 400 comes right after the new one, and number 99 is the last.
+  it.each([0, 99, 250, 400, 499])(
+    'has room for 500 counters, and one more replaces the counter that expires first: number %i',
+    async (soonest) => {
+      const rule = createCheck({ algorithm: 'fixed-window', limit: 1, windowMs: 1_000 * HOUR_MS });
+      const checks = Array.from({ length: 501 }, (_, i) => ({
+        ...rule,
+        id: `rule-${i}`,
+        windowMs: (i === soonest ? 1 : 1_000) * HOUR_MS,
+      }));
+      const each = async (operation: 'take' | 'peek', some: readonly Check[]) => {
+        const outcomes: Outcome[] = [];
+        for (let i = 0; i < some.length; i += 100)
+          outcomes.push(...(await lua.run({ operation, checks: some.slice(i, i + 100) })).outcomes);
+        return outcomes.flatMap(({ remaining }, i) => (remaining === 1 ? [i] : []));
+      };
+      await each('take', checks.slice(0, 500));
+      expect(await each('peek', checks)).toEqual([500]);
+      await each('take', checks.slice(500));
+      expect(await each('peek', checks)).toEqual([soonest]);
+    },
+  );
 
   it.each([
     { countDenied: false, most: 20 },

@@ -1,19 +1,22 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { CounterStore } from '../../src/core/ports/counter-store.ts';
-import { createClient } from '../../src/redis/client.ts';
+import { type Client, createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/upstash-store.ts';
 import { createCheck } from './engines.ts';
 import { startUpstash, type Upstash } from './lua-engine.ts';
 
 let upstash: Upstash;
+let client: Client;
 let store: CounterStore;
 beforeAll(async () => {
   upstash = await startUpstash('reset');
-  store = createUpstashStore(createClient({ url: upstash.gateway.url, token: 'token' }));
+  client = createClient({ url: upstash.gateway.url, token: 'token' });
+  store = createUpstashStore(client);
 });
 afterAll(() => upstash.stop());
 
 const signal = () => AbortSignal.timeout(5_000);
+const exist = (...keys: string[]) => client.command(signal(), ['EXISTS', ...keys]);
 const rule = { algorithm: 'fixed-window', limit: 5, windowMs: 3_600_000 } as const;
 const cession = { home: 'eu', termMs: 60_000, holdMs: 60_000 };
 
@@ -28,11 +31,27 @@ describe('a reset', () => {
     expect(outcomes).toMatchObject([{ remaining: 5 }, { movedTo: 'eu' }]);
   });
 
-  it('forgets all of a key that holds only counters, and accepts a key that does not exist', async () => {
+  it('leaves nothing of a key that holds only counters, and accepts a key that does not exist', async () => {
     const check = createCheck(rule);
     await store.run({ operation: 'take', checks: [check] }, signal());
+    expect(await exist(check.key)).toBe(1);
     await store.reset([check.key, `${check.key}:none`], signal());
+    expect(await exist(check.key, `${check.key}:none`)).toBe(0);
     const { outcomes } = await store.run({ operation: 'peek', checks: [check] }, signal());
     expect(outcomes).toMatchObject([{ remaining: 5 }]);
+  });
+
+  it.each<[string, (key: string) => readonly string[]]>([
+    ['a text', (key) => ['SET', key, 'not of Weir']],
+    ['a text with the letters of a cession', (key) => ['SET', key, ';ceded:m1 eu']],
+    ['a list', (key) => ['RPUSH', key, 'x']],
+    ['a hash', (key) => ['HSET', key, 'a', 'b']],
+  ])('leaves nothing of a key with a foreign value: %s', async (_, write) => {
+    const check = createCheck(rule);
+    await client.command(signal(), write(check.key));
+    await store.reset([check.key], signal());
+    expect(await exist(check.key)).toBe(0);
+    const { outcomes } = await store.run({ operation: 'take', checks: [check] }, signal());
+    expect(outcomes).toMatchObject([{ allowed: true, remaining: 4 }]);
   });
 });
