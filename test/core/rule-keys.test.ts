@@ -212,8 +212,21 @@ describe('a file extension', () => {
     expect(await costs('/login', ignoring)).toEqual([5]);
   });
 
-  it('is never a number, and a rule may still name it', async () => {
+  it('is neither a number nor a hidden name, and a rule may still name it', async () => {
     expect(await costs('/login.2', ignoring)).toEqual([]);
+    const above = [rule({ resource: '/files' })];
+    expect(await checksAt(above, '/files/.env', ignoring)).toHaveLength(0);
+    const hidden = [rule({ resource: '/files/.env' })];
+    for (const [path, count] of [
+      ['/files/.env', 1],
+      ['/files/.env.json', 1],
+      ['/files', 0],
+      ['/files/', 0],
+    ] as const)
+      expect([path, await checksAt(hidden, path, ignoring)]).toEqual([
+        path,
+        Array(count).fill(expect.anything()),
+      ]);
     const named = [rule({ resource: '/login.json' })];
     expect(await checksAt(named, '/login.json', ignoring)).toHaveLength(1);
     expect(await checksAt(named, '/login', ignoring)).toHaveLength(0);

@@ -184,9 +184,10 @@ describe('a snapshot', () => {
     expect(matching(rules, { caller: { userId: CALLER.ip } })).toEqual(['override']);
   });
 
-  it('gives a caller without a tier the default tier', () => {
+  it('gives a caller without a tier, or with an unknown one, the default tier', () => {
     const rules = [rule({ name: 'free', tiers: ['free'] })];
     expect(matching(rules, {})).toEqual(['free']);
+    expect(matching(rules, { caller: { tier: 'a tier that is gone' } })).toEqual(['free']);
     expect(matching(rules, { caller: { tier: 'premium' } })).toEqual([]);
     expect(match({ rules, tiers: [] }, {})).toEqual([]);
   });
