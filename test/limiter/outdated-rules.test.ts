@@ -1,6 +1,8 @@
 // If rules turn out to be outdated after a request was charged by them, the new rules decide the request once more. In
 // the end only the new rules have charged it, and once.
+
 import { describe, expect, it, vi } from 'vitest';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { START_MS } from './fake-regions.ts';
 import { type TestRequest, useFakeTime } from './limiter-harness.ts';
 import { added, kept, open, overdue, removed, used, wider } from './outdated-rules-harness.ts';
@@ -61,6 +63,24 @@ describe('a request that was charged by outdated rules', () => {
     await decide({ onShadow });
     await settle();
     expect([told, used(shadow, ...regions)]).toEqual([['shadow'], 1]);
+  });
+
+  it('is counted by the shadow rules of the new rules, and not by those of the old rules', async () => {
+    const [before, after] = ['before', 'after'].map((id) => ({ ...checkOf(id), log: true })) as [
+      RuleCheck,
+      RuleCheck,
+    ];
+    const told: string[] = [];
+    const onShadow: TestRequest['onShadow'] = (results) =>
+      void told.push(...results.map(({ check }) => check.id));
+    for (const regions of [['us'], ['us', 'eu']]) {
+      told.length = 0;
+      const world = open({ before: [kept, before], after: [kept, after], regions });
+      expect(await world.decide({ onShadow })).toMatchObject({ allowed: true, rulesVersion: 'new' });
+      await world.settle();
+      expect(told).toEqual(regions.length > 1 ? ['after'] : []);
+      expect([before, after].map((check) => used(check, ...world.regions))).toEqual([0, 1]);
+    }
   });
 
   it('gets its charge back in every region that charged it', async () => {
