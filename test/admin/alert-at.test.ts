@@ -5,11 +5,17 @@ import { rule, useImports } from './import-export-harness.ts';
 const { take, exported, call } = useImports();
 
 describe('alertAt', () => {
-  it('survives an import and an export', async () => {
+  it('survives an import, an export and an import of the export', async () => {
     const alerting = { ...rule('alerting'), alertAt: [80, 100] };
     await take({ weir: 1, rules: [alerting] });
-    const { rules } = await exported();
-    expect(rules).toEqual([expect.objectContaining({ name: 'alerting', alertAt: [80, 100] })]);
+    const document = await exported();
+    expect(document.rules).toEqual([expect.objectContaining({ name: 'alerting', alertAt: [80, 100] })]);
+    await take({ weir: 1, rules: [] }, '?mode=replace');
+    expect((await exported()).rules).toEqual([]);
+    await take(document, '?force=true');
+    expect((await exported()).rules).toEqual([
+      expect.objectContaining({ name: 'alerting', alertAt: [80, 100] }),
+    ]);
   });
 
   it.each([

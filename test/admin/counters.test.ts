@@ -3,7 +3,9 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import type { Check } from '../../src/core/counting/check.ts';
 import { counterId, groupOf, subjectKey } from '../../src/core/counting/keys.ts';
+import { slotOf } from '../../src/core/matching/resource.ts';
 import type { CounterStore } from '../../src/core/ports/counter-store.ts';
+import { hash } from '../../src/core/regions/shares.ts';
 import { createClient } from '../../src/redis/client.ts';
 import { createUpstashStore } from '../../src/redis/upstash-store.ts';
 import { type Harness, startHarness, TOKEN } from '../local/upstash-gateway-harness.ts';
@@ -114,9 +116,21 @@ test('a reset forgets all counters of one subject in every region, and of no oth
   }
 });
 
-test('a reset covers the counters of every method', async () => {
-  for (const variant of ['_GET', '_OTHER']) {
-    const { checkOf } = await createRule('user', 'sliding-window-log', { per: ['method'], variant });
+test('a reset covers the counters of every route and method', async () => {
+  const routeOf = (resource: string) => `_${hash(slotOf(resource)).toString(36)}`;
+  const two = { resource: undefined, resources: ['/a', '/b/*'] };
+  for (const shape of [
+    ...['_GET', '_OTHER'].map((variant) => ({ per: ['method'], variant })),
+    ...two.resources.map((resource) => ({ ...two, per: ['route'], variant: routeOf(resource) })),
+    ...two.resources.flatMap((resource) =>
+      ['_GET', '_OTHER'].map((method) => ({
+        ...two,
+        per: ['route', 'method'],
+        variant: `${routeOf(resource)}${method}`,
+      })),
+    ),
+  ]) {
+    const { checkOf } = await createRule('user', 'sliding-window-log', shape);
     await takeEverywhere(await checkOf('user', 'u1'));
     await reset({ scope: 'user', subject: 'u1' });
     expect(await leftEverywhere(await checkOf('user', 'u1'))).toEqual([10, 10]);

@@ -237,8 +237,15 @@ describe('something that does not exist', () => {
     if (method !== 'HEAD') expect(await readProblem(response)).toMatchObject({ code: 'method-not-allowed' });
   });
 
-  it('is a 401 if the token is wrong', async () => {
-    for (const path of ['/rules', '/nothing'])
-      expect((await admin.call(path, { method: 'DELETE', token: 'wrong' })).status).toBe(401);
+  it('is a 401 if the token is missing or wrong, the same as for a path and a method that exist', async () => {
+    for (const token of ['', 'wrong']) {
+      const answerTo = async (path: string, method = 'GET') => {
+        const answer = await admin.call(path, { method, token });
+        return [answer.status, answer.headers.get('Allow'), await answer.text()];
+      };
+      const known = await answerTo('/rules');
+      expect(known[0]).toBe(401);
+      expect([await answerTo('/nothing'), await answerTo('/rules', 'DELETE')]).toEqual([known, known]);
+    }
   });
 });

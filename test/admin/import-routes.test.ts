@@ -1,6 +1,6 @@
 // Routes in the document of an export and an import.
 import { describe, expect, test } from 'vitest';
-import { EMPTY, useImports } from './import-export-harness.ts';
+import { EMPTY, rule, useImports } from './import-export-harness.ts';
 
 const { take, send, exported, query } = useImports();
 
@@ -64,9 +64,17 @@ describe('routes', () => {
     expect(await places()).toEqual(['a/a', 'b/b']);
   });
 
-  test('stay if the document has no routes', async () => {
+  test('stay if the document has no routes, and rules stay if it has only routes', async () => {
     await take({ weir: 1, routes: [route('a')] });
     expect((await take({ weir: 1, rules: [] }, '?mode=replace')).routes).toEqual({ ...EMPTY, unchanged: 1 });
+    expect(await places()).toEqual(['a/a']);
+    await take({ weir: 1, rules: [rule('kept')] });
+    const { rules, routes } = await take({ weir: 1, routes: [] }, '?mode=replace');
+    expect({ rules, routes }).toEqual({
+      rules: { ...EMPTY, unchanged: 1 },
+      routes: { ...EMPTY, deleted: ['a'] },
+    });
+    expect((await exported()).rules).toEqual([expect.objectContaining({ name: 'kept' })]);
   });
 
   test.each([
