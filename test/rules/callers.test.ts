@@ -110,9 +110,12 @@ describe('the tier', () => {
     },
   );
 
-  it('of a key whose user has no row is that of its tenant', async () => {
-    const { key, id } = await issueKey({ tenantId: 'SILVER', userId: 'in no table' });
-    const expected = { apiKeyId: id, userId: 'in no table', tenantId: 'SILVER', tier: 'silver' };
+  it.each([
+    [null, 'silver'],
+    ['gold', 'gold'],
+  ])('of a key whose user has no row is its own, or that of its tenant: %s', async (own, tier) => {
+    const { key, id } = await issueKey({ tier: own, tenantId: 'SILVER', userId: 'in no table' });
+    const expected = { apiKeyId: id, userId: 'in no table', tenantId: 'SILVER', tier };
     expect(await openIsolate().ofApiKey(key)).toEqual(expected);
   });
 
