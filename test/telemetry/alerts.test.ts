@@ -5,6 +5,7 @@ import type { Crossing } from '../../src/core/telemetry/crossings.ts';
 import { createMetricSums } from '../../src/core/telemetry/metric-sums.ts';
 import { sendAlerts } from '../../src/telemetry/alerts.ts';
 import { keepRecords } from '../../src/telemetry/keep-records.ts';
+import type { RecordBatch } from '../../src/telemetry/record-batch.ts';
 import { startDatabase, type TestDatabase } from '../rules/database.ts';
 import { type Receiver, startReceiver } from './webhook-receiver.ts';
 
@@ -48,9 +49,16 @@ let sums = createMetricSums();
 const counted = () => Object.fromEntries(sums.take(10));
 const send = () => sendAlerts({ database: db.database, webhook: receiver.webhook, now, sums });
 let lastId = 0;
-const keep = (crossings: readonly Crossing[], { isTold = true } = {}) => {
+const DENIAL = {
+  ...{ atMs: WINDOW_START_MS, scope: 'ip', ruleId: 'r', ruleName: 'search' },
+  ...{ subject: 'a', route: 'default', count: 3 },
+} as const;
+const keep = (
+  crossings: readonly Crossing[],
+  { isTold = true, denials = [] }: { isTold?: boolean; denials?: RecordBatch['denials'] } = {},
+) => {
   lastId += 1;
-  const batch = { id: `batch ${lastId}`, cutAtMs: 0, denials: [], usage: [], crossings };
+  const batch = { id: `batch ${lastId}`, cutAtMs: 0, denials, usage: [], crossings };
   const webhook = isTold ? receiver.webhook : undefined;
   const onError = (error: unknown) => void errors.push(error);
   return keepRecords({ database: db.database, webhook, now, sums, onError }, batch);
@@ -107,20 +115,27 @@ describe('the webhook', () => {
 });
 
 describe('a message that the webhook does not take', () => {
-  it.each([500, 302, 410])('(%i) does not fail its batch, and is sent again under its id', async (status) => {
-    errors.length = 0;
-    receiver.answers.status = status;
-    expect(await keep([crossingOf('a')])).toBe(true);
-    expect(errors).toMatchObject([{ name: 'WebhookError', message: `ALERT_WEBHOOK answered ${status}` }]);
-    receiver.answers.status = 204;
-    expect(await send()).toBe(0);
-    await passSeconds(60);
-    expect(await send()).toBe(1);
-    const [first, second] = receiver.received;
-    expect(second?.id).toBe(first?.id);
-    await passSeconds(6_000);
-    expect(await send()).toBe(0);
-  });
+  it.each([500, 302, 410])(
+    '(%i) leaves its batch written, and is sent again under its id',
+    async (status) => {
+      errors.length = 0;
+      receiver.answers.status = status;
+      await sql.query('delete from events');
+      expect(await keep([crossingOf('a')], { denials: [DENIAL] })).toBe(true);
+      expect((await sql.query('select subject, count::int from events')).rows).toEqual([
+        { subject: 'a', count: 3 },
+      ]);
+      expect(errors).toMatchObject([{ name: 'WebhookError', message: `ALERT_WEBHOOK answered ${status}` }]);
+      receiver.answers.status = 204;
+      expect(await send()).toBe(0);
+      await passSeconds(60);
+      expect(await send()).toBe(1);
+      const [first, second] = receiver.received;
+      expect(second?.id).toBe(first?.id);
+      await passSeconds(6_000);
+      expect(await send()).toBe(0);
+    },
+  );
 
   it('is sent later each time, up to an hour later', async () => {
     receiver.answers.status = 503;

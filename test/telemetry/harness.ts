@@ -24,6 +24,8 @@ export function openTelemetry({ isHashed = false, regions = ['us'] }: Situation 
   const isDown = new Set<string>();
   const batches: (MetricsBatch & { readonly region: string })[] = [];
   const records: RecordBatch[] = [];
+  /** The id of the batch in each attempt, whether it was taken or not. */
+  const tried: string[] = [];
   const samples: DeniedSample[] = [];
   const errors: unknown[] = [];
   const later: Promise<unknown>[] = [];
@@ -44,6 +46,7 @@ export function openTelemetry({ isHashed = false, regions = ['us'] }: Situation 
     boards: new Map(regions.map((name) => [name, boardOf(name)])),
     records: {
       async send(batch) {
+        tried.push(batch.id);
         if (state.isQueueDown) throw new Error('the queue is down');
         records.push(batch);
       },
@@ -69,6 +72,7 @@ export function openTelemetry({ isHashed = false, regions = ['us'] }: Situation 
     sums,
     batches,
     records,
+    tried,
     samples,
     errors,
     later,

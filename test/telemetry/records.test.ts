@@ -93,17 +93,24 @@ describe('denials', () => {
     expect(rows.some(({ ruleId }) => ruleId === 'other')).toBe(true);
   });
 
-  it('stay in one batch until it is taken, and are handed over once', async () => {
-    const { state, decide, handOver, records, errors } = openTelemetry();
+  it('keep their batch and its id until it is taken, and are handed over once', async () => {
+    const { state, decide, handOver, records, tried, errors } = openTelemetry();
     state.isQueueDown = true;
     decide({ decision: denied });
     await handOver();
+    // A later denial does not get into a batch that may have arrived: that would be written only once.
+    decide({ decision: denied });
     await handOver();
     expect(errors).toHaveLength(2);
     state.isQueueDown = false;
     await handOver();
+    const [first] = records;
+    expect(tried.slice(0, 3)).toEqual([first?.id, first?.id, first?.id]);
+    expect(first?.denials).toMatchObject([{ count: 1 }]);
     await handOver();
-    expect(records).toHaveLength(1);
+    await handOver();
+    expect(records.map(({ denials }) => denials.map(({ count }) => count))).toEqual([[1], [1]]);
+    expect(new Set(records.map(({ id }) => id)).size).toBe(2);
   });
 
   it('are logged as samples, by rule and route, with the subject as a hash', async () => {
