@@ -1,13 +1,14 @@
 // The gateway under load: Weir as deployed, beside a bare Worker, a bare proxy, a proxy that only sends a PING to
-// Redis, and @upstash/ratelimit, bare and with Weir's duties. All run in one workerd process, with the same requests,
-// on the same Redis and the same origin.
+// Redis, and @upstash/ratelimit, bare and with Weir's duties. All get the same requests, on the same Redis and the same
+// origin.
 import { type Arena, startArena } from './gateway/arena.ts';
 import { CANDIDATES, targetsAt } from './gateway/candidates.ts';
 import { compare, compareKeys, compareTables } from './gateway/compare.ts';
+import { CONCURRENCY, LEAST_MS } from './gateway/fresh-processes.ts';
 import { measureHeap } from './gateway/heap.ts';
 import { latencyKeys, latencyTable, measureLatency } from './gateway/latency.ts';
 import { type Load, startLoad } from './gateway/load.ts';
-import { CONCURRENCY, LEAST_MS, measure } from './gateway/measure.ts';
+import { measure } from './gateway/measure.ts';
 import { loadTable } from './gateway/tables.ts';
 import type { Bench, BenchOptions } from './shared/bench.ts';
 import { tallyReasons } from './shared/reasons.ts';
@@ -47,11 +48,11 @@ export const run: Bench = async (options) => {
 };
 
 async function measureAll(arena: Arena, load: Load, options: BenchOptions) {
-  await using workerd = await arena.serve();
-  const targets = targetsAt(workerd.urls);
-  const measured = await measure({ targets, load, pid: workerd.pid }, options);
+  await using all = await arena.serve();
+  const measured = await measure({ arena, all, load }, options);
   options.say('throughput: measured');
   const { throughput } = measured;
+  const targets = targetsAt(all.urls);
   const latencies = await measureLatency({ arena, load, targets, throughput }, options);
   return { measured, latencies };
 }

@@ -1,9 +1,10 @@
 // What telemetry costs: processor time of the built Worker with one rule, with its telemetry and without. Two isolates of
 // the same code differ by more than telemetry costs. So each isolate is compared with itself: its telemetry is turned on
 // and off in turns.
+
+import { CONCURRENCY, LEAST_MS } from './gateway/fresh-processes.ts';
 import { ONE_RULE_PATH } from './gateway/limits.ts';
 import { type Load, startLoad } from './gateway/load.ts';
-import { CONCURRENCY, LEAST_MS } from './gateway/measure.ts';
 import type { Bench, Table } from './shared/bench.ts';
 import { tallyReasons, uncountedNotes } from './shared/reasons.ts';
 import { median } from './shared/rounds.ts';

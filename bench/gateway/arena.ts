@@ -21,6 +21,8 @@ import {
 export interface Arena extends AsyncDisposable {
   /** A workerd process with all candidates, and Weir's rules in force. */
   serve(options?: Pick<ServeOptions, 'inspect' | 'mostHeapMb'>): Promise<Workerd>;
+  /** One Worker in a process of its own. It reads its rules from the KV of `all`, which has published them. */
+  serveAlone(name: string, all: Workerd): Promise<Workerd>;
   /** From now on, every call to Redis takes this much longer. */
   setDistance(ms: number): Promise<void>;
 }
@@ -29,6 +31,12 @@ export const ANY_PORTS = { origin: 0, upstash: 0, neon: 0, redis: 0, postgres: 0
 export const ADMIN_TOKEN = 'an-admin-token-for-benches';
 /** All parts share this machine, and this bench does not measure the deadline. */
 const DEADLINE_MS = '5000';
+
+/** Workers that store the rules in force: of three regions, and of one. */
+const KVS = ['kv', 'kv-one-region'] as const;
+
+const pick = (urls: Workerd['urls'], names: readonly string[]) =>
+  Object.fromEntries(names.map((name) => [name, urls[name] ?? '']));
 
 export async function startArena({ say, parts }: BenchOptions): Promise<Arena> {
   await using cleanup = new AsyncDisposableStack();
@@ -39,8 +47,8 @@ export async function startArena({ say, parts }: BenchOptions): Promise<Arena> {
   await bundleOthers(folder);
   const stack = cleanup.use(await startStack({ ports: ANY_PORTS, databaseUrl: parts.databaseUrl, say }));
   const oneRegion = await startOneRegion(cleanup);
-  const usual = { kv: 'kv' };
-  const single = { kv: 'kv-one-region', regions: oneRegion.variable };
+  const usual = { kv: KVS[0] };
+  const single = { kv: KVS[1], regions: oneRegion.variable };
   const workers = [
     weirOn(stack, weirModules, { name: 'weir', ...usual }),
     weirOn(stack, weirModules, { name: 'weir-five-rules', ...usual }),
@@ -61,6 +69,13 @@ export async function startArena({ say, parts }: BenchOptions): Promise<Arena> {
       });
       return workerd;
     },
+    serveAlone: (name, { urls }) =>
+      serveWorkers({
+        folder,
+        compatibility,
+        workers: workers.filter((worker) => worker.name === name),
+        elsewhere: pick(urls, KVS),
+      }),
     async setDistance(ms) {
       await Promise.all(
         gateways.map(({ faults }) => (ms > 0 ? faults.set({ latencyMs: ms }) : faults.clear())),
@@ -151,7 +166,7 @@ function othersOn({ originUrl, regions: [region] }: Stack): ServedWorker[] {
     worker(name, file, { LIMIT: String(LIMIT), LIMIT_COUNT: String(count), LIMIT_ORDER: order });
   return [
     ...['kv', 'bare', 'proxy', 'ping', 'fair-proxy', 'fair-ping'].map((name) => worker(name)),
-    worker('kv-one-region', 'kv'),
+    worker(KVS[1], 'kv'),
     ...[1, 3, 5].map((count) => peer(`upstash-${count}`, 'upstash', count)),
     peer('upstash-5-parallel', 'upstash', 5, 'parallel'),
     ...[1, 5].map((count) => peer(`fair-upstash-${count}`, 'fair-upstash', count)),

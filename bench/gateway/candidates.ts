@@ -48,17 +48,22 @@ export interface Target {
 /** All candidates send a small answer of the same size. */
 const QUERY = '?bytes=256';
 
-const behind = (worker: string) => ({ worker, path: ONE_RULE_PATH + QUERY, isWeir: false });
-const weir = (path: string, worker = 'weir') => ({ worker, path: path + QUERY, isWeir: true });
+/** A path of a Worker that the arena serves. */
+export interface Route extends Omit<Target, 'origin'> {
+  readonly worker: string;
+}
 
-const ROUTES = {
+const behind = (worker: string): Route => ({ worker, path: ONE_RULE_PATH + QUERY, isWeir: false });
+export const weir = (path: string, worker = 'weir'): Route => ({ worker, path: path + QUERY, isWeir: true });
+
+export const ROUTES: PerCandidate<Route> = {
   bare: behind('bare'),
   proxy: behind('proxy'),
   ping: behind('ping'),
   fairProxy: behind('fair-proxy'),
   fairPing: behind('fair-ping'),
   oneRule: weir(ONE_RULE_PATH),
-  // Each candidate has its own isolate: one that is called twice as often would be faster.
+  // An isolate of its own: where all share a process, one that is called twice as often would be faster.
   fiveRules: weir(FIVE_RULES_PATH, 'weir-five-rules'),
   oneRegionOneRule: weir(ONE_RULE_PATH, 'weir-one-region'),
   upstashOne: behind('upstash-1'),
@@ -67,14 +72,20 @@ const ROUTES = {
   upstashFiveParallel: behind('upstash-5-parallel'),
   fairUpstashOne: behind('fair-upstash-1'),
   fairUpstashFive: behind('fair-upstash-5'),
-} as const;
+};
 
 export const perCandidate = <T>(make: (name: Candidate) => T): PerCandidate<T> =>
   Object.fromEntries(CANDIDATES.map((name) => [name, make(name)])) as Record<Candidate, T>;
 
+export const targetAt = (
+  urls: Readonly<Record<string, string>>,
+  { worker, path, isWeir }: Route,
+): Target => ({
+  origin: urls[worker] ?? '',
+  path,
+  isWeir,
+});
+
 /** The target of each candidate, given the URLs of the Workers. */
 export const targetsAt = (urls: Readonly<Record<string, string>>): PerCandidate<Target> =>
-  perCandidate((name) => {
-    const { worker, path, isWeir } = ROUTES[name];
-    return { origin: urls[worker] ?? '', path, isWeir };
-  });
+  perCandidate((name) => targetAt(urls, ROUTES[name]));

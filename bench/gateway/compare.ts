@@ -35,6 +35,8 @@ export interface Comparison {
   /** Ratios of requests a second. */
   readonly ratios: Readonly<Record<string, number>>;
   readonly costRatios: Readonly<Record<string, number>>;
+  /** The same for each run of fresh processes. */
+  readonly costRatiosByRun: Readonly<Record<string, readonly number[]>>;
   readonly latencyRatios: Readonly<Record<string, number>>;
 }
 
@@ -46,18 +48,25 @@ export const compareKeys = [
   ...LATENCY.map((pair) => `latencyRatios.${nameOf(pair)}`),
 ];
 
-export function compare({ ratio, cpuOverProxy }: Measured, { added }: Latencies): Comparison {
+export function compare(
+  { ratio, cpuOverProxy, cpuOverProxyByRun }: Measured,
+  { added }: Latencies,
+): Comparison {
   const addedMs = (name: Candidate) => added[LATENCY_MS]?.[name]?.p50 ?? Number.NaN;
-  const each = (pairs: readonly Pair[], times: (pair: Pair) => number) =>
+  const each = <T>(pairs: readonly Pair[], times: (pair: Pair) => T) =>
     Object.fromEntries(pairs.map((pair) => [nameOf(pair), times(pair)]));
   return {
     ratios: each(THROUGHPUT, ({ above, below }) => ratio(above, below)),
     costRatios: each(COST, ({ above, below }) => cpuOverProxy[above] / cpuOverProxy[below]),
+    costRatiosByRun: each(COST, ({ above, below }) =>
+      cpuOverProxyByRun.map((run) => run[above] / run[below]),
+    ),
     latencyRatios: each(LATENCY, ({ above, below }) => addedMs(above) / addedMs(below)),
   };
 }
 
-export function compareTables({ ratios, costRatios, latencyRatios }: Comparison): Table[] {
+export function compareTables(comparison: Comparison): Table[] {
+  const { ratios, costRatios, costRatiosByRun, latencyRatios } = comparison;
   const most = (pairs: typeof COST, figures: Readonly<Record<string, number>>) =>
     pairs.map((pair) => row(pair, figures, `≤ ${pair.atMost}`, (times) => times <= pair.atMost));
   return [
@@ -65,7 +74,13 @@ export function compareTables({ ratios, costRatios, latencyRatios }: Comparison)
       'Requests a second, compared',
       THROUGHPUT.map((pair) => row(pair, ratios, `≥ ${pair.atLeast}`, (times) => times >= pair.atLeast)),
     ),
-    table('Processor time over the proxy, compared', most(COST, costRatios)),
+    {
+      ...table('Processor time over the proxy, compared', most(COST, costRatios)),
+      notes: COST.map(
+        (pair) =>
+          `${pair.above}, run by run: ${(costRatiosByRun[nameOf(pair)] ?? []).map((times) => fixed(times)).join(', ')}`,
+      ),
+    },
     table(`Time added over the proxy at ${LATENCY_MS} ms to Redis, compared`, most(LATENCY, latencyRatios)),
   ];
 }

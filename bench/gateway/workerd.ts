@@ -1,5 +1,6 @@
 // `workerd serve` with several Workers in one process, each at a port of its own.
 import { type ChildProcess, spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -36,6 +37,8 @@ export interface ServeOptions {
   readonly folder: string;
   readonly compatibility: Compatibility;
   readonly workers: readonly ServedWorker[];
+  /** Workers of other processes that a binding may name, with the URL of each. */
+  readonly elsewhere?: Readonly<Record<string, string>>;
   /** With the inspector, which costs time. */
   readonly inspect?: boolean;
   /** The most heap for each Worker. By default workerd has no limit. */
@@ -56,7 +59,7 @@ const START_MS = 20_000;
 
 export async function serveWorkers(options: ServeOptions): Promise<Workerd> {
   const { folder, workers, inspect = false } = options;
-  const config = join(folder, 'config.capnp');
+  const config = join(folder, `config-${randomUUID()}.capnp`);
   await writeFile(config, renderConfig(options));
   const args = ['serve', config, '--control-fd=3', ...(inspect ? [`--inspector-addr=${LOOPBACK}:0`] : [])];
   const child = spawn(binary, args, { stdio: ['ignore', 'ignore', 'inherit', 'pipe'] });
@@ -103,10 +106,16 @@ async function end(child: ChildProcess): Promise<void> {
   await ended;
 }
 
-function renderConfig({ workers, compatibility, mostHeapMb }: ServeOptions): string {
-  const services = workers.map(
-    (worker) => `    (name = ${text(worker.name)}, worker = ${renderWorker(worker, compatibility)}),`,
-  );
+function renderConfig({ workers, elsewhere = {}, compatibility, mostHeapMb }: ServeOptions): string {
+  const services = [
+    ...workers.map(
+      (worker) => `    (name = ${text(worker.name)}, worker = ${renderWorker(worker, compatibility)}),`,
+    ),
+    ...Object.entries(elsewhere).map(
+      ([name, url]) =>
+        `    (name = ${text(name)}, external = (address = ${text(new URL(url).host)}, http = ())),`,
+    ),
+  ];
   const sockets = workers.map(
     ({ name }) =>
       `    (name = ${text(name)}, address = "${LOOPBACK}:0", http = (cfBlobHeader = ${text(CF_HEADER)}), service = ${text(name)}),`,

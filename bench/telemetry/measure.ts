@@ -1,8 +1,8 @@
 // Puts one isolate under load, with its telemetry on and off in turns, and measures the processor time of each slice.
 import type { Target } from '../gateway/candidates.ts';
 import { cpuMicros } from '../gateway/cpu.ts';
+import { CONCURRENCY, LEAST_MS, WARM_UP_REQUESTS } from '../gateway/fresh-processes.ts';
 import type { Load } from '../gateway/load.ts';
-import { CONCURRENCY, LEAST_MS, WARM_UP_REQUESTS } from '../gateway/measure.ts';
 import type { BenchOptions } from '../shared/bench.ts';
 import { medianRatio } from '../shared/rounds.ts';
 

@@ -1,0 +1,87 @@
+// Puts Workers under load, each in a workerd process of its own, in turns. Two isolates of the same code differ for as
+// long as they live: V8 compiles, collects and lays out memory differently in each. So all of it happens several times,
+// with fresh processes each time.
+import type { BenchOptions } from '../shared/bench.ts';
+import { interleave, type Slice } from '../shared/rounds.ts';
+import type { Arena } from './arena.ts';
+import { type Route, targetAt } from './candidates.ts';
+import { cpuMicros } from './cpu.ts';
+import type { Load, LoadResult } from './load.ts';
+import type { Workerd } from './workerd.ts';
+
+export interface ProcessesOptions<Name extends string> {
+  readonly routes: Readonly<Record<Name, Route>>;
+  readonly arena: Arena;
+  /** Has published the rules. */
+  readonly all: Workerd;
+  readonly load: Load;
+}
+
+/** One slice of load. */
+export interface Round extends LoadResult {
+  /** Processor time of the process, all threads together. */
+  readonly cpuMicros: number;
+}
+
+/** The rounds of one run of fresh processes, by candidate. */
+export type Run<Name extends string> = Readonly<Record<Name, readonly Round[]>>;
+
+export const CONCURRENCY = 16;
+/** The short form lets every connection ask. */
+export const LEAST_MS = 10;
+/** For each candidate. V8 compiles Weir's code until about this number, and the peer's until 9,000. */
+export const WARM_UP_REQUESTS = 30_000;
+
+const RUNS = 3;
+const ROUNDS = 4;
+/** Several collections fall into each slice. A median of shorter slices would leave them out. */
+const SLICE_MS = 1_000;
+/**
+ * Before each slice. The process was idle while the others had their slices: its caches are cold, and the system may
+ * have taken its pages. For the first second, a request costs up to half as much again.
+ */
+const WAKE_MS = 1_000;
+
+export async function measureProcesses<Name extends string>(
+  options: ProcessesOptions<Name>,
+  bench: BenchOptions,
+): Promise<Run<Name>[]> {
+  const runs: Run<Name>[] = [];
+  const count = bench.scaled(RUNS);
+  for (let run = 1; run <= count; run += 1) {
+    runs.push(await measureOnce(options, bench));
+    bench.say(`run ${run} of ${count}: measured`);
+  }
+  return runs;
+}
+
+async function measureOnce<Name extends string>(
+  { routes, arena, all, load }: ProcessesOptions<Name>,
+  { say, scaled }: BenchOptions,
+): Promise<Run<Name>> {
+  await using processes = new AsyncDisposableStack();
+  const names = Object.keys(routes) as Name[];
+  const rounds = perName(names, (): Round[] => []);
+  const slices: Record<string, Slice> = {};
+  const warmUpRequests = scaled(WARM_UP_REQUESTS, CONCURRENCY);
+  for (const name of names) {
+    const route = routes[name];
+    const { pid, urls } = processes.use(await arena.serveAlone(route.worker, all));
+    const target = targetAt(urls, route);
+    const ask = (ms: number) =>
+      load.run({ target, pace: { connections: CONCURRENCY }, ms: scaled(ms, LEAST_MS) });
+    await load.warmUp({ target, connections: CONCURRENCY, warmUpRequests });
+    slices[name] = async () => {
+      await ask(WAKE_MS);
+      const before = await cpuMicros(pid);
+      const result = await ask(SLICE_MS);
+      return rounds[name].push({ ...result, cpuMicros: (await cpuMicros(pid)) - before });
+    };
+  }
+  await interleave(slices, { rounds: scaled(ROUNDS), say });
+  // The first round warms up.
+  return perName(names, (name) => rounds[name].slice(1));
+}
+
+const perName = <Name extends string, T>(names: readonly Name[], make: (name: Name) => T) =>
+  Object.fromEntries(names.map((name) => [name, make(name)])) as Record<Name, T>;
