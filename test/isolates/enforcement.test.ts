@@ -97,11 +97,34 @@ async function enforcementOf(isolate: IsolateName) {
   return (await weir.health<{ enforcement: { mode: string; by: string } }>(isolate)).enforcement;
 }
 
-it('the variable ENFORCEMENT overrides the setting in Postgres', async () => {
-  await using other = await startWeir({ ENFORCEMENT: 'log' }, { isolates: ['one'] });
+it('the variable ENFORCEMENT overrides the setting, and needs neither Postgres nor rules', async () => {
+  const variables = { ENFORCEMENT: 'log', ISOLATE_CAP: '1' };
+  await using other = await startWeir(variables, { isolates: ['one', 'two'] });
+  const byVariable = { enforcement: { mode: 'log', by: 'ENFORCEMENT' } };
+  const countOf = async (isolate: IsolateName) =>
+    (await other.health<{ rules: { count: number } }>(isolate)).rules.count;
+  const statuses = async (isolate: IsolateName) => {
+    const ip = freshIp();
+    const sent = [1, 2, 3].map(async () => (await other.call('/few', { ip, isolate })).status);
+    return Promise.all(sent);
+  };
+  expect(await other.health('one')).toMatchObject({ ...byVariable, rules: { version: null } });
+  // Without rules the isolate would otherwise let one request a second through.
+  expect(await statuses('one')).toEqual([200, 200, 200]);
+
   await other.admin('/rules', { method: 'POST', body: RULES[0] });
   await other.sql(`update weir.settings set enforcement = 'on'`);
-  const ip = freshIp();
-  for (let i = 0; i < 3; i += 1) expect((await other.call('/few', { ip })).status).toBe(200);
-  expect(await other.health('one')).toMatchObject({ enforcement: { mode: 'log', by: 'ENFORCEMENT' } });
+  await other.admin('/publish', { method: 'POST' });
+  await expect.poll(() => other.call('/few').then(() => countOf('one'))).toBe(1);
+  expect(await statuses('one')).toEqual([200, 200, 200]);
+  expect(await other.health('one')).toMatchObject(byVariable);
+
+  await other.stack.stopPostgres();
+  // This isolate starts only now.
+  expect(await statuses('two')).toEqual([200, 200, 200]);
+  expect(await other.health('two')).toMatchObject({
+    ...byVariable,
+    rules: { count: 1 },
+    parts: { postgres: 'down' },
+  });
 });
