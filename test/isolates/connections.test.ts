@@ -1,7 +1,10 @@
 // `concurrency` rules: an open connection holds a seat until either side ends it, or until the seat expires.
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { WebSocket } from 'ws';
+import { WebSocket, WebSocketServer } from 'ws';
 import { type Origin, startOrigin } from '../../local/origin.ts';
+import { LOOPBACK } from '../../local/ports.ts';
 import { createRandom } from '../../local/random.ts';
 import type { Weir } from '../../local/weir.ts';
 import { isLong } from '../rounds.ts';
@@ -14,18 +17,27 @@ const MANY = isLong ? 1_000 : 300;
 
 let weir: Weir;
 let origin: Origin;
+/** Another origin, which notes how its connections end. */
+let closing: WebSocketServer;
 beforeAll(async () => {
   origin = await startOrigin({ port: 0 });
+  closing = new WebSocketServer({ host: LOOPBACK, port: 0 });
+  await once(closing, 'listening');
   weir = await startWeir({ ORIGIN_URL: origin.url, DEADLINE_MS: String(DEADLINE_MS) }, { isolates: ['one'] });
   const rule = { scope: 'ip', algorithm: 'concurrency' };
   const few = { ...rule, resource: '/few', limit: 3, windowSeconds: 30 };
   const many = { ...rule, resource: '/many', limit: MANY, windowSeconds: 60 };
-  for (const body of [few, many]) await weir.admin('/rules', { method: 'POST', body });
+  const closes = { ...rule, resource: '/closes', limit: 3, windowSeconds: 30 };
+  const { port } = closing.address() as AddressInfo;
+  const route = { name: 'closing', prefix: '/closes', origin: `http://${LOOPBACK}:${port}` };
+  await weir.admin('/routes', { method: 'POST', body: route });
+  for (const body of [few, many, closes]) await weir.admin('/rules', { method: 'POST', body });
   await new Promise((resolve) => setTimeout(resolve, 600));
 });
 afterAll(async () => {
   await weir?.[Symbol.asyncDispose]();
   await origin.stop();
+  closing.close();
 });
 
 /** Less than the time after which a forgotten seat expires. */
@@ -96,6 +108,23 @@ describe('WebSockets', () => {
     await expect.poll(() => left('/few', ip), BEFORE_EXPIRY).toBe(3);
     await expect.poll(openAtOrigin).toBe(0);
     socket.terminate();
+  });
+
+  it.each([
+    ['with a seat', '/closes', 2],
+    ['without a rule', '/closes/free', undefined],
+  ])('pass the close code and reason of the client on to the origin, %s', async (_, path, seatsLeft) => {
+    const ip = '192.0.2.10';
+    const ended = new Promise((resolve) => {
+      closing.once('connection', (accepted) =>
+        accepted.once('close', (code, reason) => resolve([code, reason.toString()])),
+      );
+    });
+    const socket = await opened(path, ip);
+    expect(await left(path, ip)).toBe(seatsLeft);
+    socket.close(4002, 'done');
+    expect(await ended).toEqual([4002, 'done']);
+    if (seatsLeft !== undefined) await expect.poll(() => left(path, ip), BEFORE_EXPIRY).toBe(3);
   });
 
   it('release their seat when the origin closes, and pass on its code', async () => {

@@ -65,14 +65,26 @@ describe('a request goes', () => {
     }
   });
 
-  it('to another Worker, with the headers of the route and the host that the client asked for', async () => {
-    const answer = await weir.call('/worker/x?a=1', { method: 'POST', body: { hello: 'Worker' } });
+  it('to another Worker, with the headers of the route, the host that the client asked for, and who calls', async () => {
+    const { id, key } = await weir.admin<{ id: string; key: string }>('/keys', {
+      method: 'POST',
+      body: { userId: 'ann' },
+    });
+    const ip = freshIp();
+    const answer = await weir.call('/worker/x?a=1', {
+      method: 'POST',
+      body: { hello: 'Worker' },
+      ip,
+      headers: { 'X-API-Key': key, 'X-Weir-User': 'root', 'X-Weir-Tenant': 'made up' },
+    });
     const echo = (await answer.json()) as { url: string; body: string; headers: [string, string][] };
     expect(new URL(echo.url).pathname).toBe('/x');
     expect(echo.body).toBe('{"hello":"Worker"}');
     const sent = new Map(echo.headers);
     expect(sent.get('x-edge')).toBe('weir');
     expect(sent.get('x-forwarded-host')).toBe(new URL(weir.isolates.urls['one'] ?? '').host);
+    const names = ['x-weir-user', 'x-weir-key-id', 'x-weir-tenant', 'x-forwarded-for'];
+    expect(names.map((name) => sent.get(name))).toEqual(['ann', id, undefined, ip]);
   });
 
   it('to another Worker, whose encoded answer passes unchanged', async () => {
