@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it, vi } from 'vitest';
 import { formatAnnouncement } from '../../src/core/ports/announcement.ts';
-import { readCurrent, readRules } from '../../src/rules/book/snapshot-kv.ts';
+import { readCallers, readCurrent, readRules } from '../../src/rules/book/snapshot-kv.ts';
 import { type PublishOptions, publish } from '../../src/rules/publishing/publish.ts';
 import { MIDNIGHT, useCron } from './cron-harness.ts';
 import type { Step } from './publish-harness.ts';
@@ -13,6 +13,7 @@ const {
   createOptions,
   errors,
   hourOfCron,
+  keys,
   kv,
   publishNow,
   regions,
@@ -139,6 +140,18 @@ describe('a cron run publishes', () => {
     const [eu, us] = await standing();
     expect(await readRules(kv(), eu?.rules ?? '')).toMatchObject({ ruleCount: 1 });
     expect(us).toEqual(eu);
+  });
+
+  it('rules that have expired everywhere, under the same number', async () => {
+    await addRule('a');
+    await publishNow();
+    const known = await standing();
+    for (const region of regions()) await region.clear();
+    for (const name of await keys()) if (name !== 'current') await kv().delete(name);
+    await runOnce();
+    expect(await standing()).toEqual(known);
+    expect(await readRules(kv(), known[0]?.rules ?? '')).toMatchObject({ ruleCount: 1 });
+    expect(await readCallers(kv(), known[0]?.callers ?? '')).toBeDefined();
   });
 
   it('after a deployment, under the same number if the rules are the same', async () => {

@@ -106,19 +106,26 @@ it('an index that was built beforehand is used, unless Postgres has not finished
   expect(await values(`select 'weir.events_rule'::regclass::oid`)).toEqual(built);
 });
 
-it('the functions work with an empty search_path', async () => {
-  await applyMigrations(url);
-  await client.query(`set search_path = ''`);
-  await client.query(`insert into weir.rules ${RULE}`);
-  await client.query(
-    `begin; update weir.rules set "limit" = 2; insert into weir.tiers (name) values ('a'); commit`,
-  );
-  const [first, second] = await values('select change_id from weir.history order by id desc limit 2');
-  expect(first).toBe(second);
-  await client.query(`select weir.weir_rollback(max(change_id), false) from weir.history`);
-  expect(await values(`select "limit"::int from weir.rules where name = 'mine'`)).toEqual([1]);
-  expect(await values('select name from weir.tiers')).toEqual([]);
-});
+it.each(["''", 'public', 'other, weir'])(
+  'the functions work with the search_path %s, beside tables of the same names',
+  async (path) => {
+    await applyMigrations(url);
+    await client.query('create schema other');
+    for (const schema of ['public', 'other'])
+      for (const table of ['rules', 'tiers', 'history', 'change', 'revisions'])
+        await client.query(`create table ${schema}.${table} (mine text)`);
+    await client.query(`set search_path = ${path}`);
+    await client.query(`insert into weir.rules ${RULE}`);
+    await client.query(
+      `begin; update weir.rules set "limit" = 2; insert into weir.tiers (name) values ('a'); commit`,
+    );
+    const [first, second] = await values('select change_id from weir.history order by id desc limit 2');
+    expect(first).toBe(second);
+    await client.query(`select weir.weir_rollback(max(change_id), false) from weir.history`);
+    expect(await values(`select "limit"::int from weir.rules where name = 'mine'`)).toEqual([1]);
+    expect(await values('select name from weir.tiers')).toEqual([]);
+  },
+);
 
 it('after the migration, a Worker of the previous version finds everything without naming the schema', async () => {
   await migrateAsBefore(client, scratch);
