@@ -96,12 +96,15 @@ it('health and quota answer, and there is no admin route', async () => {
   for (const path of ['/_weir/admin/rules', '/_weir/metrics']) expect((await call(path)).status).toBe(404);
 });
 
-it('a token of role check opens /_weir/check, and an unknown token does not', async () => {
+it('a token of role check opens /_weir/check, and no other token does', async () => {
   const app = new Hono<{ Bindings: Env }>();
   app.use(
     weir<Env>({ regions: [{ url: env.REDIS_URL, token: env.REDIS_TOKEN }], rules: [hello('/checked')] }),
   );
-  const tokens = JSON.stringify([{ name: 'jobs', token: 'a-token-that-may-check', role: 'check' }]);
+  const tokens = JSON.stringify([
+    { name: 'jobs', token: 'a-token-that-may-check', role: 'check' },
+    { name: 'viewer', token: 'a-token-that-may-read-only', role: 'read' },
+  ]);
   const check = async (token: string) => {
     const context = createExecutionContext();
     const request = new Request('https://mine.test/_weir/check', {
@@ -114,5 +117,6 @@ it('a token of role check opens /_weir/check, and an unknown token does not', as
     return answer;
   };
   expect(await (await check('a-token-that-may-check')).json()).toMatchObject({ allowed: true });
-  expect((await check('a-token-that-nobody-has')).status).toBe(404);
+  for (const token of ['a-token-that-nobody-has', 'a-token-that-may-read-only', ''])
+    expect([token, (await check(token)).status]).toEqual([token, 404]);
 });

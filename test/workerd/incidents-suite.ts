@@ -48,9 +48,14 @@ describe.each(INCIDENTS)('a request that was %s', (_, situation, status, { reaso
     expect([answer.status, told]).toEqual([status, [reason, fallback ?? null]]);
   });
 
-  it('has no such headers if they are switched off, and gets the same status', async () => {
-    const { answer, told } = await send({ ...situation, showsDegraded: false });
-    expect([answer.status, told]).toEqual([status, [null, null]]);
+  it('has no such headers if they are switched off, and is otherwise answered the same', async () => {
+    const seen = async (showsDegraded: boolean) => {
+      const { answer, body, told } = await send({ ...situation, showsDegraded });
+      const others = [...answer.headers].filter(([name]) => !/^x-weir-(degraded|fallback)$/.test(name));
+      return { told, others, body, status: answer.status };
+    };
+    const shown = await seen(true);
+    expect(await seen(false)).toEqual({ ...shown, status, told: [null, null] });
   });
 
   it('is logged and counted once, for the nearest region, with and without these headers', async () => {
