@@ -79,7 +79,7 @@ test('another site cannot make a browser change anything', async () => {
   expect(await from('https://evil.test', 'GET')).toBe(200);
 });
 
-test('the page takes the name from Access, and shows no log-in form and no button to log out', async () => {
+test('the page takes the name from Access, and shows no log-in form, makes no session, and has no button to log out', async () => {
   const services = {
     regions: [],
     auth: { tokens: [], access: { teamDomain: access.certs.url, audience: AUDIENCE, admins: [] } },
@@ -94,13 +94,15 @@ test('the page takes the name from Access, and shows no log-in form and no butto
       headers: jwt ? { 'Cf-Access-Jwt-Assertion': jwt } : {},
     });
     const answer = await page(request, async () => Response.json({ status: 'ok' }));
-    return { status: answer.status, html: await answer.text() };
+    return { status: answer.status, html: await answer.text(), cookie: answer.headers.get('Set-Cookie') };
   };
   const frame = await show('/_weir/', await assert());
   expect(frame.html).toContain('data-name="alice@example.com" data-role="read" data-csrf=""');
-  expect(frame.html).not.toContain('Log out');
+  for (const absent of ['Log out', 'Log in', 'Admin token']) expect(frame.html).not.toContain(absent);
   const plain = await show('/_weir/plain/violators', await assert());
   expect(plain.html).toContain('alice@example.com (read only)');
+  // Access is asked with every request, so there is no session to keep.
+  expect([frame.cookie, plain.cookie]).toEqual([null, null]);
   expect((await show('/_weir/')).html).toContain('Admin token');
   expect(await show('/_weir/', 'nonsense')).toMatchObject({
     status: 401,

@@ -137,15 +137,21 @@ describe('transactions', () => {
     await client.end();
   });
 
-  it('keeps other clients out of an open transaction, and shows them nothing that is rolled back', async () => {
-    const [writer, reader] = [await connectClient(), await connectClient()];
-    await writer.query('begin');
-    await writer.query("insert into ledger values ('a')");
-    const seen = countOf(reader, 'ledger');
-    await writer.query("insert into ledger values ('b')");
-    await writer.query('rollback');
-    expect(await seen).toBe(0);
-  });
+  it.each([
+    ['rollback', 0],
+    ['commit', 2],
+  ])(
+    'keeps other clients out of an open transaction, and shows them only its result: %s',
+    async (end, count) => {
+      const [writer, reader] = [await connectClient(), await connectClient()];
+      await writer.query('begin');
+      await writer.query("insert into ledger values ('a')");
+      const seen = countOf(reader, 'ledger');
+      await writer.query("insert into ledger values ('b')");
+      await writer.query(end);
+      expect(await seen).toBe(count);
+    },
+  );
 
   it('keeps concurrent transactions atomic', async () => {
     const clients = await Promise.all(Array.from({ length: 4 }, () => connectClient()));
