@@ -1,36 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Caller } from '../../src/core/matching/caller.ts';
-import {
-  type ExplainContent,
-  type ExplainRequest,
-  explain,
-  type Verdict,
-} from '../../src/core/matching/explain.ts';
-import {
-  type RouteCost,
-  RULE_DEFAULTS,
-  type Rule,
-  SCOPES,
-  type Tier,
-  type WrittenLimit,
-} from '../../src/core/matching/rule.ts';
+import { type ExplainRequest, explain, type Verdict } from '../../src/core/matching/explain.ts';
 import { compileSnapshot } from '../../src/core/matching/snapshot.ts';
 import { rounds } from '../rounds.ts';
-
-type GivenRule = ExplainContent['rules'][number];
-
-const rule = (fields: Partial<GivenRule> & Pick<Rule, 'id'>): GivenRule => ({
-  ...RULE_DEFAULTS,
-  name: `rule ${fields.id}`,
-  resource: '/*',
-  scope: 'ip',
-  algorithm: 'fixed-window',
-  limit: 10,
-  windowSeconds: 60,
-  ordinal: 1,
-  ...fields,
-});
+import { anyRequest, anyRule, anyTiers, rule } from './random-explanations.ts';
 
 const CALLER: Caller = { ip: '2001:db8::/64', address: '2001:db8::1', userId: 'ada' };
 const REQUEST: ExplainRequest = { matchPath: '/users/7', method: 'GET', caller: CALLER, nowMs: 0 };
@@ -132,92 +106,6 @@ describe('explain', () => {
       rules: [],
     });
   });
-});
-
-const someOf = (...values: string[]) =>
-  fc.oneof(
-    { weight: 3, arbitrary: fc.constant<string[]>([]) },
-    { weight: 1, arbitrary: fc.subarray(values, { minLength: 1, maxLength: 2 }) },
-  );
-
-const anyRule = fc.record({
-  resource: fc.constantFrom(
-    ...[
-      '/*',
-      '/',
-      '/a',
-      '/A/',
-      '/a/*',
-      '/:x',
-      '/{y}',
-      '/:x/*',
-      '/a/:x',
-      '/:x/b',
-      '/a/b',
-      '/a/:x/*',
-      '/{p}/{q}',
-    ],
-  ),
-  resources: fc.constantFrom<string[][]>([], [], ['/*', '/a/*'], ['/a', '/:x/b', '/a/b']),
-  scope: fc.constantFrom(...SCOPES),
-  methods: someOf('GET', 'HEAD', 'POST'),
-  tiers: someOf('free', 'premium', 'gone'),
-  subjects: someOf('u1', 'u2', '192.0.2.1', 'u*'),
-  percent: fc.constantFrom(100, 100, 50),
-  validUntilMs: fc.constantFrom(null, null, 0, 1),
-  priority: fc.integer({ min: 1, max: 2 }),
-  limit: fc.constantFrom(null, 1, 2),
-  limitName: fc.constantFrom(null, 'requests', 'exports'),
-  enabled: fc.boolean(),
-  action: fc.constantFrom('reject', 'reject', 'log', 'allow'),
-  replaces: fc.constantFrom(false, false, true),
-  limits: fc.constantFrom<WrittenLimit[][]>(
-    [],
-    [],
-    [
-      { limit: 5, windowSeconds: 1 },
-      { limit: 6, limitName: 'exports', windowSeconds: 60, algorithm: 'gcra' },
-    ],
-  ),
-  costs: fc.constantFrom<RouteCost[][]>(
-    [],
-    [],
-    [
-      { resource: '/a/*', cost: 2 },
-      { resource: '/a/b', methods: ['POST'], cost: 3 },
-    ],
-  ),
-});
-
-const anyTiers = fc.subarray<Tier>([
-  { name: 'free', limits: { requests: 100, exports: null }, isDefault: true },
-  { name: 'premium', limits: { requests: null }, isDefault: false },
-]);
-
-const anId = fc.constantFrom(undefined, 'u1', 'u2', '192.0.2.1');
-const anyRequest = fc.record({
-  matchPath: fc.constantFrom(
-    '/',
-    '/a',
-    '/b',
-    '/a/b',
-    '/a/c',
-    '/x/b',
-    '/a/b/c',
-    '/_weir',
-    '/_weir/b',
-    '/a//b',
-  ),
-  method: fc.constantFrom('GET', 'HEAD', 'POST', 'PUT'),
-  caller: fc.record({
-    ip: fc.constantFrom('192.0.2.1', '192.0.2.2'),
-    address: fc.constant('192.0.2.1'),
-    userId: anId,
-    apiKeyId: anId,
-    tenantId: anId,
-    tier: fc.constantFrom(undefined, 'free', 'premium', 'gone'),
-  }),
-  nowMs: fc.constant(0),
 });
 
 describe('explain and a compiled snapshot', () => {
