@@ -127,6 +127,12 @@ describe('a region that is asked for its part', () => {
     };
     expect(await send(8)).toMatchObject({ charged: [{ check: { limit: 20 }, outcome: { remaining: 22 } }] });
     expect([asked(), failed, eu.breaker.state(Date.now())]).toEqual([['ap'], 1, 'closed']);
+    // One failure would not open a breaker, whatever it was of.
+    for (let times = 2; times <= 7; times += 1) {
+      vi.setSystemTime(Date.now() + 5_000);
+      await send(1);
+      expect([failed, eu.breaker.state(Date.now())]).toEqual([times, 'closed']);
+    }
     eu.does.run = run;
     vi.setSystemTime(Date.now() + 5_000);
     await send(1);
