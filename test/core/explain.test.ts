@@ -2,9 +2,10 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Caller } from '../../src/core/matching/caller.ts';
 import { type ExplainRequest, explain, type Verdict } from '../../src/core/matching/explain.ts';
+import type { Tier } from '../../src/core/matching/rule.ts';
 import { compileSnapshot } from '../../src/core/matching/snapshot.ts';
 import { rounds } from '../rounds.ts';
-import { anyRequest, anyRule, anyTiers, rule } from './random-explanations.ts';
+import { anyRequest, anyRule, anyTiers, type GivenRule, rule } from './random-explanations.ts';
 
 const CALLER: Caller = { ip: '2001:db8::/64', address: '2001:db8::1', userId: 'ada' };
 const REQUEST: ExplainRequest = { matchPath: '/users/7', method: 'GET', caller: CALLER, nowMs: 0 };

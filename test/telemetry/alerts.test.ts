@@ -3,6 +3,7 @@ import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Crossing } from '../../src/core/telemetry/crossings.ts';
 import { createMetricSums } from '../../src/core/telemetry/metric-sums.ts';
+import type { Denial } from '../../src/core/telemetry/records.ts';
 import { sendAlerts } from '../../src/telemetry/alerts.ts';
 import { keepRecords } from '../../src/telemetry/keep-records.ts';
 import type { RecordBatch } from '../../src/telemetry/record-batch.ts';
@@ -49,10 +50,15 @@ let sums = createMetricSums();
 const counted = () => Object.fromEntries(sums.take(10));
 const send = () => sendAlerts({ database: db.database, webhook: receiver.webhook, now, sums });
 let lastId = 0;
-const DENIAL = {
-  ...{ atMs: WINDOW_START_MS, scope: 'ip', ruleId: 'r', ruleName: 'search' },
-  ...{ subject: 'a', route: 'default', count: 3 },
-} as const;
+const DENIAL: Denial = {
+  atMs: WINDOW_START_MS,
+  scope: 'ip',
+  ruleId: 'r',
+  ruleName: 'search',
+  subject: 'a',
+  route: 'default',
+  count: 3,
+};
 const keep = (
   crossings: readonly Crossing[],
   { isTold = true, denials = [] }: { isTold?: boolean; denials?: RecordBatch['denials'] } = {},
