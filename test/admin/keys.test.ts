@@ -40,6 +40,32 @@ describe('a key', () => {
     }
   });
 
+  it('is stored nowhere in Postgres: only its hash and its short prefix are', async () => {
+    const { id, key, prefix } = await create(admin, 'keys', { name: 'secret', userId: 'u1' });
+    const secret = String(key).slice(String(prefix).length);
+    expect(secret.length).toBeGreaterThan(20);
+    const { rows: tables } = await admin.db.database.execute<{ name: string }>(
+      `select quote_ident(table_name) as name from information_schema.tables where table_schema = 'weir'`,
+    );
+    const everything = async () => {
+      const texts: string[] = [];
+      for (const { name } of tables) {
+        const { rows } = await admin.db.database.execute(`select t::text from weir.${name} t`);
+        texts.push(JSON.stringify(rows));
+      }
+      return texts.join('\n');
+    };
+    const path = `/keys/${id}`;
+    for (const change of [{ method: 'PATCH', body: { disabled: true } }, { method: 'DELETE' }]) {
+      const text = await everything();
+      expect(text).toContain(prefix);
+      expect(text).toContain(await hashApiKey(String(key)));
+      expect(text).not.toContain(secret);
+      expect((await admin.call(path, change)).ok).toBe(true);
+    }
+    expect(await everything()).not.toContain(secret);
+  });
+
   it('is different each time', async () => {
     const keys = await Promise.all(Array.from({ length: 5 }, () => create(admin, 'keys', {})));
     expect(new Set(keys.map(({ key }) => key)).size).toBe(5);
