@@ -108,8 +108,7 @@ describe('a lock', () => {
   it('is not kept by a reader: a waiting writer begins as soon as the reader has ended', async () => {
     // Nobody could wait that long. The writer never ends, so it leaves no timer behind.
     const { begun, start, end, settle } = open(3_600_000);
-    void start('reader', read('a'));
-    void start('writer', write('a'));
+    void Promise.all([start('reader', read('a')), start('writer', write('a'))]);
     await settle();
     expect(begun).toEqual(['reader']);
     await end('reader');
