@@ -2,6 +2,7 @@
 import { type Context, type ExecutionContext, Hono } from 'hono';
 import { canonicalPath } from '../core/matching/canonical-path.ts';
 import { isOwnPath, OWN_PREFIX } from '../core/matching/resource.ts';
+import { type ClientRequest, readClientRequest } from './client-request.ts';
 import { type GatewayRequest, handleGateway } from './gateway.ts';
 import { createOwnRoutes, nothingHere } from './own-routes.ts';
 import { problem } from './problem.ts';
@@ -22,9 +23,12 @@ export function createApp(services: Services): App {
   // own paths match no route.
   const app = new Hono<Env>({ getPath: ({ url }) => pathnameOf(url) });
   app.route(OWN_PREFIX, createOwnRoutes(services));
-  app.all('*', (c) =>
-    c.req.raw.headers.has(HOP_HEADER) ? unlessLoop(services, c) : throughGateway(services, c, true),
-  );
+  app.all('*', (c) => {
+    const request = readClientRequest(c.req.raw);
+    return request.headers.has(HOP_HEADER)
+      ? unlessLoop(services, c, request)
+      : throughGateway(services, c, request, true);
+  });
   app.onError((error) => {
     throw error;
   });
@@ -32,18 +36,22 @@ export function createApp(services: Services): App {
 }
 
 /** A request that some Weir has sent. */
-async function unlessLoop(services: Services, c: Context<Env>): Promise<Response> {
-  return (await services.origins.refuseLoop(c.req.raw)) ?? throughGateway(services, c, false);
+async function unlessLoop(services: Services, c: Context<Env>, request: ClientRequest): Promise<Response> {
+  return (await services.origins.refuseLoop(request)) ?? throughGateway(services, c, request, false);
 }
 
-function throughGateway(services: Services, c: Context<Env>, isFirst: boolean): Response | Promise<Response> {
-  const request = c.req.raw;
+function throughGateway(
+  services: Services,
+  c: Context<Env>,
+  request: ClientRequest,
+  isFirst: boolean,
+): Response | Promise<Response> {
   const canonical = canonicalPath(c.req.path);
   if (!canonical.ok)
     return problem({ status: 400, code: 'bad-path', title: 'Ambiguous path', detail: canonical.reason });
   const { path, matchPath } = canonical;
   if (isOwnPath(matchPath)) return nothingHere();
-  const regions = services.regionsOf(request);
+  const regions = services.regionsOf(request.raw);
   if (!regions) return unknownRegion(services.regions);
   const toOrigin: Forward = (caller, options) =>
     services.origins.forward(request, {

@@ -4,7 +4,7 @@ import type { AfterResponse } from '../core/matching/caller.ts';
 import type { Held } from '../limiter/held-seats.ts';
 
 export interface OpenAnswer {
-  readonly request: Request;
+  readonly request: Pick<Request, 'method'>;
   readonly response: Response;
   /** The body is as the origin sent it, encoded or not. */
   readonly isRaw: boolean;

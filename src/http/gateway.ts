@@ -10,6 +10,7 @@ import { type Held, holdSeats } from '../limiter/held-seats.ts';
 import { createLedger, type Ledger } from '../limiter/ledger.ts';
 import type { Regions } from '../limiter/region-ladder.ts';
 import type { RequestPlan, Round, Step } from '../limiter/round.ts';
+import type { ClientRequest } from './client-request.ts';
 import { holdWhileOpen } from './connections.ts';
 import { incidentOf, report } from './decision-report.ts';
 import { setDecisionHeaders, setIncidentHeaders } from './headers.ts';
@@ -40,7 +41,7 @@ export interface GatewayServices
 }
 
 export interface GatewayRequest {
-  readonly request: Request;
+  readonly request: ClientRequest;
   readonly regions: Regions;
   readonly matchPath: string;
   readonly afterResponse: AfterResponse;
@@ -101,7 +102,7 @@ export async function handleGateway(services: GatewayServices, asked: GatewayReq
   if (!decision.allowed) response = refusal(decision, request.method);
   else if (ledger.needsFollowUp)
     response = await passAndFollowUp(services, asked, { decision, identity, ledger, route });
-  else if (request.signal.aborted) response = clientGone();
+  else if (request.raw.signal.aborted) response = clientGone();
   else {
     const sent = sentNow(services, { decision, identity, route });
     response = readAnswer(services, sent, await asked.forward(identity?.caller, {})).response;
@@ -228,7 +229,7 @@ async function passWith(
 ): Promise<Response> {
   const { request, afterResponse, forward } = asked;
   const { decision, identity, ledger } = decided;
-  if (!(await waitForTurn(waitOf(decision), request.signal))) {
+  if (!(await waitForTurn(waitOf(decision), request.raw.signal))) {
     afterResponse(Promise.all([ledger.refund(), held?.end()]));
     return clientGone();
   }

@@ -29,6 +29,9 @@ export interface IdentityOptions {
   readonly memoryOnly?: boolean | undefined;
 }
 
+/** A request, of which only the headers matter. */
+type Sent = Pick<Request, 'headers'>;
+
 export type Address = Pick<Caller, 'ip' | 'address'>;
 
 export interface Identity {
@@ -40,7 +43,7 @@ export interface Identity {
 }
 
 /** Trims the key: workerd leaves blanks at the end of a header. */
-export async function identify(request: Request, options: IdentityOptions): Promise<Identity> {
+export async function identify(request: Sent, options: IdentityOptions): Promise<Identity> {
   const { headers } = request;
   const from = addressOf(request, options);
   const key = headers.get('X-API-Key')?.trim();
@@ -53,14 +56,12 @@ export async function identify(request: Request, options: IdentityOptions): Prom
 }
 
 /** Whether the client shows any credential. */
-export const hasCredential = ({ headers }: Request, { tokens }: Pick<IdentityOptions, 'tokens'>): boolean =>
+export const hasCredential = ({ headers }: Sent, { tokens }: Pick<IdentityOptions, 'tokens'>): boolean =>
   headers.has('X-API-Key') || (tokens !== undefined && bearerTokenIn(headers) !== undefined);
 
 /** Where a request comes from, as Cloudflare tells it. */
-export const addressOf = (
-  { headers }: Request,
-  { ipv6Prefix }: Pick<IdentityOptions, 'ipv6Prefix'>,
-): Address => countedIp(headers.get('CF-Connecting-IP') ?? '', ipv6Prefix) ?? UNKNOWN;
+export const addressOf = ({ headers }: Sent, { ipv6Prefix }: Pick<IdentityOptions, 'ipv6Prefix'>): Address =>
+  countedIp(headers.get('CF-Connecting-IP') ?? '', ipv6Prefix) ?? UNKNOWN;
 
 interface Shown {
   readonly from: Address;

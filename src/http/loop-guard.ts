@@ -7,11 +7,13 @@ import { HOP_HEADER } from './proxy/headers.ts';
 const HOPS = /^[0-9a-f]{16}(?:, [0-9a-f]{16}){0,7}$/;
 const MAX_HOPS = 8;
 
+type Sent = Pick<Request, 'headers'>;
+
 export interface LoopGuard {
   /** A 508 if the request has been here before, else undefined. */
-  refuse(request: Request): Promise<Response | undefined>;
+  refuse(request: Sent): Promise<Response | undefined>;
   /** The value of the header for a request on its way to the origin. Most have passed no Weir before this one. */
-  mark(request: Request, isFirst: boolean): Promise<string> | string;
+  mark(request: Sent, isFirst: boolean): Promise<string> | string;
 }
 
 /** `identity` is the same in all isolates of this Weir and in no other Weir. It is never sent itself. */

@@ -1,12 +1,10 @@
 // Cleans the headers of the origin's answer in one pass. It removes hop-by-hop headers, keeps the origin's rate-limit
 // headers apart from Weir's, and takes out the header with the real cost.
-import { HOP_BY_HOP, namesIn } from './proxy/headers.ts';
+import { isHopByHop, removeNamed } from './proxy/headers.ts';
 
 const RATE_LIMIT = /^(x-ratelimit-.+|ratelimit|ratelimit-.+)$/;
 const isRateLimit = (name: string) =>
-  (name.startsWith('x-r') || name.startsWith('r')) && RATE_LIMIT.test(name);
-/** The usual value of `Connection`, which names no other header. */
-const KEEP_ALIVE = 'keep-alive';
+  (name[0] === 'r' || (name[0] === 'x' && name[2] === 'r')) && RATE_LIMIT.test(name);
 const COST = /^\d{1,12}$/;
 
 export type OriginRateLimitHeaders = 'rename' | 'drop' | 'keep';
@@ -25,10 +23,10 @@ export function takeOriginHeaders(
 ): number | undefined {
   const taken: string[] = [];
   for (const name of headers.keys())
-    if (name === costHeader || HOP_BY_HOP.has(name) || (rateLimitHeaders !== 'keep' && isRateLimit(name)))
+    if (name === costHeader || isHopByHop(name) || (rateLimitHeaders !== 'keep' && isRateLimit(name)))
       taken.push(name);
   let costText = '';
-  let connection = KEEP_ALIVE;
+  let connection: string | null = null;
   for (const name of taken) {
     const value = headers.get(name) ?? '';
     headers.delete(name);
@@ -37,12 +35,6 @@ export function takeOriginHeaders(
     if (rateLimitHeaders === 'rename' && isRateLimit(name))
       headers.append(`x-origin-${name.replace(/^x-/, '')}`, value);
   }
-  if (connection !== KEEP_ALIVE) removeNamed(headers, connection);
+  removeNamed(headers, connection);
   return costText !== '' && COST.test(costText) ? Number(costText) : undefined;
-}
-
-/** Headers that `Connection` names are hop-by-hop, too. */
-function removeNamed(headers: Headers, connection: string): void {
-  const named = namesIn(connection);
-  if (named) for (const name of [...headers.keys()]) if (named.has(name)) headers.delete(name);
 }

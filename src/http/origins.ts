@@ -2,6 +2,7 @@
 import type { Caller } from '../core/matching/caller.ts';
 import { hostOf } from '../core/matching/origin-routes.ts';
 import type { SnapshotSource } from '../core/ports/snapshot-source.ts';
+import type { ClientRequest } from './client-request.ts';
 import { identityHeaders } from './identity-headers.ts';
 import { createLoopGuard } from './loop-guard.ts';
 import {
@@ -24,11 +25,11 @@ export interface ToOrigin extends AskedPath {
 
 export interface Origins {
   /** A 508 for a request that this Weir itself has sent, else undefined. */
-  refuseLoop(request: Request): Promise<Response | undefined>;
+  refuseLoop(request: Pick<Request, 'headers'>): Promise<Response | undefined>;
   /** The name of the route that takes the request. */
-  routeOf(asked: { readonly request: Request; readonly matchPath: string }): string;
+  routeOf(asked: { readonly request: Pick<Request, 'url'>; readonly matchPath: string }): string;
   /** Sends the request to the origin of its route, or to the default one. */
-  forward(request: Request, asked: ToOrigin): Promise<ProxyResult>;
+  forward(request: ClientRequest, asked: ToOrigin): Promise<ProxyResult>;
   /** The default origin first, then those of all routes in force. */
   report(): readonly OriginReport[];
 }
@@ -51,7 +52,7 @@ export function createOrigins({ snapshots, headers, identity, now, ...options }:
   const loops = createLoopGuard(identity);
 
   const send = (
-    request: Request,
+    request: ClientRequest,
     { caller, outlivesClientMs }: ToOrigin,
     choice: OriginChoice,
     hop: string,

@@ -1,4 +1,5 @@
 // Forwards a request to the origin and streams both bodies. Compressed bodies stay as they are.
+import type { ClientRequest } from './client-request.ts';
 import type { ServiceBinding } from './origin-choice.ts';
 import { problem } from './problem.ts';
 import { passBody } from './proxy/body.ts';
@@ -34,14 +35,14 @@ export type ProxyResult =
 
 /** `tell` gets the result before the caller does. A caller that awaits it would add a promise to each request. */
 export async function proxy(
-  request: Request,
+  request: ClientRequest,
   target: ProxyTarget,
   tell: (result: ProxyResult) => void = () => {},
 ): Promise<ProxyResult> {
   let result: ProxyResult;
   if (!isReachable(target)) result = failed('not-bound');
   else {
-    const deadline = createDeadline(request.signal, target);
+    const deadline = createDeadline(request.raw.signal, target);
     try {
       const answer = await deadline.race(askOrigin(request, target, deadline));
       result = { kind: 'answered', response: toClient(answer), isRaw: true };
@@ -67,13 +68,18 @@ interface ReachableTarget extends ProxyTarget {
 
 const isReachable = (target: ProxyTarget): target is ReachableTarget => target.via !== undefined;
 
-function askOrigin(request: Request, target: ReachableTarget, deadline: OriginDeadline): Promise<Response> {
+function askOrigin(
+  request: ClientRequest,
+  target: ReachableTarget,
+  deadline: OriginDeadline,
+): Promise<Response> {
   const { url, via, resolveOverride } = target;
-  const { method, body } = request;
+  const { raw, method } = request;
+  const { body } = raw;
   const isRead = method === 'GET' || method === 'HEAD';
   const init = {
     method,
-    headers: toOriginHeaders(request, target, isWebSocket(request)),
+    headers: toOriginHeaders(request, target),
     redirect: 'manual',
     signal: deadline.signal,
     // Neither decoded here nor encoded again for the client.
@@ -88,15 +94,11 @@ function askOrigin(request: Request, target: ReachableTarget, deadline: OriginDe
   if (!isRead || body === null) return ask(url, init);
   // fetch refuses a GET with a body of its own, so a copy of the client's request carries the body.
   const { headers, redirect, signal, encodeResponseBody } = init;
-  return ask(new Request(url, request), { headers, redirect, signal, encodeResponseBody } as RequestInit);
+  return ask(new Request(url, raw), { headers, redirect, signal, encodeResponseBody } as RequestInit);
 }
 
-const pass = ({ headers }: Request, body: ReadableStream, deadline: OriginDeadline): ReadableStream =>
+const pass = ({ headers }: ClientRequest, body: ReadableStream, deadline: OriginDeadline): ReadableStream =>
   passBody(body, headers.get('Content-Length'), () => deadline.start());
-
-/** Only a GET can be one. fetch turns any other method with this header into a GET, which no rule has judged. */
-const isWebSocket = ({ method, headers }: Request): boolean =>
-  method === 'GET' && headers.get('Upgrade')?.toLowerCase() === 'websocket';
 
 /** A copy, because the gateway changes headers, and those of a fetched response are immutable. */
 function toClient(answer: Response): Response {

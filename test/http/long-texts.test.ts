@@ -79,11 +79,10 @@ const READERS: Readonly<Record<string, (text: string) => unknown>> = {
   'the subject of a reset': (text) => isCountedIp(`${text}x`),
   'a list of ETags': (text) => attempt(() => isKnown(requestWith({ 'If-None-Match': `"1"${text}x` }), 1)),
   'what Connection names, and cookies': (text) =>
-    toOriginHeaders(
-      requestWith({ Connection: `a${text}b`, Cookie: `a${text}b` }),
-      { hop: '0123456789abcdef', policy: { overrides: 'drop', hidesAccess: true } },
-      false,
-    ),
+    toOriginHeaders(requestWith({ Connection: `a${text}b`, Cookie: `a${text}b` }), {
+      hop: '0123456789abcdef',
+      policy: { overrides: 'drop', hidesAccess: true },
+    }),
 };
 
 const PIECES = [

@@ -2,6 +2,7 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { OriginRoute } from '../../src/core/matching/origin-route.ts';
 import { compileOriginRoutes } from '../../src/core/matching/origin-routes.ts';
+import { readClientRequest } from '../../src/http/client-request.ts';
 import { createLoopGuard } from '../../src/http/loop-guard.ts';
 import type { ServiceBinding } from '../../src/http/origin-choice.ts';
 import { createOriginChooser, type OriginChooserOptions } from '../../src/http/origin-choice.ts';
@@ -108,7 +109,7 @@ const forward = (
   path: string,
   headers: Record<string, string> = {},
 ) =>
-  origins.forward(new Request(`https://www.example.com${path}`, { headers }), {
+  origins.forward(readClientRequest(new Request(`https://www.example.com${path}`, { headers })), {
     path: path.split('?')[0] ?? '/',
     matchPath: path.split('?')[0] ?? '/',
     query: /\?.*/.exec(path)?.[0] ?? '',

@@ -6,18 +6,18 @@ import { type ForwardedHeaders, type HeaderPolicy, toOriginHeaders } from '../..
 type Pairs = [string, string][];
 
 const sent = (pairs: Pairs, options: Options = {}) => {
-  const { url = 'https://api.example.com/x', isWebSocket = false, policy, ...others } = options;
+  const { url = 'https://api.example.com/x', method = 'GET', policy, ...others } = options;
   const asked = {
     hop: HOP,
     policy: { overrides: 'drop', hidesAccess: false, ...policy },
     ...others,
   } as const;
-  return Object.fromEntries(toOriginHeaders(new Request(url, { headers: pairs }), asked, isWebSocket));
+  return Object.fromEntries(toOriginHeaders(new Request(url, { method, headers: pairs }), asked));
 };
 
 interface Options extends Partial<Omit<ForwardedHeaders, 'policy'>> {
   readonly url?: string;
-  readonly isWebSocket?: boolean;
+  readonly method?: string;
   readonly policy?: Partial<HeaderPolicy>;
 }
 
@@ -79,11 +79,11 @@ describe('the origin', () => {
       ['Upgrade', 'websocket'],
       ['Sec-WebSocket-Protocol', 'one'],
     ];
-    expect(sent(headers, { isWebSocket: true })).toEqual({
-      ...FORWARDED,
-      upgrade: 'websocket',
-      'sec-websocket-protocol': 'one',
-    });
+    const others = { ...FORWARDED, 'sec-websocket-protocol': 'one' };
+    expect(sent(headers)).toEqual({ ...others, upgrade: 'websocket' });
+    // The runtime would turn any other method into a GET.
+    expect(sent(headers, { method: 'POST' })).toEqual(others);
+    expect(sent([['Upgrade', 'h2c']])).toEqual(FORWARDED);
   });
 
   test.each(['X-Weir-User', 'x-weir-anything', 'X_Weir_User', 'X-Weir_Tier', 'X-Weir-Region'])(

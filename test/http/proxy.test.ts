@@ -1,6 +1,7 @@
 // An origin that does not answer. test/isolates/fidelity.test.ts compares its answers byte for byte, in the real
 // runtime.
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { readClientRequest } from '../../src/http/client-request.ts';
 import { createDeadline } from '../../src/http/proxy/deadline.ts';
 import { type ProxyResult, proxy } from '../../src/http/proxy.ts';
 import { eventually, useOrigin } from '../local/origin-harness.ts';
@@ -8,7 +9,7 @@ import { eventually, useOrigin } from '../local/origin-harness.ts';
 const { current, latestState } = useOrigin();
 
 const ask = (query: string, { timeoutMs = 10_000, originUrl = current().url, signal }: Asked = {}) =>
-  proxy(new Request('https://api.example.com/x', signal ? { signal } : {}), {
+  proxy(readClientRequest(new Request('https://api.example.com/x', signal ? { signal } : {})), {
     url: `${originUrl}/x${query}`,
     via: 'network',
     hop: '0123456789abcdef',

@@ -1,5 +1,6 @@
 // The gateway with a limiter that decides on command, and all work that it hands over for after the response.
 import type { Decision } from '../../src/core/counting/decision.ts';
+import { readClientRequest } from '../../src/http/client-request.ts';
 import { type GatewayServices, handleGateway } from '../../src/http/gateway.ts';
 import { createIncidentCounts, type Incident } from '../../src/http/incident-counts.ts';
 import type { ProxyResult } from '../../src/http/proxy.ts';
@@ -74,10 +75,12 @@ export async function send(situation: Situation) {
     },
   } satisfies GatewayServices;
   const answer = await handleGateway(services, {
-    request: new Request('https://weir.test/', {
-      headers: isUnknown ? { 'X-API-Key': 'k' } : {},
-      ...(isGone && { signal: AbortSignal.abort() }),
-    }),
+    request: readClientRequest(
+      new Request('https://weir.test/', {
+        headers: isUnknown ? { 'X-API-Key': 'k' } : {},
+        ...(isGone && { signal: AbortSignal.abort() }),
+      }),
+    ),
     regions,
     matchPath: '/',
     afterResponse: (work) => void later.push(work),

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { CallerDirectory, CallerRecord } from '../../src/core/matching/caller.ts';
 import { RULE_DEFAULTS, type Rule, type SCOPES } from '../../src/core/matching/rule.ts';
 import { compileSnapshot, type SnapshotContent, withCounterIds } from '../../src/core/matching/snapshot.ts';
+import { readClientRequest } from '../../src/http/client-request.ts';
 import { type GatewayServices, handleGateway } from '../../src/http/gateway.ts';
 import { createIncidentCounts } from '../../src/http/incident-counts.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
@@ -76,7 +77,7 @@ async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unve
       headers: { 'CF-Connecting-IP': ip, 'X-API-Key': key },
     });
     const answer = await handleGateway(services, {
-      request,
+      request: readClientRequest(request),
       regions: [region],
       matchPath: '/',
       afterResponse: () => {},

@@ -21,8 +21,18 @@ export interface ForwardedHeaders {
   readonly headers?: Readonly<Record<string, string>> | undefined;
 }
 
+/**
+ * Tells whether a name is one of these. The runtime makes a new string for each name of a header, and a Set would have
+ * to hash every one of them. Comparing a name with those of its length takes a tenth of the time.
+ */
+export function isOneOf(...names: readonly string[]): (name: string) => boolean {
+  const byLength: string[][] = [];
+  for (const name of names) byLength[name.length] = [...(byLength[name.length] ?? []), name];
+  return (name) => byLength[name.length]?.includes(name) === true;
+}
+
 /** These belong to one connection (RFC 9110, 7.6.1), whether or not `Connection` names them. */
-export const HOP_BY_HOP: ReadonlySet<string> = new Set([
+export const isHopByHop = isOneOf(
   'connection',
   // workerd would mistake the 100 for the final answer.
   'expect',
@@ -34,33 +44,32 @@ export const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'trailer',
   'transfer-encoding',
   'upgrade',
-]);
+);
 
 /** From IIS and frameworks that imitate it, and from frameworks that tunnel methods through a POST. */
-const OVERRIDES: ReadonlySet<string> = new Set([
+const isMethodOrPath = isOneOf(
   'x-http-method',
   'x-http-method-override',
   'x-method-override',
   'x-original-url',
   'x-rewrite-url',
-]);
+);
 
-const ACCESS_CREDENTIALS: ReadonlySet<string> = new Set([
+const isAccessCredential = isOneOf(
   'cf-access-client-id',
   'cf-access-client-secret',
   'cf-access-jwt-assertion',
   'cf-access-token',
-]);
+);
 /** Names the client. A client must not be able to remove it by naming it in `Connection`. */
 const KEPT = 'cf-connecting-ip';
 const ACCESS_COOKIE = 'cf_authorization';
 
-export function toOriginHeaders(request: Request, options: ForwardedHeaders, isWebSocket: boolean): Headers {
+export function toOriginHeaders(request: SentRequest, options: ForwardedHeaders): Headers {
   const { policy, identity, hop } = options;
   const headers = new Headers(request.headers);
-  removeUnwanted(headers, request.headers, policy);
+  removeUnwanted(headers, request, policy);
   if (policy.hidesAccess) removeAccessCookie(headers);
-  if (isWebSocket) headers.set('Upgrade', 'websocket');
   setForwarded(headers, request);
   setAll(headers, identity);
   headers.set(HOP_HEADER, hop);
@@ -68,32 +77,53 @@ export function toOriginHeaders(request: Request, options: ForwardedHeaders, isW
   return headers;
 }
 
+type SentRequest = Pick<Request, 'url' | 'method' | 'headers'>;
+
 function setAll(headers: Headers, added: Readonly<Record<string, string>> = {}): void {
   for (const name in added) headers.set(name, added[name] ?? '');
 }
 
 /** One pass over the headers that the client sent, because every call into the runtime costs. */
-function removeUnwanted(headers: Headers, sent: Headers, policy: HeaderPolicy): void {
-  const named = namesIn(sent.get('Connection'));
-  for (const name of sent.keys())
-    if (isUnwanted(name, policy) || (named?.has(name) && name !== KEPT)) headers.delete(name);
+function removeUnwanted(headers: Headers, request: SentRequest, policy: HeaderPolicy): void {
+  const { headers: sent } = request;
+  let isUpgrade = false;
+  let connection: string | null = null;
+  for (const name of sent.keys()) {
+    if (!isUnwanted(name, policy)) continue;
+    if (name === 'upgrade') isUpgrade = isWebSocket(request);
+    else if (name === 'connection') connection = sent.get(name);
+    headers.delete(name);
+  }
+  removeNamed(headers, connection);
+  if (isUpgrade) headers.set('Upgrade', 'websocket');
 }
 
+/** Headers that `Connection` names belong to one connection, too. */
+export function removeNamed(headers: Headers, connection: string | null): void {
+  const named = namesIn(connection);
+  if (!named) return;
+  for (const name of [...headers.keys()]) if (named.has(name) && name !== KEPT) headers.delete(name);
+}
+
+/** Only a GET can be one. fetch turns any other method with this header into a GET, which no rule has judged. */
+const isWebSocket = ({ method, headers }: SentRequest): boolean =>
+  method === 'GET' && headers.get('Upgrade')?.toLowerCase() === 'websocket';
+
 function isUnwanted(name: string, { overrides, hidesAccess }: HeaderPolicy): boolean {
-  if (name.startsWith('x')) return isSpoofed(name) || (overrides === 'drop' && isOverride(name));
-  return HOP_BY_HOP.has(name) || (hidesAccess && ACCESS_CREDENTIALS.has(name));
+  if (name[0] === 'x') return isSpoofed(name) || (overrides === 'drop' && isOverride(name));
+  return isHopByHop(name) || (hidesAccess && isAccessCredential(name));
 }
 
 /** Values of `Connection` that name no header to remove. */
 const USUAL: ReadonlySet<string> = new Set(['keep-alive', 'close', 'upgrade']);
 
 /** The headers that `Connection` names; undefined in the usual case, if there is none to remove. */
-export function namesIn(connection: string | null): ReadonlySet<string> | undefined {
+function namesIn(connection: string | null): ReadonlySet<string> | undefined {
   if (connection === null || USUAL.has(connection.toLowerCase())) return undefined;
   return new Set(connection.split(',').map((name) => name.trim().toLowerCase()));
 }
 
-const isOverride = (name: string) => OVERRIDES.has(name.replaceAll('_', '-'));
+const isOverride = (name: string) => isMethodOrPath(name.replaceAll('_', '-'));
 
 /** Keeps all other cookies as the client sent them. */
 function removeAccessCookie(headers: Headers): void {
@@ -113,7 +143,7 @@ function isSpoofed(name: string): boolean {
 }
 
 /** Puts the client's address last. The client may have forged everything before it. */
-function setForwarded(headers: Headers, { url, headers: sent }: Request): void {
+function setForwarded(headers: Headers, { url, headers: sent }: SentRequest): void {
   const address = sent.get('CF-Connecting-IP');
   const path = sent.get('X-Forwarded-For');
   if (address !== null) {
