@@ -28,12 +28,11 @@ export function takeOriginHeaders(
   let costText = '';
   let connection: string | null = null;
   for (const name of taken) {
-    const value = headers.get(name) ?? '';
-    headers.delete(name);
-    if (name === costHeader) costText = value;
-    if (name === 'connection') connection = value;
+    if (name === costHeader) costText = headers.get(name) ?? '';
+    if (name === 'connection') connection = headers.get(name);
     if (rateLimitHeaders === 'rename' && isRateLimit(name))
-      headers.append(`x-origin-${name.replace(/^x-/, '')}`, value);
+      headers.append(`x-origin-${name.replace(/^x-/, '')}`, headers.get(name) ?? '');
+    headers.delete(name);
   }
   removeNamed(headers, connection);
   return costText !== '' && COST.test(costText) ? Number(costText) : undefined;
