@@ -22,7 +22,7 @@ export interface Arena extends AsyncDisposable {
   /** A workerd process with all candidates, and Weir's rules in force. */
   serve(options?: Pick<ServeOptions, 'inspect' | 'mostHeapMb'>): Promise<Workerd>;
   /** One Worker in a process of its own. It reads its rules from the KV of `all`, which has published them. */
-  serveAlone(name: string, all: Workerd): Promise<Workerd>;
+  serveAlone(name: string, all: Workerd, options?: Pick<ServeOptions, 'under'>): Promise<Workerd>;
   /** From now on, every call to Redis takes this much longer. */
   setDistance(ms: number): Promise<void>;
 }
@@ -69,12 +69,13 @@ export async function startArena({ say, parts }: BenchOptions): Promise<Arena> {
       });
       return workerd;
     },
-    serveAlone: (name, { urls }) =>
+    serveAlone: (name, { urls }, options) =>
       serveWorkers({
         folder,
         compatibility,
         workers: workers.filter((worker) => worker.name === name),
         elsewhere: pick(urls, KVS),
+        ...options,
       }),
     async setDistance(ms) {
       await Promise.all(

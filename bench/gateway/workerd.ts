@@ -39,6 +39,8 @@ export interface ServeOptions {
   readonly workers: readonly ServedWorker[];
   /** Workers of other processes that a binding may name, with the URL of each. */
   readonly elsewhere?: Readonly<Record<string, string>>;
+  /** A program that runs workerd, and its arguments. */
+  readonly under?: readonly string[];
   /** With the inspector, which costs time. */
   readonly inspect?: boolean;
   /** The most heap for each Worker. By default workerd has no limit. */
@@ -58,11 +60,12 @@ const { default: binary } = createRequire(import.meta.url)('workerd') as { defau
 const START_MS = 20_000;
 
 export async function serveWorkers(options: ServeOptions): Promise<Workerd> {
-  const { folder, workers, inspect = false } = options;
+  const { folder, workers, under = [], inspect = false } = options;
   const config = join(folder, `config-${randomUUID()}.capnp`);
   await writeFile(config, renderConfig(options));
   const args = ['serve', config, '--control-fd=3', ...(inspect ? [`--inspector-addr=${LOOPBACK}:0`] : [])];
-  const child = spawn(binary, args, { stdio: ['ignore', 'ignore', 'inherit', 'pipe'] });
+  const [program = binary, ...before] = [...under, binary];
+  const child = spawn(program, [...before, ...args], { stdio: ['ignore', 'ignore', 'inherit', 'pipe'] });
   await using cleanup = new AsyncDisposableStack();
   const watchdog = startWatchdog('kill -s KILL "$1"', String(child.pid));
   cleanup.defer(async () => {

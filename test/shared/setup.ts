@@ -4,6 +4,7 @@ import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import type { TestProject } from 'vitest/node';
+import { findOrInstallCallgrind } from '../../bench/instructions/callgrind.ts';
 import { findOrInstallChromium } from '../../local/chromium.ts';
 import { findOrInstallAll } from '../../local/packages.ts';
 import { StackError } from '../../local/ports.ts';
@@ -27,7 +28,12 @@ export default async function setup(project: TestProject) {
 async function findPrograms(): Promise<void> {
   const namesFiles = process.argv.slice(2).some((word) => word !== 'run' && !word.startsWith('-'));
   const isWhole = !namesFiles && process.env['WEIR_LUA'] !== 'gopher';
-  const others = [findOrInstallPostgres, findOrInstallChromium, findOrInstallPrometheus];
+  const others = [
+    findOrInstallPostgres,
+    findOrInstallChromium,
+    findOrInstallPrometheus,
+    findOrInstallCallgrind,
+  ];
   const needed = [findOrInstallRedis, ...(isWhole ? others : [])];
   await findOrInstallAll({ say: (line) => console.log(line) }, needed).catch((error: unknown) => {
     if (!(error instanceof StackError)) throw error;

@@ -1,0 +1,124 @@
+// The instructions that workerd runs for one request, of Weir and of those beside it. Processor time on a shared
+// machine differs by a third between two processes of the same code. The number of instructions differs by a few
+// hundredths: by when V8 compiles and collects.
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Arena, startArena } from './gateway/arena.ts';
+import { LABELS, ROUTES, targetAt } from './gateway/candidates.ts';
+import { startLoad } from './gateway/load.ts';
+import type { Workerd } from './gateway/workerd.ts';
+import {
+  type Callgrind,
+  countInstructions,
+  findOrInstallCallgrind,
+  underCallgrind,
+} from './instructions/callgrind.ts';
+import type { Bench, BenchOptions } from './shared/bench.ts';
+import { fixed } from './shared/table.ts';
+
+export const measures =
+  'instructions of workerd for one request, beside @upstash/ratelimit with the same duties';
+
+const NAMES = [
+  'proxy',
+  'fairPing',
+  'oneRule',
+  'oneRegionOneRule',
+  'fiveRules',
+  'fairUpstashOne',
+  'fairUpstashFive',
+] as const;
+type Name = (typeof NAMES)[number];
+type PerName<T> = Readonly<Record<Name, T>>;
+
+/** Compares what each needs more than the proxy. */
+const PAIRS = [
+  { above: 'oneRule', below: 'fairUpstashOne', atMost: 1 },
+  { above: 'oneRegionOneRule', below: 'fairUpstashOne', atMost: 1 },
+  { above: 'fiveRules', below: 'fairUpstashFive', atMost: 0.4 },
+] as const;
+const nameOf = ({ above, below }: (typeof PAIRS)[number]) => `${above}/${below}`;
+
+export const keys = [
+  ...NAMES.flatMap((name) => [`instructions.${name}`, `overProxy.${name}`]),
+  ...PAIRS.map((pair) => `ratios.${nameOf(pair)}`),
+];
+
+/** V8 compiles for the first 20,000 requests. */
+const WARM_UP_REQUESTS = 25_000;
+/** Several collections of all kinds fall into them. */
+const REQUESTS = 8_000;
+/** Two processes at once: the counts of one do not depend on the other. */
+const AT_ONCE = 2;
+const CONNECTIONS = 4;
+
+export const run: Bench = async (options) => {
+  const callgrind = await findOrInstallCallgrind(options);
+  await using arena = await startArena(options);
+  await using all = await arena.serve();
+  const instructions: Partial<Record<Name, number>> = {};
+  const waiting = [...NAMES];
+  const countAll = async () => {
+    for (let name = waiting.shift(); name; name = waiting.shift()) {
+      instructions[name] = await count(name, { callgrind, arena, all }, options);
+      options.say(`${name}: counted`);
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, countAll));
+  return resultOf(instructions as PerName<number>);
+};
+
+interface Counting {
+  readonly callgrind: Callgrind;
+  readonly arena: Arena;
+  readonly all: Workerd;
+}
+
+/** For one request. */
+async function count(name: Name, { callgrind, arena, all }: Counting, { scaled }: BenchOptions) {
+  await using cleanup = new AsyncDisposableStack();
+  const folder = await mkdtemp(join(tmpdir(), 'weir-instructions-bench-'));
+  cleanup.defer(() => rm(folder, { recursive: true, force: true }));
+  const load = cleanup.use(startLoad());
+  const file = join(folder, 'callgrind');
+  const under = underCallgrind(callgrind, file);
+  const { pid, urls } = cleanup.use(await arena.serveAlone(ROUTES[name].worker, all, { under }));
+  const target = targetAt(urls, ROUTES[name]);
+  const ask = (requests: number) =>
+    load.warmUp({ target, connections: CONNECTIONS, warmUpRequests: requests });
+  await ask(scaled(WARM_UP_REQUESTS, CONNECTIONS));
+  const requests = scaled(REQUESTS, CONNECTIONS);
+  return (await countInstructions(callgrind, { pid, file }, () => ask(requests))) / requests;
+}
+
+function resultOf(instructions: PerName<number>): Awaited<ReturnType<Bench>> {
+  const over = (name: Name) => instructions[name] - instructions.proxy;
+  const ratios = Object.fromEntries(
+    PAIRS.map((pair) => [nameOf(pair), over(pair.above) / over(pair.below)] as const),
+  );
+  const thousands = (count: number) => (count / 1_000).toFixed(0);
+  return {
+    tables: [
+      {
+        title: 'Instructions of workerd for one request, in thousands',
+        head: ['', 'all', 'over the proxy'],
+        rows: NAMES.map((name) => [LABELS[name], thousands(instructions[name]), thousands(over(name))]),
+      },
+      {
+        title: 'Instructions over the proxy, compared',
+        head: ['', 'times', 'wanted', ''],
+        rows: PAIRS.map((pair) => {
+          const times = ratios[nameOf(pair)] ?? Number.NaN;
+          const isMet = times <= pair.atMost ? 'yes' : 'no';
+          return [`${LABELS[pair.above]} / ${LABELS[pair.below]}`, fixed(times), `≤ ${pair.atMost}`, isMet];
+        }),
+      },
+    ],
+    json: {
+      instructions,
+      overProxy: Object.fromEntries(NAMES.map((name) => [name, over(name)])),
+      ratios,
+    },
+  };
+}
