@@ -10,8 +10,10 @@ export interface Callgrind {
   readonly control: string;
 }
 
-export function findOrInstallCallgrind(machine: Machine): Promise<Callgrind> {
-  return findOrInstall(machine, {
+/** Undefined where there is no Valgrind: it runs on Linux only. */
+export async function findOrInstallCallgrind(machine: Machine): Promise<Callgrind | undefined> {
+  if ((machine.platform ?? process.platform) !== 'linux') return undefined;
+  return await findOrInstall(machine, {
     name: 'valgrind',
     find(binary) {
       const [valgrind, control] = [binary('valgrind'), binary('callgrind_control')];
@@ -19,7 +21,7 @@ export function findOrInstallCallgrind(machine: Machine): Promise<Callgrind> {
     },
     apt: ['valgrind'],
     brew: [],
-    hint: 'install Valgrind on Linux ("apt-get install valgrind") and run this again',
+    hint: 'install Valgrind ("apt-get install valgrind") and run this again',
   });
 }
 
