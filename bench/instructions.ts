@@ -47,6 +47,7 @@ export const keys = [
 
 /** V8 compiles for the first 20,000 requests. */
 const WARM_UP_REQUESTS = 25_000;
+const BEFORE_REQUESTS = 200;
 /** Several collections of all kinds fall into them. */
 const REQUESTS = 8_000;
 /** Two processes at once: the counts of one do not depend on the other. */
@@ -91,7 +92,9 @@ async function count(name: Name, { callgrind, arena, all }: Counting, { scaled }
     load.warmUp({ target, connections: CONNECTIONS, warmUpRequests: requests });
   await ask(scaled(WARM_UP_REQUESTS, CONNECTIONS));
   const requests = scaled(REQUESTS, CONNECTIONS);
-  return (await countInstructions(callgrind, { pid, file }, () => ask(requests))) / requests;
+  const before = () => ask(scaled(BEFORE_REQUESTS, CONNECTIONS));
+  const total = await countInstructions(callgrind, { pid, file, before, work: () => ask(requests) });
+  return total / requests;
 }
 
 function resultOf(counted: Partial<PerName<number>>, notes: readonly string[] = []): BenchResult {

@@ -36,14 +36,23 @@ export const underCallgrind = ({ valgrind }: Callgrind, file: string): string[] 
   `--callgrind-out-file=${file}`,
 ];
 
-/** The instructions of the process while `work` runs. `file` is that of `underCallgrind`. */
+export interface Counted {
+  readonly pid: number;
+  /** That of `underCallgrind`. */
+  readonly file: string;
+  /** Is not counted. Callgrind stops for seconds when it begins, and requests would meet their deadline. */
+  readonly before: () => Promise<unknown>;
+  readonly work: () => Promise<unknown>;
+}
+
+/** The instructions of the process while `work` runs. */
 export async function countInstructions(
   { control }: Callgrind,
-  { pid, file }: { readonly pid: number; readonly file: string },
-  work: () => Promise<unknown>,
+  { pid, file, before, work }: Counted,
 ): Promise<number> {
   const tell = (...words: string[]) => promisify(execFile)(control, [...words, String(pid)]);
   await tell('--instr=on');
+  await before();
   await tell('--zero');
   await work();
   await tell('--dump');
