@@ -1,6 +1,6 @@
 // The instructions that workerd runs for one request, of Weir and of those beside it. Processor time on a shared
-// machine differs by a third between two processes of the same code. The number of instructions differs by a few
-// hundredths: by when V8 compiles and collects.
+// machine differs by a third between two processes of the same code. The number of instructions differs by a tenth at
+// most: by when V8 compiles and collects.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -45,7 +45,7 @@ export const keys = [
   ...PAIRS.map((pair) => `ratios.${nameOf(pair)}`),
 ];
 
-/** V8 compiles for the first 20,000 requests. */
+/** V8 has compiled most of Weir's code by then. It still compiles some of it while requests are counted. */
 const WARM_UP_REQUESTS = 25_000;
 const BEFORE_REQUESTS = 200;
 /** Several collections of all kinds fall into them. */
