@@ -4,8 +4,9 @@ import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { SharesByRegion } from '../../src/core/matching/rule.ts';
 import { hasBurst } from '../../src/core/regions/shares.ts';
 import { termMs } from '../../src/core/regions/terms.ts';
+import { type Dated, findUndatable } from './dates.ts';
 import type { Failure } from './episode.ts';
-import { type Admission, type Beyond, type Forgetting, findBeyond } from './ledger.ts';
+import type { Admission, Beyond, Forgetting } from './ledger.ts';
 import { REGIONS, type Scenario, START_MS } from './scenario.ts';
 import type { Forgot } from './world.ts';
 
@@ -22,10 +23,9 @@ export interface Ledgers {
   judge(forgot: readonly Forgot[]): Failure[];
 }
 
-interface Ledger {
+interface Ledger extends Dated {
   readonly check: RuleCheck;
   readonly admissions: Admission[];
-  /** While a rule moves, two places may count a request, up to the whole limit in each. It is still one request. */
   readonly twins: Admission[];
 }
 
@@ -40,11 +40,7 @@ export function createLedgers(scenario: Scenario): Ledgers {
     const forgettings = forgot
       .filter(({ keys }) => !keys || keys.includes(key))
       .map((one) => toForgetting(one, check, scenario));
-    // If one of the places has counted no more than allowed, the limit was kept.
-    const judged = waysToCount(ledger).map((admissions) =>
-      findBeyond({ algorithm, windowMs, boundMs, forgettings }, admissions),
-    );
-    const beyond = judged.every(Boolean) ? judged[0] : undefined;
+    const beyond = findUndatable({ algorithm, windowMs, boundMs, forgettings }, ledger);
     return beyond ? [{ kind: 'over', said: sayBeyond(check, beyond), subject: key }] : [];
   };
 
@@ -72,21 +68,6 @@ export function createLedgers(scenario: Scenario): Ledgers {
     judge: (forgot) => [...ledgers.values()].flatMap((ledger) => judgeOne(ledger, forgot)),
   };
 }
-
-/** All ways to count each request once: each way prefers another region. */
-function waysToCount({ admissions, twins }: Pick<Ledger, 'admissions' | 'twins'>): (readonly Admission[])[] {
-  if (twins.length === 0) return [admissions];
-  return [...REGIONS.keys()].map((preferred) => {
-    const byRequest = new Map(
-      twins.filter(({ region }) => region === preferred).map((twin) => [twin.request, twin]),
-    );
-    return admissions.map((one) =>
-      one.region === preferred ? one : { ...one, ...pick(byRequest.get(one.request) ?? one) },
-    );
-  });
-}
-
-const pick = ({ atMs, region }: Admission) => ({ atMs, region });
 
 /** The forgotten part may have been ceded for a term, and charges made with it count for a while. */
 function toForgetting({ atMs, region }: Forgot, check: RuleCheck, scenario: Scenario): Forgetting {

@@ -2,7 +2,9 @@
 // along with a check, and loads what is new. This is what src/rules/book/snapshot-source.ts does, without KV.
 import type { Snapshot } from '../../src/core/matching/snapshot.ts';
 import type { Probe, SnapshotSource } from '../../src/core/ports/snapshot-source.ts';
+import { RULES_LAPSE_MS } from '../../src/core/regions/terms.ts';
 import type { Random } from '../random.ts';
+import { happens } from './draw.ts';
 
 /** Announced by its number. A reset of counters publishes the same rules again. */
 export interface Publication {
@@ -12,7 +14,9 @@ export interface Publication {
 const ASK_MS = 250;
 const OVERDUE_MS = 500;
 const PAUSE_MS = 1_000;
+/** One load in ten is slow. */
 const LOAD_MS = 200;
+const SLOW_LOAD_MS = 1_500;
 
 export interface PublishedSourceOptions {
   readonly publications: readonly Publication[];
@@ -39,7 +43,8 @@ export function createPublishedSource(
       const isOverdue = nowMs - confirmedAtMs >= OVERDUE_MS;
       if (!isOverdue && (nowMs - confirmedAtMs < ASK_MS || nowMs - askedAtMs < ASK_MS)) return undefined;
       askedAtMs = nowMs;
-      return { expected: String(known), isOverdue, askedAtMs };
+      const isLapsed = nowMs - confirmedAtMs >= RULES_LAPSE_MS;
+      return { expected: String(known), isOverdue, isLapsed, askedAtMs };
     },
     confirm(probe) {
       confirmedAtMs = Math.max(confirmedAtMs, probe.askedAtMs);
@@ -49,7 +54,8 @@ export function createPublishedSource(
     },
     async load({ announced }) {
       const startedAtMs = now();
-      await new Promise((resolve) => setTimeout(resolve, random() * LOAD_MS));
+      const mostMs = happens(random, 0.9) ? LOAD_MS : SLOW_LOAD_MS;
+      await new Promise((resolve) => setTimeout(resolve, random() * mostMs));
       // A region that does not know the newest publication announces an older one.
       known = Math.max(known, Number(announced));
       confirmedAtMs = startedAtMs;

@@ -43,15 +43,13 @@ class ByClock implements Deadline {
   }
 }
 
-/**
- * Waits for at most half of the time left, then answers `late`, so that later steps have time, too. The work goes on.
- */
-export async function waitHalf<T>(
-  deadline: Pick<Deadline, 'remainingMs'>,
-  work: Promise<T>,
-  late: T,
-): Promise<T> {
+/** Waits for at most half of the time left, so that later steps have time, too. */
+export const waitHalf = <T>(deadline: Pick<Deadline, 'remainingMs'>, work: Promise<T>, late: T): Promise<T> =>
+  waitAtMost(deadline.remainingMs() / 2, work, late);
+
+/** Answers `late` after this time. The work goes on. */
+export async function waitAtMost<T>(ms: number, work: Promise<T>, late: T): Promise<T> {
   const isLate = Promise.withResolvers<T>();
-  const timer = setTimeout(() => isLate.resolve(late), deadline.remainingMs() / 2);
+  const timer = setTimeout(() => isLate.resolve(late), ms);
   return Promise.race([work, isLate.promise]).finally(() => clearTimeout(timer));
 }

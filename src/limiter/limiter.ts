@@ -231,7 +231,9 @@ export function createLimiter(options: LimiterOptions): Limiter {
    * all the same; at worst, the first charge denies the request. If a refund is lost, the request stays charged twice
    * until its windows end. Side effects of a denial stay: a block goes on, and a counted denial stays counted.
    */
-  const again = async ({ request, snapshot, deadline, startedAtMs }: Round): Promise<Round> => {
+  const again = async ({ request, snapshot, startedAtMs, probe, ...round }: Round): Promise<Round> => {
+    // The wait for rules that had lapsed is that of a cold isolate: the deadline begins after it.
+    const deadline = probe?.isLapsed ? createDeadline(deadlineMs, now) : round.deadline;
     if (!request.ledger.isEmpty) {
       const undone = regional.undo(request.ledger);
       request.afterResponse(undone);

@@ -4,7 +4,7 @@ import type { AfterResponse } from '../core/matching/caller.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
 import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { OutdatedNotice, Probe, SnapshotSource } from '../core/ports/snapshot-source.ts';
-import { createDeadline, type Deadline, waitHalf } from './deadline.ts';
+import { createDeadline, type Deadline, waitAtMost } from './deadline.ts';
 import { askRegion, FAIR_PART, type Regions } from './region-ladder.ts';
 
 /** The announcement of a region; null if there is none. */
@@ -31,6 +31,12 @@ export interface RulesInForce {
   /** Loads the new rules. True if they must decide this request and are there in time. */
   follow(news: OutdatedNotice, asking: Asking): Promise<boolean>;
 }
+
+/**
+ * How long a request waits for new rules if those of its isolate have lapsed: as long as on a cold isolate, because they
+ * are worth as little. KV has a second of it, and the copies in Redis have the rest.
+ */
+const LAPSED_WAIT_MS = 2_000;
 
 export interface RulesInForceOptions {
   readonly snapshots: SnapshotSource;
@@ -94,7 +100,8 @@ export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceO
       request.afterResponse(loading);
       // Rules that were confirmed a moment ago may decide one more request.
       if (!probe?.isOverdue) return false;
-      await waitHalf<unknown>(deadline, loading, undefined);
+      const mostMs = probe.isLapsed ? LAPSED_WAIT_MS : deadline.remainingMs() / 2;
+      await waitAtMost<unknown>(mostMs, loading, undefined);
       const isThere = snapshots.announced() !== probe.expected;
       // Not every request waits for rules that load slowly. If they came late, the next request asks again.
       if (!isThere && !snapshots.isConfirmed(now())) snapshots.fail();

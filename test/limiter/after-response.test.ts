@@ -22,7 +22,7 @@ import {
 import { aloneIn, checkOf, near, openRegions } from './regional-isolate.ts';
 
 useFakeTime();
-const due = { expected: 'this', isOverdue: false, askedAtMs: START_MS };
+const due = { expected: 'this', isOverdue: false, isLapsed: false, askedAtMs: START_MS };
 const planOf =
   (check: ReturnType<typeof createCheck>): TestPlan =>
   async () => ({ kind: 'checks', checks: [check] });

@@ -10,7 +10,7 @@ import { answers, createRegions, DEADLINE_MS, hangingRun, hangs, never, START_MS
 import { createCheck, createSource, openIsolate, type TestPlan, useFakeTime } from './limiter-harness.ts';
 
 useFakeTime();
-const overdue: Probe = { expected: 'this', isOverdue: true, askedAtMs: START_MS };
+const overdue: Probe = { expected: 'this', isOverdue: true, isLapsed: false, askedAtMs: START_MS };
 
 describe('a deadline', () => {
   const open = (totalMs: number) => {

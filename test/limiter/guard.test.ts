@@ -107,7 +107,7 @@ describe('a bug in the limiter', () => {
 it('a bug after the response is reported, too', async () => {
   const { regions } = createRegions({});
   const source = createSource({ load: hasBug });
-  source.asks = { expected: 'this', isOverdue: false, askedAtMs: Date.now() };
+  source.asks = { expected: 'this', isOverdue: false, isLapsed: false, askedAtMs: Date.now() };
   const { decide, settle, errors } = openIsolate(regions, { source });
   regions[0].board.read = async () => 'that';
   await decide({ plan: async () => ({ kind: 'checks', checks: [] }) });

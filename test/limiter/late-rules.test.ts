@@ -1,11 +1,11 @@
 // New rules that come later than a request can wait for them, with the real source of rules on a slow KV.
-import { expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { encodeSnapshot, versionOf } from '../../src/core/matching/stored-snapshot.ts';
 import { type Announcement, formatAnnouncement } from '../../src/core/ports/announcement.ts';
 import { writeCallers, writeRules } from '../../src/rules/book/snapshot-kv.ts';
 import { createSnapshotSource } from '../../src/rules/book/snapshot-source.ts';
 import { createRule } from '../rules/small-rules.ts';
-import { DEADLINE_MS } from './fake-regions.ts';
+import { DEADLINE_MS, fails } from './fake-regions.ts';
 import { openIsolate, useFakeTime } from './limiter-harness.ts';
 import { createModelRegion, seenFrom } from './model-regions.ts';
 
@@ -14,8 +14,8 @@ useFakeTime();
 /** Longer than a request waits, and longer than an isolate trusts rules without an answer. */
 const LOAD_MS = 600;
 
-/** An idle isolate with old rules, while its region already announces new ones, which KV takes LOAD_MS to bring. */
-async function open() {
+/** An isolate that has been idle with old rules, while its region already announces new ones, which KV brings late. */
+async function open(idleMs = 500, loadMs = LOAD_MS) {
   const texts = new Map<string, string>();
   let kvMs = 0;
   const kv = {
@@ -40,9 +40,9 @@ async function open() {
   const real = createSnapshotSource({ kv, now: () => Date.now(), onError: (error) => errors.push(error) });
   us.does.announces = formatAnnouncement(before);
   await real.start(us.board);
-  kvMs = LOAD_MS;
+  kvMs = loadMs;
   us.does.announces = formatAnnouncement(after);
-  await vi.advanceTimersByTimeAsync(500);
+  await vi.advanceTimersByTimeAsync(idleMs);
 
   const loads: Promise<boolean>[] = [];
   const load: typeof real.load = (news) => {
@@ -57,23 +57,88 @@ async function open() {
     const { length } = us.calls;
     const { decision, tookMs } = await isolate.decide();
     const asks = us.calls.slice(length).map(({ withAnnouncement }) => withAnnouncement);
-    return { rules: decision.rulesVersion, isStale: 'isStale' in decision && decision.isStale, asks, tookMs };
+    const isStale = 'isStale' in decision && decision.isStale;
+    return { kind: decision.kind, rules: decision.rulesVersion, isStale, asks, tookMs };
   };
-  return { before, after, loads, errors, decide, settle: isolate.settle };
+  return { us, before, after, loads, errors, decide, settle: isolate.settle };
 }
 
 it('the next request asks again as soon as new rules have come too late for a request', async () => {
   const { before, after, loads, errors, decide, settle } = await open();
   const waited = await decide();
-  expect(waited).toEqual({ rules: before.rules, isStale: true, asks: [true], tookMs: DEADLINE_MS / 2 });
+  expect(waited).toMatchObject({
+    kind: 'counted',
+    rules: before.rules,
+    isStale: true,
+    asks: [true],
+    tookMs: DEADLINE_MS / 2,
+  });
   await vi.advanceTimersByTimeAsync(LOAD_MS - DEADLINE_MS / 2 - 1);
   // While the rules are being loaded, no other request waits for them.
-  expect(await decide()).toEqual({ rules: before.rules, isStale: true, asks: [false], tookMs: 0 });
+  expect(await decide()).toMatchObject({
+    kind: 'counted',
+    rules: before.rules,
+    isStale: true,
+    asks: [false],
+    tookMs: 0,
+  });
   await vi.advanceTimersByTimeAsync(1);
   expect(await Promise.all(loads)).toEqual([true]);
   // The rules that came are already too old to be trusted, and their load was no failure that keeps requests from asking.
-  expect(await decide()).toEqual({ rules: after.rules, isStale: false, asks: [true], tookMs: 0 });
-  expect(await decide()).toEqual({ rules: after.rules, isStale: false, asks: [false], tookMs: 0 });
+  expect(await decide()).toMatchObject({
+    kind: 'counted',
+    rules: after.rules,
+    isStale: false,
+    asks: [true],
+    tookMs: 0,
+  });
+  expect(await decide()).toMatchObject({
+    kind: 'counted',
+    rules: after.rules,
+    isStale: false,
+    asks: [false],
+    tookMs: 0,
+  });
   await settle();
   expect(errors).toEqual([]);
+});
+
+describe('an isolate that was idle for a minute', () => {
+  const LAPSED_MS = 60_000;
+
+  it('waits for the new rules beyond the deadline, and they decide with a deadline of their own', async () => {
+    const { after, decide, settle } = await open(LAPSED_MS);
+    const { tookMs, ...decided } = await decide();
+    expect(decided).toMatchObject({ kind: 'counted', rules: after.rules, isStale: false });
+    expect(tookMs).toBeGreaterThanOrEqual(LOAD_MS);
+    await settle();
+  });
+
+  it('decides by the old rules a millisecond before that', async () => {
+    const { before, decide, settle } = await open(LAPSED_MS - 1);
+    expect(await decide()).toMatchObject({ rules: before.rules, isStale: true, tookMs: DEADLINE_MS / 2 });
+    await settle();
+  });
+
+  it('decides by the old rules if the new ones take more than two seconds, and the next request does not wait', async () => {
+    const { before, decide, settle } = await open(LAPSED_MS, 5_000);
+    expect(await decide()).toMatchObject({ rules: before.rules, isStale: true, asks: [true], tookMs: 2_000 });
+    expect(await decide()).toMatchObject({ rules: before.rules, isStale: true, asks: [false], tookMs: 0 });
+    await settle();
+  });
+
+  it('asks with every request until a region answers', async () => {
+    const { us, after, decide, settle } = await open(LAPSED_MS);
+    const { run } = us.does;
+    const asked: unknown[] = [];
+    us.does.run = (call) => {
+      asked.push(call.withAnnouncement);
+      return fails('unavailable')();
+    };
+    for (let i = 0; i < 2; i += 1) await decide();
+    expect(asked).toEqual([true, true]);
+    us.does.run = run;
+    expect(await decide()).toMatchObject({ rules: after.rules, isStale: false });
+    await settle();
+  });
 });

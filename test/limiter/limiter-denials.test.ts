@@ -5,7 +5,7 @@ import { answers, createRegions, DEADLINE_MS, denies, fails, hangs, START_MS } f
 import { createCheck, createSource, openIsolate, type TestRequest, useFakeTime } from './limiter-harness.ts';
 
 useFakeTime();
-const due: Probe = { expected: 'this', isOverdue: false, askedAtMs: START_MS };
+const due: Probe = { expected: 'this', isOverdue: false, isLapsed: false, askedAtMs: START_MS };
 const passMs = (ms: number) => vi.setSystemTime(Date.now() + ms);
 
 /** Each region keeps to its part, so a denial is final. */

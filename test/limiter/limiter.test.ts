@@ -105,7 +105,7 @@ async function decide(situation: Situation) {
 }
 
 const nothing: Plan = { kind: 'checks', checks: [] };
-const due: Probe = { expected: 'this', isOverdue: false, askedAtMs: 0 };
+const due: Probe = { expected: 'this', isOverdue: false, isLapsed: false, askedAtMs: 0 };
 const overdue: Probe = { ...due, isOverdue: true };
 const announces = 'that';
 

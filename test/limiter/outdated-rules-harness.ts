@@ -9,7 +9,7 @@ import { createSource, openIsolate, type TestPlan, type TestRequest } from './li
 import { createModelRegion, type ModelRegion, seenFrom } from './model-regions.ts';
 import { checkOf } from './regional-isolate.ts';
 
-export const overdue: Probe = { expected: 'this', isOverdue: true, askedAtMs: START_MS };
+export const overdue: Probe = { expected: 'this', isOverdue: true, isLapsed: false, askedAtMs: START_MS };
 
 interface World {
   readonly before: readonly RuleCheck[];

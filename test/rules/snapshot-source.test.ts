@@ -143,7 +143,7 @@ describe('an isolate that has rules', () => {
     expect(source.probe()).toBeUndefined();
     nowMs += 1;
     const expected = formatAnnouncement(announcement);
-    expect(source.probe()).toEqual({ expected, isOverdue: false, askedAtMs: nowMs });
+    expect(source.probe()).toEqual({ expected, isOverdue: false, isLapsed: false, askedAtMs: nowMs });
     expect(source.probe()).toBeUndefined();
   });
 
@@ -154,6 +154,18 @@ describe('an isolate that has rules', () => {
     expect([first?.isOverdue, second?.isOverdue]).toEqual([true, true]);
     if (first) source.confirm(first);
     expect(source.probe()).toBeUndefined();
+  });
+
+  it('says that its rules have lapsed, a minute after they were confirmed', async () => {
+    const { source } = await started();
+    nowMs += 59_999;
+    expect(source.probe()?.isLapsed).toBe(false);
+    nowMs += 1;
+    const probe = source.probe();
+    expect(probe?.isLapsed).toBe(true);
+    if (probe) source.confirm(probe);
+    nowMs += 250;
+    expect(source.probe()?.isLapsed).toBe(false);
   });
 
   it('dates an answer from when it was asked for, not from when it came', async () => {

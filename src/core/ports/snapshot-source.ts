@@ -8,6 +8,8 @@ export interface Probe {
   readonly expected: string;
   /** The rules have not been confirmed for so long that they must be confirmed before they decide. */
   readonly isOverdue: boolean;
+  /** The rules have not been confirmed for so long that they decide only if newer ones cannot be had: see terms.ts. */
+  readonly isLapsed: boolean;
   readonly askedAtMs: number;
 }
 

@@ -11,8 +11,16 @@ const TERM_WINDOWS = 4;
 const SHORTEST_TERM_MS = 30_000;
 const LONGEST_TERM_MS = 600_000;
 
-/** How long it takes until every isolate knows what every region announces. */
-export const HEARD_MS = 90_000;
+/**
+ * Rules that no region has confirmed for this long may place a limit where it is no longer counted. If newer rules are
+ * announced, a request waits for them.
+ */
+export const RULES_LAPSE_MS = 60_000;
+/**
+ * After this time no isolate counts by rules from before an announcement that every region has: those rules have lapsed.
+ * The rest is for clocks that differ and for commands that are late.
+ */
+export const HEARD_MS = RULES_LAPSE_MS + 30_000;
 /** A charge counts for at most two windows, or until a burst has drained, which takes longer with rounded parts. */
 export const CHARGE_WINDOWS = 2;
 export const ROUNDED_BURSTS = 4;

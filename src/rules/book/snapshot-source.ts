@@ -9,6 +9,7 @@ import {
   parseAnnouncement,
 } from '../../core/ports/announcement.ts';
 import type { SnapshotSource } from '../../core/ports/snapshot-source.ts';
+import { RULES_LAPSE_MS } from '../../core/regions/terms.ts';
 import { type CallerRevisions, NO_REVISIONS } from './caller-revisions.ts';
 import type { Kv } from './kv.ts';
 import { type Reading, readParts } from './published-parts.ts';
@@ -137,7 +138,8 @@ export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions
       const isOverdue = !isWithin(confirmedAtMs, OVERDUE_MS);
       if (!isOverdue && (isWithin(confirmedAtMs, ASK_MS) || isWithin(askedAtMs, ASK_MS))) return undefined;
       askedAtMs = now();
-      return { expected: known.announced, isOverdue, askedAtMs };
+      const isLapsed = !isWithin(confirmedAtMs, RULES_LAPSE_MS);
+      return { expected: known.announced, isOverdue, isLapsed, askedAtMs };
     },
 
     confirm: (probe) => confirm(probe.askedAtMs),
