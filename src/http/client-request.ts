@@ -6,11 +6,11 @@ export interface ClientRequest {
   readonly url: string;
   readonly method: string;
   readonly headers: Headers;
+  /** `CF-Connecting-IP`: the address that Cloudflare names. */
+  readonly connectingIp: string | null;
 }
 
-export const readClientRequest = (raw: Request): ClientRequest => ({
-  raw,
-  url: raw.url,
-  method: raw.method,
-  headers: raw.headers,
-});
+export function readClientRequest(raw: Request): ClientRequest {
+  const { url, method, headers } = raw;
+  return { raw, url, method, headers, connectingIp: headers.get('CF-Connecting-IP') };
+}

@@ -82,11 +82,11 @@ export async function handleGateway(services: GatewayServices, asked: GatewayReq
   let decision: Decision;
   try {
     const first = limiter.begin(toDecide);
-    let step = first instanceof Promise ? await handOver(first, afterResponse) : first;
+    let step = first instanceof Promise ? await first : first;
     // One more round if Redis says that the rules of this isolate are outdated.
     while (step.kind === 'round') {
       const next = takeRound(services, deciding, step);
-      step = next instanceof Promise ? await handOver(next, afterResponse) : next;
+      step = next instanceof Promise ? await next : next;
     }
     ({ decision } = step);
   } catch (error) {
@@ -117,15 +117,6 @@ export async function handleGateway(services: GatewayServices, asked: GatewayReq
 interface Deciding {
   readonly asked: GatewayRequest;
   identity: Identity | undefined;
-}
-
-/**
- * When a client leaves, the runtime drops work that was not handed over. Charges and seats would then stay taken. A
- * decision that memory makes takes no promise, and nothing has to be handed over.
- */
-function handOver(deciding: Promise<Step>, afterResponse: AfterResponse): Promise<Step> {
-  afterResponse(deciding);
-  return deciding;
 }
 
 /** One round. A promise only if it has to wait. */

@@ -13,6 +13,7 @@ import type {
 import { countedIp } from '../core/matching/ip.ts';
 import type { Credential } from '../core/matching/plan.ts';
 import { waitHalf } from '../limiter/deadline.ts';
+import type { ClientRequest } from './client-request.ts';
 
 /** Callers without an address share one bucket. Otherwise they would escape the limits. */
 const UNKNOWN = { ip: 'unknown', address: 'unknown' };
@@ -30,7 +31,7 @@ export interface IdentityOptions {
 }
 
 /** A request, of which only the headers matter. */
-type Sent = Pick<Request, 'headers'>;
+type Sent = Pick<ClientRequest, 'headers' | 'connectingIp'>;
 
 export type Address = Pick<Caller, 'ip' | 'address'>;
 
@@ -56,12 +57,16 @@ export async function identify(request: Sent, options: IdentityOptions): Promise
 }
 
 /** Whether the client shows any credential. */
-export const hasCredential = ({ headers }: Sent, { tokens }: Pick<IdentityOptions, 'tokens'>): boolean =>
-  headers.has('X-API-Key') || (tokens !== undefined && bearerTokenIn(headers) !== undefined);
+export const hasCredential = (
+  { headers }: Pick<Sent, 'headers'>,
+  { tokens }: Pick<IdentityOptions, 'tokens'>,
+): boolean => headers.has('X-API-Key') || (tokens !== undefined && bearerTokenIn(headers) !== undefined);
 
 /** Where a request comes from, as Cloudflare tells it. */
-export const addressOf = ({ headers }: Sent, { ipv6Prefix }: Pick<IdentityOptions, 'ipv6Prefix'>): Address =>
-  countedIp(headers.get('CF-Connecting-IP') ?? '', ipv6Prefix) ?? UNKNOWN;
+export const addressOf = (
+  { connectingIp }: Pick<Sent, 'connectingIp'>,
+  { ipv6Prefix }: Pick<IdentityOptions, 'ipv6Prefix'>,
+): Address => countedIp(connectingIp ?? '', ipv6Prefix) ?? UNKNOWN;
 
 interface Shown {
   readonly from: Address;

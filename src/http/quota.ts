@@ -11,6 +11,7 @@ import { createDeadline } from '../limiter/deadline.ts';
 import { createLedger } from '../limiter/ledger.ts';
 import type { Regions } from '../limiter/region-ladder.ts';
 import type { DecisionRequest, RequestPlan } from '../limiter/round.ts';
+import { readClientRequest } from './client-request.ts';
 import { type Identity, type IdentityOptions, identify } from './identity.ts';
 import type { Log } from './log.ts';
 import { problem } from './problem.ts';
@@ -85,7 +86,7 @@ export function createQuota(services: QuotaServices) {
     const regions = services.regionsOf(request);
     if (!regions) return unknownRegion(services.regions);
     const deadline = createDeadline(services.deadlineMs, now);
-    const whoCalls = () => identify(request, { ...services, afterResponse, deadline });
+    const whoCalls = () => identify(readClientRequest(request), { ...services, afterResponse, deadline });
     const identity = await whoCalls();
     const known = kept.get(keyOf(identity, regions), now());
     if (known !== undefined) return answer(known);

@@ -18,6 +18,7 @@ import type { OutdatedNotice, SnapshotSource } from '../core/ports/snapshot-sour
 import { createCessions } from './cessions.ts';
 import { createDeadline, waitHalf } from './deadline.ts';
 import { createDecisionMemory, type Known } from './decision-memory.ts';
+import { keepAlive } from './keep-alive.ts';
 import { createKnownDenials } from './known-denials.ts';
 import { createLeaseBook, type Leased } from './lease-book.ts';
 import { createLeasing } from './leasing.ts';
@@ -97,7 +98,9 @@ export function createLimiter(options: LimiterOptions): Limiter {
 
   const start = async (request: DecisionRequest): Promise<Step> => {
     try {
-      const snapshot = await rules.start(request.regions);
+      const starting = rules.start(request.regions);
+      keepAlive(starting, request);
+      const snapshot = await starting;
       if (snapshot) return firstRound(request, snapshot);
       return decided(request, degraded(request, { reason: 'no-rules' }));
     } catch (error) {

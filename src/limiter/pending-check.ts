@@ -50,6 +50,12 @@ export function withTurn(turns: readonly Turn[], turn: Turn): readonly Turn[] {
   return turns.with(at, { ...stricter, ones: [...twin.ones, ...turn.ones] });
 }
 
+/** The region of all these turns; undefined if there are several. */
+export function onlyRegionOf(turns: readonly Turn[]): LimiterRegion | undefined {
+  const [first] = turns;
+  return turns.every(({ region }) => region === first?.region) ? first?.region : undefined;
+}
+
 const NO_VERDICTS: ReadonlyMap<string, Verdict> = new Map();
 
 /** At the start. */

@@ -10,6 +10,7 @@ import { isUsable } from '../core/regions/shares.ts';
 import { catchUp } from './catch-up.ts';
 import { type Ask, asksOf, type Cessions, type Use, type Wish } from './cessions.ts';
 import type { Deadline } from './deadline.ts';
+import { keepAlive, mayBeDropped } from './keep-alive.ts';
 import { nameOf } from './known-cessions.ts';
 import type { KnownDenials } from './known-denials.ts';
 import type { LeaseBook } from './lease-book.ts';
@@ -17,6 +18,7 @@ import type { Ledger } from './ledger.ts';
 import {
   denialOf,
   isDenied,
+  onlyRegionOf,
   type Pending,
   pendingOf,
   setVerdict,
@@ -177,13 +179,15 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     calls.hear(call, answer, tally, request);
   };
 
-  const take = ({ turns, wishes }: Step, tally: Tally, request: CountRequest): Promise<unknown> =>
-    Promise.all([
+  const take = ({ turns, wishes }: Step, tally: Tally, request: CountRequest): Promise<unknown> => {
+    const byRegion = [...Map.groupBy(turns, ({ region }) => region)];
+    const taking = Promise.all([
       ...asksOf(wishes).map((some) => askForParts(some, request)),
-      ...[...Map.groupBy(turns, ({ region }) => region)].map(([region, some]) =>
-        askToCount(region, some, tally, request),
-      ),
+      ...byRegion.map(([region, some]) => askToCount(region, some, tally, request)),
     ]);
+    keepAlive(taking, request);
+    return taking;
+  };
 
   /** Denies a check that no region may count now, if all regions answer. Admitting it could exceed the limit. */
   const denyLocked = (one: Pending) => {
@@ -229,11 +233,12 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       const step = stepOf(tally.pending, request);
       isStopped = step !== undefined && tally.heard.some((one) => isOutdated(one, request.expected));
       if (!step || isStopped) break;
-      const only = onlyRegionOf(step);
+      const only = step.wishes.length === 0 ? onlyRegionOf(step.turns) : undefined;
       if (!only) await take(step, tally, request);
       else {
         // What `askToCount` does, without its promise: most requests take one call and nothing else.
         const call = calls.start(only, step.turns, tally, request);
+        if (call && (tally.round > 0 || !mayBeDropped(call, now()))) keepAlive(call.answering, request);
         let answer: Answer | undefined;
         try {
           if (call) answer = calls.accept(call, await call.answering);
@@ -282,13 +287,6 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       return known.length > 0 && !isOpen ? known.flatMap((one) => denialOf(one) ?? []) : undefined;
     },
   };
-}
-
-/** The region of all calls of this step, if there is but one call. */
-function onlyRegionOf({ turns, wishes }: Step): LimiterRegion | undefined {
-  const [first] = turns;
-  const isOnly = wishes.length === 0 && turns.every(({ region }) => region === first?.region);
-  return isOnly ? first?.region : undefined;
 }
 
 const isAdmitted = ({ admitted }: Pending): boolean => admitted !== undefined;

@@ -5,6 +5,7 @@ import type { Snapshot } from '../core/matching/snapshot.ts';
 import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { OutdatedNotice, Probe, SnapshotSource } from '../core/ports/snapshot-source.ts';
 import { createDeadline, type Deadline, waitAtMost } from './deadline.ts';
+import { keepAlive } from './keep-alive.ts';
 import { askRegion, FAIR_PART, type Regions } from './region-ladder.ts';
 
 /** The announcement of a region; null if there is none. */
@@ -83,15 +84,18 @@ export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceO
       });
     },
 
-    hear({ request: { regions, afterResponse }, deadline, probe }) {
+    hear({ request, deadline, probe }) {
       if (!probe) return undefined;
       const ask = async (within: Deadline) => {
-        const heard = await read(regions, within);
+        const heard = await read(request.regions, within);
         return learn(probe, heard ? [heard] : []);
       };
-      if (probe.isOverdue) return ask(deadline);
-      const heard = ask(createDeadline(deadlineMs, now));
-      afterResponse(heard.then((news) => news && snapshots.load(news)));
+      const heard = ask(probe.isOverdue ? deadline : createDeadline(deadlineMs, now));
+      if (probe.isOverdue) {
+        keepAlive(heard, request);
+        return heard;
+      }
+      request.afterResponse(heard.then((news) => news && snapshots.load(news)));
       return undefined;
     },
 

@@ -59,10 +59,13 @@ export function createClient({ url, token }: UpstashOptions): Client {
     () => import('./library.ts'),
     ({ createLibrary }) => createLibrary(url, token),
   );
-  const headers = new Headers({ Authorization: `Bearer ${token}` });
+  const headers = { Authorization: `Bearer ${token}` };
+  // Made once, because the runtime would parse the URL and the headers for each request.
+  const one = new Request(url, { method: 'POST', headers });
+  const several = new Request(`${url}/pipeline`, { method: 'POST', headers });
 
-  const post = (signal: AbortSignal, path: string, words: readonly unknown[]) =>
-    fetch(url + path, { method: 'POST', headers, body: JSON.stringify(words), signal });
+  const post = (signal: AbortSignal, to: Request, words: readonly unknown[]) =>
+    fetch(to, { body: JSON.stringify(words), signal });
 
   const attempt = async <T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> => {
     try {
@@ -74,7 +77,7 @@ export function createClient({ url, token }: UpstashOptions): Client {
 
   const command: Client['command'] = (signal, words) =>
     attempt(signal, async () => {
-      const response = await post(signal, '', words);
+      const response = await post(signal, one, words);
       return resultOf(response.ok, JSON.parse(await response.text()));
     });
 
@@ -85,7 +88,7 @@ export function createClient({ url, token }: UpstashOptions): Client {
       const words = scriptWords('EVALSHA', script.sha, call);
       let result: unknown;
       try {
-        const response = await post(signal, '', words);
+        const response = await post(signal, one, words);
         const reply: unknown = JSON.parse(await response.text());
         result = isScriptMissing(reply)
           ? await command(signal, scriptWords('EVAL', script.text, call))
@@ -99,7 +102,7 @@ export function createClient({ url, token }: UpstashOptions): Client {
     command,
     pipeline: (signal, commands) =>
       attempt(signal, async () => {
-        const response = await post(signal, '/pipeline', commands);
+        const response = await post(signal, several, commands);
         const reply: unknown = JSON.parse(await response.text());
         if (!response.ok) return resultOf(false, reply) as never;
         if (!Array.isArray(reply) || reply.length !== commands.length)

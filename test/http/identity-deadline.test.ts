@@ -1,6 +1,8 @@
 // Finding the caller may take half of the time of a decision. After that the caller is unknown.
+
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { CallerRecord, Known, TokenVerifier } from '../../src/core/matching/caller.ts';
+import { readClientRequest } from '../../src/http/client-request.ts';
 import { type Identity, identify } from '../../src/http/identity.ts';
 
 const FROM = { ip: '192.0.2.1', address: '192.0.2.1' };
@@ -31,7 +33,7 @@ function start(headers: Record<string, string>, parts: Parts) {
   const { ofApiKey = never, ofUser = never, verify, remainingMs = 2 * HALF_MS } = parts;
   const request = new Request('https://weir.test/', { headers: { 'CF-Connecting-IP': FROM.ip, ...headers } });
   const known: Identity[] = [];
-  const identified = identify(request, {
+  const identified = identify(readClientRequest(request), {
     callers: { ofApiKey, ofUser },
     tokens: verify && { verify },
     ipv6Prefix: 64,

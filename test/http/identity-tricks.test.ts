@@ -1,4 +1,5 @@
 // Changing credentials that cannot be verified yields no fresh quota: the same Redis keys count, whatever is sent.
+
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { subjectKey } from '../../src/core/counting/keys.ts';
@@ -7,6 +8,7 @@ import { NO_FACTS } from '../../src/core/matching/counted-by.ts';
 import { planRequest } from '../../src/core/matching/plan.ts';
 import { RULE_DEFAULTS, type Rule, SCOPES } from '../../src/core/matching/rule.ts';
 import { compileSnapshot, withCounterIds } from '../../src/core/matching/snapshot.ts';
+import { readClientRequest } from '../../src/http/client-request.ts';
 import { identify } from '../../src/http/identity.ts';
 import { type Issuer, useIssuer } from '../identity/issuer.ts';
 import { rounds } from '../rounds.ts';
@@ -43,7 +45,7 @@ function openIsolate() {
     const request = new Request('https://weir.test/', { headers: headers.map(([...pair]) => pair) });
     const deadline = { remainingMs: () => 20_000 };
     const options = { callers, tokens, ipv6Prefix: 64, afterResponse: () => {}, deadline };
-    return (await identify(request, options)).caller;
+    return (await identify(readClientRequest(request), options)).caller;
   };
 }
 

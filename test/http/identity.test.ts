@@ -1,5 +1,7 @@
 // Who sends a request, with callers in a real Postgres and keys from a real server.
+
 import { describe, expect, it } from 'vitest';
+import { readClientRequest } from '../../src/http/client-request.ts';
 import { identify } from '../../src/http/identity.ts';
 import { useIssuer } from '../identity/issuer.ts';
 import { madeUpKey, useCallers } from '../rules/callers-harness.ts';
@@ -14,8 +16,11 @@ interface Situation {
   readonly ipv6Prefix?: number;
 }
 
+const requestWith = (headers: Record<string, string>) =>
+  readClientRequest(new Request('https://weir.test/', { headers }));
+
 const who = (headers: Record<string, string>, { tokens, ipv6Prefix = 64 }: Situation = {}) =>
-  identify(new Request('https://weir.test/', { headers: { 'CF-Connecting-IP': '192.0.2.1', ...headers } }), {
+  identify(requestWith({ 'CF-Connecting-IP': '192.0.2.1', ...headers }), {
     callers: openDirectory(),
     tokens,
     ipv6Prefix,

@@ -1,4 +1,5 @@
 // Reading what a client sends takes time that grows with its length, not with the square of it.
+
 import { OpenAPIHono } from '@hono/zod-openapi';
 import { describe, expect, it } from 'vitest';
 import { createAuth, createGate } from '../../src/admin/auth.ts';
@@ -8,6 +9,7 @@ import type { AdminEnv } from '../../src/admin/services.ts';
 import { parseAuthorization } from '../../src/core/authorization.ts';
 import { canonicalPath } from '../../src/core/matching/canonical-path.ts';
 import { parseIp, parseIpRange } from '../../src/core/matching/ip.ts';
+import { readClientRequest } from '../../src/http/client-request.ts';
 import { toOriginHeaders } from '../../src/http/proxy/headers.ts';
 import { createTokenVerifier } from '../../src/identity/jwt.ts';
 
@@ -79,7 +81,7 @@ const READERS: Readonly<Record<string, (text: string) => unknown>> = {
   'the subject of a reset': (text) => isCountedIp(`${text}x`),
   'a list of ETags': (text) => attempt(() => isKnown(requestWith({ 'If-None-Match': `"1"${text}x` }), 1)),
   'what Connection names, and cookies': (text) =>
-    toOriginHeaders(requestWith({ Connection: `a${text}b`, Cookie: `a${text}b` }), {
+    toOriginHeaders(readClientRequest(requestWith({ Connection: `a${text}b`, Cookie: `a${text}b` })), {
       hop: '0123456789abcdef',
       policy: { overrides: 'drop', hidesAccess: true },
     }),

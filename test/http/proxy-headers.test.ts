@@ -1,5 +1,7 @@
 // Which headers of requests and responses pass through, and which ones Weir adds.
+
 import { describe, expect, test } from 'vitest';
+import { readClientRequest } from '../../src/http/client-request.ts';
 import { takeOriginHeaders } from '../../src/http/origin-headers.ts';
 import { type ForwardedHeaders, type HeaderPolicy, toOriginHeaders } from '../../src/http/proxy/headers.ts';
 
@@ -12,7 +14,9 @@ const sent = (pairs: Pairs, options: Options = {}) => {
     policy: { overrides: 'drop', hidesAccess: false, ...policy },
     ...others,
   } as const;
-  return Object.fromEntries(toOriginHeaders(new Request(url, { method, headers: pairs }), asked));
+  return Object.fromEntries(
+    toOriginHeaders(readClientRequest(new Request(url, { method, headers: pairs })), asked),
+  );
 };
 
 interface Options extends Partial<Omit<ForwardedHeaders, 'policy'>> {

@@ -27,6 +27,12 @@ afterAll(() => weir?.[Symbol.asyncDispose]());
 /** Enough time to leave, even on a busy machine. */
 const SLOW_MS = 1_000;
 
+/** See breaker.ts. */
+const TRUSTED_MS = 1_000;
+const JUDGED_CALLS = 20;
+/** After this time a region that has not answered has failed. */
+const HALF_DEADLINE_MS = 5_000;
+
 /** Every Redis answers slowly while `during` runs. */
 async function withSlowRedis(during: () => Promise<void>): Promise<void> {
   const each = (change: (faults: LocalRegion['gateway']['faults']) => Promise<void>) =>
@@ -199,4 +205,26 @@ it('override headers and credentials of Access do not reach the origin', async (
   expect([...seen.keys()]).not.toContain('x-http-method-override');
   expect([...seen.values()].filter((value) => value.includes('secret'))).toEqual([]);
   expect(seen.get('cookie')).toBe('a=1');
+});
+
+// The last test, because the breaker stays open for a moment.
+it('clients that leave do not hide that a region hangs: its breaker opens, and the next client does not wait', async () => {
+  const [us] = weir.regions;
+  // A region that answered a moment ago is trusted.
+  await sleep(TRUSTED_MS);
+  await us?.gateway.faults.set({ latencyMs: 60_000 });
+  try {
+    for (let i = 0; i < JUDGED_CALLS; i += 1) {
+      const known = await redisCalls();
+      const sent = weir.ask('/methods', { ip: freshIp() });
+      await expect.poll(redisCalls, { interval: 10 }).toBeGreaterThan(known);
+      sent.socket?.resetAndDestroy();
+    }
+    await sleep(HALF_DEADLINE_MS + SLOW_MS);
+    const startedAtMs = performance.now();
+    expect(await weir.status('/methods', { ip: freshIp() })).toBe(200);
+    expect(performance.now() - startedAtMs).toBeLessThan(HALF_DEADLINE_MS);
+  } finally {
+    await us?.gateway.faults.clear();
+  }
 });

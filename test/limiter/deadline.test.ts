@@ -1,8 +1,10 @@
 // No decision takes longer than its deadline, whatever hangs on the way. Identity is the real one.
+
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import type { Probe } from '../../src/core/ports/snapshot-source.ts';
+import { readClientRequest } from '../../src/http/client-request.ts';
 import { identify } from '../../src/http/identity.ts';
 import { createDeadline } from '../../src/limiter/deadline.ts';
 import { rounds } from '../rounds.ts';
@@ -62,7 +64,7 @@ const planAfter =
   async (_, deadline) => {
     const callers = { ofApiKey: lookUp, ofUser: lookUp };
     const request = new Request('https://weir.test/', { headers: { 'X-API-Key': 'k' } });
-    await identify(request, {
+    await identify(readClientRequest(request), {
       callers,
       tokens: undefined,
       ipv6Prefix: 64,

@@ -19,6 +19,8 @@ export interface Breaker {
   probe(nowMs: number): Permit | undefined;
   succeed(permit: Permit, nowMs: number): void;
   fail(permit: Permit, nowMs: number): void;
+  /** The last call has succeeded, a moment ago. */
+  isFresh(nowMs: number): boolean;
 }
 
 export interface BreakerOptions {
@@ -39,6 +41,8 @@ const FAILURE_RATE = 0.5;
 const OPEN_MS = 1_000;
 const LONGEST_OPEN_MS = OPEN_MS * 1.25;
 const PROBES = 3;
+/** A region that hangs is noticed this much later at most, if all clients leave before it answers. */
+const FRESH_MS = 1_000;
 /** A probe without a result after this time is lost. */
 export const PROBE_MS = 1_000;
 
@@ -118,6 +122,11 @@ export function createBreaker({ random, onChange }: BreakerOptions): Breaker {
       if (permit !== era) return;
       if (state === 'closed') record(true, nowMs);
       else open(nowMs);
+    },
+
+    isFresh(nowMs) {
+      const last = (next + SLIDING_COUNT - 1) % SLIDING_COUNT;
+      return failed[last] === 0 && Math.abs(nowMs - (endedAtMs[last] ?? 0)) < FRESH_MS;
     },
   };
 }

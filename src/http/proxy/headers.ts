@@ -63,32 +63,38 @@ const isAccessCredential = isOneOf(
 );
 /** Names the client. A client must not be able to remove it by naming it in `Connection`. */
 const KEPT = 'cf-connecting-ip';
+const FORWARDED_FOR = 'x-forwarded-for';
 const ACCESS_COOKIE = 'cf_authorization';
 
 export function toOriginHeaders(request: SentRequest, options: ForwardedHeaders): Headers {
   const { policy, identity, hop } = options;
   const headers = new Headers(request.headers);
-  removeUnwanted(headers, request, policy);
+  const { hasForwardedFor } = removeUnwanted(headers, request, policy);
   if (policy.hidesAccess) removeAccessCookie(headers);
-  setForwarded(headers, request);
+  setForwarded(headers, request, hasForwardedFor);
   setAll(headers, identity);
   headers.set(HOP_HEADER, hop);
   setAll(headers, options.headers);
   return headers;
 }
 
-type SentRequest = Pick<Request, 'url' | 'method' | 'headers'>;
+interface SentRequest extends Pick<Request, 'url' | 'method' | 'headers'> {
+  /** The address that Cloudflare names. */
+  readonly connectingIp: string | null;
+}
 
 function setAll(headers: Headers, added: Readonly<Record<string, string>> = {}): void {
   for (const name in added) headers.set(name, added[name] ?? '');
 }
 
 /** One pass over the headers that the client sent, because every call into the runtime costs. */
-function removeUnwanted(headers: Headers, request: SentRequest, policy: HeaderPolicy): void {
+function removeUnwanted(headers: Headers, request: SentRequest, policy: HeaderPolicy) {
   const { headers: sent } = request;
   let isUpgrade = false;
+  let hasForwardedFor = false;
   let connection: string | null = null;
   for (const name of sent.keys()) {
+    if (name === FORWARDED_FOR) hasForwardedFor = true;
     if (!isUnwanted(name, policy)) continue;
     if (name === 'upgrade') isUpgrade = isWebSocket(request);
     else if (name === 'connection') connection = sent.get(name);
@@ -96,6 +102,7 @@ function removeUnwanted(headers: Headers, request: SentRequest, policy: HeaderPo
   }
   removeNamed(headers, connection);
   if (isUpgrade) headers.set('Upgrade', 'websocket');
+  return { hasForwardedFor };
 }
 
 /** Headers that `Connection` names belong to one connection, too. */
@@ -143,9 +150,9 @@ function isSpoofed(name: string): boolean {
 }
 
 /** Puts the client's address last. The client may have forged everything before it. */
-function setForwarded(headers: Headers, { url, headers: sent }: SentRequest): void {
-  const address = sent.get('CF-Connecting-IP');
-  const path = sent.get('X-Forwarded-For');
+function setForwarded(headers: Headers, request: SentRequest, hasForwardedFor: boolean): void {
+  const { url, connectingIp: address } = request;
+  const path = hasForwardedFor ? request.headers.get(FORWARDED_FOR) : null;
   if (address !== null) {
     // Cloudflare has appended the address already if it stands in front.
     const isAppended = path?.split(',').at(-1)?.trim() === address;

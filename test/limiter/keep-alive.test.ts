@@ -1,0 +1,107 @@
+// When a client leaves, the runtime drops the rest of its request, except for work that was handed over before.
+import { describe, expect, it, vi } from 'vitest';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import { fails } from './fake-regions.ts';
+import { openIsolate, useFakeTime } from './limiter-harness.ts';
+import { createModelRegion, type ModelRegion, seenFrom } from './model-regions.ts';
+import { aloneIn, checkOf } from './regional-isolate.ts';
+
+useFakeTime();
+
+/** An isolate and its regions. */
+function start() {
+  let underWay = 0;
+  const regions = ['us', 'eu'].map((name) => createModelRegion(name));
+  for (const { does } of regions) {
+    const { run } = does;
+    does.run = (call, signal) => {
+      underWay += 1;
+      return run(call, signal).finally(() => {
+        underWay -= 1;
+      });
+    };
+  }
+  const isolate = openIsolate(seenFrom(regions, 0));
+  /** Whether the request hands work over while a region counts it. */
+  const handsOver = async (...checks: readonly RuleCheck[]) => {
+    let isHandedOver = false;
+    await isolate.decide({
+      plan: async () => ({ kind: 'checks', checks }),
+      afterResponse: () => {
+        isHandedOver ||= underWay > 0;
+      },
+    });
+    return isHandedOver;
+  };
+  const [us, eu] = regions as [ModelRegion, ModelRegion];
+  return { us, eu, handsOver };
+}
+
+/** The same after an answer of the nearest region. */
+async function open() {
+  const isolate = start();
+  await isolate.handsOver(checkOf('warm-up'));
+  return isolate;
+}
+
+describe('while it waits for one call, a request', () => {
+  it('hands nothing over if its region has just answered, and nothing has to be given back', async () => {
+    const { handsOver } = await open();
+    expect(await handsOver(checkOf('one'), checkOf('two'))).toBe(false);
+  });
+
+  it('hands over if its region has never answered', async () => {
+    const { handsOver } = start();
+    expect(await handsOver(checkOf('one'))).toBe(true);
+  });
+
+  it('hands over a second after the last answer, so that the breaker learns of a region that hangs', async () => {
+    const { handsOver } = await open();
+    await vi.advanceTimersByTimeAsync(999);
+    expect(await handsOver(checkOf('one'))).toBe(false);
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(await handsOver(checkOf('one'))).toBe(true);
+    expect(await handsOver(checkOf('one'))).toBe(false);
+  });
+
+  it('hands over after a failure of its region', async () => {
+    const { us, handsOver } = await open();
+    const { run } = us.does;
+    us.does.run = fails('unavailable');
+    await handsOver(checkOf('one'));
+    us.does.run = run;
+    expect(await handsOver(checkOf('one'))).toBe(true);
+  });
+
+  it.each<[string, Partial<RuleCheck>]>([
+    ['a seat', { algorithm: 'concurrency', seatId: 'seat-00000000001' }],
+    ['a turn in a queue', withRule({ action: 'throttle' })],
+    ['a cost that the origin names', withRule({ costFromOrigin: true })],
+    ['a refund if the origin cannot be reached', withRule({ refundOnError: true })],
+  ])('hands over for %s', async (_, changes) => {
+    const { handsOver } = await open();
+    expect(await handsOver(checkOf('plain'), { ...checkOf('special'), ...changes })).toBe(true);
+  });
+});
+
+describe('a request that several regions count hands over', () => {
+  it('if they are called at once', async () => {
+    const { handsOver } = await open();
+    await handsOver(aloneIn('eu', 'far'));
+    expect(await handsOver(checkOf('near'), aloneIn('eu', 'far'))).toBe(true);
+  });
+
+  it('if the second is called because the first has denied it', async () => {
+    const { eu, handsOver } = await open();
+    const split = checkOf('split', { limit: 4 });
+    // eu is not idle, and cedes nothing.
+    const signal = new AbortController().signal;
+    await eu.does.run({ operation: 'take', checks: [{ ...split, limit: 2 }] }, signal);
+    for (let i = 0; i < 2; i += 1) await handsOver(split);
+    expect(await handsOver(split)).toBe(true);
+  });
+});
+
+function withRule(changes: Partial<RuleCheck['rule']>): Partial<RuleCheck> {
+  return { rule: { ...checkOf('special').rule, ...changes } };
+}
