@@ -71,21 +71,32 @@ export function createLedgers(scenario: Scenario): Ledgers {
 
 /** The forgotten part may have been ceded for a term, and charges made with it count for a while. */
 function toForgetting({ atMs, region }: Forgot, check: RuleCheck, scenario: Scenario): Forgetting {
-  const { windowMs, full } = check;
-  const holdMs = windowMs * (2 + Math.ceil(hasBurst(check) ? (full.extra ?? 0) / full.limit : 0));
-  const part = partOf(region, check, scenario);
+  const versions = versionsOf(check, scenario);
+  const drains = versions.map(({ limit, burst }) => (hasBurst(check) ? Math.ceil(burst / limit) : 0));
+  const holdMs = check.windowMs * (2 + Math.max(...drains));
+  const part = Math.max(...versions.map((version) => partOf(region, version)));
   return { atMs, region, part, untilMs: atMs + termMs(check) + holdMs + scenario.boundMs };
 }
 
-/** The largest part that the region has had. */
-function partOf(region: number, { full, rule }: RuleCheck, { contents }: Scenario): number {
-  const most = Math.max(full.limit, full.extra ?? 0);
-  const parts = contents.map(({ content }) => {
-    const shares: SharesByRegion = rule.shares ?? content.shares;
-    const sum = Object.values(shares).reduce((so, share) => so + share, 0);
-    return Math.ceil((most * (shares[REGIONS[region] ?? ''] ?? 0)) / sum);
+/** The limit of a rule, and how it is split, in one content of the episode. */
+interface Version {
+  readonly limit: number;
+  readonly burst: number;
+  readonly shares: SharesByRegion;
+}
+
+/** A rule may have had a larger limit when a region forgot its part than the check that was noted first. */
+function versionsOf({ full, rule }: RuleCheck, { contents }: Scenario): Version[] {
+  return contents.map(({ content }) => {
+    const rules = content.sets.flatMap((set) => set.rules);
+    const { limit, burst, shares } = rules.find(({ id }) => id === rule.id) ?? rule;
+    return { limit: limit ?? full.limit, burst: burst ?? 0, shares: shares ?? content.shares };
   });
-  return Math.max(...parts);
+}
+
+function partOf(region: number, { limit, burst, shares }: Version): number {
+  const sum = Object.values(shares).reduce((so, share) => so + share, 0);
+  return Math.ceil((Math.max(limit, burst) * (shares[REGIONS[region] ?? ''] ?? 0)) / sum);
 }
 
 const sayBeyond = ({ key, rule, algorithm, windowMs }: RuleCheck, { admission, counted, allowed }: Beyond) =>

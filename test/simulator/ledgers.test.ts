@@ -1,0 +1,43 @@
+// The judge of a whole episode: how much more may pass after a region has forgotten what it counted.
+import { expect, it } from 'vitest';
+import { createLedgers } from '../../local/simulator/ledgers.ts';
+import { scenarioOf } from '../../local/simulator/run.ts';
+import { START_MS } from '../../local/simulator/scenario.ts';
+import type { RuleCheck } from '../../src/core/matching/plan.ts';
+import { checkOf } from '../limiter/regional-isolate.ts';
+
+const AP = 2;
+const limited = (limit: number): RuleCheck => {
+  const check = checkOf('counter', { algorithm: 'sliding-window-log', limit, windowMs: 60_000 });
+  return { ...check, rule: { ...check.rule, id: 'grows', limit }, full: { limit, extra: undefined } };
+};
+/** The limit grows from 3 to 30. Each of the three regions has a third of it. */
+const [before, after] = [limited(3), limited(30)];
+const contentWith = ({ rule }: RuleCheck) => ({
+  sets: [{ path: '/', rules: [rule] }],
+  shares: { us: 1, eu: 1, ap: 1 },
+  sharesBefore: [],
+  moved: {},
+});
+const scenario = {
+  ...scenarioOf({ seed: 1, number: 0, kind: 'quiet' }),
+  contents: [
+    { atMs: START_MS, content: contentWith(before) },
+    { atMs: START_MS + 1, content: contentWith(after) },
+  ],
+};
+
+it.each([
+  [40, []],
+  [41, ['over']],
+])(
+  'after a region has lost its part of a limit that grew, %d units of 30 are judged: %j',
+  (units, failures) => {
+    const ledgers = createLedgers(scenario);
+    ledgers.admit(before, { region: 0, request: 0, nowMs: START_MS - 100_000 });
+    for (let i = 1; i <= units; i += 1)
+      ledgers.admit(after, { region: 0, request: i, nowMs: START_MS + 1_000 + i });
+    const forgot = [{ atMs: START_MS + 900, region: AP }];
+    expect(ledgers.judge(forgot).map(({ kind }) => kind)).toEqual(failures);
+  },
+);
