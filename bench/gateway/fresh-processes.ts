@@ -34,7 +34,7 @@ export const WARM_UP_REQUESTS = 30_000;
 
 /**
  * Many runs of few slices: of eight processes of the same code, the dearest took 505 µs for a request and the cheapest
- * 353, but the slices of one process differ by a tenth.
+ * 353. Slices of one process differ less.
  */
 const RUNS = 5;
 const ROUNDS = 2;

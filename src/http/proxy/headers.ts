@@ -69,9 +69,9 @@ const ACCESS_COOKIE = 'cf_authorization';
 export function toOriginHeaders(request: SentRequest, options: ForwardedHeaders): Headers {
   const { policy, identity, hop } = options;
   const headers = new Headers(request.headers);
-  const { hasForwardedFor } = removeUnwanted(headers, request, policy);
+  const forwardedFor = removeUnwanted(headers, request, policy);
   if (policy.hidesAccess) removeAccessCookie(headers);
-  setForwarded(headers, request, hasForwardedFor);
+  setForwarded(headers, request, forwardedFor);
   setAll(headers, identity);
   headers.set(HOP_HEADER, hop);
   setAll(headers, options.headers);
@@ -87,14 +87,17 @@ function setAll(headers: Headers, added: Readonly<Record<string, string>> = {}):
   for (const name in added) headers.set(name, added[name] ?? '');
 }
 
-/** One pass over the headers that the client sent, because every call into the runtime costs. */
-function removeUnwanted(headers: Headers, request: SentRequest, policy: HeaderPolicy) {
+/**
+ * One pass over the headers that the client sent, because every call into the runtime costs. Returns the
+ * `X-Forwarded-For` that it met on its way.
+ */
+function removeUnwanted(headers: Headers, request: SentRequest, policy: HeaderPolicy): string | null {
   const { headers: sent } = request;
   let isUpgrade = false;
-  let hasForwardedFor = false;
+  let forwardedFor: string | null = null;
   let connection: string | null = null;
   for (const name of sent.keys()) {
-    if (name === FORWARDED_FOR) hasForwardedFor = true;
+    if (name === FORWARDED_FOR) forwardedFor = sent.get(name);
     if (!isUnwanted(name, policy)) continue;
     if (name === 'upgrade') isUpgrade = isWebSocket(request);
     else if (name === 'connection') connection = sent.get(name);
@@ -102,7 +105,7 @@ function removeUnwanted(headers: Headers, request: SentRequest, policy: HeaderPo
   }
   removeNamed(headers, connection);
   if (isUpgrade) headers.set('Upgrade', 'websocket');
-  return { hasForwardedFor };
+  return forwardedFor;
 }
 
 /** Headers that `Connection` names belong to one connection, too. */
@@ -150,9 +153,8 @@ function isSpoofed(name: string): boolean {
 }
 
 /** Puts the client's address last. The client may have forged everything before it. */
-function setForwarded(headers: Headers, request: SentRequest, hasForwardedFor: boolean): void {
+function setForwarded(headers: Headers, request: SentRequest, path: string | null): void {
   const { url, connectingIp: address } = request;
-  const path = hasForwardedFor ? request.headers.get(FORWARDED_FOR) : null;
   if (address !== null) {
     // Cloudflare has appended the address already if it stands in front.
     const isAppended = path?.split(',').at(-1)?.trim() === address;
