@@ -1,6 +1,6 @@
 // The instructions that workerd runs for one request, of Weir and of those beside it. Processor time on a shared
-// machine differs by a third between two processes of the same code. The number of instructions differs by a tenth at
-// most: by when V8 compiles and collects.
+// machine differs by a third between two processes of the same code. The number of instructions mostly differs by a
+// twentieth.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -15,6 +15,7 @@ import {
   underCallgrind,
 } from './instructions/callgrind.ts';
 import type { Bench, BenchOptions, BenchResult } from './shared/bench.ts';
+import { median } from './shared/rounds.ts';
 import { fixed } from './shared/table.ts';
 
 export const measures =
@@ -45,11 +46,17 @@ export const keys = [
   ...PAIRS.map((pair) => `ratios.${nameOf(pair)}`),
 ];
 
-/** V8 has compiled most of Weir's code by then. It still compiles some of it while requests are counted. */
-const WARM_UP_REQUESTS = 25_000;
-const BEFORE_REQUESTS = 200;
+/** Processes of the same code differ by what V8 compiles and by where the allocator puts memory. */
+const RUNS = 3;
+/** V8 has compiled nearly all of Weir's code by then. */
+const WARM_UP_REQUESTS = 30_000;
+/**
+ * The first requests that are counted are so slow that Weir gives up the nearest region and asks the next. That takes
+ * code that V8 has not compiled, and V8 compiles the rest again.
+ */
+const BEFORE_REQUESTS = 4_000;
 /** Several collections of all kinds fall into them. */
-const REQUESTS = 8_000;
+const REQUESTS = 4_000;
 /** Two processes at once: the counts of one do not depend on the other. */
 const AT_ONCE = 2;
 const CONNECTIONS = 4;
@@ -59,17 +66,19 @@ export const run: Bench = async (options) => {
   if (!callgrind) return resultOf({}, ['Valgrind, which counts instructions, runs on Linux only.']);
   await using arena = await startArena(options);
   await using all = await arena.serve();
-  const instructions: Partial<Record<Name, number>> = {};
+  const counts: Partial<Record<Name, number[]>> = {};
   // The short form counts two, because Valgrind takes seconds to start.
-  const waiting = NAMES.slice(0, options.scaled(NAMES.length, AT_ONCE));
+  const names = NAMES.slice(0, options.scaled(NAMES.length, AT_ONCE));
+  const waiting = Array.from({ length: options.scaled(RUNS) }, () => names).flat();
   const countAll = async () => {
     for (let name = waiting.shift(); name; name = waiting.shift()) {
-      instructions[name] = await count(name, { callgrind, arena, all }, options);
-      options.say(`${name}: counted`);
+      const counted = await count(name, { callgrind, arena, all }, options);
+      counts[name] = [...(counts[name] ?? []), counted];
+      options.say(`${name}: ${Math.round(counted)} instructions; ${waiting.length} processes to go`);
     }
   };
   await Promise.all(Array.from({ length: AT_ONCE }, countAll));
-  return resultOf(instructions);
+  return resultOf(counts);
 };
 
 interface Counting {
@@ -97,9 +106,9 @@ async function count(name: Name, { callgrind, arena, all }: Counting, { scaled }
   return total / requests;
 }
 
-function resultOf(counted: Partial<PerName<number>>, notes: readonly string[] = []): BenchResult {
+function resultOf(counts: Partial<PerName<number[]>>, notes: readonly string[] = []): BenchResult {
   const instructions = Object.fromEntries(
-    NAMES.map((name) => [name, counted[name] ?? Number.NaN]),
+    NAMES.map((name) => [name, counts[name] ? median(counts[name]) : Number.NaN]),
   ) as PerName<number>;
   const over = (name: Name) => instructions[name] - instructions.proxy;
   const ratios = Object.fromEntries(
@@ -110,9 +119,14 @@ function resultOf(counted: Partial<PerName<number>>, notes: readonly string[] = 
     tables: [
       {
         title: 'Instructions of workerd for one request, in thousands',
-        head: ['', 'all', 'over the proxy'],
+        head: ['', 'all', 'over the proxy', 'all, by process'],
         notes,
-        rows: NAMES.map((name) => [LABELS[name], thousands(instructions[name]), thousands(over(name))]),
+        rows: NAMES.map((name) => [
+          LABELS[name],
+          thousands(instructions[name]),
+          thousands(over(name)),
+          (counts[name] ?? []).map(thousands).join(' '),
+        ]),
       },
       {
         title: 'Instructions over the proxy, compared',
@@ -126,6 +140,7 @@ function resultOf(counted: Partial<PerName<number>>, notes: readonly string[] = 
     ],
     json: {
       instructions,
+      counts,
       overProxy: Object.fromEntries(NAMES.map((name) => [name, over(name)])),
       ratios,
     },

@@ -4,6 +4,7 @@ import { createBoundedCache } from '../core/bounded-cache.ts';
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
 import { type Outcome, outcomeWith } from '../core/counting/check.ts';
 import type { CheckResult } from '../core/counting/decision.ts';
+import { eachAs } from '../core/each.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { nameOf } from './known-cessions.ts';
 import {
@@ -161,9 +162,9 @@ export function createLeaseBook(now: () => number): LeaseBook {
 
     use(placed, ledger) {
       const ms = nowMs();
-      const found = placed.map(({ check }) => findLease(check, ms));
+      const found = eachAs(placed, ({ check }) => findLease(check, ms));
       if (!found.every((one) => one !== undefined)) return undefined;
-      return placed.map(({ check }, i) => use(found[i] as Found, check, ms, ledger));
+      return eachAs(placed, ({ check }, i) => use(found[i] as Found, check, ms, ledger));
     },
 
     claim(regions, placed, check) {

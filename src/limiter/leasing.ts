@@ -22,13 +22,16 @@ export interface LeasingOptions extends LeaseUpkeepOptions {
   readonly era: () => string;
 }
 
+const NONE: readonly PlacedCheck[] = [];
+
 export function createLeasing({ era, ...options }: LeasingOptions): Leasing {
   const { book } = options;
   const upkeep = createLeaseUpkeep(options);
+  const isLeased = (one: PlacedCheck) => one.check.rule.lease && book.has(one);
   return {
     find(placed, { operation }) {
       book.enter(era());
-      return operation === 'take' ? placed.filter((one) => one.check.rule.lease && book.has(one)) : [];
+      return operation === 'take' && placed.some(isLeased) ? placed.filter(isLeased) : NONE;
     },
     use(leased, request) {
       book.enter(era());

@@ -6,7 +6,7 @@ import {
   type CheckResult,
   type Decision,
   type DegradedDecision,
-  denyingResults,
+  isDenying,
   stamped,
   type Unstamped,
 } from '../core/counting/decision.ts';
@@ -199,7 +199,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
   const judge = ({ request, startedAtMs }: Round, used: Results = [], counted?: Counted): Unstamped => {
     const { results: others = [], missing = [], failure } = counted ?? {};
     const results = used.length === 0 ? others : [...used, ...others];
-    const allowed = denyingResults(results).length === 0;
+    const allowed = !results.some(isDenying);
     // A region without an answer does not overrule one that denies.
     if (allowed && missing.length > 0)
       return degraded(request, { reason: failure ?? 'unavailable', checks: missing });

@@ -1,5 +1,6 @@
 // The checks of a request, with each region's part of their limits.
 
+import { eachAs } from '../core/each.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { SharesByRegion, Split } from '../core/matching/rule.ts';
 import { createPlacements, type Placement, type Placements, wholeAt } from '../core/regions/placement.ts';
@@ -28,7 +29,7 @@ export function createPlacing(shares: SharesByRegion, now: () => number): Placin
   return {
     place(checks, regions, split = configured) {
       if (regions.length === 1 && isSettled(checks, split))
-        return checks.map((check) => {
+        return eachAs(checks, (check) => {
           const { parts, at } = wholeAt(regions[0].name, check);
           return { check, split, parts, at };
         });

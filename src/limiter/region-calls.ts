@@ -2,6 +2,7 @@
 // `accept` and `hear` get the answer, or `fail` gets the error.
 import { type Answer, type Outcome, outcomeWith } from '../core/counting/check.ts';
 import type { DegradedReason } from '../core/counting/decision.ts';
+import { eachAs } from '../core/each.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { Permit } from '../core/regions/breaker.ts';
@@ -125,7 +126,8 @@ export function createRegionCalls({
       const outcome = outcomes[i];
       return outcome?.allowed || (check.log && outcome?.movedTo === undefined);
     });
-    for (const [i, turn] of turns.entries()) {
+    for (let i = 0; i < turns.length; i += 1) {
+      const turn = turns[i] as Turn;
       if (checks[i]?.want) leases.answered(turn.check);
       const told = outcomes[i];
       if (!told) continue;
@@ -203,7 +205,7 @@ export function createRegionCalls({
 
   const checksOf = (region: LimiterRegion, turns: readonly Turn[], request: CountRequest) => {
     const isLeasing = request.operation === 'take' && region === request.regions[0];
-    return turns.map((turn) => (isLeasing ? wanting(turn, request) : turn.check));
+    return eachAs(turns, (turn) => (isLeasing ? wanting(turn, request) : turn.check));
   };
 
   return {

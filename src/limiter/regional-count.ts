@@ -4,6 +4,7 @@
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { Answer } from '../core/counting/check.ts';
 import type { CheckResult } from '../core/counting/decision.ts';
+import { eachAs } from '../core/each.ts';
 import type { AfterResponse } from '../core/matching/caller.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { isUsable } from '../core/regions/shares.ts';
@@ -221,7 +222,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
 
   const count = async (request: CountRequest): Promise<Counted> => {
     const tally: Tally = {
-      pending: request.placed.map(pendingOf),
+      pending: eachAs(request.placed, pendingOf),
       heard: [],
       answered: [],
       failure: undefined,
@@ -280,7 +281,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     undo,
     recall({ placed, regions, era }) {
       if (denials.size === 0 || placed.some(({ check }) => check.countDenied)) return undefined;
-      const all = placed.map(pendingOf);
+      const all = eachAs(placed, pendingOf);
       const known = all.filter((one) => turnOf(one, regions, era) === undefined && isDenied(one));
       // Only Redis can tell whether this request would start a block.
       const isOpen = all.some((one) => one.placed.check.blockMs && !known.includes(one));

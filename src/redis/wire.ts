@@ -1,5 +1,6 @@
 // Translates checks into KEYS and ARGV of the script, and its reply into outcomes. lua/counters.lua describes both.
 import { type Answer, type Check, keysOf, type Outcome } from '../core/counting/check.ts';
+import { eachAs } from '../core/each.ts';
 import { type CounterCall, CounterStoreError } from '../core/ports/counter-store.ts';
 import { letterOf } from './script.ts';
 
@@ -87,7 +88,7 @@ export function parseAnswer(reply: unknown, checks: readonly Check[]): Answer {
   const fields: readonly number[] = reply;
   return {
     nowMs: fields[0] ?? 0,
-    outcomes: checks.map((check, i) => toOutcome(fields, i, detailsAt, check)),
+    outcomes: eachAs(checks, (check, i) => toOutcome(fields, i, detailsAt, check)),
     announced: undefined,
   };
 }

@@ -82,6 +82,24 @@ describe('while it waits for one call, a request', () => {
     const { handsOver } = await open();
     expect(await handsOver(checkOf('plain'), { ...checkOf('special'), ...changes })).toBe(true);
   });
+
+  it('hands over if it leases units, and only then', async () => {
+    const { us, handsOver } = await open();
+    const { run } = us.does;
+    let leases = false;
+    us.does.run = (call, signal) => {
+      leases = call.checks.some(({ want }) => want);
+      return run(call, signal);
+    };
+    const busy = checkOf('busy', { limit: 1_000_000, rule: { lease: true } });
+    const handedOver: boolean[] = [];
+    while (!leases && handedOver.length < 100) {
+      await vi.advanceTimersByTimeAsync(50);
+      handedOver.push(await handsOver(busy));
+    }
+    expect(leases).toBe(true);
+    expect(handedOver.indexOf(true)).toBe(handedOver.length - 1);
+  });
 });
 
 describe('a request that several regions count hands over', () => {

@@ -107,14 +107,20 @@ export function resultsOf(decision: Decision): readonly CheckResult<RuleCheck>[]
 
 /** The results that denied the request. Shadow rules never deny. */
 export function denyingResults<C extends Check>(results: readonly CheckResult<C>[]): CheckResult<C>[] {
-  return results.filter(({ check, outcome }) => !outcome.allowed && !check.log);
+  return results.filter(isDenying);
 }
+
+export const isDenying = ({ check, outcome }: CheckResult): boolean => !outcome.allowed && !check.log;
 
 /**
  * The results that clients read about, most restrictive first: the longest wait among the denials, then the fewest
  * further requests like this one, then the latest reset. Shadow rules are left out.
  */
-export function mostRestrictiveFirst<C extends Check>(results: readonly CheckResult<C>[]): CheckResult<C>[] {
+export function mostRestrictiveFirst<C extends Check>(
+  results: readonly CheckResult<C>[],
+): readonly CheckResult<C>[] {
+  const [only] = results;
+  if (only && results.length === 1 && !only.check.log) return results;
   return results.filter(({ check }) => !check.log).sort(byRestriction);
 }
 

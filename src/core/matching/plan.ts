@@ -3,6 +3,7 @@ import { traitsOf } from '../counting/algorithms/registry.ts';
 import type { Borders } from '../counting/calendar.ts';
 import type { Check } from '../counting/check.ts';
 import { groupOf, subjectKey } from '../counting/keys.ts';
+import { eachAs } from '../each.ts';
 import type { Calendars } from './calendar.ts';
 import { type Caller, subjectOf } from './caller.ts';
 import { type RequestFacts, subjectBy } from './counted-by.ts';
@@ -84,7 +85,7 @@ function toChecks(
   matches: readonly Match[],
   request: PlannedRequest,
 ): readonly RuleCheck[] | Promise<readonly RuleCheck[]> {
-  const checks = matches.map((match) => {
+  const checks = eachAs(matches, (match) => {
     const key = keyOf(match, request);
     return typeof key === 'string'
       ? toCheck(match, key, request)
