@@ -15,6 +15,8 @@ export interface ProcessesOptions<Name extends string> {
   /** Has published the rules. */
   readonly all: Workerd;
   readonly load: Load;
+  /** These also take part in `MORE_RUNS`, because their differences are small. None, unless told. */
+  readonly compared?: readonly NoInfer<Name>[];
 }
 
 /** One slice of load. */
@@ -23,7 +25,7 @@ export interface Round extends LoadResult {
   readonly cpuMicros: number;
 }
 
-/** The rounds of one run of fresh processes, by candidate. */
+/** The rounds of one run of fresh processes, by candidate; empty for those that did not take part. */
 export type Run<Name extends string> = Readonly<Record<Name, readonly Round[]>>;
 
 export const CONCURRENCY = 16;
@@ -36,7 +38,8 @@ export const WARM_UP_REQUESTS = 30_000;
  * Many runs of few slices: of eight processes of the same code, the dearest took 505 µs for a request and the cheapest
  * 353. Slices of one process differ less.
  */
-const RUNS = 5;
+const RUNS = 3;
+const MORE_RUNS = 6;
 const ROUNDS = 2;
 /** Several collections fall into each slice. A median of shorter slices would leave them out. */
 const SLICE_MS = 1_000;
@@ -50,21 +53,25 @@ export async function measureProcesses<Name extends string>(
   options: ProcessesOptions<Name>,
   bench: BenchOptions,
 ): Promise<Run<Name>[]> {
+  const { routes, compared = [] } = options;
+  const all = Object.keys(routes) as Name[];
   const runs: Run<Name>[] = [];
-  const count = bench.scaled(RUNS);
+  const ofAll = bench.scaled(RUNS);
+  const count = ofAll + (compared.length > 0 ? bench.scaled(MORE_RUNS) : 0);
   for (let run = 1; run <= count; run += 1) {
-    runs.push(await measureOnce(options, bench));
+    const measured = await measureOnce(run <= ofAll ? all : compared, options, bench);
+    runs.push({ ...perName(all, () => []), ...measured });
     bench.say(`run ${run} of ${count}: measured`);
   }
   return runs;
 }
 
 async function measureOnce<Name extends string>(
+  names: readonly Name[],
   { routes, arena, all, load }: ProcessesOptions<Name>,
   { say, scaled }: BenchOptions,
 ): Promise<Run<Name>> {
   await using processes = new AsyncDisposableStack();
-  const names = Object.keys(routes) as Name[];
   const rounds = perName(names, (): Round[] => []);
   const slices: Record<string, Slice> = {};
   const warmUpRequests = scaled(WARM_UP_REQUESTS, CONCURRENCY);

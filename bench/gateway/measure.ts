@@ -25,11 +25,21 @@ export interface Measured {
   ratio(above: Candidate, below: Candidate): number;
 }
 
+/** Those whose processor time is compared. All of them are measured beside the proxy. */
+const COMPARED = [
+  'proxy',
+  'oneRule',
+  'oneRegionOneRule',
+  'fairUpstashOne',
+  'fiveRules',
+  'fairUpstashFive',
+] as const;
+
 export async function measure(
   options: Omit<ProcessesOptions<Candidate>, 'routes'>,
   bench: BenchOptions,
 ): Promise<Measured> {
-  const runs = await measureProcesses({ ...options, routes: ROUTES }, bench);
+  const runs = await measureProcesses({ ...options, routes: ROUTES, compared: COMPARED }, bench);
   const rounds = perCandidate((name) => runs.flatMap((run) => run[name]));
   const sorted = perCandidate((name) =>
     rounds[name].flatMap(({ latenciesMs }) => latenciesMs).sort((a, b) => a - b),

@@ -50,9 +50,9 @@ export function median(values: readonly number[]): number {
   return (low + high) / 2;
 }
 
-/** The median of the ratios of all rounds, which is steadier than the ratio of two medians. */
+/** The median of the ratios of the rounds that both have, which is steadier than the ratio of two medians. */
 export const medianRatio = (above: readonly number[], below: readonly number[]): number =>
-  median(above.map((value, round) => value / (below[round] ?? Number.NaN)));
+  median(above.slice(0, below.length).map((value, round) => value / (below[round] ?? Number.NaN)));
 
 /** Adds up, round by round. */
 export const sumOf = (...series: readonly (readonly number[])[]): number[] =>
