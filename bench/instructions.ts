@@ -49,11 +49,7 @@ export const keys = [
 const RUNS = 3;
 /** V8 has compiled nearly all of Weir's code by then. */
 const WARM_UP_REQUESTS = 30_000;
-/**
- * The first requests that are counted are so slow that Weir gives up the nearest region and asks the next. That takes
- * code that V8 has not compiled, and V8 compiles the rest again.
- */
-const BEFORE_REQUESTS = 3_000;
+const BEFORE_REQUESTS = 500;
 /** Several collections of all kinds fall into them. */
 const REQUESTS = 4_000;
 /** Two processes at once: the counts of one do not depend on the other. */
