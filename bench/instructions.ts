@@ -1,6 +1,5 @@
 // The instructions that workerd runs for one request, of Weir and of those beside it. Processor time on a shared
-// machine differs by a third between two processes of the same code. The number of instructions mostly differs by a
-// twentieth.
+// machine differs by a third between two processes of the same code. The number of instructions differs less.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -24,6 +24,11 @@ const COST: readonly (Pair & { readonly atMost: number })[] = [
   { above: 'fiveRules', below: 'fairUpstashFive', atMost: 0.4 },
 ];
 
+/** The candidates whose costs are compared, and the proxy beside which they are measured. */
+export const COMPARED: readonly Candidate[] = [
+  ...new Set(['proxy' as const, ...COST.flatMap(({ above, below }) => [above, below])]),
+];
+
 /** Compares the p50 that each adds over the bare proxy, with Redis at 5 ms. */
 const LATENCY_MS = 5;
 const LATENCY: readonly (Pair & { readonly atMost: number })[] = [

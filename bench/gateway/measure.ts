@@ -2,6 +2,7 @@
 import type { BenchOptions } from '../shared/bench.ts';
 import { median, medianRatio } from '../shared/rounds.ts';
 import { type Candidate, type PerCandidate, perCandidate, ROUTES } from './candidates.ts';
+import { COMPARED } from './compare.ts';
 import { measureProcesses, type ProcessesOptions, type Round, type Run } from './fresh-processes.ts';
 
 export interface Measured {
@@ -24,16 +25,6 @@ export interface Measured {
   /** The ratio of throughputs, as the median over rounds. */
   ratio(above: Candidate, below: Candidate): number;
 }
-
-/** Those whose processor time is compared. All of them are measured beside the proxy. */
-const COMPARED = [
-  'proxy',
-  'oneRule',
-  'oneRegionOneRule',
-  'fairUpstashOne',
-  'fiveRules',
-  'fairUpstashFive',
-] as const;
 
 export async function measure(
   options: Omit<ProcessesOptions<Candidate>, 'routes'>,

@@ -22,6 +22,7 @@ export interface LeasingOptions extends LeaseUpkeepOptions {
   readonly era: () => string;
 }
 
+/** One list for all requests without a lease, for the reason that `eachAs` tells. */
 const NONE: readonly PlacedCheck[] = [];
 
 export function createLeasing({ era, ...options }: LeasingOptions): Leasing {
