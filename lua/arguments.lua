@@ -1,11 +1,11 @@
 -- arguments: reads the arguments of the current check.
 
 local counter, limit, windowMs, cost, want = ARGV[first], ARGV[first + 1] * 1, ARGV[first + 2] * 1, 1, 0
-local code = byte(counter, -1)
+local colon, code = byte(counter, -2, -1)
 local extra, blockMs, countsDenied, isLog, chargedAt, asking, termMs, holdMs
 local borderBefore, borderStart, borderEnd, borderAfter, hasBadBorders
-local isValid = limit >= 1 and windowMs >= 1 and windowMs <= LONGEST and limit % 1 + windowMs % 1 == 0
-  and (limit * windowMs <= LARGEST
+local isValid = colon == COLON and limit >= 1 and windowMs >= 1 and windowMs <= LONGEST
+  and limit % 1 + windowMs % 1 == 0 and (limit * windowMs <= LARGEST
   --@limitMayBeLarge
   )
   --@limitFits
@@ -62,7 +62,7 @@ if hasOptions or not isValid then
     local function column(at) return at and ARGV[first + at] ~= '' and ARGV[first + at] or nil end
     local problemOf = module('invalid-check')
     local problem, seat = problemOf(operation, text, {
-      letter = sub(counter, -1), limit = ARGV[first + 1], windowMs = ARGV[first + 2], cost = column(costAt),
+      counter = counter, limit = ARGV[first + 1], windowMs = ARGV[first + 2], cost = column(costAt),
       extra = column(extraAt), want = column(wantAt), block = column(blockAt), at = column(atAt),
       seat = column(seatAt), countsDenied = countsDenied, home = column(homeAt),
       term = column(homeAt and homeAt + 1), hold = column(homeAt and homeAt + 2), hasBadBorders = hasBadBorders,

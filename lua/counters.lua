@@ -76,8 +76,8 @@ local LONGEST, LATEST = 1099511627776, 140737488355328
 -- A region cedes a counter this long after its last charge stopped counting. By then that charge is over by every other
 -- region's clock, too, and a caller between two requests does not look idle. Keys live this much longer.
 local IDLE_MS = 5000
--- The most buckets; the distance from the code of a capital letter to that of its small letter.
-local MAX_BUCKETS, CAPITAL = 100, 32
+-- The most buckets; the distance from the code of a capital letter to that of its small letter; the code of a colon.
+local MAX_BUCKETS, CAPITAL, COLON = 100, 32, 58
 local INFINITY = math.huge
 
 local ARGV, KEYS, call = ARGV, KEYS, redis.call

@@ -15,9 +15,10 @@ local function algorithmOf(letter)
 end
 
 return function(operation, hasKey, check)
-  local algorithm, holdsSeats, maxUnits, hasBuckets, countsUnits = algorithmOf(check.letter)
+  local algorithm, holdsSeats, maxUnits, hasBuckets, countsUnits = algorithmOf(string.sub(check.counter, -1))
   local limit, windowMs, most = whole(check.limit), whole(check.windowMs), 0
   if not algorithm then return 'unknown algorithm' end
+  if not string.find(check.counter, '^;[%w_-]+:%l$') then return 'an id must have letters, digits, - or _' end
   if not hasKey then return 'key must be the number of a key' end
   if not limit then return 'limit must be a whole number above 0' end
   if not windowMs or windowMs > LONGEST then return 'windowMs must be a whole number from 1 to 2^40' end

@@ -14,6 +14,10 @@ local isUsual = isTake
 if place then
   fields = letterAt + 1
 else
+  -- A name that is in the text needs no check beyond the one for its colon: records have good names.
+  if not find(counter, '^;[%w_-]+:.$') then
+    return { err = 'WEIR_BAD_ARGUMENT check ' .. i .. ': an id must have letters, digits, - or _' }
+  end
   isUsual = false
 end
 if not place and (#text > HEADER or size > 0) then

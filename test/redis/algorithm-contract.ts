@@ -98,7 +98,7 @@ export function countsExactly(contractCase: ContractCase): void {
 
   it('keeps the counters of two rules under one key apart', async () => {
     const { engine, check, nowMs, capacity } = await createUsed(contractCase);
-    const other = next(check, { id: 'other rule' });
+    const other = next(check, { id: 'other-rule' });
     expect(await ask(engine, 'take', other, nowMs)).toMatchObject({ allowed: true, remaining: capacity - 1 });
     expect(await ask(engine, 'take', next(check), nowMs)).toMatchObject({ allowed: false, remaining: 0 });
   });

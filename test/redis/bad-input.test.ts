@@ -102,6 +102,20 @@ describe('the script refuses', () => {
       await refuses({ algorithm }, 'unknown algorithm');
   });
 
+  it('an id that could be part of another record', async () => {
+    for (const id of ['', ' ', 'a b', 'a;b', 'a:b', 'ä', 'a\n', '%', '.*'])
+      await refuses({ id }, 'an id must have letters, digits, - or _');
+  });
+
+  it('a name without its semicolon, without its colon, or of one letter', async () => {
+    const second = createCheck({ algorithm: 'sliding-window-buckets', limit: LIMIT, windowMs: HOUR_MS });
+    const { keys, args } = toScriptCall({ operation: 'take', checks: [good, { ...second, key: good.key }] });
+    const name = args.findLastIndex((word) => word.startsWith(';'));
+    // The letters of a name without its signs could be found inside the record before.
+    for (const wrong of ['b', ':b', ';b', ';:b', `${good.id}:b`, `;${good.id}b`, ''])
+      await expectRefusal(() => send(keys, args.with(name, wrong)), /^WEIR_BAD_ARGUMENT check 2: /);
+  });
+
   it('an unknown operation', async () => {
     for (const operation of ['', 'TAKE', 'reset', 'taken', '1'])
       await expectRefusal(() => run(operation as Operation, [good]), 'unknown operation');
@@ -223,6 +237,7 @@ describe('the script and its twin', () => {
   const anyCheck = fc
     .record({
       algorithm: fc.constantFrom<string>(...ALGORITHM_IDS, 'unknown'),
+      id: fc.constantFrom('rule', 'rule', 'Rule-1_a', 'a b', ''),
       limit: number,
       windowMs: number,
       cost: number,
@@ -242,7 +257,7 @@ describe('the script and its twin', () => {
     .map(({ algorithm, extra, seatLength, ...rest }): Check => {
       const holdsSeat = holdsSeats(algorithm as AlgorithmId);
       const own = holdsSeat ? { seatId: 'x'.repeat(seatLength) } : { extra };
-      return { key: nextKey(), id: 'rule', algorithm: algorithm as AlgorithmId, ...rest, ...own };
+      return { key: nextKey(), algorithm: algorithm as AlgorithmId, ...rest, ...own };
     });
 
   const operation = fc.constantFrom<Operation>(

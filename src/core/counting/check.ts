@@ -108,7 +108,8 @@ const LARGEST = 2 ** 52;
 /** Times fit into 6 bytes: windows of up to 34 years. */
 const LONGEST_MS = 2 ** 40;
 const MAX_BUCKETS = 100;
-/** No character that could end a record of the script. */
+/** No character that could end a record of the script, or a name in it. */
+const COUNTER_ID = /^[\w-]+$/;
 const SEAT_ID = /^[\w-]{16}$/;
 const REGION_NAME = /^[a-z0-9-]{1,32}$/;
 
@@ -129,8 +130,9 @@ const areBorders = (borders: Borders): boolean =>
 
 /** What is wrong with a check, with the messages of the script; undefined if nothing is. */
 export function problemOf(check: Check, operation: Operation = 'take'): string | undefined {
-  const { algorithm, limit, windowMs, cost, extra, seatId = '', chargedAtMs } = check;
+  const { algorithm, id, limit, windowMs, cost, extra, seatId = '', chargedAtMs } = check;
   if (!ALGORITHM_IDS.includes(algorithm)) return 'unknown algorithm';
+  if (!COUNTER_ID.test(id)) return 'an id must have letters, digits, - or _';
   const { holdsSeats, mostUnits, countsUnits, extra: meaning } = traitsOf(algorithm);
   if (!isWhole(limit)) return 'limit must be a whole number above 0';
   if (!isWhole(windowMs) || windowMs > LONGEST_MS) return 'windowMs must be a whole number from 1 to 2^40';

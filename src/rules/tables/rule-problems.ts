@@ -11,7 +11,8 @@ import { hasBound } from '../../core/matching/variants.ts';
 import type { RuleFields } from './rule-schema.ts';
 import { shareProblems } from './share-problems.ts';
 
-const SOME_SEAT = 'x'.repeat(16);
+const SOME_ID = 'x';
+const SOME_SEAT = SOME_ID.repeat(16);
 
 /** Refuses rules that could never match or that the counters would refuse, long before a request comes. */
 export function checkRule(rule: RuleFields, context: z.core.$RefinementCtx<unknown>): void {
@@ -202,7 +203,7 @@ export interface Counting {
 export function limitProblem({ algorithm, windowSeconds, burst, buckets }: Counting, limit: number) {
   const extra = burst ?? buckets ?? undefined;
   const windowMs = windowSeconds * 1000;
-  const check = { key: '', id: '', algorithm, limit, windowMs, extra, cost: 1, seatId: SOME_SEAT };
+  const check = { key: '', id: SOME_ID, algorithm, limit, windowMs, extra, cost: 1, seatId: SOME_SEAT };
   // People write windows in seconds, so the message must not name milliseconds.
   return problemOf(check)?.replace(/limit times windowMs.*/, 'is too large for so long a window');
 }
