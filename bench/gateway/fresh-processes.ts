@@ -1,6 +1,6 @@
-// Puts Workers under load, each in a workerd process of its own, in turns. Two isolates of the same code differ for as
-// long as they live: V8 compiles, collects and lays out memory differently in each. So all of it happens several times,
-// with fresh processes each time.
+// Puts Workers under load, each in a workerd process of its own, in turns and in short slices: a noisy machine slows all
+// of them. Two isolates of the same code differ for as long as they live, because V8 compiles and lays out memory
+// differently in each. So all of it happens several times, with fresh processes each time.
 import type { BenchOptions } from '../shared/bench.ts';
 import { interleave, type Slice } from '../shared/rounds.ts';
 import type { Arena } from './arena.ts';
@@ -34,20 +34,16 @@ export const LEAST_MS = 10;
 /** For each candidate. V8 compiles Weir's code until about this number, and the peer's until 9,000. */
 export const WARM_UP_REQUESTS = 30_000;
 
-/**
- * Many runs of few slices: of eight processes of the same code, the dearest took 505 µs for a request and the cheapest
- * 353. Slices of one process differ less.
- */
 const RUNS = 3;
-const MORE_RUNS = 6;
-const ROUNDS = 2;
-/** Several collections fall into each slice. A median of shorter slices would leave them out. */
-const SLICE_MS = 1_000;
+const MORE_RUNS = 4;
+/** Many, because slices of one process differ by half on a noisy machine. */
+const ROUNDS = 8;
+const SLICE_MS = 500;
 /**
  * Before each slice. The process was idle while the others had their slices: its caches are cold, and the system may
- * have taken its pages. For the first second, a request costs up to half as much again.
+ * have taken its pages. At first, a request costs up to half as much again.
  */
-const WAKE_MS = 1_000;
+const WAKE_MS = 500;
 
 export async function measureProcesses<Name extends string>(
   options: ProcessesOptions<Name>,
@@ -92,6 +88,16 @@ async function measureOnce<Name extends string>(
   await interleave(slices, { rounds: scaled(ROUNDS), say });
   return rounds;
 }
+
+/**
+ * Processor time for one request, over all slices of a process; NaN if it took part in none. No median of slices: that
+ * would leave out a long collection of garbage, which falls into one slice and is paid for by all requests.
+ */
+export const microsOf = (rounds: readonly Round[]): number =>
+  sumOf(rounds, ({ cpuMicros }) => cpuMicros) / sumOf(rounds, ({ latenciesMs }) => latenciesMs.length);
+
+const sumOf = (rounds: readonly Round[], figure: (round: Round) => number): number =>
+  rounds.reduce((sum, round) => sum + figure(round), 0);
 
 const perName = <Name extends string, T>(names: readonly Name[], make: (name: Name) => T) =>
   Object.fromEntries(names.map((name) => [name, make(name)])) as Record<Name, T>;

@@ -3,7 +3,7 @@ import type { BenchOptions } from '../shared/bench.ts';
 import { median, medianRatio } from '../shared/rounds.ts';
 import { type Candidate, type PerCandidate, perCandidate, ROUTES } from './candidates.ts';
 import { COMPARED } from './compare.ts';
-import { measureProcesses, type ProcessesOptions, type Round, type Run } from './fresh-processes.ts';
+import { measureProcesses, microsOf, type ProcessesOptions } from './fresh-processes.ts';
 
 export interface Measured {
   /** Requests sent, and those of them that were not counted. */
@@ -16,11 +16,11 @@ export interface Measured {
   /** Milliseconds. */
   readonly p50: PerCandidate<number>;
   readonly p99: PerCandidate<number>;
-  /** Processor time of workerd for one request, in microseconds. NaN if the system does not report it. */
+  /** Processor time of workerd for one request, in microseconds: the median of the runs. NaN if it is not reported. */
   readonly cpu: PerCandidate<number>;
-  /** How much more than the bare proxy in the same round. */
+  /** How much more than the bare proxy in the same run: the median of the runs. */
   readonly cpuOverProxy: PerCandidate<number>;
-  /** The same for each run, to show how far runs agree. */
+  /** The same for each run, to show how far runs agree. NaN for those that did not take part. */
   readonly cpuOverProxyByRun: readonly PerCandidate<number>[];
   /** The ratio of throughputs, as the median over rounds. */
   ratio(above: Candidate, below: Candidate): number;
@@ -35,6 +35,8 @@ export async function measure(
   const sorted = perCandidate((name) =>
     rounds[name].flatMap(({ latenciesMs }) => latenciesMs).sort((a, b) => a - b),
   );
+  const cpuByRun = runs.map((run) => perCandidate((name) => microsOf(run[name])));
+  const cpuOverProxyByRun = cpuByRun.map((run) => perCandidate((name) => run[name] - run.proxy));
   const reasons = perCandidate((name) => rounds[name].flatMap(({ uncounted }) => uncounted));
   const perSecond = perCandidate((name) =>
     rounds[name].map(({ latenciesMs, elapsedMs }) => (latenciesMs.length / elapsedMs) * 1_000),
@@ -46,22 +48,16 @@ export async function measure(
     throughput: perCandidate((name) => median(perSecond[name])),
     p50: perCandidate((name) => quantile(sorted[name], 0.5)),
     p99: perCandidate((name) => quantile(sorted[name], 0.99)),
-    cpu: perCandidate((name) => median(rounds[name].map(microsOf))),
-    cpuOverProxy: overProxy(rounds),
-    cpuOverProxyByRun: runs.map(overProxy),
+    cpu: medianRun(cpuByRun),
+    cpuOverProxy: medianRun(cpuOverProxyByRun),
+    cpuOverProxyByRun,
     ratio: (above, below) => medianRatio(perSecond[above], perSecond[below]),
   };
 }
 
-/** Processor time for one request. */
-export const microsOf = ({ cpuMicros, latenciesMs }: Round): number => cpuMicros / latenciesMs.length;
-
-function overProxy(rounds: Run<Candidate>): PerCandidate<number> {
-  const proxy = rounds.proxy.map(microsOf);
-  return perCandidate((name) =>
-    median(rounds[name].map((round, i) => microsOf(round) - (proxy[i] ?? Number.NaN))),
-  );
-}
+/** Of the runs in which each took part. */
+const medianRun = (runs: readonly PerCandidate<number>[]): PerCandidate<number> =>
+  perCandidate((name) => median(runs.map((run) => run[name]).filter((micros) => !Number.isNaN(micros))));
 
 export const quantile = (sorted: readonly number[], share: number): number =>
   sorted[Math.ceil(sorted.length * share) - 1] ?? Number.NaN;

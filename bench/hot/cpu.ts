@@ -2,10 +2,9 @@
 // first, and with Weir if it calls Redis for each request.
 import { startArena } from '../gateway/arena.ts';
 import { ROUTES as COMMON, type Route, weir } from '../gateway/candidates.ts';
-import { measureProcesses } from '../gateway/fresh-processes.ts';
+import { measureProcesses, microsOf } from '../gateway/fresh-processes.ts';
 import { LEASED_PATH } from '../gateway/limits.ts';
 import { startLoad } from '../gateway/load.ts';
-import { microsOf } from '../gateway/measure.ts';
 import type { BenchOptions, Table } from '../shared/bench.ts';
 import { median, medianRatio } from '../shared/rounds.ts';
 import { fixed } from '../shared/table.ts';
@@ -33,7 +32,7 @@ const ROUTES: PerName<Route> = {
 export interface HotCpu {
   /** Processor time of workerd for one request, in microseconds. */
   readonly cpu: PerName<number>;
-  /** Ratios: the medians of the rounds. */
+  /** Ratios: the medians of the runs. */
   readonly cpuOfProxy: number;
   readonly cpuOfFairProxy: number;
   readonly cpuOfPing: number;
@@ -45,14 +44,17 @@ export async function measureCpu(options: BenchOptions): Promise<HotCpu> {
   await using load = startLoad();
   await using all = await arena.serve();
   const runs = await measureProcesses({ routes: ROUTES, arena, all, load }, options);
-  const rounds = perName((name) => runs.flatMap((run) => run[name]));
-  const micros = perName((name) => rounds[name].map(microsOf));
+  const micros = perName((name) => runs.map((run) => microsOf(run[name])));
   return {
     cpu: perName((name) => median(micros[name])),
     cpuOfProxy: medianRatio(micros.hot, micros.proxy),
     cpuOfFairProxy: medianRatio(micros.hot, micros.fairProxy),
     cpuOfPing: medianRatio(micros.hot, micros.ping),
-    uncounted: Object.values(rounds).flatMap((some) => some.flatMap(({ uncounted }) => uncounted)),
+    uncounted: runs.flatMap((run) =>
+      Object.values(run)
+        .flat()
+        .flatMap(({ uncounted }) => uncounted),
+    ),
   };
 }
 
