@@ -24,7 +24,7 @@ const check = (id: string, algorithm: Check['algorithm'], limit: number): Check 
 const COUNTER = check('counter', 'sliding-window-counter', LIMIT);
 const LOG = check('log', 'sliding-window-log', LIMIT);
 const ADMITTED = check('admitted', 'sliding-window-log', NO_LIMIT);
-const ESTIMATE_OF_ALL = check('estimate of all', 'sliding-window-counter', NO_LIMIT);
+const ESTIMATE_OF_ALL = check('estimate-of-all', 'sliding-window-counter', NO_LIMIT);
 const ALL = check('all', 'sliding-window-log', NO_LIMIT);
 
 /** The times of one source's requests in ms, oldest first. `load` is its average rate, relative to the limit. */
