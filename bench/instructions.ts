@@ -61,8 +61,8 @@ export const run: Bench = async (options) => {
   await using arena = await startArena(options);
   await using all = await arena.serve();
   const counts: Partial<Record<Name, number[]>> = {};
-  // The short form counts two, because Valgrind takes seconds to start.
-  const names = NAMES.slice(0, options.scaled(NAMES.length, AT_ONCE));
+  // The short form counts one, because Valgrind takes seconds to start.
+  const names = NAMES.slice(0, options.scaled(NAMES.length));
   const waiting = Array.from({ length: options.scaled(RUNS) }, () => names).flat();
   const countAll = async () => {
     for (let name = waiting.shift(); name; name = waiting.shift()) {

@@ -53,7 +53,7 @@ export async function measureProcesses<Name extends string>(
   const all = Object.keys(routes) as Name[];
   const runs: Run<Name>[] = [];
   const ofAll = bench.scaled(RUNS);
-  const count = ofAll + (compared.length > 0 ? bench.scaled(MORE_RUNS) : 0);
+  const count = ofAll + (compared.length > 0 ? bench.scaled(MORE_RUNS, 0) : 0);
   for (let run = 1; run <= count; run += 1) {
     const measured = await measureOnce(run <= ofAll ? all : compared, options, bench);
     runs.push({ ...perName(all, () => []), ...measured });

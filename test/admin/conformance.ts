@@ -29,7 +29,7 @@ export type Conformance = (request: Request, response: Response) => Promise<void
 
 /** Throws if an answer differs from the document, and says how. */
 export function createConformance(document: OpenApiDocument): Conformance {
-  const validatorOf = createValidators(document);
+  const validatorOf = validatorsFor(document);
 
   return async (request, response) => {
     const path = new URL(request.url).pathname;
@@ -45,7 +45,7 @@ export function createConformance(document: OpenApiDocument): Conformance {
 
 /** Throws if the document does not offer the request: its operation, the names of its query, its body. */
 export function createRequestConformance(document: OpenApiDocument): (request: Request) => Promise<void> {
-  const validatorOf = createValidators(document);
+  const validatorOf = validatorsFor(document);
 
   return async (request) => {
     const { pathname, searchParams } = new URL(request.url);
@@ -77,7 +77,7 @@ async function expectContent(
   where: string,
   { content = {} }: Described,
   response: Response,
-  validatorOf: (schema: object) => ValidateFunction,
+  validatorOf: Validators,
 ): Promise<void> {
   const text = await response.text();
   const [type = ''] = (response.headers.get('Content-Type') ?? '').split(';');
@@ -89,21 +89,31 @@ async function expectContent(
   throw new Error(`${where}: ${JSON.stringify(validate.errors)}\n${text}`);
 }
 
+type Validators = (schema: object) => ValidateFunction;
+
+/** By the text of the schemas: most test files of a worker have the same document, and compiling it takes long. */
+const validatorsByText = new Map<string, Validators>();
+
+function validatorsFor({ components }: OpenApiDocument): Validators {
+  const text = JSON.stringify(components);
+  const validators = validatorsByText.get(text) ?? createValidators(components);
+  validatorsByText.set(text, validators);
+  return validators;
+}
+
 /** The document's schemas have their own base address, so that their references resolve. */
-function createValidators({ components }: OpenApiDocument): (schema: object) => ValidateFunction {
+function createValidators(components: OpenApiDocument['components']): Validators {
   const ajv = new Ajv2020({ allErrors: true, strict: false });
   formats.default(ajv);
   ajv.addSchema({ $id: 'document', components });
-  const compiled = new Map<object, ValidateFunction>();
+  const compiled = new Map<string, ValidateFunction>();
   return (schema) => {
-    const validate = compiled.get(schema) ?? ajv.compile(withAddress(schema));
-    compiled.set(schema, validate);
+    const text = JSON.stringify(schema).replaceAll('"$ref":"#/', '"$ref":"document#/');
+    const validate = compiled.get(text) ?? ajv.compile(JSON.parse(text));
+    compiled.set(text, validate);
     return validate;
   };
 }
-
-const withAddress = (schema: object): object =>
-  JSON.parse(JSON.stringify(schema).replaceAll('"$ref":"#/', '"$ref":"document#/'));
 
 /** Plain paths come before templates: `/rules/export` is not a rule. */
 const findPath = ({ paths }: OpenApiDocument, path: string): [string, Operations] | undefined =>
