@@ -11,12 +11,12 @@ import { unknownRegion } from './refusals.ts';
 import type { Services } from './services.ts';
 
 export interface App {
-  /** `forward` replaces the origin: the middleware passes requests on to its own app. */
-  fetch(request: Request, context: ExecutionContext, forward?: Forward): Response | Promise<Response>;
+  /** `next` replaces the origin: the middleware passes requests on to its own app. */
+  fetch(request: Request, context: ExecutionContext, next?: Next): Response | Promise<Response>;
 }
 
-type Forward = GatewayRequest['forward'];
-type Env = { Bindings: { readonly forward: Forward | undefined } };
+type Next = GatewayRequest['next'];
+type Env = { Bindings: { readonly next: Next } };
 
 export function createApp(services: Services): App {
   // Routes match the path as the client spelled it, because ids in it may be in upper case. Other spellings of Weir's
@@ -32,7 +32,7 @@ export function createApp(services: Services): App {
   app.onError((error) => {
     throw error;
   });
-  return { fetch: (request, context, forward) => app.fetch(request, { forward }, context) };
+  return { fetch: (request, context, next) => app.fetch(request, { next }, context) };
 }
 
 /** A request that some Weir has sent. */
@@ -53,21 +53,15 @@ function throughGateway(
   if (isOwnPath(matchPath)) return nothingHere();
   const regions = services.regionsOf(request.raw);
   if (!regions) return unknownRegion(services.regions);
-  const toOrigin: Forward = (caller, options) =>
-    services.origins.forward(request, {
-      outlivesClientMs: options.outlivesClientMs,
-      path,
-      matchPath,
-      query: queryOf(request.url),
-      caller,
-      isFirst,
-    });
   return handleGateway(services, {
     request,
-    regions,
+    path,
     matchPath,
+    query: queryOf(request.url),
+    isFirst,
+    regions,
     afterResponse: (work) => c.executionCtx.waitUntil(work),
-    forward: c.env.forward ?? toOrigin,
+    next: c.env.next,
   });
 }
 

@@ -8,6 +8,7 @@ import { policyOf } from '../core/matching/policy.ts';
 import { CHECK_RECORD_MS, type CheckRecords } from '../core/ports/check-records.ts';
 import { homeOf, type WeightedRegion } from '../core/regions/shares.ts';
 import { createLedger, type Ledger } from '../limiter/ledger.ts';
+import { atEachStore, type PastCharge, settlementOf } from '../limiter/past-charge.ts';
 import type { Regions } from '../limiter/region-ladder.ts';
 import { createChargeIds, type RegionCharge } from './charge-id.ts';
 import { type CheckAnswer, CheckError, type ReadCall } from './check-messages.ts';
@@ -41,7 +42,7 @@ export interface Checks {
   settle(id: string, cost: number): Promise<void>;
 }
 
-/** No request waits for this call, so it may take long. */
+/** Only the service that called waits for these calls, so they may take long. */
 const SETTLE_MS = 5_000;
 const PENDING = 'pending';
 
@@ -124,14 +125,17 @@ export function createChecks(services: CheckServices): Checks {
     return charges;
   };
 
-  const run = async (operation: 'refund' | 'settle', charges: readonly RegionCharge[]) => {
-    for (const [region, ofRegion] of Map.groupBy(charges, (charge) => charge.region)) {
-      const checks = ofRegion.map(({ check }) => check);
-      await available(async () =>
-        stores.get(region)?.run({ operation, checks }, AbortSignal.timeout(SETTLE_MS)),
-      );
-    }
-  };
+  /** Without charges of a region that was removed since. */
+  const toPastCharges = (charges: readonly RegionCharge[]): PastCharge[] =>
+    charges.flatMap(({ region, check }) => {
+      const store = stores.get(region);
+      return store ? [{ store, check, chargedAtMs: check.chargedAtMs }] : [];
+    });
+
+  const run = (operation: 'refund' | 'settle', charges: readonly PastCharge[]) =>
+    atEachStore(charges, (store, checks) =>
+      available(() => store.run({ operation, checks }, AbortSignal.timeout(SETTLE_MS))),
+    );
 
   return {
     check: (call, asked) =>
@@ -139,22 +143,13 @@ export function createChecks(services: CheckServices): Checks {
         ? decide(call, asked)
         : decideOnce(call.idempotencyKey, call, asked),
     async refund(id) {
-      await run('refund', await spend(id));
+      await run('refund', toPastCharges(await spend(id)));
     },
     async settle(id, cost) {
-      const charges = await spend(id);
-      const by = (units: (charged: number) => number, want = 0) =>
-        charges
-          .map(({ region, check }) => ({ region, check: { ...check, cost: units(check.cost), want } }))
-          .filter(({ check }) => check.cost > 0 && check.seatId === undefined);
-      await run(
-        'settle',
-        by((charged) => cost - charged),
-      );
-      await run(
-        'refund',
-        by((charged) => charged - cost, cost),
-      );
+      const charges = toPastCharges(await spend(id)).filter(({ check }) => check.seatId === undefined);
+      const { added, refunded } = settlementOf(charges, cost);
+      await run('settle', added);
+      await run('refund', refunded);
     },
   };
 }
@@ -164,7 +159,7 @@ async function available<T>(work: () => Promise<T>): Promise<T> {
     return await work();
   } catch (error) {
     if (error instanceof CheckError) throw error;
-    throw new CheckError(503, 'counters-unavailable', ['the region that must know did not answer']);
+    throw new CheckError(503, 'counters-unavailable', ['a region that this call needs did not answer']);
   }
 }
 
@@ -174,7 +169,9 @@ function answerOf(known: string, said: string): CheckAnswer {
     throw new CheckError(422, 'idempotency-key-reused', ['idempotencyKey: was used for another call']);
   const rest = known.slice(blank + 1);
   if (rest === PENDING)
-    throw new CheckError(409, 'in-progress', ['idempotencyKey: a call with it is being decided']);
+    throw new CheckError(409, 'in-progress', [
+      'idempotencyKey: the first call with this key is still in progress',
+    ]);
   return JSON.parse(rest) as CheckAnswer;
 }
 

@@ -4,18 +4,20 @@
 import type { Decision } from '../core/counting/decision.ts';
 import { randomId } from '../core/digest.ts';
 import type { AfterResponse, Caller } from '../core/matching/caller.ts';
+import type { OriginRoute } from '../core/matching/origin-route.ts';
 import { planAnybody, planRequest } from '../core/matching/plan.ts';
-import type { AnsweredRequest } from '../core/ports/telemetry.ts';
 import { type Held, holdSeats } from '../limiter/held-seats.ts';
 import { createLedger, type Ledger } from '../limiter/ledger.ts';
 import type { Regions } from '../limiter/region-ladder.ts';
-import type { RequestPlan, Round, Step } from '../limiter/round.ts';
+import type { RequestPlan, Round } from '../limiter/round.ts';
 import type { ClientRequest } from './client-request.ts';
 import { holdWhileOpen } from './connections.ts';
 import { incidentOf, report } from './decision-report.ts';
 import { setDecisionHeaders, setIncidentHeaders } from './headers.ts';
 import { addressOf, hasCredential, type Identity, identify } from './identity.ts';
+import type { RoutedPath } from './origin-choice.ts';
 import { takeOriginHeaders } from './origin-headers.ts';
+import { nameOfRoute } from './origins.ts';
 import { clientGone, type ProxyResult } from './proxy.ts';
 import { refusal } from './refusals.ts';
 import { factsOf } from './request-facts.ts';
@@ -37,30 +39,28 @@ export interface GatewayServices
     | 'showsDegraded'
     | 'telemetry'
   > {
-  readonly origins: Pick<Services['origins'], 'routeOf'>;
+  readonly origins: Pick<Services['origins'], 'routeOf' | 'forward'>;
 }
 
-export interface GatewayRequest {
+export interface GatewayRequest extends Omit<RoutedPath, 'route'> {
   readonly request: ClientRequest;
-  readonly regions: Regions;
+  /** The path as rules and routes match it. */
   readonly matchPath: string;
+  /** No other Weir has forwarded the request before. */
+  readonly isFirst: boolean;
+  readonly regions: Regions;
   readonly afterResponse: AfterResponse;
-  /** Sends the request to the origin, or to whatever else lies behind Weir. */
-  readonly forward: (caller: Caller | undefined, options: ForwardOptions) => Promise<ProxyResult>;
+  /** The rest of the app that Weir is a middleware of. Undefined: an origin lies behind Weir. */
+  readonly next?: ((caller: Caller | undefined) => Promise<ProxyResult>) | undefined;
 }
 
-export interface ForwardOptions {
-  /** How long the origin may still answer after the client has left. */
-  readonly outlivesClientMs?: number | undefined;
-}
-
-/** The decision, the caller, and the charges of the request. */
-interface Decided {
+/** An admitted request: the decision, the caller, the charges, and where it goes. */
+interface Admitted {
   readonly decision: Decision;
-  readonly identity: Identity | undefined;
+  readonly caller: Caller | undefined;
   readonly ledger: Ledger;
-  /** The name of its route, for metrics and logs. */
-  readonly route: string;
+  /** Undefined: no route takes the request, so it goes to the default origin. */
+  readonly route: OriginRoute | undefined;
 }
 
 /** Less than the 30 s for which the runtime keeps `waitUntil` work alive after a client has left. */
@@ -78,34 +78,40 @@ export async function handleGateway(services: GatewayServices, asked: GatewayReq
   const startedAtMs = telemetry.clockMs();
   const ledger = createLedger((error) => log.error('charge-not-settled', error));
   const toDecide = { regions, operation: 'take', ledger, afterResponse } as const;
-  const deciding: Deciding = { asked, identity: undefined };
+  let identity: Identity | undefined;
   let decision: Decision;
+  // Awaits promises only: to await a plain value would put the rest of the request off.
   try {
     const first = limiter.begin(toDecide);
     let step = first instanceof Promise ? await first : first;
     // One more round if Redis says that the rules of this isolate are outdated.
     while (step.kind === 'round') {
-      const next = takeRound(services, deciding, step);
-      step = next instanceof Promise ? await next : next;
+      const called = whoCalls(services, asked, step);
+      identity = called instanceof Promise ? await called : called;
+      const planned = plan(services, asked, step, identity);
+      const deciding = limiter.decide(step, planned instanceof Promise ? await planned : planned);
+      step = deciding instanceof Promise ? await deciding : deciding;
     }
     ({ decision } = step);
   } catch (error) {
+    // The limiter itself never fails. A look-up of the caller, or a digest, might.
     decision = limiter.recover(toDecide, error);
   }
-  const { identity } = deciding;
-  const route = services.origins.routeOf(asked);
+  const caller = identity?.caller;
+  const route = services.origins.routeOf(request.url, asked.matchPath);
   const incident = incidentOf(decision, identity);
   const region = regions[0].name;
   report(services, region, decision, incident);
-  telemetry.decided({ decision, incident, region, route, caller: identity?.caller, startedAtMs });
+  telemetry.decided({ decision, incident, region, route: nameOfRoute(route), caller, startedAtMs });
+  const admitted = { decision, caller, ledger, route };
   let response: Response;
   if (!decision.allowed) response = refusal(decision, request.method);
-  else if (ledger.needsFollowUp)
-    response = await passAndFollowUp(services, asked, { decision, identity, ledger, route });
+  else if (ledger.needsFollowUp) response = await passAndFollowUp(services, asked, admitted);
   else if (request.raw.signal.aborted) response = clientGone();
   else {
-    const sent = sentNow(services, { decision, identity, route });
-    response = readAnswer(services, sent, await asked.forward(identity?.caller, {})).response;
+    const sentAtMs = telemetry.clockMs();
+    const result = await forward(services, asked, admitted);
+    ({ response } = readAnswer(services, admitted, sentAtMs, result));
   }
   if (incident && services.showsDegraded) setIncidentHeaders(response.headers, incident);
   setDecisionHeaders(response.headers, decision, services);
@@ -113,41 +119,22 @@ export async function handleGateway(services: GatewayServices, asked: GatewayReq
   return response;
 }
 
-/** A request on its way to a decision. */
-interface Deciding {
-  readonly asked: GatewayRequest;
-  identity: Identity | undefined;
-}
-
-/** One round. A promise only if it has to wait. */
-function takeRound(services: GatewayServices, deciding: Deciding, round: Round): Step | Promise<Step> {
-  const { asked } = deciding;
-  if (hasCredential(asked.request, services.identity))
-    return orRecover(
-      services,
-      round,
-      whoCalls(services, asked, round).then((identity) => planAndDecide(services, deciding, round, identity)),
-    );
-  return planAndDecide(services, deciding, round, { caller: addressOf(asked.request, services.identity) });
-}
-
-function planAndDecide(services: GatewayServices, deciding: Deciding, round: Round, identity: Identity) {
-  deciding.identity = identity;
-  const planned = plan(services, deciding.asked, round, identity);
-  if (!(planned instanceof Promise)) return services.limiter.decide(round, planned);
-  return orRecover(
-    services,
-    round,
-    planned.then((ready) => services.limiter.decide(round, ready)),
-  );
-}
-
-/** The limiter itself never fails. A look-up of the caller, or a digest, might. */
-const orRecover = ({ limiter }: GatewayServices, { request }: Round, deciding: Promise<Step>) =>
-  deciding.catch((error): Step => ({ kind: 'decided', decision: limiter.recover(request, error) }));
+/** A promise only if the client shows a credential. */
+const whoCalls = (
+  services: GatewayServices,
+  asked: GatewayRequest,
+  round: Round,
+): Identity | Promise<Identity> =>
+  hasCredential(asked.request, services.identity)
+    ? lookUpCaller(services, asked, round)
+    : { caller: addressOf(asked.request, services.identity) };
 
 /** Looks up a caller that memory does not know, unless the address is denied anyway. */
-async function whoCalls(services: GatewayServices, asked: GatewayRequest, round: Round): Promise<Identity> {
+async function lookUpCaller(
+  services: GatewayServices,
+  asked: GatewayRequest,
+  round: Round,
+): Promise<Identity> {
   const { afterResponse, request } = asked;
   const how = { ...services.identity, afterResponse, deadline: round.deadline };
   const known = await identify(request, { ...how, memoryOnly: true });
@@ -197,17 +184,25 @@ const plannedFor = (
   seatId: randomId,
 });
 
+const forward = (
+  { origins }: GatewayServices,
+  { request, next, path, query, isFirst }: GatewayRequest,
+  { caller, route }: Pick<Admitted, 'caller' | 'route'>,
+  outlivesClientMs?: number,
+): Promise<ProxyResult> =>
+  next?.(caller) ?? origins.forward(request, { path, query, route, isFirst, caller, outlivesClientMs });
+
 /** Lets a request pass whose charges may change later, or that holds a seat. */
 function passAndFollowUp(
   services: GatewayServices,
   asked: GatewayRequest,
-  decided: Decided,
+  admitted: Admitted,
 ): Promise<Response> {
-  const { ledger } = decided;
+  const { ledger } = admitted;
   const held = holdSeats(ledger);
   // A region that did not answer may hold a seat all the same.
   if (!held) asked.afterResponse(ledger.release());
-  const passing = passWith(held, services, asked, decided);
+  const passing = passWith(held, services, asked, admitted);
   asked.afterResponse(passing.catch(() => held?.end()));
   return passing;
 }
@@ -216,46 +211,45 @@ async function passWith(
   held: Held | undefined,
   services: GatewayServices,
   asked: GatewayRequest,
-  decided: Decided,
+  admitted: Admitted,
 ): Promise<Response> {
-  const { request, afterResponse, forward } = asked;
-  const { decision, identity, ledger } = decided;
+  const { request, afterResponse } = asked;
+  const { decision, ledger } = admitted;
   if (!(await waitForTurn(waitOf(decision), request.raw.signal))) {
     afterResponse(Promise.all([ledger.refund(), held?.end()]));
     return clientGone();
   }
-  const outlivesClientMs = ledger.awaitsCost ? AWAIT_COST_MS : 0;
-  const sent = sentNow(services, decided);
-  const result = await forward(identity?.caller, { outlivesClientMs });
-  const { response, cost } = readAnswer(services, sent, result);
+  const sentAtMs = services.telemetry.clockMs();
+  const result = await forward(services, asked, admitted, ledger.awaitsCost ? AWAIT_COST_MS : 0);
+  const { response, cost, isRefunded } = readAnswer(services, admitted, sentAtMs, result);
   if (result.kind === 'failed') {
     if (held) afterResponse(held.end());
     return response;
   }
-  if (NOT_CONNECTED.has(response.status)) afterResponse(ledger.refundError());
+  if (isRefunded) afterResponse(ledger.refundError());
   else if (cost !== undefined) afterResponse(ledger.settle(cost));
   const isRaw = result.isRaw === true;
   return held ? holdWhileOpen({ request, response, isRaw }, held, afterResponse) : response;
 }
 
-type Sent = Pick<AnsweredRequest, 'decision' | 'route' | 'caller' | 'startedAtMs'>;
-
-const sentNow = (
-  { telemetry }: GatewayServices,
-  { decision, identity, route }: Omit<Decided, 'ledger'>,
-): Sent => ({
-  decision,
-  route,
-  caller: identity?.caller,
-  startedAtMs: telemetry.clockMs(),
-});
-
 /** Takes headers that are for Weir alone out of the answer, and reads the real cost from them. */
-function readAnswer({ origin, telemetry }: GatewayServices, sent: Sent, { kind, response }: ProxyResult) {
-  const { decision, route, caller, startedAtMs } = sent;
+function readAnswer(
+  { origin, telemetry }: GatewayServices,
+  { decision, caller, route }: Omit<Admitted, 'ledger'>,
+  startedAtMs: number,
+  { kind, response }: ProxyResult,
+) {
   const cost = kind === 'failed' ? undefined : takeOriginHeaders(response.headers, origin);
   const { status } = response;
   const isRefunded = kind !== 'failed' && NOT_CONNECTED.has(status);
-  telemetry.answered({ decision, route, caller, startedAtMs, status, cost, isRefunded });
-  return { response, cost };
+  telemetry.answered({
+    decision,
+    route: nameOfRoute(route),
+    caller,
+    startedAtMs,
+    status,
+    cost,
+    isRefunded,
+  });
+  return { response, cost, isRefunded };
 }

@@ -1,16 +1,14 @@
 // Chooses the origin of a request (that of its route, or the default one) and the URL there.
-
 import { type Origin, parseOrigin } from '../core/matching/origin.ts';
 import { type OriginRoute, strip } from '../core/matching/origin-route.ts';
-import type { OriginRoutes } from '../core/matching/origin-routes.ts';
-import { hostOf } from '../core/matching/origin-routes.ts';
 
-export interface AskedPath {
+export interface RoutedPath {
   /** The canonical path: the origin sees the path that the rules have matched. */
   readonly path: string;
-  readonly matchPath: string;
   /** With its question mark, as the client sent it. */
   readonly query: string;
+  /** Undefined: the request goes to the default origin. */
+  readonly route: OriginRoute | undefined;
 }
 
 /** Another Worker, which answers without a network call. */
@@ -37,21 +35,18 @@ export interface OriginChooserOptions {
   readonly defaultOrigin: string;
   readonly timeoutMs: number;
   readonly service: (name: string) => ServiceBinding | undefined;
-  readonly routes: () => OriginRoutes | undefined;
   /** Cloudflare can connect to another host than the URL names. The local runtime cannot. */
   readonly canOverrideHost: boolean;
 }
 
-export type ChooseOrigin = (requestUrl: string, asked: AskedPath) => OriginChoice;
+export type ChooseOrigin = (requestUrl: string, asked: RoutedPath) => OriginChoice;
 
 export function createOriginChooser(options: OriginChooserOptions): ChooseOrigin {
   const { defaultOrigin, timeoutMs, service, canOverrideHost } = options;
   const byDefault = readOrigin(defaultOrigin);
   const routed = createRouteReader();
 
-  return (requestUrl, { path, matchPath, query }) => {
-    const routes = options.routes();
-    const route = routes?.find(hostOf(requestUrl), matchPath);
+  return (requestUrl, { path, query, route }) => {
     const origin = route ? routed(route) : byDefault;
     const toOrigin = route?.stripPrefix ? strip(path, route.stripPrefix) : path;
     const base = origin.kind === 'url' ? origin.url : baseOf(requestUrl);

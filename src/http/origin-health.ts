@@ -13,13 +13,9 @@ const MAX_ORIGINS = 1_000;
 
 type OriginName = Pick<OriginChoice, 'routeName' | 'origin'>;
 
-interface Seen {
-  /** A ring of the last results. */
-  readonly results: OriginResult[];
-  next: number;
-  lastOkMs: number | undefined;
-  lastFailureMs: number | undefined;
-  lastFailure: OriginResult | undefined;
+/** The results of one origin. */
+export interface OriginRecord {
+  note(result: ProxyResult): void;
 }
 
 export interface OriginReport {
@@ -35,45 +31,51 @@ export interface OriginReport {
 }
 
 export interface OriginHealth {
-  record(origin: OriginName, result: ProxyResult): void;
+  of(origin: OriginName): OriginRecord;
   report(origin: OriginName): OriginReport;
 }
 
 export function createOriginHealth(now: () => number): OriginHealth {
   const origins = createBoundedCache<Seen>(MAX_ORIGINS);
   /** The origin of the last request. The next request mostly goes to the same one. */
-  let latest: OriginName & { readonly seen: Seen } = { routeName: undefined, origin: '', seen: createSeen() };
-  const seenOf = ({ routeName, origin }: OriginName): Seen => {
-    if (latest.origin === origin && latest.routeName === routeName) return latest.seen;
-    const key = keyOf({ routeName, origin });
-    const seen = origins.get(key, 0) ?? createSeen();
-    origins.set(key, seen, Number.POSITIVE_INFINITY);
-    latest = { routeName, origin, seen };
-    return seen;
-  };
+  let latest: (OriginName & { readonly seen: Seen }) | undefined;
   return {
-    record(origin, result) {
-      const what = resultOf(result);
-      if (what === undefined) return;
-      const seen = seenOf(origin);
-      seen.results[seen.next] = what;
-      seen.next = (seen.next + 1) % LATELY;
-      if (what === 'ok') seen.lastOkMs = now();
-      else [seen.lastFailureMs, seen.lastFailure] = [now(), what];
+    of({ routeName, origin }) {
+      if (latest?.origin === origin && latest.routeName === routeName) return latest.seen;
+      const key = keyOf({ routeName, origin });
+      const seen = origins.get(key, 0) ?? new Seen(now);
+      origins.set(key, seen, Number.POSITIVE_INFINITY);
+      latest = { routeName, origin, seen };
+      return seen;
     },
-    report: (origin) => toReport(origin, origins.get(keyOf(origin), 0) ?? createSeen()),
+    report: (origin) => toReport(origin, origins.get(keyOf(origin), 0) ?? new Seen(now)),
   };
 }
 
-const keyOf = ({ routeName = '', origin }: OriginName) => `${routeName}\n${origin}`;
+class Seen implements OriginRecord {
+  /** A ring of the last results. */
+  readonly results: OriginResult[] = [];
+  lastOkMs: number | undefined;
+  lastFailureMs: number | undefined;
+  lastFailure: OriginResult | undefined;
+  readonly #now: () => number;
+  #next = 0;
 
-const createSeen = (): Seen => ({
-  results: [],
-  next: 0,
-  lastOkMs: undefined,
-  lastFailureMs: undefined,
-  lastFailure: undefined,
-});
+  constructor(now: () => number) {
+    this.#now = now;
+  }
+
+  note(result: ProxyResult): void {
+    const what = resultOf(result);
+    if (what === undefined) return;
+    this.results[this.#next] = what;
+    this.#next = (this.#next + 1) % LATELY;
+    if (what === 'ok') this.lastOkMs = this.#now();
+    else [this.lastFailureMs, this.lastFailure] = [this.#now(), what];
+  }
+}
+
+const keyOf = ({ routeName = '', origin }: OriginName) => `${routeName}\n${origin}`;
 
 /** Undefined if the client has left: that says nothing about the origin. */
 function resultOf(result: ProxyResult): OriginResult | undefined {

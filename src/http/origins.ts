@@ -1,21 +1,22 @@
 // Puts the parts of the way to an origin together: choice, loop guard, proxy, health.
 import type { Caller } from '../core/matching/caller.ts';
+import type { OriginRoute } from '../core/matching/origin-route.ts';
 import { hostOf } from '../core/matching/origin-routes.ts';
 import type { SnapshotSource } from '../core/ports/snapshot-source.ts';
 import type { ClientRequest } from './client-request.ts';
 import { identityHeaders } from './identity-headers.ts';
 import { createLoopGuard } from './loop-guard.ts';
 import {
-  type AskedPath,
   createOriginChooser,
   type OriginChoice,
   type OriginChooserOptions,
+  type RoutedPath,
 } from './origin-choice.ts';
 import { createOriginHealth, type OriginReport } from './origin-health.ts';
 import type { HeaderPolicy } from './proxy/headers.ts';
 import { type ProxyResult, proxy } from './proxy.ts';
 
-export interface ToOrigin extends AskedPath {
+export interface ToOrigin extends RoutedPath {
   /** No other Weir has forwarded the request before. */
   readonly isFirst: boolean;
   readonly caller: Caller | undefined;
@@ -26,15 +27,15 @@ export interface ToOrigin extends AskedPath {
 export interface Origins {
   /** A 508 for a request that this Weir itself has sent, else undefined. */
   refuseLoop(request: Pick<Request, 'headers'>): Promise<Response | undefined>;
-  /** The name of the route that takes the request. */
-  routeOf(asked: { readonly request: Pick<Request, 'url'>; readonly matchPath: string }): string;
+  /** The route that takes the request; undefined if none does. */
+  routeOf(url: string, matchPath: string): OriginRoute | undefined;
   /** Sends the request to the origin of its route, or to the default one. */
   forward(request: ClientRequest, asked: ToOrigin): Promise<ProxyResult>;
   /** The default origin first, then those of all routes in force. */
   report(): readonly OriginReport[];
 }
 
-export interface OriginsOptions extends Omit<OriginChooserOptions, 'routes'> {
+export interface OriginsOptions extends OriginChooserOptions {
   readonly snapshots: Pick<SnapshotSource, 'current'>;
   readonly headers: HeaderPolicy;
   /** The same in all isolates of this Weir, and in no other Weir. */
@@ -42,12 +43,12 @@ export interface OriginsOptions extends Omit<OriginChooserOptions, 'routes'> {
   readonly now: () => number;
 }
 
-/** What no route takes. */
-const DEFAULT_ROUTE = 'default';
+/** For metrics and logs. `default`: no route takes the request. */
+export const nameOfRoute = (route: OriginRoute | undefined): string => route?.name ?? 'default';
 
 export function createOrigins({ snapshots, headers, identity, now, ...options }: OriginsOptions): Origins {
   const routes = () => snapshots.current()?.routes;
-  const choose = createOriginChooser({ ...options, routes });
+  const choose = createOriginChooser(options);
   const health = createOriginHealth(now);
   const loops = createLoopGuard(identity);
 
@@ -68,15 +69,15 @@ export function createOrigins({ snapshots, headers, identity, now, ...options }:
       policy: headers,
       identity: identityHeaders(caller, tier),
       hop,
+      health: health.of(choice),
     };
-    return proxy(request, target, (result) => health.record(choice, result));
+    return proxy(request, target);
   };
 
   return {
     refuseLoop: loops.refuse,
     // Without routes nobody reads the URL for it.
-    routeOf: ({ request, matchPath }) =>
-      routes()?.find(hostOf(request.url), matchPath)?.name ?? DEFAULT_ROUTE,
+    routeOf: (url, matchPath) => routes()?.find(hostOf(url), matchPath),
     forward(request, asked) {
       const choice = choose(request.url, asked);
       const hop = loops.mark(request, asked.isFirst);

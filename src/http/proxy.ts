@@ -1,6 +1,7 @@
 // Forwards a request to the origin and streams both bodies. Compressed bodies stay as they are.
 import type { ClientRequest } from './client-request.ts';
 import type { ServiceBinding } from './origin-choice.ts';
+import type { OriginRecord } from './origin-health.ts';
 import { problem } from './problem.ts';
 import { passBody } from './proxy/body.ts';
 import { createDeadline, type EndReason, type OriginDeadline } from './proxy/deadline.ts';
@@ -24,6 +25,8 @@ export interface ProxyTarget {
   readonly timeoutMs: number;
   /** How long the origin may still answer after the client has left. */
   readonly outlivesClientMs?: number | undefined;
+  /** Keeps the result. */
+  readonly health: OriginRecord;
 }
 
 export type ProxyFailure = EndReason | 'unreachable' | 'not-bound';
@@ -33,12 +36,7 @@ export type ProxyResult =
   | { readonly kind: 'answered'; readonly response: Response; readonly isRaw?: boolean }
   | { readonly kind: 'failed'; readonly reason: ProxyFailure; readonly response: Response };
 
-/** `tell` gets the result before the caller does. A caller that awaits it would add a promise to each request. */
-export async function proxy(
-  request: ClientRequest,
-  target: ProxyTarget,
-  tell: (result: ProxyResult) => void = () => {},
-): Promise<ProxyResult> {
+export async function proxy(request: ClientRequest, target: ProxyTarget): Promise<ProxyResult> {
   let result: ProxyResult;
   if (!isReachable(target)) result = failed('not-bound');
   else {
@@ -52,7 +50,7 @@ export async function proxy(
       deadline.stop();
     }
   }
-  tell(result);
+  target.health.note(result);
   return result;
 }
 

@@ -1,23 +1,18 @@
-// All charges of one request, and where they were made. Every call that charges notes it here; giving back, settling,
-// renewing and releasing are methods of the ledger and exist once. None of them can fail a request: the ledger reports
-// an error, and the charge expires by itself.
+// All charges of one request, and where they were made. Every call that charges notes it here, and only the ledger
+// changes a charge later: it gives back, settles, renews and releases. None of that can fail a request: the ledger
+// reports an error, and the charge expires by itself.
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
 import type { Check, Operation } from '../core/counting/check.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { type CounterStore, OutOfCalls } from '../core/ports/counter-store.ts';
+import { atEachStore, type PastCharge, settlementOf } from './past-charge.ts';
 
 /** No request waits for these calls, so they may take long. */
 const DEADLINE_MS = 5_000;
 /** A lost release keeps a seat taken until it expires. Releasing twice does no harm, unlike refunding twice. */
 const RELEASE_AGAIN_MS = [500, 2_000, 5_000];
 
-/** A charge. Without `chargedAtMs` it is in doubt: the store did not answer. */
-export interface Charge {
-  readonly store: CounterStore;
-  readonly check: RuleCheck;
-  readonly chargedAtMs?: number | undefined;
-  /** For a refund: units of the charge that stay charged. */
-  readonly keptUnits?: number;
+export interface Charge extends PastCharge<RuleCheck> {
   /** For leased units: when they were used, by the clock of this isolate. */
   readonly usedAtMs?: number;
 }
@@ -118,14 +113,9 @@ export class Ledger {
   /** Brings rules that take their cost from the origin to the real cost. */
   async settle(cost: number): Promise<void> {
     const settled = this.#spent.filter(({ check }) => check.rule.costFromOrigin);
-    await this.#run(
-      'settle',
-      differences(settled, (check) => cost - check.cost),
-    );
-    await this.#run(
-      'refund',
-      differences(settled, (check) => check.cost - cost, cost),
-    );
+    const { added, refunded } = settlementOf(settled, cost);
+    await this.#run('settle', added);
+    await this.#run('refund', refunded);
   }
 
   /** False if a seat is lost: somebody else has it, or this request can never renew it again. */
@@ -189,17 +179,6 @@ export class Ledger {
   }
 }
 
-/** One call for all checks of a store, and all stores at once. */
-const atEachStore = <T>(
-  entries: readonly Charge[],
-  call: (store: CounterStore, checks: readonly RuleCheck[]) => Promise<T>,
-): Promise<T[]> =>
-  Promise.all(
-    [...Map.groupBy(entries, ({ store }) => store)].map(([store, ofStore]) =>
-      call(store, ofStore.map(asCharged)),
-    ),
-  );
-
 const holdsSeat = ({ algorithm }: RuleCheck): boolean => traitsOf(algorithm).holdsSeats === true;
 
 /** Whether the charge of such a check may change after the request. */
@@ -207,13 +186,3 @@ export const needsFollowUp = (check: RuleCheck): boolean => {
   const { action, costFromOrigin, refundOnError } = check.rule;
   return holdsSeat(check) || action === 'throttle' || costFromOrigin || refundOnError;
 };
-
-/** The check, addressed as a past charge. */
-const asCharged = ({ check, chargedAtMs, keptUnits = 0 }: Charge): RuleCheck =>
-  chargedAtMs === undefined ? check : { ...check, want: keptUnits, chargedAtMs };
-
-/** The charges with the difference as their cost, without those whose difference is not above 0. */
-const differences = (entries: readonly Charge[], of: (check: RuleCheck) => number, keptUnits = 0): Charge[] =>
-  entries
-    .map((entry) => ({ ...entry, check: { ...entry.check, cost: of(entry.check) }, keptUnits }))
-    .filter(({ check }) => check.cost > 0);

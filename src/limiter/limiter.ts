@@ -88,12 +88,14 @@ export function createLimiter(options: LimiterOptions): Limiter {
   let ownId: string | undefined;
 
   const begin: Limiter['begin'] = (asked) => {
-    // Errors after the response are reported, too.
-    const afterResponse: AfterResponse = (work) => asked.afterResponse(work.catch(onBug));
-    const { regions, operation, ledger } = asked;
-    const request = { regions, operation, ledger, afterResponse };
+    const request = reporting(asked);
     const snapshot = snapshots.current();
     return snapshot ? firstRound(request, snapshot) : start(request);
+  };
+
+  /** Errors after the response are reported, too. */
+  const reporting = ({ regions, operation, ledger, afterResponse }: DecisionRequest): DecisionRequest => {
+    return { regions, operation, ledger, afterResponse: (work) => afterResponse(work.catch(onBug)) };
   };
 
   const start = async (request: DecisionRequest): Promise<Step> => {
@@ -285,7 +287,10 @@ export function createLimiter(options: LimiterOptions): Limiter {
   return {
     begin,
     decide,
-    recover: (request, error) => decided(request, recover(request, error)).decision,
+    recover(asked, error) {
+      const request = reporting(asked);
+      return decided(request, recover(request, error)).decision;
+    },
     leased: leases.total,
     leasedOf: leases.unitsOf,
     isKnownDenied: memory.isKnownDenied,

@@ -13,7 +13,6 @@ import { hasBurst } from '../core/regions/shares.ts';
 import type { Ledger } from './ledger.ts';
 
 const MAX_COUNTERS = 10_000;
-const LOG_BUCKETS = 10;
 
 export interface LocalLimiterOptions {
   readonly now: () => number;
@@ -84,29 +83,16 @@ type Sharing = Pick<Uncounted, 'isolates' | 'regions'>;
 
 function toLocalCheck(check: RuleCheck, { isolates, regions }: Sharing): RuleCheck {
   const isDivided = check.rule.onUnavailable === 'local';
-  const withoutLog = {
+  const { localTwin } = traitsOf(check.algorithm);
+  const counted = {
     ...check,
     ...(!isDivided && check.full),
-    ...(isLog(check) && insteadOfLog(isDivided)),
+    ...(isDivided ? localTwin?.strict : localTwin?.lenient),
   };
   // A limit that is not split is shared by the isolates of all regions.
   const isWhole = check.limit === check.full.limit;
-  return isDivided ? divided(withoutLog, isWhole ? isolates * regions : isolates) : withoutLog;
+  return isDivided ? divided(counted, isWhole ? isolates * regions : isolates) : counted;
 }
-
-const isLog = ({ algorithm }: RuleCheck): boolean => {
-  const { mostUnits, holdsSeats } = traitsOf(algorithm);
-  return mostUnits !== undefined && !holdsSeats;
-};
-
-/**
- * A log of every request could use up the memory, so another algorithm stands in for it: buckets where it must not
- * admit more, a window where it must not deny more.
- */
-const insteadOfLog = (isDivided: boolean) =>
-  isDivided
-    ? ({ algorithm: 'sliding-window-buckets', extra: LOG_BUCKETS } as const)
-    : ({ algorithm: 'fixed-window', extra: undefined } as const);
 
 /** The isolate's part of the limit, with room for at least one request. A burst shrinks in proportion. */
 function divided(check: RuleCheck, isolates: number): RuleCheck {

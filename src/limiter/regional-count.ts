@@ -77,6 +77,10 @@ export interface RegionalCountOptions {
   readonly leases: LeaseBook;
 }
 
+/**
+ * For this long after a charge is given back, this isolate remembers no denial of its counter: that charge may have
+ * caused the denial.
+ */
 const UNSETTLED_MS = 5_000;
 const MAX_UNSETTLED = 10_000;
 /** Each region may be asked for its part once and to count twice, because a home may have got more parts meanwhile. */

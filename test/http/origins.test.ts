@@ -1,12 +1,13 @@
 // The choice of an origin, loops, and the known health of each origin.
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { OriginRoute } from '../../src/core/matching/origin-route.ts';
-import { compileOriginRoutes } from '../../src/core/matching/origin-routes.ts';
+import { compileOriginRoutes, hostOf } from '../../src/core/matching/origin-routes.ts';
 import { readClientRequest } from '../../src/http/client-request.ts';
 import { createLoopGuard } from '../../src/http/loop-guard.ts';
 import type { ServiceBinding } from '../../src/http/origin-choice.ts';
 import { createOriginChooser, type OriginChooserOptions } from '../../src/http/origin-choice.ts';
 import { createOriginHealth } from '../../src/http/origin-health.ts';
+import { nameOfRoute } from '../../src/http/origins.ts';
 import type { ProxyResult } from '../../src/http/proxy.ts';
 import { useOrigin } from '../local/origin-harness.ts';
 import { openOrigins, route } from './origins-harness.ts';
@@ -20,21 +21,20 @@ function choose(routes: readonly OriginRoute[], url: string, options: Partial<Or
     timeoutMs: 1_000,
     service: () => undefined,
     canOverrideHost: true,
-    routes: () => compileOriginRoutes(routes),
     ...options,
   });
-  return chooser(url, { path: pathname, matchPath: pathname.toLowerCase(), query: search });
+  const route = compileOriginRoutes(routes)?.find(hostOf(url), pathname.toLowerCase());
+  return chooser(url, { path: pathname, query: search, route });
 }
 
 describe('a request', () => {
   it('is counted under the name of its route, or as default if no route takes it', () => {
     const shop = route({ name: 'shop', host: 'www.example.com', prefix: '/shop', origin: 'pass' });
     const nameOf = (url: string, matchPath: string) =>
-      openOrigins({ routes: [shop] }).routeOf({ request: new Request(url), matchPath });
+      nameOfRoute(openOrigins({ routes: [shop] }).routeOf(url, matchPath));
     expect(nameOf('https://www.example.com/Shop/cart', '/shop/cart')).toBe('shop');
     expect(nameOf('https://api.example.com/shop/cart', '/shop/cart')).toBe('default');
-    const asked = { request: new Request('https://www.example.com/shop'), matchPath: '/shop' };
-    expect(openOrigins().routeOf(asked)).toBe('default');
+    expect(nameOfRoute(openOrigins().routeOf('https://www.example.com/shop', '/shop'))).toBe('default');
   });
 
   it('goes to the default origin if no route takes it', () => {
@@ -104,18 +104,21 @@ describe('a request', () => {
   });
 });
 
-const forward = (
+function forward(
   origins: ReturnType<typeof openOrigins>,
-  path: string,
+  pathAndQuery: string,
   headers: Record<string, string> = {},
-) =>
-  origins.forward(readClientRequest(new Request(`https://www.example.com${path}`, { headers })), {
-    path: path.split('?')[0] ?? '/',
-    matchPath: path.split('?')[0] ?? '/',
-    query: /\?.*/.exec(path)?.[0] ?? '',
+) {
+  const request = readClientRequest(new Request(`https://www.example.com${pathAndQuery}`, { headers }));
+  const [path = '/'] = pathAndQuery.split('?');
+  return origins.forward(request, {
+    path,
+    query: /\?.*/.exec(pathAndQuery)?.[0] ?? '',
+    route: origins.routeOf(request.url, path),
     isFirst: true,
     caller: undefined,
   });
+}
 
 describe('on the way to the origin', () => {
   it('a request has the headers of its route, which replace those of the client', async () => {
@@ -202,7 +205,7 @@ describe('the health of an origin', () => {
     let ms = 0;
     const health = createOriginHealth(() => ms);
     const record = (result: ProxyResult, times: number) => {
-      for (let i = 0; i < times; i += 1) health.record(ORIGIN, result);
+      for (let i = 0; i < times; i += 1) health.of(ORIGIN).note(result);
     };
     record(answered(500), 3);
     record(answered(404), 17);

@@ -15,6 +15,7 @@ const ask = (query: string, { timeoutMs = 10_000, originUrl = current().url, sig
     hop: '0123456789abcdef',
     policy: { overrides: 'drop', hidesAccess: false },
     timeoutMs,
+    health: { note: () => {} },
   });
 
 interface Asked {

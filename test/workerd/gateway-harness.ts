@@ -61,7 +61,7 @@ export async function send(situation: Situation) {
       ipv6Prefix: 64,
       unverified: 'count',
     },
-    origins: { routeOf: () => 'default' },
+    origins: { routeOf: () => undefined, forward },
     origin: { rateLimitHeaders: 'keep', costHeader: 'x-weir-cost' },
     isDevelopment: false,
     showsDegraded,
@@ -81,10 +81,12 @@ export async function send(situation: Situation) {
         ...(isGone && { signal: AbortSignal.abort() }),
       }),
     ),
-    regions,
+    path: '/',
     matchPath: '/',
+    query: '',
+    isFirst: true,
+    regions,
     afterResponse: (work) => void later.push(work),
-    forward,
   }).catch(() => new Response(null, { status: 500 }));
   // Reads the body, like a client: seats are held until then.
   const body = await answer.text();

@@ -62,7 +62,10 @@ async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unve
       now,
     }),
     identity: { callers, tokens: undefined, ipv6Prefix: 64, unverified },
-    origins: { routeOf: () => 'default' },
+    origins: {
+      routeOf: () => undefined,
+      forward: async () => ({ kind: 'answered', response: new Response() }),
+    },
     origin: { rateLimitHeaders: 'keep', costHeader: 'x-weir-cost' },
     isDevelopment: false,
     showsDegraded: true,
@@ -79,9 +82,11 @@ async function openIsolate({ rules = [], tiers = [], lists = [], keys = {}, unve
     const answer = await handleGateway(services, {
       request: readClientRequest(request),
       regions: [region],
+      path: '/',
       matchPath: '/',
+      query: '',
+      isFirst: true,
       afterResponse: () => {},
-      forward: async () => ({ kind: 'answered', response: new Response() }),
     });
     return [answer.status, answer.headers.get('X-Weir-Degraded')];
   };

@@ -1,6 +1,6 @@
 // The twin of lua/counters.lua on counters in memory: judges the checks of one request and charges all of them, or
 // none. It is the model that the script is tested against, and the limiter when Redis is gone.
-import { algorithmOf, heldUnits } from './algorithms/registry.ts';
+import { algorithmOf } from './algorithms/registry.ts';
 import { CESSIONS, cession } from './ceding.ts';
 import { type Answer, type Check, type Operation, type Outcome, problemOf } from './check.ts';
 import { type Counters, fits, type Judged, judge, type Moved, paramsOf, retryMs } from './judging.ts';
@@ -66,7 +66,7 @@ const OPERATIONS: Record<
 
   renew: (judged, nowMs) =>
     judged.map((one) => {
-      const held = heldUnits(one.state, one.check.seatId ?? '');
+      const held = algorithmOf(one.check.algorithm).held?.(one.state, one.check.seatId ?? '') ?? 0;
       return { ...charge(one, held, nowMs), allowed: held > 0, retryMs: 0 };
     }),
 };

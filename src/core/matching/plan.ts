@@ -171,13 +171,15 @@ function bordersOf(rule: CompiledRule, { calendars, caller, nowMs }: PlannedRequ
 
 export function extraOf(rule: CompiledRule, limit: number, times?: number): number | undefined {
   const burst = rule.burst !== null && times ? multiplied(rule.burst, times, rule) : rule.burst;
-  return rule.action === 'throttle'
-    ? queueOf({ ...rule, burst }, limit)
-    : (burst ?? rule.buckets ?? undefined);
+  return rule.action === 'throttle' ? queueOf(rule, burst, limit) : (burst ?? rule.buckets ?? undefined);
 }
 
 /** The longest queue whose wait stays within `maxDelayMs`. */
-function queueOf({ burst, cost, maxDelayMs, windowSeconds }: CompiledRule, limit: number): number {
+function queueOf(
+  { cost, maxDelayMs, windowSeconds }: CompiledRule,
+  burst: number | null,
+  limit: number,
+): number {
   const mostAhead = Math.floor(((maxDelayMs ?? DEFAULT_MAX_DELAY_MS) * limit) / (windowSeconds * 1000));
   return Math.min(burst ?? limit, mostAhead + cost);
 }

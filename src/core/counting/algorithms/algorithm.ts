@@ -1,6 +1,7 @@
 // The interface of all algorithms. Each is the exact twin of the Lua file of the same name: same state, same
 // whole-number arithmetic, same answers. No algorithm changes a state in place.
 import type { Borders } from '../calendar.ts';
+import type { AlgorithmId } from './registry.ts';
 
 export interface Params {
   readonly limit: number;
@@ -9,7 +10,7 @@ export interface Params {
   readonly borders?: Borders | undefined;
   /** Burst or number of buckets; undefined for the default. */
   readonly extra: number | undefined;
-  /** For `concurrency`; '' for all others. */
+  /** For algorithms that hold seats; '' for all others. */
   readonly seatId: string;
   /** For a refund: units of the same charge that are not given back. */
   readonly kept: number;
@@ -31,6 +32,11 @@ export interface Traits {
   readonly countsUnits?: true;
   /** At the limit it leaves a unit unused in each window. If the limit is split, each part does. */
   readonly roundsEachPart?: true;
+  /**
+   * Counts in its place while an isolate counts alone, because its own state could use up the memory: `strict` never
+   * admits more, `lenient` never denies more. Undefined: it counts for itself.
+   */
+  readonly localTwin?: { readonly strict: LocalTwin; readonly lenient: LocalTwin };
   /** The longest time for which a charge counts. */
   chargeLastsMs(counting: Counting): number;
   /**
@@ -38,6 +44,11 @@ export interface Traits {
    * cell ends (docs/leases.md). Undefined: its units cannot be leased.
    */
   leaseCellMs?(counting: Counting): number;
+}
+
+interface LocalTwin {
+  readonly algorithm: AlgorithmId;
+  readonly extra: number | undefined;
 }
 
 type Counting = Pick<Params, 'limit' | 'windowMs' | 'borders' | 'extra'>;
@@ -70,16 +81,13 @@ export interface Algorithm<S> {
    * that moment is still kept.
    */
   charge(state: S, units: number, chargedAtMs: number | undefined, nowMs: number, params: Params): Charged<S>;
+  /** The units of a seat. Only algorithms that hold seats have it. */
+  held?(state: S, seatId: string): number;
 }
 
 /** Exact for whole numbers up to 2^53, where a division and Math.floor would round. */
 export const floorDivide = (a: number, b: number): number => (a - (a % b)) / b;
 export const ceilDivide = (a: number, b: number): number => floorDivide(a, b) + (a % b > 0 ? 1 : 0);
-
-/** Counts the units that a seat id holds; only for `concurrency`. */
-export interface Holder<S> {
-  held(state: S, seatId: string): number;
-}
 
 /**
  * If the clock went back, time stands still until the clock has caught up. If it went back by more than a window, time

@@ -1,6 +1,6 @@
 // concurrency: at most `limit` units are held at once. A seat has an id and expires one window after it was taken or
 // last renewed.
-import type { Algorithm, Holder } from './algorithm.ts';
+import type { Algorithm } from './algorithm.ts';
 
 export interface Seat {
   readonly id: string;
@@ -14,7 +14,7 @@ type State = readonly Seat[];
 const sum = (state: State) => state.reduce((total, { units }) => total + units, 0);
 const without = (state: State, seatId: string) => state.filter(({ id }) => id !== seatId);
 
-export const concurrency: Algorithm<State> & Holder<State> = {
+export const concurrency: Algorithm<State> = {
   traits: { holdsSeats: true, mostUnits: 100_000, chargeLastsMs: ({ windowMs }) => windowMs },
 
   advance(seen = [], nowMs, { limit, seatId }) {

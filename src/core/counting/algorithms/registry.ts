@@ -31,6 +31,3 @@ export const traitsOf = (id: AlgorithmId): Traits => registry[id].traits;
 
 export const idsWith = (has: (traits: Traits) => boolean): AlgorithmId[] =>
   ALGORITHM_IDS.filter((id) => has(traitsOf(id)));
-
-export const heldUnits = (state: unknown, seatId: string): number =>
-  concurrency.held(state as Parameters<typeof concurrency.held>[0], seatId);

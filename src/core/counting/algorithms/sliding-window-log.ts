@@ -13,7 +13,15 @@ type State = readonly Entry[];
 const sum = (state: State) => state.reduce((total, { units }) => total + units, 0);
 
 export const slidingWindowLog: Algorithm<State> = {
-  traits: { mostUnits: 100_000, chargeLastsMs: ({ windowMs }) => windowMs },
+  traits: {
+    mostUnits: 100_000,
+    // An isolate may have many subjects, and a log of every request each.
+    localTwin: {
+      strict: { algorithm: 'sliding-window-buckets', extra: 10 },
+      lenient: { algorithm: 'fixed-window', extra: undefined },
+    },
+    chargeLastsMs: ({ windowMs }) => windowMs,
+  },
 
   advance(seen = [], nowMs, { limit, windowMs }) {
     // If the clock went back, time stands still at the last entry. By more than a window, counting starts anew.
