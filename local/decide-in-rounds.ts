@@ -1,5 +1,5 @@
 // Decides a request as the gateway does, round by round, with a plan that a test, a bench or the simulator makes.
-import type { Decision } from '../src/core/counting/decision.ts';
+import type { Decision } from '../src/core/decision.ts';
 import type { Snapshot } from '../src/core/matching/snapshot.ts';
 import type { Deadline } from '../src/limiter/deadline.ts';
 import { createLedger, type Ledger } from '../src/limiter/ledger.ts';

@@ -2,23 +2,23 @@
 // and its own nearest Redis; the other two are far. Each Redis has two gateways: a near one, and one as slow as an
 // ocean.
 
-import type { Decision } from '../src/core/counting/decision.ts';
+import type { Decision } from '../src/core/decision.ts';
 import type { LimitedRule } from '../src/core/matching/compiled-rule.ts';
 import { planRequest } from '../src/core/matching/plan.ts';
 import { RULE_DEFAULTS, type Split } from '../src/core/matching/rule.ts';
 import { compileSnapshot, type Snapshot, withCounterIds } from '../src/core/matching/snapshot.ts';
-import { createCensus } from '../src/core/ports/census.ts';
 import type { CounterStore } from '../src/core/ports/counter-store.ts';
 import type { SnapshotSource } from '../src/core/ports/snapshot-source.ts';
 import { createBreaker } from '../src/core/regions/breaker.ts';
+import { createCensus } from '../src/limiter/census.ts';
 import { createDistance } from '../src/limiter/distance.ts';
 import { createLimiter } from '../src/limiter/limiter.ts';
-import type { LimiterRegion, Regions } from '../src/limiter/region-ladder.ts';
+import type { LimiterRegion, Regions } from '../src/limiter/region.ts';
 import { createRegionWatch } from '../src/limiter/region-watch.ts';
-import { splitBySlot } from '../src/limiter/slot-split.ts';
 import { createAnnouncementBoard } from '../src/redis/announcement-board.ts';
 import { createCensusBoard } from '../src/redis/census.ts';
 import { createClient } from '../src/redis/client.ts';
+import { splitByHashSlot } from '../src/redis/hash-slots.ts';
 import { createUpstashStore } from '../src/redis/upstash-store.ts';
 import { decideInRounds } from './decide-in-rounds.ts';
 import { findOrInstallRedis } from './redis-server.ts';
@@ -184,7 +184,7 @@ export function routeFrom(name: EdgeName, regions: readonly RegionOfEdges[], onF
     const board = createAnnouncementBoard(client);
     const single = createUpstashStore(client);
     const isCluster = region.cluster !== undefined;
-    const upstash = isCluster ? splitBySlot(single, board) : single;
+    const upstash = isCluster ? splitByHashSlot(single, board) : single;
     const store: CounterStore = {
       ...upstash,
       run(call, signal) {

@@ -40,7 +40,7 @@ return function(operation, hasKey, check)
   if check.hasBadBorders then return 'borders must be four times, one after the other' end
   if operation == 'cede' then
     local home = check.home or ''
-    if #home < 1 or #home > 32 or string.find(home, '[^%l%d-]') then return 'to cede takes the name of a region' end
+    if #home < 1 or #home > 32 or string.find(home, '[^%l%d-]') then return 'cede needs the name of a region' end
     local term, hold = whole(check.term or ''), whole(check.hold or '')
     if not term or not hold or term > LONGEST or hold > LONGEST then
       return 'term and hold must be whole numbers from 1 to 2^40'
@@ -49,7 +49,7 @@ return function(operation, hasKey, check)
   if operation == 'renew' and not holdsSeats then return 'only seats can be renewed' end
   if operation == 'settle' then
     if holdsSeats then return 'seats cannot be settled' end
-    if not check.at then return 'to settle takes the time of the charge' end
+    if not check.at then return 'settle needs the time of the charge' end
   end
   if maxUnits and limit > maxUnits then return algorithm .. ' takes a limit of up to ' .. maxUnits end
   if hasBuckets and most > MAX_BUCKETS then

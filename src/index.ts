@@ -2,7 +2,7 @@
 import type { ExecutionContext } from 'hono';
 import type { Bindings } from './bindings.ts';
 import { ConfigError } from './config.ts';
-import { problem } from './http/problem.ts';
+import { problem } from './core/problem.ts';
 import { type Isolate, isolateOf } from './isolate.ts';
 import type { QueuedBatch } from './telemetry/consumer.ts';
 

@@ -1,12 +1,14 @@
 // All parts of Weir, made once per isolate for each set of bindings.
 import type { Bindings } from './bindings.ts';
 import { type App, createApp } from './http/app.ts';
-import { createParts, type Parts } from './services.ts';
+import { createIsolateServices, type IsolateServices } from './wiring.ts';
 
-export type Isolate<P extends Parts = Parts> = P & { readonly app: App };
+export type Isolate<P extends IsolateServices = IsolateServices> = P & { readonly app: App };
 
 /** Calls `create` once for each set of bindings. `create` may throw a ConfigError that names every bad variable. */
-export function createIsolates<P extends Parts>(create: (env: Bindings) => P): (env: Bindings) => Isolate<P> {
+export function createIsolates<P extends IsolateServices>(
+  create: (env: Bindings) => P,
+): (env: Bindings) => Isolate<P> {
   const isolates = new WeakMap<object, Isolate<P>>();
   /** The bindings of the last request, which are mostly those of the next one. */
   let latest: { readonly env: object; readonly isolate: Isolate<P> } | undefined;
@@ -23,4 +25,4 @@ export function createIsolates<P extends Parts>(create: (env: Bindings) => P): (
   };
 }
 
-export const isolateOf = createIsolates((env) => createParts(env));
+export const isolateOf = createIsolates((env) => createIsolateServices(env));

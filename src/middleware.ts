@@ -2,12 +2,12 @@
 // docs/library.md.
 import type { MiddlewareHandler } from 'hono';
 import type { Bindings } from './bindings.ts';
-import { createCodeParts } from './code-parts.ts';
+import { createCodeServices } from './code-wiring.ts';
 import type { Caller } from './core/matching/caller.ts';
 import type { RulesInCode } from './core/matching/written-rule.ts';
 import { createIsolates } from './isolate.ts';
-import { createParts } from './services.ts';
 import type { QueuedBatch } from './telemetry/consumer.ts';
+import { createIsolateServices } from './wiring.ts';
 
 export type { Caller } from './core/matching/caller.ts';
 export type { TierInCode, WrittenRule } from './core/matching/written-rule.ts';
@@ -48,13 +48,13 @@ interface HonoEnv<Env extends object> {
   Variables: WeirVariables;
 }
 
-const withPostgres = createIsolates((env) => createParts({ ...NO_ORIGIN, ...env }));
+const withPostgres = createIsolates((env) => createIsolateServices({ ...NO_ORIGIN, ...env }));
 
 /** With options, rules are in code and only Redis is needed. Without options, rules are in Postgres. */
 export function weir<Env extends object = LibraryBindings>(
   options?: LibraryOptions<Env>,
 ): MiddlewareHandler<HonoEnv<Env>> {
-  const isolateOf = options ? createIsolates((env) => partsInCode(env, options)) : withPostgres;
+  const isolateOf = options ? createIsolates((env) => servicesInCode(env, options)) : withPostgres;
   return async (c, next) => {
     // An app that is called in a test may have no bindings.
     const env: object = c.env ?? NO_ORIGIN;
@@ -74,10 +74,10 @@ export function weir<Env extends object = LibraryBindings>(
   };
 }
 
-function partsInCode<Env extends object>(env: object, { regions, ...said }: LibraryOptions<Env>) {
+function servicesInCode<Env extends object>(env: object, { regions, ...said }: LibraryOptions<Env>) {
   const listed = typeof regions === 'function' ? regions(env as Env) : regions;
   const complete = listed.map((region) => ({ ...(listed.length === 1 && ANYWHERE), share: 1, ...region }));
-  return createCodeParts({ ...NO_ORIGIN, ...env, REGIONS: JSON.stringify(complete) }, said);
+  return createCodeServices({ ...NO_ORIGIN, ...env, REGIONS: JSON.stringify(complete) }, said);
 }
 
 /** The location of a single region does not matter. */

@@ -3,7 +3,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { fixedWindowCheck } from '../../local/fixed-window-check.ts';
 import { createLeaseBook } from '../../src/limiter/lease-book.ts';
-import type { LimiterRegion } from '../../src/limiter/region-ladder.ts';
+import type { LimiterRegion } from '../../src/limiter/region.ts';
 import type { BenchOptions, Table } from '../shared/bench.ts';
 import { fixed } from '../shared/table.ts';
 
@@ -50,7 +50,7 @@ function leaseOnce(
 ): void {
   const check = { ...CHECK, key: `{${subject}}` };
   const outcome = { ...OUTCOME, resetAtMs: nowMs + check.windowMs, nowMs };
-  const moment = { sentAtMs: nowMs, chargedAtMs: nowMs, usedNow: 1, era: '' };
+  const moment = { sentAtMs: nowMs, chargedAtMs: nowMs, usedNow: 1, announcement: '' };
   book.note({ region, check, outcome, whole: outcome, ...moment });
   book.takeIdle();
 }

@@ -3,7 +3,7 @@ import { EDGES, type EdgeName, type Edges } from '../../local/edges.ts';
 import { steadyLoad } from '../../local/steady-load.ts';
 import { runChecks } from '../../src/core/counting/counters.ts';
 import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
-import { partsOf } from '../../src/core/regions/shares.ts';
+import { partsOf } from '../../src/core/regions/parts.ts';
 import { excessOf, type Limit } from './definitions.ts';
 
 export const TRAFFICS = ['oneRegion', 'even', 'skewed', 'moving'] as const;

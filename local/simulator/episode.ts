@@ -1,7 +1,7 @@
 // Runs one episode and judges it: did more pass than the definition allows, is something held for ever, did the code
 // itself fail? Where nothing was in the way, it also counts how much of the limits was used.
 
-import type { Decision } from '../../src/core/counting/decision.ts';
+import type { Decision } from '../../src/core/decision.ts';
 import { planRequest, type RuleCheck } from '../../src/core/matching/plan.ts';
 import { type CompiledRule, compileSnapshot, type Snapshot } from '../../src/core/matching/snapshot.ts';
 import type { CounterCall } from '../../src/core/ports/counter-store.ts';
@@ -158,7 +158,7 @@ function createRun(scenario: Scenario, { time, rules, subjects, journal }: RunPa
     const unenforced = new Set(charges.filter(isLocal).map(({ check: { key, id } }) => `${key} ${id}`));
     for (const { store, check, chargedAtMs = 0, usedAtMs } of charges) {
       const region = isolate.regionOf(store);
-      if (region === undefined || check.log || unenforced.has(`${check.key} ${check.id}`)) continue;
+      if (region === undefined || check.isShadow || unenforced.has(`${check.key} ${check.id}`)) continue;
       // Leased units count when they are used, by the clock of the region that charged them.
       const usedThereMs = usedAtMs && isolate.trueMs(usedAtMs) + (scenario.skewMs[region] ?? 0);
       if (usedAtMs !== undefined) counts.leased += 1;

@@ -1,13 +1,13 @@
 // One isolate: the real limiter with its own memory. It reaches the regions through the network.
 
-import type { Decision } from '../../src/core/counting/decision.ts';
-import { createCensus } from '../../src/core/ports/census.ts';
+import type { Decision } from '../../src/core/decision.ts';
 import type { CounterCall, CounterStore } from '../../src/core/ports/counter-store.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
+import { createCensus } from '../../src/limiter/census.ts';
 import { createDistance } from '../../src/limiter/distance.ts';
 import type { Ledger } from '../../src/limiter/ledger.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
-import type { LimiterRegion, Regions } from '../../src/limiter/region-ladder.ts';
+import type { LimiterRegion, Regions } from '../../src/limiter/region.ts';
 import { createRegionWatch } from '../../src/limiter/region-watch.ts';
 import { decideInRounds, type PlannedDecision } from '../decide-in-rounds.ts';
 import type { Random } from '../random.ts';
@@ -119,7 +119,7 @@ function openRegion(options: IsolateOptions, { number, store, now }: Opened): Li
     board: {
       read: (signal) => call(signal, 'read', ({ announced }) => announced ?? undefined),
       write: async () => {},
-      readParts: async (parts) => parts.map(() => undefined),
+      readPublished: async (parts) => parts.map(() => undefined),
       writeParts: async () => {},
     },
     census: createCensus({ assumed: ISOLATES }),

@@ -1,6 +1,6 @@
 // Writes down what happens to one subject, line by line, for people who look into a failure.
 import type { Answer } from '../../src/core/counting/check.ts';
-import type { Decision } from '../../src/core/counting/decision.ts';
+import type { Decision } from '../../src/core/decision.ts';
 import type { CounterCall } from '../../src/core/ports/counter-store.ts';
 import type { SentCall } from './isolate.ts';
 import type { Caller } from './network.ts';
@@ -55,7 +55,7 @@ export function createJournal(key: string | undefined, time: Pick<VirtualTime, '
 const sayOutcomes = ({ nowMs, outcomes }: Answer) =>
   `at ${nowMs - START_MS} by its clock, ${outcomes
     .map(({ allowed, remaining, ...more }) => {
-      const { movedTo } = more as { movedTo?: string };
-      return `${allowed ? 'yes' : 'no'}, ${remaining} left${movedTo ? `, moved to ${movedTo}` : ''}`;
+      const { cededTo } = more as { cededTo?: string };
+      return `${allowed ? 'yes' : 'no'}, ${remaining} left${cededTo ? `, moved to ${cededTo}` : ''}`;
     })
     .join('; ')}`;

@@ -8,7 +8,7 @@ import {
   type SharesByRegion,
   type Split,
 } from '../../src/core/matching/rule.ts';
-import { hasBurst } from '../../src/core/regions/shares.ts';
+import { hasBurst } from '../../src/core/regions/parts.ts';
 import type { Random } from '../random.ts';
 import { happens, oneOf, wholeBetween } from './draw.ts';
 

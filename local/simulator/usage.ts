@@ -2,8 +2,8 @@
 // The ideal is one counter with the whole limit, right beside the callers.
 
 import { runChecks } from '../../src/core/counting/counters.ts';
-import type { Decision } from '../../src/core/counting/decision.ts';
 import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import type { Decision } from '../../src/core/decision.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { CounterCall } from '../../src/core/ports/counter-store.ts';
 import type { SentCall } from './isolate.ts';

@@ -9,7 +9,7 @@ import { compileResource } from '../core/matching/resource.ts';
 import { resourcesOf } from '../core/matching/rule.ts';
 import { compileSnapshot } from '../core/matching/snapshot.ts';
 import type { CounterStore } from '../core/ports/counter-store.ts';
-import { capacityOf } from '../core/regions/shares.ts';
+import { capacityOf } from '../core/regions/parts.ts';
 import { findApiKey, findUser } from '../rules/book/caller-rows.ts';
 import type { ReadContent, StoredContent, StoredRule } from '../rules/publishing/content.ts';
 import type { Database } from '../rules/tables/database.ts';
@@ -129,7 +129,7 @@ export const outcomeName = (ruleId: string, windowSeconds: number): string => `$
 /** Each region was asked with the whole limit, so the missing units are those used there. */
 function together(check: RuleCheck, outcomes: readonly Outcome[], nowMs: number): Outcome {
   const capacity = capacityOf(check);
-  const here = outcomes.filter(({ movedTo }) => movedTo === undefined);
+  const here = outcomes.filter(({ cededTo }) => cededTo === undefined);
   const used = here.reduce((sum, { remaining }) => sum + capacity - remaining, 0);
   const remaining = Math.max(0, capacity - used);
   const allowed = remaining >= check.cost && here.every((outcome) => outcome.allowed);

@@ -1,6 +1,6 @@
 // Errors of the admin route: problem+json with a stable code, and a pointer to each bad field.
 import * as z from 'zod';
-import { problem } from '../http/problem.ts';
+import { problem } from '../core/problem.ts';
 
 export interface FieldError {
   /** Into the body, as in RFC 9457: `#/limits/calls`. Or the name of a query parameter or header. */

@@ -5,7 +5,7 @@ import type { RuleCheck } from '../core/matching/plan.ts';
 import type { Scope } from '../core/matching/rule.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
 import type { CounterStore } from '../core/ports/counter-store.ts';
-import type { WeightedRegion } from '../core/regions/shares.ts';
+import type { WeightedRegion } from '../core/regions/parts.ts';
 import type { HowToPublish, Publication } from '../rules/publishing/publish.ts';
 import type { Database } from '../rules/tables/database.ts';
 import type { Family } from '../telemetry/fleet.ts';

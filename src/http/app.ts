@@ -2,10 +2,10 @@
 import { type Context, type ExecutionContext, Hono } from 'hono';
 import { canonicalPath } from '../core/matching/canonical-path.ts';
 import { isOwnPath, OWN_PREFIX } from '../core/matching/resource.ts';
+import { problem } from '../core/problem.ts';
 import { type ClientRequest, readClientRequest } from './client-request.ts';
 import { type GatewayRequest, handleGateway } from './gateway.ts';
 import { createOwnRoutes, nothingHere } from './own-routes.ts';
-import { problem } from './problem.ts';
 import { HOP_HEADER } from './proxy/headers.ts';
 import { unknownRegion } from './refusals.ts';
 import type { Services } from './services.ts';

@@ -34,7 +34,9 @@ export async function planChecks(
   const all = planned.flat();
   const names = all.map(({ check }) => `${check.key} ${check.id}`);
   if (problems.length === 0 && new Set(names).size < names.length)
-    problems.push('checks: name a rule and a subject twice; add up their costs');
+    problems.push(
+      'checks: two entries name the same rule and subject; send one entry with the sum of their costs',
+    );
   if (problems.length > 0) throw new CheckError(400, 'invalid-body', problems);
   return all;
 }
@@ -49,7 +51,7 @@ async function planOne(snapshot: Snapshot, { one, at, problems }: Place, options
   const [named, ...others] = snapshot.rulesNamed(one);
   const field = one.rule === undefined ? 'policy' : 'rule';
   if (!named) problems.push(`${at}.${field}: there is no such ${field} in force`);
-  else if (others.length > 0) problems.push(`${at}.${field}: is that of several rules; name one by its id`);
+  else if (others.length > 0) problems.push(`${at}.${field}: names several rules; use the id of one of them`);
   if (!named || others.length > 0) return [];
   if (named.rule.by.length > 0 || named.rule.per.length > 0) {
     problems.push(
@@ -95,7 +97,9 @@ function checkedRule(counter: CompiledRule): CompiledRule {
 function callerOf(scope: Scope, { subject, tier }: One, ipv6Prefix: number): Caller | string {
   const nobody = { ip: 'unknown', address: 'unknown', tier };
   if (scope === 'global')
-    return subject === undefined ? nobody : 'has no place in a rule that counts all together';
+    return subject === undefined
+      ? nobody
+      : 'must be left out: a rule of scope global counts everybody together';
   if (subject === undefined) return `is missing: the rule counts by ${scope}`;
   if (scope === 'user') return { ...nobody, userId: subject };
   if (scope === 'tenant') return { ...nobody, tenantId: subject };

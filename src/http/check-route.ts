@@ -1,10 +1,10 @@
 // POST /_weir/check, and /refund and /settle below it, for tokens of role `check` or `admin`.
 import { parseAuthorization } from '../core/authorization.ts';
-import type { AfterResponse } from '../core/matching/caller.ts';
+import type { AfterResponse } from '../core/ports/after-response.ts';
+import { problem } from '../core/problem.ts';
 import { createTokenFinder } from '../core/token-finder.ts';
 import { CheckError, readCall, readRefunding, readSettling } from './check-messages.ts';
 import { type Checks, createChecks } from './checks.ts';
-import { problem } from './problem.ts';
 import { unknownRegion } from './refusals.ts';
 import type { Services } from './services.ts';
 
@@ -86,14 +86,14 @@ async function readBody(request: Request): Promise<unknown> {
 }
 
 const NOT_STORED = { headers: { 'Cache-Control': 'no-store' } };
-const NOT_POSTED = { status: 405, code: 'method-not-allowed', title: 'Checks are posted' };
+const NOT_POSTED = { status: 405, code: 'method-not-allowed', title: 'Checks accept only POST' };
 const NOT_FOR_CHECKS = { status: 403, code: 'read-only-token', title: 'This token may not charge anything' };
 const TITLES: Readonly<Record<string, string>> = {
   'unknown-check': 'There is no such check',
   'check-expired': 'The check is too old',
   'check-spent': 'The check was refunded or settled before',
   'idempotency-key-reused': 'The key was used for another call',
-  'in-progress': 'The same call is being decided',
+  'in-progress': 'The same call is still in progress',
   'counters-unavailable': 'Redis does not answer',
   'invalid-json': 'The body is not JSON',
   'body-too-large': 'The body is too large',

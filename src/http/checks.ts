@@ -1,15 +1,15 @@
 // Checks without a request: other services (queues, cron jobs, back-ends) limit themselves by the same rules and
 // counters. A service can give back or settle the charges once, by the id in the answer.
-import { type Decision, decisiveResult, denyingResults, resultsOf } from '../core/counting/decision.ts';
+import { type Decision, decisiveResult, denyingResults, resultsOf } from '../core/decision.ts';
 import { digest, randomId, toBase64Url } from '../core/digest.ts';
-import type { AfterResponse } from '../core/matching/caller.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { policyOf } from '../core/matching/policy.ts';
+import type { AfterResponse } from '../core/ports/after-response.ts';
 import { CHECK_RECORD_MS, type CheckRecords } from '../core/ports/check-records.ts';
-import { homeOf, type WeightedRegion } from '../core/regions/shares.ts';
+import { centralRegionOf, type WeightedRegion } from '../core/regions/parts.ts';
 import { createLedger, type Ledger } from '../limiter/ledger.ts';
 import { atEachStore, type PastCharge, settlementOf } from '../limiter/past-charge.ts';
-import type { Regions } from '../limiter/region-ladder.ts';
+import type { Regions } from '../limiter/region.ts';
 import { createChargeIds, type RegionCharge } from './charge-id.ts';
 import { type CheckAnswer, CheckError, type ReadCall } from './check-messages.ts';
 import { type PlannedCheck, planChecks } from './check-plan.ts';
@@ -53,7 +53,7 @@ export function createChecks(services: CheckServices): Checks {
 
   /** A name is always kept in the same region, whichever region the call comes from. */
   const recordsOf = (name: string): CheckRecords => {
-    const home = homeOf(name, services.check.regions);
+    const home = centralRegionOf(name, services.check.regions);
     const region = services.check.regions.find((one) => one.name === home);
     if (!region) throw new Error('there are no regions');
     return region.checkRecords;

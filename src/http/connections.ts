@@ -1,6 +1,6 @@
 // A request holds its seats until the last byte of the answer, or until either side closes the WebSocket. Weir closes a
 // connection that has lost its seat: somebody else has that seat.
-import type { AfterResponse } from '../core/matching/caller.ts';
+import type { AfterResponse } from '../core/ports/after-response.ts';
 import type { Held } from '../limiter/held-seats.ts';
 
 export interface OpenAnswer {

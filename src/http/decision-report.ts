@@ -1,5 +1,5 @@
 // What operators hear of a decision: incidents, and what shadow rules would have done.
-import type { CheckResult, Decision } from '../core/counting/decision.ts';
+import type { CheckResult, Decision } from '../core/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { Identity } from './identity.ts';
 import type { Incident } from './incident-counts.ts';
@@ -38,5 +38,5 @@ export function reportShadow(
   region: string,
 ): void {
   for (const { check, outcome } of results)
-    if (check.log && !outcome.allowed) log.shadow(check.rule.name, region);
+    if (check.isShadow && !outcome.allowed) log.shadow(check.rule.name, region);
 }

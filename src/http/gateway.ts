@@ -1,14 +1,15 @@
 // The way of a request, top to bottom: who calls, which rules apply, the decision, then a refusal or the origin's
 // answer, and what clients read about it.
 
-import type { Decision } from '../core/counting/decision.ts';
+import type { Decision } from '../core/decision.ts';
 import { randomId } from '../core/digest.ts';
-import type { AfterResponse, Caller } from '../core/matching/caller.ts';
+import type { Caller } from '../core/matching/caller.ts';
 import type { OriginRoute } from '../core/matching/origin-route.ts';
 import { planAnybody, planRequest } from '../core/matching/plan.ts';
+import type { AfterResponse } from '../core/ports/after-response.ts';
 import { type Held, holdSeats } from '../limiter/held-seats.ts';
 import { createLedger, type Ledger } from '../limiter/ledger.ts';
-import type { Regions } from '../limiter/region-ladder.ts';
+import type { Regions } from '../limiter/region.ts';
 import type { RequestPlan, Round } from '../limiter/round.ts';
 import type { ClientRequest } from './client-request.ts';
 import { holdWhileOpen } from './connections.ts';

@@ -7,7 +7,7 @@ import {
   denyingResults,
   mostRestrictiveFirst,
   untilFreeMs,
-} from '../core/counting/decision.ts';
+} from '../core/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { Incident } from './incident-counts.ts';
 import { rateLimitFields, toSeconds } from './rate-limit-fields.ts';

@@ -7,7 +7,7 @@ import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { Services } from './services.ts';
 
 /** `script-failed`: the server answers, but cannot run Weir's script. It counts nothing until somebody fixes that. */
-interface Part {
+interface Component {
   readonly state: 'ok' | 'down' | 'script-failed';
   /** The error of a server that cannot run the script. */
   readonly said?: string;
@@ -24,7 +24,7 @@ export interface HealthOptions {
 }
 
 export function createHealth(services: Services) {
-  let parts: Record<string, Part> = {};
+  let parts: Record<string, Component> = {};
   let checkedAt = Number.NEGATIVE_INFINITY;
 
   return async (request: Request, { hasDetails }: HealthOptions): Promise<Response> => {
@@ -34,7 +34,7 @@ export function createHealth(services: Services) {
     if (services.now() - checkedAt >= KEEP_MS) {
       // Set before the probes, so that requests during the probes get the last answer.
       checkedAt = services.now();
-      parts = await probeParts(services);
+      parts = await probeComponents(services);
     }
     const healthy = snapshot !== undefined && Object.values(parts).every(({ state }) => state === 'ok');
     const status = healthy ? 'ok' : 'degraded';
@@ -70,7 +70,7 @@ const enforcementOf = ({ isLogOnly }: Services, snapshot: Snapshot | undefined) 
 const breakersOf = ({ regions, now }: Services) =>
   Object.fromEntries(regions.map(({ name, breaker }) => [name, breaker.state(now())]));
 
-async function probeParts(services: Services): Promise<Record<string, Part>> {
+async function probeComponents(services: Services): Promise<Record<string, Component>> {
   const signal = AbortSignal.timeout(services.deadlineMs);
   const probes: [string, Promise<void>][] = [
     ...services.regions.map(({ name, store }): [string, Promise<void>] => [
@@ -79,13 +79,13 @@ async function probeParts(services: Services): Promise<Record<string, Part>> {
     ]),
   ];
   if (services.pingDatabase) probes.push(['postgres', services.pingDatabase(signal)]);
-  const found = probes.map(async ([name, probe]) => [name, await probe.then(() => OK, toPart)] as const);
+  const found = probes.map(async ([name, probe]) => [name, await probe.then(() => OK, toComponent)] as const);
   return Object.fromEntries(await Promise.all(found));
 }
 
-const OK: Part = { state: 'ok' };
+const OK: Component = { state: 'ok' };
 
-const toPart = (error: unknown): Part =>
+const toComponent = (error: unknown): Component =>
   error instanceof CounterStoreError && error.failure === 'script-failed'
     ? { state: 'script-failed', said: error.message }
     : { state: 'down' };

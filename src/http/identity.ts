@@ -1,17 +1,11 @@
 // Finds out who sends a request: the address that Cloudflare names, and the API key or user token if it is valid.
 // A credential that cannot be verified identifies nobody: the request counts against the IP.
 import { parseAuthorization } from '../core/authorization.ts';
-import type {
-  AfterResponse,
-  Caller,
-  CallerDirectory,
-  CallerRecord,
-  Known,
-  LookUp,
-  TokenVerifier,
-} from '../core/matching/caller.ts';
+import type { Caller } from '../core/matching/caller.ts';
 import { countedIp } from '../core/matching/ip.ts';
 import type { Credential } from '../core/matching/plan.ts';
+import type { AfterResponse } from '../core/ports/after-response.ts';
+import type { CallerDirectory, CallerRecord, Known, LookUp, TokenVerifier } from '../core/ports/callers.ts';
 import { waitHalf } from '../limiter/deadline.ts';
 import type { ClientRequest } from './client-request.ts';
 

@@ -1,5 +1,5 @@
 // Counts decisions in which something went wrong, since this isolate started: by step, reason and region.
-import type { DegradedReason, Fallback } from '../core/counting/decision.ts';
+import type { DegradedReason, Fallback } from '../core/decision.ts';
 
 /** Without a `fallback`, the request was counted, but the rules or the caller may be out of date. */
 export interface Incident {

@@ -1,7 +1,7 @@
 // Stops loops: a route can lead back to Weir. Each request to an origin names the Weirs that it has passed. A Weir
 // that finds itself among them answers 508.
 import { digest, toHex } from '../core/digest.ts';
-import { problem } from './problem.ts';
+import { problem } from '../core/problem.ts';
 import { HOP_HEADER } from './proxy/headers.ts';
 
 const HOPS = /^[0-9a-f]{16}(?:, [0-9a-f]{16}){0,7}$/;

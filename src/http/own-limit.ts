@@ -3,7 +3,7 @@
 import { createBoundedCounters } from '../core/counting/bounded-counters.ts';
 import { runChecks } from '../core/counting/counters.ts';
 import { countedIp } from '../core/matching/ip.ts';
-import { problem } from './problem.ts';
+import { problem } from '../core/problem.ts';
 
 /** More than any dashboard or health check needs. */
 const PER_MINUTE = 120;

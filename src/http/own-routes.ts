@@ -3,9 +3,9 @@ import { type Context, Hono } from 'hono';
 import { hasAdminCredentials } from '../core/authorization.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
 import { PLAIN_VIEWS, plainPath } from '../core/page-paths.ts';
+import { problem } from '../core/problem.ts';
 import { whenNeeded } from '../core/when-needed.ts';
 import { createOwnLimit } from './own-limit.ts';
-import { problem } from './problem.ts';
 import type { Services } from './services.ts';
 
 export function createOwnRoutes(services: Services): Hono {

@@ -1,8 +1,9 @@
 // Forwards a request to the origin and streams both bodies. Compressed bodies stay as they are.
+
+import { problem } from '../core/problem.ts';
 import type { ClientRequest } from './client-request.ts';
 import type { ServiceBinding } from './origin-choice.ts';
 import type { OriginRecord } from './origin-health.ts';
-import { problem } from './problem.ts';
 import { passBody } from './proxy/body.ts';
 import { createDeadline, type EndReason, type OriginDeadline } from './proxy/deadline.ts';
 import { type HeaderPolicy, toOriginHeaders } from './proxy/headers.ts';

@@ -1,20 +1,21 @@
 // GET /_weir/quota tells a caller its own limits and what is left of them. It charges nothing. The isolate keeps each
 // answer for a moment and asks Redis only so many times a second, however often clients ask.
 import { createBoundedCache } from '../core/bounded-cache.ts';
-import type { CheckResult, Decision, DegradedReason } from '../core/counting/decision.ts';
-import type { AfterResponse, Caller } from '../core/matching/caller.ts';
+import type { CheckResult, Decision, DegradedReason } from '../core/decision.ts';
+import type { Caller } from '../core/matching/caller.ts';
 import { type Plan, planRequest, type RuleCheck } from '../core/matching/plan.ts';
 import { policyOf } from '../core/matching/policy.ts';
 import { resourcesOf } from '../core/matching/rule.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
+import type { AfterResponse } from '../core/ports/after-response.ts';
+import { problem } from '../core/problem.ts';
 import { createDeadline } from '../limiter/deadline.ts';
 import { createLedger } from '../limiter/ledger.ts';
-import type { Regions } from '../limiter/region-ladder.ts';
+import type { Regions } from '../limiter/region.ts';
 import type { DecisionRequest, RequestPlan } from '../limiter/round.ts';
 import { readClientRequest } from './client-request.ts';
 import { type Identity, type IdentityOptions, identify } from './identity.ts';
 import type { Log } from './log.ts';
-import { problem } from './problem.ts';
 import { REDUCED_RETRY_SECONDS, refusal, unknownRegion } from './refusals.ts';
 import type { Services } from './services.ts';
 
@@ -162,7 +163,7 @@ const busy = () =>
       status: 429,
       code: 'quota-busy',
       title: 'Too many quota requests',
-      detail: 'Every answer of the API has them too, in its headers.',
+      detail: 'Every counted response of the API also carries your limits in its headers.',
     },
     { 'Retry-After': '1' },
   );

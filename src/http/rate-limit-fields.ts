@@ -1,7 +1,7 @@
 // The fields RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers. They name every policy that
 // applied to a request, what it allows, and what is left of it.
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
-import { type CheckResult, untilFreeMs } from '../core/counting/decision.ts';
+import { type CheckResult, untilFreeMs } from '../core/decision.ts';
 import type { CompiledRule } from '../core/matching/compiled-rule.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { policyOf } from '../core/matching/policy.ts';

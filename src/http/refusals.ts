@@ -5,10 +5,10 @@ import {
   decisiveResult,
   denyingResults,
   resultsOf,
-} from '../core/counting/decision.ts';
+} from '../core/decision.ts';
 import type { Credential, RuleCheck } from '../core/matching/plan.ts';
 import { policyOf } from '../core/matching/policy.ts';
-import { problem } from './problem.ts';
+import { problem } from '../core/problem.ts';
 import { toSeconds } from './rate-limit-fields.ts';
 
 const TYPES = 'https://iana.org/assignments/http-problem-types';
@@ -44,7 +44,7 @@ function denied(decisive: CheckResult<RuleCheck>, violated: readonly CheckResult
 function whyDenied({ check, outcome: { retryAfterMs } }: CheckResult<RuleCheck>) {
   const { message } = check.rule;
   if (retryAfterMs === undefined) {
-    const detail = `It costs ${check.cost}, which is more than the limit can ever hold.`;
+    const detail = `The request costs ${check.cost}, which is more than the limit can ever hold.`;
     return {
       code: 'cost-above-limit',
       title: 'This request can never pass',
@@ -71,17 +71,21 @@ export const unverifiedCredentials = (credential: Credential): Response =>
       status: 401,
       code: 'unverified-credentials',
       title: 'The credential is not valid',
-      detail: `The ${credential === 'token' ? 'token' : 'API key'} of this request is not a valid one.`,
+      detail: `The ${credential === 'token' ? 'token' : 'API key'} of this request is not valid.`,
     },
     { 'WWW-Authenticate': CHALLENGES[credential] },
   );
 
 const CLOSED = {
-  detail: 'This path takes only requests that can be counted, and counting is not possible now.',
+  detail:
+    'A rule for this request admits only counted requests, and the counters cannot be reached right now.',
   retrySeconds: REDUCED_RETRY_SECONDS,
 };
 /** The cap of an isolate is per second, so a second is enough. */
-const BUSY = { detail: 'Requests cannot be counted now, and there are too many at once.', retrySeconds: 1 };
+const BUSY = {
+  detail: 'The counters cannot be reached right now, and too many requests arrive at once.',
+  retrySeconds: 1,
+};
 
 const reducedCapacity = ({ detail, retrySeconds }: typeof CLOSED) =>
   problem(
@@ -89,7 +93,7 @@ const reducedCapacity = ({ detail, retrySeconds }: typeof CLOSED) =>
       type: `${TYPES}#temporary-reduced-capacity`,
       status: 503,
       code: 'temporary-reduced-capacity',
-      title: 'Not available for a moment',
+      title: 'Temporarily unavailable',
       detail,
       'retry-after': retrySeconds,
     },

@@ -3,7 +3,7 @@ import type { ExecutionContext } from 'hono';
 import type { SnapshotSource } from '../core/ports/snapshot-source.ts';
 import type { Telemetry } from '../core/ports/telemetry.ts';
 import type { Limiter } from '../limiter/limiter.ts';
-import type { Regions } from '../limiter/region-ladder.ts';
+import type { Regions } from '../limiter/region.ts';
 import type { CheckOptions } from './checks.ts';
 import type { IdentityOptions } from './identity.ts';
 import type { IncidentCounts } from './incident-counts.ts';

@@ -1,12 +1,12 @@
 // `throttle` delays a request until its turn instead of denying it.
-import { type Decision, resultsOf } from '../core/counting/decision.ts';
+import { type Decision, resultsOf } from '../core/decision.ts';
 
 /** The longest wait that a rule asks for; 0 if none does. */
 export const waitOf = (decision: Decision): number =>
   Math.max(
     0,
     ...resultsOf(decision)
-      .filter(({ check }) => check.rule.action === 'throttle' && !check.log)
+      .filter(({ check }) => check.rule.action === 'throttle' && !check.isShadow)
       .map(({ outcome }) => outcome.delayMs),
   );
 

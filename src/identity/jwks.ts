@@ -1,5 +1,5 @@
-// Fetches and caches the public keys of a token issuer. It keeps values, never promises: on Workers, a promise of one
-// request hangs in another. So jose's own fetching is not used.
+// Fetches and caches the public keys of a token issuer. It keeps values, never promises: on Workers, a
+// request that awaits a promise of another request hangs. So jose's own fetching is not used.
 import {
   type CryptoKey,
   createLocalJWKSet,
@@ -10,7 +10,7 @@ import {
   errors as joseErrors,
   jwtVerify,
 } from 'jose';
-import type { AfterResponse } from '../core/matching/caller.ts';
+import type { AfterResponse } from '../core/ports/after-response.ts';
 
 const FRESH_MS = 10 * 60_000;
 /** Up to this age, keys still serve the current request and are renewed after its response. */

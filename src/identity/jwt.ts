@@ -3,7 +3,9 @@
 import { type JWTPayload, type JWTVerifyOptions, errors as joseErrors, jwtVerify } from 'jose';
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import { digest, toBase64Url } from '../core/digest.ts';
-import type { AfterResponse, Claims, TokenVerifier, VerifiedUser } from '../core/matching/caller.ts';
+import type { Claims } from '../core/matching/caller.ts';
+import type { AfterResponse } from '../core/ports/after-response.ts';
+import type { TokenVerifier, VerifiedUser } from '../core/ports/callers.ts';
 import { createKeyCache, isUnknownKey, verifyByKeys } from './jwks.ts';
 
 const MAX_TOKEN_LENGTH = 8_192;

@@ -1,11 +1,12 @@
 // Carries the level of a bucket over to another region when its rule moves. The counter there starts empty, and a
 // bucket under load never empties, so the old level would be forgotten. While both regions count, Weir raises the new
 // bucket to the level of the old one after responses. Windows need none of this: they end.
-import type { AfterResponse } from '../core/matching/caller.ts';
+
 import type { RuleCheck } from '../core/matching/plan.ts';
-import { capacityOf, hasBurst } from '../core/regions/shares.ts';
+import type { AfterResponse } from '../core/ports/after-response.ts';
+import { capacityOf, hasBurst } from '../core/regions/parts.ts';
 import type { Pending } from './pending-check.ts';
-import type { LimiterRegion } from './region-ladder.ts';
+import type { LimiterRegion } from './region.ts';
 
 /** No request waits for this call. If it fails, Weir tries again after the next request. */
 const CATCH_UP_MS = 5_000;

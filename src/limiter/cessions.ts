@@ -3,10 +3,10 @@
 // for the answer only if it would otherwise be denied.
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { Outcome } from '../core/counting/check.ts';
-import type { AfterResponse } from '../core/matching/caller.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
+import type { AfterResponse } from '../core/ports/after-response.ts';
+import { capacityOf } from '../core/regions/parts.ts';
 import { hasShare } from '../core/regions/placement.ts';
-import { capacityOf } from '../core/regions/shares.ts';
 import { holdMs, isMerged, termMs } from '../core/regions/terms.ts';
 import {
   type Cession,
@@ -19,7 +19,7 @@ import {
 } from './known-cessions.ts';
 import { createMerging } from './merging.ts';
 import { isShared, type PlacedCheck } from './placed-checks.ts';
-import type { LimiterRegion, Regions } from './region-ladder.ts';
+import type { LimiterRegion, Regions } from './region.ts';
 
 /** Calls in flight at once, for each isolate. Beyond that, a later request asks. */
 const MAX_ASKED = 20;
@@ -38,7 +38,7 @@ export interface Use {
 }
 
 /** The home should get the part of `from`. */
-export interface Wish {
+export interface PartRequest {
   readonly placed: PlacedCheck;
   readonly from: LimiterRegion;
   readonly home: string;
@@ -68,7 +68,7 @@ export function createCessions(now: () => number): Cessions {
   const guests = createBoundedCache<number>(MAX_COUNTERS);
   let inFlight = 0;
 
-  /** Counts terms from the moment of asking, which is never later than what the other region means. */
+  /** Counts terms from the moment of asking. The other region counts from a later moment, so no term ends later here. */
   const ask: Cessions['ask'] = async ({ from, home, placed, charged }, signal) => {
     const askedAtMs = now();
     const note = (state: 'asking' | 'refused', { check }: PlacedCheck, ms: number) =>
@@ -90,15 +90,15 @@ export function createCessions(now: () => number): Cessions {
       // If the home may merge the parts, it need not wait until the other region is idle.
       const waitMs = isMerged(check, parts) ? Math.min(retryAfterMs, check.windowMs) : retryAfterMs;
       note('refused', one, allowed ? 0 : waitMs);
-      const movedUntilMs = askedAtMs + resetAtMs - nowMs;
+      const cededUntilMs = askedAtMs + resetAtMs - nowMs;
       const usableUntilMs = askedAtMs + termMs(check);
-      if (allowed) known.note(check, { from: from.name, home, usableUntilMs, movedUntilMs });
+      if (allowed) known.note(check, { from: from.name, home, usableUntilMs, cededUntilMs });
     }
     return outcomes;
   };
 
   const isRefused = (from: string, check: RuleCheck) => asked.get(askName(from, check), now()) === 'refused';
-  const merging = createMerging({ ask, isRefused, movedFrom: known.movedFrom });
+  const merging = createMerging({ ask, isRefused, cessionFrom: known.cessionFrom });
 
   /**
    * If it fails, a later request tries again. The breaker does not hear of it, because no request waits for this call.
@@ -113,13 +113,13 @@ export function createCessions(now: () => number): Cessions {
   };
 
   /** Whether the home lacks the part, or has it for at most `ms` more. */
-  const isLacking = ({ placed, home, from }: Wish, ms: number): boolean => {
+  const isLacking = ({ placed, home, from }: PartRequest, ms: number): boolean => {
     const { check, parts, split } = placed;
     // A region without a share is being removed. It gets no parts.
     const mayHave = isShared(placed) && (parts.has(home) || hasShare(check.rule, split, home));
     if (!mayHave || from.name === home || !parts.has(from.name)) return false;
     if (isRefused(from.name, check)) return false;
-    const cession = known.movedFrom(check, from.name);
+    const cession = known.cessionFrom(check, from.name);
     if (!cession) return true;
     return cession.home === home && (!covers(cession, check, parts) || cession.usableUntilMs - now() < ms);
   };
@@ -137,18 +137,18 @@ export function createCessions(now: () => number): Cessions {
     later(own, () => own.store.run(call, AbortSignal.timeout(ASK_MS)), afterResponse);
   };
 
-  const wishesOf = (use: Use, moved: Cession | undefined, regions: Regions): Wish[] => {
+  const partRequestsOf = (use: Use, moved: Cession | undefined, regions: Regions): PartRequest[] => {
     const { placed } = use;
     const [own] = regions;
     const home = placed.at ?? moved?.home ?? own.name;
     if (!isStrained(use, home)) return [];
     // Guests renew cessions for their home, because the home may have no requests of its own.
     const isWanted = (from: LimiterRegion) =>
-      !moved || (from !== own && known.movedFrom(placed.check, from.name) !== undefined);
+      !moved || (from !== own && known.cessionFrom(placed.check, from.name) !== undefined);
     return regions
       .filter((from) => isWanted(from) && !asked.get(askName(from.name, placed.check), now()))
       .map((from) => ({ placed, from, home }))
-      .filter((wish) => isLacking(wish, termMs(placed.check) * RENEW_AT));
+      .filter((partRequest) => isLacking(partRequest, termMs(placed.check) * RENEW_AT));
   };
 
   const askAll = async (some: Ask, regions: Regions) => {
@@ -165,22 +165,22 @@ export function createCessions(now: () => number): Cessions {
     isMissing: (placed, home, from) => isLacking({ placed, home, from }, 0),
     ask,
     follow(uses, regions, afterResponse) {
-      const wishes: Wish[] = [];
+      const partRequests: PartRequest[] = [];
       for (const use of uses) {
         if (!isShared(use.placed)) continue;
-        const moved = known.movedFrom(use.placed.check, regions[0].name);
+        const moved = known.cessionFrom(use.placed.check, regions[0].name);
         if (moved) welcome(use, regions, afterResponse);
-        wishes.push(...wishesOf(use, moved, regions));
+        partRequests.push(...partRequestsOf(use, moved, regions));
       }
-      if (wishes.length > 0)
-        for (const some of asksOf(wishes)) later(some.from, () => askAll(some, regions), afterResponse);
+      if (partRequests.length > 0)
+        for (const some of asksOf(partRequests)) later(some.from, () => askAll(some, regions), afterResponse);
     },
   };
 }
 
 /** One call for all counters that a home wants from a region. */
-export const asksOf = (wishes: readonly Wish[]): Ask[] =>
-  [...Map.groupBy(wishes, ({ from, home }) => `${from.name} ${home}`).values()].flatMap(
+export const asksOf = (partRequests: readonly PartRequest[]): Ask[] =>
+  [...Map.groupBy(partRequests, ({ from, home }) => `${from.name} ${home}`).values()].flatMap(
     ([first, ...others]) =>
       first ? [{ ...first, placed: [first, ...others].map(({ placed }) => placed) }] : [],
   );

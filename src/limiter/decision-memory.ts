@@ -1,5 +1,5 @@
 // What the memory of this isolate knows of the checks of a request: leases that pay for them, and denials.
-import type { CheckResult } from '../core/counting/decision.ts';
+import type { CheckResult } from '../core/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { Leasing } from './leasing.ts';
 import { needsFollowUp } from './ledger.ts';
@@ -29,11 +29,11 @@ export interface DecisionMemoryOptions {
   readonly leasing: Leasing;
   readonly regional: Pick<RegionalCount, 'recall'>;
   /** See known-denials.ts. */
-  readonly era: () => string;
+  readonly announcement: () => string;
 }
 
 export function createDecisionMemory(options: DecisionMemoryOptions): DecisionMemory {
-  const { placing, leasing, regional, era } = options;
+  const { placing, leasing, regional, announcement } = options;
 
   /**
    * With several regions, shadow rules are counted after the response, so that no request waits for them. Rules that
@@ -43,7 +43,7 @@ export function createDecisionMemory(options: DecisionMemoryOptions): DecisionMe
     const { regions, operation } = request;
     const place = (some: readonly RuleCheck[]) => placing.place(some, regions, snapshot.split);
     const mayWait = regions.length > 1 && operation === 'take';
-    const isLater = (check: RuleCheck) => check.log === true && mayWait && !needsFollowUp(check);
+    const isLater = (check: RuleCheck) => check.isShadow === true && mayWait && !needsFollowUp(check);
     if (!checks.some(isLater)) return { enforced: place(checks), shadow: [] };
     return {
       enforced: place(checks.filter((check) => !isLater(check))),
@@ -52,7 +52,9 @@ export function createDecisionMemory(options: DecisionMemoryOptions): DecisionMe
   };
 
   const denialOf = ({ operation, regions }: DecisionRequest, placed: readonly PlacedCheck[]) =>
-    operation === 'take' && placed.length > 0 ? regional.recall({ placed, regions, era: era() }) : undefined;
+    operation === 'take' && placed.length > 0
+      ? regional.recall({ placed, regions, announcement: announcement() })
+      : undefined;
 
   return {
     lookUp(round, checks) {

@@ -1,5 +1,5 @@
 // The round trip from this isolate to a region, in milliseconds, measured on the calls that it makes anyway.
-import type { AfterResponse } from '../core/matching/caller.ts';
+import type { AfterResponse } from '../core/ports/after-response.ts';
 import type { CounterStore } from '../core/ports/counter-store.ts';
 
 export interface Distance {
@@ -15,10 +15,10 @@ export interface Distance {
 }
 
 /** A slower call moves the average by half, a faster one by little: slow calls must fit into the time, too. */
-const UP = 0.5;
-const DOWN = 0.1;
+const SLOWER_WEIGHT = 0.5;
+const FASTER_WEIGHT = 0.1;
 /** A call may take this many times the average, up to LONGEST_MS. */
-const TIMES = 2;
+const TIMEOUT_FACTOR = 2;
 const LONGEST_MS = 1_500;
 const UNKNOWN_MS = 1_000;
 const MEASURE_MS = 5_000;
@@ -28,10 +28,13 @@ export function createDistance(store: Pick<CounterStore, 'probe'>, now: () => nu
   let measuredAtMs = Number.NEGATIVE_INFINITY;
 
   const note = (tookMs: number) => {
-    known = known === undefined ? tookMs : known + (tookMs - known) * (tookMs > known ? UP : DOWN);
+    known =
+      known === undefined
+        ? tookMs
+        : known + (tookMs - known) * (tookMs > known ? SLOWER_WEIGHT : FASTER_WEIGHT);
   };
   const fitMs = (nearMs: number, isPatient = false) => {
-    const ownMs = known === undefined ? (isPatient ? UNKNOWN_MS : 0) : known * TIMES;
+    const ownMs = known === undefined ? (isPatient ? UNKNOWN_MS : 0) : known * TIMEOUT_FACTOR;
     return Math.max(nearMs, Math.min(LONGEST_MS, Math.ceil(ownMs)));
   };
 

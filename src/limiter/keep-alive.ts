@@ -1,6 +1,6 @@
 // When a client leaves, the runtime drops the rest of its request, except for work that was handed over to it. Handing
 // over costs as much as reading five headers, so a request does it only if something would be lost.
-import type { AfterResponse } from '../core/matching/caller.ts';
+import type { AfterResponse } from '../core/ports/after-response.ts';
 import { needsFollowUp } from './ledger.ts';
 import type { RegionCall } from './region-calls.ts';
 

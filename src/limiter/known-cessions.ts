@@ -3,11 +3,11 @@
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { Outcome } from '../core/counting/check.ts';
 import { checkAt, type RuleCheck } from '../core/matching/plan.ts';
-import { capacityOf, hasBurst, isUsable, type Share, type Shares } from '../core/regions/shares.ts';
+import { capacityOf, hasBurst, isUsable, type Part, type Parts } from '../core/regions/parts.ts';
 import { holdMs } from '../core/regions/terms.ts';
 import type { Moment } from './known-denials.ts';
 import type { PlacedCheck } from './placed-checks.ts';
-import type { LimiterRegion, Regions } from './region-ladder.ts';
+import type { LimiterRegion, Regions } from './region.ts';
 
 export const MAX_COUNTERS = 10_000;
 
@@ -18,7 +18,7 @@ export interface Cession {
   /** Until then, the home counts with this part. */
   readonly usableUntilMs: number;
   /** Until then, no other region counts with it. */
-  readonly movedUntilMs: number;
+  readonly cededUntilMs: number;
 }
 
 /** At the end of the term the isolate asks the region once more, because the home may have renewed. */
@@ -31,7 +31,7 @@ export interface KnownCessions {
   /** Notes that a region says it has ceded the counter. */
   learn(check: RuleCheck, from: string, outcome: Outcome, moment: Moment): void;
   /** The cession of that region's part, if it has ceded it. */
-  movedFrom(check: RuleCheck, region: string): Cession | undefined;
+  cessionFrom(check: RuleCheck, region: string): Cession | undefined;
   /** Whether that region counts the check at all. */
   isCountedAt(placed: PlacedCheck, region: string): boolean;
   /** The check with the region's own part and the parts ceded to it. Undefined if the region does not count it. */
@@ -46,12 +46,12 @@ export function createKnownCessions(now: () => number): KnownCessions {
   const known = createBoundedCache<readonly Known[]>(MAX_COUNTERS);
   const cessionsOf = (check: RuleCheck): readonly Known[] =>
     (known.size > 0 ? known.get(nameOf(check), now()) : undefined) ?? NONE;
-  const movedFrom: KnownCessions['movedFrom'] = (check, region) =>
+  const cessionFrom: KnownCessions['cessionFrom'] = (check, region) =>
     cessionsOf(check).find(({ from, knownUntilMs }) => from === region && knownUntilMs > now());
 
   const note: KnownCessions['note'] = (check, cession) => {
-    const { from, usableUntilMs, movedUntilMs } = cession;
-    const knownUntilMs = usableUntilMs > now() ? usableUntilMs : movedUntilMs;
+    const { from, usableUntilMs, cededUntilMs } = cession;
+    const knownUntilMs = usableUntilMs > now() ? usableUntilMs : cededUntilMs;
     const others = cessionsOf(check).filter((one) => one.from !== from && one.knownUntilMs > now());
     const all = [...others, { ...cession, knownUntilMs }];
     known.set(nameOf(check), all, Math.max(...all.map((one) => one.knownUntilMs)));
@@ -62,27 +62,27 @@ export function createKnownCessions(now: () => number): KnownCessions {
     cessions
       .filter((one) => one.home === region && one.usableUntilMs > now() && covers(one, check, parts))
       .flatMap(({ from }) => parts.get(from) ?? [])
-      .reduce<Share | undefined>(
+      .reduce<Part | undefined>(
         (part, ceded) => (part ? together(part, ceded, hasBurst(check)) : ceded),
         parts.get(region),
       );
 
-  const usableAt = (placed: PlacedCheck, region: string): Share | undefined => {
+  const usableAt = (placed: PlacedCheck, region: string): Part | undefined => {
     const { check, at, parts } = placed;
     if (at !== undefined && at !== region) return undefined;
     const cessions = cessionsOf(check);
-    if (cessions.length > 0 && movedFrom(check, region)) return undefined;
+    if (cessions.length > 0 && cessionFrom(check, region)) return undefined;
     const part = cessions.length > 0 ? partAt(placed, region, cessions) : parts.get(region);
     return part && isUsable(fitting(check), part) ? part : undefined;
   };
 
   return {
     note,
-    movedFrom,
+    cessionFrom,
 
-    learn(check, from, { movedTo: home = '', resetAtMs, retryAfterMs = 0 }, { askedAtMs, answeredAtMs }) {
-      const movedUntilMs = askedAtMs + resetAtMs - answeredAtMs;
-      note(check, { from, home, usableUntilMs: askedAtMs + retryAfterMs, movedUntilMs });
+    learn(check, from, { cededTo: home = '', resetAtMs, retryAfterMs = 0 }, { askedAtMs, answeredAtMs }) {
+      const cededUntilMs = askedAtMs + resetAtMs - answeredAtMs;
+      note(check, { from, home, usableUntilMs: askedAtMs + retryAfterMs, cededUntilMs });
     },
 
     isCountedAt: (placed, region) => usableAt(placed, region) !== undefined,
@@ -93,14 +93,14 @@ export function createKnownCessions(now: () => number): KnownCessions {
     },
 
     candidates({ check }, regions) {
-      const cession = movedFrom(check, regions[0].name);
+      const cession = cessionFrom(check, regions[0].name);
       const home = cession && regions.find(({ name }) => name === cession.home);
       return home ? [home, ...regions.filter((region) => region !== home)] : regions;
     },
 
     lockedMs({ check, parts }) {
-      const locked = [...parts.keys()].map((region) => movedFrom(check, region));
-      const endsAtMs = Math.min(...locked.map((cession) => cession?.movedUntilMs ?? 0));
+      const locked = [...parts.keys()].map((region) => cessionFrom(check, region));
+      const endsAtMs = Math.min(...locked.map((cession) => cession?.cededUntilMs ?? 0));
       return locked.length > 0 && endsAtMs > now() ? endsAtMs - now() : undefined;
     },
   };
@@ -119,11 +119,14 @@ export const nameOf = ({ id, key }: RuleCheck) => `${id} ${key}`;
 export const wholeOf = (check: RuleCheck): RuleCheck => ({ ...check, ...check.full, region: undefined });
 
 /** If `extra` is no burst, it is the same in all regions. */
-const together = (a: Share, b: Share, addsExtra: boolean): Share => ({
+const together = (a: Part, b: Part, addsExtra: boolean): Part => ({
   limit: a.limit + b.limit,
   extra: addsExtra && a.extra !== undefined ? a.extra + (b.extra ?? 0) : a.extra,
 });
 
-/** A cession that was made for rules that drain faster does not cover the rules of now. */
-export const covers = ({ movedUntilMs, usableUntilMs }: Cession, check: RuleCheck, parts: Shares): boolean =>
-  movedUntilMs - usableUntilMs >= holdMs(check, parts);
+/**
+ * Whether the part stays locked long enough after the term for the home's charges to stop counting. It may not if the
+ * rules drained faster when the part was ceded.
+ */
+export const covers = ({ cededUntilMs, usableUntilMs }: Cession, check: RuleCheck, parts: Parts): boolean =>
+  cededUntilMs - usableUntilMs >= holdMs(check, parts);

@@ -15,11 +15,11 @@ const NEVER_MS = 60_000;
 export interface Moment {
   readonly askedAtMs: number;
   readonly answeredAtMs: number;
-  /** The announcement in force. Denials from another era no longer count. */
-  readonly era: string;
+  /** The announcement in force. Denials under another announcement no longer count. */
+  readonly announcement: string;
 }
 
-interface Denial extends Omit<Moment, 'era'>, Pick<RuleCheck, 'limit' | 'extra' | 'cost'> {
+interface Denial extends Omit<Moment, 'announcement'>, Pick<RuleCheck, 'limit' | 'extra' | 'cost'> {
   readonly outcome: Outcome;
 }
 
@@ -27,17 +27,17 @@ export interface KnownDenials {
   /** An upper bound of how many are kept. */
   readonly size: number;
   /** The denial that the region would give now; undefined if the isolate must ask it. */
-  find(region: string, check: RuleCheck, nowMs: number, era: string): Outcome | undefined;
+  find(region: string, check: RuleCheck, nowMs: number, announcement: string): Outcome | undefined;
   remember(region: string, check: RuleCheck, outcome: Outcome, moment: Moment): void;
 }
 
 export function createKnownDenials(maxEntries = MAX_DENIALS): KnownDenials {
   let denials = createBoundedCache<Denial>(maxEntries);
-  let currentEra = '';
+  let current = '';
 
-  const enter = (era: string) => {
-    if (era === currentEra) return;
-    currentEra = era;
+  const enter = (announcement: string) => {
+    if (announcement === current) return;
+    current = announcement;
     denials = createBoundedCache<Denial>(maxEntries);
   };
 
@@ -52,15 +52,15 @@ export function createKnownDenials(maxEntries = MAX_DENIALS): KnownDenials {
     get size() {
       return denials.size;
     },
-    find(region, check, nowMs, era) {
-      enter(era);
+    find(region, check, nowMs, announcement) {
+      enter(announcement);
       if (denials.size === 0 || !isLasting(check)) return undefined;
       const denial = denialOf(region, check, nowMs);
       return denial && outcomeAt(denial, nowMs);
     },
 
-    remember(region, check, outcome, { askedAtMs, answeredAtMs, era }) {
-      enter(era);
+    remember(region, check, outcome, { askedAtMs, answeredAtMs, announcement }) {
+      enter(announcement);
       if (outcome.allowed || !isLasting(check)) return;
       const { limit, extra, cost } = check;
       const denial = { limit, extra, cost, askedAtMs, answeredAtMs, outcome };
@@ -76,14 +76,14 @@ const nameOf = (region: string, { id, key }: RuleCheck) => `${region} ${id} ${ke
 function isLasting({
   algorithm,
   countDenied,
-  log,
+  isShadow,
   rule,
   blockMs,
   windowMs,
   cost,
   limit,
 }: RuleCheck): boolean {
-  if (traitsOf(algorithm).holdsSeats || countDenied || log) return false;
+  if (traitsOf(algorithm).holdsSeats || countDenied || isShadow) return false;
   // The block may end before there is room, and then the next request must begin a new one.
   if (blockMs && (blockMs < 2 * windowMs || cost > limit)) return false;
   return rule.action === 'reject' && !rule.refundOnError && !rule.costFromOrigin;

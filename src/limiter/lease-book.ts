@@ -3,7 +3,7 @@
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
 import { type Outcome, outcomeWith } from '../core/counting/check.ts';
-import type { CheckResult } from '../core/counting/decision.ts';
+import type { CheckResult } from '../core/decision.ts';
 import { eachAs } from '../core/each.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { nameOf } from './known-cessions.ts';
@@ -20,16 +20,16 @@ import {
   putBackUnits,
   useUnits,
 } from './lease-counter.ts';
-import { noteRest, paceOf, updatePace } from './lease-pace.ts';
+import { noteRemaining, paceOf, updatePace } from './lease-pace.ts';
 import { isLeasable, lastsMs, wantOf } from './lease-terms.ts';
 import type { Ledger } from './ledger.ts';
 import { isBeingMoved, type PlacedCheck } from './placed-checks.ts';
-import type { Regions } from './region-ladder.ts';
+import type { Regions } from './region.ts';
 
 export interface LeaseBook {
   /** Ends all leases from before a change of rules or a reset. */
-  enter(era: string): void;
-  era(): string;
+  enter(announcement: string): void;
+  announcement(): string;
   /** Whether a lease has units for this check now. */
   has(placed: PlacedCheck): boolean;
   /** Uses units for all of these checks, or for none. The ledger puts them back if the request is not admitted. */
@@ -70,7 +70,7 @@ export function createLeaseBook(now: () => number): LeaseBook {
   /** All leases with units, oldest first, also those whose counters the cache has dropped. */
   let open = new Set<Lease>();
   let givenUp: Lease[] = [];
-  let currentEra = '';
+  let current = '';
   let latestMs = Number.NEGATIVE_INFINITY;
 
   const forget = () => {
@@ -150,13 +150,13 @@ export function createLeaseBook(now: () => number): LeaseBook {
   };
 
   return {
-    enter(era) {
-      if (era === currentEra) return;
-      currentEra = era;
+    enter(announcement) {
+      if (announcement === current) return;
+      current = announcement;
       forget();
     },
 
-    era: () => currentEra,
+    announcement: () => current,
 
     has: (placed) => findLease(placed.check, nowMs()) !== undefined && !isBeingMoved(placed),
 
@@ -189,20 +189,20 @@ export function createLeaseBook(now: () => number): LeaseBook {
 
     denied(check, outcome, atMs) {
       const counter = counterOf(check);
-      if (counter) noteRest(counter, { outcome, atMs, charged: 0 });
+      if (counter) noteRemaining(counter, { outcome, atMs, charged: 0 });
     },
 
     note(granted) {
       const { check, outcome, whole, usedNow, chargedAtMs } = granted;
       // The call was sent before a change or a reset, so its lease is of no use.
-      if (!isLeasable(check) || granted.era !== currentEra) return whole.remaining;
+      if (!isLeasable(check) || granted.announcement !== current) return whole.remaining;
       const ms = nowMs();
       const known = counterOf(check);
       const counter = known ?? createLeaseCounter(ms);
       if (!known) counters.set(nameOf(check), counter, Number.POSITIVE_INFINITY);
       updatePace(counter, check.cost, ms);
       counter.used += usedNow;
-      noteRest(counter, { outcome, atMs: chargedAtMs, charged: usedNow + outcome.granted });
+      noteRemaining(counter, { outcome, atMs: chargedAtMs, charged: usedNow + outcome.granted });
       counter.aheadMs = chargedAtMs - granted.sentAtMs;
       const isLease = outcome.granted > 0 && lastsMs(check, chargedAtMs) > 0;
       if (isLease) endLeases(counter, ms);

@@ -3,7 +3,7 @@
 import type { Outcome } from '../core/counting/check.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { type Measured, startMeasuring } from './lease-pace.ts';
-import type { LimiterRegion } from './region-ladder.ts';
+import type { LimiterRegion } from './region.ts';
 
 /** Units of one charge. */
 export interface Lease {
@@ -33,11 +33,11 @@ export interface Granted {
   readonly chargedAtMs: number;
   /** Units of the charge that the request itself has used. */
   readonly usedNow: number;
-  /** The era in which the call was sent. */
-  readonly era: string;
+  /** The announcement in force when the call was sent. */
+  readonly announcement: string;
 }
 
-/** The last known rest of the whole limit, less the units used from memory since. */
+/** What was last known to be left of the whole limit, minus the units used from memory since. */
 interface Left {
   readonly check: RuleCheck;
   readonly region: LimiterRegion;

@@ -63,7 +63,7 @@ export function updatePace(measured: Measured, cost: number, ms: number): void {
 }
 
 /** An answer of the region. */
-export interface Told {
+export interface RegionAnswer {
   readonly outcome: Pick<Outcome, 'remaining' | 'resetAtMs'>;
   /** By the clock of the region. */
   readonly atMs: number;
@@ -71,8 +71,8 @@ export interface Told {
   readonly charged: number;
 }
 
-/** What is missing in the region since its last answer, and was not charged by this isolate, was charged by others. */
-export function noteRest(measured: Measured, { outcome, atMs, charged }: Told): void {
+/** If the region has fewer units left than after its last answer, other isolates charged those that this one did not. */
+export function noteRemaining(measured: Measured, { outcome, atMs, charged }: RegionAnswer): void {
   const isComparable = atMs < measured.resetAtMs;
   if (isComparable) {
     measured.charged += charged;

@@ -23,8 +23,8 @@ const LEAST_REQUESTS = 2;
 const CLOCK_MARGIN_MS = 10;
 
 /** Only rules whose charges never change later, and whose denials change nothing. */
-export function isLeasable({ algorithm, rule, countDenied, blockMs, log }: RuleCheck): boolean {
-  const isPlain = rule.action === 'reject' && !log && !rule.refundOnError && !rule.costFromOrigin;
+export function isLeasable({ algorithm, rule, countDenied, blockMs, isShadow }: RuleCheck): boolean {
+  const isPlain = rule.action === 'reject' && !isShadow && !rule.refundOnError && !rule.costFromOrigin;
   const mayLease = rule.lease && isPlain && !countDenied && !blockMs;
   return mayLease && traitsOf(algorithm).leaseCellMs !== undefined;
 }

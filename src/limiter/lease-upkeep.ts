@@ -1,14 +1,15 @@
 // Maintains leases after responses. It asks for the next lease before the current one runs dry, so that no request
 // waits, and gives unused units back.
-import type { AfterResponse } from '../core/matching/caller.ts';
+
 import type { RuleCheck } from '../core/matching/plan.ts';
+import type { AfterResponse } from '../core/ports/after-response.ts';
 import type { Cessions } from './cessions.ts';
 import { nameOf } from './known-cessions.ts';
 import type { LeaseBook } from './lease-book.ts';
 import type { Lease } from './lease-counter.ts';
 import { asWhole, pendingOf } from './pending-check.ts';
 import type { PlacedCheck } from './placed-checks.ts';
-import { askRegion, type Regions } from './region-ladder.ts';
+import { askRegion, type Regions } from './region.ts';
 
 export interface LeaseUpkeep {
   /** Called after a request that used leases of these checks. */
@@ -47,7 +48,7 @@ export function createLeaseUpkeep({ now, book, cessions }: LeaseUpkeepOptions): 
   const refill = async (refills: readonly Refill[], { regions, afterResponse }: Following) => {
     const [region] = regions;
     const sentAtMs = now();
-    const era = book.era();
+    const announcement = book.announcement();
     const signal = AbortSignal.timeout(REFILL_MS);
     const checks = refills.map(({ wanting }) => wanting);
     const ask = () => region.store.run({ operation: 'take', checks }, signal);
@@ -64,7 +65,7 @@ export function createLeaseUpkeep({ now, book, cessions }: LeaseUpkeepOptions): 
       if (!isCharged) continue;
       const outcome = { ...told, granted: told.granted + check.cost };
       const whole = asWhole(pendingOf(placed), check, outcome);
-      book.note({ region, check, outcome, whole, sentAtMs, chargedAtMs, usedNow: 0, era });
+      book.note({ region, check, outcome, whole, sentAtMs, chargedAtMs, usedNow: 0, announcement });
       // As after a request: a counter used from memory must get the parts of other regions, too.
       cessions.follow([{ placed, region, counted: check, outcome: told }], regions, afterResponse);
     }

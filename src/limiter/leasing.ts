@@ -1,5 +1,5 @@
-// Lets a request use the leases of this isolate, if they were made under the rules of now.
-import type { CheckResult } from '../core/counting/decision.ts';
+// Lets a request use the leases of this isolate, if they were made under the current rules.
+import type { CheckResult } from '../core/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { createLeaseUpkeep, type Following, type LeaseUpkeepOptions } from './lease-upkeep.ts';
 import type { Ledger } from './ledger.ts';
@@ -19,23 +19,23 @@ export interface Leasing {
 
 export interface LeasingOptions extends LeaseUpkeepOptions {
   /** See known-denials.ts. */
-  readonly era: () => string;
+  readonly announcement: () => string;
 }
 
-/** One list for all requests without a lease, for the reason that `eachAs` tells. */
+/** One list for all requests without a lease, so that V8 always sees the same kind of array: see `eachAs`. */
 const NONE: readonly PlacedCheck[] = [];
 
-export function createLeasing({ era, ...options }: LeasingOptions): Leasing {
+export function createLeasing({ announcement, ...options }: LeasingOptions): Leasing {
   const { book } = options;
   const upkeep = createLeaseUpkeep(options);
   const isLeased = (one: PlacedCheck) => one.check.rule.lease && book.has(one);
   return {
     find(placed, { operation }) {
-      book.enter(era());
+      book.enter(announcement());
       return operation === 'take' && placed.some(isLeased) ? placed.filter(isLeased) : NONE;
     },
     use(leased, request) {
-      book.enter(era());
+      book.enter(announcement());
       const used = book.use(leased, request.ledger);
       upkeep.follow(leased, request);
       return used;

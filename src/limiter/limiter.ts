@@ -9,11 +9,11 @@ import {
   isDenying,
   stamped,
   type Unstamped,
-} from '../core/counting/decision.ts';
-import type { AfterResponse } from '../core/matching/caller.ts';
+} from '../core/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { SharesByRegion } from '../core/matching/rule.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
+import type { AfterResponse } from '../core/ports/after-response.ts';
 import type { OutdatedNotice, SnapshotSource } from '../core/ports/snapshot-source.ts';
 import { createCessions } from './cessions.ts';
 import { createDeadline, waitHalf } from './deadline.ts';
@@ -25,7 +25,7 @@ import { createLeasing } from './leasing.ts';
 import { createLedger } from './ledger.ts';
 import { createLocalLimiter, type Uncounted } from './local-limiter.ts';
 import { createPlacing, type PlacedCheck } from './placed-checks.ts';
-import { type LimiterRegion, reasonOf } from './region-ladder.ts';
+import { type LimiterRegion, reasonOf } from './region.ts';
 import { type Counted, createRegionalCount } from './regional-count.ts';
 import type { Decided, DecisionRequest, RequestPlan, Round, Step } from './round.ts';
 import { createRulesInForce } from './rules-in-force.ts';
@@ -47,7 +47,7 @@ export interface Limiter {
   leased(): Leased;
   /** Units leased of one counter; undefined if its rule is never leased. */
   leasedOf(check: RuleCheck): number | undefined;
-  /** For a bug before there was a plan. The request goes on. */
+  /** Decides after an error that came before the request had a plan. The request goes on. */
   recover(request: DecisionRequest, error: unknown): Decision;
 }
 
@@ -77,12 +77,12 @@ export function createLimiter(options: LimiterOptions): Limiter {
   const cessions = createCessions(now);
   const leases = createLeaseBook(now);
   const regional = createRegionalCount({ now, denials: createKnownDenials(), cessions, leases });
-  const leasing = createLeasing({ now, book: leases, cessions, era: () => snapshots.announced() });
+  const leasing = createLeasing({ now, book: leases, cessions, announcement: () => snapshots.announced() });
   const memory = createDecisionMemory({
     placing: createPlacing(options.shares, now),
     regional,
     leasing,
-    era: () => snapshots.announced(),
+    announcement: () => snapshots.announced(),
   });
   const local = createLocalLimiter({ now, capPerSecond });
   let ownId: string | undefined;
@@ -106,7 +106,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
       if (snapshot) return firstRound(request, snapshot);
       return decided(request, degraded(request, { reason: 'no-rules' }));
     } catch (error) {
-      return decided(request, recover(request, error));
+      return decideDespite(error, request);
     }
   };
 
@@ -124,7 +124,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
       if (hearing) return afterNews(round, plan, known, hearing);
       return byMemory(round, plan, known) ?? byCall(round, plan, known);
     } catch (error) {
-      return inSpiteOf(error, round, plan);
+      return decideDespite(error, round.request, plan);
     }
   };
 
@@ -148,7 +148,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
       if (news && (await rules.follow(news, round))) return await again(round);
       return byMemory(round, plan, known) ?? (await byCall(round, plan, known));
     } catch (error) {
-      return inSpiteOf(error, round, plan);
+      return decideDespite(error, round.request, plan);
     }
   };
 
@@ -159,18 +159,18 @@ export function createLimiter(options: LimiterOptions): Limiter {
     try {
       const used = open.length > 0 ? leasing.use(leased, request) : undefined;
       const counted = await count(round, used ? open : enforced);
-      for (const region of counted.regions) beCounted(region, request.afterResponse);
+      for (const region of counted.regions) reportToCensus(region, request.afterResponse);
       const news = probe && counted.regions.length > 0 ? rules.learn(probe, counted.heard) : undefined;
       const isReplaced = news !== undefined && (await rules.follow(news, round));
       if (isReplaced || counted.isStopped) return await again(round);
       return finish(round, judge(round, used, counted), shadow);
     } catch (error) {
-      return inSpiteOf(error, round, plan);
+      return decideDespite(error, round.request, plan);
     }
   };
 
-  const inSpiteOf = (error: unknown, { request }: Round, plan: RequestPlan): Decided =>
-    decided(request, recover(request, error, checksOf(plan)));
+  const decideDespite = (error: unknown, request: DecisionRequest, plan?: RequestPlan): Decided =>
+    decided(request, recover(request, error, plan && checksOf(plan)));
 
   /** A decision that takes no call to the counters. */
   const uncounted = (plan: RequestPlan, denial: Results | undefined): Unstamped => {
@@ -191,7 +191,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
       afterResponse: request.afterResponse,
       placed,
       deadline,
-      era: snapshots.announced(),
+      announcement: snapshots.announced(),
       withAnnouncement: probe !== undefined,
       // Rules that were confirmed a moment ago may decide one more request.
       expected: probe?.isOverdue ? probe.expected : undefined,
@@ -223,7 +223,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
       placed,
       operation: 'take',
       withAnnouncement: false,
-      era: snapshots.announced(),
+      announcement: snapshots.announced(),
       deadline: createDeadline(SHADOW_MS, now),
       // Charges of shadow rules never change later, so nobody keeps this ledger.
       ledger: createLedger(onBug),
@@ -237,7 +237,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
    * until its windows end. Side effects of a denial stay: a block goes on, and a counted denial stays counted.
    */
   const again = async ({ request, snapshot, startedAtMs, probe, ...round }: Round): Promise<Round> => {
-    // The wait for rules that had lapsed is that of a cold isolate: the deadline begins after it.
+    // Waiting for lapsed rules is treated like a cold start: the deadline begins after it.
     const deadline = probe?.isLapsed ? createDeadline(deadlineMs, now) : round.deadline;
     if (!request.ledger.isEmpty) {
       const undone = regional.undo(request.ledger);
@@ -276,7 +276,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
   };
 
   /** Reports this isolate to the census now and then, so that isolates know how many they are. */
-  const beCounted = ({ census, censusBoard }: LimiterRegion, afterResponse: AfterResponse) => {
+  const reportToCensus = ({ census, censusBoard }: LimiterRegion, afterResponse: AfterResponse) => {
     if (!census.isDue(now())) return;
     ownId ??= options.isolateId();
     const signal = AbortSignal.timeout(deadlineMs);
@@ -287,10 +287,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
   return {
     begin,
     decide,
-    recover(asked, error) {
-      const request = reporting(asked);
-      return decided(request, recover(request, error)).decision;
-    },
+    recover: (request, error) => decideDespite(error, reporting(request)).decision,
     leased: leases.total,
     leasedOf: leases.unitsOf,
     isKnownDenied: memory.isKnownDenied,

@@ -5,11 +5,11 @@
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
 import { createBoundedCounters } from '../core/counting/bounded-counters.ts';
 import { runChecks } from '../core/counting/counters.ts';
-import { type DegradedDecision, type DegradedReason, denyingResults } from '../core/counting/decision.ts';
+import { type DegradedDecision, type DegradedReason, denyingResults } from '../core/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { createPerSecondBudget } from '../core/per-second-budget.ts';
 import type { CounterStore } from '../core/ports/counter-store.ts';
-import { hasBurst } from '../core/regions/shares.ts';
+import { hasBurst } from '../core/regions/parts.ts';
 import type { Ledger } from './ledger.ts';
 
 const MAX_COUNTERS = 10_000;
@@ -57,7 +57,7 @@ export function createLocalLimiter({ now, capPerSecond }: LocalLimiterOptions): 
   return {
     decide({ reason, checks = [], ledger, ...sharing }) {
       const degraded = { kind: 'degraded', reason } as const;
-      const enforced = checks.filter(({ log }) => !log);
+      const enforced = checks.filter(({ isShadow }) => !isShadow);
       if (enforced.some(({ rule }) => rule.onUnavailable === 'closed'))
         return { ...degraded, allowed: false, fallback: 'closed' };
       // If only shadow rules apply, the cap does not hold the request back either.

@@ -4,12 +4,12 @@
 // is exact.
 import type { Outcome } from '../core/counting/check.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
-import { homeOf } from '../core/regions/shares.ts';
+import { centralRegionOf } from '../core/regions/parts.ts';
 import { isMerged } from '../core/regions/terms.ts';
 import type { Cessions } from './cessions.ts';
 import { wholeOf } from './known-cessions.ts';
 import type { PlacedCheck } from './placed-checks.ts';
-import type { LimiterRegion, Regions } from './region-ladder.ts';
+import type { LimiterRegion, Regions } from './region.ts';
 
 /** No request waits for these calls, so they may take long. */
 const MERGE_MS = 5_000;
@@ -24,12 +24,12 @@ export interface Merge {
   readonly regions: Regions;
 }
 
-export interface MergingOptions extends Pick<Cessions, 'ask' | 'movedFrom'> {
+export interface MergingOptions extends Pick<Cessions, 'ask' | 'cessionFrom'> {
   /** Whether that region has refused its part of the counter lately. */
   readonly isRefused: (from: string, check: RuleCheck) => boolean;
 }
 
-export function createMerging({ ask, movedFrom, isRefused }: MergingOptions) {
+export function createMerging({ ask, cessionFrom, isRefused }: MergingOptions) {
   /**
    * Only one region at a time may merge a counter. Otherwise two regions could cede to each other, and neither would
    * count. The turn itself is a cession, of a counter that no rule uses.
@@ -37,10 +37,10 @@ export function createMerging({ ask, movedFrom, isRefused }: MergingOptions) {
   const hasTurn = async ({ placed, regions }: Merge): Promise<boolean> => {
     const turn = { ...placed, check: { ...placed.check, id: `${placed.check.id}-home` } };
     const weighted = [...placed.parts].map(([name, { limit }]) => ({ name, share: limit }));
-    const keeper = regions.find(({ name }) => name === homeOf(placed.check.key, weighted));
+    const keeper = regions.find(({ name }) => name === centralRegionOf(placed.check.key, weighted));
     if (!keeper) return false;
     const [home] = regions;
-    const known = movedFrom(turn.check, keeper.name);
+    const known = cessionFrom(turn.check, keeper.name);
     if (known || isRefused(keeper.name, turn.check)) return known?.home === home.name;
     const signal = AbortSignal.timeout(MERGE_MS);
     const [outcome] = await ask({ from: keeper, home: home.name, placed: [turn] }, signal);

@@ -1,11 +1,11 @@
 // One check of a request while regions are asked: what each region has said, and the result.
 import { type Outcome, outcomeWith } from '../core/counting/check.ts';
-import type { CheckResult } from '../core/counting/decision.ts';
+import type { CheckResult } from '../core/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
-import { capacityOf } from '../core/regions/shares.ts';
+import { capacityOf } from '../core/regions/parts.ts';
 import type { Use } from './cessions.ts';
 import { isShared, type PlacedCheck } from './placed-checks.ts';
-import type { LimiterRegion, Regions } from './region-ladder.ts';
+import type { LimiterRegion, Regions } from './region.ts';
 
 /** What a region (or memory in its place) has said about a check; no outcome if the region has not answered. */
 export interface Verdict {
@@ -79,7 +79,7 @@ const denied = ({ verdicts }: Pending): Outcome[] =>
 
 /** Some region has denied the check, and none has admitted it. A region without an answer does not change that. */
 export const isDenied = (one: Pending): boolean =>
-  !one.admitted && !one.placed.check.log && denied(one).length > 0;
+  !one.admitted && !one.placed.check.isShadow && denied(one).length > 0;
 
 /** The denial of the check. There is none as soon as one region admits it. */
 export function denialOf(one: Pending): CheckResult<RuleCheck> | undefined {

@@ -4,7 +4,7 @@ import { eachAs } from '../core/each.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { SharesByRegion, Split } from '../core/matching/rule.ts';
 import { createPlacements, type Placement, type Placements, wholeAt } from '../core/regions/placement.ts';
-import type { Regions } from './region-ladder.ts';
+import type { Regions } from './region.ts';
 
 export interface PlacedCheck extends Placement {
   readonly check: RuleCheck;

@@ -1,7 +1,7 @@
 // Calls one region to count checks of a request, and writes the answer into the tally. `start` makes the call. Then
 // `accept` and `hear` get the answer, or `fail` gets the error.
 import { type Answer, type Outcome, outcomeWith } from '../core/counting/check.ts';
-import type { DegradedReason } from '../core/counting/decision.ts';
+import type { DegradedReason } from '../core/decision.ts';
 import { eachAs } from '../core/each.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { CounterStoreError } from '../core/ports/counter-store.ts';
@@ -17,7 +17,7 @@ import {
   noteAnswer,
   noteFailure,
   type Unanswered,
-} from './region-ladder.ts';
+} from './region.ts';
 import type { CountRequest } from './regional-count.ts';
 import type { RegionAnnouncement } from './rules-in-force.ts';
 
@@ -58,7 +58,7 @@ export interface RegionCalls {
     tally: Tally,
     request: CountRequest,
   ): RegionCall | undefined;
-  /** Throws if the answer lacks something. The call has then failed. */
+  /** Throws if the number of outcomes is wrong. The call then counts as failed. */
   accept(call: RegionCall, answer: Answer): Answer;
   hear(call: RegionCall, answer: Answer, tally: Tally, request: CountRequest): void;
   fail(call: RegionCall, error: unknown, tally: Tally, request: CountRequest): void;
@@ -96,8 +96,9 @@ export function createRegionCalls({
     );
 
   /**
-   * The nearest region leaves time for the next one. A far region gets the time that its distance takes, and so does
-   * the nearest if it is asked after a far one. A region that stands in for a failed one gets little time.
+   * The first call to the nearest region leaves time for the next region. A far region gets the time that its distance
+   * takes, and so does the nearest if it is asked after a far one. If the nearest region did not answer, a region of
+   * unknown distance gets no more than the time that is left.
    */
   const givenMs = (region: LimiterRegion, turns: readonly Turn[], request: CountRequest, round: number) => {
     const [nearest] = request.regions;
@@ -124,7 +125,7 @@ export function createRegionCalls({
     const { outcomes, nowMs } = answer;
     const passes = turns.every(({ check }, i) => {
       const outcome = outcomes[i];
-      return outcome?.allowed || (check.log && outcome?.movedTo === undefined);
+      return outcome?.allowed || (check.isShadow && outcome?.cededTo === undefined);
     });
     for (let i = 0; i < turns.length; i += 1) {
       const turn = turns[i] as Turn;
@@ -141,7 +142,7 @@ export function createRegionCalls({
     { region, check, ones }: Turn,
     outcome: Outcome,
     { nowMs, sentAtMs, passes }: Admitting,
-    { operation, regions, ledger, era }: CountRequest,
+    { operation, regions, ledger, announcement }: CountRequest,
   ) => {
     const isCharged = passes && operation === 'take';
     const whole = asWhole(ones[0], check, outcome);
@@ -149,7 +150,16 @@ export function createRegionCalls({
     // Also notes the lease that came with the charge. The result is the rest of the whole limit.
     const remaining =
       isCharged && region === regions[0]
-        ? leases.note({ region, check, outcome, whole, sentAtMs, era, chargedAtMs, usedNow: check.cost })
+        ? leases.note({
+            region,
+            check,
+            outcome,
+            whole,
+            sentAtMs,
+            announcement,
+            chargedAtMs,
+            usedNow: check.cost,
+          })
         : whole.remaining;
     const result = {
       check,
@@ -166,10 +176,10 @@ export function createRegionCalls({
     { region, check, ones }: Turn,
     outcome: Outcome,
     { answeredAtMs, sentAtMs }: Pick<Moment, 'answeredAtMs'> & Pick<RegionCall, 'sentAtMs'>,
-    { operation, regions, era }: CountRequest,
+    { operation, regions, announcement }: CountRequest,
   ) => {
-    const moment = { askedAtMs: sentAtMs, answeredAtMs, era };
-    if (outcome.movedTo !== undefined) return cessions.learn(check, region.name, outcome, moment);
+    const moment = { askedAtMs: sentAtMs, answeredAtMs, announcement };
+    if (outcome.cededTo !== undefined) return cessions.learn(check, region.name, outcome, moment);
     setVerdicts(ones, region, check, outcome);
     if (operation !== 'take') return;
     if (region === regions[0]) leases.denied(check, outcome, outcome.nowMs ?? answeredAtMs);
@@ -230,7 +240,7 @@ export function createRegionCalls({
     accept(call, answer) {
       const { region, permit, sentAtMs, checks } = call;
       if (answer.outcomes.length !== checks.length)
-        throw new CounterStoreError('bad-reply', 'the answer lacks something');
+        throw new CounterStoreError('bad-reply', 'the answer has the wrong number of outcomes');
       noteAnswer(region, permit, sentAtMs, now());
       return answer;
     },

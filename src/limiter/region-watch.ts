@@ -1,7 +1,7 @@
 // Probes regions after responses, so that no request waits: is a failed region back, and does a script that failed for
 // one request fail for all of them? An isolate probes a region only so often.
 
-import type { AfterResponse } from '../core/matching/caller.ts';
+import type { AfterResponse } from '../core/ports/after-response.ts';
 import { type CounterStore, CounterStoreError } from '../core/ports/counter-store.ts';
 import { type Breaker, type Permit, PROBE_MS } from '../core/regions/breaker.ts';
 import type { Distance } from './distance.ts';

@@ -3,13 +3,13 @@
 // charges are given back: all or nothing.
 import { createBoundedCache } from '../core/bounded-cache.ts';
 import type { Answer } from '../core/counting/check.ts';
-import type { CheckResult } from '../core/counting/decision.ts';
+import type { CheckResult } from '../core/decision.ts';
 import { eachAs } from '../core/each.ts';
-import type { AfterResponse } from '../core/matching/caller.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
-import { isUsable } from '../core/regions/shares.ts';
+import type { AfterResponse } from '../core/ports/after-response.ts';
+import { isUsable } from '../core/regions/parts.ts';
 import { catchUp } from './catch-up.ts';
-import { type Ask, asksOf, type Cessions, type Use, type Wish } from './cessions.ts';
+import { type Ask, asksOf, type Cessions, type PartRequest, type Use } from './cessions.ts';
 import type { Deadline } from './deadline.ts';
 import { keepAlive, mayBeDropped } from './keep-alive.ts';
 import { nameOf } from './known-cessions.ts';
@@ -28,8 +28,8 @@ import {
   withTurn,
 } from './pending-check.ts';
 import type { PlacedCheck } from './placed-checks.ts';
+import { askRegion, type LimiterRegion, type Regions } from './region.ts';
 import { createRegionCalls, type Tally } from './region-calls.ts';
-import { askRegion, type LimiterRegion, type Regions } from './region-ladder.ts';
 import type { RegionAnnouncement } from './rules-in-force.ts';
 
 export interface CountRequest {
@@ -47,7 +47,7 @@ export interface CountRequest {
   /** The ledger of the request. Charges, and charges in doubt, are noted there. */
   readonly ledger: Ledger;
   /** See known-denials.ts. */
-  readonly era: string;
+  readonly announcement: string;
 }
 
 export interface Counted extends Pick<Tally, 'failure' | 'heard'> {
@@ -63,7 +63,9 @@ export interface Counted extends Pick<Tally, 'failure' | 'heard'> {
 export interface RegionalCount {
   count(request: CountRequest): Promise<Counted>;
   /** The results of a denial that memory knows; undefined if a region must be asked. */
-  recall(request: Pick<CountRequest, 'placed' | 'regions' | 'era'>): CheckResult<RuleCheck>[] | undefined;
+  recall(
+    request: Pick<CountRequest, 'placed' | 'regions' | 'announcement'>,
+  ): CheckResult<RuleCheck>[] | undefined;
   /**
    * Gives all charges of the request back. A caller that these charges have denied may then pass before its retry time.
    */
@@ -77,10 +79,7 @@ export interface RegionalCountOptions {
   readonly leases: LeaseBook;
 }
 
-/**
- * For this long after a charge is given back, this isolate remembers no denial of its counter: that charge may have
- * caused the denial.
- */
+/** Until then, no denial of a counter is remembered: a charge that was given back may have caused it. */
 const UNSETTLED_MS = 5_000;
 const MAX_UNSETTLED = 10_000;
 /** Each region may be asked for its part once and to count twice, because a home may have got more parts meanwhile. */
@@ -89,7 +88,7 @@ const roundsFor = (regions: Regions) => 3 * regions.length + 1;
 /** Calls that are made at once. */
 interface Step {
   readonly turns: readonly Turn[];
-  readonly wishes: readonly Wish[];
+  readonly partRequests: readonly PartRequest[];
 }
 
 export function createRegionalCount(options: RegionalCountOptions): RegionalCount {
@@ -105,10 +104,10 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   };
 
   /**
-   * The next region to try; undefined if all regions with a part have answered. With an era, memory may answer for
+   * The next region to try; undefined if all regions with a part have answered. With an announcement, memory may answer for
    * them.
    */
-  const turnOf = (one: Pending, regions: Regions, era: string | undefined): Turn | undefined => {
+  const turnOf = (one: Pending, regions: Regions, announcement: string | undefined): Turn | undefined => {
     const { placed } = one;
     const near = cessions.checkAt(placed, regions[0].name);
     // The usual case: the nearest region counts the check, and no cession has to be looked up.
@@ -119,8 +118,8 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       // The region denied the check with a smaller part than it has by now.
       const hasMore = verdict?.outcome !== undefined && verdict.check.limit < check.limit;
       if (!verdict || hasMore) {
-        const mayKnow = era !== undefined && denials.size > 0;
-        const outcome = mayKnow ? denials.find(region.name, check, now(), era) : undefined;
+        const mayKnow = announcement !== undefined && denials.size > 0;
+        const outcome = mayKnow ? denials.find(region.name, check, now(), announcement) : undefined;
         if (!outcome) return { region, check, ones: [one] };
         setVerdict(one, region.name, { check, outcome });
       }
@@ -130,7 +129,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   };
 
   /** The home has denied the check or has no part. Getting parts of idle regions helps more than one charge there. */
-  const wishOf = ({ placed, verdicts }: Pending, regions: Regions): Wish | undefined => {
+  const partRequestOf = ({ placed, verdicts }: Pending, regions: Regions): PartRequest | undefined => {
     const home = placed.at ?? regions[0].name;
     const part = placed.parts.get(home);
     const hasPart = part !== undefined && isUsable(placed.check, part);
@@ -144,20 +143,20 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
 
   /** Undefined if there is no region left to ask, or if a check is denied and cannot be tried elsewhere. */
   const stepOf = (pending: readonly Pending[], request: CountRequest): Step | undefined => {
-    const { placed, regions, operation, era } = request;
-    const memory = operation === 'take' && !placed.some(isTold) ? era : undefined;
-    const wishes: Wish[] = [];
+    const { placed, regions, operation, announcement } = request;
+    const memory = operation === 'take' && !placed.some(mustSeeEveryRequest) ? announcement : undefined;
+    const partRequests: PartRequest[] = [];
     let turns: readonly Turn[] = [];
     let isOver = false;
     for (const one of pending) {
       if (one.admitted) continue;
-      const wish = operation === 'take' ? wishOf(one, regions) : undefined;
-      const turn = wish ? undefined : turnOf(one, regions, memory);
-      if (wish) wishes.push(wish);
+      const partRequest = operation === 'take' ? partRequestOf(one, regions) : undefined;
+      const turn = partRequest ? undefined : turnOf(one, regions, memory);
+      if (partRequest) partRequests.push(partRequest);
       else if (turn) turns = withTurn(turns, turn);
       else isOver ||= isDenied(one);
     }
-    return turns.length + wishes.length === 0 || isOver ? undefined : { turns, wishes };
+    return turns.length + partRequests.length === 0 || isOver ? undefined : { turns, partRequests };
   };
 
   /** Asks a region for its parts. If that fails, the region is asked to count instead. */
@@ -184,10 +183,10 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     calls.hear(call, answer, tally, request);
   };
 
-  const take = ({ turns, wishes }: Step, tally: Tally, request: CountRequest): Promise<unknown> => {
+  const take = ({ turns, partRequests }: Step, tally: Tally, request: CountRequest): Promise<unknown> => {
     const byRegion = [...Map.groupBy(turns, ({ region }) => region)];
     const taking = Promise.all([
-      ...asksOf(wishes).map((some) => askForParts(some, request)),
+      ...asksOf(partRequests).map((some) => askForParts(some, request)),
       ...byRegion.map(([region, some]) => askToCount(region, some, tally, request)),
     ]);
     keepAlive(taking, request);
@@ -238,7 +237,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
       const step = stepOf(tally.pending, request);
       isStopped = step !== undefined && tally.heard.some((one) => isOutdated(one, request.expected));
       if (!step || isStopped) break;
-      const only = step.wishes.length === 0 ? onlyRegionOf(step.turns) : undefined;
+      const only = step.partRequests.length === 0 ? onlyRegionOf(step.turns) : undefined;
       if (!only) await take(step, tally, request);
       else {
         // What `askToCount` does, without its promise: most requests take one call and nothing else.
@@ -283,10 +282,10 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   return {
     count,
     undo,
-    recall({ placed, regions, era }) {
+    recall({ placed, regions, announcement }) {
       if (denials.size === 0 || placed.some(({ check }) => check.countDenied)) return undefined;
       const all = eachAs(placed, pendingOf);
-      const known = all.filter((one) => turnOf(one, regions, era) === undefined && isDenied(one));
+      const known = all.filter((one) => turnOf(one, regions, announcement) === undefined && isDenied(one));
       // Only Redis can tell whether this request would start a block.
       const isOpen = all.some((one) => one.placed.check.blockMs && !known.includes(one));
       return known.length > 0 && !isOpen ? known.flatMap((one) => denialOf(one) ?? []) : undefined;
@@ -299,5 +298,6 @@ const isAdmitted = ({ admitted }: Pending): boolean => admitted !== undefined;
 const isOutdated = ({ announced }: RegionAnnouncement, expected: string | undefined): boolean =>
   expected !== undefined && announced !== null && announced !== expected;
 
-/** Whether the counter must see every request, also the denied ones. */
-const isTold = ({ check }: PlacedCheck): boolean => check.countDenied === true || check.blockMs !== undefined;
+/** Whether the counter must see denied requests, too. */
+const mustSeeEveryRequest = ({ check }: PlacedCheck): boolean =>
+  check.countDenied === true || check.blockMs !== undefined;

@@ -1,12 +1,12 @@
 // A request on its way to a decision, and the steps of that way.
-import type { Decision } from '../core/counting/decision.ts';
-import type { AfterResponse } from '../core/matching/caller.ts';
+import type { Decision } from '../core/decision.ts';
 import type { Plan, Unverified } from '../core/matching/plan.ts';
 import type { Snapshot } from '../core/matching/snapshot.ts';
+import type { AfterResponse } from '../core/ports/after-response.ts';
 import type { Probe } from '../core/ports/snapshot-source.ts';
 import type { Deadline } from './deadline.ts';
 import type { Ledger } from './ledger.ts';
-import type { Regions } from './region-ladder.ts';
+import type { Regions } from './region.ts';
 
 export interface DecisionRequest {
   readonly regions: Regions;

@@ -1,12 +1,13 @@
 // Keeps the rules of this isolate up to date. It reads the announcement of a region along with checks that are made
 // anyway, or by a call of its own, and loads newer rules.
-import type { AfterResponse } from '../core/matching/caller.ts';
+
 import type { Snapshot } from '../core/matching/snapshot.ts';
+import type { AfterResponse } from '../core/ports/after-response.ts';
 import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { OutdatedNotice, Probe, SnapshotSource } from '../core/ports/snapshot-source.ts';
 import { createDeadline, type Deadline, waitAtMost } from './deadline.ts';
 import { keepAlive } from './keep-alive.ts';
-import { askRegion, FAIR_PART, type Regions } from './region-ladder.ts';
+import { askRegion, FAIR_PART, type Regions } from './region.ts';
 
 /** The announcement of a region; null if there is none. */
 export interface RegionAnnouncement extends Omit<OutdatedNotice, 'announced'> {
@@ -80,7 +81,7 @@ export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceO
           board = heard.board;
           return heard.announced ?? undefined;
         },
-        readParts: (parts, signal) => board.readParts(parts, signal),
+        readPublished: (parts, signal) => board.readPublished(parts, signal),
       });
     },
 

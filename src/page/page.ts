@@ -5,7 +5,7 @@ import { render } from '../admin/problems.ts';
 import { CLOSED_SESSION, type Sessions } from '../admin/session.ts';
 import { hasAdminCredentials } from '../core/authorization.ts';
 import { OWN_PREFIX } from '../core/matching/resource.ts';
-import { problem } from '../http/problem.ts';
+import { problem } from '../core/problem.ts';
 import { HALF_LOGGED_OUT, reasonOf, renderFrame, renderLogIn } from './documents.tsx';
 import { plainViewOf, renderPlain } from './plain/plain.tsx';
 

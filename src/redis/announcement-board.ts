@@ -1,6 +1,6 @@
 // The announcement of one region, in Upstash Redis.
 import announce from '../../lua/announce.lua';
-import { ANNOUNCEMENT_KEY, partKey } from '../core/counting/keys.ts';
+import { ANNOUNCEMENT_KEY, publishedKey } from '../core/counting/keys.ts';
 import { type AnnouncementBoard, formatAnnouncement } from '../core/ports/announcement.ts';
 import { CounterStoreError } from '../core/ports/counter-store.ts';
 import type { Client } from './client.ts';
@@ -23,8 +23,8 @@ export function createAnnouncementBoard(client: Client): AnnouncementBoard {
       await client.send(signal, (redis) => redis.eval(announce, [ANNOUNCEMENT_KEY], args));
     },
 
-    async readParts(parts, signal) {
-      const texts: unknown = await client.command(signal, ['MGET', ...parts.map(partKey)]);
+    async readPublished(parts, signal) {
+      const texts: unknown = await client.command(signal, ['MGET', ...parts.map(publishedKey)]);
       if (!Array.isArray(texts) || texts.length !== parts.length || !texts.every(isTextOrNone))
         throw new CounterStoreError('bad-reply', 'the copies are not text');
       return texts.map((text) => text ?? undefined);
@@ -33,7 +33,7 @@ export function createAnnouncementBoard(client: Client): AnnouncementBoard {
     async writeParts(parts, signal) {
       const replies = await client.sendAll(signal, (redis) => {
         const pipeline = redis.pipeline();
-        for (const part of parts) pipeline.set(partKey(part), part.packed, { px: PART_TTL_MS });
+        for (const part of parts) pipeline.set(publishedKey(part), part.packed, { px: PART_TTL_MS });
         return pipeline.exec({ keepErrors: true });
       });
       for (const { error } of replies) if (error) throw error;

@@ -76,7 +76,7 @@ export async function composeScript(): Promise<Script> {
 type Block = 'read' | 'charge';
 
 /** What the composer knows of an algorithm's source. */
-interface Parts {
+interface Source {
   /** Code blocks by name. Undefined for a module, which returns two functions. */
   readonly blocks: Partial<Record<Block, string>> | undefined;
   /** Names of the stored values, in order. Those that end with `Text` are text, the others whole numbers. */
@@ -88,8 +88,8 @@ interface Parts {
 }
 
 function composeText(): string {
-  const parts = new Map(ENTRIES.map(({ id, source }) => [id, partsOf(source)]));
-  const of = (id: AlgorithmId) => parts.get(id) as Parts;
+  const parts = new Map(ENTRIES.map(({ id, source }) => [id, sourceOf(source)]));
+  const of = (id: AlgorithmId) => parts.get(id) as Source;
   const names = [...parts.values()].flatMap(({ state, keeps, locals }) => [
     ...state,
     ...keeps.map((name) => `${name}Kept`),
@@ -151,10 +151,10 @@ function byCode(branchOf: (algorithm: Entry) => string, otherwise = ''): string 
   return `if ${branches.join('elseif ')}${otherwise} end`;
 }
 
-function partsOf(source: string): Parts {
+function sourceOf(source: string): Source {
   const names = (kind: string) => wordsAfter(source, kind);
   const [like] = names('like');
-  const base = like === undefined ? undefined : partsOf(ENTRIES.find(({ id }) => id === like)?.source ?? '');
+  const base = like === undefined ? undefined : sourceOf(ENTRIES.find(({ id }) => id === like)?.source ?? '');
   const blocks = isModule(source) ? undefined : blocksOf(source);
   if (base === undefined)
     return { blocks, state: names('state'), keeps: names('keeps'), locals: names('local') };
@@ -185,7 +185,7 @@ function blocksOf(source: string): Partial<Record<Block, string>> {
 const isText = (name: string) => name.endsWith('Text');
 
 /** Reads a record: numbers by one pattern; a text, which comes last, up to the semicolon. */
-function loadOf({ state, keeps }: Parts): string {
+function loadOf({ state, keeps }: Source): string {
   const numbers = ['reset', ...state.filter((name) => !isText(name))];
   const text = state.find(isText);
   // The values that a charge does not change, then the position where the others begin.
@@ -215,7 +215,7 @@ end`;
 }
 
 /** Writes what has changed of a record, or all of it. */
-function storeOf({ state, keeps }: Parts): string {
+function storeOf({ state, keeps }: Source): string {
   const all = ['reset', ...state];
   const formatOf = (names: readonly string[]) => names.map((name) => (isText(name) ? '%s' : '%d')).join(' ');
   const changed = all.slice(keeps.length);

@@ -21,7 +21,7 @@ const COLUMNS: readonly (readonly [Column, ...Column[]])[] = [
   [({ extra }) => extra],
   [({ want }) => want || undefined],
   [({ blockMs }) => blockMs || undefined],
-  [({ countDenied, log }) => (countDenied ? 1 : 0) + (log ? 2 : 0) || undefined],
+  [({ countDenied, isShadow }) => (countDenied ? 1 : 0) + (isShadow ? 2 : 0) || undefined],
   [({ chargedAtMs }) => chargedAtMs],
   [({ seatId }) => seatId],
   [({ cession }) => cession?.home, ({ cession }) => cession?.termMs, ({ cession }) => cession?.holdMs],
@@ -106,8 +106,8 @@ function toOutcome(fields: readonly number[], i: number, detailsAt: number, chec
   const retryMs = fields[at + 1] ?? 0;
   const granted = fields[at + 2] ?? 0;
   const delayMs = fields[at + 3] ?? 0;
-  const movedTo = typeof first === 'string' ? (first as string).slice(1) : undefined;
-  const allowed = movedTo === undefined ? first : 0;
+  const cededTo = typeof first === 'string' ? (first as string).slice(1) : undefined;
+  const allowed = cededTo === undefined ? first : 0;
   const plausible =
     (allowed === 0 || allowed === 1) &&
     remaining >= 0 &&
@@ -122,6 +122,6 @@ function toOutcome(fields: readonly number[], i: number, detailsAt: number, chec
     granted,
     delayMs,
     nowMs: undefined,
-    movedTo,
+    cededTo,
   };
 }

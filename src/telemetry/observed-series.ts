@@ -1,5 +1,5 @@
 // The series that requests are counted in, each found by what the request has at hand: its rules, its route, its region.
-// A series that is there is found without making anything.
+// A known series is found without building its text.
 import type { CompiledRule } from '../core/matching/compiled-rule.ts';
 import type { Counter, Histogram, MetricSums } from '../core/telemetry/metric-sums.ts';
 
@@ -20,7 +20,7 @@ export function createObservedSeries(sums: MetricSums) {
     ofRules.set(rule, known);
     return keep(known, result, sums.counter('checks', sums.nameOf('rule', rule.name), result));
   };
-  /** Only so many routes have a name of their own, so only so many are kept. */
+  /** The number of routes with a name of their own is bounded, and so is this map. */
   const findRoute = (route: string): RouteSeries => {
     const name = sums.nameOf('route', route);
     return ofRoutes.get(name) ?? keep(ofRoutes, name, createRouteSeries(sums, name));

@@ -1,5 +1,5 @@
 // Turns what the gateway tells into sums. Nothing here waits, fails or depends on what is told next.
-import { type CheckResult, type Decision, resultsOf } from '../core/counting/decision.ts';
+import { type CheckResult, type Decision, resultsOf } from '../core/decision.ts';
 import { type Caller, subjectOf } from '../core/matching/caller.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { AnsweredRequest, DecidedRequest } from '../core/ports/telemetry.ts';
@@ -31,7 +31,7 @@ export function createObserver({ sums, denials, usage, crossings, now, clockMs }
     const isDenied = !outcome.allowed;
     // An isolate that counts alone does not know what a subject has used.
     const alerts = rule.alertAt.length > 0 && decision.kind === 'counted';
-    if (check.log || !(isDenied || alerts)) return;
+    if (check.isShadow || !(isDenied || alerts)) return;
     const who = subjectOf(rule.scope, caller);
     if (alerts) crossings.add(result, who, outcome.nowMs ?? decision.nowMs);
     if (!isDenied) return;
@@ -46,7 +46,7 @@ export function createObserver({ sums, denials, usage, crossings, now, clockMs }
     let most = 0;
     for (const { check } of results) {
       // A bound stands beside the counter of its rule.
-      const cost = check.log || check.rule.isBound ? undefined : counts.costOf(check);
+      const cost = check.isShadow || check.rule.isBound ? undefined : counts.costOf(check);
       if (cost === undefined) continue;
       if (Math.abs(cost) > Math.abs(most)) most = cost;
       if (cost !== 0 || requests !== 0) costs.push({ ruleId: check.rule.id, cost });
@@ -108,6 +108,6 @@ function kindOf(decision: Decision): string {
 }
 
 function resultOf({ check, outcome }: Result): string {
-  if (!outcome.allowed) return check.log ? 'would-deny' : 'denied';
+  if (!outcome.allowed) return check.isShadow ? 'would-deny' : 'denied';
   return outcome.remaining * NEAR_PARTS <= check.full.limit ? 'near-limit' : 'admitted';
 }

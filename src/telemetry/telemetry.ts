@@ -1,6 +1,6 @@
 // Counts decisions and answers in memory and hands the sums over after responses: metrics to a region's Redis, denials
 // and usage to a queue or to Postgres.
-import type { CheckResult } from '../core/counting/decision.ts';
+import type { CheckResult } from '../core/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { IsolateReport } from '../core/ports/metrics-board.ts';
 import type { HandOverRegion, Telemetry } from '../core/ports/telemetry.ts';

@@ -39,7 +39,7 @@ const store: CounterStore = { run: unreachable, reset: unreachable, probe: unrea
 const board: AnnouncementBoard = {
   read: async () => undefined,
   write: async () => undefined,
-  readParts: async (parts) => parts.map(() => undefined),
+  readPublished: async (parts) => parts.map(() => undefined),
   writeParts: async () => undefined,
 };
 /** These accept announcements, but have no counters. */

@@ -2,8 +2,8 @@
 
 import type { Check } from '../../src/core/counting/check.ts';
 import { runChecks } from '../../src/core/counting/counters.ts';
-import { untilFreeMs } from '../../src/core/counting/decision.ts';
 import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import { untilFreeMs } from '../../src/core/decision.ts';
 
 export interface LimitedServer {
   fetch(): Promise<Response>;

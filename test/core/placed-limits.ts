@@ -3,8 +3,8 @@ import { expect } from 'vitest';
 import { hashTagOf } from '../../src/core/counting/keys.ts';
 import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import type { PlacedBefore, SharesByRegion, Split } from '../../src/core/matching/rule.ts';
+import { centralRegionOf, type Part } from '../../src/core/regions/parts.ts';
 import { createPlacements } from '../../src/core/regions/placement.ts';
-import { homeOf, type Share } from '../../src/core/regions/shares.ts';
 import { createRuleCheck, type RuleCheckShape } from '../limiter/rule-checks.ts';
 
 export const AT_MS = 1_800_000_000_000;
@@ -25,7 +25,7 @@ type Shape = Omit<RuleCheckShape, 'rule'> & {
 };
 /** The part of each region, by name. */
 export const allPartsOf = (...given: Parameters<typeof placementsOf>) =>
-  placementsOf(...given).map(({ parts }): Record<string, Share> => Object.fromEntries(parts));
+  placementsOf(...given).map(({ parts }): Record<string, Part> => Object.fromEntries(parts));
 /** The parts of the only way. */
 export function partsOf(...given: Parameters<typeof allPartsOf>) {
   const [parts = {}, ...others] = allPartsOf(...given);
@@ -42,7 +42,7 @@ export const told = (...given: Parameters<typeof placementsOf>) =>
     ...Object.fromEntries([...parts].map(([name, { limit }]) => [name, limit])),
   }));
 export const home = (shares: SharesByRegion, key = '{test}:subject') =>
-  homeOf(
+  centralRegionOf(
     hashTagOf(key),
     Object.entries(shares).map(([name, share]) => ({ name, share })),
   );

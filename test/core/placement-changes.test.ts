@@ -1,7 +1,7 @@
 // What each region may use of a limit while the split changes.
 import { describe, expect, it } from 'vitest';
 import type { PlacedBefore } from '../../src/core/matching/rule.ts';
-import { HEARD_MS } from '../../src/core/regions/terms.ts';
+import { OLD_RULES_GONE_MS } from '../../src/core/regions/terms.ts';
 import type { RuleCheckShape } from '../limiter/rule-checks.ts';
 import {
   AT_MS,
@@ -22,21 +22,21 @@ describe('while a change holds, each region has the smallest of its parts', () =
   const changed = splitBy({ us: 3, eu: 1 }, [until(AT_MS, { us: 1, eu: 3 })]);
 
   it.each<[string, RuleCheckShape, number]>([
-    ['two windows after all isolates have heard of it', {}, HEARD_MS + 120_000],
+    ['two windows after all isolates have heard of it', {}, OLD_RULES_GONE_MS + 120_000],
     [
       'the same time if the extra is a number of buckets',
       { algorithm: 'sliding-window-buckets', extra: 50 },
-      HEARD_MS + 120_000,
+      OLD_RULES_GONE_MS + 120_000,
     ],
     [
       'the same time plus the time in which four full bursts drain',
       { algorithm: 'token-bucket', extra: 24 },
-      HEARD_MS + 120_000 + 4 * 120_000,
+      OLD_RULES_GONE_MS + 120_000 + 4 * 120_000,
     ],
     [
       'a time that is rounded up',
       { algorithm: 'gcra', extra: 7, windowMs: 1_000 },
-      HEARD_MS + 2_000 + Math.ceil(28_000 / 12),
+      OLD_RULES_GONE_MS + 2_000 + Math.ceil(28_000 / 12),
     ],
   ])('for %s', (_, shape, heldMs) => {
     expect(limitsOf(changed, shape, AT_MS - 1)).toEqual({ us: 3, eu: 3 });
@@ -48,7 +48,7 @@ describe('while a change holds, each region has the smallest of its parts', () =
     const [first, second] = [AT_MS, AT_MS + 50_000];
     const before = [until(first, { us: 1, eu: 5 }), until(second, { us: 5, eu: 1 })];
     const split = splitBy({ us: 1, eu: 1 }, before);
-    const endMs = HEARD_MS + 120_000;
+    const endMs = OLD_RULES_GONE_MS + 120_000;
     expect(limitsOf(split, {}, second)).toEqual({ us: 2, eu: 2 });
     expect(limitsOf(split, {}, first + endMs - 1)).toEqual({ us: 2, eu: 2 });
     expect(limitsOf(split, {}, first + endMs)).toEqual({ us: 6, eu: 2 });
@@ -89,7 +89,7 @@ describe('while a change holds, each region has the smallest of its parts', () =
   it("if both the rule's own shares and the configured ones have changed", () => {
     const rule = placedBefore({ shares: { us: 1, eu: 5 }, central: false, replacedAtMs: AT_MS + 1_000 });
     const split = splitBy({ us: 1, eu: 1 }, [until(AT_MS, { us: 5, eu: 1 })]);
-    const endMs = HEARD_MS + 120_000;
+    const endMs = OLD_RULES_GONE_MS + 120_000;
     expect(limitsOf(split, { rule })).toEqual({ us: 2, eu: 2 });
     expect(limitsOf(split, { rule }, AT_MS + endMs)).toEqual({ us: 2, eu: 6 });
     expect(limitsOf(split, { rule }, AT_MS + 1_000 + endMs)).toEqual({ us: 6, eu: 6 });
@@ -101,7 +101,7 @@ describe('while a change holds, each region has the smallest of its parts', () =
 });
 
 describe('while a rule is moved', () => {
-  const endMs = AT_MS + HEARD_MS + 120_000;
+  const endMs = AT_MS + OLD_RULES_GONE_MS + 120_000;
   const wasSplit = placedBefore({ shares: null, central: false, replacedAtMs: AT_MS });
   const wasCentral = placedBefore({ shares: null, central: true, replacedAtMs: AT_MS });
   const parts = { us: 4, eu: 4, ap: 4 };
@@ -163,7 +163,7 @@ describe('while a rule is moved', () => {
 
 describe('if a change leaves no region a part, a request is counted both ways', () => {
   const moved = splitBy({ eu: 1 }, [until(AT_MS, { us: 1 })]);
-  const endMs = AT_MS + HEARD_MS + 120_000;
+  const endMs = AT_MS + OLD_RULES_GONE_MS + 120_000;
 
   it('when the whole limit moves from one region to another', () => {
     const both = [{ us: { limit: 12, extra: undefined } }, { eu: { limit: 12, extra: undefined } }];

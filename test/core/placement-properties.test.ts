@@ -3,7 +3,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
-import { capacityOf, isUsable, type Share } from '../../src/core/regions/shares.ts';
+import { capacityOf, isUsable, type Part } from '../../src/core/regions/parts.ts';
 import { AT_MS, allPartsOf, partsOf, placementsOf, splitBy, told, until } from './placed-limits.ts';
 
 const names = ['us', 'eu', 'ap'] as const;
@@ -25,7 +25,7 @@ const given = fc.record({
   key: fc.nat({ max: 50 }).map((i) => `weir:{ip:=${i}}`),
 });
 
-const sumOf = (parts: Record<string, Share>, of: 'limit' | 'extra') =>
+const sumOf = (parts: Record<string, Part>, of: 'limit' | 'extra') =>
   names.reduce((sum, name) => sum + (parts[name]?.[of] ?? 0), 0);
 
 it('the parts of a limit never add up to more than the limit, in any placement', () => {
@@ -59,7 +59,7 @@ it('during a change, some placement is within the old parts, and some within the
       const shape = { algorithm, limit, extra, cost, key, windowMs: 60_000 };
       const ends = [present, next].map((by) => partsOf(splitBy(by), shape));
       const all = allPartsOf(splitBy(next, [until(AT_MS, present)]), shape);
-      const isWithin = (parts: Record<string, Share>, end: Record<string, Share>) =>
+      const isWithin = (parts: Record<string, Part>, end: Record<string, Part>) =>
         names.every((name) => (parts[name]?.limit ?? 0) <= (end[name]?.limit ?? 0));
       for (const end of ends) expect(all.some((parts) => isWithin(parts, end))).toBe(true);
     }),

@@ -6,9 +6,9 @@ import type { Check } from '../../src/core/counting/check.ts';
 import { runChecks } from '../../src/core/counting/counters.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { SharesByRegion } from '../../src/core/matching/rule.ts';
+import { type Part, partsOf } from '../../src/core/regions/parts.ts';
 import { createPlacements, type Placement } from '../../src/core/regions/placement.ts';
-import { partsOf, type Share } from '../../src/core/regions/shares.ts';
-import { HEARD_MS } from '../../src/core/regions/terms.ts';
+import { OLD_RULES_GONE_MS } from '../../src/core/regions/terms.ts';
 import { createRuleCheck } from '../limiter/rule-checks.ts';
 import { rounds } from '../rounds.ts';
 import {
@@ -34,7 +34,7 @@ interface Step {
 }
 
 /** Counted in one region with this part. All of them admit, or none is charged. */
-type Counted = readonly (readonly [region: string, part: Share])[];
+type Counted = readonly (readonly [region: string, part: Part])[];
 
 const steps = fc.array(
   fc.record<Step>({
@@ -191,8 +191,8 @@ describe.each(ALGORITHM_IDS)('while the split of %s changes', (algorithm) => {
           const world = createWorld(rule);
           const overMs = heldMs(rule);
           const times = {
-            'some have not heard': HEARD_MS - 1,
-            'all have heard': HEARD_MS,
+            'some have not heard': OLD_RULES_GONE_MS - 1,
+            'all have heard': OLD_RULES_GONE_MS,
             'nearly over': overMs - 1,
             over: overMs,
           };
@@ -200,7 +200,7 @@ describe.each(ALGORITHM_IDS)('while the split of %s changes', (algorithm) => {
             const atMs = START_MS + (typeof when === 'number' ? when : times[when]);
             world.pass(atMs - world.now());
             world.pass(waitMs(wait, rule.windowMs, world.now()));
-            const hasHeard = !isLate || world.now() >= START_MS + HEARD_MS;
+            const hasHeard = !isLate || world.now() >= START_MS + OLD_RULES_GONE_MS;
             const counted = countedBy(placed(hasHeard ? next : old, world.now()), region);
             world.take(counted, cost);
           }
@@ -215,5 +215,5 @@ describe.each(ALGORITHM_IDS)('while the split of %s changes', (algorithm) => {
 /** As docs/regions.md says: until all have heard of it, two windows, and until four full bursts have drained. */
 function heldMs({ algorithm, windowMs, limit, extra = 0 }: Rule): number {
   const burst = isBucket(algorithm) ? extra : 0;
-  return HEARD_MS + 2 * windowMs + Math.ceil((4 * windowMs * burst) / limit);
+  return OLD_RULES_GONE_MS + 2 * windowMs + Math.ceil((4 * windowMs * burst) / limit);
 }

@@ -58,8 +58,8 @@ describe('a tie', () => {
         ruleIds: ['a', 'b'],
         message:
           '"A" and "B" are tied: same scope, resource and priority, and both can apply to one request. ' +
-          'Only "A" does, its id being the smaller one. Give them different priorities to choose which one does; ' +
-          'for both to apply, say both in `limits` of one rule.',
+          'Only "A" applies, because it has the smaller id. To choose which one applies, give them different ' +
+          'priorities. To apply both, put both limits into `limits` of one rule.',
       },
     ]);
   });
@@ -111,8 +111,8 @@ describe('a rule that never wins', () => {
       {
         ruleIds: ['a', 'b'],
         message:
-          '"B" never applies: "A" of the same scope and resource comes before it for everybody. For both to apply, ' +
-          'say both in `limits` of one rule; for another limit for some callers, name them in `subjects` or `tiers`.',
+          '"B" never applies: "A" of the same scope and resource comes first for every request. To apply ' +
+          'both, put both limits into `limits` of one rule. To give some callers another limit, name them in `subjects` or `tiers`.',
       },
     ]);
   });
@@ -181,7 +181,7 @@ describe('tiers', () => {
       '"A" takes the limit "reqests", which no tier has: it limits nobody.',
     ]);
     expect(messagesOf(rule('a', { limitName: 'toString' }))).toEqual([
-      '"A" takes the limit "toString", which no tier has: its own limit of 10 counts.',
+      '"A" takes the limit "toString", which no tier has: its own limit of 10 applies.',
     ]);
   });
 });
@@ -195,7 +195,7 @@ describe('subjects of scope ip', () => {
     '%s matches no caller',
     (subject) =>
       expect(messagesOf(rule('a', { scope: 'ip', subjects: [subject] }))).toEqual([
-        `"A" names IPs as no caller is counted: ${subject}. ` +
+        `"A" names IPs in a spelling that never matches a caller: ${subject}. ` +
           'Write IPv4 as 192.0.2.1, and IPv6 by its prefix as 2001:db8:1:2::/64.',
       ]),
   );
@@ -212,7 +212,7 @@ describe('shares', () => {
   it('of which none is for an existing region are reported', () => {
     expect(messagesOf(rule('a', { shares: { us: 0, mars: 1 } }))).toEqual([
       '"A" has shares for regions that do not exist: mars. They are ignored.',
-      '"A" has no share for any region that exists: those of REGIONS count instead.',
+      '"A" has no share for any region that exists: the shares of REGIONS apply instead.',
     ]);
   });
 });

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import type { AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
 import type { Counter, Counters } from '../../src/core/counting/judging.ts';
 import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
-import type { Counting, WeightedRegion } from '../../src/core/regions/shares.ts';
+import type { Counting, WeightedRegion } from '../../src/core/regions/parts.ts';
 
 export const sum = (parts: readonly number[]) => parts.reduce((total, part) => total + part, 0);
 export const named = (...shares: number[]): WeightedRegion[] =>

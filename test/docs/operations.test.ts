@@ -1,7 +1,7 @@
 // docs/operations.md explains every word that headers and the log can contain.
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { DEGRADED_REASONS, FALLBACKS } from '../../src/core/counting/decision.ts';
+import { DEGRADED_REASONS, FALLBACKS } from '../../src/core/decision.ts';
 import { LOG_EVENTS } from '../../src/http/log.ts';
 
 const text = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');

@@ -3,8 +3,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
 import { runChecks } from '../../src/core/counting/counters.ts';
-import { decisiveResult, denyingResults } from '../../src/core/counting/decision.ts';
 import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
+import { decisiveResult, denyingResults } from '../../src/core/decision.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { policyOf } from '../../src/core/matching/policy.ts';
 import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
@@ -68,7 +68,7 @@ const limitOf = (headers: Headers, result: Result) =>
   policiesIn(headers, 'RateLimit').find(({ name }) => name === nameOf(result))?.parameters;
 
 function allPoliciesAreNamed(headers: Headers, decided: readonly Result[]): void {
-  const enforced = decided.filter(({ check }) => !check.log).map(nameOf);
+  const enforced = decided.filter(({ check }) => !check.isShadow).map(nameOf);
   for (const field of ['RateLimit', 'RateLimit-Policy'] as const) {
     const named = policiesIn(headers, field).map(({ name }) => name);
     expect(named.toSorted()).toEqual(enforced.toSorted());

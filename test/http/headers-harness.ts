@@ -1,7 +1,7 @@
 // Decisions to make headers from, and the headers as an independent parser reads them.
 import { type BareItem, type Item, parseList } from 'structured-headers';
 import type { Outcome } from '../../src/core/counting/check.ts';
-import { type CheckResult, type CountedDecision, denyingResults } from '../../src/core/counting/decision.ts';
+import { type CheckResult, type CountedDecision, denyingResults } from '../../src/core/decision.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { RULE_DEFAULTS } from '../../src/core/matching/rule.ts';
 import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
@@ -44,7 +44,7 @@ export function createCheck(fields: Partial<CompiledRule> = {}): RuleCheck {
     extra,
     countDenied: rule.countDenied,
     blockMs: rule.blockSeconds === null ? undefined : rule.blockSeconds * 1000,
-    log: rule.action === 'log',
+    isShadow: rule.action === 'log',
   };
 }
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Decision } from '../../src/core/counting/decision.ts';
+import type { Decision } from '../../src/core/decision.ts';
 import { setDecisionHeaders, setIncidentHeaders } from '../../src/http/headers.ts';
 import { createResult, createRule, headersOf, NOW_MS, policiesIn, type Result } from './headers-harness.ts';
 

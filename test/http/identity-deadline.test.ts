@@ -1,7 +1,7 @@
 // Finding the caller may take half of the time of a decision. After that the caller is unknown.
 
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { CallerRecord, Known, TokenVerifier } from '../../src/core/matching/caller.ts';
+import type { CallerRecord, Known, TokenVerifier } from '../../src/core/ports/callers.ts';
 import { readClientRequest } from '../../src/http/client-request.ts';
 import { type Identity, identify } from '../../src/http/identity.ts';
 

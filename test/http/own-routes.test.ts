@@ -2,11 +2,11 @@
 import { Hono } from 'hono';
 import { describe, expect, it } from 'vitest';
 import { OWN_PREFIX } from '../../src/core/matching/resource.ts';
-import { createCensus } from '../../src/core/ports/census.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
 import { createIncidentCounts } from '../../src/http/incident-counts.ts';
 import { createOwnRoutes } from '../../src/http/own-routes.ts';
 import type { Services } from '../../src/http/services.ts';
+import { createCensus } from '../../src/limiter/census.ts';
 import { createDistance } from '../../src/limiter/distance.ts';
 import { openOrigins } from './origins-harness.ts';
 
@@ -38,7 +38,7 @@ function openIsolate() {
     board: {
       read: async () => undefined,
       write: async () => {},
-      readParts: async () => [],
+      readPublished: async () => [],
       writeParts: async () => {},
     },
     breaker: createBreaker({ random: () => 0.5 }),

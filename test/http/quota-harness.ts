@@ -5,14 +5,14 @@ import { type RedisServer, startRedisServer } from '../../local/redis-server.ts'
 import { startUpstashGateway, type UpstashGateway } from '../../local/upstash-gateway/server.ts';
 import { runChecks } from '../../src/core/counting/counters.ts';
 import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
-import type { CallerRecord } from '../../src/core/matching/caller.ts';
 import { planRequest } from '../../src/core/matching/plan.ts';
 import type { ListEntry, Tier } from '../../src/core/matching/rule.ts';
 import { type CompiledRule, compileSnapshot, type Snapshot } from '../../src/core/matching/snapshot.ts';
-import { createCensus } from '../../src/core/ports/census.ts';
+import type { CallerRecord } from '../../src/core/ports/callers.ts';
 import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
 import { createQuota, type QuotaServices } from '../../src/http/quota.ts';
+import { createCensus } from '../../src/limiter/census.ts';
 import { createDistance } from '../../src/limiter/distance.ts';
 import { createLimiter } from '../../src/limiter/limiter.ts';
 import { createRegionWatch } from '../../src/limiter/region-watch.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Decision, DegradedDecision } from '../../src/core/counting/decision.ts';
+import type { Decision, DegradedDecision } from '../../src/core/decision.ts';
 import { refusal, unknownRegion, unverifiedCredentials } from '../../src/http/refusals.ts';
 import {
   createDecision,
@@ -66,7 +66,7 @@ describe('a denial', () => {
     expect(body).toMatchObject({
       code: 'cost-above-limit',
       title: 'This request can never pass',
-      detail: 'It costs 50, which is more than the limit can ever hold.',
+      detail: 'The request costs 50, which is more than the limit can ever hold.',
     });
     expect(body).not.toHaveProperty('retry-after');
   });
@@ -74,7 +74,7 @@ describe('a denial', () => {
   it('that no wait can help has the message of the rule, too', async () => {
     const never = createResult({ cost: 50, message: 'Send smaller batches.' }, { retryAfterMs: undefined });
     expect(await bodyOf(denied(never))).toMatchObject({
-      detail: 'Send smaller batches. It costs 50, which is more than the limit can ever hold.',
+      detail: 'Send smaller batches. The request costs 50, which is more than the limit can ever hold.',
     });
   });
 });
@@ -118,8 +118,8 @@ it('a refusal asks to come back in a second if the cap of this isolate is used u
     type: `${TYPES}#temporary-reduced-capacity`,
     status: 503,
     code: 'temporary-reduced-capacity',
-    title: 'Not available for a moment',
-    detail: 'Requests cannot be counted now, and there are too many at once.',
+    title: 'Temporarily unavailable',
+    detail: 'The counters cannot be reached right now, and too many requests arrive at once.',
     'retry-after': 1,
   });
 });

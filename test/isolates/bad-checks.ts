@@ -2,7 +2,10 @@
 export const BAD_CHECKS: readonly (readonly [body: object, problem: string])[] = [
   [{ subject: 'a' }, 'the check: must have either rule or policy'],
   [{ rule: 'jobs' }, 'checks[0].subject: is missing: the rule counts by user'],
-  [{ rule: 'all jobs', subject: 'a' }, 'checks[0].subject: has no place in a rule that counts all together'],
+  [
+    { rule: 'all jobs', subject: 'a' },
+    'checks[0].subject: must be left out: a rule of scope global counts everybody together',
+  ],
   [{ rule: 'by address', subject: 'here' }, 'checks[0].subject: is not an IP address'],
   [{ rule: 'nobody', subject: 'a' }, 'checks[0].rule: there is no such rule in force'],
   [
@@ -11,7 +14,7 @@ export const BAD_CHECKS: readonly (readonly [body: object, problem: string])[] =
   ],
   [
     { policy: 'twice-ip', subject: '10.0.0.1' },
-    'checks[0].policy: is that of several rules; name one by its id',
+    'checks[0].policy: names several rules; use the id of one of them',
   ],
   [{ rule: 'jobs', subject: 'a', cost: 0 }, 'cost: must be from 1 to 1000000000'],
   [{ rule: 'jobs', subject: 'a', colour: 1 }, 'the body: Unrecognized key: "colour"'],
@@ -23,7 +26,7 @@ export const BAD_CHECKS: readonly (readonly [body: object, problem: string])[] =
         { rule: 'jobs', subject: 'a' },
       ],
     },
-    'checks: name a rule and a subject twice; add up their costs',
+    'checks: two entries name the same rule and subject; send one entry with the sum of their costs',
   ],
   [
     {

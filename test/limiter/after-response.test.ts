@@ -114,11 +114,11 @@ it('a shadow rule is counted and reported after the response', async () => {
   const { decide, settle, us } = openRegions();
   const { run } = us.does;
   us.does.run = async (call, signal) => {
-    if (call.checks.some(({ log }) => log)) await new Promise((resolve) => setTimeout(resolve, 10));
+    if (call.checks.some(({ isShadow }) => isShadow)) await new Promise((resolve) => setTimeout(resolve, 10));
     return run(call, signal);
   };
   const told: unknown[] = [];
-  const shadow = checkOf('shadow', { log: true, rule: { action: 'log' } });
+  const shadow = checkOf('shadow', { isShadow: true, rule: { action: 'log' } });
   await decide([near(), shadow], { onShadow: (results) => void told.push(results.length) });
   expect(told).toEqual([]);
   await settle();

@@ -49,7 +49,7 @@ export function open(
           withAnnouncement: false,
           deadline: createDeadline(DEADLINE_MS, now),
           afterResponse: (work) => void later.push(work),
-          era: 'era',
+          announcement: 'announcement',
           ledger,
         }),
       );

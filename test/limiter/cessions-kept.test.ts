@@ -81,7 +81,7 @@ async function play({ seed, check, shares, history, longestMs, lost }: World) {
       withAnnouncement: false,
       deadline: createDeadline(DEADLINE_MS, now),
       afterResponse: () => {},
-      era: 'era',
+      announcement: 'announcement',
     });
     for (const { check: counted, chargedAtMs = now() } of ledger.charges) {
       admitted.push({ atMs: chargedAtMs, units: counted.cost });

@@ -1,6 +1,6 @@
 // Two systems that get the same requests: isolates that remember denials in front of shared counters, and a twin in
 // which every request asks its counters.
-import { denyingResults } from '../../src/core/counting/decision.ts';
+import { denyingResults } from '../../src/core/decision.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { createKnownDenials, type KnownDenials } from '../../src/limiter/known-denials.ts';
 import type { Engine } from '../redis/engines.ts';
@@ -43,7 +43,7 @@ export function createIsolates(engine: Engine, count: number) {
     isKnown: (isolate: number, checks: readonly RuleCheck[], nowMs: number) =>
       isKnownDenied(memoryOf(isolate), checks, nowMs),
     remember(isolate: number, { nowMs, results }: Results, askedAtMs: number) {
-      const moment = { askedAtMs, answeredAtMs: nowMs, era: 'era' };
+      const moment = { askedAtMs, answeredAtMs: nowMs, announcement: 'announcement' };
       for (const { check, outcome } of results) memoryOf(isolate).remember('home', check, outcome, moment);
     },
     async decide(isolate: number, checks: readonly RuleCheck[], nowMs: number): Promise<Verdict> {
@@ -59,7 +59,7 @@ type Results = Awaited<ReturnType<typeof askCounters>>['answer'];
 
 /** Only Redis can tell whether a request starts a block, and a rule that counts denied requests must count this one. */
 function isKnownDenied(denials: KnownDenials, checks: readonly RuleCheck[], nowMs: number): boolean {
-  const known = checks.filter((check) => denials.find('home', check, nowMs, 'era'));
+  const known = checks.filter((check) => denials.find('home', check, nowMs, 'announcement'));
   const isTold = checks.some((check) => check.countDenied || (check.blockMs && !known.includes(check)));
   return known.length > 0 && !isTold;
 }

@@ -124,7 +124,7 @@ const rules = fc.array(
     ...shape,
     algorithm: fc.constantFrom(...WITHOUT_SEATS),
     holdsSeat: seldom,
-    log: seldom,
+    isShadow: seldom,
     countDenied: seldom,
     blocks: seldom,
     sharesKey: fc.boolean(),
@@ -142,14 +142,14 @@ type AnyRule = typeof rules extends fc.Arbitrary<(infer R)[]> ? R : never;
 /** The first rule has no seats and does not only log, so that there is something to remember. */
 function checksOf(chosen: readonly AnyRule[]): [RuleCheck, ...RuleCheck[]] {
   const shared = nextSubject();
-  return chosen.map(({ holdsSeat, sharesKey, blocks, algorithm, extra, log, countDenied, ...rule }, i) =>
+  return chosen.map(({ holdsSeat, sharesKey, blocks, algorithm, extra, isShadow, countDenied, ...rule }, i) =>
     checkOn(sharesKey ? shared : nextSubject(), {
       ...rule,
       id: `rule-${i}`,
       ...(holdsSeat && i > 0 ? { algorithm: 'concurrency' } : { algorithm, extra }),
       ...(blocks ? { cost: costThatFits({ ...rule, extra }), blockMs: 5 + longestWaitMs(rule) } : {}),
       countDenied: countDenied && !holdsSeat,
-      log: log && i > 0,
+      isShadow: isShadow && i > 0,
     }),
   ) as [RuleCheck, ...RuleCheck[]];
 }
@@ -209,7 +209,7 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
   it('several rules: each isolate asks only once during a run of denials', async () => {
     await fc.assert(
       fc.asyncProperty(rules, traffic, async (chosen, { load, isolates, seed }) => {
-        const remembered = { countDenied: false, holdsSeat: false, log: false, blocks: false, rule: {} };
+        const remembered = { countDenied: false, holdsSeat: false, isShadow: false, blocks: false, rule: {} };
         const checks = checksOf(chosen.map((rule) => ({ ...rule, ...remembered, cost: costThatFits(rule) })));
         const steps = await play({ engine, requests, load, isolates, seed, checks });
         expect(deniedAsked(steps)).toBe(fewestAsked(steps));

@@ -2,15 +2,16 @@
 import type { Operation, Outcome } from '../../src/core/counting/check.ts';
 import { PROBE_CHECKS } from '../../src/core/counting/probe.ts';
 import type { AnnouncementBoard } from '../../src/core/ports/announcement.ts';
-import { type CensusBoard, createCensus } from '../../src/core/ports/census.ts';
+import type { CensusBoard } from '../../src/core/ports/census.ts';
 import {
   type CounterStore,
   CounterStoreError,
   type CounterStoreFailure,
 } from '../../src/core/ports/counter-store.ts';
 import { createBreaker } from '../../src/core/regions/breaker.ts';
+import { createCensus } from '../../src/limiter/census.ts';
 import { createDistance } from '../../src/limiter/distance.ts';
-import type { LimiterRegion, Regions } from '../../src/limiter/region-ladder.ts';
+import type { LimiterRegion, Regions } from '../../src/limiter/region.ts';
 import { createRegionWatch } from '../../src/limiter/region-watch.ts';
 
 export const START_MS = 1_800_000_000_000;
@@ -120,7 +121,7 @@ export function createRegion(name: string, { tell, isCluster = false, ...does }:
         return behaviour.read(signal);
       },
       write: async () => {},
-      readParts: async (parts) => parts.map(() => undefined),
+      readPublished: async (parts) => parts.map(() => undefined),
       writeParts: async () => {},
     },
     census: createCensus({ assumed: 1 }),

@@ -13,14 +13,14 @@ import {
 
 /** The clock of Redis is 7 ms ahead, or the call took that long to arrive. */
 const ANSWERED_AT_MS = ASKED_AT_MS + 7;
-const MOMENT = { askedAtMs: ASKED_AT_MS, answeredAtMs: ANSWERED_AT_MS, era: 'era' };
+const MOMENT = { askedAtMs: ASKED_AT_MS, answeredAtMs: ANSWERED_AT_MS, announcement: 'announcement' };
 
-/** Remembers one answer, and returns what memory says in this region and era. */
+/** Remembers one answer, and returns what memory says in this region and announcement. */
 function rememberedAs(given: readonly (readonly [RuleCheck, Outcome])[], maxEntries?: number) {
   const denials = createKnownDenials(maxEntries);
   for (const [check, outcome] of given) denials.remember('home', check, outcome, MOMENT);
-  const find = (check: RuleCheck, afterMs: number, { region = 'home', era = 'era' } = {}) =>
-    denials.find(region, check, ASKED_AT_MS + afterMs, era);
+  const find = (check: RuleCheck, afterMs: number, { region = 'home', announcement = 'announcement' } = {}) =>
+    denials.find(region, check, ASKED_AT_MS + afterMs, announcement);
   return { denials, find };
 }
 
@@ -70,7 +70,7 @@ describe('Redis is asked', () => {
   it.each<[string, RuleCheckShape]>([
     ['a seat, which may be released', { algorithm: 'concurrency' }],
     ['a rule that counts denied requests', { countDenied: true }],
-    ['a rule that only logs', { log: true }],
+    ['a rule that only logs', { isShadow: true }],
     ['a rule that throttles', { algorithm: 'leaky-bucket', rule: { action: 'throttle' } }],
     ['a rule that refunds errors', { rule: { refundOnError: true } }],
     ['a rule that takes its cost from the origin', { rule: { costFromOrigin: true } }],
@@ -99,17 +99,17 @@ describe('Redis is asked', () => {
     expect(find(check, 0)).toBeDefined();
   });
 
-  it('in another era, and all earlier denials are forgotten', () => {
+  it('in another announcement, and all earlier denials are forgotten', () => {
     const { find } = rememberedAs([[check, deniedFor(500)]]);
-    expect(find(check, 1, { era: 'next' })).toBeUndefined();
+    expect(find(check, 1, { announcement: 'next' })).toBeUndefined();
     expect(find(check, 1)).toBeUndefined();
   });
 
-  it('after an answer of another era', () => {
+  it('after an answer of another announcement', () => {
     const { denials, find } = rememberedAs([[check, deniedFor(500)]]);
-    denials.remember('home', other, deniedFor(500), { ...MOMENT, era: 'next' });
-    expect(find(other, 1, { era: 'next' })).toBeDefined();
-    expect(find(check, 1, { era: 'next' })).toBeUndefined();
+    denials.remember('home', other, deniedFor(500), { ...MOMENT, announcement: 'next' });
+    expect(find(other, 1, { announcement: 'next' })).toBeDefined();
+    expect(find(check, 1, { announcement: 'next' })).toBeUndefined();
   });
 
   it('in another region', () => {
@@ -119,7 +119,7 @@ describe('Redis is asked', () => {
   });
 
   it('about a check without a known denial', () => {
-    expect(createKnownDenials().find('home', check, ASKED_AT_MS, 'era')).toBeUndefined();
+    expect(createKnownDenials().find('home', check, ASKED_AT_MS, 'announcement')).toBeUndefined();
   });
 });
 

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { createLeaseBook } from '../../src/limiter/lease-book.ts';
 import { createPlacing } from '../../src/limiter/placed-checks.ts';
-import type { Regions } from '../../src/limiter/region-ladder.ts';
+import type { Regions } from '../../src/limiter/region.ts';
 import { createRegion } from './fake-regions.ts';
 import { admitted, createRuleCheck, START_MS } from './rule-checks.ts';
 
@@ -16,10 +16,10 @@ function open() {
   const book = createLeaseBook(() => clock.ms);
   const placing = createPlacing({ us: 1 }, () => clock.ms);
   const placed = (one: RuleCheck = check) => placing.place([one], regions, undefined);
-  const note = (granted: number, one = check, era = '', remaining = 900) => {
+  const note = (granted: number, one = check, announcement = '', remaining = 900) => {
     const outcome = { ...admitted, resetAtMs: START_MS + 60_000, remaining, granted };
     if (granted > 0) book.answered(one);
-    const moment = { sentAtMs: clock.ms, chargedAtMs: clock.ms, usedNow: one.cost, era };
+    const moment = { sentAtMs: clock.ms, chargedAtMs: clock.ms, usedNow: one.cost, announcement };
     return book.note({ region, check: one, outcome, whole: outcome, ...moment });
   };
   const claim = (one = check) => book.claim(regions, placed(one)[0] as ReturnType<typeof placed>[0], one);

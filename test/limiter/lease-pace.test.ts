@@ -1,6 +1,6 @@
 // What an isolate measures of a counter: its own pace, how much of the use is its own, and what is left.
 import { describe, expect, it } from 'vitest';
-import { noteRest, paceOf, startMeasuring, updatePace } from '../../src/limiter/lease-pace.ts';
+import { noteRemaining, paceOf, startMeasuring, updatePace } from '../../src/limiter/lease-pace.ts';
 import { createRuleCheck, START_MS } from './rule-checks.ts';
 
 const check = createRuleCheck({ limit: 1_000, windowMs: 60_000, rule: { lease: true } });
@@ -18,7 +18,7 @@ function open() {
     }
   };
   const tell = (remaining: number, charged: number, atMs = ms) =>
-    noteRest(measured, { outcome: { remaining, resetAtMs }, atMs, charged });
+    noteRemaining(measured, { outcome: { remaining, resetAtMs }, atMs, charged });
   const pace = (isolates = 100, atMs = ms) => paceOf(measured, { check, ms: atMs, isolates, callMs: 0 });
   return { measured, use, tell, pace };
 }

@@ -99,7 +99,7 @@ describe('a lease call asks for a number of units that', () => {
 
   it.each([
     [{ countDenied: true }],
-    [{ log: true }],
+    [{ isShadow: true }],
     [{ blockMs: 1_000 }],
     [{ algorithm: 'sliding-window-log' }],
     [{ algorithm: 'concurrency' }],

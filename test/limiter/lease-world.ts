@@ -80,7 +80,7 @@ export function playLeases(world: LeaseWorld): Played {
         sentAtMs,
         chargedAtMs,
         usedNow: check.cost,
-        era: '',
+        announcement: '',
       };
       later.add(nowMs + wayMs(), () => {
         if (want > 0) book.answered(check);

@@ -1,7 +1,7 @@
 // A limiter that leases, on regions in memory and in fake time: what it asks for, and what it decides by itself.
 import { describe, expect, it, vi } from 'vitest';
 import { createRandom } from '../../local/random.ts';
-import type { Decision } from '../../src/core/counting/decision.ts';
+import type { Decision } from '../../src/core/decision.ts';
 import { fails } from './fake-regions.ts';
 import { hot, open, openAt, other, scarce, WARM } from './lease-harness.ts';
 import { useFakeTime } from './limiter-harness.ts';

@@ -1,6 +1,6 @@
 // The limiter with several regions: what it remembers, reports and counts later. With one region, none of this shows.
 import { describe, expect, it, vi } from 'vitest';
-import type { Decision } from '../../src/core/counting/decision.ts';
+import type { Decision } from '../../src/core/decision.ts';
 import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { setDecisionHeaders } from '../../src/http/headers.ts';
@@ -210,7 +210,7 @@ describe('with one region', () => {
 
   it('shadow rules are counted with the other rules, and nothing is reported later', async () => {
     const { decide, settle, asked } = openRegions(['us']);
-    const log = checkOf('shadow', { log: true, rule: { action: 'log' } });
+    const log = checkOf('shadow', { isShadow: true, rule: { action: 'log' } });
     const onShadow = vi.fn();
     const decision = await decide([near(), log], { onShadow });
     await settle();

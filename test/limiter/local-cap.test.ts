@@ -29,7 +29,7 @@ describe('a rule that is closed', () => {
 
   it('refuses no request if it only logs', () => {
     const decision = startLocal().decide(
-      checkFor('closed', { log: true }),
+      checkFor('closed', { isShadow: true }),
       checkFor('open', { id: 'other' }),
     );
     expect(decision).toMatchObject({ allowed: true, fallback: 'open' });
@@ -38,7 +38,7 @@ describe('a rule that is closed', () => {
 
 it('a rule that only logs denies no request, and does not make the decision a local one', () => {
   const local = startLocal({ isolates: 10 });
-  const logging = checkFor('local', { log: true });
+  const logging = checkFor('local', { isShadow: true });
   for (const allowed of [true, false]) {
     const decision = local.decide(logging);
     expect(decision).toMatchObject({ allowed: true, fallback: 'open' });
@@ -49,7 +49,7 @@ it('a rule that only logs denies no request, and does not make the decision a lo
 describe('the cap', () => {
   it('does not hold back a request whose rules only log', () => {
     const local = startLocal({ capPerSecond: 1 });
-    const decide = () => local.decide({ ...checkFor('open'), log: true }).allowed;
+    const decide = () => local.decide({ ...checkFor('open'), isShadow: true }).allowed;
     expect([decide(), decide(), decide()]).toEqual([true, true, true]);
   });
 

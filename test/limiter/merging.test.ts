@@ -46,7 +46,7 @@ function open(part: number, algorithm: AlgorithmId = 'sliding-window-counter') {
         withAnnouncement: false,
         deadline: createDeadline(DEADLINE_MS, now),
         afterResponse: (work) => void later.push(work),
-        era: 'era',
+        announcement: 'announcement',
         ledger: createLedger(() => {}),
       }),
     );
@@ -54,7 +54,7 @@ function open(part: number, algorithm: AlgorithmId = 'sliding-window-counter') {
   };
   const settle = () => settleAll(later, regions);
   /** Where each region says that the counter is. */
-  const homes = () => regions.map((region) => region.peek({ ...placed.check, limit: part })?.movedTo);
+  const homes = () => regions.map((region) => region.peek({ ...placed.check, limit: part })?.cededTo);
   const calls = (operation: string) =>
     regions.flatMap((region) => region.calls.filter((call) => call.operation === operation));
   return { regions, placed, request, settle, homes, calls };

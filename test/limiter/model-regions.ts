@@ -5,7 +5,7 @@ import { runChecks } from '../../src/core/counting/counters.ts';
 import { createMemoryCounters } from '../../src/core/counting/memory-counters.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { CounterCall } from '../../src/core/ports/counter-store.ts';
-import type { Regions } from '../../src/limiter/region-ladder.ts';
+import type { Regions } from '../../src/limiter/region.ts';
 import { createRegion, type FakeRegion, hangs } from './fake-regions.ts';
 import { createRuleCheck, type RuleCheckShape } from './rule-checks.ts';
 

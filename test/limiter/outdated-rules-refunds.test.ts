@@ -102,12 +102,21 @@ describe('with any rules before and after a change', () => {
       n: fc.integer({ min: 0, max: 6 }),
       limit: fc.integer({ min: 1, max: 4 }),
       cost: fc.integer({ min: 1, max: 2 }),
-      log: fc.boolean(),
+      isShadow: fc.boolean(),
     }),
     { selector: ({ n }) => n, maxLength: 4 },
   );
-  const checkFor = ({ n, limit, cost, log }: { n: number; limit: number; cost: number; log: boolean }) =>
-    checkOf(`rule-${n}`, { algorithm: ALGORITHMS[n] ?? 'gcra', limit, cost, log });
+  const checkFor = ({
+    n,
+    limit,
+    cost,
+    isShadow,
+  }: {
+    n: number;
+    limit: number;
+    cost: number;
+    isShadow: boolean;
+  }) => checkOf(`rule-${n}`, { algorithm: ALGORITHMS[n] ?? 'gcra', limit, cost, isShadow });
   const prefill = fc.array(rules, { maxLength: 4 });
 
   it('the decision and the counters are the same as with the new rules alone', async () => {

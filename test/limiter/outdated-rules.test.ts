@@ -51,7 +51,7 @@ describe('a request that was charged by outdated rules', () => {
   });
 
   it('is counted once by a shadow rule that stays', async () => {
-    const shadow = { ...checkOf('shadow'), log: true };
+    const shadow = { ...checkOf('shadow'), isShadow: true };
     const told: string[] = [];
     const { regions, decide, settle } = open({
       before: [kept, shadow],
@@ -66,7 +66,7 @@ describe('a request that was charged by outdated rules', () => {
   });
 
   it('is counted by the shadow rules of the new rules, and not by those of the old rules', async () => {
-    const [before, after] = ['before', 'after'].map((id) => ({ ...checkOf(id), log: true })) as [
+    const [before, after] = ['before', 'after'].map((id) => ({ ...checkOf(id), isShadow: true })) as [
       RuleCheck,
       RuleCheck,
     ];
@@ -187,7 +187,7 @@ describe('a request that its nearest region denies by outdated rules', () => {
 });
 
 it('a request that has only shadow rules is decided by the new rules, too', async () => {
-  const shadow = { ...checkOf('shadow'), log: true };
+  const shadow = { ...checkOf('shadow'), isShadow: true };
   const { us, decide, settle } = open({ before: [shadow], after: [kept], regions: ['us', 'eu'] });
   expect(await decide()).toMatchObject({ allowed: true, rulesVersion: 'new' });
   await settle();

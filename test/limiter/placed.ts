@@ -1,5 +1,5 @@
 // Checks with a given part in each region.
-import type { Share } from '../../src/core/regions/shares.ts';
+import type { Part } from '../../src/core/regions/parts.ts';
 import type { PlacedCheck } from '../../src/limiter/placed-checks.ts';
 import { createMinute } from './model-regions.ts';
 import type { RuleCheckShape } from './rule-checks.ts';
@@ -7,7 +7,7 @@ import type { RuleCheckShape } from './rule-checks.ts';
 /** Limits, or limit and burst, by region. */
 export type Parts = Readonly<Record<string, number | readonly [limit: number, extra: number]>>;
 
-const partOf = (part: number | readonly [number, number]): Share =>
+const partOf = (part: number | readonly [number, number]): Part =>
   typeof part === 'number' ? { limit: part, extra: undefined } : { limit: part[0], extra: part[1] };
 
 /** `at` names the only region that counts the check. */

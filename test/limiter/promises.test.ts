@@ -3,7 +3,7 @@ import { createHook } from 'node:async_hooks';
 import { expect, it } from 'vitest';
 import type { CounterStore } from '../../src/core/ports/counter-store.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
-import type { LimiterRegion, Regions } from '../../src/limiter/region-ladder.ts';
+import type { LimiterRegion, Regions } from '../../src/limiter/region.ts';
 import type { Step } from '../../src/limiter/round.ts';
 import { createRegion, START_MS } from './fake-regions.ts';
 import { createCheck, openIsolate } from './limiter-harness.ts';

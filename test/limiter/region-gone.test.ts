@@ -1,6 +1,6 @@
 // What is decided, and what becomes of charges, if the only region that can count one of the rules is gone.
 import { describe, expect, it, vi } from 'vitest';
-import type { Decision } from '../../src/core/counting/decision.ts';
+import type { Decision } from '../../src/core/decision.ts';
 import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import type { OnUnavailable } from '../../src/core/matching/rule.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';

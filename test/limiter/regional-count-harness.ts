@@ -53,7 +53,7 @@ export function open({ placed, regions: names = ['us', 'eu', 'ap'], farMs = () =
         withAnnouncement: false,
         deadline: createDeadline(DEADLINE_MS, now),
         afterResponse: (work) => void later.push(work),
-        era: 'era',
+        announcement: 'announcement',
         ...request,
         ledger,
       }),
@@ -61,7 +61,7 @@ export function open({ placed, regions: names = ['us', 'eu', 'ap'], farMs = () =
     return { ...counted.decision, tookMs: counted.tookMs, charged: chargesIn(ledger, counted.decision) };
   };
   const recall = (some = placed) =>
-    regional.recall({ placed: some, regions: seenFrom(regions, 0), era: 'era' });
+    regional.recall({ placed: some, regions: seenFrom(regions, 0), announcement: 'announcement' });
   const [us, eu, ap] = regions as [ModelRegion, ModelRegion, ModelRegion];
   const settle = () => settleAll(later, regions);
   /** What is left of the first check, or of another one, in that region. */

@@ -141,7 +141,7 @@ describe('a check that the nearest region has a part of', () => {
   });
 
   it('is counted in another region even if a shadow rule would deny', async () => {
-    const shadow = place({ us: 1 }, { id: 'shadow', log: true, at: 'us' });
+    const shadow = place({ us: 1 }, { id: 'shadow', isShadow: true, at: 'us' });
     const { count, settle, eu, ap } = open({ placed: [near(), shadow] });
     for (const region of [eu, ap]) cedesNothing(region);
     for (let i = 0; i < 5; i += 1) {

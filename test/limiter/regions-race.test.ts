@@ -58,7 +58,7 @@ async function send({ longestMs, checks, deadlineMs, ...world }: World) {
     regions.reduce((sum, region) => {
       const outcome = region.peek({ ...check, limit: PLENTY });
       // A ceded part holds nothing.
-      return sum + (outcome?.movedTo === undefined ? PLENTY - (outcome?.remaining ?? 0) : 0);
+      return sum + (outcome?.cededTo === undefined ? PLENTY - (outcome?.remaining ?? 0) : 0);
     }, 0);
   return { admitted, charged };
 }

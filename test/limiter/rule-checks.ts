@@ -31,7 +31,7 @@ export function createRuleCheck({ rule, ...shape }: RuleCheckShape = {}): RuleCh
       limit: 10,
       windowSeconds: 1,
       cost: shape.cost ?? check.cost,
-      action: shape.log ? 'log' : 'reject',
+      action: shape.isShadow ? 'log' : 'reject',
       ordinal: 1,
       counterId: check.id,
       ...rule,

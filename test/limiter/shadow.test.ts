@@ -1,6 +1,6 @@
 // Shadow rules with several regions: they are counted after the response, in the way in which they would be enforced.
 import { describe, expect, it } from 'vitest';
-import type { CheckResult } from '../../src/core/counting/decision.ts';
+import type { CheckResult } from '../../src/core/decision.ts';
 import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import { createLedger } from '../../src/limiter/ledger.ts';
@@ -13,7 +13,7 @@ useFakeTime();
 
 describe('shadow rules', () => {
   const shadow = (shape: RuleCheckShape = {}) =>
-    checkOf('shadow', { log: true, ...shape, rule: { action: 'log', ...shape.rule } });
+    checkOf('shadow', { isShadow: true, ...shape, rule: { action: 'log', ...shape.rule } });
   const watch = () => {
     const told: (readonly [string, boolean])[][] = [];
     const onShadow = (results: readonly CheckResult<RuleCheck>[]) =>
@@ -27,7 +27,8 @@ describe('shadow rules', () => {
     const waiting: (() => void)[] = [];
     const { run } = us.does;
     us.does.run = async (call, signal) => {
-      if (call.checks.some(({ log }) => log)) await new Promise<void>((resolve) => waiting.push(resolve));
+      if (call.checks.some(({ isShadow }) => isShadow))
+        await new Promise<void>((resolve) => waiting.push(resolve));
       return run(call, signal);
     };
     const decision = await decide([near(), shadow()], { onShadow });

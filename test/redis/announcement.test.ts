@@ -4,9 +4,9 @@ import type { UpstashGateway } from '../../local/upstash-gateway/server.ts';
 import { ANNOUNCEMENT_KEY } from '../../src/core/counting/keys.ts';
 import { type AnnouncementBoard, formatAnnouncement } from '../../src/core/ports/announcement.ts';
 import type { CounterStore } from '../../src/core/ports/counter-store.ts';
-import { splitBySlot } from '../../src/limiter/slot-split.ts';
 import { createAnnouncementBoard } from '../../src/redis/announcement-board.ts';
 import { type Client, createClient } from '../../src/redis/client.ts';
+import { splitByHashSlot } from '../../src/redis/hash-slots.ts';
 import { createUpstashStore } from '../../src/redis/upstash-store.ts';
 import { createCheck } from './engines.ts';
 import { startUpstash, type Upstash } from './lua-engine.ts';
@@ -68,7 +68,7 @@ const spoilAnnouncement = () =>
 
 describe.each([
   ['in one call', () => store],
-  ['on a cluster', () => splitBySlot(store, board)],
+  ['on a cluster', () => splitByHashSlot(store, board)],
 ])('a take with the announcement, %s', (_, storeOf) => {
   it('is charged, and says that there is no announcement', async () => {
     expect(await take(storeOf())).toMatchObject({ announced: null, outcomes: [{ remaining: 2 }] });

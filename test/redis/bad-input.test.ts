@@ -181,9 +181,9 @@ describe('the script refuses', () => {
         () => run('cede', [{ ...good, cession: fine }, spoilt({ cession })]),
         `check 2: ${problem}`,
       );
-    await ceding(undefined, 'to cede takes the name of a region');
+    await ceding(undefined, 'cede needs the name of a region');
     for (const home of ['', 'EU', 'a b', 'a;', 'a\n', 'x'.repeat(33)])
-      await ceding({ ...fine, home }, 'to cede takes the name of a region');
+      await ceding({ ...fine, home }, 'cede needs the name of a region');
     for (const value of [...NO_WHOLE_NUMBERS, 2 ** 40 + 1, undefined])
       for (const field of ['termMs', 'holdMs'])
         await ceding({ ...fine, [field]: value }, 'term and hold must be whole numbers from 1 to 2^40');
@@ -202,16 +202,13 @@ describe('the script refuses', () => {
       );
     const seat = createCheck({ algorithm: 'concurrency', limit: LIMIT, windowMs: HOUR_MS });
     await settling({ ...seat, chargedAtMs: 1 }, 'seats cannot be settled');
-    await settling({ chargedAtMs: undefined }, 'to settle takes the time of the charge');
+    await settling({ chargedAtMs: undefined }, 'settle needs the time of the charge');
     for (const value of NO_WHOLE_NUMBERS) {
       await settling({ chargedAtMs: value }, 'at must be a whole number above 0');
       await settling({ cost: value }, 'cost must be a whole number above 0');
     }
     const { keys, args } = toScriptCall({ operation: 'settle', checks: [{ ...good, chargedAtMs: 1 }] });
-    await expectRefusal(
-      () => send(keys, args.with(-1, '')),
-      'check 1: to settle takes the time of the charge',
-    );
+    await expectRefusal(() => send(keys, args.with(-1, '')), 'check 1: settle needs the time of the charge');
   });
 
   it('a call without arguments', async () => {

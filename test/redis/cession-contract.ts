@@ -22,7 +22,7 @@ export function cedes({ engine, rule, nowMs }: ContractCase): void {
     for (const operation of ['take', 'peek'] as const)
       expect(await ask(engine(), operation, check, endMs - 1)).toMatchObject({
         allowed: false,
-        movedTo: 'eu',
+        cededTo: 'eu',
         resetAtMs: endMs,
       });
   });
@@ -67,9 +67,9 @@ export function cedes({ engine, rule, nowMs }: ContractCase): void {
       const { check, units } = await use();
       const atOnce = [startMs, startMs] as const;
       expect(await cedeFor(check, units - 1, atOnce)).toMatchObject({ allowed: false, remaining: units });
-      expect((await take(check, startMs)).movedTo).toBeUndefined();
+      expect((await take(check, startMs)).cededTo).toBeUndefined();
       expect(await cedeFor(check, units + 1, atOnce)).toMatchObject({ allowed: true, remaining: 0 });
-      expect(await take(check, startMs)).toMatchObject({ allowed: false, movedTo: 'eu' });
+      expect(await take(check, startMs)).toMatchObject({ allowed: false, cededTo: 'eu' });
     });
 
     it('is not ceded for a charge of another window', async () => {
@@ -101,7 +101,7 @@ export function cedes({ engine, rule, nowMs }: ContractCase): void {
       allowed: false,
       retryAfterMs: endMs - nowMs + check.windowMs,
     });
-    expect(await ask(engine(), 'take', check, nowMs)).toMatchObject({ movedTo: 'eu' });
+    expect(await ask(engine(), 'take', check, nowMs)).toMatchObject({ cededTo: 'eu' });
   });
 
   it('keeps a cession despite refunds and settlements', async () => {
@@ -110,6 +110,6 @@ export function cedes({ engine, rule, nowMs }: ContractCase): void {
     await ask(engine(), 'refund', { ...check, chargedAtMs: nowMs }, nowMs);
     if (check.algorithm !== 'concurrency')
       await ask(engine(), 'settle', { ...check, cost: 2, chargedAtMs: nowMs }, nowMs);
-    expect(await ask(engine(), 'take', check, nowMs)).toMatchObject({ movedTo: 'eu', resetAtMs: endMs });
+    expect(await ask(engine(), 'take', check, nowMs)).toMatchObject({ cededTo: 'eu', resetAtMs: endMs });
   });
 }

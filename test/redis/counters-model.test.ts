@@ -39,7 +39,7 @@ const rule = fc.record({
   extra: fc.option(fc.integer({ min: 1, max: 12 }), { nil: undefined }),
   countDenied: fc.boolean(),
   blockMs: fc.option(fc.integer({ min: 1, max: 2_000 }), { nil: undefined }),
-  log: fc.option(fc.constant(true), { nil: undefined }),
+  isShadow: fc.option(fc.constant(true), { nil: undefined }),
   // Calendar windows, whose lengths differ.
   lengthsMs: fc.option(fc.array(fc.constantFrom(7, 28, 31, 1_000, 60_001), { minLength: 2, maxLength: 4 }), {
     nil: undefined,

@@ -123,5 +123,5 @@ export async function countAdmitted(
 export async function wouldPass(engine: Engine, checks: readonly Check[], nowMs: number): Promise<boolean> {
   const copies = await engine.fork(checks, nowMs);
   const { outcomes } = await engine.run({ operation: 'take', checks: copies, nowMs });
-  return outcomes.every(({ allowed }, i) => allowed || checks[i]?.log);
+  return outcomes.every(({ allowed }, i) => allowed || checks[i]?.isShadow);
 }

@@ -28,7 +28,7 @@ describe('a reset', () => {
     await store.run({ operation: 'take', checks: [check] }, signal());
     await store.reset([check.key], signal());
     const { outcomes } = await store.run({ operation: 'peek', checks: [check, ceded] }, signal());
-    expect(outcomes).toMatchObject([{ remaining: 5 }, { movedTo: 'eu' }]);
+    expect(outcomes).toMatchObject([{ remaining: 5 }, { cededTo: 'eu' }]);
   });
 
   it('leaves nothing of a key that holds only counters, and accepts a key that does not exist', async () => {

@@ -62,7 +62,7 @@ export function combinesRules(contractCase: ContractCase): void {
     const before = await look(engine, check, nowMs);
     const enforced = createCheck({ ...contractCase.rule, key: nextKey() });
     const { remaining: capacity } = await look(engine, enforced, nowMs);
-    const [logged, passed] = await take(engine, [next(check, { log: true }), enforced], nowMs);
+    const [logged, passed] = await take(engine, [next(check, { isShadow: true }), enforced], nowMs);
     expect(logged).toMatchObject({ allowed: false, remaining: 0, retryAfterMs: before.retryAfterMs });
     expect(passed).toMatchObject({ allowed: true, remaining: capacity - 1 });
     expect(await look(engine, check, nowMs)).toEqual(before);
@@ -70,7 +70,7 @@ export function combinesRules(contractCase: ContractCase): void {
 
   it('charges a shadow rule only if the request passes', async () => {
     const { engine, check, nowMs, capacity } = await createSubject(contractCase);
-    const log = () => next(check, { log: true });
+    const log = () => next(check, { isShadow: true });
     const full = await createFull(engine, { algorithm: 'fixed-window', key: nextKey(), id: 'full' }, nowMs);
     await take(engine, [log(), full], nowMs);
     expect((await look(engine, check, nowMs)).remaining).toBe(capacity);
@@ -82,7 +82,7 @@ export function combinesRules(contractCase: ContractCase): void {
     const { engine, check, nowMs } = await createUsed(contractCase);
     const before = await look(engine, check, nowMs);
     const counting = next(check, { countDenied: true });
-    const options = { log: true, blockMs: 3_600_000, countDenied: problemOf(counting) === undefined };
+    const options = { isShadow: true, blockMs: 3_600_000, countDenied: problemOf(counting) === undefined };
     const full = await createFull(engine, { algorithm: 'fixed-window', key: nextKey(), id: 'full' }, nowMs);
     for (const asked of [next(check, options), next(check, { ...options, cost: 2 })]) {
       await take(engine, [asked, full], nowMs);

@@ -73,7 +73,7 @@ function chargesTheRest(contractCase: ContractCase): void {
     const { engine, check, nowMs, capacity } = await createSubject(contractCase);
     const blocked = createCheck({ ...contractCase.rule, key: check.key, id: 'blocked', blockMs: 9_000 });
     for (let i = 0; i <= capacity; i++) await ask(engine, 'take', blocked, nowMs);
-    const log = createCheck({ ...contractCase.rule, key: nextKey(), log: true });
+    const log = createCheck({ ...contractCase.rule, key: nextKey(), isShadow: true });
     const checks = [blocked, check, log].map((one) => ({ ...one, cost: 2, chargedAtMs: nowMs }));
     const { outcomes } = await engine.run({ operation: 'settle', checks, nowMs });
     expect(outcomes).toMatchObject([

@@ -69,12 +69,12 @@ describe.each(ENGINE_NAMES)('on %s', (name) => {
         fc.array(request, { minLength: 1, maxLength: 20 }),
         async (chosen, requests) => {
           const first = createCheck(ruleOfOne(chosen));
-          const checks = chosen.map(([rule, sharesKey, log], i) =>
+          const checks = chosen.map(([rule, sharesKey, isShadow], i) =>
             createCheck({
               ...rule,
               id: `rule-${i}`,
               ...(sharesKey ? { key: first.key } : {}),
-              log: log && i > 0,
+              isShadow: isShadow && i > 0,
             }),
           );
           let nowMs = START_MS;
@@ -185,7 +185,7 @@ async function expectExactWait(
   outcomes: readonly Outcome[],
   nowMs: number,
 ): Promise<void> {
-  const denials = outcomes.filter(({ allowed }, i) => !allowed && !checks[i]?.log);
+  const denials = outcomes.filter(({ allowed }, i) => !allowed && !checks[i]?.isShadow);
   if (denials.length === 0) return;
   const waits = denials.map(({ retryAfterMs }) => retryAfterMs ?? Number.POSITIVE_INFINITY);
   const longestMs = Math.max(...waits);

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, it } from 'vitest';
 import { type EdgeRule, type Edges, EVEN, startEdges } from '../../local/edges.ts';
 import type { Split } from '../../src/core/matching/rule.ts';
-import { HEARD_MS } from '../../src/core/regions/terms.ts';
+import { OLD_RULES_GONE_MS } from '../../src/core/regions/terms.ts';
 import { isLong } from '../rounds.ts';
 import { burst, expectWithin, nextSubject, SPLIT, sleep } from './play.ts';
 
@@ -20,7 +20,7 @@ const LIMIT = isLong ? 30 : 12;
 const changedTo = (shares: Split['shares'], before = EVEN): Split => ({
   shares,
   // As if the split had changed some time before, so that the transition ends within the load.
-  before: [{ shares: before.shares, replacedAtMs: Date.now() - HEARD_MS + 10_000 }],
+  before: [{ shares: before.shares, replacedAtMs: Date.now() - OLD_RULES_GONE_MS + 10_000 }],
 });
 
 it('a caller never exceeds the limit while the split changes, under any algorithm', async () => {

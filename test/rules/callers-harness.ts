@@ -3,7 +3,7 @@
 import { neonConfig } from '@neondatabase/serverless';
 import { afterAll, beforeAll, beforeEach } from 'vitest';
 import { API_KEY_RANDOM_BYTES, createApiKey, hashApiKey, prefixOf } from '../../src/core/matching/api-key.ts';
-import type { LookUp } from '../../src/core/matching/caller.ts';
+import type { LookUp } from '../../src/core/ports/callers.ts';
 import { findApiKey, findUser } from '../../src/rules/book/caller-rows.ts';
 import { createCallerDirectory } from '../../src/rules/book/callers.ts';
 import type { Kv } from '../../src/rules/book/kv.ts';

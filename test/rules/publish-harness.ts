@@ -119,7 +119,7 @@ export function usePublishing() {
       await before.step(`write ${name}`);
       await board.write(announcement, waitFor(name, signal));
     },
-    readParts: board.readParts,
+    readPublished: board.readPublished,
     async writeParts(parts, signal) {
       await before.step(`copy ${name}`);
       copies.push(...parts.map(({ kind, version }) => `${name} ${kind}:${version}`));

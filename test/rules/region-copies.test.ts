@@ -1,17 +1,17 @@
 // The second source of published rules: KV may not have them everywhere yet, but the region that announces them does.
 // On a real KV that can lack, lose or damage keys, and a real Redis.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { partKey } from '../../src/core/counting/keys.ts';
+import { publishedKey } from '../../src/core/counting/keys.ts';
 import { encodeSnapshot } from '../../src/core/matching/stored-snapshot.ts';
 import { packText } from '../../src/core/packed-text.ts';
 import { formatAnnouncement } from '../../src/core/ports/announcement.ts';
 import type { Kv } from '../../src/rules/book/kv.ts';
 import { writeCallers, writeCurrent, writeRules } from '../../src/rules/book/snapshot-kv.ts';
 import { createSnapshotSource } from '../../src/rules/book/snapshot-source.ts';
-import { copyTo, createPart, MAX_PACKED } from '../../src/rules/publishing/region-copies.ts';
+import { copyTo, MAX_PACKED, publishedText } from '../../src/rules/publishing/region-copies.ts';
 import { startKv, type TestKv } from './kv.ts';
 import { type Region, startRegion } from './publish-harness.ts';
-import { createPublished, keyOf, type Published } from './published-parts.ts';
+import { createPublished, keyOf, type Published } from './published.ts';
 
 let testKv: TestKv;
 let kv: TestKv['kv'];
@@ -107,7 +107,7 @@ describe('news', () => {
     const { source } = await started();
     const next = await publishWithoutKv(2, 'b');
     await writeRules(kv, next.announcement.rules, next.texts.rules);
-    const asked = vi.spyOn(region.board, 'readParts');
+    const asked = vi.spyOn(region.board, 'readPublished');
     expect(await source.load(newsOf(next))).toBe(true);
     expect(asked.mock.calls.map(([parts]) => parts)).toEqual([
       [{ kind: 'callers', version: next.announcement.callers }],
@@ -248,8 +248,8 @@ describe('a cold isolate', () => {
     const { announcement } = await publishWithoutKv(1, 'a');
     await writeCurrent(kv, announcement);
     for (const kind of ['rules', 'callers'] as const)
-      await redis('DEL', partKey({ kind, version: announcement[kind] }));
-    const asked = vi.spyOn(region.board, 'readParts');
+      await redis('DEL', publishedKey({ kind, version: announcement[kind] }));
+    const asked = vi.spyOn(region.board, 'readPublished');
     expect(await cold().start(region.board)).toBeUndefined();
     expect(asked).toHaveBeenCalledOnce();
   });
@@ -278,13 +278,13 @@ describe('a copy', () => {
       '',
     );
     const parts = [
-      createPart({ kind: 'rules', version: 'large' }, noise),
-      createPart({ kind: 'callers', version: 'small' }, 'text'),
+      publishedText({ kind: 'rules', version: 'large' }, noise),
+      publishedText({ kind: 'callers', version: 'small' }, 'text'),
     ];
     await copyTo(region.board, parts, { known: undefined, again: false, onError });
     expect(errors).toMatchObject([{ message: expect.stringContaining('too large') }]);
-    expect(await redis('EXISTS', partKey({ kind: 'rules', version: 'large' }))).toBe(0);
-    expect(await redis('EXISTS', partKey({ kind: 'callers', version: 'small' }))).toBe(1);
+    expect(await redis('EXISTS', publishedKey({ kind: 'rules', version: 'large' }))).toBe(0);
+    expect(await redis('EXISTS', publishedKey({ kind: 'callers', version: 'small' }))).toBe(1);
   });
 
   it('shows nothing of its content when writing it fails', async () => {

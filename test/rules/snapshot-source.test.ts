@@ -1,7 +1,7 @@
 // What an isolate knows of the rules, on a real KV and an injected clock.
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { encodeSnapshot, versionOf } from '../../src/core/matching/stored-snapshot.ts';
-import { type Announcement, formatAnnouncement, type Part } from '../../src/core/ports/announcement.ts';
+import { type Announcement, formatAnnouncement, type Published } from '../../src/core/ports/announcement.ts';
 import type { Kv } from '../../src/rules/book/kv.ts';
 import { readRules, writeCallers, writeCurrent, writeRules } from '../../src/rules/book/snapshot-kv.ts';
 import { createSnapshotSource } from '../../src/rules/book/snapshot-source.ts';
@@ -48,7 +48,7 @@ const createSource = (through: Partial<Kv> = {}) =>
     now: () => nowMs,
     onError: (error) => errors.push(error),
   });
-const noCopies = { readParts: async (parts: readonly Part[]) => parts.map(() => undefined) };
+const noCopies = { readPublished: async (parts: readonly Published[]) => parts.map(() => undefined) };
 const boardWith = (announcement: Announcement | undefined) => ({
   read: async () => announcement && formatAnnouncement(announcement),
   ...noCopies,

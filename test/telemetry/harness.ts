@@ -1,5 +1,5 @@
 // An isolate's telemetry on a clock that the test sets, with boards and a sink that behave on command.
-import type { CountedDecision, Decision } from '../../src/core/counting/decision.ts';
+import type { CountedDecision, Decision } from '../../src/core/decision.ts';
 import type { CompiledRule } from '../../src/core/matching/snapshot.ts';
 import type { MetricsBatch, MetricsBoard } from '../../src/core/ports/metrics-board.ts';
 import type { DecidedRequest } from '../../src/core/ports/telemetry.ts';
@@ -114,7 +114,7 @@ export function decisionOf({
   isShadow = false,
   decision,
 }: Decided = {}) {
-  const check = { ...createCheck({ name: 'search', ...rule }), log: isShadow, cost: rule?.cost ?? 1 };
+  const check = { ...createCheck({ name: 'search', ...rule }), isShadow, cost: rule?.cost ?? 1 };
   const outcome = { allowed, remaining, resetAtMs: 1, retryAfterMs: 0, granted: 0, delayMs: 0 };
   return {
     kind: 'counted',

@@ -1,6 +1,6 @@
 // What an isolate counts, and when it hands that over.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { Decision } from '../../src/core/counting/decision.ts';
+import type { Decision } from '../../src/core/decision.ts';
 import { decisionOf, EVERY_MS, openTelemetry } from './harness.ts';
 
 const rules = { rulesVersion: 'v1', isStale: false };

@@ -88,7 +88,7 @@ const rule = fc.record({
   extra: oneIn(2, number(1, 12)),
   countDenied: oneIn(4, fc.constant(true)),
   blockMs: oneIn(3, number(1, 2_000)),
-  log: oneIn(4, fc.constant(true)),
+  isShadow: oneIn(4, fc.constant(true)),
 });
 
 /** To the border of the first rule's window or bucket, some milliseconds before or after it. */

@@ -1,5 +1,5 @@
 // The gateway with a limiter that decides on command, and all work that it hands over for after the response.
-import type { Decision } from '../../src/core/counting/decision.ts';
+import type { Decision } from '../../src/core/decision.ts';
 import { readClientRequest } from '../../src/http/client-request.ts';
 import { type GatewayServices, handleGateway } from '../../src/http/gateway.ts';
 import { createIncidentCounts, type Incident } from '../../src/http/incident-counts.ts';

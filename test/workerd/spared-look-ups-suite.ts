@@ -1,8 +1,8 @@
 // If Weir refuses a request for any caller, it does not look the caller up.
 import { describe, expect, it } from 'vitest';
-import type { CallerDirectory, CallerRecord } from '../../src/core/matching/caller.ts';
 import { RULE_DEFAULTS, type Rule, type SCOPES } from '../../src/core/matching/rule.ts';
 import { compileSnapshot, type SnapshotContent, withCounterIds } from '../../src/core/matching/snapshot.ts';
+import type { CallerDirectory, CallerRecord } from '../../src/core/ports/callers.ts';
 import { readClientRequest } from '../../src/http/client-request.ts';
 import { type GatewayServices, handleGateway } from '../../src/http/gateway.ts';
 import { createIncidentCounts } from '../../src/http/incident-counts.ts';

@@ -2,7 +2,7 @@
 
 import type { OriginPolicy } from '../../core/matching/origin.ts';
 import { findWarnings, type RuleWarning } from '../../core/matching/warnings.ts';
-import type { WeightedRegion } from '../../core/regions/shares.ts';
+import type { WeightedRegion } from '../../core/regions/parts.ts';
 import { assemble } from '../../rules/publishing/content.ts';
 import { parseRules, type RejectedRow } from '../../rules/tables/rule-schema.ts';
 import type { StoredRows } from './import-document.ts';

@@ -2,7 +2,7 @@
 import { createRoute } from '@hono/zod-openapi';
 import * as z from 'zod';
 import { groupOf, subjectKey } from '../../core/counting/keys.ts';
-import { escaped, PART, parsePart } from '../../core/matching/counted-by.ts';
+import { escaped, PART, parseSubjectField } from '../../core/matching/counted-by.ts';
 import { countedIp, parseIpRange } from '../../core/matching/ip.ts';
 import { BY } from '../../core/matching/plan.ts';
 import { SCOPES, type Scope } from '../../core/matching/rule.ts';
@@ -155,7 +155,7 @@ const withIp = (ip: string | undefined) => (ip === undefined ? undefined : `@${i
 
 /** Names of headers in one case. */
 function nameOf(part: string): string {
-  const { kind, name } = parsePart(part);
+  const { kind, name } = parseSubjectField(part);
   return `${kind}:${name}`.replace(/:$/, '');
 }
 

@@ -54,7 +54,7 @@ async function findPostgres({ database, now }: SmokeOptions): Promise<Finding[]>
       await database.execute(sql`select 1`);
       return {
         state: 'ok',
-        found: `${now() - startedAtMs} ms for a query; no request waits for it but an unknown caller's`,
+        found: `${now() - startedAtMs} ms for a query; only requests of unknown callers wait for it`,
       };
     },
     wordsOf,

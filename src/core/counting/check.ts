@@ -29,7 +29,7 @@ export interface Check {
   /** Once the limit is exceeded, deny everything for this long. */
   readonly blockMs?: number | undefined;
   /** A shadow rule: says what it would do, but never denies. */
-  readonly log?: boolean | undefined;
+  readonly isShadow?: boolean | undefined;
   /** For a refund, for `settle`, and for `cede` with `want`: when the charge was made. */
   readonly chargedAtMs?: number | undefined;
   /** For `cede`: which region asks, and for how long. */
@@ -67,7 +67,7 @@ export interface Outcome {
    * The home that this region has ceded the counter to. This region counts nothing until `resetAtMs`. The home may use
    * this region's part for `retryAfterMs` more.
    */
-  readonly movedTo?: string | undefined;
+  readonly cededTo?: string | undefined;
 }
 
 /**
@@ -85,7 +85,7 @@ export const outcomeWith = (
   granted: outcome.granted,
   delayMs: outcome.delayMs,
   nowMs,
-  movedTo: outcome.movedTo,
+  cededTo: outcome.cededTo,
 });
 
 /**
@@ -150,14 +150,14 @@ export function problemOf(check: Check, operation: Operation = 'take'): string |
   if (check.borders && !areBorders(check.borders)) return 'borders must be four times, one after the other';
   if (operation === 'cede') {
     const { home = '', termMs = 0, holdMs = 0 } = check.cession ?? {};
-    if (!REGION_NAME.test(home)) return 'to cede takes the name of a region';
+    if (!REGION_NAME.test(home)) return 'cede needs the name of a region';
     if (![termMs, holdMs].every((ms) => isWhole(ms) && ms <= LONGEST_MS))
       return 'term and hold must be whole numbers from 1 to 2^40';
   }
   if (operation === 'renew' && !holdsSeats) return 'only seats can be renewed';
   if (operation === 'settle') {
     if (holdsSeats) return 'seats cannot be settled';
-    if (chargedAtMs === undefined) return 'to settle takes the time of the charge';
+    if (chargedAtMs === undefined) return 'settle needs the time of the charge';
   }
   if (mostUnits !== undefined && limit > mostUnits) return `${algorithm} takes a limit of up to ${mostUnits}`;
   if (meaning === 'buckets' && extra !== undefined && extra > MAX_BUCKETS)

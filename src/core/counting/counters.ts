@@ -51,9 +51,9 @@ const OPERATIONS: Record<
   (judged: readonly Judged[], nowMs: number) => Counted[]
 > = {
   take(judged, nowMs) {
-    const passes = judged.every((one) => !one.moved && (fits(one) || one.check.log));
+    const passes = judged.every((one) => !one.moved && (fits(one) || one.check.isShadow));
     return judged.map((one) => {
-      if (!passes && (fits(one) || one.check.log)) return charge(one, 0, nowMs);
+      if (!passes && (fits(one) || one.check.isShadow)) return charge(one, 0, nowMs);
       return fits(one) ? admit(one, nowMs) : deny(one, nowMs);
     });
   },
@@ -150,7 +150,7 @@ function toOutcome(counted: Counted, operation: Operation, nowMs: number): Outco
     const asked = operation === 'take' || operation === 'peek';
     const usableMs = Math.max(0, moved.usableUntilMs - nowMs);
     const outcome = cession(operation === 'refund' || operation === 'settle', moved.untilMs, usableMs);
-    return asked ? { ...outcome, movedTo: moved.home } : outcome;
+    return asked ? { ...outcome, cededTo: moved.home } : outcome;
   }
   const { allowed, room, resetAtMs, blockedUntilMs, granted, delayMs } = counted;
   return {

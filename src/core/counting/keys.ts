@@ -2,7 +2,7 @@
 // All keys of a subject have the same hash tag, so that a cluster keeps them in one slot.
 
 import { digest, toBase64Url } from '../digest.ts';
-import type { Part } from '../ports/announcement.ts';
+import type { Published } from '../ports/announcement.ts';
 import { type AlgorithmId, traitsOf } from './algorithms/registry.ts';
 
 /** '=' and '#' cannot both start a tag for the same subject, so a plain subject never collides with a digest. */
@@ -26,7 +26,7 @@ const keyOf = (scope: string, tag: string, group: string) =>
 export const ANNOUNCEMENT_KEY = 'weir:announcement';
 
 /** The key of a region's copy of a published part. Both parts have one hash tag, so a cluster can read them at once. */
-export const partKey = ({ kind, version }: Part): string => `weir:{published}:${kind}:${version}`;
+export const publishedKey = ({ kind, version }: Published): string => `weir:{published}:${kind}:${version}`;
 
 /** The key of a region's census. */
 export const CENSUS_KEY = 'weir:isolates';

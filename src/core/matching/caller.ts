@@ -18,52 +18,6 @@ export interface Caller {
 /** Claims of a token: names and short texts. */
 export type Claims = Readonly<Record<string, string>>;
 
-/** The stored data of an API key or a user. */
-export interface CallerRecord {
-  readonly userId?: string | undefined;
-  readonly apiKeyId?: string | undefined;
-  readonly tenantId?: string | undefined;
-  readonly tier?: string | undefined;
-  readonly claims?: Claims | undefined;
-  readonly expiresAtMs?: number | undefined;
-}
-
-/** Takes work that may end after the response (`waitUntil`). */
-export type AfterResponse = (work: Promise<unknown>) => void;
-
-/** Null: not known now, because a store is down or slow. Undefined: there is none. */
-export type Known<T> = T | undefined | null;
-
-/** The circumstances of a look-up. */
-export interface LookUp {
-  /** As rules count it. For one address, only so many unknown keys a second are looked up. */
-  readonly ip: string;
-  readonly afterResponse: AfterResponse;
-  /** Asks neither KV nor Postgres. Gives null for a caller that memory does not know. */
-  readonly memoryOnly?: boolean | undefined;
-}
-
-/** The port through which the gateway looks up callers. It never fails. */
-export interface CallerDirectory {
-  ofApiKey(key: string, lookUp: LookUp): Promise<Known<CallerRecord>>;
-  ofUser(userId: string, lookUp: LookUp): Promise<Known<CallerRecord>>;
-}
-
-/** The user of a token that is verified in full. */
-export interface VerifiedUser {
-  readonly userId: string;
-  /** Undefined: the token does not say. */
-  readonly tenantId?: string | undefined;
-  readonly tier?: string | undefined;
-  readonly claims?: Claims | undefined;
-  readonly expiresAtMs: number;
-}
-
-/** The port through which the gateway verifies tokens. It never fails. */
-export interface TokenVerifier {
-  verify(token: string, afterResponse: AfterResponse): Promise<Known<VerifiedUser>>;
-}
-
 /** The id that a scope counts by, or undefined if the caller has none of that kind. */
 export function idInScope(scope: Scope, caller: Caller): string | undefined {
   switch (scope) {

@@ -1,6 +1,6 @@
 // The conditions of a rule beyond method and tier: its period of validity, the percent of subjects that it applies to,
 // and its hosts and routes.
-import { hash } from '../regions/shares.ts';
+import { hash } from '../hash.ts';
 import { type Caller, subjectOf } from './caller.ts';
 import type { RequestFacts } from './counted-by.ts';
 import type { Rule } from './rule.ts';

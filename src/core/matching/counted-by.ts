@@ -11,9 +11,9 @@ export const PART =
 
 type Plain = (typeof PLAIN_PARTS)[number];
 type Named = (typeof NAMED_PARTS)[number];
-export type Part = { readonly kind: Plain | Named; readonly name: string };
+export type SubjectField = { readonly kind: Plain | Named; readonly name: string };
 
-export function parsePart(text: string): Part {
+export function parseSubjectField(text: string): SubjectField {
   const [kind = '', name = ''] = text.split(':', 2);
   return { kind: kind as Plain | Named, name: kind === 'header' ? name.toLowerCase() : name };
 }
@@ -53,10 +53,10 @@ export const subjectBy = (
   by: readonly string[],
   request: CountedRequest,
   parameters: ReadonlyMap<string, number> | undefined,
-): string => by.map((part) => textOf(parsePart(part), request, parameters)).join('/');
+): string => by.map((part) => textOf(parseSubjectField(part), request, parameters)).join('/');
 
 function textOf(
-  { kind, name }: Part,
+  { kind, name }: SubjectField,
   { caller, matchPath, facts = NO_FACTS }: CountedRequest,
   parameters: ReadonlyMap<string, number> | undefined,
 ): string {

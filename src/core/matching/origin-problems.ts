@@ -22,6 +22,6 @@ export function originProblemHere(
     return `names a service binding that this Worker does not have; it has ${services.join(', ') || 'none'}`;
   if (origin?.kind !== 'url' || allowsPrivate) return undefined;
   if (isPrivateHost(new URL(origin.url).hostname))
-    return 'is a loopback or private address, which is an origin in development only (PRIVATE_ORIGINS)';
+    return 'is a loopback or private address, which Weir allows only in development (PRIVATE_ORIGINS)';
   return origin.url.startsWith('https:') ? undefined : `${FORMS}: plain http is for development only`;
 }

@@ -130,7 +130,7 @@ function toCheck(
     seatId: holdsSeats ? seatId() : undefined,
     countDenied: rule.countDenied,
     blockMs: rule.blockSeconds === null ? undefined : rule.blockSeconds * 1000,
-    log: isLogOnly || rule.action === 'log',
+    isShadow: isLogOnly || rule.action === 'log',
     chargedAtMs: undefined,
     cession: undefined,
   };
@@ -157,7 +157,7 @@ export const checkAt = (
   seatId: check.seatId,
   countDenied: check.countDenied,
   blockMs: check.blockMs,
-  log: check.log,
+  isShadow: check.isShadow,
   chargedAtMs: check.chargedAtMs,
   cession: check.cession,
 });

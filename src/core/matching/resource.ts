@@ -121,7 +121,7 @@ function nameProblem(segment: string, name: string | undefined): string | undefi
   if (name === undefined)
     return /[{}]/.test(segment) ? `has { or } in "${segment}": a parameter is a whole segment` : undefined;
   if (name === '') return `has a parameter without a name in "${segment}"`;
-  if (name.endsWith('?')) return `has "${segment}": a parameter is never optional, that takes two rules`;
+  if (name.endsWith('?')) return `has "${segment}": a parameter cannot be optional: write two rules`;
   if (/[{}:(]/.test(name)) return `has "${segment}": a parameter has no pattern and is a whole segment`;
   return /^[\w-]+$/.test(name) ? undefined : `has "${segment}": a name has only letters, digits, _ and -`;
 }

@@ -106,8 +106,8 @@ const neverWins = (rule: Rule, winners: readonly Rule[], resource: string): Rule
   ruleIds: [...winners.map(({ id }) => id), rule.id],
   message:
     `"${rule.name}" never applies${rule.resources.length > 1 ? ` to ${resource}` : ''}: ${inWords(winners)} of the same scope and resource ` +
-    `${winners.length > 1 ? 'come' : 'comes'} before it for everybody. For both to apply, say both in \`limits\` of one ` +
-    'rule; for another limit for some callers, name them in `subjects` or `tiers`.',
+    `${winners.length > 1 ? 'come' : 'comes'} first for every request. To apply both, put both limits into \`limits\` of ` +
+    'one rule. To give some callers another limit, name them in `subjects` or `tiers`.',
 });
 
 function inWords(winners: readonly Rule[]): string {
@@ -162,6 +162,6 @@ const tie = (winner: Rule, loser: Rule): RuleWarning => ({
   ruleIds: [winner.id, loser.id],
   message:
     `"${winner.name}" and "${loser.name}" are tied: same scope, resource and priority, and both can apply to ` +
-    `one request. Only "${winner.name}" does, its id being the smaller one. Give them different priorities to ` +
-    'choose which one does; for both to apply, say both in `limits` of one rule.',
+    `one request. Only "${winner.name}" applies, because it has the smaller id. To choose which one applies, give ` +
+    'them different priorities. To apply both, put both limits into `limits` of one rule.',
 });

@@ -76,7 +76,7 @@ export interface Rule {
   readonly costs: readonly RouteCost[];
   /** The origin tells in a header what a request has really cost, and the difference is settled. */
   readonly costFromOrigin: boolean;
-  /** The charge is given back if the origin cannot be reached or does not answer in time. */
+  /** The charge is given back only if the request certainly did not reach the origin. */
   readonly refundOnError: boolean;
   readonly action: Action;
   /**

@@ -1,6 +1,6 @@
 // The counters of a rule: one for each limit. With `per`, each resource or method has its own. If clients choose a part
 // of `by`, each counter has a bound beside it.
-import { hash } from '../regions/shares.ts';
+import { hash } from '../hash.ts';
 import { type CompiledRule, countersOf, type PublishedRule } from './compiled-rule.ts';
 import { isChosenByClient } from './counted-by.ts';
 import { ruleNameOf } from './policy.ts';

@@ -1,7 +1,7 @@
 // Warnings about rules that are valid but probably not intended.
 
+import type { WeightedRegion } from '../regions/parts.ts';
 import { movingUntilMs } from '../regions/placement.ts';
-import type { WeightedRegion } from '../regions/shares.ts';
 import { limitsOf, type RuleLimit } from './compiled-rule.ts';
 import { formatIpRange, parseIpRange } from './ip.ts';
 import { ruleNameOf } from './policy.ts';
@@ -48,8 +48,8 @@ function* moves(rule: Rule, split: Split | undefined, nowMs: number): Iterable<s
   if (untilMs === undefined) return;
   const end = Number.isFinite(untilMs)
     ? `for ${Math.ceil((untilMs - nowMs) / 1_000)} s more`
-    : 'until every region has been told, and two windows more';
-  yield `"${rule.name}" is counted in other regions than before: ${end}, a caller in several regions at once may ` +
+    : 'until every region has been told, and for about two windows after that';
+  yield `"${rule.name}" is being moved between regions: ${end}, a caller in several regions at once may ` +
     'get less than the limit.';
 }
 
@@ -85,7 +85,7 @@ function nameOf(rule: Rule): string {
 
 /** Clients tell limits apart by their policies. Rules of one slot may share one: only one of them applies. */
 function sharedPolicies(rules: readonly Rule[]): RuleWarning[] {
-  const groups = Map.groupBy(rules.filter(isTold), ruleNameOf);
+  const groups = Map.groupBy(rules.filter(isShownToClients), ruleNameOf);
   return [...groups].flatMap(([policy, group]) => {
     const places = new Map(
       group.map((rule) => [`${rule.scope} ${resourcesOf(rule).map(slotOf).sort().join(' ')}`, rule]),
@@ -100,7 +100,7 @@ function sharedPolicies(rules: readonly Rule[]): RuleWarning[] {
 }
 
 /** Whether clients read about the rule: not if it only logs or counts nothing. */
-const isTold = (rule: Rule) => rule.action !== 'log' && !isUncounted(rule);
+const isShownToClients = (rule: Rule) => rule.action !== 'log' && !isUncounted(rule);
 
 function* tierProblems(rule: Rule, tiers: readonly Tier[]): Iterable<string> {
   const unknown = rule.tiers.filter((name) => !tiers.some((tier) => tier.name === name));
@@ -116,7 +116,7 @@ function* limitNameProblems(
   if (limitName === null) return;
   if (!tiers.some(({ limits }) => Object.hasOwn(limits, limitName)))
     yield `"${rule.name}" takes the limit "${limitName}", which no tier has: ${
-      limit === null ? 'it limits nobody' : `its own limit of ${limit} counts`
+      limit === null ? 'it limits nobody' : `its own limit of ${limit} applies`
     }.`;
   else if (limit === null) yield* unlimitedTiers(rule, limitName, tiers);
   if (limit === null && !tiers.some(({ isDefault }) => isDefault))
@@ -138,7 +138,7 @@ function* subjectProblems(rule: Rule): Iterable<string> {
   if (rule.scope !== 'ip') return;
   const lost = rule.subjects.filter((subject) => !isCountedSpelling(subject));
   if (lost.length > 0)
-    yield `"${rule.name}" names IPs as no caller is counted: ${lost.join(', ')}. ` +
+    yield `"${rule.name}" names IPs in a spelling that never matches a caller: ${lost.join(', ')}. ` +
       'Write IPv4 as 192.0.2.1, and IPv6 by its prefix as 2001:db8:1:2::/64.';
 }
 
@@ -156,7 +156,7 @@ function* shareProblems(rule: Rule, regions: readonly WeightedRegion[]): Iterabl
   if (unknown.length > 0)
     yield `"${rule.name}" has shares for regions that do not exist: ${unknown.join(', ')}. They are ignored.`;
   if (!regionsOf(rule, regions).some(({ share }) => share > 0))
-    yield `"${rule.name}" has no share for any region that exists: those of REGIONS count instead.`;
+    yield `"${rule.name}" has no share for any region that exists: the shares of REGIONS apply instead.`;
 }
 
 const regionsOf = ({ shares }: Rule, regions: readonly WeightedRegion[]): readonly WeightedRegion[] =>

@@ -22,13 +22,13 @@ export function parseAnnouncement(text: string | null | undefined): Announcement
 }
 
 /** One of the two things that an announcement names. */
-export interface Part {
+export interface Published {
   readonly kind: 'rules' | 'callers';
   readonly version: string;
 }
 
 /** See packed-text.ts. */
-export interface PackedPart extends Part {
+export interface PackedText extends Published {
   readonly packed: string;
 }
 
@@ -54,6 +54,6 @@ export interface AnnouncementBoard {
   /** An older announcement never replaces a newer one. */
   write(announcement: Announcement, signal: AbortSignal): Promise<void>;
   /** The copies, packed; undefined where there is none. */
-  readParts(parts: readonly Part[], signal: AbortSignal): Promise<readonly (string | undefined)[]>;
-  writeParts(parts: readonly PackedPart[], signal: AbortSignal): Promise<void>;
+  readPublished(parts: readonly Published[], signal: AbortSignal): Promise<readonly (string | undefined)[]>;
+  writeParts(parts: readonly PackedText[], signal: AbortSignal): Promise<void>;
 }

@@ -1,11 +1,6 @@
 // How many isolates share the limits of a region. Each reports about once a minute and learns the number. When the
 // region's Redis is gone, the isolate divides limits by the last number it has learned.
 
-const ASK_EVERY_MS = 60_000;
-/** At first an isolate asks more often, because other isolates start at the same time. */
-const ASK_EARLY_MS = 5_000;
-const EARLY_QUESTIONS = 3;
-
 /** The port to one region's list of isolates. */
 export interface CensusBoard {
   /** Reports this isolate. Returns how many isolates have reported lately, this one included. */
@@ -26,25 +21,3 @@ export interface Census {
 /** At least 1, because this isolate is one of them. */
 export const isIsolateCount = (value: unknown): value is number =>
   typeof value === 'number' && Number.isInteger(value) && value >= 1;
-
-export function createCensus({ assumed }: { readonly assumed: number }): Census {
-  let askedAtMs = Number.NEGATIVE_INFINITY;
-  let asked = 0;
-  let known: number | undefined;
-
-  return {
-    isDue(nowMs) {
-      const sinceMs = nowMs - askedAtMs;
-      // A negative time means that the clock was put back. Waiting for the old time could take for ever.
-      if (sinceMs >= 0 && sinceMs < (asked < EARLY_QUESTIONS ? ASK_EARLY_MS : ASK_EVERY_MS)) return false;
-      askedAtMs = nowMs;
-      asked += 1;
-      return true;
-    },
-    count: () => known ?? assumed,
-    told: () => known,
-    tell(count) {
-      if (isIsolateCount(count)) known = count;
-    },
-  };
-}

@@ -16,7 +16,7 @@ export interface Probe {
 /** Another announcement than the expected one, and the board of the region that has it. */
 export interface OutdatedNotice {
   readonly announced: string;
-  readonly board: Pick<AnnouncementBoard, 'readParts'>;
+  readonly board: Pick<AnnouncementBoard, 'readPublished'>;
 }
 
 export interface SnapshotSource {
@@ -35,5 +35,5 @@ export interface SnapshotSource {
   /** Loads the announced rules. False if they cannot be loaded now; the isolate then keeps the rules it has. */
   load(news: OutdatedNotice): Promise<boolean>;
   /** The first load of a cold isolate, from the announcement or else from KV alone. */
-  start(board: Pick<AnnouncementBoard, 'read' | 'readParts'>): Promise<Snapshot | undefined>;
+  start(board: Pick<AnnouncementBoard, 'read' | 'readPublished'>): Promise<Snapshot | undefined>;
 }

@@ -1,7 +1,8 @@
 // The port through which the gateway reports events. No request waits: events are counted in memory and handed over
 // after responses, now and then.
-import type { Decision, DegradedReason, Fallback } from '../counting/decision.ts';
-import type { AfterResponse, Caller } from '../matching/caller.ts';
+import type { Decision, DegradedReason, Fallback } from '../decision.ts';
+import type { Caller } from '../matching/caller.ts';
+import type { AfterResponse } from './after-response.ts';
 
 export interface DecidedRequest {
   readonly decision: Decision;

@@ -7,7 +7,7 @@ export type BreakerState = 'closed' | 'open' | 'half-open';
 
 /**
  * Permission for one call. The request reports the result, or never does if it is cancelled. A permit counts only in
- * the era in which it was given; every change of state ends the era.
+ * the generation in which it was given; every change of state ends the generation.
  */
 export type Permit = number;
 
@@ -30,8 +30,9 @@ export interface BreakerOptions {
 }
 
 /**
- * The breaker judges the last calls of the last minute: at most SLIDING_COUNT, and at least FEWEST_FAILURES failed
- * ones. A minute, because otherwise an isolate with a request every few seconds would never open.
+ * The breaker looks at the last SLIDING_COUNT calls of the last minute. It opens when at least FEWEST_FAILURES of them,
+ * and at least half, have failed. With a shorter period, the breaker of an isolate with a request every few seconds
+ * would never open.
  */
 const SLIDING_COUNT = 20;
 const SLIDING_MS = 60_000;
@@ -48,7 +49,7 @@ export const PROBE_MS = 1_000;
 
 export function createBreaker({ random, onChange }: BreakerOptions): Breaker {
   let state: BreakerState = 'closed';
-  let era = 0;
+  let generation = 0;
   // The last calls, in a ring. Every request writes it; only a failure reads it.
   const failed = new Uint8Array(SLIDING_COUNT);
   const endedAtMs = new Float64Array(SLIDING_COUNT).fill(Number.NEGATIVE_INFINITY);
@@ -58,7 +59,7 @@ export function createBreaker({ random, onChange }: BreakerOptions): Breaker {
 
   const become = (changed: BreakerState) => {
     state = changed;
-    era += 1;
+    generation += 1;
     endedAtMs.fill(Number.NEGATIVE_INFINITY);
     probes = { granted: 0, succeeded: 0, lastAtMs: 0 };
     onChange?.(changed);
@@ -76,7 +77,7 @@ export function createBreaker({ random, onChange }: BreakerOptions): Breaker {
     if (probes.granted >= PROBES) return undefined;
     probes.granted += 1;
     probes.lastAtMs = nowMs;
-    return era;
+    return generation;
   };
 
   const record = (hasFailed: boolean, nowMs: number) => {
@@ -100,7 +101,7 @@ export function createBreaker({ random, onChange }: BreakerOptions): Breaker {
   return {
     state: (nowMs) => (state === 'open' && isOver(nowMs) ? 'half-open' : state),
 
-    enter: () => (state === 'closed' ? era : undefined),
+    enter: () => (state === 'closed' ? generation : undefined),
 
     probe(nowMs) {
       if (state === 'closed') return undefined;
@@ -112,14 +113,14 @@ export function createBreaker({ random, onChange }: BreakerOptions): Breaker {
     },
 
     succeed(permit, nowMs) {
-      if (permit !== era) return;
+      if (permit !== generation) return;
       if (state === 'closed') return record(false, nowMs);
       probes.succeeded += 1;
       if (probes.succeeded >= PROBES) become('closed');
     },
 
     fail(permit, nowMs) {
-      if (permit !== era) return;
+      if (permit !== generation) return;
       if (state === 'closed') record(true, nowMs);
       else open(nowMs);
     },

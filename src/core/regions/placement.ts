@@ -13,18 +13,18 @@ import { isCentral, type Rule, type SharesByRegion, type Split } from '../matchi
 import {
   type Counting,
   capacityOf,
-  homeOf,
+  centralRegionOf,
   isUsable,
+  type Part,
+  type Parts,
   partsOf,
-  type Share,
-  type Shares,
   type WeightedRegion,
-} from './shares.ts';
+} from './parts.ts';
 import { movingMs } from './terms.ts';
 
 export interface Placement {
   /** The part of each region, by name. A region that is not listed has none. */
-  readonly parts: Shares;
+  readonly parts: Parts;
   /** The only region that counts the check. Undefined: every region with a part counts it. */
   readonly at: string | undefined;
 }
@@ -35,7 +35,7 @@ export interface Placements {
 }
 
 /** One way to place a rule. */
-interface Way {
+interface PlacementOption {
   readonly regions: readonly WeightedRegion[];
   readonly central: boolean;
   /** When every region had been told of the replacement; infinite before that, and for the placement in force. */
@@ -48,29 +48,29 @@ interface Way {
 }
 
 export function createPlacements(split: Split): Placements {
-  const known = new WeakMap<CompiledRule, readonly Way[]>();
-  const noteWays = (rule: CompiledRule) => {
-    const ways = waysOf(rule, split);
-    known.set(rule, ways);
-    return ways;
+  const known = new WeakMap<CompiledRule, readonly PlacementOption[]>();
+  const notePlacementOptions = (rule: CompiledRule) => {
+    const options = placementOptionsOf(rule, split);
+    known.set(rule, options);
+    return options;
   };
   return {
     of(asked, nowMs) {
       const check = withLargestCost(asked);
-      const ways = known.get(check.rule) ?? noteWays(check.rule);
-      const [only] = ways;
-      if (only && ways.length === 1) return placeBy(only, check);
-      const active = ways.filter(({ untilMs }) => nowMs - untilMs < movingMs(check));
+      const options = known.get(check.rule) ?? notePlacementOptions(check.rule);
+      const [only] = options;
+      if (only && options.length === 1) return placeBy(only, check);
+      const active = options.filter(({ untilMs }) => nowMs - untilMs < movingMs(check));
       return together(
-        active.map((way) => placeBy(way, check)[0]),
+        active.map((option) => placeBy(option, check)[0]),
         check,
       );
     },
   };
 }
 
-function placeBy({ central, regions, byLimit }: Way, check: RuleCheck): readonly [Placement] {
-  if (central) return [wholeAt(homeOf(hashTagOf(check.key), regions), check)];
+function placeBy({ central, regions, byLimit }: PlacementOption, check: RuleCheck): readonly [Placement] {
+  if (central) return [wholeAt(centralRegionOf(hashTagOf(check.key), regions), check)];
   const found = byLimit.get(check.limit);
   if (found && found.extra === check.extra) return found.placed;
   const placed = [{ parts: withShortQueues(check.rule, partsOf(check, regions)), at: undefined }] as const;
@@ -103,21 +103,21 @@ const holdOfLimit = ({ algorithm, limit, burst, windowSeconds }: RuleLimit): num
   movingMs({ algorithm, limit: limit ?? 1, extra: burst ?? undefined, windowMs: windowSeconds * 1_000 });
 
 /** Joins each placement with another if the result has a usable part. Otherwise both stay, and both must admit. */
-function together(ways: readonly Placement[], { cost, ...check }: RuleCheck): Placement[] {
+function together(placements: readonly Placement[], { cost, ...check }: RuleCheck): Placement[] {
   // A cost above the whole limit never fits, and any part can say so.
   const fitting = { ...check, cost: Math.min(cost, capacityOf(check)) };
   const found: Placement[] = [];
-  for (const way of ways) {
-    const joined = found.map((other) => join(other, way, fitting));
+  for (const placement of placements) {
+    const joined = found.map((other) => join(other, placement, fitting));
     const place = joined.findIndex(Boolean);
-    found.splice(place === -1 ? found.length : place, 1, joined[place] ?? way);
+    found.splice(place === -1 ? found.length : place, 1, joined[place] ?? placement);
   }
   return found;
 }
 
 /** Splits come first in the list, so either both split, or the second one is in one region. */
 function join(a: Placement, b: Placement, check: Counting): Placement | undefined {
-  const isUsableIn = (part: Share | undefined) => part !== undefined && isUsable(check, part);
+  const isUsableIn = (part: Part | undefined) => part !== undefined && isUsable(check, part);
   if (b.at === undefined) {
     const parts = smaller(a.parts, b.parts);
     return [...parts.values()].some(isUsableIn) ? { parts, at: undefined } : undefined;
@@ -127,10 +127,10 @@ function join(a: Placement, b: Placement, check: Counting): Placement | undefine
 }
 
 /** Splits first, then placements in one region, older before newer. */
-function waysOf(rule: CompiledRule, split: Split): Way[] {
+function placementOptionsOf(rule: CompiledRule, split: Split): PlacementOption[] {
   const present = { shares: rule.shares, central: isCentral(rule), replacedAtMs: null };
   const splits = [...split.before, { shares: split.shares, replacedAtMs: null }];
-  const ways = [...(split.moved?.[rule.id] ?? []), present].flatMap(({ shares, central, replacedAtMs }) =>
+  const options = [...(split.moved?.[rule.id] ?? []), present].flatMap(({ shares, central, replacedAtMs }) =>
     splits.map((by) => ({
       regions: weighted(shares ? known(shares, by.shares) : by.shares),
       central,
@@ -138,7 +138,7 @@ function waysOf(rule: CompiledRule, split: Split): Way[] {
       byLimit: new Map(),
     })),
   );
-  return ways.sort((a, b) => Number(a.central) - Number(b.central));
+  return options.sort((a, b) => Number(a.central) - Number(b.central));
 }
 
 const FOREVER = Number.POSITIVE_INFINITY;
@@ -159,7 +159,7 @@ const weighted = (shares: SharesByRegion): WeightedRegion[] =>
   Object.entries(shares).map(([name, share]) => ({ name, share }));
 
 /** For each region, the smaller of its two parts. */
-function smaller(a: Shares, b: Shares): Shares {
+function smaller(a: Parts, b: Parts): Parts {
   const parts = [...a].flatMap(([name, { limit, extra }]) => {
     const other = b.get(name) ?? { limit: 0, extra: 0 };
     const least = extra === undefined ? undefined : Math.min(extra, other.extra ?? extra);
@@ -169,7 +169,7 @@ function smaller(a: Shares, b: Shares): Shares {
 }
 
 /** A part drains more slowly, so its queue must be shorter: otherwise the wait would exceed what the rule allows. */
-function withShortQueues(rule: CompiledRule, parts: Shares): Shares {
+function withShortQueues(rule: CompiledRule, parts: Parts): Parts {
   if (rule.action !== 'throttle') return parts;
   return new Map(
     [...parts].map(([name, part]) => {

@@ -3,7 +3,7 @@
 import { createBoundedCache } from '../bounded-cache.ts';
 import { traitsOf } from '../counting/algorithms/registry.ts';
 import { windowAt } from '../counting/calendar.ts';
-import type { CheckResult } from '../counting/decision.ts';
+import type { CheckResult } from '../decision.ts';
 import type { RuleCheck } from '../matching/plan.ts';
 import type { Scope } from '../matching/rule.ts';
 
@@ -24,13 +24,13 @@ export interface Crossing {
 export interface Crossings {
   readonly size: number;
   add(result: CheckResult<RuleCheck>, who: { scope: Scope; id: string }, nowMs: number): void;
-  /** All crossings; from then on there are none. */
+  /** Removes and returns all crossings. */
   take(): Crossing[];
 }
 
-/** More than that wait for the next request of their subject. */
+/** Further crossings are noted with the next request of their subject. */
 const MAX_CROSSINGS = 1_000;
-/** A subject that is forgotten is noted again, and Postgres knows it. */
+/** If a subject is forgotten, it is noted again, and Postgres drops the repeat. */
 const MAX_TOLD = 5_000;
 
 export function createCrossings(): Crossings {

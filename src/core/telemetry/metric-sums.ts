@@ -1,5 +1,5 @@
-// What an isolate has counted since it last handed its sums over. Only so many series are held apart. Those that a
-// request adds to are looked up once and kept by who counts: to make a series' text for each request costs more.
+// What an isolate has counted since it last handed its sums over. It keeps a bounded number of names apart. Callers look
+// a series up once and keep it, because building its text for each request costs more.
 import { bucketOf, METRICS, type MetricId, OTHER, withoutName } from './metrics.ts';
 
 /** Names of rules, or of routes, that one isolate keeps apart. */
@@ -16,12 +16,12 @@ export interface Histogram {
 export interface MetricSums {
   /** Series that something was added to since they were last taken. */
   readonly size: number;
-  /** To be kept by who adds often. */
+  /** Callers that add often should keep the result. */
   counter(metric: MetricId, ...labels: string[]): Counter;
   histogram(metric: MetricId, ...labels: string[]): Histogram;
   /** A name that may be used as a label; `other` once there are too many. */
   nameOf(kind: 'rule' | 'route', name: string): string;
-  /** Takes the first so many series out, oldest first. */
+  /** Removes and returns at most `most` series, oldest first. */
   take(most: number): [series: string, amount: number][];
   /** Sums that were not accepted under their names. */
   addWithoutNames(sums: readonly (readonly [series: string, amount: number])[]): void;
@@ -34,7 +34,7 @@ interface Sum extends Counter {
 
 export function createMetricSums(): MetricSums {
   const sums = new Map<string, Sum>();
-  /** Those that are not 0, in the order in which that began. */
+  /** The sums above 0, in the order in which they left 0. */
   let due: Sum[] = [];
   const names = { rule: new Set<string>(), route: new Set<string>() };
 

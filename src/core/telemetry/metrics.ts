@@ -1,9 +1,9 @@
 // What is counted, and under which name it is kept. A series is one line of text: the metric, its labels in their
-// order, and for a histogram the bucket. Tabs part them: no name of a rule or a route has one.
+// order, and for a histogram the bucket. Tabs separate them, because no name of a rule or route contains one.
 
 export interface Metric {
   readonly labels: readonly string[];
-  /** The place of the label that people name (a rule, a route): only so many of those are kept apart. */
+  /** The position of the label that people name (a rule, a route). A bounded number of these names is kept apart. */
   readonly named?: number;
   /** Of a histogram: the upper bounds of its buckets. */
   readonly boundsMs?: readonly number[];
@@ -35,12 +35,12 @@ export type MetricId = keyof typeof metrics;
 export const METRICS: Readonly<Record<MetricId, Metric>> = metrics;
 export const METRIC_IDS = Object.keys(metrics) as MetricId[];
 
-/** What is beyond the number of names that are kept apart. */
+/** The label for names beyond the number that is kept apart. */
 export const OTHER = 'other';
 
 export const isMetricId = (text: string): text is MetricId => Object.hasOwn(metrics, text);
 
-/** The place of the bucket that a time falls into. */
+/** The index of the bucket that a time falls into. */
 export function bucketOf(boundsMs: readonly number[], tookMs: number): number {
   let place = 0;
   while (place < boundsMs.length && tookMs > (boundsMs[place] ?? 0)) place += 1;

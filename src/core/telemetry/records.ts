@@ -1,4 +1,4 @@
-// Who was denied by what, and who used how much: summed up in memory by period and name. Only so many rows are held.
+// Who was denied by what, and who used how much: summed up in memory by period and name. The number of rows is bounded.
 // What does not fit is added to a row named `other`: names are lost, counts are not.
 import type { Scope } from '../matching/rule.ts';
 import { OTHER } from './metrics.ts';
@@ -32,17 +32,17 @@ export const MINUTE_MS = 60_000;
 export const HOUR_MS = 3_600_000;
 /** Subjects that an isolate tells apart in one period. */
 export const MAX_NAMED = 2_000;
-/** Only if nobody takes them: a queue or a Postgres that is gone. */
+/** Reached only while neither the queue nor Postgres accepts rows. */
 const MAX_ROWS = 6_000;
 
 export interface Sums<Row, Fields> {
   readonly size: number;
   add(fields: Fields): void;
-  /** All rows; from then on there are none. */
+  /** Removes and returns all rows. */
   take(): Row[];
 }
 
-/** The names of a period that rows are kept for. */
+/** The names that rows of a period are kept under. */
 function createNames() {
   let atMs = Number.NaN;
   const names = new Set<string>();
@@ -69,7 +69,7 @@ export function createDenialSums(): Sums<Denial, DenialFields> {
     const known = rows.get(key);
     if (known) return known;
     const isRest = fields.ruleId === OTHER;
-    if (rows.size >= MAX_ROWS && !isRest) return rowOf(restOf(rows, fields));
+    if (rows.size >= MAX_ROWS && !isRest) return rowOf(overflowRow(rows, fields));
     const row = { ...fields, count: 0 };
     rows.set(key, row);
     return row;
@@ -92,8 +92,8 @@ export function createDenialSums(): Sums<Denial, DenialFields> {
   };
 }
 
-/** One row for all that comes while the table is full, at the time of the oldest. */
-function restOf(rows: ReadonlyMap<string, Denial>, { atMs, route }: Omit<Denial, 'count'>) {
+/** The row for everything that comes while the table is full, dated like its oldest entry. */
+function overflowRow(rows: ReadonlyMap<string, Denial>, { atMs, route }: Omit<Denial, 'count'>) {
   const [oldest] = rows.values();
   const rest = { ruleId: OTHER, ruleName: OTHER, scope: 'global', subject: OTHER } as const;
   return { ...rest, route, atMs: oldest?.atMs ?? atMs };
@@ -101,7 +101,7 @@ function restOf(rows: ReadonlyMap<string, Denial>, { atMs, route }: Omit<Denial,
 
 export interface UsageFields extends Pick<Usage, 'tenantId' | 'userId' | 'apiKeyId' | 'requests'> {
   readonly nowMs: number;
-  /** What the caller used by each rule, and in all. */
+  /** The caller's usage under each rule, and its total. */
   readonly costs: readonly Pick<Usage, 'ruleId' | 'cost'>[];
 }
 
@@ -122,7 +122,7 @@ export function createUsageSums(): Sums<Usage, UsageFields> {
   let callers = new Map<string, UsageOfCaller>();
   const isKept = createNames();
   const nobody: Who = { tenantId: OTHER, userId: OTHER, apiKeyId: OTHER };
-  /** Callers without a name are one caller, so the next request is often of the same one. To make its key costs more. */
+  /** Callers without a name count as one caller, so the next request is often by the same one. Building its key costs more. */
   let last: Found = { atMs: Number.NaN, key: '', who: nobody };
 
   const keyOfOther = (atMs: number) => `${atMs}\t${OTHER}`;
@@ -137,7 +137,7 @@ export function createUsageSums(): Sums<Usage, UsageFields> {
   };
 
   /** Two rows at most: each request is counted under '' once, and under rules as often as it has rules. */
-  const restOf = ({ ruleId, atMs }: Used): Usage => {
+  const overflowRow = ({ ruleId, atMs }: Used): Usage => {
     const [first] = callers.values();
     const [oldest] = first?.values() ?? [];
     const rest = { ...nobody, ruleId: ruleId === '' ? '' : OTHER, atMs: oldest?.atMs ?? atMs };
@@ -151,7 +151,7 @@ export function createUsageSums(): Sums<Usage, UsageFields> {
     return isNamed ? { atMs, key: name, who } : { atMs, key: keyOfOther(atMs), who: nobody };
   };
 
-  const createRow = (key: string, used: Used) => (size >= MAX_ROWS ? restOf(used) : create(key, used));
+  const createRow = (key: string, used: Used) => (size >= MAX_ROWS ? overflowRow(used) : create(key, used));
 
   return {
     get size() {

@@ -1,5 +1,5 @@
 // The records of callers in KV.
-import type { CallerRecord } from '../../core/matching/caller.ts';
+import type { CallerRecord } from '../../core/ports/callers.ts';
 import { object, optional, type Shape, text, wholeNumber } from '../../core/shape.ts';
 import type { Kv } from './kv.ts';
 

@@ -1,6 +1,6 @@
 // Reads callers from Postgres.
 import { and, eq, sql } from 'drizzle-orm';
-import type { CallerRecord } from '../../core/matching/caller.ts';
+import type { CallerRecord } from '../../core/ports/callers.ts';
 import type { Database } from '../tables/database.ts';
 import { apiKeys, tenants, users } from '../tables/schema.ts';
 

@@ -4,13 +4,8 @@
 import { createBoundedCache } from '../../core/bounded-cache.ts';
 import { digest, toBase64Url } from '../../core/digest.ts';
 import { hashApiKey, isWellFormedKey } from '../../core/matching/api-key.ts';
-import type {
-  AfterResponse,
-  CallerDirectory,
-  CallerRecord,
-  Known,
-  LookUp,
-} from '../../core/matching/caller.ts';
+import type { AfterResponse } from '../../core/ports/after-response.ts';
+import type { CallerDirectory, CallerRecord, Known, LookUp } from '../../core/ports/callers.ts';
 import { type KeptRecord, readRecord, writeRecord } from './caller-records.ts';
 import type { Kv } from './kv.ts';
 import { type CallerKind, createLookUpAllowance } from './look-up-allowance.ts';

@@ -5,7 +5,7 @@ import type { SnapshotSource } from '../../core/ports/snapshot-source.ts';
 
 export interface FreshRulesOptions {
   readonly snapshots: SnapshotSource;
-  readonly regions: readonly { readonly board: Pick<AnnouncementBoard, 'read' | 'readParts'> }[];
+  readonly regions: readonly { readonly board: Pick<AnnouncementBoard, 'read' | 'readPublished'> }[];
   readonly deadlineMs: number;
 }
 

@@ -4,8 +4,8 @@ import { createBoundedCache } from '../../core/bounded-cache.ts';
 import { createPerSecondBudget, type PerSecondBudget } from '../../core/per-second-budget.ts';
 
 /** Per second and isolate: for callers that this isolate does not know, and for callers that it has found before. */
-const STRANGERS = 20;
-const ACQUAINTANCES = 20;
+const UNKNOWN_PER_SECOND = 20;
+const KNOWN_PER_SECOND = 20;
 /** Per second, isolate and address. Only for keys: users have a verified token. */
 const KEYS_OF_AN_ADDRESS = 5;
 const MAX_ADDRESSES = 10_000;
@@ -32,10 +32,13 @@ export interface LookUpAllowance {
 export function createLookUpAllowance(now: () => number): LookUpAllowance {
   const lately = createBoundedCache<true>(MAX_FOUND);
   const addresses = createBoundedCache<PerSecondBudget>(MAX_ADDRESSES);
-  const strangers = { key: createPerSecondBudget(STRANGERS), user: createPerSecondBudget(STRANGERS) };
+  const strangers = {
+    key: createPerSecondBudget(UNKNOWN_PER_SECOND),
+    user: createPerSecondBudget(UNKNOWN_PER_SECOND),
+  };
   const acquaintances = {
-    key: createPerSecondBudget(ACQUAINTANCES),
-    user: createPerSecondBudget(ACQUAINTANCES),
+    key: createPerSecondBudget(KNOWN_PER_SECOND),
+    user: createPerSecondBudget(KNOWN_PER_SECOND),
   };
 
   const ofAddress = (ip: string): PerSecondBudget => {

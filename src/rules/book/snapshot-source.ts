@@ -1,18 +1,18 @@
 // The rules of this isolate, kept in memory. The announcement in Redis confirms them; it is read along with checks that
-// are made anyway. When the announcement changes, the isolate reads the new parts (published-parts.ts).
+// are made anyway. When the announcement changes, the isolate reads the new parts (read-published.ts).
 
 import type { Snapshot } from '../../core/matching/snapshot.ts';
 import {
   type Announcement,
   formatAnnouncement,
-  type Part,
+  type Published,
   parseAnnouncement,
 } from '../../core/ports/announcement.ts';
 import type { SnapshotSource } from '../../core/ports/snapshot-source.ts';
 import { RULES_LAPSE_MS } from '../../core/regions/terms.ts';
 import { type CallerRevisions, NO_REVISIONS } from './caller-revisions.ts';
 import type { Kv } from './kv.ts';
-import { type Reading, readParts } from './published-parts.ts';
+import { type Reading, readPublished } from './read-published.ts';
 import { readCurrent } from './snapshot-kv.ts';
 import { withDeadline } from './with-deadline.ts';
 
@@ -99,9 +99,9 @@ export function createSnapshotSource({ kv, now, onError }: SnapshotSourceOptions
 
   const readChanged = async (announcement: Announcement, how: Waits) => {
     const before = known;
-    const isSame = (kind: Part['kind']) => announcement[kind] === before?.announcement[kind];
+    const isSame = (kind: Published['kind']) => announcement[kind] === before?.announcement[kind];
     const changed = (['rules', 'callers'] as const).filter((kind) => !isSame(kind));
-    const read = await readParts(
+    const read = await readPublished(
       changed.map((kind) => ({ kind, version: announcement[kind] })),
       { kv, onError, ...how },
     );

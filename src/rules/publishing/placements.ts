@@ -11,7 +11,7 @@ import {
   type SharesByRegion,
   type Split,
 } from '../../core/matching/rule.ts';
-import { CHARGE_WINDOWS, HEARD_MS, ROUNDED_BURSTS } from '../../core/regions/terms.ts';
+import { BURST_DRAIN_TIMES, CHARGE_WINDOWS, OLD_RULES_GONE_MS } from '../../core/regions/terms.ts';
 import type { Database } from '../tables/database.ts';
 import { placements } from '../tables/schema.ts';
 
@@ -115,8 +115,8 @@ export const confirmPlacements = (database: Database, told: readonly PlacementRo
 /**
  * The longest time for which a charge of an old placement counts: `movingMs` in SQL, plus the time to hear of it twice.
  */
-const LONGEST_HOLD_MS = sql`(select ${2 * HEARD_MS}::int + 1000 * coalesce(max(window_seconds * (${CHARGE_WINDOWS}::int + coalesce(
-  ${ROUNDED_BURSTS}::int * burst::numeric / case when limit_name is null then "limit" else 1 end, 0))), 0) from weir.rules)`;
+const LONGEST_HOLD_MS = sql`(select ${2 * OLD_RULES_GONE_MS}::int + 1000 * coalesce(max(window_seconds * (${CHARGE_WINDOWS}::int + coalesce(
+  ${BURST_DRAIN_TIMES}::int * burst::numeric / case when limit_name is null then "limit" else 1 end, 0))), 0) from weir.rules)`;
 const IS_OVER = sql`(entry ->> 'replacedAtMs')::numeric + ${LONGEST_HOLD_MS} < extract(epoch from now()) * 1000`;
 
 /** Deletes placements whose charges no longer count, and those of rules deleted long ago. */

@@ -12,14 +12,14 @@ import {
   parseAnnouncement,
 } from '../../core/ports/announcement.ts';
 import { type CounterStore, CounterStoreError } from '../../core/ports/counter-store.ts';
-import type { WeightedRegion } from '../../core/regions/shares.ts';
+import type { WeightedRegion } from '../../core/regions/parts.ts';
 import type { Kv } from '../book/kv.ts';
 import { writeCallers, writeCurrent, writeRules } from '../book/snapshot-kv.ts';
 import type { Database } from '../tables/database.ts';
 import type { RejectedRow } from '../tables/rule-schema.ts';
 import { recordPublication } from './last-publication.ts';
 import { confirmPlacements, forgetPlacements } from './placements.ts';
-import { copyTo, createPart } from './region-copies.ts';
+import { copyTo, publishedText } from './region-copies.ts';
 import type { PublishedContent, RuleReader } from './rule-reader.ts';
 import { byteLength, expectPublishable } from './snapshot-room.ts';
 
@@ -118,8 +118,8 @@ async function publishOnce(options: PublishOptions, { again = false, repairs, co
   const isKnown = (part: 'rules' | 'callers') =>
     standing.some((known) => known?.[part] === announcement[part]);
   const parts = [
-    createPart({ kind: 'rules', version: announcement.rules }, rulesText),
-    createPart({ kind: 'callers', version: announcement.callers }, callersText),
+    publishedText({ kind: 'rules', version: announcement.rules }, rulesText),
+    publishedText({ kind: 'callers', version: announcement.callers }, callersText),
   ];
   const copying = regions.map(({ board }, i) => copyTo(board, parts, { known: standing[i], again, onError }));
   const [broken] = await Promise.all([

@@ -2,7 +2,12 @@
 // while KV may take a minute to have them everywhere. They are a second way: nothing fails without them.
 
 import { packText } from '../../core/packed-text.ts';
-import type { Announcement, AnnouncementBoard, PackedPart, Part } from '../../core/ports/announcement.ts';
+import type {
+  Announcement,
+  AnnouncementBoard,
+  PackedText,
+  Published,
+} from '../../core/ports/announcement.ts';
 
 /** For one region. Short, because the announcement waits for it. */
 const COPY_MS = 2_000;
@@ -10,7 +15,7 @@ const COPY_MS = 2_000;
 export const MAX_PACKED = 4_000_000;
 
 /** Packs the text once for all regions, if any needs it. */
-export function createPart(part: Part, text: string): PublishedPart {
+export function publishedText(part: Published, text: string): PublishedText {
   let packing: Promise<string> | undefined;
   return {
     ...part,
@@ -21,8 +26,8 @@ export function createPart(part: Part, text: string): PublishedPart {
   };
 }
 
-export interface PublishedPart extends Part {
-  readonly pack: () => Promise<PackedPart>;
+export interface PublishedText extends Published {
+  readonly pack: () => Promise<PackedText>;
 }
 
 export interface HowToCopy {
@@ -35,7 +40,7 @@ export interface HowToCopy {
 
 export async function copyTo(
   board: Pick<AnnouncementBoard, 'writeParts'>,
-  parts: readonly PublishedPart[],
+  parts: readonly PublishedText[],
   { known, again, onError }: HowToCopy,
 ): Promise<void> {
   const missing = parts.filter(({ kind, version }) => again || known?.[kind] !== version);

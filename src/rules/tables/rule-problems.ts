@@ -3,7 +3,7 @@ import type * as z from 'zod';
 import { type AlgorithmId, idsWith, traitsOf } from '../../core/counting/algorithms/registry.ts';
 import { problemOf } from '../../core/counting/check.ts';
 import { CALENDAR_SECONDS } from '../../core/matching/calendar.ts';
-import { isChosenByClient, parametersOf, parsePart } from '../../core/matching/counted-by.ts';
+import { isChosenByClient, parametersOf, parseSubjectField } from '../../core/matching/counted-by.ts';
 import { slotOf } from '../../core/matching/resource.ts';
 import { isUncounted, SHORTEST_SEAT_SECONDS } from '../../core/matching/rule.ts';
 import { isPattern } from '../../core/matching/subjects.ts';
@@ -65,7 +65,7 @@ function* partProblems(rule: RuleFields): Iterable<Problem> {
     yield [['scope'], 'must not be global: parts that clients choose need a bound for each subject'];
   const all = resources.length > 0 ? resources : [resource ?? ''];
   for (const [i, part] of by.entries()) {
-    const { kind, name } = parsePart(part);
+    const { kind, name } = parseSubjectField(part);
     if (by.indexOf(part) < i) yield [['by', i], 'is there twice'];
     const without = all.find((one) => !parametersOf(one).has(name));
     if (kind === 'param' && without !== undefined) yield [['by', i], `is no parameter of ${without}`];

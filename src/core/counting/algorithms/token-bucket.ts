@@ -1,6 +1,6 @@
-// token-bucket: holds up to `burst` tokens, refilled continuously. The state is what a full bucket would have more, in
-// tokens times the window: so a millisecond refills exactly `limit`, and nothing is ever rounded. If limit or burst
-// change, tokens that were taken are still missing.
+// token-bucket: holds up to `burst` tokens, refilled continuously. The state is what the bucket lacks until it is
+// full, in tokens times the window, so a millisecond refills exactly `limit`, and nothing is ever rounded. If limit or
+// burst change, tokens that were taken are still missing.
 import { type Algorithm, ceilDivide, notBefore } from './algorithm.ts';
 
 export interface TokenBucketState {

@@ -2,7 +2,6 @@
 import type { Bindings } from './bindings.ts';
 import { type Config, parseConfig } from './config.ts';
 import { randomId } from './core/digest.ts';
-import { createCensus } from './core/ports/census.ts';
 import { createBreaker } from './core/regions/breaker.ts';
 import { nearestRegion, type RequestOrigin, routesFrom } from './core/regions/nearest.ts';
 import { createCollected } from './core/telemetry/collected.ts';
@@ -14,16 +13,17 @@ import { createLog, type Log, type LogEvent } from './http/log.ts';
 import { createOrigins } from './http/origins.ts';
 import type { Services } from './http/services.ts';
 import { createTokenVerifier } from './identity/jwt.ts';
+import { createCensus } from './limiter/census.ts';
 import { createDistance } from './limiter/distance.ts';
 import { createLimiter } from './limiter/limiter.ts';
-import type { Regions } from './limiter/region-ladder.ts';
+import type { Regions } from './limiter/region.ts';
 import { createRegionWatch } from './limiter/region-watch.ts';
-import { splitBySlot } from './limiter/slot-split.ts';
 import { serviceOf } from './origin-config.ts';
 import { createAnnouncementBoard } from './redis/announcement-board.ts';
 import { createCensusBoard } from './redis/census.ts';
 import { createCheckRecords } from './redis/check-records.ts';
 import { createClient } from './redis/client.ts';
+import { splitByHashSlot } from './redis/hash-slots.ts';
 import { createUpstashStore } from './redis/upstash-store.ts';
 import type { CallerRevisions } from './rules/book/caller-revisions.ts';
 import { createCallerDirectory } from './rules/book/callers.ts';
@@ -34,7 +34,7 @@ import { createRegionObserver } from './telemetry/region-observer.ts';
 import { createTelemetry } from './telemetry/telemetry.ts';
 
 /** The parts of an isolate: the services of its requests, the cron run, and the queue consumer. */
-export interface Parts {
+export interface IsolateServices {
   readonly services: Services;
   /** If present, requests must await it first. Rejects with a ConfigError if a rule is invalid. */
   ready?(): Promise<unknown>;
@@ -44,7 +44,7 @@ export interface Parts {
 }
 
 /** `source` provides the rules, if they do not come from Postgres through KV. */
-export function createParts(env: Bindings, source?: RulesSource): Parts {
+export function createIsolateServices(env: Bindings, source?: RulesSource): IsolateServices {
   const config = parseConfig(env);
   const { deadlineMs, rulesKv: kv, isDevelopment } = config;
   const now = () => Date.now();
@@ -226,7 +226,7 @@ function createRegions({ regions, isolates, deadlineMs }: Config, { log, now, su
     return {
       ...place,
       board,
-      store: cluster ? splitBySlot(store, board) : store,
+      store: cluster ? splitByHashSlot(store, board) : store,
       isCluster: cluster,
       breaker,
       distance,

@@ -1,8 +1,8 @@
 // Rules and callers as a publication would have them, for tests that put them into KV or a region by themselves.
-import { partKey } from '../../src/core/counting/keys.ts';
+import { publishedKey } from '../../src/core/counting/keys.ts';
 import { encodeSnapshot, versionOf } from '../../src/core/matching/stored-snapshot.ts';
 import type { Announcement } from '../../src/core/ports/announcement.ts';
-import { createPart } from '../../src/rules/publishing/region-copies.ts';
+import { publishedText } from '../../src/rules/publishing/region-copies.ts';
 import { createRule } from './small-rules.ts';
 
 /** Rules with these ids, and one changed caller. */
@@ -14,12 +14,12 @@ export async function createPublished(sequence: number, ids: readonly string[]) 
   const [rules, callers] = [await versionOf(texts.rules), await versionOf(texts.callers)];
   const announcement: Announcement = { sequence, rules, callers };
   const parts = [
-    createPart({ kind: 'rules', version: rules }, texts.rules),
-    createPart({ kind: 'callers', version: callers }, texts.callers),
+    publishedText({ kind: 'rules', version: rules }, texts.rules),
+    publishedText({ kind: 'callers', version: callers }, texts.callers),
   ];
   return { announcement, texts, parts };
 }
 export type Published = Awaited<ReturnType<typeof createPublished>>;
 
 export const keyOf = ({ announcement }: Published, kind: 'rules' | 'callers') =>
-  partKey({ kind, version: announcement[kind] });
+  publishedKey({ kind, version: announcement[kind] });

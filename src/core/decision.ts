@@ -1,8 +1,8 @@
 // The decision about a request, made from the outcomes of its checks.
 
-import type { Credential, RuleCheck } from '../matching/plan.ts';
-import type { ListEntry } from '../matching/rule.ts';
-import type { Check, Outcome } from './check.ts';
+import type { Check, Outcome } from './counting/check.ts';
+import type { Credential, RuleCheck } from './matching/plan.ts';
+import type { ListEntry } from './matching/rule.ts';
 
 /** Why a request was not counted as usual. docs/operations.md explains each reason. */
 export const DEGRADED_REASONS = [
@@ -110,7 +110,7 @@ export function denyingResults<C extends Check>(results: readonly CheckResult<C>
   return results.filter(isDenying);
 }
 
-export const isDenying = ({ check, outcome }: CheckResult): boolean => !outcome.allowed && !check.log;
+export const isDenying = ({ check, outcome }: CheckResult): boolean => !outcome.allowed && !check.isShadow;
 
 /**
  * The results that clients read about, most restrictive first: the longest wait among the denials, then the fewest
@@ -120,8 +120,8 @@ export function mostRestrictiveFirst<C extends Check>(
   results: readonly CheckResult<C>[],
 ): readonly CheckResult<C>[] {
   const [only] = results;
-  if (only && results.length === 1 && !only.check.log) return results;
-  return results.filter(({ check }) => !check.log).sort(byRestriction);
+  if (only && results.length === 1 && !only.check.isShadow) return results;
+  return results.filter(({ check }) => !check.isShadow).sort(byRestriction);
 }
 
 /** The result for headers that have room for one. */

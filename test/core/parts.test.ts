@@ -4,13 +4,13 @@ import { describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
 import {
   capacityOf,
-  homeOf,
+  centralRegionOf,
   isUsable,
+  type Part,
   partsOf,
-  type Share,
   splitExactly,
   type WeightedRegion,
-} from '../../src/core/regions/shares.ts';
+} from '../../src/core/regions/parts.ts';
 import { counting, isBucket, named, shareList, sum } from './whole-limit.ts';
 
 const total = fc.oneof(fc.nat({ max: 50 }), fc.integer({ min: 0, max: 1e12 }));
@@ -101,7 +101,7 @@ describe('splitExactly', () => {
 
 describe('partsOf', () => {
   const parts = (...shares: [string, number, number?][]) =>
-    new Map<string, Share>(shares.map(([name, limit, extra]) => [name, { limit, extra }]));
+    new Map<string, Part>(shares.map(([name, limit, extra]) => [name, { limit, extra }]));
 
   it('gives every region its part of the limit', () => {
     expect(partsOf(counting(), named(0.5, 0.3, 0.2))).toEqual(parts(['r0', 5], ['r1', 3], ['r2', 2]));
@@ -174,15 +174,16 @@ describe('partsOf', () => {
   });
 });
 
-describe('homeOf', () => {
+describe('centralRegionOf', () => {
   const subjects = Array.from({ length: 10_000 }, (_, i) => `weir:{ip:=10.0.${i >> 8}.${i & 255}}`);
-  const homes = (regions: readonly WeightedRegion[]) => subjects.map((subject) => homeOf(subject, regions));
+  const homes = (regions: readonly WeightedRegion[]) =>
+    subjects.map((subject) => centralRegionOf(subject, regions));
   const countOf = (all: readonly string[], name: string) => all.filter((home) => home === name).length;
   const regions = ['us', 'eu', 'ap', 'sa'].map((name, i) => ({ name, share: [4, 3, 2, 1][i] ?? 0 }));
 
   it('is always the same region for the same subject', () => {
     const keys = ['weir:{user:=ada}', 'weir:{global:=*}', 'weir:{ip:=2001:db8::}', ''];
-    expect(keys.map((key) => homeOf(key, regions))).toEqual(['ap', 'sa', 'eu', 'eu']);
+    expect(keys.map((key) => centralRegionOf(key, regions))).toEqual(['ap', 'sa', 'eu', 'eu']);
   });
 
   it('is each region as often as its share says', () => {
@@ -220,6 +221,6 @@ describe('homeOf', () => {
     expect(new Set(homes(without))).toEqual(new Set(['us', 'ap', 'sa']));
     expect(homes(without)).toEqual(homes(without.filter(({ name }) => name !== 'eu')));
     expect(homes(named(0, 0))).toEqual(homes(named(1, 1)));
-    expect(() => homeOf('anybody', [])).toThrow(RangeError);
+    expect(() => centralRegionOf('anybody', [])).toThrow(RangeError);
   });
 });

@@ -6,7 +6,7 @@ import { hashTagOf } from '../core/counting/keys.ts';
 import type { AnnouncementBoard } from '../core/ports/announcement.ts';
 import type { CounterCall, CounterStore } from '../core/ports/counter-store.ts';
 
-export function splitBySlot(store: CounterStore, board: Pick<AnnouncementBoard, 'read'>): CounterStore {
+export function splitByHashSlot(store: CounterStore, board: Pick<AnnouncementBoard, 'read'>): CounterStore {
   return {
     ...store,
     async run({ withAnnouncement, ...call }, signal) {
@@ -48,7 +48,7 @@ async function runInSlots(store: CounterStore, call: CounterCall, signal: AbortS
     for (const [i, { place }] of group.entries())
       if (answer.outcomes[i]) outcomes[place] = { ...answer.outcomes[i], nowMs };
     if (operation !== 'take') continue;
-    if (group.every(({ check }, i) => answer.outcomes[i]?.allowed || check.log))
+    if (group.every(({ check }, i) => answer.outcomes[i]?.allowed || check.isShadow))
       taken.push({ group, answer });
     else {
       for (const one of taken) await giveBack(store, one, { outcomes, nowMs: call.nowMs }, signal);

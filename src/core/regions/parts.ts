@@ -12,7 +12,9 @@
 //   are whole numbers of units times the window.
 // Where windows are cut by the epoch, "the same everywhere" takes clocks that agree; the others need only that
 // clocks run at one pace.
+
 import { type AlgorithmId, traitsOf } from '../counting/algorithms/registry.ts';
+import { hash } from '../hash.ts';
 
 export interface WeightedRegion {
   readonly name: string;
@@ -28,12 +30,12 @@ export interface Counting {
   readonly cost: number;
 }
 
-export interface Share {
+export interface Part {
   readonly limit: number;
   readonly extra: number | undefined;
 }
 
-export type Shares = ReadonlyMap<string, Share>;
+export type Parts = ReadonlyMap<string, Part>;
 
 /**
  * Whole parts that add up to `total`, in proportion to the weights. Each next unit goes to the region furthest behind
@@ -79,11 +81,11 @@ export const capacityOf = ({ algorithm, limit, extra = limit }: Omit<Counting, '
   hasBurst({ algorithm }) && limit > 0 ? extra : limit;
 
 /** Whether a request of that cost can ever pass with this part alone. */
-export const isUsable = ({ algorithm, cost }: Counting, part: Share): boolean =>
+export const isUsable = ({ algorithm, cost }: Counting, part: Part): boolean =>
   capacityOf({ algorithm, limit: part.limit, extra: part.extra }) >= cost;
 
 /** The part of each region. A region that is not listed has none. Limits and bursts each add up to the whole. */
-export function partsOf(counting: Counting, regions: readonly WeightedRegion[]): Shares {
+export function partsOf(counting: Counting, regions: readonly WeightedRegion[]): Parts {
   const weighted = withShare(regions);
   const parts = splitOver(counting, weighted);
   const usable = weighted.filter((_, i) => isUsable(counting, parts[i] ?? NOTHING));
@@ -93,7 +95,7 @@ export function partsOf(counting: Counting, regions: readonly WeightedRegion[]):
   return named(fewer, splitOver(counting, fewer));
 }
 
-function splitOver(counting: Counting, regions: readonly WeightedRegion[]): Share[] {
+function splitOver(counting: Counting, regions: readonly WeightedRegion[]): Part[] {
   const { limit, extra, cost } = counting;
   const weights = regions.map(({ share }) => share);
   if (extra === undefined || !hasBurst(counting))
@@ -111,12 +113,12 @@ function splitByCost(total: number, cost: number, weights: readonly number[]): n
   return splitExactly((total - rest) / cost, weights).map((part, i) => part * cost + (i === most ? rest : 0));
 }
 
-const NOTHING: Share = { limit: 0, extra: 0 };
+const NOTHING: Part = { limit: 0, extra: 0 };
 
 const heaviest = (regions: readonly WeightedRegion[]): WeightedRegion =>
   regions.reduce((best, one) => (one.share > best.share ? one : best));
 
-const named = (regions: readonly WeightedRegion[], parts: readonly Share[]): Shares =>
+const named = (regions: readonly WeightedRegion[], parts: readonly Part[]): Parts =>
   new Map(regions.map(({ name }, i) => [name, parts[i] ?? NOTHING]));
 
 /**
@@ -132,7 +134,7 @@ function withShare(regions: readonly WeightedRegion[]): readonly WeightedRegion[
  * The region that counts a subject centrally, by weighted rendezvous hashing: each region draws a number for the
  * subject, and the best one wins. If a region is added or removed, only the subjects that it wins move.
  */
-export function homeOf(subjectKey: string, regions: readonly WeightedRegion[]): string {
+export function centralRegionOf(subjectKey: string, regions: readonly WeightedRegion[]): string {
   const subject = hash(subjectKey);
   const drawn = withShare(regions).map(({ name, share }) => ({
     name,
@@ -147,14 +149,3 @@ export function homeOf(subjectKey: string, regions: readonly WeightedRegion[]): 
 
 /** Exponential waiting times: each region comes first with a probability proportional to its weight. */
 const waitFor = (drawn: number, rate: number) => -Math.log((drawn + 0.5) / 2 ** 32) / rate;
-
-/**
- * 32 bits: FNV-1a over the UTF-16 units, then the finalizer of MurmurHash3, without which similar texts stay similar.
- */
-export function hash(text: string, seed = 0x811c9dc5): number {
-  let state = seed;
-  for (let i = 0; i < text.length; i++) state = Math.imul(state ^ text.charCodeAt(i), 0x01000193);
-  state = Math.imul(state ^ (state >>> 16), 0x85ebca6b);
-  state = Math.imul(state ^ (state >>> 13), 0xc2b2ae35);
-  return (state ^ (state >>> 16)) >>> 0;
-}

@@ -1,7 +1,7 @@
 // Calls a region, if its breaker is closed. Whether a failed region is back is found out after the response, in
 // region-watch.ts.
 
-import type { DegradedReason } from '../core/counting/decision.ts';
+import type { DegradedReason } from '../core/decision.ts';
 import type { AnnouncementBoard } from '../core/ports/announcement.ts';
 import type { Census, CensusBoard } from '../core/ports/census.ts';
 import { type CounterStore, CounterStoreError } from '../core/ports/counter-store.ts';

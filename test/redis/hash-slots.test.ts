@@ -2,15 +2,15 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Check } from '../../src/core/counting/check.ts';
 import { subjectKey } from '../../src/core/counting/keys.ts';
 import type { CounterStore } from '../../src/core/ports/counter-store.ts';
-import { splitBySlot } from '../../src/limiter/slot-split.ts';
-import { type LocalCluster, startCluster } from './cluster.ts';
+import { splitByHashSlot } from '../../src/redis/hash-slots.ts';
+import { type LocalCluster, startCluster } from '../limiter/cluster.ts';
 
 const board = { read: async () => undefined, write: async () => {} };
 let local: LocalCluster;
 let store: CounterStore;
 beforeAll(async () => {
   local = await startCluster();
-  store = splitBySlot(local.store, board);
+  store = splitByHashSlot(local.store, board);
 });
 afterAll(() => local[Symbol.asyncDispose]());
 
@@ -83,7 +83,7 @@ describe('a store on a Redis Cluster of three', () => {
   });
 
   it('does not deny because of a shadow rule in another slot', async () => {
-    const checks = await checksOf([{}, { limit: 1, log: true }, {}]);
+    const checks = await checksOf([{}, { limit: 1, isShadow: true }, {}]);
     await take(checks);
     expect((await take(checks)).outcomes.map(({ allowed }) => allowed)).toEqual([true, false, true]);
     expect(await remaining(checks)).toEqual([8, 0, 8]);
@@ -118,7 +118,7 @@ describe('a store on a Redis Cluster of three', () => {
   it('reports when each slot was charged, so that each charge is settled and refunded exactly', async () => {
     const log: Partial<Check> = { algorithm: 'sliding-window-log' };
     const checks = await checksOf([log, log, log]);
-    const skewed = splitBySlot(withSkewedClocks(local.store, checks), board);
+    const skewed = splitByHashSlot(withSkewedClocks(local.store, checks), board);
     const { outcomes } = await skewed.run({ operation: 'take', checks }, signal);
     const charged = checks.map((check, i) => ({ ...check, cost: 2, chargedAtMs: outcomes[i]?.nowMs }));
     const left = async (operation: 'settle' | 'refund') =>

@@ -1,17 +1,17 @@
 // Weir with rules in code. It needs only Redis: it neither reads nor writes Postgres or KV, and has no admin route.
 import type { Bindings } from './bindings.ts';
-import type { CallerDirectory } from './core/matching/caller.ts';
 import type { Snapshot } from './core/matching/snapshot.ts';
 import type { RulesInCode } from './core/matching/written-rule.ts';
+import type { CallerDirectory } from './core/ports/callers.ts';
 import type { Telemetry } from './core/ports/telemetry.ts';
 import { nothingHere } from './http/own-routes.ts';
 import { NO_REVISIONS } from './rules/book/caller-revisions.ts';
 import type { RulesSource } from './rules/book/snapshot-source.ts';
-import { createParts, type Parts } from './services.ts';
+import { createIsolateServices, type IsolateServices } from './wiring.ts';
 
-export function createCodeParts(env: CodeBindings, said: RulesInCode): Parts {
+export function createCodeServices(env: CodeBindings, said: RulesInCode): IsolateServices {
   const source = createCodeSource(said);
-  const { services } = createParts({ ...placeholders(), ...env }, source);
+  const { services } = createIsolateServices({ ...placeholders(), ...env }, source);
   return {
     ready: source.compile,
     async runCron() {},
