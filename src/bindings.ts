@@ -8,8 +8,10 @@ export interface Bindings {
   readonly RULES: Kv;
   /** The API that Weir stands in front of: a URL, `service:NAME` (a service binding) or `pass` (the zone's own). */
   readonly ORIGIN_URL: string;
-  /** Secret. JSON list of regions: name, url, token, share, latitude, longitude. */
+  /** JSON list of regions: name, url, token, share, latitude, longitude. A secret, unless it has no tokens. */
   readonly REGIONS: string;
+  /** Secret. The token of one region that has none in REGIONS: `REDIS_TOKEN_US` for `us`, `REDIS_TOKEN_US_EAST` for `us-east`. */
+  readonly [token: `REDIS_TOKEN_${string}`]: string;
   /** Secret. Postgres connection string. */
   readonly DATABASE_URL: string;
   /** Secret. Bearer token of the admin route; its name in the history is `admin`. */

@@ -49,7 +49,8 @@ const httpUrl = url(HTTP, 'must be an http or https URL');
 const region = strictObject({
   name: matching(/^[a-z0-9-]{1,32}$/, 'must be 1 to 32 of a-z, 0-9 and -'),
   url: httpUrl,
-  token: textFrom(1, 'must not be empty'),
+  /** Undefined: a secret of its own has it (see `tokenVariableOf`). */
+  token: optional(textFrom(1, 'must not be empty')),
   /** 0: the region has no part of limits that are split by these shares. */
   share: numberFrom(0),
   /** A Redis Cluster: one call for each subject, because a script can touch one slot only. */
@@ -122,6 +123,10 @@ const queue: Shape<RecordQueue> = (value, at, problems) => {
   return void problems.push(`${at}: must be a queue binding`);
 };
 
+/** The secret with the token of a region, if REGIONS has none for it: `REDIS_TOKEN_US` for `us`. */
+export const tokenVariableOf = ({ name }: { readonly name: string }): string =>
+  `REDIS_TOKEN_${name.toUpperCase().replaceAll('-', '_')}`;
+
 /** How each variable and binding is read. */
 export const variables = {
   RULES: kvNamespace,
@@ -175,7 +180,7 @@ export const variables = {
   ),
 };
 
-export type Region = Shaped<typeof region>;
+export type Region = Shaped<typeof region> & { readonly token: string };
 export type AdminToken = Shaped<typeof adminTokens>[number];
 export type Access = Shaped<typeof access>;
 export type JwtFields = Shaped<typeof jwt>;

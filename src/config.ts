@@ -8,6 +8,7 @@ import {
   isSymmetric,
   type JwtFields,
   type Region,
+  tokenVariableOf,
   variables,
 } from './config-variables.ts';
 import type { OriginPolicy } from './core/matching/origin.ts';
@@ -85,7 +86,7 @@ export function parseConfig(env: Bindings): Config {
   return {
     rulesKv: data.RULES,
     originUrl: data.ORIGIN_URL,
-    regions: data.REGIONS as [Region, ...Region[]],
+    regions: data.REGIONS.map((region) => withToken(region, env)) as [Region, ...Region[]],
     databaseUrl: data.DATABASE_URL,
     databaseHttpEndpoint: data.DATABASE_HTTP_ENDPOINT,
     databaseCheckMinutes: data.DATABASE_CHECK_MINUTES,
@@ -135,8 +136,20 @@ function* contradictionsIn(read: Variables, env: Bindings, problems: readonly st
     yield 'JWT_SECRET: is missing: JWT.algorithms are those of a shared secret';
   if (ALERT_WEBHOOK !== undefined && env.ALERT_WEBHOOK_SECRET === undefined)
     yield 'ALERT_WEBHOOK_SECRET: is missing: it signs what ALERT_WEBHOOK is told';
+  for (const region of read.REGIONS ?? [])
+    if (withToken(region, env).token === '')
+      yield `${tokenVariableOf(region)}: is missing, and so is the token of "${region.name}" in REGIONS`;
   if (!haveNamesOfTheirOwn(tokens))
     yield 'ADMIN_TOKENS: has two tokens of one name (ADMIN_TOKEN is named admin)';
+}
+
+/** With an empty token if there is none. */
+function withToken<R extends { readonly name: string; readonly token?: string | undefined }>(
+  region: R,
+  env: Bindings,
+) {
+  const secret: unknown = env[tokenVariableOf(region) as keyof Bindings];
+  return { ...region, token: region.token ?? (typeof secret === 'string' ? secret : '') };
 }
 
 const webhookOf = ({ ALERT_WEBHOOK: url, ALERT_WEBHOOK_SECRET: secret }: ObjectOf<typeof variables>) =>

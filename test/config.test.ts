@@ -104,6 +104,18 @@ describe('parseConfig', () => {
     expect(shares).toEqual([0, 1]);
   });
 
+  it('takes the token of a region from a secret of its own, if REGIONS has none for it', () => {
+    const { token: _, ...us } = region;
+    const REGIONS = JSON.stringify([us, { ...us, name: 'eu-west' }, { ...region, name: 'ap' }]);
+    const secrets = { REDIS_TOKEN_US: 'of us', REDIS_TOKEN_EU_WEST: 'of eu', REDIS_TOKEN_AP: 'of ap' };
+    const tokens = parse({ REGIONS, ...secrets }).regions.map(({ token }) => token);
+    expect(tokens).toEqual(['of us', 'of eu', SECRET]);
+    expect(problemsOf({ REGIONS, REDIS_TOKEN_US: '', REDIS_TOKEN_AP: SECRET })).toEqual([
+      'REDIS_TOKEN_US: is missing, and so is the token of "us" in REGIONS',
+      'REDIS_TOKEN_EU_WEST: is missing, and so is the token of "eu-west" in REGIONS',
+    ]);
+  });
+
   it.each([
     ['production', undefined, false],
     ['production', 'on', true],
