@@ -2,7 +2,7 @@
 
 local counter, limit, windowMs, cost, want = ARGV[first], ARGV[first + 1] * 1, ARGV[first + 2] * 1, 1, 0
 local colon, code = byte(counter, -2, -1)
-local extra, blockMs, countsDenied, isLog, chargedAt, asking, termMs, holdMs
+local extra, blockMs, countsDenied, isShadow, chargedAt, asking, termMs, holdMs
 local borderBefore, borderStart, borderEnd, borderAfter, hasBadBorders
 local isValid = colon == COLON and limit >= 1 and windowMs >= 1 and windowMs <= LONGEST
   and limit % 1 + windowMs % 1 == 0 and (limit * windowMs <= LARGEST
@@ -46,7 +46,7 @@ if hasOptions or not isValid then
   if flagsAt and ARGV[first + flagsAt] ~= '' then
     local flags = ARGV[first + flagsAt]
     countsDenied = flags ~= '2'
-    isLog = flags ~= '1'
+    isShadow = flags ~= '1'
   end
   if bordersAt and ARGV[first + bordersAt] ~= '' then
     local _, _, before, start, ends, after = find(ARGV[first + bordersAt], '^(%d+) (%d+) (%d+) (%d+)$')

@@ -44,7 +44,7 @@ if not isTake and not isAfterwards and not isCession and operation ~= 'peek' and
   return { err = 'WEIR_BAD_ARGUMENT unknown operation' }
 end
 if #KEYS > 100 then return { err = 'WEIR_BAD_ARGUMENT more than 100 keys' } end
--- Whether written keys keep their TTL. With a clock injected by a test, the script cannot tell.
+-- Whether written keys may keep their TTL. Not with a clock injected by a test: TTLs follow the server's clock.
 local keepsTtl = not now
 if not now then
   -- Arithmetic turns plain digits into numbers, here and below: tonumber costs three times as much.
@@ -61,7 +61,7 @@ end
 --   from     the position from which the old value has not been copied yet
 --   newest   the latest expiry among the changed counters; INFINITY if one now expires earlier than before, so that the
 --            script must look at all of them
---   covered  until when the key lives at least, by its other counters
+--   covered  the latest expiry among the charged counters that keep their expiry: the key lives at least that long
 -- If there are several keys, tables keep this state while another key is current. Most calls have one key and need no
 -- tables: a table costs as much as twenty steps. The pieces are joined once, because Redis hashes every string that Lua
 -- makes.

@@ -13,7 +13,7 @@ else
   local blocks = false
   if isTake then
     -- A denied request counts only at the rule that denied it, up to a debt of the whole capacity.
-    if retryMs > 0 and (passes or not isLog) then
+    if retryMs > 0 and (passes or not isShadow) then
       if countsDenied then units = math.max(0, math.min(cost, room + capacity)) end
       blocks = blockMs and blockedUntil <= now
       if blocks then blockedUntil = now + blockMs end
@@ -25,7 +25,7 @@ else
     if want > 0 then units = math.min(units, want - capacity + room) end
     units = math.max(0, units)
   elseif operation == 'renew' then
-    -- Takes a seat that is still held again.
+    -- A renewal takes the seat again if it is still held.
     units = held
     fits = held > 0
   end

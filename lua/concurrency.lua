@@ -1,6 +1,6 @@
 -- concurrency: at most `limit` seats are held at once. A request takes as many seats as its cost, under one id (16
 -- letters, digits, - or _). They expire `windowMs` after they were taken or last renewed. Taking again with the same id
--- replaces the seats of that id. Giving back and renewing go by the id.
+-- replaces the seats of that id. Refunds and renewals use the id.
 --
 -- State: the seats by expiry. A seat is a record of 23 bytes: its id, then its expiry in 7 bytes. Each of these carries
 -- 7 bits and has the eighth bit set, so no seat contains a character that ends the counter's record.

@@ -1,13 +1,13 @@
--- counters: judges the checks of one request and charges all of them, or none. This file knows keys, columns and
+-- counters: judges the checks of one request and charges all of them, or none. This file handles keys, columns and
 -- operations. The algorithms are in files beside this one, and so are parts of this file: the composer
--- (src/redis/script.ts) puts a part in place of its line --@room. A part can use all locals declared before that line.
+-- (src/redis/script.ts) puts a part in place of its line --@include. A part can use all locals declared before that line.
 --
 -- KEYS   each holds the counters of some rules for one subject; at most 100. No two checks name the same counter
 -- ARGV   [1] operation: take, peek (a take that changes nothing), refund, settle (charges what a request cost beyond
---            what it was charged, room or not, up to a debt of the whole capacity), renew (of seats),
+--            its charge, even without room, up to a debt of the whole capacity), renew (of seats),
 --            cede (another region asks for this region's part of a counter), reclaim (this region wants it back);
 --            then, if checks have further columns, a space and a 1 or 0 for each of those below, in their order;
---            and last, for tests, ' now=MS' (else it is the server's own clock)
+--            and last, for tests, ' now=MS' (otherwise the script uses the server's own clock)
 --        then for each check these columns:
 --          counter    ';', its id (letters, digits, - and _), ':' and the letter of its algorithm. Another rule,
 --                     algorithm or window has another id
@@ -17,56 +17,56 @@
 --          cost       units to take, give back or settle; 1 if empty
 --          extra      burst or number of buckets
 --          want       units to lease beyond the cost, as far as there is room. Refund: units of that charge that are kept.
---                     Settle: units that are used afterwards at most, if that is less than the cost says.
---                     Cede: units that the home has charged itself with, for what this counter holds
---          block      ms to deny everything for once exceeded
---          flags      1: count denied requests too; 2: log, never deny; 3: both
+--                     Settle: the most units that may be used afterwards, if the cost would exceed them.
+--                     Cede: units that the home has charged itself with, in place of those in this counter
+--          block      ms for which everything is denied once the limit is exceeded
+--          flags      1: count denied requests too; 2: shadow, never deny; 3: both
 --          at         refund, settle, cede: epoch ms at which the charge was made
 --          seat       id of a seat: 16 letters, digits, - and _
 --          home, term, hold   (one digit for the three) cede: the region that asks; ms for which it may use the part; ms for
---                     which what it charges still counts after that
+--                     which its charges still count after that
 --          borders    of a calendar window: epoch ms of four borders in a row, with spaces between them; the window of
---                     `windowMs` is between the second and the third. The clock of this server says which window it is
+--                     `windowMs` is between the second and the third. The clock of this server selects the window
 -- reply  integers: now, then two for each check:
---          remaining  units that would still pass now. Of a cede that is refused because the counter is in use: units used
+--          remaining  units that would still pass now. For a cede refused because the counter is in use: units used
 --          resetAt    epoch ms at which the whole limit is free again
 --        then, unless a take passes and these are 1, 0, 0 and 0 for all of them, four more for each check:
 --          allowed    1 or 0, by this check alone (renew: whether the seat was still held; cede: whether it is ceded);
---                     or, of a take or peek, '>' and the name of the region that the counter was ceded to
---          retryMs    of a take or peek: wait until the cost fits; 0 if it does, -1 if it never will. Of a cede
---                     that is refused: wait until it is worth asking again. Of what was ceded: time for which its
---                     home may use this part
+--                     or, for a take or peek, '>' and the name of the region that the counter was ceded to
+--          retryMs    for a take or peek: wait until the cost fits; 0 if it does, -1 if it never will. For a cede
+--                     that is refused: wait until it is worth asking again. For a ceded counter: time for which
+--                     its home may use this part
 --          granted    units leased beyond the cost
---          delayMs    wait until its turn, for those that throttle
+--          delayMs    wait until the request's turn, for rules that throttle
 --
--- An algorithm is blocks of code that the composer puts where --@judge, --@charge and --@again stand.
+-- An algorithm consists of blocks of code, which the composer puts in place of --@judge, --@charge and --@again.
 -- `read` brings the state up to now and sets room, capacity, wait (if the cost does not fit) and delayMs (if it
--- has any); `charge` moves the state by `units` and sets reset; if there is a chargedAt, it moves only the window
--- of that moment, if it is still there. --@state names the numbers (or texts: those names end with Text) that are
--- stored, --@letter the letter that its counters are stored under (never one that was another's; m and n are taken),
--- --@local others that its blocks share. --@keeps names the first ones of reset and the state, if most charges
--- leave them as they are: then only the rest of the record is written.
+-- has any); `charge` moves the state by `units` and sets reset; with a chargedAt, it moves only the window
+-- of that moment, if that window is still there. --@state names the stored numbers (or texts: those names end with
+-- Text), --@letter the letter of the stored counters (never one that another algorithm has had; m and n are taken),
+-- --@local other variables that the blocks share. --@keeps names the first ones of reset and the state, if most charges
+-- do not change them: then a charge writes only the rest of the record.
 -- An algorithm that needs functions of its own is a module instead, which returns the two as functions;
 -- `module` makes it when a check needs it.
--- Neither touches Redis. Waits and levels are whole numbers: (a - a % b) / b is a divided by b and rounded down.
+-- Neither block touches Redis. Waits and levels are whole numbers: (a - a % b) / b is a divided by b and rounded down.
 --
--- A key's value is text: the epoch ms at which the key goes, in 15 digits; FORMAT, whose semicolon begins the first
+-- A key's value is text: the epoch ms at which the key expires, in 15 digits; FORMAT, whose semicolon begins the first
 -- record; the records of its counters; a semicolon.
 -- A record is
 --   the counter as in ARGV, reset, and its state, with spaces between them; while it is blocked, its letter is a
 --   capital and the end of the block comes before reset
--- A counter that was ceded has this instead; docs/regions.md tells why:
+-- A counter that was ceded has this instead; docs/regions.md explains why:
 --   ';', id, ':', m (n if this region wants it back), epoch ms until which nothing is counted here, epoch ms until
 --   which the home may use this part, home
 -- A value that does not have this form counts as no state. A key always has a TTL: the script writes the whole value,
--- with a new TTL or with KEEPTTL. docs/decisions tells why the value is text.
+-- with a new TTL or with KEEPTTL. docs/decisions explains why the value is text.
 --
 -- All reading and judging happens in memory, before the first write, because Redis does not undo what a script wrote
 -- before an error. The script first assumes that a take passes. If a check then denies it, the script works out the
 -- checks before that one again, as denied.
 --
 -- The script must mean the same on Redis' Lua and on gopher-lua, which Upstash runs: docs/decisions has the rules, and
--- a test reads every file here for them. The script has no functions on purpose: making one costs Redis time in each
+-- a test checks every file here. The script has no functions on purpose: making one costs Redis time in each
 -- run, and so does calling it.
 local FORMAT, EMPTY, HEADER = ' weir3;', '000000000000000 weir3;', 22
 -- Products of units and milliseconds stay whole numbers up to here, with room for twice the capacity.
@@ -82,7 +82,7 @@ local INFINITY = math.huge
 
 local ARGV, KEYS, call = ARGV, KEYS, redis.call
 local find, sub, byte, format = string.find, string.sub, string.byte, string.format
---@room call
+--@include call
 
 local passes, details = isTake, nil
 -- The table has its first slots from the start, because growing it later costs more.
@@ -94,13 +94,13 @@ while i < count do
   local first = 2 + i * width
   i = i + 1
 
-  -- A text that is no number ends the script here, before it has written anything.
-  --@room arguments
-  --@room record
+  -- If a text is not a number, the script ends here, before it has written anything.
+  --@include arguments
+  --@include record
   -- The new text of the record from `changesAt` on, if it changes, and when the record expires.
   local record, expiry
 
-  -- The result of this check alone, and what the reply tells about it.
+  -- The result of this check alone, and its numbers in the reply.
   local fits, isNotable, isAgain, isKept, delayMs, held, wait
   local room, capacity, retryMs, granted = 0, 0, 0, 0
   --@locals
@@ -121,7 +121,7 @@ while i < count do
       isUsual = false
       retryMs = cost > capacity and -1 or math.max(cost > room and wait or 0, blockedUntil - now)
       isNotable = true
-      if passes and not isLog then
+      if passes and not isShadow then
         isAgain = i > 1
         passes = false
       end
@@ -138,13 +138,13 @@ while i < count do
     others = texts and {}
   else
     if isCession then
-      --@room ceding
+      --@include ceding
     elseif not home then
-      --@room charging
+      --@include charging
     end
 
     if record then
-      --@room placing
+      --@include placing
     end
 
     -- The answer for this check. Every integer costs, so the usual values are left out.
@@ -160,7 +160,7 @@ while i < count do
 end
 
 -- All checks are judged. Now the script writes.
---@room writing
+--@include writing
 if details then
   local size = 1 + 2 * count
   for each = 1, count do

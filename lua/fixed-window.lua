@@ -1,4 +1,4 @@
--- fixed-window: at most `limit` units in each window of `windowMs`; windows are aligned to the epoch, or those of a
+-- fixed-window: at most `limit` units in each window of `windowMs`. Windows are aligned to the epoch, or are those of a
 -- calendar, whose borders the check names.
 --
 -- The simplest and cheapest algorithm, but up to twice the limit can pass around the border of two windows.

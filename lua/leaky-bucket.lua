@@ -3,7 +3,7 @@
 -- wait until everything before it has leaked out, so that requests leave at an even pace.
 --
 -- The content of this bucket is what a token bucket lacks, so both have the same state and arithmetic. This one also
--- tells the wait.
+-- computes the wait.
 
 --@letter k
 --@like token-bucket

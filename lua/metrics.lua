@@ -1,11 +1,11 @@
 #!lua flags=allow-key-locking
 -- metrics: adds the counts of an isolate to the sums of its region. A batch that arrives twice is added once.
 --
--- KEYS   [1] the sums, a hash: a field for each series  [2] what this isolate has told last
--- ARGV   [1] number of the batch  [2] what else the isolate tells  [3] how long [2] is kept, in ms
---        [4] the time in ms  [5] how long the sums are kept, in ms  [6] most fields of the hash
---        [7] so many series come first that are always kept; then for each series its field and the amount
--- reply  the places of the series that were refused because the hash is full: 1 is the first one
+-- KEYS   [1] the sums, a hash: a field for each series  [2] the last report of this isolate
+-- ARGV   [1] number of the batch  [2] the rest of the isolate's report  [3] TTL of KEYS[2] in ms
+--        [4] the time in ms  [5] TTL of the sums in ms  [6] maximum number of fields in the hash
+--        [7] how many of the first series are always kept; then for each series its field and the amount
+-- reply  the positions of the series that were refused because the hash is full: 1 is the first one
 local DAY_MS, FIRST, RENEWED = 86400000, 8, 'renewed'
 -- gopher-lua can hold only some thousand values at once.
 local MAX_SERIES = 200

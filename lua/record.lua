@@ -1,4 +1,4 @@
--- record: finds the counter in the key's text, or the record that it was ceded.
+-- record: finds the counter in the key's text, or the record of its cession.
 
 -- The record is in `source`, from the semicolon at `place` to `last`. Records are mostly in the order of the checks, so
 -- the search starts where the record before has ended.
@@ -14,7 +14,7 @@ local isUsual = isTake
 if place then
   fields = letterAt + 1
 else
-  -- A name that is in the text needs no check beyond the one for its colon: records have good names.
+  -- A name found in the text is valid, because only valid names are stored. Only its colon must be checked.
   if not find(counter, '^;[%w_-]+:.$') then
     return { err = 'WEIR_BAD_ARGUMENT check ' .. i .. ': an id must have letters, digits, - or _' }
   end

@@ -2,7 +2,7 @@
 -- reset: forgets the counters of some keys. Records of cessions stay, because the home goes on using this region's
 -- part.
 --
--- KEYS   as of counters, which tells what a value looks like
+-- KEYS   as in counters.lua, which describes a value
 -- reply  how many of the keys had something to forget
 local FORMAT, HEADER, forgotten = ' weir3;', 22, 0
 for i = 1, #KEYS do

@@ -2,7 +2,7 @@
 -- proportion to how much of it is still inside: previous * (1 - e/W) + current, where e is the time since the
 -- current window began. Exact if the previous window was spread evenly.
 --
--- State: units in the current window and in the previous one. `reset` tells where the current window begins:
+-- State: units in the current window and in the previous one. `reset` shows where the current window begins:
 -- two windows before it, or one if the current window is empty.
 -- If the clock went back, time stands still at the start of the window. If it went back by more than a window, counting
 -- starts anew. All values are multiplied by W, so that they stay whole numbers.

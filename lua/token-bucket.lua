@@ -1,8 +1,8 @@
 -- token-bucket: a bucket holds up to `extra` tokens (the limit if not given) and is refilled continuously at
 -- limit / windowMs tokens per millisecond. A request takes its cost out of it.
 --
--- State: `missing`, the tokens that a full bucket would have more; `rate`, the limit that refills them. `missing` is as
--- of the moment `missingAt`, which follows from `reset`: at `reset` the bucket is full. If limit or burst change,
+-- State: `missing`, the tokens that the bucket lacks until it is full; `rate`, the limit that refills them. `missing`
+-- holds at the moment `missingAt`, which follows from `reset`: at `reset` the bucket is full. If limit or burst change,
 -- tokens that were taken are still missing. `missing` is in tokens times W, so that a millisecond refills exactly
 -- `limit` and nothing is ever rounded.
 

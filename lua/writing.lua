@@ -1,4 +1,4 @@
--- writing: writes the keys that have changed, with a TTL until their last counter expires.
+-- writing: writes the keys that have changed. A key expires IDLE_MS after its last counter.
 
 if others then others[key] = { pieces = pieces, size = size, from = from, newest = newest, covered = covered } end
 for each = 1, #KEYS do

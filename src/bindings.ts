@@ -8,7 +8,7 @@ export interface Bindings {
   readonly RULES: Kv;
   /** The API that Weir stands in front of: a URL, `service:NAME` (a service binding) or `pass` (the zone's own). */
   readonly ORIGIN_URL: string;
-  /** JSON list of regions: name, url, token, share, latitude, longitude. A secret, unless it has no tokens. */
+  /** Secret. JSON list of regions: name, url, token, share, latitude, longitude. Without tokens it is no secret. */
   readonly REGIONS: string;
   /** Secret. The token of one region that has none in REGIONS: `REDIS_TOKEN_US` for `us`, `REDIS_TOKEN_US_EAST` for `us-east`. */
   readonly [token: `REDIS_TOKEN_${string}`]: string;

@@ -3,20 +3,19 @@ import type { Bindings } from './bindings.ts';
 import { type Config, parseConfig } from './config.ts';
 import { randomId } from './core/digest.ts';
 import { createBreaker } from './core/regions/breaker.ts';
-import { nearestRegion, type RequestOrigin, routesFrom } from './core/regions/nearest.ts';
 import { createCollected } from './core/telemetry/collected.ts';
 import type { MetricSums } from './core/telemetry/metric-sums.ts';
 import { whenNeeded } from './core/when-needed.ts';
 import { reportShadow } from './http/decision-report.ts';
 import { createIncidentCounts } from './http/incident-counts.ts';
 import { createLog, type Log, type LogEvent } from './http/log.ts';
+import { createNearestRegions } from './http/nearest-regions.ts';
 import { createOrigins } from './http/origins.ts';
 import type { Services } from './http/services.ts';
 import { createTokenVerifier } from './identity/jwt.ts';
 import { createCensus } from './limiter/census.ts';
 import { createDistance } from './limiter/distance.ts';
 import { createLimiter } from './limiter/limiter.ts';
-import type { Regions } from './limiter/region.ts';
 import { createRegionWatch } from './limiter/region-watch.ts';
 import { serviceOf } from './origin-config.ts';
 import { createAnnouncementBoard } from './redis/announcement-board.ts';
@@ -182,7 +181,7 @@ export function createIsolateServices(env: Bindings, source?: RulesSource): Isol
       log,
       regions,
       snapshots,
-      regionsOf: createRouting(regions, { isDevelopment, now }),
+      regionsOf: createNearestRegions(regions, { isDevelopment, now }),
       showsDegraded: config.showsDegraded,
       incidentCounts: createIncidentCounts(),
       limiter,
@@ -203,8 +202,6 @@ export function createIsolateServices(env: Bindings, source?: RulesSource): Isol
 }
 
 const revisionsOf = ({ epoch, revisions }: CallerRevisions) => ({ epoch, of: (id: string) => revisions[id] });
-
-type RegionParts = ReturnType<typeof createRegions>[number];
 
 interface RegionTools {
   readonly log: Log;
@@ -249,38 +246,4 @@ function createRegions({ regions, isolates, deadlineMs }: Config, { log, now, su
   };
   const [first, ...others] = regions;
   return [create(first), ...others.map(create)] as const;
-}
-
-/** How long an isolate reuses the location of one request. */
-const LOOK_EVERY_MS = 1_000;
-
-/**
- * The nearest region of a request, then the others by their distance to it. Reading `cf` makes the runtime parse it.
- * With one region that is not needed. An isolate stays in its data centre, so it looks once a second. Only if a region
- * serves countries or continents, it looks at each request.
- */
-function createRouting(
-  regions: readonly [RegionParts, ...RegionParts[]],
-  { isDevelopment, now }: { readonly isDevelopment: boolean; readonly now: () => number },
-): Services['regionsOf'] {
-  const routes = routesFrom(regions);
-  const nearestTo = ({ cf }: Request) =>
-    routes.get(
-      regions.length === 1 ? regions[0].name : nearestRegion(regions, (cf ?? {}) as RequestOrigin).name,
-    );
-  const isByClient = regions.some(({ serves = [] }) => serves.some((place) => !place.startsWith('colo:')));
-  let nearest: Regions | undefined;
-  let lookedAtMs = Number.NEGATIVE_INFINITY;
-  return (request) => {
-    if (!request) return nearest ?? routes.get(regions[0].name);
-    const played = isDevelopment ? request.headers.get('X-Weir-Region') : null;
-    if (played !== null) return routes.get(played);
-    if (isByClient) return nearestTo(request);
-    // `abs`, because a clock that was put back must not stop the isolate from looking.
-    if (Math.abs(now() - lookedAtMs) >= LOOK_EVERY_MS || !nearest) {
-      nearest = nearestTo(request);
-      lookedAtMs = now();
-    }
-    return nearest;
-  };
 }

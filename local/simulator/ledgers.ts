@@ -1,8 +1,9 @@
 // All admissions of an episode, by limit.
+
+import { hasBurst } from '../../src/core/counting/capacity.ts';
 import type { Check } from '../../src/core/counting/check.ts';
 import type { RuleCheck } from '../../src/core/matching/plan.ts';
 import type { SharesByRegion } from '../../src/core/matching/rule.ts';
-import { hasBurst } from '../../src/core/regions/parts.ts';
 import { termMs } from '../../src/core/regions/terms.ts';
 import { type Dated, findUndatable } from './dates.ts';
 import type { Failure } from './episode.ts';

@@ -1,5 +1,6 @@
 // The rules of an episode: sets of one to three that apply to one path, and their changes during the episode.
 import { ALGORITHM_IDS, type AlgorithmId, idsWith } from '../../src/core/counting/algorithms/registry.ts';
+import { hasBurst } from '../../src/core/counting/capacity.ts';
 import type { LimitedRule } from '../../src/core/matching/compiled-rule.ts';
 import {
   isCentral,
@@ -8,7 +9,6 @@ import {
   type SharesByRegion,
   type Split,
 } from '../../src/core/matching/rule.ts';
-import { hasBurst } from '../../src/core/regions/parts.ts';
 import type { Random } from '../random.ts';
 import { happens, oneOf, wholeBetween } from './draw.ts';
 

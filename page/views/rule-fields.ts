@@ -1,5 +1,6 @@
 // The fields of a rule: how the form shows each one and reads it back.
 
+import { ALGORITHMS } from '../../src/page/shared/algorithms.ts';
 import { localInput } from '../../src/page/shared/format.ts';
 import {
   areaField,
@@ -29,17 +30,6 @@ interface RuleField {
 
 export const MAX_LIMIT = 1_000_000_000_000;
 const SECONDS = { min: 1, max: 31_622_400 };
-
-const ALGORITHMS = [
-  'fixed-window',
-  'sliding-window-log',
-  'sliding-window-counter',
-  'sliding-window-buckets',
-  'token-bucket',
-  'leaky-bucket',
-  'gcra',
-  'concurrency',
-];
 
 export const MAIN_FIELDS: readonly RuleField[] = [
   { name: 'name', label: 'Name', kind: 'text', hint: 'For operators. If empty, Weir makes one.' },

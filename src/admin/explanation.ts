@@ -1,5 +1,6 @@
 // The parts of an explanation: the caller, what is left of its limits, and each reason in words.
 import { eq } from 'drizzle-orm';
+import { capacityOf } from '../core/counting/capacity.ts';
 import type { Outcome } from '../core/counting/check.ts';
 import { hashApiKey } from '../core/matching/api-key.ts';
 import type { Caller } from '../core/matching/caller.ts';
@@ -9,7 +10,6 @@ import { compileResource } from '../core/matching/resource.ts';
 import { resourcesOf } from '../core/matching/rule.ts';
 import { compileSnapshot } from '../core/matching/snapshot.ts';
 import type { CounterStore } from '../core/ports/counter-store.ts';
-import { capacityOf } from '../core/regions/parts.ts';
 import { findApiKey, findUser } from '../rules/book/caller-rows.ts';
 import type { ReadContent, StoredContent, StoredRule } from '../rules/publishing/content.ts';
 import type { Database } from '../rules/tables/database.ts';

@@ -2,9 +2,9 @@
 // bucket under load never empties, so the old level would be forgotten. While both regions count, Weir raises the new
 // bucket to the level of the old one after responses. Windows need none of this: they end.
 
+import { capacityOf, hasBurst } from '../core/counting/capacity.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { AfterResponse } from '../core/ports/after-response.ts';
-import { capacityOf, hasBurst } from '../core/regions/parts.ts';
 import type { Pending } from './pending-check.ts';
 import type { LimiterRegion } from './region.ts';
 

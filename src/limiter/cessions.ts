@@ -2,10 +2,10 @@
 // caller is (its home); docs/regions.md tells how, and why that is exact. Weir asks after responses. A request waits
 // for the answer only if it would otherwise be denied.
 import { createBoundedCache } from '../core/bounded-cache.ts';
+import { capacityOf } from '../core/counting/capacity.ts';
 import type { Outcome } from '../core/counting/check.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import type { AfterResponse } from '../core/ports/after-response.ts';
-import { capacityOf } from '../core/regions/parts.ts';
 import { hasShare } from '../core/regions/placement.ts';
 import { holdMs, isMerged, termMs } from '../core/regions/terms.ts';
 import {

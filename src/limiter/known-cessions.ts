@@ -1,9 +1,10 @@
 // What this isolate knows of cessions between regions. It may know too little or too late, and that is safe: the script
 // of a region that has ceded its part refuses to count and names the home.
 import { createBoundedCache } from '../core/bounded-cache.ts';
+import { capacityOf, hasBurst } from '../core/counting/capacity.ts';
 import type { Outcome } from '../core/counting/check.ts';
 import { checkAt, type RuleCheck } from '../core/matching/plan.ts';
-import { capacityOf, hasBurst, isUsable, type Part, type Parts } from '../core/regions/parts.ts';
+import { isUsable, type Part, type Parts } from '../core/regions/parts.ts';
 import { holdMs } from '../core/regions/terms.ts';
 import type { Moment } from './known-denials.ts';
 import type { PlacedCheck } from './placed-checks.ts';

@@ -1,7 +1,6 @@
-// Decides a request in rounds. A round goes by one set of rules and mostly makes one call to the nearest region. One
+// Decides a request in rounds. A round uses one set of rules and mostly makes one call to the nearest region. One
 // deadline covers all rounds. If the rules are outdated, there is one more round. Denials that memory knows take no
 // call. If no region answers, this isolate decides alone.
-
 import {
   type CheckResult,
   type Decision,
@@ -297,6 +296,5 @@ export function createLimiter(options: LimiterOptions): Limiter {
 type Results = readonly CheckResult<RuleCheck>[];
 
 const NO_CHECKS: readonly RuleCheck[] = [];
-
 const checksOf = (plan: RequestPlan): readonly RuleCheck[] =>
   plan.kind === 'checks' ? plan.checks : NO_CHECKS;

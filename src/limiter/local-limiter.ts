@@ -4,12 +4,12 @@
 
 import { traitsOf } from '../core/counting/algorithms/registry.ts';
 import { createBoundedCounters } from '../core/counting/bounded-counters.ts';
+import { hasBurst } from '../core/counting/capacity.ts';
 import { runChecks } from '../core/counting/counters.ts';
 import { type DegradedDecision, type DegradedReason, denyingResults } from '../core/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
 import { createPerSecondBudget } from '../core/per-second-budget.ts';
 import type { CounterStore } from '../core/ports/counter-store.ts';
-import { hasBurst } from '../core/regions/parts.ts';
 import type { Ledger } from './ledger.ts';
 
 const MAX_COUNTERS = 10_000;

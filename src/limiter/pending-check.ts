@@ -1,8 +1,9 @@
 // One check of a request while regions are asked: what each region has said, and the result.
+
+import { capacityOf } from '../core/counting/capacity.ts';
 import { type Outcome, outcomeWith } from '../core/counting/check.ts';
 import type { CheckResult } from '../core/decision.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
-import { capacityOf } from '../core/regions/parts.ts';
 import type { Use } from './cessions.ts';
 import { isShared, type PlacedCheck } from './placed-checks.ts';
 import type { LimiterRegion, Regions } from './region.ts';

@@ -6,7 +6,6 @@ import type { Answer } from '../core/counting/check.ts';
 import type { CheckResult } from '../core/decision.ts';
 import { eachAs } from '../core/each.ts';
 import type { RuleCheck } from '../core/matching/plan.ts';
-import type { AfterResponse } from '../core/ports/after-response.ts';
 import { isUsable } from '../core/regions/parts.ts';
 import { catchUp } from './catch-up.ts';
 import { type Ask, asksOf, type Cessions, type PartRequest, type Use } from './cessions.ts';
@@ -30,12 +29,11 @@ import {
 import type { PlacedCheck } from './placed-checks.ts';
 import { askRegion, type LimiterRegion, type Regions } from './region.ts';
 import { createRegionCalls, type Tally } from './region-calls.ts';
-import type { RegionAnnouncement } from './rules-in-force.ts';
+import type { DecisionRequest } from './round.ts';
+import { isOutdated } from './rules-in-force.ts';
 
-export interface CountRequest {
+export interface CountRequest extends DecisionRequest {
   readonly placed: readonly PlacedCheck[];
-  readonly regions: Regions;
-  readonly operation: 'take' | 'peek';
   /** Also read the announcement of the first region that answers. */
   readonly withAnnouncement: boolean;
   /**
@@ -43,9 +41,6 @@ export interface CountRequest {
    */
   readonly expected?: string | undefined;
   readonly deadline: Deadline;
-  readonly afterResponse: AfterResponse;
-  /** The ledger of the request. Charges, and charges in doubt, are noted there. */
-  readonly ledger: Ledger;
   /** See known-denials.ts. */
   readonly announcement: string;
 }
@@ -235,7 +230,7 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
     let isStopped = false;
     for (; tally.round < roundsFor(request.regions); tally.round += 1) {
       const step = stepOf(tally.pending, request);
-      isStopped = step !== undefined && tally.heard.some((one) => isOutdated(one, request.expected));
+      isStopped = step !== undefined && isStopping(tally, request);
       if (!step || isStopped) break;
       const only = step.partRequests.length === 0 ? onlyRegionOf(step.turns) : undefined;
       if (!only) await take(step, tally, request);
@@ -293,10 +288,11 @@ export function createRegionalCount(options: RegionalCountOptions): RegionalCoun
   };
 }
 
-const isAdmitted = ({ admitted }: Pending): boolean => admitted !== undefined;
+/** Further regions are not asked, because the rules are outdated. */
+const isStopping = ({ heard }: Tally, { expected }: CountRequest): boolean =>
+  expected !== undefined && heard.some((one) => isOutdated(one, expected));
 
-const isOutdated = ({ announced }: RegionAnnouncement, expected: string | undefined): boolean =>
-  expected !== undefined && announced !== null && announced !== expected;
+const isAdmitted = ({ admitted }: Pending): boolean => admitted !== undefined;
 
 /** Whether the counter must see denied requests, too. */
 const mustSeeEveryRequest = ({ check }: PlacedCheck): boolean =>

@@ -12,7 +12,7 @@ export interface DecisionRequest {
   readonly regions: Regions;
   /** `peek` charges nothing, and without counters it decides nothing. */
   readonly operation: 'take' | 'peek';
-  /** Gets all charges of an admitted request. The charges of a denied one are given back. */
+  /** Gets all charges, and charges in doubt. Those of a denied request are given back. */
   readonly ledger: Ledger;
   readonly afterResponse: AfterResponse;
 }

@@ -46,6 +46,10 @@ export interface RulesInForceOptions {
   readonly now: () => number;
 }
 
+/** Whether a region announces other rules than this isolate expects. */
+export const isOutdated = ({ announced }: RegionAnnouncement, expected: string): boolean =>
+  announced !== null && announced !== expected;
+
 export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceOptions): RulesInForce {
   /** Asks the nearest region that answers. Each region but the last gets half of the time that is left. */
   const read = async (regions: Regions, deadline: Deadline): Promise<RegionAnnouncement | undefined> => {
@@ -61,9 +65,7 @@ export function createRulesInForce({ snapshots, deadlineMs, now }: RulesInForceO
   };
 
   const learn: RulesInForce['learn'] = (probe, heard) => {
-    const isOutdated = (one: RegionAnnouncement): one is OutdatedNotice =>
-      one.announced !== null && one.announced !== probe.expected;
-    const news = heard.find(isOutdated);
+    const news = heard.find((one): one is OutdatedNotice => isOutdated(one, probe.expected));
     if (heard.length === 0) snapshots.fail();
     else if (!news) snapshots.confirm(probe);
     return news;

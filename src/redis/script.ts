@@ -32,8 +32,8 @@ const SOURCES: Readonly<Record<AlgorithmId, string>> = {
   concurrency,
 };
 
-/** The parts of counters.lua. Each replaces its line `--@room NAME`. */
-const ROOMS: Readonly<Record<string, string>> = {
+/** The parts of counters.lua. Each replaces its line `--@include NAME`. */
+const INCLUDED: Readonly<Record<string, string>> = {
   call,
   arguments: args,
   record,
@@ -107,7 +107,7 @@ function composeText(): string {
     charge: byCode(({ id }) => `${charge(id)}\n${storeOf(of(id))}`),
     again: byCode(({ id }) => read(id)),
   };
-  const whole = counters.replace(/^ *--@room (\w+)$/gm, (_, name: string) => ROOMS[name] ?? '');
+  const whole = counters.replace(/^ *--@include (\w+)$/gm, (_, name: string) => INCLUDED[name] ?? '');
   const text = [FLAG, composeModules(), whole].join('\n');
   return text.replace(/^ *--@(\w+)$/gm, (_, name: string) => lines[name] ?? '');
 }

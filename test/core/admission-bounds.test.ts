@@ -2,13 +2,14 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
-  capacityOf,
+  type CountedLimit,
   deniesWithinMs,
   hasAdmissionBounds,
   mostAdmitted,
   mostAdmittedInAny,
 } from '../../src/core/counting/admission-bounds.ts';
 import { idsWith } from '../../src/core/counting/algorithms/registry.ts';
+import { capacityOf } from '../../src/core/counting/capacity.ts';
 import { runChecks } from '../../src/core/counting/counters.ts';
 import { rounds } from '../rounds.ts';
 import { type Admission, createExpiringCounters, rules, unitsOf, waitMs, waits } from './whole-limit.ts';
@@ -21,10 +22,7 @@ interface Sent extends Admission {
 }
 
 /** Requests of one unit at these waits, decided by the algorithm. */
-function play(
-  rule: Parameters<typeof capacityOf>[0],
-  pauses: readonly Parameters<typeof waitMs>[0][],
-): Sent[] {
+function play(rule: CountedLimit, pauses: readonly Parameters<typeof waitMs>[0][]): Sent[] {
   let nowMs = 0;
   const counters = createExpiringCounters(() => nowMs);
   return pauses.map((pause) => {

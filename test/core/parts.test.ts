@@ -2,8 +2,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ALGORITHM_IDS } from '../../src/core/counting/algorithms/registry.ts';
+import { capacityOf } from '../../src/core/counting/capacity.ts';
 import {
-  capacityOf,
   centralRegionOf,
   isUsable,
   type Part,

@@ -3,7 +3,8 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { ALGORITHM_IDS, type AlgorithmId } from '../../src/core/counting/algorithms/registry.ts';
-import { capacityOf, isUsable, type Part } from '../../src/core/regions/parts.ts';
+import { capacityOf } from '../../src/core/counting/capacity.ts';
+import { isUsable, type Part } from '../../src/core/regions/parts.ts';
 import { AT_MS, allPartsOf, partsOf, placementsOf, splitBy, told, until } from './placed-limits.ts';
 
 const names = ['us', 'eu', 'ap'] as const;

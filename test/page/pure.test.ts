@@ -3,6 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { parseCurl } from '../../page/curl.ts';
 import { type Effect, effectSentences } from '../../page/effect-sentences.ts';
 import { fillMinutes } from '../../page/series.ts';
+import { ALGORITHM_IDS, idsWith } from '../../src/core/counting/algorithms/registry.ts';
+import { ALGORITHMS, holdsSeats } from '../../src/page/shared/algorithms.ts';
 import { ago, milliseconds, span } from '../../src/page/shared/format.ts';
 import { nearnessOf } from '../../src/page/shared/nearness.ts';
 import { sentenceOf } from '../../src/page/shared/rule-sentence.ts';
@@ -200,4 +202,12 @@ it('times are formatted as people say them', () => {
     '2 h ago',
     'in 60 min',
   ]);
+});
+
+describe('the form of a rule', () => {
+  it('offers every algorithm', () => expect(ALGORITHMS).toEqual(ALGORITHM_IDS));
+
+  it('knows which of them hold seats', () => {
+    expect(ALGORITHMS.filter(holdsSeats)).toEqual(idsWith((traits) => traits.holdsSeats === true));
+  });
 });

@@ -4,13 +4,13 @@ import { eq } from 'drizzle-orm';
 import * as z from 'zod';
 import {
   type CountedLimit,
-  capacityOf,
   deniesWithinMs,
   hasAdmissionBounds,
   mostAdmitted,
   mostAdmittedInAny,
 } from '../../core/counting/admission-bounds.ts';
 import { ALGORITHM_IDS, type AlgorithmId } from '../../core/counting/algorithms/registry.ts';
+import { capacityOf } from '../../core/counting/capacity.ts';
 import { LARGEST_LIMIT, LONGEST_WINDOW_SECONDS } from '../../core/matching/rule.ts';
 import { HOUR_MS } from '../../core/telemetry/records.ts';
 import { rules } from '../../rules/tables/schema.ts';

@@ -1,6 +1,7 @@
 // Bounds for a period of which only the sum of units is known: the most that a limit can admit of one subject, and how
 // much may come before it denies anything. They hold for every algorithm that counts over time.
 import { type AlgorithmId, traitsOf } from './algorithms/registry.ts';
+import { capacityOf, hasBurst } from './capacity.ts';
 
 export interface CountedLimit {
   readonly algorithm: AlgorithmId;
@@ -19,15 +20,10 @@ export interface Span {
 export const hasAdmissionBounds = (algorithm: AlgorithmId): boolean =>
   traitsOf(algorithm).holdsSeats !== true;
 
-/** A burst, or the limit: the most units that pass at once. */
-export const capacityOf = ({ algorithm, limit, extra }: CountedLimit): number =>
-  traitsOf(algorithm).extra === 'burst' ? (extra ?? limit) : limit;
-
 /** An upper bound: a burst plus what drains meanwhile, or the whole limit in each window that the span touches. */
 export function mostAdmitted(counted: CountedLimit, { fromMs, toMs }: Span): number {
-  const { algorithm, limit, windowMs } = counted;
-  if (traitsOf(algorithm).extra === 'burst')
-    return capacityOf(counted) + Math.floor((limit * (toMs - fromMs)) / windowMs);
+  const { limit, windowMs } = counted;
+  if (hasBurst(counted)) return capacityOf(counted) + Math.floor((limit * (toMs - fromMs)) / windowMs);
   const windows = Math.ceil(toMs / windowMs) - Math.floor(fromMs / windowMs);
   return limit * windows;
 }

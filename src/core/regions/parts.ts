@@ -13,7 +13,8 @@
 // Where windows are cut by the epoch, "the same everywhere" takes clocks that agree; the others need only that
 // clocks run at one pace.
 
-import { type AlgorithmId, traitsOf } from '../counting/algorithms/registry.ts';
+import type { AlgorithmId } from '../counting/algorithms/registry.ts';
+import { capacityOf, hasBurst } from '../counting/capacity.ts';
 import { hash } from '../hash.ts';
 
 export interface WeightedRegion {
@@ -73,12 +74,6 @@ function toWhole(weights: readonly number[]): bigint[] {
   const lowest = Math.min(...decimals.map(({ exponent }) => exponent));
   return decimals.map(({ digits, exponent }) => digits * 10n ** BigInt(exponent - lowest));
 }
-
-export const hasBurst = ({ algorithm }: Pick<Counting, 'algorithm'>) => traitsOf(algorithm).extra === 'burst';
-
-/** The most units that fit at once. A bucket whose limit is 0 never refills, so its capacity is 0. */
-export const capacityOf = ({ algorithm, limit, extra = limit }: Omit<Counting, 'cost'>): number =>
-  hasBurst({ algorithm }) && limit > 0 ? extra : limit;
 
 /** Whether a request of that cost can ever pass with this part alone. */
 export const isUsable = ({ algorithm, cost }: Counting, part: Part): boolean =>

@@ -6,13 +6,14 @@
 // - from parts to one region, or back: the one region counts with its part and asks the others for theirs; if it has no
 //   part, a request must pass both placements;
 // - from one region to another: both must admit.
+
+import { capacityOf } from '../counting/capacity.ts';
 import { hashTagOf } from '../counting/keys.ts';
 import { type CompiledRule, largestCostOf, limitsOf, type RuleLimit } from '../matching/compiled-rule.ts';
 import { extraOf, type RuleCheck } from '../matching/plan.ts';
 import { isCentral, type Rule, type SharesByRegion, type Split } from '../matching/rule.ts';
 import {
   type Counting,
-  capacityOf,
   centralRegionOf,
   isUsable,
   type Part,

@@ -1,7 +1,8 @@
 // How long a cession, a charge and the move of a rule last between regions.
 import { type AlgorithmId, traitsOf } from '../counting/algorithms/registry.ts';
 import type { Borders } from '../counting/calendar.ts';
-import { type Counting, hasBurst, type Part, type Parts } from './parts.ts';
+import { hasBurst } from '../counting/capacity.ts';
+import type { Counting, Part, Parts } from './parts.ts';
 
 /** The most that two clocks may differ, and the longest that a command may be under way. */
 export const CLOCK_SLACK_MS = 5_000;

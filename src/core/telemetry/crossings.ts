@@ -1,8 +1,8 @@
 // Subjects that have reached a threshold of a rule with `alertAt`. An isolate notes each once in a window. Other
 // isolates may note it too: Postgres keeps the first one.
 import { createBoundedCache } from '../bounded-cache.ts';
-import { traitsOf } from '../counting/algorithms/registry.ts';
 import { windowAt } from '../counting/calendar.ts';
+import { capacityOf } from '../counting/capacity.ts';
 import type { CheckResult } from '../decision.ts';
 import type { RuleCheck } from '../matching/plan.ts';
 import type { Scope } from '../matching/rule.ts';
@@ -43,7 +43,7 @@ export function createCrossings(): Crossings {
     },
     add({ check, outcome }, { scope, id: subject }, nowMs) {
       const { rule, windowMs } = check;
-      const limit = capacityOf(check);
+      const limit = capacityOf({ algorithm: check.algorithm, ...check.full });
       const used = Math.max(0, limit - outcome.remaining);
       // A request that must wait has met the limit, though a smaller one might still pass.
       const isUsedUp = !outcome.allowed && outcome.retryAfterMs !== undefined;
@@ -66,7 +66,3 @@ export function createCrossings(): Crossings {
     },
   };
 }
-
-/** What a subject can use at once. */
-const capacityOf = ({ algorithm, full: { limit, extra } }: RuleCheck) =>
-  traitsOf(algorithm).extra === 'burst' ? (extra ?? limit) : limit;

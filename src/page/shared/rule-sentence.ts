@@ -1,4 +1,5 @@
 // Writes a rule as one sentence, so that people see what it means before they save it. Pure.
+import { holdsSeats } from './algorithms.ts';
 import { count, span } from './format.ts';
 
 export interface RuleLimit {
@@ -78,7 +79,7 @@ function limitsOf(rule: RuleBody): string {
 function limitOf({ limit, limitName, windowSeconds, window }: RuleLimit, algorithm: string): string {
   const fallback = limit ? `, ${count(limit)} where the tier has none,` : '';
   const amount = limitName ? `what its tier allows as “${limitName}”${fallback}` : limit ? count(limit) : '…';
-  return algorithm === 'concurrency'
+  return holdsSeats(algorithm)
     ? `${amount} open at once`
     : `${amount} every ${windowSeconds ? span(windowSeconds) : (window ?? '…')}`;
 }
