@@ -19,7 +19,7 @@ export interface LimiterRegion {
   readonly distance: Distance;
   readonly census: Census;
   readonly censusBoard: CensusBoard;
-  /** A cluster may take charges back within a call: see slot-split.ts. */
+  /** A cluster may take charges back within a call: see redis/hash-slots.ts. */
   readonly isCluster: boolean;
 }
 
